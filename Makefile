@@ -1,0 +1,71 @@
+# Baton: `make run` and `make test` do all their own set-up. `make help` lists the rest.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+VENV  := .venv
+BIN   := $(VENV)/bin
+RAW   ?=
+FLAGS ?=
+export DAGSTER_DISABLE_TELEMETRY := 1
+export MLFLOW_DISABLE_TELEMETRY := true
+export DO_NOT_TRACK := 1
+
+.PHONY: help setup system run test test-fast lint live bench dev mlflow lock sample clean
+
+help:            ## list the targets
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 12
+
+setup: $(VENV)/.ready ## make .venv with everything in it (about half a minute)
+
+# torch goes in by pip alone: it is left out of the hashed lock so that a CPU build can be chosen
+# (TORCH_INDEX=https://download.pytorch.org/whl/cpu on a machine where pip's default is the CUDA build).
+$(VENV)/.ready: pyproject.toml requirements.lock
+	python3 -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v == (3, 11) else f"Baton needs Python 3.11, python3 is {v[0]}.{v[1]}")'
+	test -x $(BIN)/python || python3 -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check uv
+	$(BIN)/pip install -q --disable-pip-version-check $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
+	$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --require-hashes -r requirements.lock
+	$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
+	touch $@
+
+system:          ## Debian packages for the live tests: a real Slurm, and Chromium (needs root)
+	./tests/live/install-packages
+
+run: setup       ## the whole pipeline on the bundled sample, or RAW=DIR (FLAGS="--cluster ... --timezone ...")
+	$(BIN)/baton run $(if $(RAW),--raw "$(RAW)") $(FLAGS)
+
+test: setup      ## lint, types, import rules, every test
+	$(MAKE) --no-print-directory lint
+	$(BIN)/pytest -q -n 2 --dist loadfile
+
+test-fast: setup ## the tests that need no second program
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not live and not browser and not slow"
+
+lint: setup      ## ruff, mypy, import-linter
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+live: setup      ## the long form of the tests against a real Slurm
+	BATON_REQUIRE=slurm BATON_LIVE=full $(BIN)/pytest -q -m live tests/live
+
+bench: setup     ## every benchmark in bench/, each a ratio against a named peer in the same run
+	for b in bench/bench_*.py; do $(BIN)/python $$b || exit 1; done
+
+dev: setup       ## the Dagster UI on http://127.0.0.1:3000
+	DAGSTER_HOME="$${DAGSTER_HOME:-$$($(BIN)/baton dagster-home)}" $(BIN)/dagster dev -h 127.0.0.1 -p 3000 -m pipelines.definitions
+
+mlflow: setup    ## the MLflow UI on http://127.0.0.1:5000
+	$(BIN)/mlflow server --host 127.0.0.1 --port 5000 --backend-store-uri "$$($(BIN)/baton mlflow-uri)"
+
+lock: setup      ## pin again after a change of pyproject.toml
+	$(BIN)/uv pip compile -q --no-header --no-annotate --generate-hashes --all-extras \
+	  $(foreach p,$(NOT_LOCKED),--no-emit-package $(p)) pyproject.toml -o requirements.lock
+# torch, and what only its CUDA build needs
+NOT_LOCKED := torch triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc \
+  cuda-runtime cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx)
+
+sample: setup    ## make data/sample again from its seed
+	$(BIN)/baton generate --sample --out data/sample
+
+clean:           ## forget everything derived (data/lake, warehouse, mlflow, artifacts)
+	rm -rf data/lake data/warehouse.duckdb data/mlflow data/artifacts data/reports data/dagster

@@ -1,0 +1,1 @@
+"""One provisioning policy a file; `models.registry` names them. What every policy must do is in `models.protocol`."""

@@ -1,0 +1,95 @@
+"""What a provisioning policy learns from and what it must be able to do.
+
+A *pair* is a predecessor P and a successor S of the same size and limit. The *pair table* holds, for each pair and
+each decision instant (every 10 minutes from P's start, and P's exact end), what may be known then and when S would
+start if it were submitted then. A stopping rule is therefore a look-up, for training and for evaluation alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent.artifact import Artifact
+
+Int64s = NDArray[np.int64]
+Float32s = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class PairTable:
+    """Pairs (p of them) and their decision instants (d in all; those of pair i are rows offset[i]:offset[i+1]).
+
+    The last decision of a pair is P's exact end: there every policy must submit (reactive).
+    """
+
+    pair_nodes: Int64s  # (p,) nodes of P and of S
+    limit_s: Int64s  # (p,) limit of both; P runs its full limit
+    submit_s: Int64s  # (p,) submission of P, epoch s
+    predecessor_start_s: Int64s  # (p,)
+    predecessor_end_s: Int64s  # (p,) start + limit
+    offset: Int64s  # (p + 1,)
+    decision_s: Int64s  # (d,) instants
+    successor_start_s: Int64s  # (d,) start of S if it is submitted at that instant
+    observations: Float32s  # (d, len(features.observe.FEATURES))
+
+    def __len__(self) -> int:
+        return len(self.pair_nodes)
+
+    @property
+    def pair_of(self) -> Int64s:
+        """(d,) the pair that each decision belongs to."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.offset))
+
+    @property
+    def gap_h(self) -> NDArray[np.float64]:
+        """(d,) start of S minus end of P in hours: interruption where positive, overlap where negative."""
+        return (self.successor_start_s - self.predecessor_end_s[self.pair_of]) / 3600.0
+
+    @property
+    def last(self) -> Int64s:
+        """(p,) row of each pair's exact end, where reactive submits."""
+        return self.offset[1:] - 1
+
+    def take(self, pairs: NDArray[np.bool_] | Int64s) -> PairTable:
+        """The given pairs (mask or positions) with all their decisions."""
+        chosen = np.arange(len(self), dtype=np.int64)[pairs]
+        counts = np.diff(self.offset)[chosen]
+        rows = (
+            np.concatenate([np.arange(self.offset[i], self.offset[i + 1]) for i in chosen])
+            if len(chosen)
+            else np.empty(0, np.int64)
+        )
+        return PairTable(
+            *(getattr(self, name)[chosen] for name in ("pair_nodes", "limit_s", "submit_s")),
+            self.predecessor_start_s[chosen],
+            self.predecessor_end_s[chosen],
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            self.decision_s[rows],
+            self.successor_start_s[rows],
+            self.observations[rows],
+        )
+
+    def known_before(self, until_s: int) -> PairTable:
+        """Pairs whose every outcome was known before `until_s`: even the reactive successor had started."""
+        return self.take(self.successor_start_s[self.last] < until_s)
+
+
+class Policy(Protocol):
+    """A provisioning policy: fitted on pairs, it becomes an artifact, and the artifact alone decides.
+
+    `settings` are at most 15 values of the one knob, declared before the report window is touched, in the order
+    from least to most overlap.
+    """
+
+    name: str
+    knob: str  # what a setting means, with its unit
+    settings: tuple[float, ...]
+    is_learned: bool  # seeds matter
+
+    def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
+        """Returns the artifact and the training metrics, each a series (one value, or one an epoch)."""
+        ...

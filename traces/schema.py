@@ -1,0 +1,251 @@
+"""The canonical tables: every name, type, unit and meaning, declared once.
+
+Casts, checks, SQL comments and the column dictionary (docs/columns.md) are all made from `TABLES`.
+Times are naive UTC timestamps and end in `_utc`; durations are whole seconds and end in `_s`;
+a count says what it counts. A null means that the log does not say.
+
+This file is over 400 lines on purpose: it is one table of data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SCHEMA_VERSION = 1
+
+UTC, TEXT, INT, FLOAT, FLAG = "TIMESTAMP", "VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: DuckDB type, unit ('' for none), meaning, and whether a null is allowed."""
+
+    name: str
+    type: str
+    unit: str
+    meaning: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: its columns in order and the columns that identify a row."""
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+
+CLUSTER = Column("cluster", TEXT, "", "cluster name, as declared at ingest", nullable=False)
+JOB_KEY = Column(
+    "job_key",
+    TEXT,
+    "",
+    "one allocation request in this cluster: the job id, made unique where the cluster reused it",
+    nullable=False,
+)
+FILE = Column("trace_sha256", TEXT, "", "digest of the raw file that the row was read from", nullable=False)
+LINE = Column("line", INT, "", "1-based line of the raw file (record number for JSON)", nullable=False)
+
+# The base states of sacct's STATE column; Philly's Pass / Killed / Failed become COMPLETED / CANCELLED / FAILED.
+STATES = (
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+    "PENDING", "PREEMPTED", "REQUEUED", "RESIZING", "REVOKED", "RUNNING", "SUSPENDED", "TIMEOUT", "UNKNOWN",
+)  # fmt: skip
+
+JOBS = Table(
+    "jobs",
+    "One row a job: the newest record of an allocation, its first start and its last end",
+    (
+        CLUSTER,
+        JOB_KEY,
+        Column("job_id", TEXT, "", "the id as the log prints it (123, 123_7, 123_[4-10%2], 123+1, application_...)", nullable=False),
+        Column("job_id_raw", INT, "", "sacct JobIDRaw; null where ids are no numbers"),
+        Column("array_job_id", INT, "", "job id of the array that the job is a task of"),
+        Column("array_task_id", INT, "", "task number in that array; null for a range of pending tasks"),
+        Column("job_name", TEXT, "", "user text: hostile until escaped"),
+        Column("user_name", TEXT, "", "user name, or the numeric id where the log holds no name"),
+        Column("account", TEXT, "", "Slurm account"),
+        Column("partition", TEXT, "", "Slurm partition, or Philly virtual cluster"),
+        Column("qos", TEXT, "", "Slurm quality of service"),
+        Column("state", TEXT, "", "base state, one of schema.STATES", nullable=False),
+        Column("state_is_inferred", FLAG, "", "the log holds no state; it was inferred from times, limit and exit code", nullable=False),
+        Column("submit_utc", UTC, "", "submission; of the first record for a requeued job"),
+        Column("eligible_utc", UTC, "", "when it could first have started (dependencies, begin time and holds gone)"),
+        Column("start_utc", UTC, "", "first start; null for a job that never ran"),
+        Column("end_utc", UTC, "", "last end; null while running or pending"),
+        Column("requested_nodes", INT, "nodes", "nodes asked for"),
+        Column("requested_cpus", INT, "CPUs", "CPUs asked for"),
+        Column("requested_gpus", INT, "GPUs", "GPUs asked for (Philly: GPUs of the first attempt)"),
+        Column("requested_mem_mib", INT, "MiB", "memory asked for, over all nodes"),
+        Column("allocated_nodes", INT, "nodes", "nodes held by the last attempt; 0 for a job that never ran"),
+        Column("allocated_cpus", INT, "CPUs", "CPUs held by the last attempt"),
+        Column("allocated_gpus", INT, "GPUs", "GPUs held by the last attempt"),
+        Column("limit_s", INT, "s", "wall-clock limit; null where unlimited or not in the log"),
+        Column("run_s", INT, "s", "time run, summed over attempts, suspended time left out where the log does"),
+        Column("wait_s", INT, "s", "first start minus submission; null for a job that never ran"),
+        Column("eligible_wait_s", INT, "s", "first start minus eligible time; null for a job that never ran"),
+        Column("gpu_time_s", INT, "GPU s", "GPUs held times time run, summed over attempts"),
+        Column("exit_code", INT, "", "exit status of the last attempt"),
+        Column("exit_signal", INT, "", "signal that ended the last attempt; 0 for none"),
+        Column("priority", INT, "", "priority as the log prints it"),
+        Column("started_by", TEXT, "", "scheduler pass that started it, from sacct Flags: main, backfill or submit"),
+        Column("attempts", INT, "attempts", "runs of the job; 0 for one that never ran", nullable=False),
+        Column("is_time_ambiguous", FLAG, "", "a local time fell into the hour of a clock change and nothing in the log settles it", nullable=False),
+        FILE,
+        LINE,
+    ),
+    key=("cluster", "job_key"),
+)  # fmt: skip
+
+ATTEMPTS = Table(
+    "attempts",
+    "One row a run of a job: Slurm requeues and resizes, Philly attempts",
+    (
+        CLUSTER,
+        JOB_KEY,
+        Column("attempt", INT, "", "0-based, in time order", nullable=False),
+        Column("submit_utc", UTC, "", "when this run was queued (a requeue resets it)"),
+        Column("start_utc", UTC, "", "start"),
+        Column("end_utc", UTC, "", "end; null while running"),
+        Column("run_s", INT, "s", "time run"),
+        Column("state", TEXT, "", "base state that the run ended in", nullable=False),
+        Column("nodes", INT, "nodes", "nodes held"),
+        Column("gpus", INT, "GPUs", "GPUs held"),
+        Column("gpu_time_s", INT, "GPU s", "GPUs held times time run"),
+        Column("exit_code", INT, "", "exit status"),
+        Column("exit_signal", INT, "", "signal; 0 for none"),
+        FILE,
+        LINE,
+    ),
+    key=("cluster", "job_key", "attempt"),
+)
+
+STEPS = Table(
+    "steps",
+    "One row a job step (batch, extern, interactive, 0, 1, ...)",
+    (
+        CLUSTER,
+        JOB_KEY,
+        Column("step_id", TEXT, "", "what follows the dot: batch, extern, interactive, 0, ...", nullable=False),
+        Column("step_name", TEXT, "", "user text: hostile until escaped"),
+        Column("state", TEXT, "", "base state", nullable=False),
+        Column("start_utc", UTC, "", "start"),
+        Column("end_utc", UTC, "", "end"),
+        Column("run_s", INT, "s", "time run"),
+        Column("cpus", INT, "CPUs", "CPUs held"),
+        Column("max_rss_kib", INT, "KiB", "largest resident set of any task"),
+        Column("cpu_time_s", FLOAT, "s", "CPU time used (TotalCPU)"),
+        Column("exit_code", INT, "", "exit status"),
+        Column("exit_signal", INT, "", "signal; 0 for none"),
+        FILE,
+        LINE,
+    ),
+)
+
+PLACEMENTS = Table(
+    "placements",
+    "One row an attempt and node",
+    (
+        CLUSTER,
+        JOB_KEY,
+        Column("attempt", INT, "", "as in attempts", nullable=False),
+        Column("node", TEXT, "", "node name", nullable=False),
+        Column("gpus", INT, "GPUs", "GPUs held there; null where the log gives only a total that does not divide"),
+        FILE,
+    ),
+    key=("cluster", "job_key", "attempt", "node"),
+)
+
+NODES = Table(
+    "nodes",
+    "One row a node of a machine list",
+    (
+        CLUSTER,
+        Column("node", TEXT, "", "node name", nullable=False),
+        Column("gpus", INT, "GPUs", "GPUs in it, by the machine list"),
+        Column("gpu_mem_gb", FLOAT, "GB", "memory of one GPU"),
+        FILE,
+        LINE,
+    ),
+    key=("cluster", "node"),
+)
+
+_SAMPLE = (
+    CLUSTER,
+    Column("node", TEXT, "", "node name", nullable=False),
+    Column("sample_utc", UTC, "", "minute of the sample", nullable=False),
+)
+
+GPU_UTILIZATION = Table(
+    "gpu_utilization",
+    "One row a GPU and minute",
+    (*_SAMPLE, Column("gpu", INT, "", "0-based number in its node", nullable=False),
+     Column("utilization_percent", FLOAT, "%", "measured utilization; null where the GPU was offline ('NA')"), FILE),
+)  # fmt: skip
+
+CPU_UTILIZATION = Table(
+    "cpu_utilization",
+    "One row a node and minute",
+    (*_SAMPLE, Column("utilization_percent", FLOAT, "%", "measured CPU utilization; null where 'NA'"), FILE),
+)
+
+MEMORY_UTILIZATION = Table(
+    "memory_utilization",
+    "One row a node and minute",
+    (
+        *_SAMPLE,
+        Column("total_kib", INT, "KiB", "memory in the node"),
+        Column("free_kib", INT, "KiB", "memory free"),
+        FILE,
+    ),
+)
+
+TRACE_FILES = Table(
+    "trace_files",
+    "One row a raw file and what became of each record in it: records = allocations + steps + samples + duplicates + rejects",
+    (
+        CLUSTER,
+        Column("path", TEXT, "", "path as given at ingest", nullable=False),
+        Column("sha256", TEXT, "", "digest of its bytes", nullable=False),
+        Column("bytes", INT, "bytes", "size as stored (compressed where it is)", nullable=False),
+        Column("format", TEXT, "", "reader that read it", nullable=False),
+        Column("timezone", TEXT, "", "zone in which its local times were read", nullable=False),
+        Column("records", INT, "records", "records read", nullable=False),
+        Column("allocations", INT, "records", "distinct allocation records, each requeue or resize included", nullable=False),
+        Column("steps", INT, "records", "job-step records", nullable=False),
+        Column("samples", INT, "records", "utilization, machine-list and other records that are no jobs", nullable=False),
+        Column("duplicates", INT, "records", "byte-equal or superseded records in the file", nullable=False),
+        Column("rejects", INT, "records", "records refused, each with its reason in `rejects`", nullable=False),
+        Column("jobs", INT, "jobs", "distinct jobs", nullable=False),
+        Column("attempts", INT, "attempts", "runs of jobs", nullable=False),
+        Column("superseded", INT, "jobs", "jobs of which a newer record stands in another file; settled when the warehouse is built", nullable=False),
+        Column("seconds", FLOAT, "s", "time that reading took", nullable=False),
+        Column("reader_version", INT, "", "version of the reader's rules", nullable=False),
+    ),
+    key=("cluster", "sha256"),
+)  # fmt: skip
+
+REJECTS = Table(
+    "rejects",
+    "One row a record that could not be understood",
+    (
+        CLUSTER,
+        Column("path", TEXT, "", "raw file", nullable=False),
+        LINE,
+        Column("reason", TEXT, "", "why, with the offending value", nullable=False),
+        Column("raw", TEXT, "", "the record, cut to 2,000 characters: hostile until escaped", nullable=False),
+        FILE,
+    ),
+)
+
+CANONICAL = (
+    JOBS, ATTEMPTS, STEPS, PLACEMENTS, NODES,
+    GPU_UTILIZATION, CPU_UTILIZATION, MEMORY_UTILIZATION, TRACE_FILES, REJECTS,
+)  # fmt: skip
+TABLES: dict[str, Table] = {table.name: table for table in CANONICAL}
