@@ -157,10 +157,11 @@ PLACEMENTS = Table(
         Column("attempt", INT, "", "as in attempts", nullable=False),
         Column("node", TEXT, "", "node name", nullable=False),
         Column("gpus", INT, "GPUs", "GPUs held there; null where the log gives only a total that does not divide"),
+        Column("gpu_numbers", TEXT, "", "numbers of those GPUs in their node, 0-based, as 0,1,5; null where the log names none"),
         FILE,
     ),
     key=("cluster", "job_key", "attempt", "node"),
-)
+)  # fmt: skip
 
 NODES = Table(
     "nodes",
