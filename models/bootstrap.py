@@ -1,0 +1,90 @@
+"""Moving-block bootstrap over the starts of pairs, with seeds resampled inside.
+
+Neighbouring starts see the same queue, so single starts must not be resampled: blocks of 7 days are (Kunsch, "The
+jackknife and the bootstrap for general stationary observations", Annals of Statistics 17(3), 1989). A draw is kept
+as a weight for every pair, so that one set of draws serves every policy, load and setting, and a resampled mean is
+one matrix product.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Int64s = NDArray[np.int64]
+
+BLOCK_S = 7 * 86_400
+DRAWS = 1000
+INDICATIVE_BELOW_BLOCKS = 8
+MISSING_SHARE_ALLOWED = 0.05  # of draws in which a figure does not exist, before its interval is withheld
+
+
+def _grid(submit_s: Int64s) -> tuple[Int64s, int]:
+    """Distinct start times in order, and the end of the window: the last start plus the usual spacing, epoch s."""
+    starts = np.unique(submit_s)
+    spacing = int(np.median(np.diff(starts))) if len(starts) > 1 else 1
+    return starts, int(starts[-1]) + spacing
+
+
+def block_count(submit_s: Int64s, origin_s: int, block_s: int = BLOCK_S) -> int:
+    """Disjoint blocks, laid end to end from `origin_s`, that hold at least one of the given starts."""
+    return len(np.unique((np.asarray(submit_s, dtype=np.int64) - origin_s) // block_s))
+
+
+def start_weights(submit_s: Int64s, draws: int = DRAWS, seed: int = 0, block_s: int = BLOCK_S) -> Floats | None:
+    """How often each start is drawn: (draws, n) for submissions `submit_s` (n,), epoch s.
+
+    A draw joins blocks of `block_s` seconds until it is as long as the window; the last block is cut to fit. A block
+    begins at any start from which a whole block fits, with equal chance. Starts at the same instant (pairs of other
+    sizes) are drawn together. Returns None where the window is no longer than one block: it says nothing about spread.
+    """
+    if not len(submit_s):
+        return None
+    starts, end = _grid(submit_s)
+    span = end - int(starts[0])
+    possible = int(np.searchsorted(starts, end - block_s, side="right"))
+    if possible < 2:
+        return None
+    blocks = -(-span // block_s)
+    rng = np.random.default_rng(seed)
+    first = rng.integers(0, possible, size=(draws, blocks))
+    lengths = np.full(blocks, block_s, dtype=np.int64)
+    lengths[-1] = span - (blocks - 1) * block_s
+    after = np.searchsorted(starts, starts[first] + lengths, side="left")
+    steps = np.zeros((draws, len(starts) + 1))
+    draw = np.arange(draws)[:, None]
+    np.add.at(steps, (draw, first), 1.0)
+    np.add.at(steps, (draw, after), -1.0)
+    drawn = np.cumsum(steps, axis=1)[:, :-1]
+    return np.asarray(drawn[:, np.searchsorted(starts, submit_s)], dtype=np.float64)
+
+
+def seed_weights(seeds: int, draws: int = DRAWS, seed: int = 0) -> Floats:
+    """Share of each seed in each draw, (draws, seeds): seeds drawn with replacement, as many as there are."""
+    rng = np.random.default_rng([seed, seeds])
+    return np.asarray(rng.multinomial(seeds, np.full(seeds, 1.0 / seeds), size=draws) / seeds, dtype=np.float64)
+
+
+def resampled_means(values: Floats, starts: Floats, seeds: Floats) -> Floats:
+    """Mean of `values` (seeds, settings, n) in every draw: (draws, settings); NaN where a draw holds none of the n.
+
+    starts: (draws, n) from `start_weights`; seeds: (draws, seeds) from `seed_weights`.
+    """
+    count, settings, n = values.shape
+    total = starts.sum(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = (starts @ values.reshape(count * settings, n).T) / total
+    return np.asarray(np.einsum("bs,bsk->bk", seeds, means.reshape(-1, count, settings)), dtype=np.float64)
+
+
+def interval(samples: NDArray[Any], level: float = 0.95) -> list[float] | None:
+    """Percentile interval of the draws that exist; None where more than 5 % of them do not."""
+    present = samples[np.isfinite(samples)]
+    if len(samples) == 0 or len(present) < (1.0 - MISSING_SHARE_ALLOWED) * len(samples):
+        return None
+    tail = 50.0 * (1.0 - level)
+    low, high = np.percentile(present, [tail, 100.0 - tail])
+    return [float(low), float(high)]

@@ -1,0 +1,140 @@
+"""Derived tables of the policy part: comparison, curves and the log of releases.
+
+Declares them and turns plain rows into typed frames. Writing them is the assets' work.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from traces.schema import CLUSTER, FLAG, FLOAT, INT, TEXT, UTC, Column, Table
+
+_POLICY = Column("policy", TEXT, "", "name in the registry of policies, or oracle", nullable=False)
+_NODES = Column("pair_nodes", INT, "nodes", "nodes of the predecessor and of the successor", nullable=False)
+_PAIRS = Column("n", INT, "pairs", "pairs", nullable=False)
+_INTERRUPTION = Column("interruption_h", FLOAT, "h", "mean interruption a pair", nullable=False)
+_OVERLAP = Column("overlap_h", FLOAT, "h", "mean overlap a pair", nullable=False)
+_ZERO = Column("zero_share", FLOAT, "", "share of pairs without interruption (gap <= 0)", nullable=False)
+_COST_1 = Column("cost_w1", FLOAT, "h", "interruption + overlap a pair", nullable=False)
+
+POLICY_RESULTS = Table(
+    "policy_results",
+    "One row a policy, load and pair size: what it did on the report window at its headline setting",
+    (
+        CLUSTER,
+        Column("window", TEXT, "", "part of the trace that the figures are from: report", nullable=False),
+        _POLICY,
+        Column("policy_version", TEXT, "", "digest of the artifacts compared", nullable=False),
+        Column("world", TEXT, "", "simulated world: plain, calibrated or recorded", nullable=False),
+        Column("load", TEXT, "", "all, or by the gap of reactive: light (<= 2 h), medium (<= 12 h), heavy", nullable=False),
+        _NODES,
+        Column("limit_h", FLOAT, "h", "wall-clock limit of both jobs", nullable=False),
+        _PAIRS,
+        Column("blocks", INT, "blocks", "7-day blocks that hold these pairs", nullable=False),
+        Column("seeds", INT, "seeds", "training seeds averaged", nullable=False),
+        Column("indicative", FLAG, "", "fewer than 8 blocks: the intervals are only indicative", nullable=False),
+        Column("knob", TEXT, "", "what a setting means, with its unit", nullable=False),
+        Column("setting", FLOAT, "", "headline setting: least cost_w1 on the select window"),
+        _INTERRUPTION,
+        Column("interruption_p50_h", FLOAT, "h", "median interruption", nullable=False),
+        Column("interruption_p95_h", FLOAT, "h", "95th percentile of interruption", nullable=False),
+        _OVERLAP,
+        _ZERO,
+        Column("within_10min_share", FLOAT, "", "share of pairs with a gap of at most 10 minutes", nullable=False),
+        Column("cost_w05", FLOAT, "h", "interruption + 0.5 x overlap a pair", nullable=False),
+        _COST_1,
+        Column("regret_h_w1", FLOAT, "h", "cost_w1 above the clairvoyant oracle's", nullable=False),
+        Column("reduction", FLOAT, "", "1 - interruption / interruption of reactive; null where reactive has none"),
+        Column("at_overlap_025_h", FLOAT, "h", "interruption at a mean overlap of 0.25 h; null beyond the curve"),
+        Column("at_overlap_05_h", FLOAT, "h", "interruption at a mean overlap of 0.5 h; null beyond the curve"),
+        Column("at_overlap_1_h", FLOAT, "h", "interruption at a mean overlap of 1 h; null beyond the curve"),
+        Column("chosen", TEXT, "", "JSON: for each overlap budget the setting picked on the select window, and what it did here"),
+        Column("ci95", TEXT, "", "JSON: figure to [low, high], moving-block bootstrap over starts", nullable=False),
+        Column("trace_digest", TEXT, "", "digest of the raw files", nullable=False),
+        Column("scenario", TEXT, "", "scheduler, capacity and world of the simulation", nullable=False),
+        Column("code_version", TEXT, "", "commit, or package version and source digest", nullable=False),
+    ),
+    key=("cluster", "policy", "load", "pair_nodes", "limit_h", "world"),
+)  # fmt: skip
+
+POLICY_CURVES = Table(
+    "policy_curves",
+    "One row a policy, window, pair size and setting: the interruption-against-overlap curve, seeds averaged",
+    (
+        CLUSTER,
+        Column("window", TEXT, "", "select or report", nullable=False),
+        _POLICY,
+        _NODES,
+        Column("setting", FLOAT, "", "value of the policy's knob", nullable=False),
+        _INTERRUPTION,
+        _OVERLAP,
+        _ZERO,
+        _COST_1,
+        _PAIRS,
+    ),
+    key=("cluster", "window", "policy", "pair_nodes", "setting"),
+)
+
+RELEASE_LOG = Table(
+    "release_log",
+    "One row a decision about a release of provisioning-policy",
+    (
+        CLUSTER,
+        Column("released_utc", UTC, "", "when it was decided", nullable=False),
+        Column("registered_version", INT, "", "version that carries the champion alias afterwards; null where there is none"),
+        Column("policy", TEXT, "", "policy of the candidate", nullable=False),
+        Column("passed", FLAG, "", "the candidate passed the gate", nullable=False),
+        Column("reason", TEXT, "", "the decision in one sentence", nullable=False),
+        Column("cost_difference_low_h", FLOAT, "h", "lower end of the paired 95 % interval, candidate minus champion, weight 1"),
+        Column("cost_difference_high_h", FLOAT, "h", "upper end of it"),
+        Column("champion_version", INT, "", "version that the candidate was held against; null for reactive"),
+    ),
+    key=("cluster", "released_utc"),
+)  # fmt: skip
+
+TABLES: tuple[Table, ...] = (POLICY_RESULTS, POLICY_CURVES, RELEASE_LOG)
+
+_DTYPES: dict[str, Any] = {
+    TEXT: pl.String,
+    INT: pl.Int64,
+    FLOAT: pl.Float64,
+    FLAG: pl.Boolean,
+    UTC: pl.Datetime("us"),
+}
+_AT_OVERLAP = {"0.25": "at_overlap_025_h", "0.5": "at_overlap_05_h", "1": "at_overlap_1_h"}
+
+
+def frame(table: Table, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Rows as a frame with the table's columns in order and its types; a key missing in a row becomes null."""
+    schema = {column.name: _DTYPES[column.type] for column in table.columns}
+    return pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema)
+
+
+def results_frame(results: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """`policy_results` from the rows of `models.evaluation.compare` (nested figures flattened or kept as JSON)."""
+    flat: list[dict[str, Any]] = []
+    for row in results:
+        at_overlap = row["interruption_h_at_overlap"]
+        flat.append(
+            {
+                **row,
+                **{column: at_overlap[budget] for budget, column in _AT_OVERLAP.items()},
+                "chosen": json.dumps(row["chosen"], sort_keys=True),
+                "ci95": json.dumps(row["ci95"], sort_keys=True),
+            }
+        )
+    return frame(POLICY_RESULTS, flat)
+
+
+def curves_frame(curves: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """`policy_curves` from the curve points of `models.evaluation.compare`."""
+    return frame(POLICY_CURVES, curves)
+
+
+def release_log_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """`release_log` from rows made by `models.release.ReleaseDecision.log_row`."""
+    return frame(RELEASE_LOG, rows)
