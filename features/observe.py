@@ -106,9 +106,9 @@ def place(times: Float64s, free: Float64s, used: int, nodes: float, duration: fl
     while True:
         start = times[first]
         last = first
-        while last < used and free[last] >= nodes and times[last] < start + duration:
+        while last < used and times[last] < start + duration and free[last] >= nodes:
             last += 1
-        if last == used or (free[last] >= nodes) or times[last] >= start + duration:
+        if last == used or times[last] >= start + duration:
             break
         first = last + 1
         while first < used and free[first] < nodes:
@@ -132,7 +132,6 @@ def place(times: Float64s, free: Float64s, used: int, nodes: float, duration: fl
 
 
 def start_estimate(
-    now_s: int,
     capacity: int,
     running_nodes: Int64s,
     running_left_s: Float64s,
@@ -278,31 +277,10 @@ def fill(
     for j in range(planned):
         by_limit[j] = pending_limit_s[j]
         by_use[j] = expected_left(0.0, pending_limit_s[j] * 1.0, sorted_use)
-    estimate = start_estimate(
-        now_s,
-        capacity,
-        running_nodes,
-        left_s,
-        pending_nodes,
-        by_limit,
-        planned,
-        successor_nodes,
-        successor_limit_s * 1.0,
-    )
-    expected = start_estimate(
-        now_s,
-        capacity,
-        running_nodes,
-        expected_s,
-        pending_nodes,
-        by_use,
-        planned,
-        successor_nodes,
-        successor_limit_s * 1.0,
-    )
-    idle = start_estimate(
-        now_s, capacity, running_nodes, left_s, pending_nodes, by_limit, 0, successor_nodes, successor_limit_s * 1.0
-    )
+    width, duration = successor_nodes, successor_limit_s * 1.0
+    estimate = start_estimate(capacity, running_nodes, left_s, pending_nodes, by_limit, planned, width, duration)
+    expected = start_estimate(capacity, running_nodes, expected_s, pending_nodes, by_use, planned, width, duration)
+    idle = start_estimate(capacity, running_nodes, left_s, pending_nodes, by_limit, 0, width, duration)
     out[21] = min(estimate / hour, HORIZON_H)
     out[22] = min(estimate / hour, HORIZON_H) - remaining
     out[23] = min(expected / hour, HORIZON_H)

@@ -1,0 +1,201 @@
+"""A real Slurm on loopback for the live tests: munge, MariaDB, slurmdbd, slurmctld and a few slurmds with emulated GPUs.
+
+Everything it writes lies in one folder, every port is on 127.0.0.1, and `down` ends exactly the processes that `up`
+started, by their pid files. Needs root and the packages of `make system`. The GPUs are device files that lead to
+/dev/null: Slurm counts, schedules and accounts them as if they were there.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROGRAMS = ("munged", "mariadbd", "mariadb-install-db", "slurmdbd", "slurmctld", "slurmd", "sacct", "sbatch", "sinfo")
+
+
+def missing() -> str | None:
+    """Why no Slurm can be started here, or None."""
+    absent = [name for name in PROGRAMS if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None]
+    if absent:
+        return f"no {', '.join(absent)} on this machine (make system installs Debian's Slurm)"
+    return None if os.geteuid() == 0 else "the Slurm daemons need root"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _end(pid: int, patience_s: float = 15) -> None:
+    """Terminate one daemon that we started, and kill it if it does not go."""
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.kill(pid, signal_number)
+        except ProcessLookupError:
+            return
+        end = time.monotonic() + patience_s
+        while time.monotonic() < end:
+            if not Path(f"/proc/{pid}").exists():
+                return
+            time.sleep(0.05)
+
+
+@dataclass
+class Slurm:
+    """One cluster `live` of `nodes` nodes with four emulated A100s each."""
+
+    folder: Path
+    nodes: int = 4
+    ports: dict[str, int] = field(default_factory=lambda: {name: _free_port() for name in ("ctld", "dbd", "sql")})
+    pid_files: list[Path] = field(default_factory=list)
+    mariadb: subprocess.Popen[bytes] | None = None
+
+    @property
+    def env(self) -> dict[str, str]:
+        path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+        return {**os.environ, "PATH": path, "SLURM_CONF": str(self.folder / "etc/slurm.conf"), "TZ": "UTC"}
+
+    def run(self, *command: str, timeout: float = 60) -> str:
+        """Standard output of a command of this cluster; raises with its error output if it fails."""
+        done = subprocess.run(command, env=self.env, capture_output=True, timeout=timeout, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{command[0]}: {done.stderr.decode(errors='replace').strip()}")
+        return done.stdout.decode(errors="surrogateescape")
+
+    def sbatch(self, *options: str, script: str = "sleep 1") -> str:
+        """Submit a batch job; returns its id."""
+        body = f"#!/bin/sh\n{script}\n"
+        command = ["sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp", *options]
+        done = subprocess.run(command, env=self.env, input=body.encode(), capture_output=True, check=False, timeout=60)
+        if done.returncode:
+            raise RuntimeError(f"sbatch {options}: {done.stderr.decode(errors='replace').strip()}")
+        return done.stdout.decode().strip().split(";")[0]
+
+    def wait(self, seconds: float, ready: Callable[[], bool], what: str) -> None:
+        """Poll `ready` until it holds."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                if ready():
+                    return
+            except (RuntimeError, subprocess.TimeoutExpired):
+                pass
+            if time.monotonic() > end:
+                raise TimeoutError(f"{what}: not within {seconds:g} s")
+            time.sleep(0.1)
+
+    def up(self) -> None:
+        """Write the configuration and start the daemons in order, each waited for."""
+        self._configure()
+        f = self.folder
+        self.pid_files = [f / "munge/munged.pid", f / "run/slurmdbd.pid", f / "run/slurmctld.pid"]
+        self.run(
+            "setpriv", "--reuid", "munge", "--regid", "munge", "--clear-groups", "munged",
+            f"--key-file={f}/munge/key", f"--socket={f}/munge/sock", f"--pid-file={f}/munge/munged.pid",
+            f"--log-file={f}/munge/log", f"--seed-file={f}/munge/seed",
+        )  # fmt: skip
+        cnf = f"--defaults-file={f}/etc/my.cnf"
+        self.run("mariadb-install-db", cnf, "--user=root", "--auth-root-authentication-method=socket", "--skip-test-db")
+        with (f / "log/mariadb.out").open("wb") as log:
+            self.mariadb = subprocess.Popen(
+                ["mariadbd", cnf, "--user=root"], env=self.env, stdout=log, stderr=log, start_new_session=True
+            )
+        sql = ("mariadb", "--no-defaults", "-S", f"{f}/run/sql.sock", "-u", "root", "-e")
+        self.wait(30, lambda: bool(self.run(*sql, "select 1")), "mariadbd")
+        password = (f / "etc/password").read_text()
+        self.run(
+            *sql,
+            "CREATE DATABASE slurm_acct_db; "
+            f"CREATE USER slurm@'127.0.0.1' IDENTIFIED BY '{password}'; GRANT ALL ON slurm_acct_db.* TO slurm@'127.0.0.1'",
+        )
+        self.run("slurmdbd")
+        self.wait(60, lambda: self.run("sacctmgr", "-n", "show", "cluster") is not None, "slurmdbd")
+        self.run("sacctmgr", "-i", "add", "cluster", "live")
+        self.run("slurmctld")
+        self.wait(30, lambda: "UP" in self.run("scontrol", "ping"), "slurmctld")
+        for number in range(1, self.nodes + 1):
+            self.run("slurmd", "-N", f"n{number}")
+            self.pid_files.append(f / f"run/slurmd-n{number}.pid")
+        self.wait(60, self._all_idle, "nodes idle")
+        self.run("sacctmgr", "-i", "add", "account", "science", "Cluster=live")
+        self.run("sacctmgr", "-i", "add", "user", "root", "Account=science", "Cluster=live")
+
+    def _all_idle(self) -> bool:
+        states = self.run("sinfo", "-h", "-N", "-o", "%T").split()
+        return len(states) == self.nodes and all(state == "idle" for state in states)
+
+    def down(self) -> None:
+        """End what `up` started, slurmds first, and wait until each is gone."""
+        pids = [int(path.read_text().split()[0]) for path in reversed(self.pid_files) if path.exists()]
+        for pid in pids:  # slurmds, slurmctld, slurmdbd, munged
+            _end(pid)
+        if self.mariadb is not None:  # after slurmdbd, which writes to it until it ends
+            self.mariadb.terminate()
+            self.mariadb.wait(30)
+
+    def _configure(self) -> None:
+        f = self.folder
+        for name in ("etc", "log", "run", "spool/ctld", "sql", "munge", "dev"):
+            (f / name).mkdir(parents=True, exist_ok=True)
+        (f / "munge/key").write_bytes(secrets.token_bytes(128))
+        (f / "munge/key").chmod(0o600)
+        for path in (f / "munge", f / "munge/key"):
+            shutil.chown(path, "munge", "munge")
+        password = secrets.token_hex(12)
+        host = socket.gethostname().split(".")[0]
+        (f / "etc/password").write_text(password)
+        (f / "etc/my.cnf").write_text(
+            f"[mariadbd]\ndatadir={f}/sql\nsocket={f}/run/sql.sock\npid-file={f}/run/mariadb.pid\n"
+            f"log-error={f}/log/mariadb.err\nbind-address=127.0.0.1\nport={self.ports['sql']}\nskip-name-resolve\n"
+            "character-set-server=utf8mb4\ninnodb_buffer_pool_size=128M\ninnodb_lock_wait_timeout=900\n"
+            "innodb_flush_log_at_trx_commit=0\nmax_allowed_packet=16M\n"
+        )
+        (f / "etc/slurmdbd.conf").write_text(
+            f"AuthType=auth/munge\nAuthInfo=socket={f}/munge/sock\nDbdHost=localhost\nDbdAddr=127.0.0.1\n"
+            f"DbdPort={self.ports['dbd']}\nCommunicationParameters=NoInAddrAny\nSlurmUser=root\n"
+            f"LogFile={f}/log/slurmdbd.log\nPidFile={f}/run/slurmdbd.pid\nStorageType=accounting_storage/mysql\n"
+            f"StorageHost=127.0.0.1\nStoragePort={self.ports['sql']}\nStorageUser=slurm\nStoragePass={password}\n"
+            "StorageLoc=slurm_acct_db\n"
+        )
+        (f / "etc/slurmdbd.conf").chmod(0o600)
+        for number in range(4):  # null devices (character device 1, 3): slurmd counts device files, not a bare Count=
+            os.mknod(f / f"dev/nvidia{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        gres = f"NodeName=n[1-{self.nodes}] Name=gpu Type=a100 File={f}/dev/nvidia[0-3]\n"
+        (f / "etc/gres.conf").write_text(gres)
+        (f / "etc/cgroup.conf").write_text("ConstrainCores=no\n")
+        (f / "etc/slurm.conf").write_text(self._slurm_conf(host))
+        for number in range(1, self.nodes + 1):
+            (f / f"spool/n{number}").mkdir(exist_ok=True)
+
+    def _slurm_conf(self, host: str) -> str:
+        f, ports = self.folder, [_free_port() for _ in range(self.nodes)]
+        nodes = "\n".join(
+            f"NodeName=n{i + 1} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=32000 Gres=gpu:a100:4"
+            for i, port in enumerate(ports)
+        )
+        return (
+            f"ClusterName=live\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={self.ports['ctld']}\nSlurmUser=root\n"
+            f"SlurmdUser=root\nAuthType=auth/munge\nAuthInfo=socket={f}/munge/sock\n"
+            "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny\nMpiDefault=none\nProctrackType=proctrack/linuxproc\n"
+            f"TaskPlugin=task/none\nReturnToService=2\nSlurmctldPidFile={f}/run/slurmctld.pid\n"
+            f"SlurmctldLogFile={f}/log/slurmctld.log\nSlurmdPidFile={f}/run/slurmd-%n.pid\nSlurmdLogFile={f}/log/slurmd-%n.log\n"
+            f"SlurmdSpoolDir={f}/spool/%n\nStateSaveLocation={f}/spool/ctld\nSlurmdParameters=config_overrides\n"
+            "KillWait=3\nMinJobAge=600\nInactiveLimit=0\nSlurmdTimeout=60\nRequeueExit=99\nJobRequeue=1\n"
+            "SchedulerType=sched/backfill\nSchedulerParameters=bf_interval=5,bf_continue,batch_sched_delay=1,sched_min_interval=100000\n"
+            "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nPriorityType=priority/multifactor\n"
+            "PriorityWeightAge=1000\nPriorityWeightJobSize=500\nAccountingStorageType=accounting_storage/slurmdbd\n"
+            f"AccountingStorageHost=127.0.0.1\nAccountingStoragePort={self.ports['dbd']}\nAccountingStoragePass={f}/munge/sock\n"
+            "AccountingStorageTRES=gres/gpu,gres/gpu:a100\nJobAcctGatherType=jobacct_gather/none\nGresTypes=gpu\n"
+            f"{nodes}\nPartitionName=gpu Nodes=ALL Default=YES MaxTime=2-00:00:00 DefaultTime=01:00:00 State=UP DefMemPerCPU=1000\n"
+        )
