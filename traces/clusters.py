@@ -1,0 +1,176 @@
+"""Per-cluster settings: what a raw log does not say about the machine that it comes from.
+
+They live in `clusters.toml`: the repository's `data/clusters.toml`, overlaid key by key by the data folder's own.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from traces.errors import InputError
+from traces.store import DataFolder
+
+DECLARED = Path(__file__).resolve().parents[1] / "data" / "clusters.toml"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+RESERVED = frozenset({"derived"})  # the lake's folder of derived tables
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """One cluster. Instants are naive UTC, as in the tables; the windows are the parts of a policy comparison."""
+
+    name: str
+    timezone: str = "UTC"  # zone in which the raw logs print their times
+    nodes: int | None = None
+    gpus_per_node: int | None = None
+    nodes_by_date: tuple[tuple[datetime, int], ...] = ()  # (from this instant, nodes), ascending
+    quotas: dict[str, int] = field(default_factory=dict)  # partition -> GPUs
+    folder: str | None = None  # name of the raw folder that means this cluster
+    fit_from: datetime | None = None
+    fit_until: datetime | None = None
+    select_until: datetime | None = None
+    report_until: datetime | None = None
+    slurm_conf: str | None = None
+
+
+KEYS = tuple(f.name for f in fields(ClusterSettings) if f.name != "name")
+_INSTANTS = ("fit_from", "fit_until", "select_until", "report_until")
+_COUNTS = ("nodes", "gpus_per_node")
+
+
+def check_name(name: str) -> str:
+    """The name, if it can name a folder of the lake; else InputError."""
+    if not NAME.fullmatch(name) or name in RESERVED:
+        raise InputError(
+            f"cluster name {name!r} is not allowed: use letters, digits, '.', '_' and '-', at most 64, not 'derived'"
+        )
+    return name
+
+
+def check_timezone(zone: str, where: str) -> str:
+    """The zone, if the tz database has it; else InputError."""
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InputError(f"{where}: unknown time zone {zone!r}: use a name such as UTC or America/Chicago") from error
+    return zone
+
+
+def load(data: DataFolder) -> dict[str, ClusterSettings]:
+    """Every declared cluster, by name. Raises InputError for a file that is not as documented."""
+    merged: dict[str, dict[str, Any]] = {}
+    for path in (DECLARED, data.clusters_toml):
+        for name, table in _read(path).items():
+            merged.setdefault(check_name(name), {}).update(table)
+    return {name: ClusterSettings(name=name, **table) for name, table in sorted(merged.items())}
+
+
+def resolve(
+    data: DataFolder,
+    *,
+    raw: Path | None = None,
+    cluster: str | None = None,
+    timezone: str | None = None,
+    nodes: int | None = None,
+    gpus_per_node: int | None = None,
+    new: bool = False,
+) -> ClusterSettings:
+    """The settings of `cluster`, or of the cluster whose `folder` is the name of the folder `raw`; flags override them.
+
+    A name that is declared nowhere is taken where the caller brings data for it (`raw`, a flag or `new`) or the lake
+    holds some. Raises InputError, which lists the known, where nothing says which cluster is meant.
+    """
+    known = load(data)
+    if cluster is not None:
+        check_name(cluster)
+        brings = new or raw is not None or timezone is not None or nodes is not None or gpus_per_node is not None
+        settings = known.get(cluster)
+        if settings is None and (brings or (data.lake / cluster).is_dir()):
+            settings = ClusterSettings(name=cluster)
+        if settings is None:
+            raise InputError(
+                f"unknown cluster {cluster!r}: known are {_names(known)}; declare it in {data.clusters_toml}"
+            )
+    else:
+        folder = raw.resolve().name if raw is not None else None
+        fits = [s for s in known.values() if folder is not None and s.folder == folder]
+        if len(fits) != 1:
+            what = f"folder {folder!r} belongs to no one declared cluster" if folder else "no cluster is named"
+            raise InputError(f"{what}: give --cluster (known: {_names(known)}) or a `folder` in {data.clusters_toml}")
+        settings = fits[0]
+    if timezone is not None:
+        settings = replace(settings, timezone=check_timezone(timezone, "--timezone"))
+    for flag, value in (("nodes", nodes), ("gpus_per_node", gpus_per_node)):
+        if value is not None:
+            if value < 0 or (flag == "nodes" and value == 0):
+                raise InputError(f"--{flag.replace('_', '-')} {value}: must be positive")
+            settings = replace(settings, **{flag: value})  # type: ignore[arg-type]
+    return settings
+
+
+def _names(known: dict[str, ClusterSettings]) -> str:
+    return ", ".join(known) or "none"
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    """The tables of one clusters.toml with their values converted; {} where there is no such file."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path}: not readable as TOML: {' '.join(str(error).split())}") from error
+    return {name: _converted(path, name, table) for name, table in tables.items()}
+
+
+def _converted(path: Path, name: str, table: Any) -> dict[str, Any]:
+    where = f"{path}: [{name}]"
+    if not isinstance(table, dict):
+        raise InputError(f"{where}: a cluster is a table of settings, got {table!r}")
+    result: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in KEYS:
+            raise InputError(f"{where}: unknown setting {key!r}: allowed are {', '.join(KEYS)}")
+        if key in _INSTANTS:
+            value = _instant(value, f"{where} {key}")
+        elif key == "nodes_by_date":
+            value = _by_date(value, f"{where} {key}")
+        elif key in _COUNTS:
+            value = _count(value, f"{where} {key}")
+        elif key == "quotas":
+            if not isinstance(value, dict):
+                raise InputError(f"{where} quotas: a table of partition = GPUs, got {value!r}")
+            value = {partition: _count(gpus, f"{where} quotas.{partition}") for partition, gpus in value.items()}
+        elif not isinstance(value, str):
+            raise InputError(f"{where} {key}: text, got {value!r}")
+        result[key] = value
+    if "timezone" in result:
+        check_timezone(result["timezone"], where)
+    return result
+
+
+def _count(value: Any, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InputError(f"{where}: a whole number of at least 0, got {value!r}")
+    return value
+
+
+def _instant(value: Any, where: str) -> datetime:
+    """A TOML date or date-time as naive UTC (one without an offset is UTC already)."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day)
+    raise InputError(f"{where}: a date such as 2023-01-01, got {value!r}")
+
+
+def _by_date(value: Any, where: str) -> tuple[tuple[datetime, int], ...]:
+    if not isinstance(value, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+        raise InputError(f"{where}: a list of [date, nodes], got {value!r}")
+    return tuple(sorted((_instant(day, where), _count(nodes, where)) for day, nodes in value))

@@ -1,0 +1,195 @@
+"""The lake's files into the warehouse's tables; a job that several files tell of is settled here, newest record first.
+
+Two files tell of the same job where the id agrees and either the submission does, or user and name do and the later
+submission lies within a week of the earlier record (a requeue resets it). Anything else is an id used again.
+Attempts of such a job are the union over its files, one a start. Opens no connection: `traces.store` hands one in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traces import schema
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def union(table: schema.Table, paths: Sequence[Path]) -> str:
+    """SELECT of the table's columns over those Parquet files; of no row where there is none."""
+    if not paths:
+        columns = ", ".join(f'CAST(NULL AS {column.type}) AS "{column.name}"' for column in table.columns)
+        return f"SELECT {columns} WHERE false"
+    columns = ", ".join(f'"{name}"' for name in table.names)
+    files = ", ".join(_text(str(path)) for path in paths)
+    return f"SELECT {columns} FROM read_parquet([{files}])"  # noqa: S608
+
+
+def create(connection: duckdb.DuckDBPyConnection, table: schema.Table, select: str) -> int:
+    """Create the table from the SELECT with the schema's comments; returns its rows."""
+    connection.execute(f'CREATE TABLE "{table.name}" AS {select}')
+    connection.execute(f'COMMENT ON TABLE "{table.name}" IS {_text(table.meaning)}')
+    for column in table.columns:
+        told = f"{column.meaning} [{column.unit}]" if column.unit else column.meaning
+        connection.execute(f'COMMENT ON COLUMN "{table.name}"."{column.name}" IS {_text(told)}')
+    found = connection.execute(f'SELECT count(*) FROM "{table.name}"').fetchone()  # noqa: S608
+    return int(found[0]) if found else 0
+
+
+def fill(connection: duckdb.DuckDBPyConnection, folders: Sequence[Path]) -> dict[str, int]:
+    """Create every canonical table from the lake's folders of raw files; returns the rows of each."""
+    raw = {
+        table.name: union(table, [path for folder in folders if (path := folder / f"{table.name}.parquet").is_file()])
+        for table in schema.CANONICAL
+    }
+    for name in ("jobs", "attempts", "steps", "placements"):
+        connection.execute(f"CREATE TEMP VIEW raw_{name} AS {raw[name]}")
+    connection.execute(_SHARED)
+    connection.execute(_SETTLED)
+    connection.execute(_KEPT_ATTEMPTS)
+    selects = dict(raw)
+    selects["jobs"] = _JOBS
+    selects["attempts"] = _select(schema.ATTEMPTS, "all_attempts", "kept")
+    selects["steps"] = _STEPS
+    selects["placements"] = _PLACEMENTS
+    selects["nodes"] = _first(raw["nodes"], schema.NODES)
+    samples = {
+        "gpu_utilization": "cluster, node, sample_utc, gpu",
+        "cpu_utilization": "cluster, node, sample_utc",
+        "memory_utilization": "cluster, node, sample_utc",
+    }
+    for name, key in samples.items():
+        if sum((folder / f"{name}.parquet").is_file() for folder in folders) > 1:
+            selects[name] = f"{raw[name]} QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY trace_sha256) = 1"
+    columns = ", ".join(f't."{c}"' for c in schema.TRACE_FILES.names if c != "superseded")
+    selects["trace_files"] = (
+        f"SELECT {columns}, (SELECT count(*) FROM settled s WHERE s.cluster = t.cluster AND s.trace_sha256 = t.sha256 "  # noqa: S608
+        f"AND NOT s.wins) AS superseded FROM ({raw['trace_files']}) t ORDER BY ALL"
+    )
+    selects["trace_files"] = _in_order(selects["trace_files"], schema.TRACE_FILES)
+    return {table.name: create(connection, table, selects[table.name]) for table in schema.CANONICAL}
+
+
+def _in_order(select: str, table: schema.Table) -> str:
+    columns = ", ".join(f'"{name}"' for name in table.names)
+    return f"SELECT {columns} FROM ({select})"  # noqa: S608
+
+
+def _first(select: str, table: schema.Table) -> str:
+    key = ", ".join(table.key)
+    return f"{select} QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY trace_sha256, line) = 1"
+
+
+def _select(table: schema.Table, source: str, condition: str) -> str:
+    columns = ", ".join(f'"{name}"' for name in table.names)
+    return f"SELECT {columns} FROM {source} WHERE {condition}"  # noqa: S608
+
+
+# Ids that more than one file tells of. What follows an '@' in a key tells the uses of one id apart within a file.
+_SHARED = """
+CREATE TEMP TABLE shared AS
+SELECT cluster, split_part(job_key, '@', 1) AS base
+FROM raw_jobs GROUP BY ALL HAVING count(DISTINCT trace_sha256) > 1
+"""
+
+_SETTLED = """
+CREATE TEMP TABLE settled AS
+WITH told AS (
+  SELECT j.cluster, j.trace_sha256, j.job_key, s.base, j.submit_utc, j.user_name, rtrim(j.job_name, '+') AS name,
+         j.state, j.start_utc, j.end_utc, j.attempts, j.line,
+         coalesce(j.end_utc, j.start_utc, j.submit_utc) AS last_utc
+  FROM raw_jobs j JOIN shared s ON s.cluster = j.cluster AND s.base = split_part(j.job_key, '@', 1)
+), after AS (
+  SELECT *, lag(submit_utc) OVER w AS p_submit, lag(user_name) OVER w AS p_user, lag(name) OVER w AS p_name,
+         max(last_utc) OVER (PARTITION BY cluster, base ORDER BY submit_utc, trace_sha256, line
+                             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS p_last
+  FROM told WINDOW w AS (PARTITION BY cluster, base ORDER BY submit_utc, trace_sha256, line)
+), uses AS (
+  SELECT *, sum(CASE
+      WHEN p_last IS NULL OR submit_utc IS NOT DISTINCT FROM p_submit THEN 0
+      WHEN coalesce(user_name = p_user, true)
+       AND coalesce(starts_with(name, p_name) OR starts_with(p_name, name), true)
+       AND submit_utc <= p_last + INTERVAL 7 DAY THEN 0
+      ELSE 1 END)
+    OVER (PARTITION BY cluster, base ORDER BY submit_utc, trace_sha256, line) AS use
+  FROM after
+), keyed AS (
+  SELECT *, CASE WHEN max(use) OVER (PARTITION BY cluster, base) = 0 THEN base
+    ELSE base || '@' || epoch(min(submit_utc) OVER (PARTITION BY cluster, base, use))::BIGINT END AS final_key
+  FROM uses
+)
+SELECT cluster, trace_sha256, job_key, final_key,
+  row_number() OVER (PARTITION BY cluster, final_key
+    ORDER BY submit_utc DESC NULLS LAST, state IN ('PENDING', 'RUNNING', 'SUSPENDED'), end_utc DESC NULLS LAST,
+             attempts DESC, trace_sha256, job_key) = 1 AS wins
+FROM keyed
+"""
+
+_KEPT_ATTEMPTS = """
+CREATE TEMP TABLE all_attempts AS
+WITH mapped AS (
+  SELECT a.* REPLACE (coalesce(s.final_key, a.job_key) AS job_key), a.job_key AS file_key, a.attempt AS file_attempt,
+         s.final_key IS NOT NULL AS is_shared, coalesce(s.wins, true) AS wins
+  FROM raw_attempts a LEFT JOIN settled s USING (cluster, trace_sha256, job_key)
+), ranked AS (
+  SELECT *, NOT is_shared OR row_number() OVER (
+      PARTITION BY cluster, job_key, coalesce(start_utc, submit_utc)
+      ORDER BY end_utc DESC NULLS LAST, wins DESC, trace_sha256, attempt) = 1 AS kept
+  FROM mapped
+)
+SELECT * REPLACE (CASE WHEN is_shared THEN
+    row_number() OVER (PARTITION BY cluster, job_key, kept ORDER BY start_utc NULLS LAST, attempt) - 1
+    ELSE attempt END AS attempt)
+FROM ranked
+"""
+
+_JOBS = """
+WITH together AS (
+  SELECT s.cluster, s.final_key, min(j.submit_utc) AS submit_utc, min(j.eligible_utc) AS eligible_utc,
+         min(j.start_utc) AS start_utc
+  FROM settled s JOIN raw_jobs j USING (cluster, trace_sha256, job_key) GROUP BY ALL
+), runs AS (
+  SELECT cluster, job_key AS final_key, count(*) AS attempts, sum(run_s)::BIGINT AS run_s,
+         sum(gpu_time_s)::BIGINT AS gpu_time_s
+  FROM all_attempts WHERE is_shared AND kept GROUP BY ALL
+)
+SELECT j.* REPLACE (
+    coalesce(s.final_key, j.job_key) AS job_key,
+    CASE WHEN s.final_key IS NULL THEN j.submit_utc ELSE t.submit_utc END AS submit_utc,
+    CASE WHEN s.final_key IS NULL THEN j.eligible_utc ELSE t.eligible_utc END AS eligible_utc,
+    CASE WHEN s.final_key IS NULL THEN j.start_utc ELSE t.start_utc END AS start_utc,
+    coalesce(r.run_s, j.run_s) AS run_s,
+    coalesce(r.gpu_time_s, j.gpu_time_s) AS gpu_time_s,
+    coalesce(r.attempts, j.attempts) AS attempts,
+    CASE WHEN s.final_key IS NULL THEN j.wait_s ELSE date_diff('second', t.submit_utc, t.start_utc) END AS wait_s,
+    CASE WHEN s.final_key IS NULL THEN j.eligible_wait_s
+         ELSE greatest(date_diff('second', t.eligible_utc, t.start_utc), 0) END AS eligible_wait_s)
+FROM raw_jobs j
+LEFT JOIN settled s USING (cluster, trace_sha256, job_key)
+LEFT JOIN together t ON t.cluster = s.cluster AND t.final_key = s.final_key
+LEFT JOIN runs r ON r.cluster = s.cluster AND r.final_key = s.final_key
+WHERE coalesce(s.wins, true)
+"""
+
+_STEPS = """
+WITH mapped AS (
+  SELECT p.* REPLACE (coalesce(s.final_key, p.job_key) AS job_key), s.final_key IS NOT NULL AS is_shared
+  FROM raw_steps p LEFT JOIN settled s USING (cluster, trace_sha256, job_key)
+)
+SELECT * EXCLUDE (is_shared) FROM mapped
+QUALIFY NOT is_shared OR row_number() OVER (PARTITION BY cluster, job_key, step_id, start_utc
+  ORDER BY end_utc DESC NULLS LAST, trace_sha256, line) = 1
+"""
+
+_PLACEMENTS = """
+SELECT p.* REPLACE (a.job_key AS job_key, a.attempt AS attempt)
+FROM raw_placements p JOIN all_attempts a ON a.cluster = p.cluster AND a.trace_sha256 = p.trace_sha256
+  AND a.file_key = p.job_key AND a.file_attempt = p.attempt
+WHERE a.kept
+"""

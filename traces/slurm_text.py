@@ -1,0 +1,234 @@
+"""Slurm's text forms, one function a form: durations, limits, memory, TRES, states, job ids, node lists.
+
+Standard library only: the agent reads the same forms from a live Slurm. Every function takes the text as Slurm prints
+it and raises ValueError, which names the text, where it is of no known form. The meaning of the forms is in the manual
+pages of sacct, sbatch and squeue.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+BASE_STATES = (
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+    "PENDING", "PREEMPTED", "REQUEUED", "RESIZING", "REVOKED", "RUNNING", "SUSPENDED", "TIMEOUT",
+)  # fmt: skip
+# Flags that sacct and squeue print in place of the base state, and the base state that they imply.
+FLAG_STATES = {
+    "COMPLETING": "RUNNING", "CONFIGURING": "RUNNING", "STAGE_OUT": "RUNNING", "SIGNALING": "RUNNING",
+    "EXPEDITING": "PENDING", "RESV_DEL_HOLD": "PENDING", "SPECIAL_EXIT": "PENDING",
+    "REQUEUE_FED": "REQUEUED", "REQUEUE_HOLD": "REQUEUED", "STOPPED": "SUSPENDED",
+}  # fmt: skip
+COMPACT_STATES = {
+    "BF": "BOOT_FAIL", "CA": "CANCELLED", "CD": "COMPLETED", "CF": "RUNNING", "CG": "RUNNING", "DL": "DEADLINE",
+    "F": "FAILED", "NF": "NODE_FAIL", "OOM": "OUT_OF_MEMORY", "PD": "PENDING", "PR": "PREEMPTED", "R": "RUNNING",
+    "RD": "PENDING", "RF": "REQUEUED", "RH": "REQUEUED", "RQ": "REQUEUED", "RS": "RESIZING", "RV": "REVOKED",
+    "S": "SUSPENDED", "SE": "PENDING", "SI": "RUNNING", "SO": "RUNNING", "ST": "SUSPENDED", "TO": "TIMEOUT",
+}  # fmt: skip
+# What stands where a time is not known or has not come.
+NO_TIME = frozenset({"", "None", "Unknown", "N/A", "NONE", "0", "4294967295"})
+NO_LIMIT = frozenset({"", "UNLIMITED", "Partition_Limit", "INFINITE", "NOT_SET", "None", "N/A"})
+
+_DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,2})(?:\.(\d{1,6}))?")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGTPE]?)B?([nc]?)", re.IGNORECASE)
+_GRES_GPU = re.compile(
+    r"(?:^|[,|])(?:PER_NODE:|PER_JOB:|PER_TASK:|PER_SOCKET:)?(?:gres[:/])?gpu(?::([^:=,()|]+))?(?:[:=](\d+))?"
+)
+_JOB_ID = re.compile(
+    r"(?P<job>\d+)(?:_(?:(?P<task>\d+)|\[(?P<range>[^\]]*)\]?))?(?:\+(?P<het>\d+))?(?:\.(?P<step>[A-Za-z0-9_+.]+))?"
+)
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_SCALE_MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3, "E": 1024.0**4}
+MOST_NODES = 100_000  # of one node list: more is an attack or a fault, not a cluster
+
+
+@dataclass(frozen=True)
+class JobId:
+    """A job id taken apart. `pending` is the text in the brackets of an array's pending tasks."""
+
+    job: int
+    task: int | None = None
+    pending: str | None = None
+    het: int | None = None
+    step: str | None = None
+
+
+def parse_duration_s(text: str) -> float:
+    """Seconds of `[DD-[HH:]]MM:SS[.mmm]`. Raises ValueError for another form."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"duration {text!r} is not [DD-[HH:]]MM:SS")
+    days, hours, minutes, seconds, fraction = match.groups()
+    whole = int(days or 0) * 86_400 + int(hours or 0) * 3_600 + int(minutes) * 60 + int(seconds)
+    return whole + (float(f"0.{fraction}") if fraction else 0.0)
+
+
+def parse_limit_s(text: str) -> int | None:
+    """Seconds of a time limit: `D-HH:MM:SS`, plain minutes, or None for UNLIMITED, Partition_Limit and blank."""
+    text = text.strip()
+    if text in NO_LIMIT:
+        return None
+    if text.isascii() and text.isdigit():
+        return int(text) * 60
+    match = re.fullmatch(r"(\d{1,6})-(\d{1,2})", text)  # D-HH, as sbatch takes it
+    if match:
+        return int(match[1]) * 86_400 + int(match[2]) * 3_600
+    return int(parse_duration_s(text))
+
+
+def parse_memory_mib(text: str) -> tuple[float, str] | None:
+    """(MiB, per) of a memory size: per is 'n' a node, 'c' a CPU, '' in all. A size without a unit is in MiB.
+
+    None for blank and for the 0 that means unset.
+    """
+    text = text.strip()
+    if text in {"", "0", "0n", "0c", "?"}:
+        return None
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"memory {text!r} is not a number with K, M, G, T or P")
+    return float(match[1]) * _SCALE_MIB[match[2].upper()], match[3].lower()
+
+
+def parse_rss_kib(text: str) -> int | None:
+    """KiB of a usage figure (`13633728K`, `4.50G`); one without a unit is in bytes (--noconvert). None for blank."""
+    text = text.strip()
+    if not text:
+        return None
+    match = _SIZE.fullmatch(text)
+    if match is None or match[3]:
+        raise ValueError(f"size {text!r} is not a number with K, M, G, T or P")
+    number, unit = float(match[1]), match[2].upper()
+    return int(number / 1024) if not unit else int(number * _SCALE_MIB[unit] * 1024)
+
+
+def parse_tres(text: str) -> dict[str, str]:
+    """`cpu=8,gres/gpu:a100=4,mem=64G` as a dictionary; {} for blank. Raises ValueError for a part without '='."""
+    result: dict[str, str] = {}
+    for part in filter(None, text.strip().split(",")):
+        name, equals, value = part.partition("=")
+        if not equals or not name:
+            raise ValueError(f"TRES {text!r}: {part!r} is not name=value")
+        result[name] = value
+    return result
+
+
+def tres_gpus(text: str) -> int | None:
+    """GPUs of a TRES text: gres/gpu, else the sum of its types (both name the same GPUs). None for a blank text."""
+    tres = parse_tres(text)
+    if not tres:
+        return None
+    if "gres/gpu" in tres:
+        return _count(tres["gres/gpu"], text)
+    return sum(_count(value, text) for name, value in tres.items() if name.startswith("gres/gpu:"))
+
+
+def gres_gpus(text: str) -> int | None:
+    """GPUs of an old GRES text: `gpu:4`, `gpu:a100:4(IDX:0-3)`, `PER_NODE:gpu:8`. None where it names no GPU."""
+    total, found = 0, False
+    for kind, count in _GRES_GPU.findall(re.sub(r"\([^)]*\)", "", text)):
+        found = True
+        total += int(count) if count else int(kind) if kind.isdigit() else 1
+    return total if found else None
+
+
+def _count(value: str, text: str) -> int:
+    if not value.isdigit():
+        raise ValueError(f"TRES {text!r}: {value!r} is not a count")
+    return int(value)
+
+
+def parse_state(text: str) -> str:
+    """The base state of what sacct, squeue or their compact forms print; UNKNOWN for what is no state.
+
+    `CANCELLED by 1000` loses its user, `OUT_OF_ME+` (fixed width) is completed where only one base state fits.
+    """
+    word = text.strip().split(" ", 1)[0].split(",", 1)[0].upper()
+    if word in BASE_STATES:
+        return word
+    if word in FLAG_STATES:
+        return FLAG_STATES[word]
+    if word in COMPACT_STATES:
+        return COMPACT_STATES[word]
+    if word.endswith("+") and len(word) > 3:
+        names = [*BASE_STATES, *FLAG_STATES]
+        fits = {FLAG_STATES.get(name, name) for name in names if name.startswith(word[:-1])}
+        if len(fits) == 1:
+            return fits.pop()
+    return "UNKNOWN"
+
+
+def parse_job_id(text: str) -> JobId:
+    """A job id taken apart: `123`, `123_7`, `123_[4-10%2]` (also cut short), `123+1`, any with `.step`."""
+    match = _JOB_ID.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"job id {text!r} is not N, N_T, N_[...], N+H or one of these with .STEP")
+    task, het = match["task"], match["het"]
+    return JobId(
+        int(match["job"]), int(task) if task else None, match["range"], int(het) if het else None, match["step"]
+    )
+
+
+def parse_exit_code(text: str) -> tuple[int | None, int | None]:
+    """(code, signal) of `code:signal`; (None, None) for blank."""
+    if not text.strip():
+        return None, None
+    code, colon, signal = text.strip().partition(":")
+    if not (code.isdigit() and (signal.isdigit() or not colon)):
+        raise ValueError(f"exit code {text!r} is not code:signal")
+    return int(code), int(signal) if colon else 0
+
+
+def expand_nodes(text: str) -> list[str]:
+    """The nodes of a node list: `cpn-f13-03-[01-02],cpn-f15`, also with several brackets in a name.
+
+    [] for blank and for `None assigned`. Raises ValueError for brackets that do not close or a range that runs back.
+    """
+    text = text.strip()
+    if text in {"", "None assigned", "None", "(null)"}:
+        return []
+    nodes: list[str] = []
+    for part in _split_outside_brackets(text):
+        nodes.extend(_expand_one(part, text, MOST_NODES - len(nodes)))
+    return nodes
+
+
+def _split_outside_brackets(text: str) -> list[str]:
+    parts, depth, begin = [], 0, 0
+    for at, char in enumerate(text):
+        depth += (char == "[") - (char == "]")
+        if depth not in (0, 1):
+            raise ValueError(f"node list {text!r}: brackets do not match")
+        if char == "," and depth == 0:
+            parts.append(text[begin:at])
+            begin = at + 1
+    if depth:
+        raise ValueError(f"node list {text!r}: a bracket does not close")
+    return [part for part in (*parts, text[begin:]) if part]
+
+
+def _expand_one(part: str, text: str, room: int) -> list[str]:
+    names = [""]
+    for piece in re.split(r"(\[[^\]]*\])", part):
+        if not piece.startswith("["):
+            names = [name + piece for name in names]
+            continue
+        numbers = _numbers(piece[1:-1], text, room)
+        if len(names) * len(numbers) > room:
+            raise ValueError(f"node list {text[:80]!r}: over {MOST_NODES} nodes")
+        names = [name + number for name in names for number in numbers]
+    return names
+
+
+def _numbers(ranges: str, text: str, room: int) -> list[str]:
+    numbers: list[str] = []
+    for item in ranges.split(","):
+        match = _RANGE.fullmatch(item)
+        if match is None:
+            raise ValueError(f"node list {text!r}: {item!r} is not a number or a range")
+        first, last = match[1], match[2] or match[1]
+        if int(last) < int(first) or int(last) - int(first) + len(numbers) >= room:
+            raise ValueError(f"node list {text!r}: range {item!r} runs back or holds over {MOST_NODES} nodes")
+        numbers.extend(str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))
+    return numbers

@@ -1,0 +1,311 @@
+"""Where tables lie: the data folder, the lake's derived tables, the warehouse. The only module that opens DuckDB.
+
+The warehouse is built beside the old one and renamed over it; everyone else opens it read-only, and whoever has the
+old file open keeps reading it. DuckDB lets one process write and blocks readers meanwhile, so nothing writes in place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from traces import schema, settle
+from traces.errors import InputError, WorkError
+
+POLARS_TYPES: dict[str, Any] = {
+    schema.UTC: pl.Datetime("us"),
+    schema.TEXT: pl.String,
+    schema.INT: pl.Int64,
+    schema.FLOAT: pl.Float64,
+    schema.FLAG: pl.Boolean,
+}
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """Everything that `--data DIR` moves."""
+
+    root: Path
+
+    @property
+    def raw(self) -> Path:
+        return self.root / "raw"
+
+    @property
+    def lake(self) -> Path:
+        return self.root / "lake"
+
+    @property
+    def warehouse(self) -> Path:
+        return self.root / "warehouse.duckdb"
+
+    @property
+    def mlflow(self) -> Path:
+        return self.root / "mlflow"
+
+    @property
+    def artifacts(self) -> Path:
+        return self.root / "artifacts"
+
+    @property
+    def reports(self) -> Path:
+        return self.root / "reports"
+
+    @property
+    def dagster(self) -> Path:
+        return self.root / "dagster"
+
+    @property
+    def clusters_toml(self) -> Path:
+        return self.root / "clusters.toml"
+
+    def ensure_writable(self) -> None:
+        """Make the folder and write a byte in it. Raises InputError where that cannot be."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.root) as probe:
+                probe.write(b"\0")
+        except OSError as error:
+            raise InputError(
+                f"data folder {self.root} is not writable ({error.strerror}): give another with --data or BATON_DATA"
+            ) from error
+
+
+def conform(table: schema.Table, frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with the table's columns in order, cast; a missing nullable column is null.
+
+    Raises WorkError for a column the table does not have, a missing required one, or a null in a required one.
+    """
+    extra = set(frame.columns) - set(table.names)
+    if extra:
+        raise WorkError(f"table {table.name}: unknown columns {sorted(extra)}: allowed are {', '.join(table.names)}")
+    columns = []
+    for column in table.columns:
+        kind = POLARS_TYPES[column.type]
+        if column.name in frame.columns:
+            columns.append(pl.col(column.name).cast(kind))
+        elif column.nullable:
+            columns.append(pl.lit(None, dtype=kind).alias(column.name))
+        else:
+            raise WorkError(f"table {table.name}: column {column.name} is missing")
+    result = frame.select(columns)
+    for column in table.columns:
+        if not column.nullable and result[column.name].null_count():
+            raise WorkError(f"table {table.name}: column {column.name} holds {result[column.name].null_count()} nulls")
+    return result
+
+
+def empty(table: schema.Table) -> pl.DataFrame:
+    """A frame of no rows with the table's columns and types."""
+    return pl.DataFrame(schema={column.name: POLARS_TYPES[column.type] for column in table.columns})
+
+
+def sql_text(value: str) -> str:
+    """The value as an SQL string literal."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def sql_name(value: str) -> str:
+    """The value as a quoted SQL identifier."""
+    return '"' + value.replace('"', '""') + '"'
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def write_parquet(path: Path, frame: pl.DataFrame) -> None:
+    """Write a Parquet file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    frame.write_parquet(part, compression="zstd", statistics=True)
+    part.replace(path)
+
+
+# --- derived tables ---------------------------------------------------------------------------------------------------
+
+
+def _derived(data: DataFolder, table_name: str, cluster: str) -> Path:
+    return data.lake / "derived" / table_name / f"{cluster}.parquet"
+
+
+def write_derived(data: DataFolder, table: schema.Table, cluster: str, frame: pl.DataFrame, fingerprint: str) -> None:
+    """Write one cluster's part of a derived table; the next `build_warehouse` includes it.
+
+    `fingerprint` names what the rows were computed from. It is written last: a run killed in between computes again.
+    """
+    path = _derived(data, table.name, cluster)
+    side = path.with_suffix(".json")
+    side.unlink(missing_ok=True)
+    write_parquet(path, conform(table, frame))
+    columns = [[c.name, c.type, c.unit, c.meaning, c.nullable] for c in table.columns]
+    described = {
+        "schema_version": schema.SCHEMA_VERSION,
+        "fingerprint": fingerprint,
+        "name": table.name,
+        "meaning": table.meaning,
+        "key": table.key,
+        "columns": columns,
+    }
+    write_text(side, json.dumps(described, indent=1))
+
+
+def derived_fingerprint(data: DataFolder, table_name: str, cluster: str) -> str | None:
+    """What the stored part was computed from; None where there is none or it is of another schema version."""
+    described = _described(_derived(data, table_name, cluster).with_suffix(".json"))
+    if described is None or described["schema_version"] != schema.SCHEMA_VERSION:
+        return None
+    return str(described["fingerprint"])
+
+
+def _described(side: Path) -> dict[str, Any] | None:
+    try:
+        described: dict[str, Any] = json.loads(side.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return described
+
+
+def derived_tables(data: DataFolder) -> dict[str, tuple[schema.Table, list[Path]]]:
+    """Every derived table of this schema version in the lake with the Parquet files of its clusters."""
+    tables: dict[str, tuple[schema.Table, list[Path]]] = {}
+    for side in sorted((data.lake / "derived").glob("*/*.json")):
+        described = _described(side)
+        if described is None or described["schema_version"] != schema.SCHEMA_VERSION:
+            continue  # of another version: its writer sees no fingerprint and writes it again
+        table = schema.Table(
+            described["name"],
+            described["meaning"],
+            tuple(schema.Column(*column) for column in described["columns"]),
+            tuple(described["key"]),
+        )
+        tables.setdefault(table.name, (table, []))[1].append(side.with_suffix(".parquet"))
+    return tables
+
+
+# --- the raw files in the lake ----------------------------------------------------------------------------------------
+
+
+def lake_files(data: DataFolder, cluster: str | None = None) -> list[dict[str, Any]]:
+    """What `file.json` says of every raw file in the lake, its folder added as "folder", in order of the folders."""
+    pattern = f"{cluster or '*'}/*/file.json"
+    found = []
+    for side in sorted(data.lake.glob(pattern)):
+        described = _described(side)
+        if described is not None and side.parent.parent.name != "derived" and not side.parent.name.startswith("."):
+            found.append({**described, "folder": side.parent})
+    return found
+
+
+def lake_digest(data: DataFolder, cluster: str) -> str:
+    """Digest of the raw files ingested for that cluster and of the rules that they were read by."""
+    lines = [f"{f['sha256']} {f['fingerprint']}" for f in lake_files(data, cluster)]
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _in_memory() -> Iterator[duckdb.DuckDBPyConnection]:
+    connection = duckdb.connect(":memory:", config={"preserve_insertion_order": True})
+    try:
+        connection.execute("SET TimeZone='UTC'")
+        yield connection
+    finally:
+        connection.close()
+
+
+def read(data: DataFolder, sql: str, params: Sequence[Any] = ()) -> pl.DataFrame:
+    """Run one SELECT on the warehouse, read-only; `?` in it are the params.
+
+    Raises InputError where there is no warehouse or it is of another schema version.
+    """
+    if not data.warehouse.is_file():
+        raise InputError(f"no warehouse at {data.warehouse}: run `baton ingest` first")
+    try:
+        connection = duckdb.connect(str(data.warehouse), read_only=True)
+    except duckdb.IOException as error:
+        raise InputError(f"{data.warehouse} cannot be opened: {str(error).splitlines()[0]}") from error
+    try:
+        connection.execute("SET TimeZone='UTC'")
+        found = connection.execute("SELECT version FROM schema_version").fetchone()
+        if found is None or found[0] != schema.SCHEMA_VERSION:
+            version = None if found is None else found[0]
+            raise InputError(
+                f"{data.warehouse} has schema version {version}, this program reads {schema.SCHEMA_VERSION}: "
+                "run `baton ingest` again"
+            )
+        return connection.sql(sql, params=list(params)).pl()
+    finally:
+        connection.close()
+
+
+def query(sql: str, frames: Mapping[str, pl.DataFrame | Path | str], params: Sequence[Any] = ()) -> pl.DataFrame:
+    """Run one SELECT over frames and Parquet globs by their names, in a DuckDB in memory."""
+    with _in_memory() as connection:
+        for name, frame in frames.items():
+            if isinstance(frame, pl.DataFrame):
+                connection.register(name, frame.to_arrow())
+            else:
+                source = f"read_parquet({sql_text(str(frame))}, union_by_name = true)"
+                connection.execute(f"CREATE VIEW {sql_name(name)} AS SELECT * FROM {source}")  # noqa: S608
+        return connection.sql(sql, params=list(params)).pl()
+
+
+# --- the warehouse ----------------------------------------------------------------------------------------------------
+
+
+def build_warehouse(data: DataFolder) -> dict[str, int]:
+    """Build `warehouse.duckdb` from the lake and rename it over the old one; returns the rows of every table.
+
+    The same job in several files is settled here (`traces.settle`). Raises WorkError where a part of the lake was
+    written by another schema version: ingest that file again.
+    """
+    data.ensure_writable()
+    files = lake_files(data)
+    for described in files:
+        if described["schema_version"] != schema.SCHEMA_VERSION:
+            raise WorkError(
+                f"{described['folder']} has schema version {described['schema_version']}, this program writes "
+                f"{schema.SCHEMA_VERSION}: ingest {described['path']} again, or delete that folder"
+            )
+    part = data.warehouse.with_name(f".warehouse.{os.getpid()}.duckdb")
+    _remove(part)
+    try:
+        connection = duckdb.connect(str(part))
+        try:
+            connection.execute("SET TimeZone='UTC'")
+            connection.execute("BEGIN")
+            rows = settle.fill(connection, [f["folder"] for f in files])
+            for table, paths in derived_tables(data).values():
+                rows[table.name] = settle.create(connection, table, settle.union(table, paths))
+            connection.execute("CREATE TABLE schema_version (version BIGINT)")
+            connection.execute("INSERT INTO schema_version VALUES (?)", [schema.SCHEMA_VERSION])
+            connection.execute("COMMIT")
+            connection.execute("CHECKPOINT")
+        finally:
+            connection.close()
+        part.replace(data.warehouse)
+    finally:
+        _remove(part)
+    return rows
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.with_name(path.name + ".wal").unlink(missing_ok=True)
