@@ -1,0 +1,52 @@
+"""What a person sees of an asset in the UI: counts, Markdown tables, small plots."""
+
+import base64
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+SHOWN_ROWS, CELL_LENGTH = 20, 60
+
+
+def table(frame: pl.DataFrame, rows: int = SHOWN_ROWS) -> dg.MarkdownMetadataValue:
+    """The first rows as a Markdown table; user text is cut and cannot break out of its cell."""
+    head = frame.head(rows)
+    lines = ["| " + " | ".join(_cell(name) for name in head.columns) + " |", "|" + " --- |" * len(head.columns)]
+    lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in head.rows()]
+    if len(frame) > rows:
+        lines += ["", f"{rows} of {len(frame)} rows"]
+    return dg.MetadataValue.md("\n".join(lines))
+
+
+def _cell(value: Any) -> str:
+    text = f"{value:,.3f}" if isinstance(value, float) else "" if value is None else str(value)
+    text = " ".join(text.split())[:CELL_LENGTH]
+    for character, harmless in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "&#124;"), ("`", "&#96;"),
+                                ("[", "&#91;"), ("]", "&#93;"), ("!", "&#33;"), ("*", "&#42;"), ("_", "&#95;")):  # fmt: skip
+        text = text.replace(character, harmless)
+    return text
+
+
+def plot(series: Mapping[str, tuple[Any, Any]], *, x: str, y: str, log_x: bool = False) -> dg.MarkdownMetadataValue:
+    """Lines of (x, y) by label as a PNG inside Markdown, so that the UI shows it without any other file."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 3), layout="constrained")
+    axes = figure.subplots()
+    for label, (xs, ys) in series.items():
+        axes.plot(xs, ys, label=label, linewidth=1)
+    axes.set(xlabel=x, ylabel=y, xscale="symlog" if log_x else "linear")
+    if len(series) > 1:
+        axes.legend(fontsize=7)
+    png = io.BytesIO()
+    figure.savefig(png, format="png", dpi=80)
+    return dg.MetadataValue.md(f"![{y}](data:image/png;base64,{base64.b64encode(png.getvalue()).decode()})")
+
+
+def shown(*, rows: int, reused: bool = False, key: dg.AssetKey | None = None, **metadata: Any) -> dg.MaterializeResult:
+    """A materialization with its row count, and whether it was there already."""
+    counts = {"dagster/row_count": rows, "reused": dg.MetadataValue.bool(reused)}
+    return dg.MaterializeResult(asset_key=key, metadata={**counts, **metadata})

@@ -1,0 +1,73 @@
+"""Warehouse: the lake's Parquet as one DuckDB file, built beside the old one and renamed over it.
+
+It is built twice in a run: after ingest, so that features can read it, and after everything derived is in the lake.
+"""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from assets.metadata import shown, table
+from assets.resources import OWNERS, Baton
+from models.fingerprint import code_digest, digest, read_stamp, write_stamp
+from traces import schema, store
+from traces.store import DataFolder
+
+ALL = "all-clusters"
+KINDS = {"duckdb", "sql"}
+
+
+def key(table_name: str) -> dg.AssetKey:
+    """The asset of a canonical table."""
+    return dg.AssetKey(["warehouse", table_name])
+
+
+def fingerprint(data: DataFolder) -> str:
+    """Changes when a raw file, a derived table or the code that builds the warehouse does."""
+    files = [(described["sha256"], described["fingerprint"]) for described in store.lake_files(data)]
+    derived = [
+        (name, path.stem, store.derived_fingerprint(data, name, path.stem))
+        for name, (_, paths) in store.derived_tables(data).items()
+        for path in paths
+    ]
+    return digest(files, derived, code_digest("traces"))
+
+
+def build(data: DataFolder) -> tuple[dict[str, int], bool]:
+    """Rows of every table, and whether the warehouse was already made from exactly this lake."""
+    now = fingerprint(data)
+    left = read_stamp(data, "warehouse", ALL, now) if data.warehouse.is_file() else None
+    if left is not None:
+        return left, True
+    rows = store.build_warehouse(data)
+    write_stamp(data, "warehouse", ALL, now, dict(rows))
+    return rows, False
+
+
+@dg.multi_asset(
+    name="warehouse",
+    specs=[
+        dg.AssetSpec(
+            key(declared.name),
+            deps=["trace_files"],
+            group_name="warehouse",
+            kinds=KINDS,
+            owners=OWNERS,
+            description=declared.meaning,
+            metadata={
+                "dagster/column_schema": dg.TableSchema(
+                    [
+                        dg.TableColumn(column.name, column.type, description=f"{column.meaning} [{column.unit or '-'}]")
+                        for column in declared.columns
+                    ]
+                )
+            },
+        )
+        for declared in schema.CANONICAL
+    ],
+)
+def canonical_tables(baton: Baton) -> Iterator[dg.MaterializeResult]:
+    rows, reused = build(baton.folder)
+    for name in schema.TABLES:
+        first = store.read(baton.folder, f"SELECT * FROM {name} LIMIT 5")  # noqa: S608 - a name of the schema
+        yield shown(key=key(name), rows=rows[name], reused=reused, first_rows=table(first))

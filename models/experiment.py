@@ -1,0 +1,225 @@
+"""What an experiment is: which cluster is replayed, which pairs are fitted, selected and reported on.
+
+The command line and the Dagster assets both go through here, so that they mean the same thing by a window.
+Training and scoring are in `models.study`, which works on what this module hands out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from models.fingerprint import code_digest, digest
+from models.protocol import PairTable
+from simulator.workload import Workload, from_jobs
+from traces import store
+from traces.clusters import ClusterSettings
+from traces.errors import InputError
+from traces.store import DataFolder
+
+Int64s = NDArray[np.int64]
+
+HOUR_S, DAY_S = 3600, 86400
+WARM_UP_S = 2 * DAY_S  # an emptier start understates waits (measured on the A100 trace)
+COOL_DOWN_S = 5 * DAY_S  # later pairs would outlive the arrivals that they compete with
+FIT_SHARE, SELECT_SHARE = 0.6, 0.2  # of the usable starts, where the cluster declares no windows
+PAIR_CODE = ("traces", "simulator", "features", "models/pairs.py", "models/protocol.py", "models/experiment.py")
+
+
+@dataclass(frozen=True)
+class Window:
+    """Starts P with from_s <= submission < until_s, epoch seconds."""
+
+    from_s: int
+    until_s: int
+
+    def starts(self, every_s: int) -> Int64s:
+        """Submissions of P, one every `every_s` from `from_s`; int64 epoch s."""
+        return np.arange(self.from_s, self.until_s, every_s, dtype=np.int64)
+
+    def __str__(self) -> str:
+        return f"{_text(self.from_s)} to {_text(self.until_s)}"
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The three chronological parts: fit, select (settings, the champion rule), report (touched once)."""
+
+    fit: Window
+    select: Window
+    report: Window
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Everything that defines the simulated world and its pairs, apart from the window."""
+
+    cluster: str
+    capacity: int  # nodes
+    pair_nodes: tuple[int, ...] = (1, 8)
+    limit_s: int = 48 * HOUR_S
+    scheduler: str = "mirage"
+    world: str = "plain"
+    every_s: int = 4 * HOUR_S
+
+    def __str__(self) -> str:
+        sizes = ",".join(map(str, self.pair_nodes))
+        return (
+            f"{self.cluster}: {self.scheduler} on {self.capacity} nodes, world {self.world}, "
+            f"{sizes}-node pairs of {self.limit_s / HOUR_S:g} h, a start every {self.every_s / HOUR_S:g} h"
+        )
+
+
+def has_limits(data: DataFolder, cluster: str) -> bool:
+    """Whether any job of the cluster has a time limit: without limits no job needs a successor."""
+    frame = store.read(data, "SELECT count(limit_s) AS n FROM jobs WHERE cluster = ?", (cluster,))
+    return bool(frame["n"][0])
+
+
+def read_workload(data: DataFolder, cluster: str) -> tuple[Workload, list[str]]:
+    """The cluster's jobs that ran, and their keys. Raises InputError where there are none.
+
+    A job without a limit gets the longest limit of its partition, as Slurm gives it the partition's.
+    """
+    frame = store.read(
+        data,
+        """SELECT * REPLACE (coalesce(limit_s, max(limit_s) OVER (PARTITION BY partition)) AS limit_s)
+           FROM jobs WHERE cluster = ? ORDER BY submit_utc, job_key""",
+        (cluster,),
+    )
+    if frame.is_empty():
+        raise InputError(f"cluster {cluster!r} has no jobs in {data.warehouse}; ingest its raw files first")
+    longest_s = frame["limit_s"].max()
+    workload, keys = from_jobs(frame, default_limit_s=int(str(longest_s)) if longest_s is not None else 48 * HOUR_S)
+    if not len(workload):
+        row = _origin(data, frame.row(0, named=True))
+        raise InputError(
+            f"{row}: none of the {len(frame)} jobs of cluster {cluster!r} ran and ended; nothing to replay"
+        )
+    return workload, keys
+
+
+def capacity_of(
+    data: DataFolder, settings: ClusterSettings, workload: Workload, keys: list[str], override: int | None = None
+) -> int:
+    """Nodes of the simulated cluster. Raises InputError where unknown, or smaller than the largest job."""
+    capacity = override or settings.nodes
+    if capacity is None:
+        raise InputError(f"cluster {settings.name!r} declares no nodes; set nodes in clusters.toml, or give --capacity")
+    largest = int(np.argmax(workload.size))
+    if workload.size[largest] > capacity:
+        job = store.read(
+            data, "SELECT * FROM jobs WHERE cluster = ? AND job_key = ?", (settings.name, keys[largest])
+        ).row(0, named=True)
+        raise InputError(
+            f"{_origin(data, job)}: job {job['job_id']!r} ran on {int(workload.size[largest])} nodes, but cluster "
+            f"{settings.name!r} has {capacity}; correct nodes in clusters.toml, or give --nodes (--capacity)"
+        )
+    return capacity
+
+
+def usable_starts(workload: Workload) -> Window:
+    """The submissions of P that a trace supports: warm cluster before, known outcome after. Raises InputError."""
+    first, last = int(workload.submit_s.min()) + WARM_UP_S, int(workload.submit_s.max()) - COOL_DOWN_S
+    if last - first < DAY_S:
+        raise InputError(
+            f"the trace spans {(int(np.ptp(workload.submit_s))) / DAY_S:.1f} days of submissions; pairs need at "
+            f"least {(WARM_UP_S + COOL_DOWN_S + DAY_S) / DAY_S:.0f}: give a longer trace"
+        )
+    # whole hours, so that a window reads well and the same trace cut a minute later gives the same grid
+    return Window(-(-first // HOUR_S) * HOUR_S, last // HOUR_S * HOUR_S)
+
+
+def windows(settings: ClusterSettings, usable: Window) -> Windows:
+    """The declared windows where there are any, else 60/20/20 of the span of usable starts, on whole hours."""
+    span_s = usable.until_s - usable.from_s
+    fit_until = _declared(settings.fit_until) or usable.from_s + int(span_s * FIT_SHARE) // HOUR_S * HOUR_S
+    report_until = _declared(settings.report_until) or usable.until_s
+    default_select = fit_until + int(span_s * SELECT_SHARE) // HOUR_S * HOUR_S
+    select_until = _declared(settings.select_until) or default_select
+    fit_from = max(_declared(settings.fit_from) or usable.from_s, usable.from_s)
+    if not fit_from < fit_until < select_until < report_until:
+        raise InputError(
+            f"windows of cluster {settings.name!r} are out of order: fit {_text(fit_from)} to {_text(fit_until)}, "
+            f"select to {_text(select_until)}, report to {_text(report_until)}; correct them in clusters.toml"
+        )
+    return Windows(Window(fit_from, fit_until), Window(fit_until, select_until), Window(select_until, report_until))
+
+
+def pair_fingerprint(data: DataFolder, scenario: Scenario, window: Window) -> str:
+    """Changes when the raw files, the scenario, the window or the code that makes pairs change."""
+    return digest(store.lake_digest(data, scenario.cluster), asdict(scenario), asdict(window), code_digest(*PAIR_CODE))
+
+
+def pair_path(data: DataFolder, scenario: Scenario, window: Window) -> Path:
+    """Where the pairs of that window are kept; the name holds their fingerprint."""
+    name = f"{_text(window.from_s)}-{pair_fingerprint(data, scenario, window)[:16]}.npz".replace(":", "")
+    return data.artifacts / "pairs" / scenario.cluster / name
+
+
+def pair_table(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
+    """The pairs of every declared size that start in the window, built once and kept under artifacts/pairs."""
+    from models import pairs
+
+    path = pair_path(data, scenario, window)
+    if path.is_file():
+        return pairs.load(path)
+    starts = window.starts(scenario.every_s)
+    tables = [
+        pairs.build_pairs(
+            workload,
+            capacity=scenario.capacity,
+            scheduler=scenario.scheduler,
+            submits_s=starts,
+            pair_nodes=nodes,
+            limit_s=scenario.limit_s,
+        )
+        for nodes in scenario.pair_nodes
+    ]
+    table = join(tables)
+    pairs.save(table, path)
+    return table
+
+
+def join(tables: Iterable[PairTable]) -> PairTable:
+    """One table after the other."""
+    parts = list(tables)
+    first, *_ = parts
+    counts = np.concatenate([np.diff(part.offset) for part in parts])
+    together = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in first.__dataclass_fields__
+        if name != "offset"
+    }
+    return PairTable(offset=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), **together)
+
+
+def _declared(moment: datetime | None) -> int | None:
+    return None if moment is None else int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+
+
+def _text(epoch_s: int) -> str:
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M")
+
+
+def _origin(data: DataFolder, job: dict[str, object]) -> str:
+    """file:line of a job's newest record."""
+    files = store.read(data, "SELECT path FROM trace_files WHERE sha256 = ?", (job["trace_sha256"],))
+    return f"{files['path'][0] if len(files) else 'trace'}:{job['line']}"
+
+
+def frame_of(windows_: Windows) -> pl.DataFrame:
+    """The three windows as a table for a person."""
+    parts = {"fit": windows_.fit, "select": windows_.select, "report": windows_.report}
+    return pl.DataFrame(
+        [
+            {"window": name, "from_utc": _text(part.from_s), "until_utc": _text(part.until_s)}
+            for name, part in parts.items()
+        ]
+    )

@@ -1,0 +1,118 @@
+"""What the subcommands share: options, values with units, and what goes to which stream."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+
+from traces.errors import InputError
+from traces.store import DataFolder
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", envvar="BATON_DATA", help="Data folder: lake, warehouse, mlflow, artifacts.", show_default=False
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+Cluster = Annotated[str | None, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")]
+Timezone = Annotated[str | None, typer.Option("--timezone", help="Zone of the log's local times (IANA name).")]
+Nodes = Annotated[int | None, typer.Option("--nodes", min=1, help="Nodes of the cluster.")]
+GpusPerNode = Annotated[int | None, typer.Option("--gpus-per-node", min=1, help="GPUs in a node.")]
+
+
+def data_folder(context: typer.Context, data: Path | None) -> DataFolder:
+    """The data folder: the command's own --data (or BATON_DATA), else the one before the command, else the repository's."""
+    return DataFolder((data or context.obj or REPOSITORY / "data").resolve())
+
+
+def duration_s(text: str) -> int:
+    """Seconds of '48h', '30m', '2d', '90s' or a plain number of seconds. Raises InputError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
+    seconds = round(float(match[1]) * _UNIT_S[match[2] or "s"]) if match else 0
+    if seconds <= 0:
+        raise InputError(f"duration {text!r} is not understood; write 48h, 30m, 2d or seconds")
+    return seconds
+
+
+def utc_s(text: str) -> int:
+    """Epoch seconds of an ISO date or time; one without an offset is UTC. Raises InputError."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InputError(f"date {text!r} is not understood; write 2023-02-01 or 2023-02-01T12:00 (UTC)") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+
+
+def names(text: str) -> list[str]:
+    """The parts of a comma-separated option, in order, each once."""
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def whole_numbers(text: str, option: str) -> tuple[int, ...]:
+    """Positive whole numbers of a comma-separated option. Raises InputError."""
+    parts = names(text)
+    if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise InputError(f"{option} {text!r} is not understood; write positive whole numbers such as 1 or 1,8")
+    return tuple(int(part) for part in parts)
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON holds it: numpy scalars as Python's, NaN and infinities as null, paths and times as text."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
+        return plain(value.item())
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+@contextlib.contextmanager
+def output(as_json: bool) -> Iterator[TextIO]:
+    """Standard output for the result. Under --json everything else that writes to it goes to standard error.
+
+    Libraries (boosters, their C code) print to file descriptor 1 behind Python's back, so it is the descriptor
+    that is pointed elsewhere until the work is done.
+    """
+    if not as_json:
+        yield sys.stdout
+        return
+    sys.stdout.flush()
+    kept, python_stdout = os.dup(1), sys.stdout
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    try:
+        with os.fdopen(os.dup(kept), "w", encoding="utf-8") as stream:
+            yield stream
+    finally:
+        sys.stdout = python_stdout
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def write_json(stream: TextIO, result: dict[str, Any]) -> None:
+    stream.write(json.dumps(plain(result), allow_nan=False) + "\n")
+    stream.flush()
+
+
+def say(line: str) -> None:
+    """One line of progress for a person, on standard error."""
+    typer.echo(line, err=True)
