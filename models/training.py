@@ -148,7 +148,9 @@ def make_policy(name: str) -> Policy:
     return POLICIES[name]()
 
 
-def _fit(policy: Policy, pairs: PairTable, seed: int, context: TrainingContext, tracker: Tracker | None) -> TrainedPolicy:
+def _fit(
+    policy: Policy, pairs: PairTable, seed: int, context: TrainingContext, tracker: Tracker | None
+) -> TrainedPolicy:
     began = time.perf_counter()
     artifact, metrics = policy.fit(pairs, seed)
     wall_s = time.perf_counter() - began
@@ -172,7 +174,7 @@ def _fit(policy: Policy, pairs: PairTable, seed: int, context: TrainingContext, 
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(  # noqa: S603 - fixed arguments
+    done = subprocess.run(
         ["git", "-C", str(ROOT), *arguments],  # noqa: S607
         capture_output=True,
         text=True,

@@ -1,0 +1,268 @@
+"""The comparison of policies on the same pairs: one row a policy, pair size and load, and the curve behind it.
+
+Pure functions of pair tables and artifacts; fits nothing and stores nothing. The protocol is in the design notes:
+settings are picked on the select window, the report window is only measured, no interruption stands without its
+overlap, and every interval is a moving-block bootstrap with the same draws for all policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.bootstrap import (
+    DRAWS,
+    INDICATIVE_BELOW_BLOCKS,
+    block_count,
+    interval,
+    resampled_means,
+    seed_weights,
+    start_weights,
+)
+from models.outcomes import (
+    ORACLE,
+    TEN_MINUTES_H,
+    Outcome,
+    at_overlap,
+    load_masks,
+    of_size,
+    play_all,
+    sizes,
+)
+from models.protocol import PairTable
+from models.training import TrainedPolicy, TrainingContext
+from traces.errors import InputError
+
+Floats = NDArray[np.float64]
+Int64s = NDArray[np.int64]
+
+BUDGETS: dict[str, float] = {"0.25": 0.25, "0.5": 0.5, "1": 1.0}  # mean overlap, hours
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """results: rows of `baton evaluate` (policy x pair size x load). curves: points of policy_curves."""
+
+    results: list[dict[str, Any]]
+    curves: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """The pairs of one size and load, with what every policy is held against."""
+
+    load: str
+    mask: NDArray[np.bool_]  # (all pairs of the size,) which n of them
+    submit_s: Int64s  # (n,)
+    origin_s: int  # start of the window
+    reactive_h: Floats  # (n,) interruption of reactive
+    oracle_h: Floats  # (n,) cost of the oracle, weight 1
+    starts: Floats | None  # (draws, n) bootstrap weights
+
+
+def compare(
+    report: PairTable,
+    trained: Sequence[TrainedPolicy],
+    *,
+    context: TrainingContext,
+    select: PairTable | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Comparison:
+    """Measures trained policies and the oracle on the report window.
+
+    The headline setting of a row is the one of least cost (weight 1) on the select window; without one (`select`
+    None, or no pair of that size in it) the artifact's default. Raises InputError where there is nothing to compare.
+    """
+    if not len(report) or not trained:
+        raise InputError(
+            f"cluster {context.cluster!r}: {len(report)} pairs and {len(trained)} trained policies to compare; "
+            "widen the report window, or train first"
+        )
+    results: list[dict[str, Any]] = []
+    curves: list[dict[str, Any]] = []
+    for size in sizes(report):
+        pairs = report.take(of_size(report, size))
+        outcomes = play_all(pairs, trained)
+        chosen_on = _select_outcomes(select, trained, size)
+        cells = _cells(pairs, outcomes, draws, seed)
+        for outcome in outcomes:
+            picked = chosen_on.get(outcome.policy)
+            results += [
+                {**_identity(outcome, size, context), **_measure(outcome, picked, cell, seed)} for cell in cells
+            ]
+            for window, measured in (("select", picked), ("report", outcome)):
+                curves += [] if measured is None else _curve(measured, window, size[0], context.cluster)
+    return Comparison(results, curves)
+
+
+def headline(outcome: Outcome, select: Outcome | None) -> int:
+    """Position of the setting of least mean cost (weight 1) on the select window, the first of equals.
+
+    Without a select window: the artifact's default setting.
+    """
+    if select is not None:
+        return int(np.argmin(select.cost_h(1.0).mean(axis=(0, 2))))
+    return int(np.argmin(np.abs(np.asarray(outcome.settings) - outcome.default_setting)))
+
+
+def pick_within(select: Outcome, budget_h: float) -> int | None:
+    """Position of the setting with least interruption among those within the mean overlap; None where none is.
+
+    Of settings with equal interruption, the one with the least overlap.
+    """
+    interruption = select.interruption_h.mean(axis=(0, 2))
+    overlap = select.overlap_h.mean(axis=(0, 2))
+    within = np.flatnonzero(overlap <= budget_h)
+    if not len(within):
+        return None
+    return int(within[np.lexsort((overlap[within], interruption[within]))[0]])
+
+
+def _select_outcomes(
+    select: PairTable | None, trained: Sequence[TrainedPolicy], size: tuple[int, int]
+) -> dict[str, Outcome]:
+    if select is None or not (mask := of_size(select, size)).any():
+        return {}
+    return {outcome.policy: outcome for outcome in play_all(select.take(mask), trained)}
+
+
+def _cells(pairs: PairTable, outcomes: Sequence[Outcome], draws: int, seed: int) -> list[_Cell]:
+    """Every load that has pairs. One set of draws over the whole window serves all of them."""
+    reactive = np.maximum(pairs.gap_h[pairs.last], 0.0)
+    oracle = next(outcome for outcome in outcomes if outcome.policy == ORACLE).cost_h(1.0)[0, 0]
+    starts = start_weights(pairs.submit_s, draws, seed)
+    return [
+        _Cell(
+            load,
+            mask,
+            pairs.submit_s[mask],
+            int(pairs.submit_s.min()),
+            reactive[mask],
+            oracle[mask],
+            None if starts is None else starts[:, mask],
+        )
+        for load, mask in load_masks(pairs.gap_h[pairs.last]).items()
+        if mask.any()
+    ]
+
+
+def _identity(outcome: Outcome, size: tuple[int, int], context: TrainingContext) -> dict[str, Any]:
+    return {
+        "cluster": context.cluster,
+        "window": "report",
+        "policy": outcome.policy,
+        "policy_version": outcome.version,
+        "knob": outcome.knob,
+        "world": context.world,
+        "pair_nodes": size[0],
+        "limit_h": size[1] / 3600.0,
+        "trace_digest": context.trace_digest,
+        "scenario": context.scenario,
+        "code_version": context.code_version,
+    }
+
+
+def _measure(whole: Outcome, select: Outcome | None, cell: _Cell, seed: int) -> dict[str, Any]:
+    """The figures of one policy on one cell, at its headline setting and along its curve."""
+    outcome = whole.take(cell.mask)
+    at = headline(outcome, select)
+    seeds = outcome.gap_h.shape[0]
+    blocks = block_count(cell.submit_s, cell.origin_s)
+    interruption = outcome.interruption_h[:, at]
+    curve = outcome.interruption_h.mean(axis=(0, 2))[None], outcome.overlap_h.mean(axis=(0, 2))[None]
+    reactive = cell.reactive_h.mean(keepdims=True)
+    figures = {name: float(values.mean()) for name, values in _headline_values(outcome, at, cell).items()}
+    return {
+        "load": cell.load,
+        "n": len(cell.submit_s),
+        "blocks": blocks,
+        "indicative": blocks < INDICATIVE_BELOW_BLOCKS,
+        "seeds": seeds,
+        "setting": outcome.settings[at],
+        **figures,
+        "interruption_p50_h": float(np.percentile(interruption, 50)),
+        "interruption_p95_h": float(np.percentile(interruption, 95)),
+        "reduction": _number(_reduction(np.array([figures["interruption_h"]]), reactive)),
+        "interruption_h_at_overlap": {
+            name: _number(at_overlap(*curve, reactive, budget)) for name, budget in BUDGETS.items()
+        },
+        "chosen": None if select is None else {name: _chosen(outcome, select, b) for name, b in BUDGETS.items()},
+        "ci95": _intervals(outcome, at, cell, seed),
+    }
+
+
+def _headline_values(outcome: Outcome, at: int, cell: _Cell) -> dict[str, Floats]:
+    """Per seed and pair (seeds, n), what the mean-type figures of a row are means of."""
+    gap, cost = outcome.gap_h[:, at], outcome.cost_h(1.0)[:, at]
+    return {
+        "interruption_h": outcome.interruption_h[:, at],
+        "overlap_h": outcome.overlap_h[:, at],
+        "zero_share": (gap <= 0.0).astype(np.float64),
+        "within_10min_share": (gap <= TEN_MINUTES_H).astype(np.float64),
+        "cost_w05": outcome.cost_h(0.5)[:, at],
+        "cost_w1": cost,
+        "regret_h_w1": cost - cell.oracle_h,
+    }
+
+
+def _intervals(outcome: Outcome, at: int, cell: _Cell, seed: int) -> dict[str, list[float] | None]:
+    """ci95 of every mean-type figure of a row, and of the curve at each budget; empty for a window of one block."""
+    if cell.starts is None:
+        return {}
+    seeds = seed_weights(outcome.gap_h.shape[0], len(cell.starts), seed)
+    values = _headline_values(outcome, at, cell)
+    means = resampled_means(np.stack(list(values.values()), axis=1), cell.starts, seeds)
+    found = {name: interval(means[:, column]) for column, name in enumerate(values)}
+    reactive = resampled_means(cell.reactive_h[None, None], cell.starts, np.ones((len(cell.starts), 1)))[:, 0]
+    found["reduction"] = interval(_reduction(means[:, 0], reactive))
+    curve = [resampled_means(part, cell.starts, seeds) for part in (outcome.interruption_h, outcome.overlap_h)]
+    for name, budget in BUDGETS.items():
+        found[f"interruption_h_at_overlap_{name}"] = interval(at_overlap(curve[0], curve[1], reactive, budget))
+    return found
+
+
+def _reduction(interruption_h: Floats, reactive_h: Floats) -> Floats:
+    """1 - interruption / interruption of reactive; NaN where reactive has none."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(reactive_h > 0.0, 1.0 - interruption_h / reactive_h, np.nan)
+
+
+def _chosen(outcome: Outcome, select: Outcome, budget_h: float) -> dict[str, float] | None:
+    """The setting that the select window picks within the budget, and what it really did on the report window."""
+    at = pick_within(select, budget_h)
+    if at is None:
+        return None
+    return {
+        "setting": outcome.settings[at],
+        "interruption_h": float(outcome.interruption_h[:, at].mean()),
+        "overlap_h": float(outcome.overlap_h[:, at].mean()),
+    }
+
+
+def _curve(outcome: Outcome, window: str, pair_nodes: int, cluster: str) -> list[dict[str, Any]]:
+    """One point a setting, seeds averaged."""
+    return [
+        {
+            "cluster": cluster,
+            "window": window,
+            "policy": outcome.policy,
+            "pair_nodes": pair_nodes,
+            "setting": setting,
+            "interruption_h": float(outcome.interruption_h[:, at].mean()),
+            "overlap_h": float(outcome.overlap_h[:, at].mean()),
+            "zero_share": float((outcome.gap_h[:, at] <= 0.0).mean()),
+            "cost_w1": float(outcome.cost_h(1.0)[:, at].mean()),
+            "n": outcome.gap_h.shape[2],
+        }
+        for at, setting in enumerate(outcome.settings)
+    ]
+
+
+def _number(values: Floats) -> float | None:
+    """The one value, None where it is NaN: JSON knows no NaN."""
+    return float(values[0]) if np.isfinite(values[0]) else None

@@ -1,0 +1,169 @@
+"""What a policy does on a pair table: from decisions to gaps, and from gaps to figures. Pure functions of arrays.
+
+gap = start of the successor minus end of the predecessor, hours: interruption where positive, overlap where negative.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent.artifact import Artifact
+from models.fingerprint import digest
+from models.protocol import PairTable
+from models.training import TrainedPolicy
+from traces.errors import InputError
+
+Floats = NDArray[np.float64]
+Int64s = NDArray[np.int64]
+
+TEN_MINUTES_H = 600 / 3600.0
+LIGHT_H, MEDIUM_H = 2.0, 12.0  # gap of reactive up to which a pair counts as light, as medium load
+LOADS = ("all", "light", "medium", "heavy")
+ORACLE = "oracle"
+ORACLE_WEIGHTS = (1.0, 0.5)  # from least to most overlap, like any policy's settings
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A policy on the pairs of one table: its gaps at every setting and with every seed."""
+
+    policy: str
+    version: str  # digest of the artifacts
+    knob: str
+    settings: tuple[float, ...]
+    default_setting: float
+    gap_h: Floats  # (seeds, settings, pairs)
+
+    @property
+    def interruption_h(self) -> Floats:
+        """(seeds, settings, pairs)"""
+        return np.maximum(self.gap_h, 0.0)
+
+    @property
+    def overlap_h(self) -> Floats:
+        """(seeds, settings, pairs)"""
+        return np.maximum(-self.gap_h, 0.0)
+
+    def cost_h(self, weight: float) -> Floats:
+        """(seeds, settings, pairs) interruption + weight x overlap."""
+        return self.interruption_h + weight * self.overlap_h
+
+    def take(self, pairs: NDArray[np.bool_] | Int64s) -> Outcome:
+        """The same on some of the pairs."""
+        return Outcome(
+            self.policy, self.version, self.knob, self.settings, self.default_setting, self.gap_h[:, :, pairs]
+        )
+
+
+def stopping_rows(pairs: PairTable, submit: NDArray[np.bool_]) -> Int64s:
+    """Row at which each pair's successor is submitted: the first where `submit` (..., d) holds, else the last.
+
+    Returns (..., p) positions in the table's rows.
+    """
+    rows = np.arange(len(pairs.decision_s), dtype=np.int64)
+    if not len(pairs):
+        return np.empty((*submit.shape[:-1], 0), np.int64)
+    candidates = np.where(submit, rows, np.iinfo(np.int64).max)
+    first = np.minimum.reduceat(candidates, pairs.offset[:-1], axis=-1)
+    return np.asarray(np.minimum(first, pairs.last), dtype=np.int64)
+
+
+def oracle_rows(pairs: PairTable, weight: float) -> Int64s:
+    """(p,) row of least interruption + weight x overlap of each pair, the earliest of equals."""
+    gap = pairs.gap_h
+    cost = np.maximum(gap, 0.0) + weight * np.maximum(-gap, 0.0)
+    if not len(pairs):
+        return np.empty(0, np.int64)
+    least = np.minimum.reduceat(cost, pairs.offset[:-1])
+    return stopping_rows(pairs, cost == least[pairs.pair_of])
+
+
+def play(pairs: PairTable, artifacts: Sequence[Artifact], policy: str) -> Outcome:
+    """Outcome of a policy with one artifact a seed. Raises InputError where they disagree on their settings."""
+    settings = artifacts[0].settings
+    if any(artifact.settings != settings for artifact in artifacts):
+        raise InputError(f"policy {policy!r}: its artifacts declare different settings; train all its seeds again")
+    gap = pairs.gap_h
+    gaps = [gap[stopping_rows(pairs, artifact.decisions(pairs.observations))] for artifact in artifacts]
+    return Outcome(
+        policy,
+        digest([content_digest(artifact) for artifact in artifacts])[:12],
+        str(artifacts[0].manifest["knob"]),
+        settings,
+        float(artifacts[0].manifest["default_setting"]),
+        np.stack(gaps),
+    )
+
+
+def play_oracle(pairs: PairTable) -> Outcome:
+    """The clairvoyant bound: the best submit time of each pair, for each weight of `ORACLE_WEIGHTS`."""
+    gaps = np.stack([pairs.gap_h[oracle_rows(pairs, weight)] for weight in ORACLE_WEIGHTS])
+    return Outcome(ORACLE, "bound", "weight of overlap", ORACLE_WEIGHTS, ORACLE_WEIGHTS[0], gaps[None])
+
+
+def play_all(pairs: PairTable, trained: Sequence[TrainedPolicy]) -> list[Outcome]:
+    """Outcomes of all policies in the order given, seeds together, and of the oracle behind them."""
+    artifacts: dict[str, list[Artifact]] = {}
+    for one in trained:
+        artifacts.setdefault(one.name, []).append(one.artifact)
+    return [*(play(pairs, of_policy, name) for name, of_policy in artifacts.items()), play_oracle(pairs)]
+
+
+def content_digest(artifact: Artifact) -> str:
+    """SHA-256 of what an artifact does: everything but the note on what it was trained on."""
+    manifest = {key: value for key, value in artifact.manifest.items() if key not in ("trained_on", "sha256")}
+    state = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode())
+    for name, array in sorted(artifact.arrays.items()):
+        state.update(f"{name} {array.dtype.str} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    for name, content in sorted(artifact.files.items()):
+        state.update(f"{name} {len(content)}".encode() + content)
+    return state.hexdigest()
+
+
+def load_masks(reactive_gap_h: Floats) -> dict[str, NDArray[np.bool_]]:
+    """Pairs (n,) of each load, by the gap that reactive leaves them; a label for reporting, never a feature."""
+    return {
+        "all": np.ones(len(reactive_gap_h), bool),
+        "light": reactive_gap_h <= LIGHT_H,
+        "medium": (reactive_gap_h > LIGHT_H) & (reactive_gap_h <= MEDIUM_H),
+        "heavy": reactive_gap_h > MEDIUM_H,
+    }
+
+
+def sizes(pairs: PairTable) -> list[tuple[int, int]]:
+    """Distinct (nodes, limit in s) of the pairs, in order."""
+    return sorted({(int(nodes), int(limit)) for nodes, limit in zip(pairs.pair_nodes, pairs.limit_s, strict=True)})
+
+
+def of_size(pairs: PairTable, size: tuple[int, int]) -> NDArray[np.bool_]:
+    """Mask of the pairs of that (nodes, limit in s)."""
+    return np.asarray((pairs.pair_nodes == size[0]) & (pairs.limit_s == size[1]))
+
+
+def at_overlap(interruption_h: Floats, overlap_h: Floats, reactive_h: Floats, budget_h: float) -> Floats:
+    """Interruption at a mean overlap of `budget_h`: (b,) from curves (b, settings) and reactive's interruption (b,).
+
+    Linear between neighbouring settings in order of overlap, from (0, reactive); NaN beyond the last. Of settings with
+    equal overlap, that with the least interruption is the right end of its neighbours.
+    """
+    overlap = np.concatenate([np.zeros((len(overlap_h), 1)), overlap_h], axis=1)
+    interruption = np.concatenate([reactive_h[:, None], interruption_h], axis=1)
+    order = np.lexsort((-interruption, overlap), axis=1)
+    overlap = np.take_along_axis(overlap, order, axis=1)
+    interruption = np.take_along_axis(interruption, order, axis=1)
+    left = (overlap <= budget_h).sum(axis=1) - 1
+    inside = left + 1 < overlap.shape[1]
+    right = np.where(inside, left + 1, left)
+    row = np.arange(len(overlap))
+    low, high = overlap[row, left], overlap[row, right]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(high > low, (budget_h - low) / (high - low), 0.0)
+    found = interruption[row, left] + share * (interruption[row, right] - interruption[row, left])
+    # a curve that ends exactly at the budget still has a value there
+    return np.where(inside | (low == budget_h), found, np.nan)
