@@ -1,0 +1,232 @@
+"""The state of a simulated cluster as plain arrays: layout, copying, and the moves every scheduler shares.
+
+A state is small: its arrays hold only what is pending and running, so a branch costs what is alive now, whatever the
+length of the trace. Everything here but `new_state` and `grown` is compiled and may be called from compiled code.
+
+Times are whole seconds of the trace's clock and never negative. "Units" are what `Workload.size` counts: whole nodes,
+or processors.
+
+Layout (columns of `queue`, `running` and `releases`; entries of `scalars`)
+
+    scalars[NOW]              time up to which everything has happened; -1 before the first event
+    scalars[FREE]             idle units
+    scalars[RUNNING]          running jobs: rows 0 .. RUNNING - 1 of `running` and of `releases`
+    scalars[QUEUE_HEAD]       pending jobs: rows QUEUE_HEAD .. QUEUE_TAIL - 1 of `queue`, in queue order
+    scalars[QUEUE_TAIL]
+    scalars[NEXT_ARRIVAL]     row of `Jobs` that arrives next
+    scalars[ARRIVALS]         rows 0 .. ARRIVALS - 1 of `Jobs` arrive by themselves; later rows only through `submit`
+    scalars[INJECTED_JOB]     a row given to `submit` whose time has not come, else NONE
+    scalars[INJECTED_SUBMIT]  its submit time
+    scalars[WATCHED]          the job that `advance` stops at
+    scalars[WATCHED_START]    its start, else NONE
+
+    queue[i, QUEUE_JOB | QUEUE_SUBMIT | QUEUE_SIZE | QUEUE_ESTIMATE | QUEUE_KEY]
+                              row of Jobs, submit time, units, the run time that the scheduler plans with (s),
+                              rank (smaller first; equal ranks in order of arrival)
+    running[i, RUNNING_JOB | RUNNING_SUBMIT | RUNNING_START | RUNNING_END | RUNNING_SIZE | RUNNING_EXPECTED_END]
+                              by falling (end, submit, row): the next to end is the last row. RUNNING_END is what will
+                              happen and no policy may see it; RUNNING_EXPECTED_END is start + estimate
+    releases[i, RELEASE_TIME | RELEASE_SIZE]
+                              (expected end, units) of the running jobs by falling expected end
+    scratch                   working memory of one scheduling pass; means nothing between calls, never copied
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.compiled import njit
+
+Int64s = NDArray[np.int64]
+
+NONE = -1
+NEVER = np.iinfo(np.int64).max
+
+NOW, FREE, RUNNING, QUEUE_HEAD, QUEUE_TAIL, NEXT_ARRIVAL, ARRIVALS = 0, 1, 2, 3, 4, 5, 6
+INJECTED_JOB, INJECTED_SUBMIT, WATCHED, WATCHED_START = 7, 8, 9, 10
+SCALARS = 11
+
+QUEUE_JOB, QUEUE_SUBMIT, QUEUE_SIZE, QUEUE_ESTIMATE, QUEUE_KEY = 0, 1, 2, 3, 4
+QUEUE_COLUMNS = 5
+
+RUNNING_JOB, RUNNING_SUBMIT, RUNNING_START, RUNNING_END, RUNNING_SIZE, RUNNING_EXPECTED_END = 0, 1, 2, 3, 4, 5
+RUNNING_COLUMNS = 6
+
+RELEASE_TIME, RELEASE_SIZE = 0, 1
+
+FIFO, EASY, CONSERVATIVE, MIRAGE = 0, 1, 2, 3
+
+MIRAGE_SLOTS = 288  # bf_window 2880 min / bf_resolution 600 s
+
+
+class Jobs(NamedTuple):
+    """Jobs as arrays of one length, int64. The first ARRIVALS rows are sorted by (submit, job id)."""
+
+    submit_s: Int64s  # s; read for rows that arrive by themselves only
+    size: Int64s  # units, 1 .. capacity
+    run_s: Int64s  # s, >= 0: how long it runs if nothing ends it
+    limit_s: Int64s  # s, >= 1
+
+
+class Knobs(NamedTuple):
+    """What a scheduler is told, all integers: flags are 0 or 1."""
+
+    scheduler: int  # FIFO, EASY, CONSERVATIVE or MIRAGE
+    capacity: int  # units
+    exact: int  # plan with the true run time in place of the limit (not MIRAGE)
+    instant: int  # one scheduling pass after all events of an instant in place of one after each (not MIRAGE)
+    kill: int  # end a job at its limit (MIRAGE always does)
+
+
+class State(NamedTuple):
+    """See the module's docstring for rows and columns. All int64."""
+
+    scalars: Int64s  # (SCALARS,)
+    queue: Int64s  # (queue rows, QUEUE_COLUMNS)
+    running: Int64s  # (running rows, RUNNING_COLUMNS)
+    releases: Int64s  # (running rows, 2)
+    scratch: Int64s  # (scratch rows, 2)
+
+
+def new_state(knobs: Knobs, arrivals: int, queue_rows: int, running_rows: int) -> State:
+    """An empty cluster before the first of `arrivals` jobs.
+
+    `queue_rows` is the most jobs that may pend at once (`advance` returns NO_ROOM at more, see `grown`);
+    `running_rows` must be at least the most that can run at once, min(jobs, capacity).
+    """
+    scratch_rows = MIRAGE_SLOTS if knobs.scheduler == MIRAGE else 0
+    if knobs.scheduler == CONSERVATIVE:  # a step a running job, at most two more a reservation
+        scratch_rows = running_rows + 2 * queue_rows + 2
+    scalars = np.zeros(SCALARS, np.int64)
+    scalars[NOW], scalars[FREE], scalars[ARRIVALS] = -1, knobs.capacity, arrivals
+    scalars[INJECTED_JOB] = scalars[WATCHED] = scalars[WATCHED_START] = NONE
+    return State(
+        scalars,
+        np.empty((queue_rows, QUEUE_COLUMNS), np.int64),
+        np.empty((running_rows, RUNNING_COLUMNS), np.int64),
+        np.empty((running_rows, 2), np.int64),
+        np.empty((scratch_rows, 2), np.int64),
+    )
+
+
+def grown(knobs: Knobs, state: State) -> State:
+    """The same state with twice the room for pending jobs."""
+    bigger = new_state(knobs, 0, 2 * len(state.queue), len(state.running))
+    copy_state(bigger, state)
+    return bigger
+
+
+@njit
+def copy_state(target: State, source: State) -> None:
+    """Make `target` (of at least the room that `source` uses) equal to `source`. Cost: the jobs alive in it."""
+    scalars = source.scalars
+    target.scalars[:] = scalars
+    head, pending, running = scalars[QUEUE_HEAD], scalars[QUEUE_TAIL] - scalars[QUEUE_HEAD], scalars[RUNNING]
+    target.queue[:pending] = source.queue[head : head + pending]
+    target.scalars[QUEUE_HEAD], target.scalars[QUEUE_TAIL] = 0, pending
+    target.running[:running] = source.running[:running]
+    target.releases[:running] = source.releases[:running]
+
+
+@njit
+def has_room(state: State) -> bool:
+    """Whether one more job can be queued."""
+    return bool(state.scalars[QUEUE_TAIL] - state.scalars[QUEUE_HEAD] < len(state.queue))
+
+
+@njit
+def enqueue(jobs: Jobs, knobs: Knobs, state: State, job: int, submit_s: int) -> None:
+    """Put row `job` into the queue by its rank; the caller has made sure of room."""
+    scalars, queue = state.scalars, state.queue
+    if scalars[QUEUE_TAIL] == len(queue):
+        head = scalars[QUEUE_HEAD]
+        for i in range(head, len(queue)):
+            queue[i - head] = queue[i]
+        scalars[QUEUE_HEAD], scalars[QUEUE_TAIL] = 0, len(queue) - head
+    run = jobs.run_s[job]
+    limit = jobs.limit_s[job]
+    estimate = limit
+    if knobs.exact == 1 and knobs.scheduler != MIRAGE:
+        estimate = min(run, limit) if knobs.kill == 1 else run
+    key = submit_s
+    if knobs.scheduler == MIRAGE:
+        # 100 * size / capacity - 7000 * submit / 604800, scaled by -604800 * capacity / 7000: exact in integers
+        key = submit_s * knobs.capacity - 8640 * jobs.size[job]
+    i = scalars[QUEUE_TAIL]
+    while i > scalars[QUEUE_HEAD] and queue[i - 1, QUEUE_KEY] > key:
+        for column in range(QUEUE_COLUMNS):
+            queue[i, column] = queue[i - 1, column]
+        i -= 1
+    queue[i, QUEUE_JOB], queue[i, QUEUE_SUBMIT] = job, submit_s
+    queue[i, QUEUE_SIZE], queue[i, QUEUE_ESTIMATE], queue[i, QUEUE_KEY] = jobs.size[job], estimate, key
+    scalars[QUEUE_TAIL] += 1
+
+
+@njit
+def start_pending(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s, position: int) -> None:
+    """Start the job at row `position` of the queue now; the rows before it move up by one."""
+    scalars, queue = state.scalars, state.queue
+    now = scalars[NOW]
+    job, submit, size = queue[position, QUEUE_JOB], queue[position, QUEUE_SUBMIT], queue[position, QUEUE_SIZE]
+    expected_end = now + queue[position, QUEUE_ESTIMATE]
+    run = jobs.run_s[job]
+    if knobs.kill == 1 or knobs.scheduler == MIRAGE:
+        run = min(run, jobs.limit_s[job])
+    head = scalars[QUEUE_HEAD]
+    for i in range(position, head, -1):
+        for column in range(QUEUE_COLUMNS):
+            queue[i, column] = queue[i - 1, column]
+    scalars[QUEUE_HEAD] = head + 1
+    scalars[FREE] -= size
+    starts[job] = now
+    if job == scalars[WATCHED]:
+        scalars[WATCHED_START] = now
+    _add_running(state, job, submit, size, now + run, expected_end)
+
+
+@njit
+def _add_running(state: State, job: int, submit: int, size: int, end: int, expected_end: int) -> None:
+    scalars, running, releases = state.scalars, state.running, state.releases
+    i = scalars[RUNNING]
+    while i > 0 and (
+        running[i - 1, RUNNING_END] < end
+        or (
+            running[i - 1, RUNNING_END] == end
+            and (running[i - 1, RUNNING_SUBMIT], running[i - 1, RUNNING_JOB]) < (submit, job)
+        )
+    ):
+        for column in range(RUNNING_COLUMNS):
+            running[i, column] = running[i - 1, column]
+        i -= 1
+    running[i, RUNNING_JOB], running[i, RUNNING_SUBMIT], running[i, RUNNING_START] = job, submit, scalars[NOW]
+    running[i, RUNNING_END], running[i, RUNNING_SIZE], running[i, RUNNING_EXPECTED_END] = end, size, expected_end
+    i = scalars[RUNNING]
+    while i > 0 and releases[i - 1, RELEASE_TIME] < expected_end:
+        releases[i, RELEASE_TIME], releases[i, RELEASE_SIZE] = (
+            releases[i - 1, RELEASE_TIME],
+            releases[i - 1, RELEASE_SIZE],
+        )
+        i -= 1
+    releases[i, RELEASE_TIME], releases[i, RELEASE_SIZE] = expected_end, size
+    scalars[RUNNING] += 1
+
+
+@njit
+def end_next(state: State) -> None:
+    """End the running job that is next to end and free its units."""
+    scalars, running, releases = state.scalars, state.running, state.releases
+    last = scalars[RUNNING] - 1
+    size, expected_end = running[last, RUNNING_SIZE], running[last, RUNNING_EXPECTED_END]
+    i = last  # jobs with equal expected end and size are interchangeable here
+    while releases[i, RELEASE_TIME] != expected_end or releases[i, RELEASE_SIZE] != size:
+        i -= 1
+    for k in range(i, last):
+        releases[k, RELEASE_TIME], releases[k, RELEASE_SIZE] = (
+            releases[k + 1, RELEASE_TIME],
+            releases[k + 1, RELEASE_SIZE],
+        )
+    scalars[RUNNING] = last
+    scalars[FREE] += size
