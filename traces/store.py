@@ -172,6 +172,14 @@ def derived_fingerprint(data: DataFolder, table_name: str, cluster: str) -> str 
     return str(described["fingerprint"])
 
 
+def read_derived(data: DataFolder, table_name: str, cluster: str) -> pl.DataFrame:
+    """One cluster's part of a derived table, straight from the lake. Raises InputError where there is none."""
+    path = _derived(data, table_name, cluster)
+    if not path.is_file():
+        raise InputError(f"no table {table_name} of cluster {cluster!r} in {data.lake}: run `baton run` first")
+    return pl.read_parquet(path)
+
+
 def _described(side: Path) -> dict[str, Any] | None:
     try:
         described: dict[str, Any] = json.loads(side.read_text(encoding="utf-8"))
