@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast, overload
 
 import numba
-from numba.core import config
+import numba.core.config
 
+_config: Any = numba.core.config  # numba fills this module at run time, so no checker knows its names
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Relative to the folder that holds the packages.
@@ -37,13 +38,13 @@ def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 def _decorate(function: Function, options: dict[str, Any]) -> Function:
     folder = cache_folder()
-    before = config.CACHE_DIR  # read by numba at decoration; other libraries in the process keep their own
+    before = _config.CACHE_DIR  # read by numba at decoration; other libraries in the process keep their own
     try:
         if folder is not None:
-            config.CACHE_DIR = str(folder)
+            _config.CACHE_DIR = str(folder)
         return cast(Function, numba.njit(**{"cache": folder is not None, **options})(function))
     finally:
-        config.CACHE_DIR = before
+        _config.CACHE_DIR = before
 
 
 @cache

@@ -110,18 +110,18 @@ def submit(jobs: Jobs, knobs: Knobs, state: State, job: int, submit_s: int) -> N
 
 @njit
 def _next_arrival(jobs: Jobs, state: State) -> int:
-    arrival = NEVER
+    arrival: int = NEVER
     if state.scalars[NEXT_ARRIVAL] < state.scalars[ARRIVALS]:
-        arrival = jobs.submit_s[state.scalars[NEXT_ARRIVAL]]
+        arrival = int(jobs.submit_s[state.scalars[NEXT_ARRIVAL]])
     if state.scalars[INJECTED_JOB] != NONE:
-        arrival = min(arrival, state.scalars[INJECTED_SUBMIT])
+        arrival = min(arrival, int(state.scalars[INJECTED_SUBMIT]))
     return arrival
 
 
 @njit
 def _next_end(state: State) -> int:
     running = state.scalars[RUNNING]
-    return int(state.running[running - 1, RUNNING_END]) if running > 0 else NEVER
+    return int(state.running[running - 1, RUNNING_END]) if running > 0 else int(NEVER)
 
 
 @njit
@@ -131,11 +131,11 @@ def _next_instant(jobs: Jobs, knobs: Knobs, state: State) -> int:
     instant = min(_next_end(state), _next_arrival(jobs, state))
     if knobs.scheduler != MIRAGE:
         return instant
-    now = scalars[NOW]
+    now = int(scalars[NOW])
     if instant != NEVER:
         instant = max((instant + MIRAGE_TICK_S - 1) // MIRAGE_TICK_S, now // MIRAGE_TICK_S + 1) * MIRAGE_TICK_S
-    backfill = (now // MIRAGE_BACKFILL_S + 1) * MIRAGE_BACKFILL_S
-    if backfill < instant and scalars[QUEUE_HEAD] < scalars[QUEUE_TAIL] and smallest_pending(state) <= scalars[FREE]:
+    backfill = int(now // MIRAGE_BACKFILL_S + 1) * MIRAGE_BACKFILL_S
+    if backfill < instant and scalars[FREE] > 0 and smallest_pending(state) <= scalars[FREE]:
         return backfill
     return instant
 

@@ -43,7 +43,7 @@ from simulator.compiled import njit
 Int64s = NDArray[np.int64]
 
 NONE = -1
-NEVER = np.iinfo(np.int64).max
+NEVER = int(np.iinfo(np.int64).max)
 
 NOW, FREE, RUNNING, QUEUE_HEAD, QUEUE_TAIL, NEXT_ARRIVAL, ARRIVALS = 0, 1, 2, 3, 4, 5, 6
 INJECTED_JOB, INJECTED_SUBMIT, WATCHED, WATCHED_START = 7, 8, 9, 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 Int64s = NDArray[np.int64]
@@ -31,3 +32,31 @@ class Workload:
     def take(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Workload:
         """The jobs at `index` (positions or mask), in their order."""
         return Workload(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
+
+
+def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> tuple[Workload, list[str]]:
+    """The jobs of a cluster that ran, as whole nodes, and their job keys in the same order.
+
+    `jobs` has the columns of `schema.JOBS`. Kept are those with a submission, a start and a positive run time. The
+    size is the nodes held, else asked for, else 1; a job without a limit gets `default_limit_s`. Order and `job_id`
+    are those of job_id_raw where every job has one, else of job_key, numbered from 1 (submission comes first).
+    """
+    seconds = {name: pl.col(f"{name}_utc").dt.epoch("s").alias(f"{name}_s") for name in ("submit", "start")}
+    positive = [pl.when(pl.col(name) > 0).then(pl.col(name)) for name in ("allocated_nodes", "requested_nodes")]
+    ran = jobs.filter(
+        pl.col("submit_utc").is_not_null() & pl.col("start_utc").is_not_null() & (pl.col("run_s") > 0)
+    ).select(
+        "job_key",
+        "job_id_raw",
+        "run_s",
+        seconds["submit"],
+        seconds["start"],
+        pl.coalesce(*positive, pl.lit(1)).alias("size"),
+        pl.when(pl.col("limit_s") > 0).then(pl.col("limit_s")).otherwise(default_limit_s).alias("limit_s"),
+    )
+    if ran["job_id_raw"].null_count():
+        ran = ran.sort("submit_s", "job_key").with_columns(pl.int_range(1, pl.len() + 1).alias("job_id_raw"))
+    ran = ran.sort("submit_s", "job_id_raw", "job_key")
+    columns = ("job_id_raw", "submit_s", "size", "run_s", "limit_s", "start_s")
+    arrays = (ran[name].cast(pl.Int64).to_numpy() for name in columns)
+    return Workload(*arrays), ran["job_key"].to_list()

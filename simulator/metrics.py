@@ -1,0 +1,74 @@
+"""Figures of a schedule (wait, slowdown, utilization) and the distance between simulated and recorded waits."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from simulator.workload import Int64s, Workload
+
+BOUNDED_SLOWDOWN_TAU_S = 10
+WAITED_S = 600  # a wait that somebody notices
+
+
+def summary(workload: Workload, starts: Int64s, capacity: int, *, kill_at_limit: bool = False) -> dict[str, float]:
+    """Figures of a schedule: `starts` in s, shape (jobs,), -1 for a job that never started (it counts in `jobs` alone).
+
+    jobs; mean_wait_s, p50_wait_s, p95_wait_s; mean_bounded_slowdown (tau 10 s); makespan_s, from the first submission
+    to the last end; utilization, the share of capacity x makespan that jobs held. `kill_at_limit` must say whether the
+    schedule ended jobs at their limit (mirage does). The figures of an empty schedule are 0.
+    """
+    ran = starts >= 0
+    kept, begun = workload.take(ran), starts[ran]
+    result = {"jobs": float(len(workload))}
+    if not len(kept):
+        names = ("mean_wait_s", "p50_wait_s", "p95_wait_s", "mean_bounded_slowdown", "makespan_s", "utilization")
+        return result | dict.fromkeys(names, 0.0)
+    run = np.minimum(kept.run_s, kept.limit_s) if kill_at_limit else kept.run_s
+    wait = begun - kept.submit_s
+    makespan = int((begun + run).max() - kept.submit_s.min())
+    work = float(np.sum(kept.size * run.astype(np.float64)))
+    return result | {
+        "mean_wait_s": float(wait.mean()),
+        "p50_wait_s": float(np.quantile(wait, 0.5)),
+        "p95_wait_s": float(np.quantile(wait, 0.95)),
+        "mean_bounded_slowdown": float(bounded_slowdown(wait, run).mean()),
+        "makespan_s": float(makespan),
+        "utilization": work / (capacity * makespan) if makespan else 0.0,
+    }
+
+
+def bounded_slowdown(wait_s: ArrayLike, run_s: ArrayLike) -> NDArray[np.float64]:
+    """max(1, (wait + run) / max(run, tau)) for each job (Feitelson et al. 1997), tau 10 s."""
+    wait, run = np.asarray(wait_s, np.float64), np.asarray(run_s, np.float64)
+    return np.maximum(1.0, (wait + run) / np.maximum(run, BOUNDED_SLOWDOWN_TAU_S))
+
+
+def wait_distance(simulated_wait_s: ArrayLike, recorded_wait_s: ArrayLike) -> dict[str, float]:
+    """How far simulated waits are from the recorded ones of the same jobs, both in s and of shape (jobs,).
+
+    jobs; mean, p50, p95, p99 of each; mean_absolute_error_s; spearman over all jobs and, as spearman_waited, over those
+    that were recorded to wait over ten minutes; ties take the mean of their ranks. NaN where a figure has no meaning
+    (fewer than two jobs, or all waits equal).
+    """
+    simulated, recorded = np.asarray(simulated_wait_s, np.float64), np.asarray(recorded_wait_s, np.float64)
+    result: dict[str, float] = {"jobs": float(len(recorded))}
+    for name, wait in (("simulated", simulated), ("recorded", recorded)):
+        result[f"{name}_mean_wait_s"] = float(wait.mean()) if len(wait) else float("nan")
+        for percent in (50, 95, 99):
+            result[f"{name}_p{percent}_wait_s"] = float(np.percentile(wait, percent)) if len(wait) else float("nan")
+    error = np.abs(simulated - recorded)
+    result["mean_absolute_error_s"] = float(error.mean()) if len(error) else float("nan")
+    waited = recorded > WAITED_S
+    result["spearman"] = spearman(simulated, recorded)
+    result["spearman_waited"] = spearman(simulated[waited], recorded[waited])
+    return result
+
+
+def spearman(first: ArrayLike, second: ArrayLike) -> float:
+    """Spearman's rank correlation, ties averaged; NaN for fewer than two pairs or a constant side."""
+    ranks = [pl.Series(np.asarray(values, np.float64)).rank("average").to_numpy() for values in (first, second)]
+    if len(ranks[0]) < 2 or ranks[0].std() == 0 or ranks[1].std() == 0:
+        return float("nan")
+    return float(np.corrcoef(np.stack(ranks))[0, 1])

@@ -1,0 +1,49 @@
+"""The derived table that a replay leaves in the warehouse."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from simulator.workload import Int64s, Workload
+from traces.schema import CLUSTER, INT, JOB_KEY, TEXT, UTC, Column, Table
+
+SIMULATED_STARTS = Table(
+    "simulated_starts",
+    "One row a job that ran and a replay of it: recorded against simulated wait",
+    (
+        CLUSTER,
+        JOB_KEY,
+        Column("scheduler", TEXT, "", "scheduler of the replay: fifo, easy, conservative or mirage", nullable=False),
+        Column("capacity_nodes", INT, "nodes", "nodes of the simulated cluster", nullable=False),
+        Column("submit_utc", UTC, "", "submission", nullable=False),
+        Column("nodes", INT, "nodes", "nodes held", nullable=False),
+        Column("recorded_wait_s", INT, "s", "recorded start minus submission; null where the log holds no start"),
+        Column("simulated_wait_s", INT, "s", "simulated start minus submission; null for a job that never started"),
+    ),
+    key=("cluster", "job_key", "scheduler", "capacity_nodes"),
+)
+
+
+def simulated_starts(
+    workload: Workload, job_keys: list[str], starts: Int64s, *, cluster: str, scheduler: str, capacity: int
+) -> pl.DataFrame:
+    """Rows of `simulated_starts`: `job_keys` and `starts` (s, -1 for never) go with the jobs of `workload`."""
+    count = len(workload)
+    return pl.DataFrame(
+        {
+            "cluster": [cluster] * count,
+            "job_key": job_keys,
+            "scheduler": [scheduler] * count,
+            "capacity_nodes": np.full(count, capacity, np.int64),
+            "submit_utc": workload.submit_s * 1_000_000,
+            "nodes": workload.size,
+            "recorded_wait_s": _waits(workload.start_s, workload.submit_s),
+            "simulated_wait_s": _waits(starts, workload.submit_s),
+        },
+        schema_overrides={"cluster": pl.String, "job_key": pl.String, "scheduler": pl.String},
+    ).with_columns(pl.col("submit_utc").cast(pl.Datetime("us")))
+
+
+def _waits(start_s: Int64s, submit_s: Int64s) -> pl.Series:
+    return pl.Series(start_s - submit_s).set(pl.Series(start_s < 0), None)
