@@ -3,27 +3,488 @@
 An artifact is a folder: `manifest.json`, `arrays.npz` (no pickles) and, for boosters, the model in their library's own
 text or JSON form. It decides on a batch of observations: submit the successor now, or wait.
 
-Self-contained on purpose: a released model carries a copy of this file, so it imports nothing of Baton.
+Self-contained on purpose: a released model carries a copy of this file, so it imports nothing of Baton. That is also
+why it is one file of more than 400 lines: the folder, and one short section for each kind of model.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import contextlib
+import hashlib
+import io
+import json
+import math
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 FORMAT_VERSION = 1
+
+Float32s = NDArray[np.float32]
+Float64s = NDArray[np.float64]
+
+REMAINING = "remaining_h"  # the one feature that every kind needs: hours until the predecessor's end
+MAX_MANIFEST_BYTES = 1 << 20
+MAX_ARRAY_BYTES = 1 << 28  # what arrays.npz may unpack to: a file from elsewhere must not fill the memory
+BLOCK_ROWS = 4096  # rows worked on at once, so that the intermediate arrays stay in the cache
+BOOSTER_THREADS = 2
+KEYS: dict[str, type | tuple[type, ...]] = {
+    "policy": str,
+    "kind": str,
+    "knob": str,
+    "settings": list,
+    "default_setting": (int, float),
+    "features": list,
+    "format_version": int,
+    "requirements": list,
+}
 
 
 @dataclass(frozen=True)
 class Artifact:
     """A fitted policy.
 
-    manifest: `policy`, `kind`, `knob`, `settings`, `default_setting`, `features` (names in order), `format_version`,
-    `requirements`, and what it was trained on. arrays: numeric parameters. files: name to bytes of booster models.
+    manifest: `policy`, `kind` (a key of KINDS), `knob`, `settings` (from least to most overlap), `default_setting`,
+    `features` (names in order), `format_version`, `requirements` (pip lines), `parameters` (of the kind), and what it
+    was trained on. arrays: numeric parameters. files: name to bytes of booster models.
+
+    Raises ValueError, one line, where any of it does not fit together.
     """
 
     manifest: dict[str, Any]
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_manifest(self.manifest)
+        kind = KINDS.get(self.manifest["kind"])
+        if kind is None:
+            raise ValueError(f"artifact of unknown kind {self.manifest['kind']!r}; known: {', '.join(KINDS)}")
+        if set(self.files) != set(kind.files):
+            raise ValueError(f"a {self.manifest['kind']} artifact has files {list(kind.files)}, not {list(self.files)}")
+        if set(self.arrays) != set(kind.arrays(self)):
+            raise ValueError(f"a {self.manifest['kind']} artifact has no such set of arrays: {sorted(self.arrays)}")
+        for name, array in self.arrays.items():
+            if array.dtype.kind not in "fiu":
+                raise ValueError(f"array {name} of the artifact is not numeric but {array.dtype}")
+        kind.check(self)
+
+    @property
+    def settings(self) -> tuple[float, ...]:
+        """Values of the knob, from least to most overlap."""
+        return tuple(float(s) for s in self.manifest["settings"])
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What the kind needs beside arrays."""
+        found = self.manifest.get("parameters", {})
+        return found if isinstance(found, dict) else {}
+
+    def column(self, name: Any) -> int:
+        """Where the feature of that name stands in an observation."""
+        try:
+            return int(self.manifest["features"].index(name))
+        except ValueError:
+            raise ValueError(f"the artifact's features lack {name!r}") from None
+
+    def with_setting(self, setting: float) -> Artifact:
+        """The same policy with another default setting."""
+        return replace(self, manifest={**self.manifest, "default_setting": float(setting)})
+
+    # -- deciding ---------------------------------------------------------------------------------------------------
+
+    def scores(self, observations: ArrayLike, settings: Sequence[float] | None = None) -> Float64s:
+        """(k, n) what speaks for submitting now, for each of k settings (default: all of them); n observations (n, F).
+
+        Positive or zero means submit. Hours for all kinds but the networks: there the difference of Q-values (hours,
+        weighted) or the logit. Raises ValueError at another width or where an observation is not finite.
+        """
+        chosen = np.asarray(self.settings if settings is None else settings, np.float64)
+        if not np.isfinite(chosen).all():
+            raise ValueError(f"a setting of the artifact is not finite: {chosen.tolist()}")
+        rows = self._checked(observations)
+        kind = KINDS[self.manifest["kind"]]
+        out = np.empty((len(chosen), len(rows)), np.float64)
+        for begin in range(0, len(rows), kind.block_rows):
+            block = rows[begin : begin + kind.block_rows]
+            out[:, begin : begin + kind.block_rows] = kind.scores(self, block, chosen)
+        return out
+
+    def decisions(self, observations: ArrayLike, settings: Sequence[float] | None = None) -> NDArray[np.bool_]:
+        """(k, n) submit now? For each of k settings (default: all of them), with one pass of the model.
+
+        Once the predecessor has ended (remaining_h <= 0) there is nothing to wait for: True whatever the policy.
+        """
+        rows = self._checked(observations)
+        submit: NDArray[np.bool_] = self.scores(rows, settings) >= 0.0
+        return submit | (rows[:, self.column(REMAINING)] <= 0.0)
+
+    def score(self, observations: ArrayLike, setting: float | None = None) -> Float64s:
+        """(n,) one row of `scores`; None is the default setting."""
+        found: Float64s = self.scores(observations, [self._setting(setting)])[0]
+        return found
+
+    def decide(self, observations: ArrayLike, setting: float | None = None) -> NDArray[np.bool_]:
+        """(n,) one row of `decisions`; None is the default setting. observations (n, F) float32."""
+        found: NDArray[np.bool_] = self.decisions(observations, [self._setting(setting)])[0]
+        return found
+
+    def _setting(self, setting: float | None) -> float:
+        return float(self.manifest["default_setting"] if setting is None else setting)
+
+    def _checked(self, observations: ArrayLike) -> Float32s:
+        rows = np.ascontiguousarray(observations, np.float32)
+        names = self.manifest["features"]
+        if rows.ndim != 2 or rows.shape[1] != len(names):
+            raise ValueError(f"observations of shape {rows.shape}; the artifact needs (n, {len(names)})")
+        finite = np.isfinite(rows)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            raise ValueError(f"observation {row}: {names[column]} is {rows[row, column]}, not a finite number")
+        return rows
+
+    @cached_property
+    def booster(self) -> Any:
+        """The loaded model of a booster kind."""
+        return KINDS[self.manifest["kind"]].load_booster(self)
+
+    @cached_property
+    def depth(self) -> int:
+        """Steps from the roots of a forest to its deepest leaf."""
+        child = self.arrays["child"]
+        level, steps = np.unique(self.arrays["root"]), 0
+        while len(inner := level[child[level] != level]):
+            level, steps = np.unique(np.concatenate([child[inner], child[inner] + 1])), steps + 1
+        return steps
+
+    # -- the folder -------------------------------------------------------------------------------------------------
+
+    def save(self, folder: Path | str) -> None:
+        """Write the folder, the same bytes for the same artifact; an older one there is replaced as a whole."""
+        folder = Path(folder)
+        contents = {"arrays.npz": pack_arrays(self.arrays), **self.files}
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+        manifest = json.dumps({**self.manifest, "sha256": digests}, indent=1, sort_keys=True, allow_nan=False)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            temporary.chmod(0o755)
+            for name, content in {**contents, "manifest.json": (manifest + "\n").encode()}.items():
+                (temporary / name).write_bytes(content)
+            if folder.exists():
+                aside = temporary.with_name(temporary.name + ".old")
+                os.rename(folder, aside)
+                os.rename(temporary, folder)
+                shutil.rmtree(aside)
+            else:
+                os.rename(temporary, folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    @classmethod
+    def load(cls, folder: Path | str, features: Sequence[str] | None = None) -> Artifact:
+        """Read a folder. `features`: the names that the caller will observe, in order; others are refused.
+
+        Raises ValueError, one line, for anything that is not a whole artifact of this format.
+        """
+        folder = Path(folder)
+        with one_line(f"{folder}: unreadable artifact"):
+            manifest = read_manifest(folder / "manifest.json")
+            check_manifest(manifest)
+            digests = manifest.pop("sha256", None)
+            kind = KINDS.get(manifest["kind"])
+            names = ("arrays.npz", *(kind.files if kind else ()))
+            if not isinstance(digests, dict) or set(digests) != set(names):
+                raise ValueError("manifest.json does not list the digests of the artifact's files")
+            contents = {name: (folder / name).read_bytes() for name in names}
+            for name, content in contents.items():
+                if hashlib.sha256(content).hexdigest() != digests[name]:
+                    raise ValueError(f"{name} is damaged or truncated (sha256 differs from manifest.json)")
+            if features is not None and list(features) != manifest["features"]:
+                raise ValueError(difference(list(features), manifest["features"]))
+            return cls(manifest, unpack_arrays(contents.pop("arrays.npz")), contents)
+
+
+def difference(observed: list[str], needed: list[str]) -> str:
+    """One line on how two lists of features differ."""
+    lacking, unknown = [n for n in needed if n not in observed], [n for n in observed if n not in needed]
+    detail = f"lacking {lacking}, unknown {unknown}" if lacking or unknown else "the same names in another order"
+    return f"made for other features ({detail}); train again, or use the release that fits"
+
+
+# -- reading and writing ------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def one_line(where: str) -> Iterator[None]:
+    """Whatever a hostile or truncated file raises, as a ValueError of one line."""
+    try:
+        yield
+    except Exception as error:  # zip, zlib, JSON, numpy and the boosters' parsers each raise their own
+        text = " ".join(str(error).split())[:300]
+        raise ValueError(f"{where}: {text or type(error).__name__}") from error
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`; NaN and infinities are refused."""
+
+    def refuse(constant: str) -> float:
+        raise ValueError(f"manifest.json holds {constant}")
+
+    with path.open("rb") as file:
+        content = file.read(MAX_MANIFEST_BYTES + 1)
+    if len(content) > MAX_MANIFEST_BYTES:
+        raise ValueError(f"manifest.json is over {MAX_MANIFEST_BYTES} bytes")
+    manifest = json.loads(content, parse_constant=refuse)
+    if not isinstance(manifest, dict):
+        raise ValueError("manifest.json holds no JSON object")
+    return manifest
+
+
+def check_manifest(manifest: dict[str, Any]) -> None:
+    """Raise ValueError unless the manifest has every key, of its type, in this format."""
+    version = manifest.get("format_version")
+    if version != FORMAT_VERSION:
+        raise ValueError(f"artifact format_version {version!r}; this program reads {FORMAT_VERSION}")
+    for key, kind in KEYS.items():
+        if not isinstance(manifest.get(key), kind) or isinstance(manifest[key], bool):
+            raise ValueError(f"manifest.json: {key} is missing or of another type")
+    numbers = [*manifest["settings"], manifest["default_setting"]]
+    if not manifest["settings"] or not all(
+        isinstance(n, (int, float)) and not isinstance(n, bool) and math.isfinite(n) for n in numbers
+    ):
+        raise ValueError("manifest.json: settings must be finite numbers, at least one")
+    features = manifest["features"]
+    if not all(isinstance(n, str) for n in features) or len(set(features)) != len(features):
+        raise ValueError("manifest.json: features must be distinct names")
+    if REMAINING not in features:
+        raise ValueError(f"manifest.json: features lack {REMAINING}")
+    if not all(isinstance(line, str) for line in manifest["requirements"]):
+        raise ValueError("manifest.json: requirements must be lines of text")
+
+
+def pack_arrays(arrays: dict[str, NDArray[Any]]) -> bytes:
+    """The arrays as .npz, the same bytes for the same arrays (numpy's own savez stamps the time of day into it)."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(arrays):
+            content = io.BytesIO()
+            np.lib.format.write_array(content, np.ascontiguousarray(arrays[name]), allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getvalue(), zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz, pickles refused."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        if sum(entry.file_size for entry in archive.infolist()) > MAX_ARRAY_BYTES:
+            raise ValueError(f"arrays.npz unpacks to more than {MAX_ARRAY_BYTES} bytes")
+    with np.load(io.BytesIO(content), allow_pickle=False) as found:
+        return {name: found[name] for name in found.files}
+
+
+# -- kinds --------------------------------------------------------------------------------------------------------
+
+
+def nothing(artifact: Artifact) -> None:
+    """Neither arrays nor files to check."""
+
+
+def no_arrays(artifact: Artifact) -> tuple[str, ...]:
+    """Names of the arrays of a kind that has none."""
+    return ()
+
+
+def no_booster(artifact: Artifact) -> Any:
+    """Only booster kinds have one."""
+    raise ValueError(f"a {artifact.manifest['kind']} artifact holds no booster")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How one kind of artifact decides."""
+
+    scores: Callable[[Artifact, Float32s, Float64s], Float64s]  # (n, F), (k,) -> (k, n)
+    arrays: Callable[[Artifact], tuple[str, ...]] = no_arrays
+    check: Callable[[Artifact], None] = nothing
+    files: tuple[str, ...] = ()
+    load_booster: Callable[[Artifact], Any] = no_booster
+    block_rows: int = BLOCK_ROWS
+
+
+def constant_lead(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
+    """Submit `setting` hours before the end; 0 is reactive."""
+    return settings[:, None] - rows[:, artifact.column(REMAINING)].astype(np.float64)
+
+
+def estimate_ratio(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
+    """Submit when setting x estimated wait (a feature, hours) >= remaining time."""
+    estimate = rows[:, artifact.column(artifact.parameters.get("feature"))].astype(np.float64)
+    return settings[:, None] * estimate - rows[:, artifact.column(REMAINING)].astype(np.float64)
+
+
+def check_estimate(artifact: Artifact) -> None:
+    """The feature must exist."""
+    artifact.column(artifact.parameters.get("feature"))
+
+
+def margin_rule(
+    predict: Callable[[Artifact, Float32s], Float64s],
+) -> Callable[[Artifact, Float32s, Float64s], Float64s]:
+    """Submit when the predicted gap >= -setting hours; `predict` gives log(1 + wait in hours), (n,)."""
+
+    def scores(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
+        wait_h = np.expm1(predict(artifact, rows))
+        gap_h = wait_h - rows[:, artifact.column(REMAINING)].astype(np.float64)
+        return gap_h + settings[:, None]
+
+    return scores
+
+
+def predict_forest(artifact: Artifact, rows: Float32s) -> Float64s:
+    """(n,) mean over trees. All trees of all rows go down one level a step; a leaf is its own child.
+
+    Nodes of all trees are in one numbering: `child` is the left child, the right one follows it; `root` (trees,).
+    """
+    feature, threshold = artifact.arrays["feature"], artifact.arrays["threshold"]
+    child, root = artifact.arrays["child"], artifact.arrays["root"]
+    flat = rows.ravel()
+    first = (np.arange(len(rows), dtype=np.int64) * rows.shape[1])[:, None]
+    node = np.broadcast_to(root, (len(rows), len(root))).astype(np.int64)
+    for _ in range(artifact.depth):
+        node = child.take(node) + (flat.take(first + feature.take(node)) > threshold.take(node))
+    found: Float64s = artifact.arrays["value"].take(node).mean(axis=1)
+    return found
+
+
+def check_forest(artifact: Artifact) -> None:
+    """Every node in range and every child after its parent, so that a walk ends."""
+    feature, threshold = artifact.arrays["feature"], artifact.arrays["threshold"]
+    child, value, root = (artifact.arrays[name] for name in ("child", "value", "root"))
+    nodes = len(child)
+    node = np.arange(nodes)
+    if any(a.ndim != 1 for a in artifact.arrays.values()) or not len(root) == root.size > 0:
+        raise ValueError("a forest's arrays must have one dimension and at least one tree")
+    if not len(feature) == len(threshold) == len(value) == nodes:
+        raise ValueError("a forest's feature, threshold, child and value must be of one length")
+    if any(a.dtype.kind not in "iu" for a in (feature, child, root)):
+        raise ValueError("a forest's feature, child and root must be integers")
+    leaf = child == node
+    if (child < node).any() or (child + ~leaf >= nodes).any() or (root < 0).any() or (root >= nodes).any():
+        raise ValueError("a forest's child or root points outside it or backwards")
+    if (feature < 0).any() or (feature >= len(artifact.manifest["features"])).any():
+        raise ValueError("a forest splits on a feature that there is not")
+    if not (threshold[leaf] == np.inf).all() or not np.isfinite(value).all() or np.isnan(threshold).any():
+        raise ValueError("a forest's thresholds and values must be numbers, with leaves at infinity")
+
+
+def mlp(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
+    """A ReLU network over the normalised features and, as its last input, log(setting), the weight of overlap.
+
+    Head `q`: two outputs, the values of waiting and of submitting; score is their difference. Head `logit`: one output.
+    """
+    arrays = artifact.arrays
+    normal = normalise(rows, arrays["mean"], arrays["scale"])
+    first = normal @ arrays["weight_0"][:, :-1].T + arrays["bias_0"]
+    conditions = np.log(np.maximum(settings, 1e-6)).astype(np.float32) / arrays["condition_scale"][0]
+    out = np.empty((len(settings), len(rows)), np.float64)
+    for i, condition in enumerate(conditions):
+        hidden = first + condition * arrays["weight_0"][:, -1]
+        for layer in range(1, artifact.parameters["layers"]):
+            hidden = np.maximum(hidden, 0.0) @ arrays[f"weight_{layer}"].T + arrays[f"bias_{layer}"]
+        out[i] = hidden[:, 1] - hidden[:, 0] if artifact.parameters["head"] == "q" else hidden[:, 0]
+    return out
+
+
+def normalise(rows: Float32s, mean: NDArray[Any], scale: NDArray[Any]) -> Float32s:
+    """(n, F) float32: signed log(1 + |x|), standardised, held within +-5 (outside it a network was never trained)."""
+    logarithm = np.sign(rows) * np.log1p(np.abs(rows))
+    found: Float32s = np.clip((logarithm - mean) / scale, -5.0, 5.0).astype(np.float32)
+    return found
+
+
+def mlp_arrays(artifact: Artifact) -> tuple[str, ...]:
+    """Names of the arrays of a network with that many layers."""
+    layers = artifact.parameters.get("layers")
+    if not isinstance(layers, int) or not 1 <= layers <= 16:
+        raise ValueError(f"a network has 1 to 16 layers, not {layers!r}")
+    names = [f"{part}_{layer}" for layer in range(layers) for part in ("weight", "bias")]
+    return ("mean", "scale", "condition_scale", *names)
+
+
+def check_mlp(artifact: Artifact) -> None:
+    """The layers must follow each other, from features and condition to the head."""
+    arrays, width = artifact.arrays, len(artifact.manifest["features"])
+    outputs = {"q": 2, "logit": 1}.get(str(artifact.parameters.get("head")))
+    if arrays["mean"].shape != (width,) or arrays["scale"].shape != (width,) or arrays["condition_scale"].shape != (1,):
+        raise ValueError(f"a network's mean and scale must have shape ({width},), condition_scale (1,)")
+    if not (arrays["scale"] > 0).all() or not arrays["condition_scale"][0] > 0:
+        raise ValueError("a network's scales must be positive")
+    if not all(np.isfinite(a).all() for a in arrays.values()):
+        raise ValueError("a network's weights must be finite")
+    width += 1
+    for layer in range(artifact.parameters["layers"]):
+        weight, bias = arrays[f"weight_{layer}"], arrays[f"bias_{layer}"]
+        if weight.ndim != 2 or weight.shape[1] != width or bias.shape != weight.shape[:1]:
+            raise ValueError(f"layer {layer} of the network has shape {weight.shape}, {bias.shape}; input is {width}")
+        width = weight.shape[0]
+    if width != outputs:
+        raise ValueError(f"the network has {width} outputs; head {artifact.parameters.get('head')!r} needs {outputs}")
+
+
+def load_lightgbm(artifact: Artifact) -> Any:
+    """The model in LightGBM's text form."""
+    import lightgbm
+
+    with one_line("model.txt is no LightGBM model"):
+        booster = lightgbm.Booster(model_str=artifact.files["model.txt"].decode("ascii"))
+        if booster.num_feature() != len(artifact.manifest["features"]):
+            raise ValueError(f"it takes {booster.num_feature()} features")
+        return booster
+
+
+def load_xgboost(artifact: Artifact) -> Any:
+    """The model in XGBoost's JSON form."""
+    import xgboost
+
+    with one_line("model.json is no XGBoost model"):
+        booster = xgboost.Booster({"nthread": BOOSTER_THREADS})
+        booster.load_model(bytearray(artifact.files["model.json"]))
+        if booster.num_features() != len(artifact.manifest["features"]):
+            raise ValueError(f"it takes {booster.num_features()} features")
+        return booster
+
+
+def predict_lightgbm(artifact: Artifact, rows: Float32s) -> Float64s:
+    """(n,) prediction of the booster."""
+    return np.asarray(artifact.booster.predict(rows, num_threads=BOOSTER_THREADS), np.float64)
+
+
+def predict_xgboost(artifact: Artifact, rows: Float32s) -> Float64s:
+    """(n,) prediction of the booster."""
+    return np.asarray(artifact.booster.inplace_predict(rows), np.float64)
+
+
+FOREST = ("feature", "threshold", "child", "value", "root")
+BOOSTER_ROWS = 1 << 18  # boosters block by themselves
+KINDS: dict[str, Kind] = {
+    "constant-lead": Kind(constant_lead),
+    "estimate-ratio": Kind(estimate_ratio, check=check_estimate),
+    "forest": Kind(margin_rule(predict_forest), lambda artifact: FOREST, check_forest),
+    "mlp": Kind(mlp, mlp_arrays, check_mlp),
+    "lightgbm": Kind(
+        margin_rule(predict_lightgbm), files=("model.txt",), load_booster=load_lightgbm, block_rows=BOOSTER_ROWS
+    ),
+    "xgboost": Kind(
+        margin_rule(predict_xgboost), files=("model.json",), load_booster=load_xgboost, block_rows=BOOSTER_ROWS
+    ),
+}

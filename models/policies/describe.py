@@ -1,0 +1,39 @@
+"""The manifest that every policy's artifact carries, written in one place."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from numpy.typing import NDArray
+
+from agent.artifact import FORMAT_VERSION, Artifact
+from features.observe import FEATURES
+from features.observe import VERSION as OBSERVE_VERSION
+from models.protocol import Policy
+
+
+def describe(
+    policy: Policy,
+    kind: str,
+    default: float,
+    *,
+    parameters: dict[str, Any] | None = None,
+    arrays: dict[str, NDArray[Any]] | None = None,
+    files: dict[str, bytes] | None = None,
+    packages: tuple[str, ...] = (),
+) -> Artifact:
+    """The artifact of a fitted policy. `packages`: distributions that it needs beside numpy, pinned as installed."""
+    manifest = {
+        "policy": policy.name,
+        "kind": kind,
+        "knob": policy.knob,
+        "settings": list(policy.settings),
+        "default_setting": default,
+        "features": list(FEATURES),
+        "observe_version": OBSERVE_VERSION,
+        "format_version": FORMAT_VERSION,
+        "requirements": [f"{name}=={version(name)}" for name in ("numpy", *packages)],
+        "parameters": parameters or {},
+    }
+    return Artifact(manifest, arrays or {}, files or {})

@@ -1,0 +1,173 @@
+"""Policy gradient (advantage actor-critic) of when to submit.
+
+REINFORCE with a learned baseline and an entropy bonus (Williams, Machine Learning 8 (1992); Mnih et al., ICML 2016),
+advantages by generalised advantage estimation (Schulman et al., ICLR 2016), over a batch of pairs. The actor is
+conditioned on the cost weight of overlap, which is the knob. The entropy bonus fades to nothing, so that the
+released rule, submit at a probability of one half, is what was trained. No discount.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent.artifact import Artifact
+from models import networks
+from models.policies.describe import describe
+from models.protocol import PairTable
+
+if TYPE_CHECKING:
+    import torch
+
+    from models.environment import BatchedPairs
+
+Int64s = NDArray[np.int64]
+Float32s = NDArray[np.float32]
+
+
+@dataclass
+class PolicyGradient:
+    """Advantage actor-critic over a batch of pairs."""
+
+    name: str = "policy-gradient"
+    knob: str = networks.KNOB
+    settings: tuple[float, ...] = networks.SETTINGS
+    is_learned: bool = True
+    every: int = 3  # decisions of 10 minutes a step: 30 minutes in training
+    hidden: tuple[int, ...] = (64, 64)
+    batch_pairs: int = 256  # pairs stepped at once
+    horizon: int = 16  # steps of the batch between updates
+    updates: int = 500
+    learning_rate: float = 1.5e-3
+    entropy: float = 0.02  # bonus at first; linear to 0
+    trace_decay: float = 0.95  # lambda of the advantage estimate
+    reward_scale_h: float = 4.0  # rewards are divided by it
+    average_rate: float = 0.02  # the exported actor is an average of the last ones
+
+    def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
+        """Metrics, each the mean of a tenth of the training: loss of actor and critic, entropy, return (hours)."""
+        from models.environment import BatchedPairs
+
+        with networks.repeatable(seed):
+            rng = np.random.default_rng(seed)
+            learner = Learner(self, networks.Inputs.of(pairs.observations), BatchedPairs(pairs, self.every), rng)
+            series = learner.run()
+            arrays = learner.inputs.export(learner.average)
+        parameters = {"head": "logit", "layers": len(self.hidden) + 1}
+        artifact = describe(self, "mlp", networks.DEFAULT_WEIGHT, parameters=parameters, arrays=arrays)
+        tenths = np.array_split(np.arange(self.updates), 10)
+        names = ("actor_loss", "critic_loss", "entropy", "return_h")
+        metrics = {name: [float(np.nanmean(series[part, i])) for part in tenths] for i, name in enumerate(names)}
+        return artifact, metrics
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """`horizon` steps of b pairs."""
+
+    rows: Int64s  # (t, b)
+    log_weight: Float32s  # (t, b)
+    submit: Float32s  # (t, b)
+    reward: Float32s  # (t, b)
+    done: Float32s  # (t, b)
+    return_h: float  # mean over the episodes that ended
+
+
+class Learner:
+    """One training run."""
+
+    def __init__(
+        self, policy: PolicyGradient, inputs: networks.Inputs, env: BatchedPairs, rng: np.random.Generator
+    ) -> None:
+        import torch
+
+        self.policy, self.inputs, self.env, self.rng = policy, inputs, env, rng
+        width = len(inputs.mean) + 1
+        self.actor = networks.mlp(width, policy.hidden, 1)
+        self.average = networks.mlp(width, policy.hidden, 1)
+        self.average.load_state_dict(self.actor.state_dict())
+        self.critic = networks.mlp(width, policy.hidden, 1)
+        both = [*self.actor.parameters(), *self.critic.parameters()]
+        self.optimizer = torch.optim.Adam(both, policy.learning_rate)
+        self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1.0, 0.05, policy.updates)
+        self.rows = env.reset(*self.starts(policy.batch_pairs))
+        self.log_weight = networks.sample_log_weights(rng, policy.batch_pairs)
+
+    def run(self) -> NDArray[np.float64]:
+        """(updates, 4) actor loss, critic loss, entropy, mean return of the episodes that ended."""
+        out = np.empty((self.policy.updates, 4))
+        for update in range(self.policy.updates):
+            rollout = self.collect()
+            bonus = self.policy.entropy * (1.0 - update / self.policy.updates)
+            out[update] = [*self.update(rollout, bonus), rollout.return_h]
+            networks.follow(self.average, self.actor, self.policy.average_rate)
+        return out
+
+    def starts(self, count: int) -> tuple[Int64s, Int64s]:
+        """Random pairs (count,) and how many decisions before their last they start: a squared uniform share."""
+        pairs = self.rng.integers(len(self.env.table), size=count)
+        left = self.rng.random(count) ** 2 * self.env.decisions(pairs)
+        return pairs, left.astype(np.int64)
+
+    def collect(self) -> Rollout:
+        """Steps the batch with sampled actions; pairs that end are replaced."""
+        import torch
+
+        from models.environment import rewards
+
+        shape = (self.policy.horizon, self.policy.batch_pairs)
+        rows = np.empty(shape, np.int64)
+        log_weight, submit, reward, done = (np.empty(shape, np.float32) for _ in range(4))
+        for t in range(shape[0]):
+            rows[t], log_weight[t] = self.rows, self.log_weight
+            with torch.no_grad():
+                chance = torch.sigmoid(self.actor(self.inputs.at(self.rows, self.log_weight))[:, 0]).numpy()
+            submit[t] = self.rng.random(shape[1]) < chance
+            after = self.env.step(submit[t] > 0)
+            reward[t] = rewards(after.interruption_h, after.overlap_h, np.exp(self.log_weight))
+            done[t] = after.done
+            ended = int(after.done.sum())
+            self.rows = self.env.restart(after.done, *self.starts(ended))
+            self.log_weight = self.log_weight.copy()
+            self.log_weight[after.done] = networks.sample_log_weights(self.rng, ended)
+        mean_return = float(reward[done > 0].mean()) if done.any() else float("nan")
+        return Rollout(rows, log_weight, submit, reward / np.float32(self.policy.reward_scale_h), done, mean_return)
+
+    def update(self, rollout: Rollout, bonus: float) -> tuple[float, float, float]:
+        """One step of Adam on a rollout; returns the losses of actor and critic, and the entropy."""
+        import torch
+
+        inputs = self.inputs.at(rollout.rows.ravel(), rollout.log_weight.ravel())
+        values: torch.Tensor = self.critic(inputs)[:, 0]
+        with torch.no_grad():
+            following = self.critic(self.inputs.at(self.rows, self.log_weight))[:, 0].numpy()
+        known = values.detach().numpy().reshape(rollout.rows.shape)
+        gain = advantages(rollout.reward, rollout.done, known, following, self.policy.trace_decay)
+        goal = torch.from_numpy((gain + known).ravel())
+        advantage = torch.from_numpy(gain.ravel())
+        advantage = advantage / (advantage.std() + 1e-6)
+        chance = torch.distributions.Bernoulli(logits=self.actor(inputs)[:, 0])  # type: ignore[no-untyped-call]
+        log_chance = chance.log_prob(torch.from_numpy(rollout.submit.ravel()))  # type: ignore[no-untyped-call]
+        entropy = chance.entropy().mean()
+        actor_loss = -(log_chance * advantage).mean()
+        critic_loss = torch.nn.functional.smooth_l1_loss(values, goal)
+        self.optimizer.zero_grad()
+        (actor_loss - bonus * entropy + critic_loss).backward()
+        torch.nn.utils.clip_grad_norm_([*self.actor.parameters(), *self.critic.parameters()], 2.0)
+        self.optimizer.step()
+        self.schedule.step()
+        return actor_loss.item(), critic_loss.item(), entropy.item()
+
+
+def advantages(reward: Float32s, done: Float32s, value: Float32s, following: Float32s, decay: float) -> Float32s:
+    """(t, b) generalised advantage estimates without discount; `following` (b,) values the states after the last."""
+    out = np.zeros_like(reward)
+    running = np.zeros_like(following)
+    for t in range(len(reward) - 1, -1, -1):
+        alive = 1.0 - done[t]
+        running = reward[t] + alive * following - value[t] + decay * alive * running
+        out[t], following = running, value[t]
+    return out

@@ -1,0 +1,23 @@
+"""Submit when the predecessor ends: never an overlap, every wait an interruption. The yardstick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.artifact import Artifact
+from models.policies.describe import describe
+from models.protocol import PairTable
+
+
+@dataclass
+class Reactive:
+    """Constant lead of zero hours."""
+
+    name: str = "reactive"
+    knob: str = "lead, h"
+    settings: tuple[float, ...] = (0.0,)
+    is_learned: bool = False
+
+    def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
+        """Nothing to fit."""
+        return describe(self, "constant-lead", 0.0), {}
