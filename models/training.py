@@ -1,6 +1,6 @@
 """Fits policies on pairs whose outcomes were known, each fit an MLflow run.
 
-Knows neither settings' choice nor comparison (`models.evaluation`), nor MLflow (`models.tracking` implements `Tracker`).
+Chooses and compares nothing (`models.evaluation`) and knows no MLflow (`models.tracking` implements `Tracker`).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def epoch_s(moment: datetime) -> int:
 
 @cache
 def code_version() -> str:
-    """Commit of the checkout (with `-dirty.<digest>` where sources differ from it), else `<package version>+<digest>`."""
+    """Commit of the checkout, with `-dirty.<digest>` where sources differ; else `<package version>+<digest>`."""
     digest = code_digest(*SOURCES)[:12]
     if (ROOT / ".git").exists():
         try:
