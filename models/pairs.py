@@ -110,8 +110,8 @@ def _sort_by_time(events: Int64s, count: int) -> None:
 @njit
 def _run_of(jobs: Jobs, knobs: Knobs, row: int) -> int:
     if knobs.kill == 1 or knobs.scheduler == MIRAGE:
-        return min(jobs.run_s[row], jobs.limit_s[row])
-    return jobs.run_s[row]
+        return int(min(jobs.run_s[row], jobs.limit_s[row]))
+    return int(jobs.run_s[row])
 
 
 @njit

@@ -7,6 +7,7 @@ started, by their pid files. Needs root and the packages of `make system`. The G
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -37,17 +38,15 @@ def _free_port() -> int:
         return port
 
 
-def _end(pid: int, patience_s: float = 15) -> None:
-    """Terminate one daemon that we started, and kill it if it does not go."""
+def _end(pids: list[int], patience_s: float = 15) -> None:
+    """Terminate daemons that we started, together, and kill those that do not go."""
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.kill(pid, signal_number)
-        except ProcessLookupError:
-            return
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal_number)
         end = time.monotonic() + patience_s
-        while time.monotonic() < end:
-            if not Path(f"/proc/{pid}").exists():
-                return
+        while pids and time.monotonic() < end:
+            pids = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
             time.sleep(0.05)
 
 
@@ -137,9 +136,10 @@ class Slurm:
 
     def down(self) -> None:
         """End what `up` started, slurmds first, and wait until each is gone."""
-        pids = [int(path.read_text().split()[0]) for path in reversed(self.pid_files) if path.exists()]
-        for pid in pids:  # slurmds, slurmctld, slurmdbd, munged
-            _end(pid)
+        running = [path for path in self.pid_files if path.exists()]
+        slurmds = [path for path in running if path.name.startswith("slurmd-")]
+        for group in (slurmds, *([path] for path in reversed(running) if path not in slurmds)):
+            _end([int(path.read_text().split()[0]) for path in group])
         if self.mariadb is not None:  # after slurmdbd, which writes to it until it ends
             self.mariadb.terminate()
             self.mariadb.wait(30)
@@ -186,7 +186,7 @@ class Slurm:
         )
         return (
             f"ClusterName=live\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={self.ports['ctld']}\nSlurmUser=root\n"
-            f"SlurmdUser=root\nAuthType=auth/munge\nAuthInfo=socket={f}/munge/sock\n"
+            f"SlurmdUser=root\nAuthType=auth/munge\nAuthInfo=socket={f}/munge/sock,cred_expire=5\n"
             "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny\nMpiDefault=none\nProctrackType=proctrack/linuxproc\n"
             f"TaskPlugin=task/none\nReturnToService=2\nSlurmctldPidFile={f}/run/slurmctld.pid\n"
             f"SlurmctldLogFile={f}/log/slurmctld.log\nSlurmdPidFile={f}/run/slurmd-%n.pid\nSlurmdLogFile={f}/log/slurmd-%n.log\n"

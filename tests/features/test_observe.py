@@ -1,0 +1,172 @@
+"""`observe` against an obvious second computation: a free-node count kept for every second."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from features.observe import FEATURES, Snapshot, expected_left, observe, start_estimate
+
+HOUR = 3600
+NOW = 1_700_000_000
+
+
+def ints(values: list[int]) -> np.ndarray:
+    return np.asarray(values, np.int64)
+
+
+def snapshot(**changes: object) -> Snapshot:
+    """Four of ten nodes busy, nobody pending, a predecessor 12 h before its end."""
+    plain = {
+        "now_s": NOW,
+        "capacity": 10,
+        "pending_nodes": ints([]),
+        "pending_limit_s": ints([]),
+        "pending_submit_s": ints([]),
+        "running_nodes": ints([1, 3]),
+        "running_limit_s": ints([48 * HOUR, 2 * HOUR]),
+        "running_start_s": ints([NOW - 36 * HOUR, NOW - HOUR]),
+        "recent_start_s": ints([NOW - HOUR]),
+        "recent_wait_s": ints([2 * HOUR]),
+        "recent_nodes": ints([3]),
+        "ended_use": np.array([0.25, 0.75]),
+        "arrived_submit_s": ints([NOW - 1800]),
+        "arrived_node_s": ints([6 * HOUR]),
+        "predecessor_start_s": NOW - 36 * HOUR,
+        "predecessor_wait_s": 600,
+        "predecessor_end_s": NOW + 12 * HOUR,
+        "successor_nodes": 8,
+        "successor_limit_s": 48 * HOUR,
+    }
+    return Snapshot(**{**plain, **changes})  # type: ignore[arg-type]
+
+
+def value(name: str, seen: Snapshot) -> float:
+    return float(observe(seen)[FEATURES.index(name)])
+
+
+def test_vector_has_one_finite_value_a_feature_and_names_are_unique() -> None:
+    seen = observe(snapshot())
+    assert seen.shape == (len(FEATURES),) and seen.dtype == np.float32
+    assert np.isfinite(seen).all()
+    assert len(set(FEATURES)) == len(FEATURES)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("remaining_h", 12),
+        ("predecessor_elapsed_h", 36),
+        ("predecessor_wait_h", 1 / 6),
+        ("successor_nodes", 8),
+        ("capacity_nodes", 10),
+        ("free_nodes", 6),
+        ("running_jobs", 2),
+        ("running_node_h", 1 * 12 + 3 * 1),
+        ("release_1h_nodes", 3),
+        ("release_12h_nodes", 4),
+        ("start_estimate_h", 1),  # three nodes come back in an hour: 9 of 10
+        ("start_estimate_gap_h", -11),
+        ("recent_wait_mean_h", 2),
+        ("recent_wide_wait_mean_h", 2),  # none asked for 4 nodes or more: the mean of all
+        ("started_6h_jobs", 1),
+        ("arrived_1h_node_h", 6),
+        ("limit_use_mean", 0.5),
+    ],
+)
+def test_each_feature_by_hand(name: str, expected: float) -> None:
+    assert value(name, snapshot()) == pytest.approx(expected, rel=1e-6)
+
+
+def test_pending_jobs_push_the_estimate_back_and_idle_ignores_them() -> None:
+    crowded = snapshot(
+        pending_nodes=ints([10]), pending_limit_s=ints([5 * HOUR]), pending_submit_s=ints([NOW - 3 * HOUR])
+    )
+    assert value("start_estimate_h", crowded) == 12 + 5  # the wide job waits for the predecessor, S for the wide job
+    assert value("start_estimate_idle_h", crowded) == 1
+    assert value("pending_age_max_h", crowded) == 3
+
+
+def test_a_short_narrow_job_ahead_is_backfilled_and_costs_nothing() -> None:
+    seen = snapshot(pending_nodes=ints([10, 2]), pending_limit_s=ints([HOUR, HOUR]), pending_submit_s=ints([NOW, NOW]))
+    assert value("start_estimate_h", seen) == 12 + 1
+
+
+def test_a_successor_wider_than_the_cluster_is_cut_at_the_horizon() -> None:
+    assert value("start_estimate_h", snapshot(successor_nodes=11)) == 240
+
+
+def test_an_overdue_job_counts_as_about_to_go() -> None:
+    late = snapshot(running_start_s=ints([NOW - 36 * HOUR, NOW - 3 * HOUR]))
+    assert value("start_estimate_h", late) == pytest.approx(60 / HOUR)
+
+
+def test_nothing_known_yet_gives_zeros_not_errors() -> None:
+    empty = snapshot(
+        running_nodes=ints([]),
+        running_limit_s=ints([]),
+        running_start_s=ints([]),
+        recent_start_s=ints([]),
+        recent_wait_s=ints([]),
+        recent_nodes=ints([]),
+        ended_use=np.array([]),
+        arrived_submit_s=ints([]),
+        arrived_node_s=ints([]),
+    )
+    assert np.isfinite(observe(empty)).all()
+    assert value("start_estimate_h", empty) == 0
+    assert value("limit_use_mean", empty) == 1
+
+
+def by_the_second(capacity: int, running: list, pending: list, nodes: int, duration: int) -> float:
+    """The first second from which `nodes` stay free for `duration`, everyone ahead placed the same way first."""
+    horizon = 400
+    free = np.full(horizon, capacity)
+    for size, left in running:
+        free[:left] -= size
+
+    def first(size: int, length: int) -> int:
+        return next(t for t in range(horizon) if (free[t : t + length] >= size).all())
+
+    for size, length in pending:
+        if size <= capacity:
+            start = first(size, length)
+            free[start : start + length] -= size
+    return first(nodes, duration) if nodes <= capacity else math.inf
+
+
+jobs = st.tuples(st.integers(1, 4), st.integers(1, 12))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 8), st.lists(jobs, max_size=6), st.lists(jobs, max_size=10), jobs)
+def test_profile_equals_the_count_by_the_second(capacity: int, running: list, pending: list, job: tuple) -> None:
+    held = 0
+    fitting = []
+    for size, left in running:
+        if held + size <= capacity:
+            fitting.append((size, left))
+            held += size
+    estimate = start_estimate(
+        capacity,
+        ints([size for size, _ in fitting]),
+        np.array([left for _, left in fitting], float),
+        ints([size for size, _ in pending]),
+        np.array([length for _, length in pending], float),
+        len(pending),
+        job[0],
+        float(job[1]),
+    )
+    assert estimate == by_the_second(capacity, fitting, pending, *job)
+
+
+@given(st.lists(st.floats(0.01, 1.2), max_size=20), st.floats(0, 1), st.integers(60, 200_000))
+def test_expected_left_is_the_conditional_mean(uses: list[float], share: float, limit: int) -> None:
+    longer = [use for use in uses if use > share * limit / limit]
+    expected = (np.mean(longer) - share) * limit if longer else limit - share * limit
+    got = expected_left(share * limit, float(limit), np.sort(np.array(uses, float)))
+    assert got == pytest.approx(max(expected, 60.0), rel=1e-6, abs=1e-6 * limit)

@@ -1,0 +1,51 @@
+"""A real Slurm runs jobs of every kind; its own dump goes through ingest and says what was submitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.live.slurm import Slurm
+from tests.live.workload import DUMP, HOSTILE_NAMES, submit_all
+from traces import store
+from traces.clusters import ClusterSettings
+from traces.ingest import ingest
+
+pytestmark = pytest.mark.live
+
+
+def test_accounting_of_a_real_slurm_reads_back_as_submitted(slurm: Slurm, tmp_path: Path) -> None:
+    expected = submit_all(slurm)
+    dump = tmp_path / "sacct.psv"
+    dump.write_bytes(slurm.run(*DUMP).encode(errors="surrogateescape"))
+    data = store.DataFolder(tmp_path / "data")
+
+    (result,) = ingest([dump], cluster=ClusterSettings("live"), data=data)
+    store.build_warehouse(data)
+
+    assert result.rejects == 0
+    assert result.records == result.allocations + result.steps + result.samples + result.duplicates
+    jobs = store.read(data, "SELECT * FROM jobs")
+    rows = {str(row["job_id_raw"]): row for row in jobs.iter_rows(named=True)}
+    assert rows.keys() == expected.keys()
+    for job, kind in expected.items():
+        row = rows[job]
+        assert (row["state"], row["attempts"]) == (kind.state, kind.attempts), row
+        if kind.attempts:
+            assert row["allocated_gpus"] == kind.gpus
+            assert row["wait_s"] >= 0 and row["submit_utc"] <= row["eligible_utc"] <= row["start_utc"]
+        else:
+            assert row["start_utc"] is None and row["wait_s"] is None
+    assert set(HOSTILE_NAMES[:5]) <= set(jobs["job_name"])
+
+    # GPU seconds, by Slurm's own count of each run
+    by_slurm = 0
+    for line in slurm.run(
+        "sacct", "-a", "-D", "-X", "-n", "-P", "--format=ElapsedRaw,AllocTRES", "-S", "now-1day"
+    ).split():
+        elapsed, tres = line.split("|")
+        counts = dict(item.split("=") for item in tres.split(",") if item)
+        by_slurm += int(elapsed) * int(counts.get("gres/gpu", 0))
+    attempts = store.read(data, "SELECT sum(gpu_time_s) AS total FROM attempts")
+    assert attempts["total"][0] == by_slurm
