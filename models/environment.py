@@ -108,13 +108,15 @@ class ProvisioningEnv(gymnasium.Env[Float32s, np.int64]):
     | 14 | running_jobs | 0 | Inf |
     | 15 | running_node_h: nodes x time left to the limit, node-h | 0 | Inf |
     | 16 | running_elapsed_mean_h, h | 0 | Inf |
-    | 17-20 | release_{1,4,12,24}h_nodes: given back by then by limits, nodes | 0 | capacity |
+    | 17-18 | release_1h_nodes, release_4h_nodes: given back by then by limits, nodes | 0 | capacity |
+    | 19-20 | release_12h_nodes, release_24h_nodes | 0 | capacity |
     | 21 | start_estimate_h: wait if submitted now, by limits, h | 0 | 240 |
     | 22 | start_estimate_gap_h: that minus remaining_h, h | -limit | 240 |
     | 23-24 | start_estimate_expected_h, start_estimate_idle_h, h | 0 | 240 |
-    | 25-29 | recent_wait_{mean,p50,p90,max}_h, recent_wide_wait_mean_h, h | 0 | Inf |
+    | 25-26 | recent_wait_mean_h, recent_wait_p50_h: of the last 100 jobs started, h | 0 | Inf |
+    | 27-29 | recent_wait_p90_h, recent_wait_max_h, recent_wide_wait_mean_h, h | 0 | Inf |
     | 30 | started_6h_jobs | 0 | 100 |
-    | 31-33 | arrived_{1,6,24}h_node_h, node-h | 0 | Inf |
+    | 31-33 | arrived_1h_node_h, arrived_6h_node_h, arrived_24h_node_h, node-h | 0 | Inf |
     | 34 | limit_use_mean: run time over limit | 0 | Inf |
     | 35-38 | hour_sin, hour_cos, weekday_sin, weekday_cos | -1 | 1 |
 

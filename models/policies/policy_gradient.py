@@ -149,13 +149,15 @@ class Learner:
         goal = torch.from_numpy((gain + known).ravel())
         advantage = torch.from_numpy(gain.ravel())
         advantage = advantage / (advantage.std() + 1e-6)
-        chance = torch.distributions.Bernoulli(logits=self.actor(inputs)[:, 0])  # type: ignore[no-untyped-call]
-        log_chance = chance.log_prob(torch.from_numpy(rollout.submit.ravel()))  # type: ignore[no-untyped-call]
-        entropy = chance.entropy().mean()
+        logit: torch.Tensor = self.actor(inputs)[:, 0]
+        cross_entropy = torch.nn.functional.binary_cross_entropy_with_logits
+        log_chance = -cross_entropy(logit, torch.from_numpy(rollout.submit.ravel()), reduction="none")
+        entropy = cross_entropy(logit, torch.sigmoid(logit))
         actor_loss = -(log_chance * advantage).mean()
         critic_loss = torch.nn.functional.smooth_l1_loss(values, goal)
         self.optimizer.zero_grad()
-        (actor_loss - bonus * entropy + critic_loss).backward()
+        loss: torch.Tensor = actor_loss - bonus * entropy + critic_loss
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_([*self.actor.parameters(), *self.critic.parameters()], 2.0)
         self.optimizer.step()
         self.schedule.step()

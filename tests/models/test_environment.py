@@ -1,0 +1,126 @@
+"""The environment: Gymnasium's own checker, the rules of an episode, and the batch against one pair at a time."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from features.observe import FEATURES
+from models.environment import SUBMIT, WAIT, BatchedPairs, ProvisioningEnv, rewards
+from models.protocol import PairTable
+
+
+def test_passes_gymnasiums_checker(report_table: PairTable) -> None:
+    from gymnasium.utils.env_checker import check_env
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_env(ProvisioningEnv(report_table), skip_render_check=True)
+    unexpected = [str(w.message) for w in caught if "infinity" not in str(w.message)]
+    assert not unexpected
+
+
+def test_docstring_names_every_feature_and_every_part() -> None:
+    documentation = ProvisioningEnv.__doc__ or ""
+    for part in ("Num | Observation | Min | Max", "Rewards", "Starting state", "Episode end"):
+        assert part in documentation
+    assert f"({len(FEATURES)},)" in documentation
+    missing = [name for name in FEATURES if name not in documentation]
+    assert not missing
+
+
+def test_the_same_seed_gives_the_same_trajectory(report_table: PairTable) -> None:
+    def trajectory() -> list[object]:
+        env = ProvisioningEnv(report_table, every=6)
+        env.action_space.seed(4)
+        out: list[object] = []
+        for episode in range(5):
+            observation, info = env.reset(seed=9 if episode == 0 else None)
+            out += [observation.tolist(), info]
+            done = False
+            while not done:
+                action = SUBMIT if env.action_space.sample() and env.action_space.sample() else WAIT
+                observation, reward, done, _, info = env.step(np.int64(action))
+                out += [observation.tolist(), reward, info]
+        return out
+
+    assert trajectory() == trajectory()
+
+
+def test_waiting_to_the_end_is_reactive(report_table: PairTable) -> None:
+    env = ProvisioningEnv(report_table, weight=2.0)
+    for pair in (0, 7, len(report_table) - 1):
+        env.reset(options={"pair": pair})
+        steps, done = 0, False
+        while not done:
+            observation, reward, done, truncated, info = env.step(np.int64(WAIT))
+            steps += 1
+            assert not truncated
+            assert done or reward == 0.0
+        last = report_table.last[pair]
+        gap = report_table.gap_h[last]
+        assert steps == report_table.offset[pair + 1] - report_table.offset[pair]
+        assert info == {"interruption_h": max(gap, 0.0), "overlap_h": max(-gap, 0.0)}
+        assert reward == pytest.approx(-gap / 3.0)
+        np.testing.assert_array_equal(observation, report_table.observations[last])
+
+
+def test_the_reward_of_submitting_is_the_gap_of_that_row(report_table: PairTable) -> None:
+    env = ProvisioningEnv(report_table, weight=0.5)
+    env.reset(options={"pair": 3})
+    for _ in range(10):
+        env.step(np.int64(WAIT))
+    _, reward, done, _, info = env.step(np.int64(SUBMIT))
+    gap = report_table.gap_h[report_table.offset[3] + 10]
+    assert done
+    assert info["interruption_h"] - info["overlap_h"] == pytest.approx(gap)
+    assert reward == pytest.approx(rewards(max(gap, 0), max(-gap, 0), 0.5))
+
+
+@pytest.mark.parametrize("every", [1, 3, 7])
+def test_batch_against_one_pair_at_a_time(report_table: PairTable, every: int) -> None:
+    rng = np.random.default_rng(every)
+    pairs = rng.integers(len(report_table), size=40)
+    left = rng.integers(0, 200, size=40)
+    batch = BatchedPairs(report_table, every)
+    rows = batch.reset(pairs, left)
+    expected = []
+    for pair, more in zip(pairs, left, strict=True):
+        decisions = np.arange(report_table.last[pair], report_table.offset[pair] - 1, -every)[::-1]
+        expected.append(list(decisions[max(0, len(decisions) - 1 - more) :]))
+    for _ in range(12):
+        assert rows.tolist() == [decisions[0] for decisions in expected]
+        actions = rng.random(40) < 0.2
+        after = batch.step(actions)
+        for i, decisions in enumerate(expected):
+            ends = bool(actions[i]) or len(decisions) == 1
+            assert after.done[i] == ends
+            gap = report_table.gap_h[decisions[0]] if ends else 0.0
+            assert after.interruption_h[i] - after.overlap_h[i] == pytest.approx(gap)
+            if not ends:
+                decisions.pop(0)
+        held = after.rows.copy()
+        ended = int(after.done.sum())
+        rows = batch.restart(after.done, rng.integers(len(report_table), size=ended), np.full(ended, 10_000))
+        np.testing.assert_array_equal(after.rows, held)  # what was handed out is not changed behind the caller's back
+        for i in np.flatnonzero(after.done):
+            pair = int(np.searchsorted(report_table.offset, rows[i], side="right") - 1)
+            expected[i] = list(np.arange(report_table.last[pair], report_table.offset[pair] - 1, -every)[::-1])
+
+
+def test_refuses_what_cannot_be_stepped(report_table: PairTable) -> None:
+    with pytest.raises(ValueError, match="at least one pair"):
+        BatchedPairs(report_table.take(np.zeros(len(report_table), bool)))
+    with pytest.raises(ValueError, match="every 0"):
+        BatchedPairs(report_table, 0)
+    with pytest.raises(ValueError, match="positive"):
+        ProvisioningEnv(report_table, weight=0.0)
+
+
+def test_reward_scale_moves_no_optimum() -> None:
+    interruption, overlap = np.asarray([3.0, 0.0, 1.0]), np.asarray([0.0, 2.0, 0.0])
+    for weight in (0.1, 1.0, 5.0):
+        assert np.argmax(rewards(interruption, overlap, weight)) == np.argmin(interruption + weight * overlap)
+        assert rewards(4.0, 4.0, weight) == pytest.approx(-4.0)

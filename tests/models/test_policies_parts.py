@@ -1,0 +1,139 @@
+"""Parts of the learners against the libraries and definitions that they stand in for."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from features.observe import FEATURES
+from models import networks
+from models.policies.describe import describe
+from models.policies.dqn import DQN, Replay
+from models.policies.forest import Forest, flatten, round_down
+from models.policies.policy_gradient import advantages
+from models.policies.rows import training_rows
+from models.protocol import PairTable
+
+
+def test_flattened_forest_predicts_what_sklearn_predicts(report_table: PairTable) -> None:
+    from sklearn.ensemble import RandomForestRegressor
+
+    from agent.artifact import predict_forest
+
+    rows = training_rows(report_table)
+    model = RandomForestRegressor(n_estimators=7, max_leaf_nodes=50, random_state=0)
+    model.fit(rows.observations, rows.log_wait)
+    artifact = describe(Forest(), "forest", 0.0, arrays=flatten(model))
+    # values exactly on the thresholds are where rounding would show
+    on_thresholds = rows.observations[:500].copy()
+    tree = model.estimators_[0].tree_
+    for node in np.flatnonzero(tree.feature >= 0):
+        on_thresholds[node % 500, tree.feature[node]] = np.float32(tree.threshold[node])
+    for observations in (rows.observations, on_thresholds):
+        np.testing.assert_allclose(predict_forest(artifact, observations), model.predict(observations), rtol=1e-12)
+
+
+def test_a_forest_of_a_single_leaf(report_table: PairTable) -> None:
+    from sklearn.ensemble import RandomForestRegressor
+
+    observations = report_table.observations[:20]
+    model = RandomForestRegressor(n_estimators=3, random_state=0).fit(observations, np.ones(20))
+    artifact = describe(Forest(), "forest", 0.0, arrays=flatten(model))
+    wait_h = artifact.score(observations, 0.0) + observations[:, FEATURES.index("remaining_h")]
+    np.testing.assert_allclose(wait_h, np.e - 1, rtol=1e-6)
+
+
+def test_rounding_down_keeps_every_comparison_with_float32() -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(scale=100, size=2000)
+    down = round_down(numbers)
+    assert (down <= numbers).all()
+    assert (np.nextafter(down, np.float32(np.inf)) > numbers).all()
+
+
+@pytest.mark.parametrize(("head", "outputs"), [("q", 2), ("logit", 1)])
+def test_network_in_numpy_equals_torch(head: str, outputs: int, report_table: PairTable) -> None:
+    import torch
+
+    with networks.repeatable(3):
+        network = networks.mlp(len(FEATURES) + 1, (16, 8), outputs)
+    inputs = networks.Inputs.of(report_table.observations)
+    artifact = describe(DQN(), "mlp", 1.0, parameters={"head": head, "layers": 3}, arrays=inputs.export(network))
+    rows = np.arange(0, len(report_table.decision_s), 7)
+    for weight in (0.02, 1.0, 40.0):
+        with torch.no_grad():
+            out = network(inputs.at(rows, np.full(len(rows), np.log(weight), np.float32))).numpy()
+        expected = out[:, 1] - out[:, 0] if head == "q" else out[:, 0]
+        found = artifact.score(report_table.observations[rows], weight)
+        np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+def test_training_rows_weigh_every_pair_alike_and_the_end_most(fit_table: PairTable) -> None:
+    pairs = fit_table.take(np.arange(10))
+    rows = training_rows(pairs)
+    remaining = rows.observations[:, FEATURES.index("remaining_h")]
+    assert len(rows.weight) == len(rows.log_wait) == 10 * 25
+    np.testing.assert_allclose(rows.weight.reshape(10, 25).sum(axis=1), 25.0)
+    assert rows.weight[remaining == 0].min() > rows.weight[remaining == 24].max()
+    wait_h = np.expm1(rows.log_wait)
+    np.testing.assert_allclose(wait_h[remaining == 0], np.maximum(pairs.gap_h[pairs.last], 0), atol=1e-9)
+
+
+def test_replay_forgets_the_oldest() -> None:
+    replay = Replay(5)
+    for value in (0, 3, 6):
+        column = np.arange(value, value + 3)
+        replay.add(column, column + 1, column % 2, column, column, column % 2)
+    assert replay.size == 5
+    assert sorted(replay.row.tolist()) == [4, 5, 6, 7, 8]
+    np.testing.assert_array_equal(replay.next, replay.row + 1)
+
+
+def test_advantages_against_the_definition() -> None:
+    rng = np.random.default_rng(1)
+    steps, batch, decay = 6, 4, 0.9
+    reward, value = rng.normal(size=(2, steps, batch)).astype(np.float32)
+    done = (rng.random((steps, batch)) < 0.3).astype(np.float32)
+    following = rng.normal(size=batch).astype(np.float32)
+    later = np.concatenate([value[1:], following[None]])
+    delta = reward + (1 - done) * later - value
+    expected = np.zeros((steps, batch))
+    for b in range(batch):
+        for t in range(steps):
+            for k in range(t, steps):
+                expected[t, b] += decay ** (k - t) * delta[k, b]
+                if done[k, b]:
+                    break
+    np.testing.assert_allclose(advantages(reward, done, value, following, decay), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_repeatable_leaves_torch_as_it_was() -> None:
+    import torch
+
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    with networks.repeatable(5):
+        first = torch.rand(3)
+    with networks.repeatable(5):
+        second = torch.rand(3)
+    assert torch.equal(first, second)
+    assert torch.equal(state, torch.get_rng_state())
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.slow
+def test_a_forest_decides_on_200_000_observations_in_one_pass(fit_table: PairTable) -> None:
+    artifact, _ = Forest().fit(fit_table, 0)
+    repeats = 200_000 // len(fit_table.decision_s) + 1
+    observations = np.tile(fit_table.observations, (repeats, 1))[:200_000]
+    began = time.perf_counter()
+    one = artifact.decide(observations, 0.0)
+    alone = time.perf_counter() - began
+    began = time.perf_counter()
+    every = artifact.decisions(observations)
+    together = time.perf_counter() - began
+    np.testing.assert_array_equal(every[artifact.settings.index(0.0)], one)
+    assert together < 3 * alone, (
+        f"fifteen settings take {together:.1f} s, one {alone:.1f} s: the trees are walked again"
+    )
