@@ -1,0 +1,258 @@
+"""Raw files into the lake: which reader reads a file, what became of its records, and writing the whole or nothing.
+
+Each raw file becomes `lake/<cluster>/<start of its digest>/<table>.parquet`, written in a temporary folder that is
+renamed, with a `file.json` beside them that says by which rules it was read. A file that is in by the same rules adds
+nothing; the same file by other rules replaces its own folder and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from traces import schema, store
+from traces.clusters import ClusterSettings
+from traces.errors import InputError
+from traces.readers import philly, sacct
+from traces.readers.common import Parsed, RawFile, Reader, rejects_frame
+from traces.store import DataFolder
+
+READERS: dict[str, Reader] = {
+    reader.name: reader
+    for reader in (
+        philly.JobLog(),
+        philly.GpuUtilization(),
+        philly.CpuUtilization(),
+        philly.MemoryUtilization(),
+        philly.MachineList(),
+        sacct.Sacct(),
+    )
+}
+DIGEST_CHARACTERS = 16  # of the digest that name a file's folder
+HIDDEN = (".", "~")
+
+
+@dataclass(frozen=True)
+class FileResult:
+    """What became of one file; `rows` = allocations + steps + samples + duplicates + rejects.
+
+    `skipped_reason` is set, and all counts are 0, where a file of a folder is of no known format.
+    """
+
+    path: str
+    format: str
+    rows: int = 0
+    allocations: int = 0
+    steps: int = 0
+    samples: int = 0
+    duplicates: int = 0
+    rejects: int = 0
+    jobs: int = 0
+    attempts: int = 0
+    sha256: str = ""
+    seconds: float = 0.0
+    skipped_reason: str | None = None
+
+
+def ingest(
+    paths: Sequence[Path],
+    *,
+    cluster: ClusterSettings,
+    data: DataFolder,
+    format: str = "auto",
+    fields: Sequence[str] | None = None,
+    delimiter: str | None = None,
+) -> list[FileResult]:
+    """Read files, or the files of folders, into the lake; a result for each, in order.
+
+    Everything is read before anything is written. Raises InputError for a path that cannot be read, a named file that
+    is of no known format or of no use, and a folder in which nothing is recognised.
+    """
+    if format != "auto" and format not in READERS:
+        raise InputError(f"unknown format {format!r}: known are auto, {', '.join(READERS)}")
+    if not paths:
+        raise InputError("no file named: give files or folders of raw logs")
+    data.ensure_writable()
+    files = [(path, False) if not path.is_dir() else (path, True) for path in paths]
+    results: list[FileResult] = []
+    staged: list[_Staged] = []
+    try:
+        for path, is_folder in files:
+            for file in _files_of(path) if is_folder else [path]:
+                raw = RawFile(file, cluster, tuple(fields) if fields else None, delimiter)
+                result = _stage(raw, format, data, staged, named=not is_folder)
+                results.append(result)
+            if is_folder and not any(r.skipped_reason is None for r in results):
+                what = "; ".join(f"{Path(r.path).name}: {r.skipped_reason}" for r in results[:3]) or "it is empty"
+                raise InputError(f"{path}: no file in it is of a known format ({', '.join(READERS)}): {what}")
+        for stage in staged:
+            stage.commit()
+    finally:
+        for stage in staged:
+            stage.discard()
+    return results
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """The folder's files, not those of folders in it, in order of their names."""
+    return sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith(HIDDEN) and p.name[-1] != "~")
+
+
+@dataclass
+class _Staged:
+    """A temporary folder that becomes the file's folder in the lake."""
+
+    temporary: Path
+    final: Path
+
+    def commit(self) -> None:
+        """Rename over the file's own older folder, which is moved aside first: a folder cannot be replaced in one step.
+
+        A run killed between the two renames leaves the file out of the lake: the next ingest reads it again.
+        """
+        aside = self.temporary.with_name(self.temporary.name + ".old")
+        if self.final.exists():
+            self.final.rename(aside)
+        self.temporary.rename(self.final)
+        shutil.rmtree(aside, ignore_errors=True)
+
+    def discard(self) -> None:
+        shutil.rmtree(self.temporary, ignore_errors=True)
+
+
+def _stage(raw: RawFile, format: str, data: DataFolder, staged: list[_Staged], *, named: bool) -> FileResult:
+    """Read one file into a temporary folder of the lake, or tell why not."""
+    began = time.perf_counter()
+    path = str(raw.path)
+    try:
+        reader = _reader(raw, format)
+    except InputError as error:
+        if named:
+            raise
+        return FileResult(path, "none", skipped_reason=_without_path(error, raw.path))
+    digest, size = _digest(raw.path)
+    rules = fingerprint(reader, raw)
+    final = data.lake / raw.settings.name / digest[:DIGEST_CHARACTERS]
+    known = _known(final, rules)
+    if known is None and any(stage.final == final for stage in staged):
+        known = _known(next(stage.temporary for stage in staged if stage.final == final), rules)
+    if known is not None:
+        n = int(known["result"]["rows"])
+        return FileResult(path, reader.name, rows=n, duplicates=n, sha256=digest, seconds=time.perf_counter() - began)
+    stage = _Staged(final.with_name(f".{final.name}.{os.getpid()}.{len(staged)}"), final)
+    staged.append(stage)
+    stage.discard()
+    stage.temporary.mkdir(parents=True)
+    try:
+        parsed = reader.read(RawFile(raw.path, raw.settings, raw.fields, raw.delimiter, stage.temporary, digest))
+        if parsed.records == len(parsed.rejects):
+            first = f": line {parsed.rejects[0].line}: {parsed.rejects[0].reason}" if parsed.rejects else ""
+            raise InputError(f"{raw.path}: not one record could be read as {reader.name}{first}")
+    except InputError as error:
+        stage.discard()
+        staged.remove(stage)
+        if named:
+            raise
+        return FileResult(path, reader.name, skipped_reason=_without_path(error, raw.path))
+    result = _result(path, reader, parsed, digest, time.perf_counter() - began)
+    _write(stage.temporary, raw, reader, parsed, result, size)
+    described = {"schema_version": schema.SCHEMA_VERSION, "fingerprint": rules, "sha256": digest, "path": path}
+    store.write_text(stage.temporary / "file.json", json.dumps({**described, "result": asdict(result)}, indent=1))
+    return result
+
+
+def _without_path(error: InputError, path: Path) -> str:
+    return str(error).removeprefix(f"{path}: ").removeprefix(f"{path}:")
+
+
+def _reader(raw: RawFile, format: str) -> Reader:
+    """The reader named, or the first that recognises the file. Raises InputError where none does."""
+    if not raw.path.exists():
+        raise InputError(f"{raw.path}: no such file")
+    if not raw.path.is_file():
+        raise InputError(f"{raw.path}: not a regular file")
+    head = raw.head()
+    if not head.strip():
+        raise InputError(f"{raw.path}: the file is empty")
+    if format != "auto":
+        return READERS[format]
+    if b"\0" in head:
+        raise InputError(f"{raw.path}: a binary file: known formats are text (gzip allowed): {', '.join(READERS)}")
+    for reader in READERS.values():
+        if reader.recognises(raw, head):
+            return reader
+    line = head.split(b"\n", 1)[0][:60].decode("utf-8", errors="replace")
+    raise InputError(
+        f"{raw.path}:1: unknown format, the file begins {line!r}: known are {', '.join(READERS)}; "
+        "name the columns of a dump without a header with --fields"
+    )
+
+
+def _digest(path: Path) -> tuple[str, int]:
+    """(sha256, bytes) of the file as stored."""
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256")
+        return digest.hexdigest(), stream.tell()
+
+
+def fingerprint(reader: Reader, raw: RawFile) -> str:
+    """The rules that a file is read by: the reader, its version and every setting that changes its rows."""
+    rules = {
+        "schema": schema.SCHEMA_VERSION,
+        "reader": reader.name,
+        "version": reader.version,
+        "timezone": raw.settings.timezone,
+        "gpus_per_node": raw.settings.gpus_per_node,
+        "fields": raw.fields,
+        "delimiter": raw.delimiter,
+    }
+    return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:DIGEST_CHARACTERS]
+
+
+def _known(folder: Path, rules: str) -> dict[str, Any] | None:
+    """`file.json` of a folder written by the same rules."""
+    try:
+        described: dict[str, Any] = json.loads((folder / "file.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return described if described.get("fingerprint") == rules else None
+
+
+def _result(path: str, reader: Reader, parsed: Parsed, digest: str, seconds: float) -> FileResult:
+    counted = parsed.allocations + parsed.steps + parsed.samples + parsed.duplicates + len(parsed.rejects)
+    if counted != parsed.records:
+        raise AssertionError(f"{path}: {parsed.records} records, but {counted} accounted for: {parsed}")
+    return FileResult(
+        path, reader.name, parsed.records, parsed.allocations, parsed.steps, parsed.samples, parsed.duplicates,
+        len(parsed.rejects), parsed.jobs, parsed.attempts, digest, round(seconds, 4),
+    )  # fmt: skip
+
+
+def _write(folder: Path, raw: RawFile, reader: Reader, parsed: Parsed, result: FileResult, size: int) -> None:
+    """Every table of the file that has rows, cast to the schema."""
+    cluster, path = raw.settings.name, str(raw.path)
+    tables = dict(parsed.tables)
+    tables["rejects"] = rejects_frame(parsed.rejects).with_columns(pl.lit(path).alias("path"))
+    counts = {k: v for k, v in asdict(result).items() if k in schema.TRACE_FILES.names}
+    told = {
+        **counts, "records": result.rows, "bytes": size, "timezone": raw.settings.timezone, "superseded": 0,
+        "reader_version": reader.version, "cluster": cluster,
+    }  # fmt: skip
+    tables["trace_files"] = pl.DataFrame([told])
+    for name, frame in tables.items():
+        if frame.is_empty():
+            continue
+        table = schema.TABLES[name]
+        frame = frame.with_columns(pl.lit(cluster).alias("cluster"))
+        if "trace_sha256" in table.names:
+            frame = frame.with_columns(pl.lit(result.sha256).alias("trace_sha256"))
+        store.write_parquet(folder / f"{name}.parquet", store.conform(table, frame))

@@ -1,0 +1,176 @@
+"""The columns of sacct: their names, the forms of those that are read, and finding them in a header line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from traces import slurm_text
+from traces.errors import InputError
+
+# `sacct --helpformat`, Slurm 17.11 to 24.05, and its older names.
+_NAMES = """
+Account AdminComment AllocCPUS AllocGRES AllocNodes AllocTRES AssocID AveCPU AveCPUFreq AveDiskRead AveDiskWrite
+AvePages AveRSS AveVMSize BlockID Cluster Comment Constraints ConsumedEnergy ConsumedEnergyRaw Container CPUTime
+CPUTimeRAW DBIndex DerivedExitCode Elapsed ElapsedRaw Eligible End ExitCode Extra FailedNode Flags GID Group JobID
+JobIDRaw JobName Layout Licenses MaxDiskRead MaxDiskReadNode MaxDiskReadTask MaxDiskWrite MaxDiskWriteNode
+MaxDiskWriteTask MaxPages MaxPagesNode MaxPagesTask MaxRSS MaxRSSNode MaxRSSTask MaxVMSize MaxVMSizeNode MaxVMSizeTask
+McsLabel MinCPU MinCPUNode MinCPUTask NCPUS NNodes NodeList NTasks Partition Planned PlannedCPU PlannedCPURAW Priority
+QOS QOSRAW QOSREQ Reason ReqCPUFreq ReqCPUFreqGov ReqCPUFreqMax ReqCPUFreqMin ReqCPUS ReqGRES ReqMem ReqNodes ReqTRES
+Reservation ReservationId Reserved Restarts ResvCPU ResvCPURAW SLUID Start State StdErr StdIn StdOut Submit SubmitLine
+Suspended SystemComment SystemCPU Timelimit TimelimitRaw TotalCPU TRESUsageInAve TRESUsageInMax TRESUsageInMaxNode
+TRESUsageInMaxTask TRESUsageInMin TRESUsageInMinNode TRESUsageInMinTask TRESUsageInTot TRESUsageOutAve TRESUsageOutMax
+TRESUsageOutMaxNode TRESUsageOutMaxTask TRESUsageOutMin TRESUsageOutMinNode TRESUsageOutMinTask TRESUsageOutTot UID
+User UserCPU WCKey WCKeyID WorkDir
+"""
+NAMES = tuple(_NAMES.split())
+_BY_LOWER = {name.lower(): name for name in NAMES}
+# Text that a user chose: it may hold the delimiter and line breaks, which sacct does not escape.
+USER_TEXT = frozenset({
+    "JobName", "Comment", "WorkDir", "SubmitLine", "AdminComment", "SystemComment", "Constraints", "Container",
+    "Extra", "StdErr", "StdIn", "StdOut", "Reason", "WCKey",
+})  # fmt: skip
+TIMES = ("Submit", "Eligible", "Start", "End")
+_TIME = re.compile(r"(?:19|20)\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d|\d{9,11}")
+_STATE = re.compile(r"[A-Z_]+\+?(?: by \S+)?|\?|")
+
+
+def is_time(text: str) -> None:
+    """Raises ValueError for what is neither a time nor one of the words for none."""
+    if text not in slurm_text.NO_TIME and not _TIME.fullmatch(text):
+        raise ValueError(f"{text!r} is not YYYY-MM-DDTHH:MM:SS, seconds since 1970, or None / Unknown")
+
+
+def _state(text: str) -> str | None:
+    if not _STATE.fullmatch(text):
+        raise ValueError(f"{text!r} is not a job state")
+    return slurm_text.parse_state(text) if text else None
+
+
+def _count(text: str) -> int | None:
+    """A count; sacct prints large ones as 20K unless --noconvert."""
+    if not text:
+        return None
+    match = re.fullmatch(r"(\d{1,15})(?:\.(\d+))?([KM]?)", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a count")
+    scale = {"": 1, "K": 1000, "M": 1_000_000}[match[3]]
+    return round(float(f"{match[1]}.{match[2] or 0}") * scale)
+
+
+def _duration(text: str) -> float | None:
+    if text in {"", "INVALID", "Unknown"}:
+        return None
+    return slurm_text.parse_duration_s(text)
+
+
+def _seconds(text: str) -> float | None:
+    return float(_count(text) or 0) if text else None
+
+
+def _limit(text: str) -> float | None:
+    limit = slurm_text.parse_limit_s(text)
+    return None if limit is None else float(limit)
+
+
+def _one_line(text: str) -> None:
+    if "\n" in text or "\t" in text:
+        raise ValueError("a line break or tab in a column that is no user text")
+
+
+def _word(text: str) -> None:
+    if len(text) > 80 or re.search(r"[\s|]", text):
+        raise ValueError(f"{text[:80]!r} is not one word")
+
+
+def _tres(text: str) -> None:
+    slurm_text.parse_tres(text)
+    slurm_text.tres_gpus(text)
+
+
+def _memory(text: str) -> None:
+    slurm_text.parse_memory_mib(text)
+
+
+# Raises ValueError for a text that cannot stand in that column; what it returns is used where it is a number or state.
+FORMS: dict[str, Callable[[str], Any]] = {
+    "JobID": slurm_text.parse_job_id,
+    "JobIDRaw": slurm_text.parse_job_id,
+    **dict.fromkeys(TIMES, is_time),
+    **dict.fromkeys(("Elapsed", "Suspended", "TotalCPU"), _duration),
+    "ElapsedRaw": _seconds,
+    **dict.fromkeys(("Timelimit", "TimelimitRaw"), _limit),
+    "State": _state,
+    **dict.fromkeys(("ExitCode", "DerivedExitCode"), slurm_text.parse_exit_code),
+    **dict.fromkeys(("NNodes", "AllocNodes", "ReqNodes", "NCPUS", "AllocCPUS", "ReqCPUS", "Priority"), _count),
+    **dict.fromkeys(("AllocTRES", "ReqTRES"), _tres),
+    "ReqMem": _memory,
+    "MaxRSS": slurm_text.parse_rss_kib,
+    "NodeList": slurm_text.expand_nodes,
+    **dict.fromkeys(("User", "Account", "Partition", "UID", "Group", "GID", "Cluster"), _word),
+}
+
+
+def form(column: str) -> Callable[[str], Any] | None:
+    """The form of a column; None for user text, which may be anything."""
+    return None if column in USER_TEXT else FORMS.get(column, _one_line)
+
+
+def canonical(name: str) -> str | None:
+    """sacct's spelling of a column name (any case, `%20` cut off, cut short by a fixed width); None if it has none."""
+    plain = name.strip().split("%", 1)[0].lower()
+    if plain in _BY_LOWER:
+        return _BY_LOWER[plain]
+    # A fixed-width header cuts names to the width of their column: TimelimitR.
+    fits = [full for lower, full in _BY_LOWER.items() if len(plain) >= 8 and lower.startswith(plain)]
+    return fits[0] if len(fits) == 1 else None
+
+
+def from_fields(fields: tuple[str, ...]) -> list[str]:
+    """Column names of `--fields`. Raises InputError for an unknown or doubled one."""
+    names = []
+    for name in fields:
+        full = canonical(name)
+        if full is None:
+            raise InputError(f"--fields: {name!r} is no column of sacct: known are {', '.join(NAMES)}")
+        names.append(full)
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise InputError(f"--fields: {', '.join(doubled)} named twice")
+    return names
+
+
+def from_header(line: str, delimiter: str | None) -> tuple[list[str], str, bool] | None:
+    """(columns, delimiter, trailing delimiter) of a header line; None where the line is no header.
+
+    A name that sacct does not know is kept as it is: its column is not read. Without a delimiter the text between the
+    first two known names is one, if it splits the line into names.
+    """
+    if delimiter is None:
+        match = re.match(r"\s*([A-Za-z]+)([^A-Za-z0-9_%]+)[A-Za-z]", line)
+        if match is None or canonical(match[1]) is None or (not match[2].strip(" ")):
+            return None
+        delimiter = match[2]
+    parts = line.split(delimiter)
+    trailing = len(parts) > 1 and parts[-1] == ""
+    parts = parts[:-1] if trailing else parts
+    names = [canonical(part) or part for part in parts]
+    known = [name for name in names if name in FORMS or name in NAMES]
+    if len(known) < 2 or len(known) < 0.6 * len(names):
+        return None
+    # A column printed twice is the same column twice: the first is read.
+    return [n if n not in names[:i] else f"{n} ({i})" for i, n in enumerate(names)], delimiter, trailing
+
+
+def check_needed(columns: list[str], where: str) -> None:
+    """Raises InputError where the columns do not say which job, when submitted, when started and how long."""
+    needs = (("JobID", "JobIDRaw"), ("Submit",), ("Start",), ("End", "ElapsedRaw", "Elapsed"))
+    for choices in needs:
+        if not any(name in columns for name in choices):
+            known = ", ".join(name for name in columns if name in NAMES)
+            raise InputError(
+                f"{where}: column {' or '.join(choices)} is missing: the file has {known}; "
+                "dump with `sacct -a -D -P --format=JobID,JobIDRaw,JobName,User,Partition,State,Submit,Eligible,Start,"
+                "End,ElapsedRaw,TimelimitRaw,ExitCode,NNodes,ReqTRES,AllocTRES,NodeList`"
+            )

@@ -1,0 +1,168 @@
+"""Records of sacct into jobs, attempts, steps and placements.
+
+One id may have several records: a job that was requeued or resized (each a record of its own, the submission reset),
+the same job told of twice as it went on, or an id used again after it ran out. A requeue follows its record within a
+week and keeps user and name; anything later or else is another job, and its key carries its submission.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from traces import slurm_text
+from traces.readers.common import Parsed, map_unique
+
+REQUEUE_WITHIN_S = 7 * 86_400
+_OPEN = ("PENDING", "RUNNING", "SUSPENDED")
+
+
+def fold(rows: pl.DataFrame) -> Parsed:
+    """The tables of the typed rows and the counts of what became of them; superseded rows count as duplicates."""
+    is_step = pl.col("step_id").is_not_null()
+    allocations, superseded = _newest(rows.filter(~is_step), ["base", "submit_utc"])
+    steps, superseded_steps = _newest(rows.filter(is_step), ["base", "step_id", "submit_utc"])
+    allocations = _keyed(allocations)
+    attempts = _attempts(allocations)
+    jobs = _jobs(allocations, attempts)
+    return Parsed(
+        allocations=len(allocations),
+        steps=len(steps),
+        duplicates=superseded + superseded_steps,
+        jobs=len(jobs),
+        attempts=len(attempts),
+        tables={
+            "jobs": jobs,
+            "attempts": attempts.drop("node_list"),
+            "steps": _steps(steps, allocations),
+            "placements": _placements(attempts),
+        },
+    )
+
+
+def _newest(rows: pl.DataFrame, key: list[str]) -> tuple[pl.DataFrame, int]:
+    """Rows without those that a newer record of the same run supersedes, and how many these were.
+
+    The same run has the same key and start; a record without a start is superseded by one with the same key.
+    """
+    ordered = rows.sort(
+        *key, pl.col("start_utc").is_null(), "start_utc", pl.col("state").is_in(_OPEN), "end_utc", "line",
+        descending=[False] * len(key) + [False, False, True, False, False], nulls_last=False, maintain_order=True,
+    )  # fmt: skip
+    started = ordered.filter(pl.col("start_utc").is_not_null()).unique(
+        [*key, "start_utc"], keep="last", maintain_order=True
+    )
+    waiting = ordered.filter(pl.col("start_utc").is_null()).unique(key, keep="last", maintain_order=True)
+    waiting = waiting.join(started.select(key), on=key, how="anti", nulls_equal=True)
+    kept = pl.concat([started, waiting]).sort("line")
+    return kept, len(rows) - len(kept)
+
+
+def _keyed(allocations: pl.DataFrame) -> pl.DataFrame:
+    """Allocation rows with `job_key`, in order of (base, submit, start)."""
+    rows = allocations.sort("base", "submit_utc", "start_utc", "line", nulls_last=True)
+    last = pl.max_horizontal("end_utc", "start_utc", "submit_utc").cum_max().over("base").shift().over("base")
+    name = pl.col("job_name").str.strip_chars_end("+")
+    before = name.shift().over("base")
+    same_name = (name.str.starts_with(before) | before.str.starts_with(name)).fill_null(True)
+    same_user = (pl.col("user_name") == pl.col("user_name").shift().over("base")).fill_null(True)
+    soon = ((pl.col("submit_utc") - last).dt.total_seconds() <= REQUEUE_WITHIN_S).fill_null(True)
+    same_submit = (pl.col("submit_utc") == pl.col("submit_utc").shift().over("base")).fill_null(False)
+    first = pl.int_range(pl.len()).over("base") == 0
+    another = ~(first | same_submit | (same_name & same_user & soon))
+    rows = rows.with_columns(another.cast(pl.Int64).cum_sum().over("base").alias("use"))
+    submitted = pl.col("submit_utc").min().over("base", "use").dt.epoch("s").cast(pl.String)
+    reused = pl.col("use").max().over("base") > 0
+    key = pl.when(reused).then(pl.concat_str("base", pl.lit("@"), submitted.fill_null("?"))).otherwise("base")
+    return rows.with_columns(key.alias("job_key")).drop("use")
+
+
+def _attempts(allocations: pl.DataFrame) -> pl.DataFrame:
+    ran = allocations.filter(pl.col("start_utc").is_not_null())
+    return ran.select(
+        "job_key",
+        pl.int_range(pl.len(), dtype=pl.Int64).over("job_key").alias("attempt"),
+        "submit_utc",
+        "start_utc",
+        pl.when(pl.col("state").is_in(_OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
+        "run_s",
+        "state",
+        pl.col("allocated_nodes").alias("nodes"),
+        pl.col("allocated_gpus").alias("gpus"),
+        (pl.col("allocated_gpus") * pl.col("run_s")).alias("gpu_time_s"),
+        "exit_code",
+        "exit_signal",
+        "line",
+        "node_list",
+    )
+
+
+def _jobs(allocations: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
+    """The newest record of each job, with its first submission and start and the sums over its attempts."""
+    newest = allocations.unique("job_key", keep="last", maintain_order=True)
+    first = allocations.group_by("job_key").agg(
+        pl.col("submit_utc").min(), pl.col("eligible_utc").min(), pl.col("start_utc").min(),
+        pl.col("is_time_ambiguous").any(),
+    )  # fmt: skip
+    sums = attempts.group_by("job_key").agg(
+        pl.col("run_s").sum(), pl.col("gpu_time_s").sum(), pl.len().cast(pl.Int64).alias("attempts"),
+        pl.col("gpu_time_s").null_count().alias("unknown"),
+    )  # fmt: skip
+    jobs = newest.drop("submit_utc", "eligible_utc", "start_utc", "is_time_ambiguous", "run_s").join(
+        first, on="job_key", how="left", maintain_order="left"
+    )
+    jobs = jobs.join(sums, on="job_key", how="left", maintain_order="left")
+    wait = (pl.col("start_utc") - pl.col("submit_utc")).dt.total_seconds()
+    eligible_wait = (pl.col("start_utc") - pl.col("eligible_utc")).dt.total_seconds()
+    unknown = pl.col("unknown") > 0
+    jobs = jobs.with_columns(
+        pl.when(pl.col("state").is_in(_OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
+        # a requeue inside the hour of a clock change may print a submission after its start
+        pl.when(wait >= 0).then(wait).alias("wait_s"),
+        eligible_wait.clip(0).alias("eligible_wait_s"),
+        pl.col("attempts").fill_null(0),
+        pl.when(~unknown).then("gpu_time_s").alias("gpu_time_s"),
+    )
+    return jobs.drop("base", "step_id", "max_rss_kib", "cpu_time_s", "node_list", "unknown").sort("line")
+
+
+def _steps(steps: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
+    """Steps under the key of the job that had their id last when they were submitted."""
+    keys = allocations.select("base", "job_key", pl.col("submit_utc").alias("from_utc")).unique(
+        ["base", "job_key", "from_utc"]
+    )
+    at = pl.coalesce("submit_utc", "start_utc")
+    steps = steps.with_columns(at.alias("at_utc")).sort("at_utc", nulls_last=True)
+    single = keys.unique("base", keep="none").select("base", pl.col("job_key").alias("only"))
+    several = keys.filter(pl.col("base").is_duplicated() & pl.col("from_utc").is_not_null()).sort("from_utc")
+    steps = steps.join(single, on="base", how="left")
+    if not several.is_empty():
+        steps = steps.sort("at_utc").join_asof(
+            several, left_on="at_utc", right_on="from_utc", by="base", strategy="backward", check_sortedness=False
+        )
+    else:
+        steps = steps.with_columns(pl.lit(None, dtype=pl.String).alias("job_key"))
+    return steps.sort("line").select(
+        pl.coalesce("only", "job_key", "base").alias("job_key"),
+        "step_id",
+        pl.col("job_name").alias("step_name"),
+        "state",
+        "start_utc",
+        pl.when(pl.col("state").is_in(_OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
+        "run_s",
+        pl.col("allocated_cpus").alias("cpus"),
+        "max_rss_kib",
+        "cpu_time_s",
+        "exit_code",
+        "exit_signal",
+        "line",
+    )
+
+
+def _placements(attempts: pl.DataFrame) -> pl.DataFrame:
+    """A row a node of each attempt, with its GPUs where the total divides."""
+    nodes = map_unique(attempts["node_list"], slurm_text.expand_nodes, pl.List(pl.String))[0]
+    listed = attempts.select("job_key", "attempt", "gpus").with_columns(nodes.alias("node"))
+    count = pl.col("node").list.len()
+    each = pl.when((count > 0) & (pl.col("gpus") % count == 0)).then(pl.col("gpus") // count)
+    listed = listed.with_columns(each.cast(pl.Int64).alias("gpus")).filter(count > 0)
+    return listed.explode("node").unique(["job_key", "attempt", "node"], maintain_order=True)
