@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
+from traces import generate_philly as philly
 from traces.errors import InputError
+from traces.generate_philly_samples import write_samples
 from traces.generate_slurm import history, write_dump
 from traces.generate_workload import EPOCH_S, WEEK_S
 
 SAMPLE_SEED = 20261121
 SAMPLE_WEEKS, SAMPLE_NODES, SAMPLE_GPUS_PER_NODE = 12, 32, 4
+PHILLY_WEEKS, PHILLY_DAYS, PHILLY_MACHINES = 8, 2, 36
 
 
 def generate_slurm(
@@ -29,6 +34,26 @@ def generate_slurm(
     past = history(jobs=jobs, weeks=weeks, nodes=nodes, gpus_per_node=gpus_per_node, seed=seed, warm_weeks=warm)
     name = f"sacct-generated-{seed}.psv" + (".gz" if compress else "")
     return write_dump(out / name, past, from_s=EPOCH_S, at_s=past.last_s, steps=steps, compress=compress)
+
+
+def generate_philly(
+    out: Path, *, jobs: int | None, weeks: int, utilization_days: int, machines: int, seed: int, compress: bool
+) -> list[Path]:
+    """Write the five Philly files into the folder `out` and return their paths; the machine list is never compressed.
+
+    `weeks` weeks of jobs around the clock change of 2017-11-05, and `utilization_days` days of minute samples from
+    2017-11-04 (0: none). With `jobs` that many jobs, shortened where the machines could not run them in that time.
+    """
+    _check(jobs=jobs, weeks=weeks, machines=machines)
+    rng = np.random.default_rng(seed)
+    cluster = philly.machines(machines)
+    drawn = philly.draw_jobs(rng, jobs=jobs, weeks=weeks, cluster=cluster)
+    at_s = philly.first_submit_s(weeks) + weeks * WEEK_S
+    philly.GangScheduler(cluster, rng).run(drawn, at_s)
+    paths = [philly.write_job_log(out, drawn, cluster, seed, at_s, compress=compress)]
+    if utilization_days > 0:
+        paths += write_samples(out, drawn, cluster, days=utilization_days, seed=seed, compress=compress)
+    return [*paths, philly.write_machine_list(out, cluster)]
 
 
 def generate_sample(out: Path) -> list[Path]:
@@ -47,7 +72,15 @@ def generate_sample(out: Path) -> list[Path]:
         )
         for number, begin, end in ((1, EPOCH_S, middle_s), (2, middle_s, past.last_s))
     ]
-    return paths
+    return paths + generate_philly(
+        out / "philly",
+        jobs=None,
+        weeks=PHILLY_WEEKS,
+        utilization_days=PHILLY_DAYS,
+        machines=PHILLY_MACHINES,
+        seed=SAMPLE_SEED,
+        compress=True,
+    )
 
 
 def _check(**counts: int | None) -> None:
