@@ -1,0 +1,257 @@
+"""Free GPUs that nobody can use: what is free over time, the largest job that could start, how jobs are spread.
+
+With placements the state of every node is exact. Without, jobs are taken to hold whole nodes and the rows say so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from features.tables import FRAGMENTATION, PLACEMENT_SPREAD
+from features.trace import Trace, read_trace, shaped
+from features.usage import Capacity, Int64s, Steps, capacity, filled_gpus, horizon, runs, size_bucket, steps_of
+from traces.clusters import ClusterSettings
+from traces.schema import Table
+from traces.store import DataFolder, empty
+
+TABLES: tuple[Table, ...] = (FRAGMENTATION, PLACEMENT_SPREAD)
+GRID_S = 600
+MAX_INSTANTS = 100_000  # 694 days of 10 minutes; the grid gets coarser beyond
+CHUNK_CELLS = 4_000_000  # instants x nodes held in memory at once
+
+Table2D = NDArray[np.int64]
+
+
+def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
+    """Both tables for the cluster of `settings`, from the warehouse."""
+    return from_trace(read_trace(data, settings.name), settings)
+
+
+def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
+    """Both tables from canonical frames."""
+    held = runs(trace, settings)
+    size = capacity(trace, settings, held)
+    nodes = node_states(trace, settings, held, size)
+    instants = grid(held)
+    if len(instants):
+        series = _series(trace, settings, held, size, nodes, instants)
+        named = (pl.lit(settings.name).alias("cluster"), pl.lit(size.source).alias("capacity_source"))
+        series = series.with_columns(*named)
+    else:
+        series = empty(FRAGMENTATION)
+    return {
+        FRAGMENTATION.name: shaped(series, FRAGMENTATION),
+        PLACEMENT_SPREAD.name: _spread(trace, held, size, nodes, settings.name),
+    }
+
+
+def grid(held: pl.DataFrame) -> Int64s:
+    """Instants (epoch s) from the first start to the last end, GRID_S apart or the multiple of it that fits."""
+    if held.is_empty():
+        return np.zeros(0, dtype=np.int64)
+    first, last = int(str(held["start_epoch"].min())), int(str(held["end_epoch"].max()))
+    step = GRID_S * max(1, -(-(last - first) // (GRID_S * MAX_INSTANTS)))
+    return np.arange(-(-first // step) * step, last + 1, step, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class NodeStates:
+    """Every node over time, from placements.
+
+    `gpus` (nodes,): GPUs of each, 0 where unknown; `jobs` and `held`: attempts on each and GPUs held there.
+    """
+
+    gpus: Int64s
+    jobs: list[Steps]
+    held: list[Steps]
+
+
+def node_states(trace: Trace, settings: ClusterSettings, held: pl.DataFrame, size: Capacity) -> NodeStates | None:
+    """None where the log names no nodes.
+
+    A node has the GPUs of the settings, else of the machine list, and never fewer than were held on it at once
+    (Philly's machine list contradicts its job log). Nodes of the settings that never appear are added, empty.
+    """
+    if trace.placements.is_empty():
+        return None
+    listed = dict(zip(trace.nodes["node"].to_list(), trace.nodes["gpus"].to_list(), strict=True))
+    on_nodes = trace.placements.select("job_key", "attempt", "node", pl.col("gpus").alias("there")).join(
+        held.select("job_key", "attempt", "start_epoch", "end_epoch"), on=["job_key", "attempt"], how="inner"
+    )
+    counts: list[int] = []
+    jobs: list[Steps] = []
+    used: list[Steps] = []
+    for (name,), rows in on_nodes.group_by("node", maintain_order=True):
+        declared = settings.gpus_per_node or listed.get(name) or 0
+        # A share of GPUs that the log does not give is taken to be the whole node.
+        rows = rows.with_columns(pl.col("there").fill_null(declared), pl.lit(1).alias("one"))
+        used.append(steps_of(rows, "there"))
+        jobs.append(steps_of(rows, "one"))
+        counts.append(max(declared, used[-1].peak))
+    seen = set(on_nodes["node"].unique().to_list())
+    never = [settings.gpus_per_node or gpus or 0 for name, gpus in listed.items() if name not in seen]
+    missing = max((size.nodes or 0) - len(counts) - len(never), 0) if size.source == "settings" else 0
+    never += [settings.gpus_per_node or 0] * missing
+    nothing = Steps(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    return NodeStates(
+        np.array(counts + never, dtype=np.int64), jobs + [nothing] * len(never), used + [nothing] * len(never)
+    )
+
+
+def _series(
+    trace: Trace,
+    settings: ClusterSettings,
+    held: pl.DataFrame,
+    size: Capacity,
+    nodes: NodeStates | None,
+    instants: Int64s,
+) -> pl.DataFrame:
+    """The state at each instant."""
+    asked = _asked(trace, settings, size.gpus_per_node if nodes is None else int(nodes.gpus.max(initial=0)))
+    queue = Steps.of_intervals(*_columns(asked, "waiting_from", "waiting_to", "one"))
+    queued_gpus = Steps.of_intervals(*_columns(asked, "waiting_from", "waiting_to", "gpus"))
+    state = _whole_nodes(held, size, instants) if nodes is None else _by_node(nodes, asked, instants)
+    knows_gpus = asked["gpus"].null_count() < asked.height
+    return state.with_columns(
+        pl.from_epoch(pl.Series(instants), "s").cast(pl.Datetime("us")).alias("time_utc"),
+        pl.Series("pending_jobs", queue.at(instants)),
+        pl.Series("pending_gpus", queued_gpus.at(instants)) if knows_gpus else pl.lit(None).alias("pending_gpus"),
+        (pl.col("empty_nodes") / pl.col("capacity_nodes")).alias("empty_node_share"),
+        pl.lit("node counts" if nodes is None else "placements").alias("basis"),
+    )
+
+
+def _asked(trace: Trace, settings: ClusterSettings, per_node: int | None) -> pl.DataFrame:
+    """Each job's demand (gpus, on_one_node) and its time in the queue, epoch s.
+
+    A job that never ran waits until its end.
+    """
+    nodes = pl.coalesce("requested_nodes", pl.when(pl.col("allocated_nodes") > 0).then(pl.col("allocated_nodes")))
+    gpus = filled_gpus(pl.coalesce("requested_gpus", "allocated_gpus"), nodes, settings)
+    return trace.jobs.select(
+        gpus.alias("gpus"),
+        # Asked nodes tell how a gang is cut; else it is packed on as few nodes as can be.
+        pl.when(nodes > 0).then((gpus + nodes - 1) // nodes)
+        .otherwise(pl.min_horizontal(gpus, pl.lit(per_node or None, pl.Int64)) if per_node else gpus)
+        .alias("on_one_node"),
+        pl.coalesce("eligible_utc", "submit_utc").dt.epoch("s").alias("waiting_from"),
+        pl.coalesce(pl.coalesce("start_utc", "end_utc").dt.epoch("s"), pl.lit(horizon(trace))).alias("waiting_to"),
+        pl.lit(1).alias("one"),
+    ).drop_nulls("waiting_from")  # fmt: skip
+
+
+def _columns(frame: pl.DataFrame, *names: str) -> tuple[Int64s, Int64s, Int64s]:
+    first, second, third = (frame[name].fill_null(0).to_numpy().astype(np.int64) for name in names)
+    return first, second, third
+
+
+def _whole_nodes(held: pl.DataFrame, size: Capacity, instants: Int64s) -> pl.DataFrame:
+    """State where only node counts are known: every job holds whole nodes. Nothing can be said of parts of nodes."""
+    busy, total = steps_of(held, "nodes").at(instants), size.nodes_at(instants)
+    empty_nodes = np.maximum(total - busy, 0)
+    per_node = size.gpus_per_node
+    free = None if per_node is None else empty_nodes * per_node
+    columns: dict[str, Int64s | None] = {
+        "capacity_nodes": total,
+        "busy_nodes": busy,
+        "empty_nodes": empty_nodes,
+        "capacity_gpus": None if per_node is None else total * per_node,
+        "busy_gpus": None if size.gpus is None else steps_of(held, "gpus").at(instants),
+        "free_gpus": free,
+        "largest_node_gpus": None if per_node is None else (empty_nodes > 0) * np.int64(per_node),
+        "largest_gang_nodes": empty_nodes,
+        "largest_gang_gpus": free,
+    }
+    return pl.DataFrame({name: _int_series(values, len(instants)) for name, values in columns.items()})
+
+
+def _int_series(values: Int64s | None, length: int) -> pl.Series:
+    return pl.Series([None] * length, dtype=pl.Int64) if values is None else pl.Series(values, dtype=pl.Int64)
+
+
+def _by_node(nodes: NodeStates, asked: pl.DataFrame, instants: Int64s) -> pl.DataFrame:
+    """State from the placements, some thousand instants at a time."""
+    demands = asked.drop_nulls("on_one_node").filter(pl.col("on_one_node") > 0)
+    queues = {
+        int(str(demand)): (
+            len(rows),
+            Steps.of_intervals(*_columns(rows, "waiting_from", "waiting_to", "one")),
+        )
+        for (demand,), rows in demands.group_by("on_one_node")
+    }
+    chunk = max(CHUNK_CELLS // max(len(nodes.gpus), 1), 1)
+    parts = [_some_instants(nodes, queues, instants[i : i + chunk]) for i in range(0, len(instants), chunk)]
+    frame = pl.concat(parts)
+    if nodes.gpus.any():
+        return frame
+    unknown = ("capacity_gpus", "busy_gpus", "free_gpus", "largest_node_gpus", "largest_gang_gpus")
+    return frame.with_columns(pl.lit(None, pl.Int64).alias(name) for name in unknown)
+
+
+def _some_instants(nodes: NodeStates, queues: dict[int, tuple[int, Steps]], instants: Int64s) -> pl.DataFrame:
+    """`queues`: for each number of GPUs asked for on one node, the jobs of the whole trace and those in the queue."""
+    jobs: Table2D = np.stack([steps.at(instants) for steps in nodes.jobs])  # (nodes, instants)
+    free: Table2D = nodes.gpus[:, None] - np.stack([steps.at(instants) for steps in nodes.held])
+    is_empty = jobs == 0
+    total_free = free.sum(axis=0)
+    mix = _out_of_reach(free, {demand: np.full(len(instants), count) for demand, (count, _) in queues.items()})
+    queued = _out_of_reach(free, {demand: steps.at(instants) for demand, (_, steps) in queues.items()})
+    return pl.DataFrame(
+        {
+            "capacity_nodes": np.full(len(instants), len(nodes.gpus)),
+            "busy_nodes": (~is_empty).sum(axis=0),
+            "empty_nodes": is_empty.sum(axis=0),
+            "capacity_gpus": np.full(len(instants), nodes.gpus.sum()),
+            "busy_gpus": nodes.gpus.sum() - total_free,
+            "free_gpus": total_free,
+            "largest_node_gpus": free.max(axis=0),
+            "largest_gang_nodes": is_empty.sum(axis=0),
+            "largest_gang_gpus": (free * is_empty).sum(axis=0),
+            "unusable_free_share": mix,
+            "unusable_free_share_pending": queued,
+        }
+    ).with_columns(pl.col("unusable_free_share", "unusable_free_share_pending").fill_nan(None))
+
+
+def _out_of_reach(free: Table2D, jobs: dict[int, Int64s]) -> NDArray[np.float64]:
+    """Weng et al., ATC'23: the share of the free GPUs on nodes with fewer free than a job asks for, mean over the jobs.
+
+    free: (nodes, instants). jobs: GPUs asked for on one node -> number of such jobs at each instant (instants,).
+    NaN where nothing is free or there is no job.
+    """
+    lost = np.zeros(free.shape[1], dtype=np.int64)
+    weight = np.zeros(free.shape[1], dtype=np.int64)
+    for demand, count in jobs.items():
+        lost += count * np.where(free < demand, free, 0).sum(axis=0)
+        weight += count
+    possible = weight * free.sum(axis=0)
+    share: NDArray[np.float64] = np.divide(lost, possible, out=np.full(len(lost), np.nan), where=possible > 0)
+    return share
+
+
+def _spread(trace: Trace, held: pl.DataFrame, size: Capacity, nodes: NodeStates | None, cluster: str) -> pl.DataFrame:
+    """Nodes used by each attempt that ran against the fewest that hold as many GPUs."""
+    largest = int(nodes.gpus.max(initial=0)) if nodes is not None else size.gpus_per_node
+    placed = trace.placements.group_by("job_key", "attempt").agg(pl.len().cast(pl.Int64).alias("placed"))
+    fewest = (pl.col("gpus") + largest - 1) // largest if largest else pl.lit(None, pl.Int64)
+    rows = (
+        held.join(placed, on=["job_key", "attempt"], how="left")
+        .with_columns(
+            pl.lit(cluster).alias("cluster"),
+            pl.from_epoch("start_epoch", "s").cast(pl.Datetime("us")).alias("start_utc"),
+            size_bucket(pl.col("gpus")).alias("size_bucket"),
+            pl.coalesce("placed", "nodes").alias("nodes"),
+            pl.when(pl.col("gpus") > 0).then(fewest).alias("fewest_nodes"),
+            pl.when(pl.col("placed").is_null())
+            .then(pl.lit("node counts"))
+            .otherwise(pl.lit("placements"))
+            .alias("basis"),
+        )
+        .with_columns((pl.col("nodes") - pl.col("fewest_nodes")).alias("excess_nodes"))
+        .sort("start_utc", "job_key", "attempt")
+    )
+    return shaped(rows, PLACEMENT_SPREAD)

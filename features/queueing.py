@@ -1,0 +1,251 @@
+"""Who waits and why: the wait of each job, split into fair-share and fragmentation delay.
+
+The split follows Jeon et al., ATC'19, section 3.1. While a waiting job would bring its group (virtual cluster or
+account) over the group's quota, it waits for its own group: fair-share delay. While the quota has room for it, it waits
+for enough GPUs in the right places: fragmentation delay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from features.tables import QUEUEING_BY, QUEUEING_DELAY
+from features.trace import Trace, read_trace, shaped
+from features.usage import (
+    Capacity,
+    Int64s,
+    Steps,
+    capacity,
+    filled_gpus,
+    horizon,
+    runs,
+    size_bucket,
+    steps_of,
+)
+from traces.clusters import ClusterSettings
+from traces.schema import Table
+from traces.store import DataFolder
+
+QUOTA_QUANTILE = (
+    0.99  # of a group's busy time: an inferred quota ignores the top 1 %, so that one burst does not set it
+)
+LONG_WAIT_S = 600
+
+TABLES: tuple[Table, ...] = (QUEUEING_DELAY, QUEUEING_BY)
+DIMENSIONS = ("all", "size_bucket", "partition", "user_name", "hour_of_week", "state", "month")
+
+
+def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
+    """Both tables for the cluster of `settings`, from the warehouse."""
+    return from_trace(read_trace(data, settings.name), settings)
+
+
+def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
+    """Both tables from canonical frames."""
+    delays = queueing_delay(trace, settings)
+    return {QUEUEING_DELAY.name: delays, QUEUEING_BY.name: queueing_by(delays, settings.timezone)}
+
+
+def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
+    """One row a job, in order of submission."""
+    held = runs(trace, settings)
+    group = group_column(trace.jobs, settings)
+    jobs = _waits(trace, settings, group)
+    if group is None:
+        held = held.with_columns(pl.lit(None, pl.String).alias("group_name"))
+    else:
+        held = held.with_columns(pl.col(group).alias("group_name"))
+    size = capacity(trace, settings, held)
+    quotas = _quotas(held, settings, size)
+    if group is not None and quotas:
+        table = pl.DataFrame(
+            [(name, quota.gpus, quota.source) for name, quota in quotas.items()],
+            schema={"group_name": pl.String, "quota_gpus": pl.Int64, "quota_source": pl.String},
+            orient="row",
+        )
+        jobs = jobs.join(table, on="group_name", how="left")
+    else:
+        jobs = jobs.with_columns(
+            pl.lit(None, pl.Int64).alias("quota_gpus"), pl.lit(None, pl.String).alias("quota_source")
+        )
+    split = _split(jobs, held, size)
+    return shaped(jobs.join(split, on="job_key", how="left").sort("submit_utc", "job_key"), QUEUEING_DELAY)
+
+
+def group_column(jobs: pl.DataFrame, settings: ClusterSettings) -> str | None:
+    """The column that quotas go by: the one that holds a name of settings.quotas, else account, else partition.
+
+    None where the log has neither.
+    """
+    if settings.quotas:
+        names = list(settings.quotas)
+        for column in ("account", "partition"):
+            if jobs[column].is_in(names).any():
+                return column
+    return next((column for column in ("account", "partition") if jobs[column].null_count() < jobs.height), None)
+
+
+def _waits(trace: Trace, settings: ClusterSettings, group: str | None) -> pl.DataFrame:
+    """Everything about a job but its split; it waits, eligible, in [waiting_from, waiting_to), epoch s."""
+    until = horizon(trace)
+    nodes = pl.coalesce("requested_nodes", pl.when(pl.col("allocated_nodes") > 0).then(pl.col("allocated_nodes")))
+    logged = pl.coalesce("requested_gpus", pl.when(pl.col("start_utc").is_not_null()).then(pl.col("allocated_gpus")))
+    gpus = filled_gpus(logged, nodes, settings)
+    submit, start = pl.col("submit_utc").dt.epoch("s"), pl.col("start_utc").dt.epoch("s")
+    eligible = pl.coalesce(pl.col("eligible_utc").dt.epoch("s"), submit)
+    left = pl.coalesce(pl.col("end_utc").dt.epoch("s"), pl.lit(until))
+    return trace.jobs.select(
+        "cluster", "job_key", "submit_utc", "user_name", "partition", "state", "gpu_time_s",
+        gpus.alias("gpus"),
+        nodes.alias("nodes"),
+        size_bucket(gpus).alias("size_bucket"),
+        start.is_not_null().alias("ran"),
+        (start - submit).alias("wait_s"),
+        (start - eligible).alias("eligible_wait_s"),
+        (eligible - submit).alias("held_s"),
+        pl.when(start.is_null()).then((left - submit).clip(lower_bound=0)).alias("abandoned_wait_s"),
+        (pl.col(group) if group else pl.lit(None, pl.String)).alias("group_name"),
+        eligible.alias("waiting_from"),
+        start.alias("waiting_to"),
+    ).with_columns(pl.when("ran").then("held_s").alias("held_s"))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Quota:
+    gpus: int
+    source: str
+
+
+def _quotas(held: pl.DataFrame, settings: ClusterSettings, size: Capacity) -> dict[str, _Quota]:
+    """Given quotas, and for every other group an inferred one. A lone group shares with nobody: nothing is inferred."""
+    quotas = {name: _Quota(gpus, "given") for name, gpus in settings.quotas.items()}
+    groups = held["group_name"].drop_nulls().n_unique()
+    if groups < 2 or size.gpus is None:
+        return quotas
+    for name, rows in _by_group(held):
+        inferred = steps_of(rows, "gpus").quantile(QUOTA_QUANTILE)
+        if inferred is not None and name not in quotas:
+            quotas[name] = _Quota(inferred, "inferred")
+    return quotas
+
+
+def _by_group(frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    for (name,), rows in frame.filter(pl.col("group_name").is_not_null()).group_by("group_name", maintain_order=True):
+        yield str(name), rows
+
+
+def _split(jobs: pl.DataFrame, held: pl.DataFrame, size: Capacity) -> pl.DataFrame:
+    """fair_share_delay_s, fragmentation_delay_s, resource_delay_s and cause of every job that ran and asked for a GPU.
+
+    Exact, and no loop over jobs: for one demand, "over the quota" is a 0/1 step function, and the time that it holds in
+    [a, b) is its integral at b minus that at a. One pass for each demand and group that occur.
+    """
+    waiting = jobs.filter(pl.col("ran") & (pl.col("gpus") > 0) & pl.col("waiting_from").is_not_null())
+    used_by_group = {name: steps_of(rows, "gpus") for name, rows in _by_group(held)}
+    free = _free_gpus(held, size)
+    parts = [_part(waiting["job_key"].clear(), np.zeros(0, np.int64), None, None)]
+    for (demand_, name, quota), rows in waiting.group_by(["gpus", "group_name", "quota_gpus"], maintain_order=True):
+        demand, room = int(str(demand_)), None if quota is None else int(str(quota)) - int(str(demand_))
+        begin = rows["waiting_from"].to_numpy()
+        end = np.maximum(begin, rows["waiting_to"].to_numpy())  # a clock change can make a wait negative
+        over = None if room is None else _over(used_by_group.get(str(name)), room)
+        fair = None if over is None else over.area(end) - over.area(begin)
+        short = None if free is None else Steps(free.times, (free.values < demand).astype(np.int64))
+        resource = None if short is None else short.area(end) - short.area(begin)
+        if over is not None and short is not None and resource is not None:
+            resource = resource - (overlap_area(over, short, end) - overlap_area(over, short, begin))
+        parts.append(_part(rows["job_key"], end - begin, fair, resource))
+    return pl.concat(parts)
+
+
+def _over(used: Steps | None, room: int) -> Steps:
+    """1 while more than `room` GPUs are used, from the epoch on: a demand over the quota itself is always over."""
+    times = np.zeros(1, dtype=np.int64)
+    values = np.zeros(1, dtype=np.int64)
+    if used is not None:
+        times, values = np.concatenate([times, used.times]), np.concatenate([values, used.values])
+    return Steps(times, values).above(room)
+
+
+def _free_gpus(held: pl.DataFrame, size: Capacity) -> Steps | None:
+    """GPUs free in the whole cluster over time, null where the size of the cluster is unknown."""
+    if size.gpus is None:
+        return None
+    used = steps_of(held, "gpus")
+    dated = size.gpu_steps()
+    if dated is None:
+        return Steps(used.times, size.gpus - used.values)
+    times = np.unique(np.concatenate([used.times, dated.times]))
+    return Steps(times, dated.at(times) - used.at(times))
+
+
+def overlap_area(over: Steps, short: Steps, instants: Int64s) -> Int64s:
+    """Integral of the product of two 0/1 step functions up to each instant (s)."""
+    if not len(over.times):
+        return np.zeros(len(instants), dtype=np.int64)
+    reached = short.area(over.times)
+    before = np.concatenate([[0], np.cumsum(over.values[:-1] * np.diff(reached))])
+    place = np.maximum(np.searchsorted(over.times, instants, side="right") - 1, 0)
+    area: Int64s = before[place] + over.values[place] * np.maximum(short.area(instants) - reached[place], 0)
+    return area
+
+
+def _part(keys: pl.Series, total: Int64s, fair: Int64s | None, resource: Int64s | None) -> pl.DataFrame:
+    """Rows of the split; `total` is the eligible wait."""
+    null = pl.lit(None, pl.Int64)
+    frame = pl.DataFrame({"job_key": keys}).with_columns(
+        (null if fair is None else pl.Series(fair, dtype=pl.Int64)).alias("fair_share_delay_s"),
+        (null if fair is None else pl.Series(total - fair, dtype=pl.Int64)).alias("fragmentation_delay_s"),
+        (null if resource is None else pl.Series(resource, dtype=pl.Int64)).alias("resource_delay_s"),
+    )
+    fair_s, other_s = pl.col("fair_share_delay_s"), pl.col("fragmentation_delay_s")
+    return frame.with_columns(
+        pl.when(fair_s + other_s > 0)
+        .then(pl.when(fair_s > other_s).then(pl.lit("fair share")).otherwise(pl.lit("fragmentation")))
+        .alias("cause")
+    )
+
+
+def queueing_by(delays: pl.DataFrame, timezone: str) -> pl.DataFrame:
+    """Summary of `queueing_delay` along each of DIMENSIONS."""
+    local = pl.col("submit_utc").dt.replace_time_zone("UTC").dt.convert_time_zone(timezone)
+    rows = delays.with_columns(
+        pl.lit("all").alias("all"),
+        ((local.dt.weekday().cast(pl.Int64) - 1) * 24 + local.dt.hour()).cast(pl.String).alias("hour_of_week"),
+        local.dt.strftime("%Y-%m").alias("month"),
+    )
+    parts = [
+        rows.group_by("cluster", pl.col(dimension).alias("value"))
+        .agg(*_summary())
+        .with_columns(pl.lit(dimension).alias("dimension"))
+        .sort("value")
+        for dimension in DIMENSIONS
+    ]
+    return shaped(pl.concat(parts), QUEUEING_BY)
+
+
+def _summary() -> list[pl.Expr]:
+    wait, weight = pl.col("wait_s"), pl.col("gpu_time_s").cast(pl.Float64)
+    weight = pl.when(wait.is_not_null()).then(weight)
+    total_weight = weight.sum()
+    quantiles = [
+        wait.quantile(share, interpolation="linear").alias(f"wait_p{round(share * 100)}_s")
+        for share in (0.5, 0.9, 0.95, 0.99)
+    ]
+    return [
+        wait.count().alias("jobs"),
+        (~pl.col("ran")).sum().alias("never_ran"),
+        wait.mean().alias("wait_mean_s"),
+        *quantiles,
+        (wait > LONG_WAIT_S).mean().alias("over_10min_share"),
+        pl.when(total_weight > 0).then((wait * weight).sum() / total_weight).alias("wait_gpu_time_weighted_s"),
+        wait.sum().alias("wait_total_s"),
+        *(
+            pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
+            for name in ("fair_share_delay_s", "fragmentation_delay_s")
+        ),
+    ]

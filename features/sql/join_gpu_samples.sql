@@ -1,0 +1,62 @@
+-- Measured GPU utilization of each attempt of cluster $1: samples taken on its nodes in [start, end), minute by minute.
+-- Where the placement names the GPUs held, only their samples count; else all GPUs of the node.
+WITH ran AS (
+    SELECT job_key, attempt, start_utc, coalesce(end_utc, TIMESTAMP '9999-01-01') AS until_utc
+    FROM attempts
+    WHERE cluster = $1 AND start_utc IS NOT NULL
+),
+held AS (
+    SELECT p.job_key, p.attempt, p.node, r.start_utc, r.until_utc,
+        CAST(string_split(nullif(p.gpu_numbers, ''), ',') AS BIGINT[]) AS gpu_list
+    FROM placements AS p
+    JOIN ran AS r USING (job_key, attempt)
+    WHERE p.cluster = $1
+),
+on_node AS (
+    SELECT node, sample_utc, gpu, utilization_percent FROM gpu_utilization WHERE cluster = $1
+),
+-- How many attempts hold a node in a sampled minute, whichever GPUs they hold.
+holders AS (
+    SELECT m.node, m.sample_utc, count(*) AS attempts_there
+    FROM (SELECT DISTINCT node, sample_utc FROM on_node) AS m
+    JOIN held AS h ON m.node = h.node AND m.sample_utc >= h.start_utc AND m.sample_utc < h.until_utc
+    GROUP BY ALL
+),
+samples AS (
+    SELECT h.job_key, h.attempt, s.node, s.sample_utc, s.utilization_percent, h.gpu_list IS NOT NULL AS names_gpus
+    FROM on_node AS s
+    JOIN held AS h ON s.node = h.node AND s.sample_utc >= h.start_utc AND s.sample_utc < h.until_utc
+    WHERE h.gpu_list IS NULL OR list_contains(h.gpu_list, s.gpu)
+),
+minutes AS (
+    SELECT job_key, attempt, node, sample_utc,
+        count(utilization_percent) > 0 AS is_online,
+        coalesce(max(utilization_percent) = 0, false) AS is_idle
+    FROM samples
+    GROUP BY ALL
+),
+node_minutes AS (
+    SELECT m.job_key, m.attempt,
+        count(*) AS node_minutes,
+        count(*) FILTER (WHERE h.attempts_there > 1) AS shared_node_minutes,
+        count(*) FILTER (WHERE m.is_online) AS online_node_minutes,
+        count(*) FILTER (WHERE m.is_idle) AS idle_node_minutes
+    FROM minutes AS m
+    JOIN holders AS h USING (node, sample_utc)
+    GROUP BY ALL
+),
+gpu_minutes AS (
+    SELECT job_key, attempt,
+        CASE WHEN bool_and(names_gpus) THEN 'gpu' ELSE 'node' END AS attribution,
+        count(*) AS samples,
+        count(*) - count(utilization_percent) AS offline_samples,
+        avg(utilization_percent) AS utilization_mean_percent,
+        quantile_cont(utilization_percent, 0.5) AS utilization_p50_percent,
+        quantile_cont(utilization_percent, 0.95) AS utilization_p95_percent
+    FROM samples
+    GROUP BY ALL
+)
+SELECT $1 AS cluster, *, idle_node_minutes / nullif(online_node_minutes, 0) AS idle_share
+FROM gpu_minutes
+JOIN node_minutes USING (job_key, attempt)
+ORDER BY job_key, attempt

@@ -1,0 +1,201 @@
+"""What is held when: attempts as intervals, and exact arithmetic on the step functions that they make.
+
+Times are epoch seconds (int64), intervals half-open [start, end). No table of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from features.trace import Trace
+from traces.clusters import ClusterSettings
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+
+SIZE_BUCKETS = ("0", "1", "2-4", "5-8", ">8")  # GPUs, as in Jeon et al., ATC'19; 0 for jobs that hold none
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A right-continuous step function: `values[i]` from `times[i]` on, 0 before the first.
+
+    times: shape (k,), int64, epoch s, strictly rising. values: shape (k,), int64.
+    """
+
+    times: Int64s
+    values: Int64s
+
+    @classmethod
+    def of_intervals(cls, start: Int64s, end: Int64s, amount: Int64s) -> Steps:
+        """Sum of `amount` over the intervals [start, end) that cover an instant; each of shape (n,)."""
+        keep = end > start
+        instants = np.concatenate([start[keep], end[keep]])
+        changes = np.concatenate([amount[keep], -amount[keep]])
+        times, where = np.unique(instants, return_inverse=True)
+        deltas = np.zeros(len(times), dtype=np.int64)
+        np.add.at(deltas, where, changes)
+        return cls(times, np.cumsum(deltas))
+
+    def at(self, instants: Int64s) -> Int64s:
+        """Value at each instant; shape as `instants`."""
+        if not len(self.times):
+            return np.zeros(len(instants), dtype=np.int64)
+        place = np.searchsorted(self.times, instants, side="right") - 1
+        return np.where(place >= 0, self.values[np.maximum(place, 0)], 0)
+
+    def area(self, instants: Int64s) -> Int64s:
+        """Integral from the first step to each instant (value x s); negative time counts nothing."""
+        if not len(self.times):
+            return np.zeros(len(instants), dtype=np.int64)
+        before = np.concatenate([[0], np.cumsum(self.values[:-1] * np.diff(self.times))])
+        place = np.maximum(np.searchsorted(self.times, instants, side="right") - 1, 0)
+        area: Int64s = before[place] + self.values[place] * np.maximum(instants - self.times[place], 0)
+        return area
+
+    def above(self, level: float) -> Steps:
+        """1 where the value is over `level`, else 0."""
+        return Steps(self.times, (self.values > level).astype(np.int64))
+
+    @property
+    def peak(self) -> int:
+        return int(self.values.max()) if len(self.values) else 0
+
+    def quantile(self, share: float) -> int | None:
+        """The smallest value v with at least `share` of the busy time (value > 0) at or under v; null if never busy."""
+        if not len(self.times):
+            return None
+        values, seconds = self.values[:-1], np.diff(self.times)
+        values, seconds = values[values > 0], seconds[values > 0]
+        if not len(values):
+            return None
+        order = np.argsort(values, kind="stable")
+        reached = np.cumsum(seconds[order])
+        return int(values[order][np.searchsorted(reached, share * reached[-1], side="left")])
+
+
+CapacitySource = Literal["settings", "machine list", "peak in use"]
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Size of the cluster; `gpus` and `gpus_per_node` are null where nothing tells. Where the number of nodes changes
+    by date, `nodes` is the largest and `node_steps` holds them all."""
+
+    nodes: int | None
+    gpus: int | None
+    gpus_per_node: int | None
+    source: CapacitySource
+    node_steps: Steps | None = None
+
+    def nodes_at(self, instants: Int64s) -> Int64s:
+        """Nodes at each instant; 0 where unknown."""
+        if self.node_steps is None:
+            return np.full(len(instants), self.nodes or 0, dtype=np.int64)
+        return self.node_steps.at(instants)
+
+    def gpu_steps(self) -> Steps | None:
+        """GPUs over time where the number of nodes changes by date, else null."""
+        if self.node_steps is None or self.gpus_per_node is None:
+            return None
+        return Steps(self.node_steps.times, self.node_steps.values * self.gpus_per_node)
+
+
+def size_bucket(gpus: pl.Expr) -> pl.Expr:
+    """The bucket of SIZE_BUCKETS, null for an unknown count."""
+    return (
+        pl.when(gpus.is_null()).then(None)
+        .when(gpus <= 0).then(pl.lit("0"))
+        .when(gpus == 1).then(pl.lit("1"))
+        .when(gpus <= 4).then(pl.lit("2-4"))
+        .when(gpus <= 8).then(pl.lit("5-8"))
+        .otherwise(pl.lit(">8"))
+    )  # fmt: skip
+
+
+def filled_gpus(gpus: pl.Expr, nodes: pl.Expr, settings: ClusterSettings) -> pl.Expr:
+    """GPUs by the log, else nodes x gpus_per_node of the settings (whole nodes), else null."""
+    if settings.gpus_per_node is None:
+        return gpus
+    return pl.coalesce(gpus, nodes * settings.gpus_per_node)
+
+
+def seconds(column: str) -> pl.Expr:
+    """A timestamp column as epoch seconds."""
+    return pl.col(column).dt.epoch("s").alias(column.removesuffix("_utc") + "_epoch")
+
+
+def horizon(trace: Trace) -> int:
+    """The last instant that the log mentions (epoch s): until then what has no end is taken to run or wait."""
+    instants = [
+        frame.select(pl.max_horizontal(pl.col(names).dt.epoch("s").max())).item()
+        for frame, names in (
+            (trace.jobs, ["submit_utc", "start_utc", "end_utc"]),
+            (trace.attempts, ["submit_utc", "start_utc", "end_utc"]),
+        )
+    ]
+    return max((int(instant) for instant in instants if instant is not None), default=0)
+
+
+def runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
+    """Attempts that started: job_key, attempt, state, partition, account, user_name, start_epoch, end_epoch, nodes,
+    gpus.
+
+    An end that the log does not hold is its horizon; GPUs are filled from whole nodes where it holds none.
+    """
+    until = horizon(trace)
+    return (
+        trace.attempts.filter(pl.col("start_utc").is_not_null())
+        .join(trace.jobs.select("job_key", "partition", "account", "user_name"), on="job_key", how="left")
+        .select(
+            "job_key", "attempt", "state", "partition", "account", "user_name",
+            seconds("start_utc"),
+            pl.coalesce(pl.col("end_utc").dt.epoch("s"), pl.lit(until)).alias("end_epoch"),
+            "nodes",
+            filled_gpus(pl.col("gpus"), pl.col("nodes"), settings).alias("gpus"),
+        )
+    )  # fmt: skip
+
+
+def steps_of(held: pl.DataFrame, amount: str) -> Steps:
+    """Step function of `amount` over the rows of `runs`; a null amount counts 0."""
+    return Steps.of_intervals(
+        held["start_epoch"].to_numpy().astype(np.int64),
+        held["end_epoch"].to_numpy().astype(np.int64),
+        held[amount].fill_null(0).to_numpy().astype(np.int64),
+    )
+
+
+def capacity(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> Capacity:
+    """By the settings, else by the machine list, else the most that was ever in use at once (`held`: see `runs`)."""
+    per_node, listed = settings.gpus_per_node, trace.nodes.height
+    dated = _node_steps(settings)
+    nodes = dated.peak if dated else settings.nodes
+    if nodes is not None:
+        return Capacity(nodes, nodes * per_node if per_node else _peak_gpus(held), per_node, "settings", dated)
+    if listed:
+        in_list = trace.nodes["gpus"]
+        total = None if in_list.null_count() else int(in_list.sum())
+        largest = per_node or (None if in_list.null_count() == listed else int(str(in_list.max())))
+        return Capacity(listed, total or (listed * per_node if per_node else None), largest, "machine list")
+    return Capacity(steps_of(held, "nodes").peak or None, _peak_gpus(held), per_node, "peak in use")
+
+
+def _node_steps(settings: ClusterSettings) -> Steps | None:
+    """Nodes by date; `settings.nodes`, else the first figure, holds before the first date."""
+    if not settings.nodes_by_date:
+        return None
+    first = settings.nodes if settings.nodes is not None else settings.nodes_by_date[0][1]
+    times = [0, *(int(since.replace(tzinfo=UTC).timestamp()) for since, _ in settings.nodes_by_date)]
+    values = [first, *(nodes for _, nodes in settings.nodes_by_date)]
+    return Steps(np.array(times, dtype=np.int64), np.array(values, dtype=np.int64))
+
+
+def _peak_gpus(held: pl.DataFrame) -> int | None:
+    return steps_of(held, "gpus").peak or None

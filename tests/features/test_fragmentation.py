@@ -1,0 +1,163 @@
+"""Fragmentation: by hand, and against a loop over nodes and instants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from features import fragmentation
+from features.trace import Trace
+from tests.features.toy import CLUSTER, EPOCH, at, job, trace
+from traces.clusters import ClusterSettings
+
+
+def placed(key: str, node: str, gpus: int | None) -> dict[str, Any]:
+    return {"job_key": key, "attempt": 0, "node": node, "gpus": gpus}
+
+
+def series(of: Trace, **known: Any) -> list[dict[str, Any]]:
+    return fragmentation.from_trace(of, ClusterSettings(CLUSTER, **known))["fragmentation"].to_dicts()
+
+
+def test_free_gpus_that_a_queued_job_cannot_use() -> None:
+    """Nodes of 4: one with 3 held, one with 2; a job of 4 and one of 2 wait."""
+    of = trace(
+        [
+            job("a", 0, 0, 1200, 3, nodes=1),
+            job("b", 0, 0, 1200, 2, nodes=1),
+            job("c", 0, 1200, 1300, 4, nodes=1),
+            job("d", 0, 1200, 1300, 2, nodes=1),
+        ],
+        placements=[placed("a", "n0", 3), placed("b", "n1", 2), placed("c", "n0", 4), placed("d", "n1", 2)],
+    )
+    first, *_ = series(of, nodes=2, gpus_per_node=4)
+    assert (first["capacity_gpus"], first["busy_gpus"], first["free_gpus"], first["empty_nodes"]) == (8, 5, 3, 0)
+    assert (first["largest_node_gpus"], first["largest_gang_gpus"]) == (2, 0)
+    assert (first["pending_jobs"], first["pending_gpus"], first["basis"]) == (2, 6, "placements")
+    # c can use none of 3 free GPUs; d can use the 2 on n1 and not the 1 on n0.
+    assert first["unusable_free_share_pending"] == pytest.approx((3 + 1) / (2 * 3))
+    # The job mix: 3 (all 3 out of reach), 2 and 2 (1 of 3), 4 (all 3).
+    assert first["unusable_free_share"] == pytest.approx((3 + 1 + 3 + 1) / (4 * 3))
+
+
+def test_nodes_of_the_settings_that_never_appear_are_empty() -> None:
+    of = trace([job("a", 0, 0, 600, 3)], placements=[placed("a", "n0", 3)])
+    first, *_ = series(of, nodes=5, gpus_per_node=4)
+    assert (first["capacity_nodes"], first["empty_nodes"], first["largest_gang_gpus"]) == (5, 4, 16)
+    assert first["empty_node_share"] == 0.8
+
+
+def test_without_placements_jobs_hold_whole_nodes_and_the_rows_say_so() -> None:
+    of = trace([job("a", 0, 0, 600, None, nodes=3), job("b", 0, 600, 700, None, nodes=4)])
+    first, second = series(of, nodes=5, gpus_per_node=3)
+    assert (first["basis"], first["busy_nodes"], first["free_gpus"], first["largest_gang_nodes"]) == (
+        "node counts",
+        3,
+        6,
+        2,
+    )
+    assert (first["pending_jobs"], first["pending_gpus"], first["unusable_free_share"]) == (1, 12, None)
+    assert (second["busy_nodes"], second["pending_jobs"], second["capacity_source"]) == (4, 0, "settings")
+
+
+def test_capacity_changes_by_date() -> None:
+    of = trace([job("a", 0, 0, 1200, None, nodes=1)])
+    rows = series(of, nodes=2, gpus_per_node=3, nodes_by_date=((at(600), 4),))
+    assert [r["capacity_nodes"] for r in rows] == [2, 4, 4]
+
+
+def test_no_gpu_anywhere_leaves_gpus_null() -> None:
+    of = trace([job("a", 0, 0, 600, None, nodes=1)], placements=[placed("a", "n0", None)])
+    first, *_ = series(of)
+    assert first["capacity_gpus"] is None and first["free_gpus"] is None and first["busy_nodes"] == 1
+    first, *_ = series(trace([job("a", 0, 0, 600, None, nodes=1)]))
+    assert first["capacity_gpus"] is None and first["capacity_nodes"] == 1
+
+
+@st.composite
+def placed_jobs(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+    jobs, placements = [], []
+    for i in range(draw(st.integers(1, 8))):
+        submit = draw(st.integers(0, 3000))
+        start = submit + draw(st.integers(0, 2000))
+        split = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+        jobs.append(job(f"j{i}", submit, start, start + draw(st.integers(0, 4000)), sum(split), nodes=len(split)))
+        placements += [placed(f"j{i}", f"n{k}", gpus) for k, gpus in enumerate(split)]
+    listed = draw(st.booleans())
+    return jobs, placements, [{"node": f"n{k}", "gpus": 4} for k in range(4)] if listed else []
+
+
+@settings(max_examples=40, deadline=None)
+@given(placed_jobs())
+def test_the_series_is_that_of_a_loop(
+    rows: tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]],
+) -> None:
+    jobs, placements, nodes = rows
+    spans = {r["job_key"]: r for r in jobs}
+
+    def there(node: str, when: Any) -> list[int]:
+        return [
+            p["gpus"] for p in placements
+            if p["node"] == node and spans[p["job_key"]]["start_utc"] <= when < spans[p["job_key"]]["end_utc"]
+        ]  # fmt: skip
+
+    ran = [p for p in placements if spans[p["job_key"]]["run_s"] > 0]
+    names = sorted({p["node"] for p in placements} | {n["node"] for n in nodes})
+    instants = sorted({spans[p["job_key"]]["start_utc"] for p in ran})
+    size = {
+        name: max([4 if nodes else 0, *(sum(there(name, when)) for when in instants)])
+        for name in names
+    }  # fmt: skip
+    found = series(trace(jobs, placements=placements, nodes=nodes))
+    if not any(size.values()):  # no run lasted: nothing tells what a node holds
+        assert all(r["capacity_gpus"] is None for r in found)
+        return
+    assert [r["time_utc"] for r in found] == sorted({r["time_utc"] for r in found})
+    for r in found:
+        when = r["time_utc"]
+        assert (when - EPOCH).total_seconds() % 600 == 0
+        free = {name: size[name] - sum(there(name, when)) for name in names}
+        empty_nodes = [name for name in names if not there(name, when)]
+        queue = [j for j in jobs if j["submit_utc"] <= when < j["start_utc"]]
+        assert r["capacity_gpus"] == sum(size.values()) and r["capacity_nodes"] == len(names)
+        assert r["free_gpus"] == sum(free.values()) and r["busy_gpus"] == sum(size.values()) - sum(free.values())
+        assert r["empty_nodes"] == len(empty_nodes) and r["busy_nodes"] == len(names) - len(empty_nodes)
+        assert r["largest_node_gpus"] == max(free.values())
+        assert r["largest_gang_gpus"] == sum(size[name] for name in empty_nodes)
+        assert (r["pending_jobs"], r["pending_gpus"]) == (len(queue), sum(j["gpus"] for j in queue))
+        for drawn, name in ((jobs, "unusable_free_share"), (queue, "unusable_free_share_pending")):
+            if not drawn or not sum(free.values()):
+                assert r[name] is None
+                continue
+            lost = sum(f for j in drawn for f in free.values() if f < -(-j["gpus"] // j["nodes"]))
+            assert r[name] == pytest.approx(lost / (len(drawn) * sum(free.values())))
+
+
+def test_spread_is_nodes_used_beyond_the_fewest() -> None:
+    of = trace(
+        [job("tight", 0, 0, 60, 8, nodes=1), job("spread", 0, 0, 60, 8, nodes=3), job("cpu", 0, 0, 60, 0, nodes=1)],
+        placements=[placed("tight", "n0", 8), *(placed("spread", f"n{i}", g) for i, g in ((1, 4), (2, 2), (3, 2)))],
+    )
+    rows = fragmentation.from_trace(of, ClusterSettings(CLUSTER, gpus_per_node=8))["placement_spread"]
+    found = {r["job_key"]: (r["nodes"], r["fewest_nodes"], r["excess_nodes"], r["basis"]) for r in rows.to_dicts()}
+    assert found == {
+        "tight": (1, 1, 0, "placements"),
+        "spread": (3, 1, 2, "placements"),
+        "cpu": (1, None, None, "node counts"),
+    }
+
+
+def test_a_stray_year_makes_the_grid_coarser_not_endless() -> None:
+    of = trace([job("a", 0, 0, 20 * 365 * 86_400, 1)])
+    assert len(series(of, nodes=1, gpus_per_node=1)) <= fragmentation.MAX_INSTANTS + 1
+
+
+@pytest.mark.parametrize("rows", [[], [job("x", 0, None, 50, 4, state="CANCELLED")]])
+def test_nothing_ran(rows: list[dict[str, Any]]) -> None:
+    tables = fragmentation.from_trace(trace(rows), ClusterSettings(CLUSTER))
+    assert all(frame.is_empty() and list(frame.columns) for frame in tables.values())
+    assert isinstance(tables["fragmentation"], pl.DataFrame)
