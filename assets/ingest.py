@@ -2,7 +2,6 @@
 
 import dagster as dg
 import polars as pl
-from traces.ingest import ingest
 
 from assets.metadata import shown, table
 from assets.resources import CLUSTERS, OWNERS, Baton
@@ -17,7 +16,9 @@ from traces.errors import InputError
     owners=OWNERS,
     description="Raw logs of one cluster (data/raw/<cluster>/, or --raw DIR) read into the lake, each file once.",
 )
-def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult:
+def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
+    from traces.ingest import ingest
+
     cluster = context.partition_key
     folder = baton.raw_folder(cluster)
     if not folder.exists():
@@ -26,6 +27,6 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
     frame = pl.DataFrame([vars(result) for result in results], infer_schema_length=None)
     return shown(
         rows=int(frame["rows"].sum()) if len(frame) else 0,
-        reused=all(result.skipped_reason for result in results),
+        reused=all(result.rows == result.duplicates for result in results),
         files=table(frame),
     )

@@ -9,6 +9,7 @@ import dagster as dg
 import polars as pl
 
 SHOWN_ROWS, CELL_LENGTH = 20, 60
+_HARMLESS = str.maketrans({character: f"&#{ord(character)};" for character in "&<>|`[]!*_~#"})
 
 
 def table(frame: pl.DataFrame, rows: int = SHOWN_ROWS) -> dg.MarkdownMetadataValue:
@@ -24,10 +25,7 @@ def table(frame: pl.DataFrame, rows: int = SHOWN_ROWS) -> dg.MarkdownMetadataVal
 def _cell(value: Any) -> str:
     text = f"{value:,.3f}" if isinstance(value, float) else "" if value is None else str(value)
     text = " ".join(text.split())[:CELL_LENGTH]
-    for character, harmless in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "&#124;"), ("`", "&#96;"),
-                                ("[", "&#91;"), ("]", "&#93;"), ("!", "&#33;"), ("*", "&#42;"), ("_", "&#95;")):  # fmt: skip
-        text = text.replace(character, harmless)
-    return text
+    return text.translate(_HARMLESS)
 
 
 def plot(series: Mapping[str, tuple[Any, Any]], *, x: str, y: str, log_x: bool = False) -> dg.MarkdownMetadataValue:
@@ -46,7 +44,9 @@ def plot(series: Mapping[str, tuple[Any, Any]], *, x: str, y: str, log_x: bool =
     return dg.MetadataValue.md(f"![{y}](data:image/png;base64,{base64.b64encode(png.getvalue()).decode()})")
 
 
-def shown(*, rows: int, reused: bool = False, key: dg.AssetKey | None = None, **metadata: Any) -> dg.MaterializeResult:
+def shown(
+    *, rows: int, reused: bool = False, key: dg.AssetKey | None = None, **metadata: Any
+) -> dg.MaterializeResult[None]:
     """A materialization with its row count, and whether it was there already."""
-    counts = {"dagster/row_count": rows, "reused": dg.MetadataValue.bool(reused)}
+    counts: dict[str, Any] = {"dagster/row_count": rows, "reused": dg.MetadataValue.bool(reused)}
     return dg.MaterializeResult(asset_key=key, metadata={**counts, **metadata})

@@ -15,7 +15,7 @@ CLUSTERS = dg.DynamicPartitionsDefinition(name="clusters")
 OWNERS = ["team:cluster-operations"]
 
 
-class Baton(dg.ConfigurableResource):
+class Baton(dg.ConfigurableResource[None]):
     """One data folder. The flags are those of `baton run`; left out, clusters.toml alone decides."""
 
     data: str

@@ -66,7 +66,7 @@ def build(data: DataFolder) -> tuple[dict[str, int], bool]:
         for declared in schema.CANONICAL
     ],
 )
-def canonical_tables(baton: Baton) -> Iterator[dg.MaterializeResult]:
+def canonical_tables(baton: Baton) -> Iterator[dg.MaterializeResult[None]]:
     rows, reused = build(baton.folder)
     for name in schema.TABLES:
         first = store.read(baton.folder, f"SELECT * FROM {name} LIMIT 5")  # noqa: S608 - a name of the schema

@@ -44,7 +44,7 @@ class Window:
         return np.arange(self.from_s, self.until_s, every_s, dtype=np.int64)
 
     def __str__(self) -> str:
-        return f"{_text(self.from_s)} to {_text(self.until_s)}"
+        return f"{text(self.from_s)} to {text(self.until_s)}"
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,7 @@ def read_workload(data: DataFolder, cluster: str) -> tuple[Workload, list[str]]:
     workload, keys = from_jobs(frame, default_limit_s=int(str(longest_s)) if longest_s is not None else 48 * HOUR_S)
     if not len(workload):
         row = _origin(data, frame.row(0, named=True))
-        raise InputError(
-            f"{row}: none of the {len(frame)} jobs of cluster {cluster!r} ran and ended; nothing to replay"
-        )
+        raise InputError(f"{row}: none of the {len(frame)} jobs of cluster {cluster!r} ran and ended")
     return workload, keys
 
 
@@ -139,15 +137,15 @@ def usable_starts(workload: Workload) -> Window:
 def windows(settings: ClusterSettings, usable: Window) -> Windows:
     """The declared windows where there are any, else 60/20/20 of the span of usable starts, on whole hours."""
     span_s = usable.until_s - usable.from_s
-    fit_until = _declared(settings.fit_until) or usable.from_s + int(span_s * FIT_SHARE) // HOUR_S * HOUR_S
-    report_until = _declared(settings.report_until) or usable.until_s
+    fit_until = declared_s(settings.fit_until) or usable.from_s + int(span_s * FIT_SHARE) // HOUR_S * HOUR_S
+    report_until = declared_s(settings.report_until) or usable.until_s
     default_select = fit_until + int(span_s * SELECT_SHARE) // HOUR_S * HOUR_S
-    select_until = _declared(settings.select_until) or default_select
-    fit_from = max(_declared(settings.fit_from) or usable.from_s, usable.from_s)
+    select_until = declared_s(settings.select_until) or default_select
+    fit_from = max(declared_s(settings.fit_from) or usable.from_s, usable.from_s)
     if not fit_from < fit_until < select_until < report_until:
         raise InputError(
-            f"windows of cluster {settings.name!r} are out of order: fit {_text(fit_from)} to {_text(fit_until)}, "
-            f"select to {_text(select_until)}, report to {_text(report_until)}; correct them in clusters.toml"
+            f"windows of cluster {settings.name!r} are out of order: fit {text(fit_from)} to {text(fit_until)}, "
+            f"select to {text(select_until)}, report to {text(report_until)}; correct them in clusters.toml"
         )
     return Windows(Window(fit_from, fit_until), Window(fit_until, select_until), Window(select_until, report_until))
 
@@ -159,7 +157,7 @@ def pair_fingerprint(data: DataFolder, scenario: Scenario, window: Window) -> st
 
 def pair_path(data: DataFolder, scenario: Scenario, window: Window) -> Path:
     """Where the pairs of that window are kept; the name holds their fingerprint."""
-    name = f"{_text(window.from_s)}-{pair_fingerprint(data, scenario, window)[:16]}.npz".replace(":", "")
+    name = f"{text(window.from_s)}-{pair_fingerprint(data, scenario, window)[:16]}.npz".replace(":", "")
     return data.artifacts / "pairs" / scenario.cluster / name
 
 
@@ -187,6 +185,26 @@ def pair_table(data: DataFolder, workload: Workload, scenario: Scenario, window:
     return table
 
 
+def replay(data: DataFolder, settings: ClusterSettings, scheduler: str) -> pl.DataFrame:
+    """Rows of `simulated_starts`: every job that ran, started by `scheduler` on the cluster's declared nodes."""
+    from simulator.replay import simulate
+    from simulator.tables import simulated_starts
+
+    workload, keys = read_workload(data, settings.name)
+    capacity = capacity_of(data, settings, workload, keys)
+    starts = simulate(workload, scheduler=scheduler, capacity=capacity)
+    return simulated_starts(workload, keys, starts, cluster=settings.name, scheduler=scheduler, capacity=capacity)
+
+
+def distance_frame(starts: pl.DataFrame) -> pl.DataFrame:
+    """How far the simulated waits of `simulated_starts` are from the recorded ones: figure, value."""
+    from simulator.metrics import wait_distance
+
+    both = starts.drop_nulls(["recorded_wait_s", "simulated_wait_s"])
+    figures = wait_distance(both["simulated_wait_s"].to_numpy(), both["recorded_wait_s"].to_numpy())
+    return pl.DataFrame(list(figures.items()), schema=("figure", "value"), orient="row")
+
+
 def join(tables: Iterable[PairTable]) -> PairTable:
     """One table after the other."""
     parts = list(tables)
@@ -200,11 +218,13 @@ def join(tables: Iterable[PairTable]) -> PairTable:
     return PairTable(offset=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), **together)
 
 
-def _declared(moment: datetime | None) -> int | None:
+def declared_s(moment: datetime | None) -> int | None:
+    """Epoch seconds of a declared instant; a naive one is UTC."""
     return None if moment is None else int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
 
 
-def _text(epoch_s: int) -> str:
+def text(epoch_s: int) -> str:
+    """The instant to the minute, UTC."""
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M")
 
 
@@ -219,7 +239,7 @@ def frame_of(windows_: Windows) -> pl.DataFrame:
     parts = {"fit": windows_.fit, "select": windows_.select, "report": windows_.report}
     return pl.DataFrame(
         [
-            {"window": name, "from_utc": _text(part.from_s), "until_utc": _text(part.until_s)}
+            {"window": name, "from_utc": text(part.from_s), "until_utc": text(part.until_s)}
             for name, part in parts.items()
         ]
     )

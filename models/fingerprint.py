@@ -36,13 +36,15 @@ def stamp_path(data: DataFolder, step: str, cluster: str) -> Path:
     return data.artifacts / "stamps" / cluster / f"{step}.json"
 
 
-def read_stamp(data: DataFolder, step: str, cluster: str, fingerprint: str) -> dict[str, Any] | None:
-    """What the step left behind if its results were made from exactly that; else None."""
+def read_stamp(data: DataFolder, step: str, cluster: str, fingerprint: str | None = None) -> dict[str, Any] | None:
+    """What the step left behind if its results were made from exactly that (None: from whatever); else None."""
     try:
-        stamp: dict[str, Any] = json.loads(stamp_path(data, step, cluster).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        stamp = json.loads(stamp_path(data, step, cluster).read_text(encoding="utf-8"))
+        left: dict[str, Any] = stamp["left"]
+        made_from = stamp["fingerprint"]
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    return stamp["left"] if stamp.get("fingerprint") == fingerprint else None
+    return left if fingerprint in (None, made_from) else None
 
 
 def write_stamp(data: DataFolder, step: str, cluster: str, fingerprint: str, left: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ GpusPerNode = Annotated[int | None, typer.Option("--gpus-per-node", min=1, help=
 
 
 def data_folder(context: typer.Context, data: Path | None) -> DataFolder:
-    """The data folder: the command's own --data (or BATON_DATA), else the one before the command, else the repository's."""
+    """The command's own --data (or BATON_DATA), else the one given before the command, else the repository's data/."""
     return DataFolder((data or context.obj or REPOSITORY / "data").resolve())
 
 
@@ -116,3 +116,8 @@ def write_json(stream: TextIO, result: dict[str, Any]) -> None:
 def say(line: str) -> None:
     """One line of progress for a person, on standard error."""
     typer.echo(line, err=True)
+
+
+def figure(value: float) -> str:
+    """A number for a person: whole ones with separators, others with four significant digits."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"

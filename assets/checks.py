@@ -1,0 +1,83 @@
+"""Asset checks: every rule of `assets.rules`, on the warehouse when it is built and again with the derived tables."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import dagster as dg
+import polars as pl
+
+from assets import rules, warehouse
+from assets.metadata import table
+from assets.reports import derived_tables
+from assets.resources import Baton
+from assets.rules import Rule
+from features.catalog import FEATURES
+from models.tables import POLICY_CURVES, POLICY_RESULTS, RELEASE_LOG
+from simulator.tables import SIMULATED_STARTS
+from traces import clusters, schema, store
+from traces.store import DataFolder
+
+SHOWN = 10
+DERIVED = (
+    *(declared for analysis in FEATURES.values() for declared in analysis.TABLES),
+    SIMULATED_STARTS,
+    POLICY_RESULTS,
+    POLICY_CURVES,
+    RELEASE_LOG,
+)
+# Which asset writes a derived table that is no asset of its own name.
+WRITTEN_BY = {
+    "policy_results": "policy_comparison",
+    "policy_curves": "policy_comparison",
+    "release_log": "provisioning_policy",
+}
+
+
+def violations(data: DataFolder, rule: Rule) -> pl.DataFrame:
+    """The rows that break the rule. Raises InputError where there is no warehouse."""
+    declared = {name: settings.nodes for name, settings in clusters.load(data).items() if settings.nodes}
+    values = ", ".join(f"({store.sql_text(name)}, {nodes})" for name, nodes in declared.items()) or "(NULL, NULL)"
+    capacities = f"capacities(cluster, capacity) AS (VALUES {values})"
+    sql = rule.sql.replace("WITH ", f"WITH {capacities}, ", 1) if "capacities" in rule.sql else rule.sql
+    return store.read(data, sql)
+
+
+def specs(of: Iterable[Rule], keys: Mapping[str, dg.AssetKey], after: list[dg.AssetKey]) -> list[dg.AssetCheckSpec]:
+    """A Dagster check a rule."""
+    return [
+        dg.AssetCheckSpec(
+            name=f"{rule.table}_{rule.name}",
+            asset=keys[rule.table],
+            description=rule.description,
+            additional_deps=[key for key in after if key != keys[rule.table]],
+        )
+        for rule in of
+    ]
+
+
+def results(data: DataFolder, of: Iterable[Rule], keys: Mapping[str, dg.AssetKey]) -> Iterator[dg.AssetCheckResult]:
+    """Every rule held against the warehouse; a table that no cluster has yet passes."""
+    present = set(store.read(data, "SELECT table_name FROM information_schema.tables")["table_name"])
+    for rule in of:
+        broken = violations(data, rule) if rule.table in present else pl.DataFrame()
+        yield dg.AssetCheckResult(
+            check_name=f"{rule.table}_{rule.name}",
+            asset_key=keys[rule.table],
+            passed=broken.is_empty(),
+            severity=dg.AssetCheckSeverity.WARN if rule.only_warns else dg.AssetCheckSeverity.ERROR,
+            metadata={"violations": len(broken), **({"first": table(broken, SHOWN)} if len(broken) else {})},
+        )
+
+
+CANONICAL_KEYS = {name: warehouse.key(name) for name in schema.TABLES}
+DERIVED_RULES = rules.of_derived(DERIVED)
+DERIVED_KEYS = {declared.name: dg.AssetKey(WRITTEN_BY.get(declared.name, declared.name)) for declared in DERIVED}
+
+
+@dg.multi_asset_check(name="canonical_checks", specs=specs(rules.CANONICAL, CANONICAL_KEYS, []))
+def canonical_checks(baton: Baton) -> Iterator[dg.AssetCheckResult]:
+    yield from results(baton.folder, rules.CANONICAL, CANONICAL_KEYS)
+
+
+@dg.multi_asset_check(name="derived_checks", specs=specs(DERIVED_RULES, DERIVED_KEYS, [derived_tables.key]))
+def derived_checks(baton: Baton) -> Iterator[dg.AssetCheckResult]:
+    yield from results(baton.folder, DERIVED_RULES, DERIVED_KEYS)

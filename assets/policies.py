@@ -1,0 +1,37 @@
+"""Policies: every policy of the registry, fitted on what was known before the select window."""
+
+import dagster as dg
+import polars as pl
+
+from assets.metadata import shown, table
+from assets.resources import CLUSTERS, OWNERS, Baton
+from models import study
+
+
+@dg.asset(
+    deps=["pair_tables"],
+    group_name="policies",
+    partitions_def=CLUSTERS,
+    kinds={"pytorch", "mlflow"},
+    owners=OWNERS,
+    description="Every provisioning policy of the registry (learners once a seed), each fit a run in MLflow.",
+)
+def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
+    data, cluster = baton.folder, context.partition_key
+    if why := study.why_no_policies(data, cluster):
+        return shown(rows=0, why=why)
+    ours = study.of(data, baton.settings(cluster))
+    trained, kept = study.fit(ours, study.every_policy(), ours.windows.fit)
+    frame = pl.DataFrame(
+        [
+            {
+                "policy": one.name,
+                "seed": one.seed,
+                "fit_s": one.wall_s,
+                "kept": one.name in kept,
+                "mlflow run": one.run_id,
+            }
+            for one in trained
+        ]
+    )
+    return shown(rows=len(trained), reused=len(kept) == frame["policy"].n_unique(), fits=table(frame, rows=60))

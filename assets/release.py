@@ -1,0 +1,25 @@
+"""Release: the best policy of the select window becomes a version of `provisioning-policy` if it passes the gate."""
+
+import dagster as dg
+
+from assets.metadata import shown, table
+from assets.resources import CLUSTERS, OWNERS, Baton
+from models import study
+
+
+@dg.asset(
+    deps=["policy_comparison"],
+    group_name="release",
+    partitions_def=CLUSTERS,
+    kinds={"mlflow"},
+    owners=OWNERS,
+    description="The registered model provisioning-policy: a new version, and champion only if not worse.",
+)
+def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
+    data, cluster = baton.folder, context.partition_key
+    if why := study.why_no_policies(data, cluster):
+        return shown(rows=0, why=why)
+    from models import publish
+
+    released = publish.release(study.of(data, baton.settings(cluster)))
+    return shown(rows=1, reused=released.reused, decision=table(released.log.select("policy", "passed", "reason")))

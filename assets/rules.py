@@ -1,0 +1,193 @@
+"""The rules that tables keep, each one SELECT of violations: keys, required columns, states, time order, conservation.
+
+Made from the declarations in `traces.schema` where they can be. Run as Dagster checks by `assets.checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from traces import schema
+from traces.schema import Table
+
+STATES = ", ".join(f"'{state}'" for state in schema.STATES)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of one table. `sql` selects what breaks it; a rule that only warns describes the log, not our work."""
+
+    table: str
+    name: str
+    description: str
+    sql: str
+    only_warns: bool = False
+
+
+def busy(held: str) -> str:
+    """SELECT of the instants at which more nodes are held than there are.
+
+    `held` selects cluster, capacity, start_utc, end_utc, nodes. An end gives its nodes back before a start at the
+    same instant takes them.
+    """
+    return f"""
+        WITH held AS ({held}), events AS (
+            SELECT cluster, capacity, start_utc AS at_utc, nodes AS change FROM held
+            UNION ALL SELECT cluster, capacity, end_utc, -nodes FROM held
+        ), in_use AS (
+            SELECT *, sum(change) OVER (PARTITION BY cluster ORDER BY at_utc, change ROWS UNBOUNDED PRECEDING) AS nodes
+            FROM events
+        )
+        SELECT cluster, at_utc, nodes, capacity FROM in_use WHERE nodes > capacity ORDER BY nodes DESC
+    """  # noqa: S608 - our own SQL
+
+
+def declared(table: Table) -> list[Rule]:
+    """What the declaration itself promises: unique keys, and no null where none is allowed."""
+    required = [column.name for column in table.columns if not column.nullable]
+    rules = [
+        Rule(
+            table.name,
+            "required_columns",
+            "No null in " + ", ".join(required),
+            f"SELECT * FROM {table.name} WHERE " + " OR ".join(f"{name} IS NULL" for name in required),  # noqa: S608
+        )
+    ]
+    if table.key:
+        key = ", ".join(table.key)
+        rules.append(
+            Rule(
+                table.name,
+                "unique_key",
+                f"({key}) identifies a row",
+                f"SELECT {key}, count(*) AS rows FROM {table.name} GROUP BY ALL HAVING count(*) > 1",  # noqa: S608
+            )
+        )
+    return rules
+
+
+def known_states(table: str) -> Rule:
+    return Rule(
+        table,
+        "known_states",
+        "Every state is one of schema.STATES",
+        f"SELECT * FROM {table} WHERE state NOT IN ({STATES})",  # noqa: S608 - our own names
+    )
+
+
+def durations(table: Table) -> Rule:
+    """No negative duration, count or amount."""
+    numbers = [c.name for c in table.columns if c.unit in ("s", "nodes", "GPUs", "CPUs", "GPU s", "jobs", "records")]
+    return Rule(
+        table.name,
+        "not_negative",
+        "No negative duration or amount",
+        f"SELECT * FROM {table.name} WHERE least({', '.join(numbers)}) < 0",  # noqa: S608 - our own names
+    )
+
+
+CANONICAL: tuple[Rule, ...] = (
+    *(rule for table in schema.CANONICAL for rule in declared(table)),
+    *(known_states(table) for table in ("jobs", "attempts", "steps")),
+    *(durations(table) for table in (schema.JOBS, schema.ATTEMPTS, schema.TRACE_FILES)),
+    Rule(
+        "jobs",
+        "time_order",
+        "submit <= eligible <= start <= end, where the log holds them and no clock change blurs them",
+        """SELECT * FROM jobs WHERE NOT is_time_ambiguous AND (
+               submit_utc > eligible_utc OR submit_utc > start_utc
+               OR eligible_utc > start_utc OR start_utc > end_utc)""",
+    ),
+    Rule(
+        "attempts",
+        "time_order",
+        "start <= end, and no attempt starts before the one before it ended",
+        """SELECT * FROM (
+               SELECT *, lag(end_utc) OVER (PARTITION BY cluster, job_key ORDER BY attempt) AS before_utc FROM attempts
+           ) WHERE start_utc > end_utc OR start_utc < before_utc""",
+    ),
+    Rule("steps", "time_order", "start <= end", "SELECT * FROM steps WHERE start_utc > end_utc"),
+    Rule(
+        "jobs",
+        "attempts_counted",
+        "jobs.attempts is the number of rows in attempts",
+        """SELECT jobs.cluster, jobs.job_key, jobs.attempts, count(attempts.attempt) AS found
+           FROM jobs LEFT JOIN attempts USING (cluster, job_key) GROUP BY ALL HAVING jobs.attempts <> found""",
+    ),
+    Rule(
+        "trace_files",
+        "conservation",
+        "records = allocations + steps + samples + duplicates + rejects",
+        """SELECT * FROM trace_files
+           WHERE records <> allocations + steps + samples + duplicates + rejects""",
+    ),
+    Rule(
+        "rejects",
+        "conservation",
+        "as many rows of a file as trace_files counts",
+        """SELECT f.path, f.rejects, count(r.line) AS found
+           FROM trace_files f LEFT JOIN rejects r ON (r.cluster, r.trace_sha256) = (f.cluster, f.sha256)
+           GROUP BY ALL HAVING f.rejects <> found""",
+    ),
+    *(
+        Rule(
+            f"{kind}_utilization",
+            "percent",
+            "utilization between 0 and 100 %",
+            f"SELECT * FROM {kind}_utilization WHERE utilization_percent NOT BETWEEN 0 AND 100",  # noqa: S608
+            only_warns=True,
+        )
+        for kind in ("gpu", "cpu")
+    ),
+    Rule(
+        "attempts",
+        "capacity",
+        "running attempts never hold more nodes than the cluster declares (clusters.toml)",
+        busy(
+            """SELECT a.cluster, c.capacity, start_utc, end_utc, nodes FROM attempts a JOIN capacities c USING (cluster)
+               WHERE start_utc < end_utc AND nodes > 0"""
+        ),
+        only_warns=True,
+    ),
+)
+
+SIMULATED: tuple[Rule, ...] = (
+    Rule(
+        "simulated_starts",
+        "capacity",
+        "the replay never holds more nodes than its capacity",
+        busy(
+            """SELECT s.cluster, s.capacity_nodes AS capacity, s.nodes,
+                      s.submit_utc + to_seconds(s.simulated_wait_s) AS start_utc,
+                      start_utc + to_seconds(least(j.run_s, coalesce(j.limit_s, j.run_s))) AS end_utc
+               FROM simulated_starts s JOIN jobs j USING (cluster, job_key)
+               WHERE j.run_s > 0 AND s.simulated_wait_s IS NOT NULL"""
+        ),
+    ),
+    Rule(
+        "simulated_starts",
+        "not_before_submission",
+        "no simulated start before the submission",
+        "SELECT * FROM simulated_starts WHERE simulated_wait_s < 0",
+    ),
+)
+
+POLICIES: tuple[Rule, ...] = (
+    Rule(
+        "policy_results",
+        "figures",
+        "hours are not negative, shares lie in 0 to 1, the cost is interruption + overlap, no policy beats the oracle",
+        """SELECT * FROM policy_results
+           WHERE least(interruption_h, overlap_h, cost_w1) < 0 OR zero_share NOT BETWEEN 0 AND 1
+              OR abs(cost_w1 - interruption_h - overlap_h) > 1e-6 OR regret_h_w1 < -1e-6""",
+    ),
+)
+
+
+def of_derived(tables: Iterable[Table]) -> tuple[Rule, ...]:
+    """The rules of the derived tables that are declared there."""
+    given = tuple(tables)
+    names = {table.name for table in given}
+    own = [rule for rule in (*SIMULATED, *POLICIES) if rule.table in names]
+    return (*(rule for table in given for rule in declared(table)), *own)

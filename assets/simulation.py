@@ -1,0 +1,79 @@
+"""Simulation: the trace replayed by a scheduler, and the pairs that policies learn from and are compared on."""
+
+import dagster as dg
+import polars as pl
+
+from assets import warehouse
+from assets.metadata import plot, shown, table
+from assets.resources import CLUSTERS, OWNERS, Baton
+from models import experiment, study
+from models.fingerprint import code_digest, digest
+from simulator.tables import SIMULATED_STARTS
+from traces import store
+
+SCHEDULER = "mirage"
+
+
+@dg.asset(
+    deps=[warehouse.key("jobs")],
+    group_name="simulation",
+    partitions_def=CLUSTERS,
+    kinds={"numba", "parquet"},
+    owners=OWNERS,
+    description="Start of every job in a replay of the trace, beside its recorded wait: how far the simulator is off.",
+)
+def simulated_starts(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
+    data, cluster = baton.folder, context.partition_key
+    if not experiment.has_limits(data, cluster):
+        return shown(rows=0, why=f"no job of cluster {cluster!r} has a time limit to plan with: nothing was replayed")
+    settings = baton.settings(cluster)
+    now = digest(store.lake_digest(data, cluster), settings.nodes, SCHEDULER, code_digest("simulator", "models"))
+    reused = store.derived_fingerprint(data, SIMULATED_STARTS.name, cluster) == now
+    if not reused:
+        frame = experiment.replay(data, settings, SCHEDULER)
+        store.write_derived(data, SIMULATED_STARTS, cluster, frame, now)
+    frame = store.read_derived(data, SIMULATED_STARTS.name, cluster)
+    waits = {side: _ecdf(frame[f"{side}_wait_s"].drop_nulls()) for side in ("recorded", "simulated")}
+    return shown(
+        rows=len(frame),
+        reused=reused,
+        distance=table(experiment.distance_frame(frame)),
+        waits=plot(waits, x="wait, h", y="share of jobs", log_x=True),
+    )
+
+
+@dg.asset(
+    deps=[warehouse.key("jobs")],
+    group_name="simulation",
+    partitions_def=CLUSTERS,
+    kinds={"numba", "numpy"},
+    owners=OWNERS,
+    description="Predecessor and successor pairs of 48 h, 1 and 8 nodes, a start every 4 h, every submit time.",
+)
+def pair_tables(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
+    data, cluster = baton.folder, context.partition_key
+    if why := study.why_no_policies(data, cluster):
+        return shown(rows=0, why=why)
+    ours = study.of(data, baton.settings(cluster))
+    parts = (ours.windows.fit, ours.windows.select, ours.windows.report)
+    reused = all(experiment.pair_path(data, ours.scenario, part).is_file() for part in parts)
+    tables = [ours.pairs(part) for part in parts]
+    counts = pl.Series("pairs", [len(pairs) for pairs in tables])
+    gaps = {
+        name: _ecdf(pl.Series(pairs.gap_h[pairs.last]) * experiment.HOUR_S)
+        for name, pairs in zip(("fit", "select", "report"), tables, strict=True)
+    }
+    return shown(
+        rows=int(counts.sum()),
+        reused=reused,
+        scenario=str(ours.scenario),
+        windows=table(experiment.frame_of(ours.windows).with_columns(counts)),
+        reactive=plot(gaps, x="interruption of reactive, h", y="share of pairs", log_x=True),
+    )
+
+
+def _ecdf(seconds: pl.Series) -> tuple[list[float], list[float]]:
+    """(hours, share at most that long) at 200 quantiles."""
+    shares = [i / 199 for i in range(200)]
+    hours = [float(seconds.quantile(share) or 0.0) / experiment.HOUR_S for share in shares] if len(seconds) else []
+    return hours, shares[: len(hours)]

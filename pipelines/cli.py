@@ -1,0 +1,58 @@
+"""The command line `baton`: the root command, its errors and exit codes. The subcommands live in the cli_* modules."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines import cli_models, cli_report, cli_run, cli_traces
+from traces.errors import BatonError
+
+app = typer.Typer(
+    name="baton",
+    help="Raw cluster logs in, compared provisioning policies and a released artifact out.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for module in (cli_run, cli_traces, cli_models, cli_report):
+    module.register(app)
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    data: Annotated[Path | None, typer.Option("--data", help="Data folder, for every command.")] = None,
+) -> None:
+    """Raw cluster logs in, compared provisioning policies and a released artifact out."""
+    context.obj = data
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command and exit: 0 done, 1 the work failed, 2 wrong usage or unreadable input.
+
+    typer itself ends quietly on Ctrl-C (130) and on a closed pipe. The telemetry of Dagster and MLflow is switched off
+    before either is imported: nothing here needs a network.
+    """
+    os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("DO_NOT_TRACK", "1")
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
+    try:
+        app(args=arguments, prog_name="baton", standalone_mode=True)
+    except BatonError as error:
+        sys.stderr.write(f"baton: {' '.join(str(error).split())}\n")
+        sys.exit(error.exit_code)
+    except OSError as error:
+        sys.stderr.write(f"baton: {error.strerror or error}: {error.filename or 'no file named'}\n")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""`baton train`, `baton evaluate`, `baton promote`, `baton rollback`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipelines import options
+from pipelines.options import Data, Json
+from traces.errors import InputError
+from traces.store import DataFolder
+
+if TYPE_CHECKING:
+    from models.study import Study
+    from models.training import TrainedPolicy
+
+ALL, CHAMPION = "all", "champion"
+EVERY = "4h"
+
+ClusterName = Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")]
+Policies = Annotated[str, typer.Option("--policies", help="Registry names a,b; or all; or champion.")]
+Capacity = Annotated[int | None, typer.Option("--capacity", min=1, help="Nodes of the simulated cluster.")]
+PairNodes = Annotated[str, typer.Option("--pair-nodes", help="Nodes of predecessor and successor; several: 1,8.")]
+Limit = Annotated[str, typer.Option("--limit", help="Wall-clock limit of both jobs.")]
+Scheduler = Annotated[str, typer.Option("--scheduler", help="Scheduler of the simulated cluster.")]
+World = Annotated[str, typer.Option("--world", help="Simulated world.")]
+Seed = Annotated[int, typer.Option("--seed", help="First of the seeds that learners are fitted with.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(train)
+    app.command()(evaluate)
+    app.command()(promote)
+    app.command()(rollback)
+
+
+def train(
+    context: typer.Context,
+    cluster: ClusterName,
+    policies: Policies,
+    until: Annotated[str | None, typer.Option("--until", help="Only what was known before (UTC).")] = None,
+    capacity: Capacity = None,
+    pair_nodes: PairNodes = "1,8",
+    limit: Limit = "48h",
+    scheduler: Scheduler = "mirage",
+    world: World = "plain",
+    seed: Seed = 0,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds.")] = 5,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Fit policies on pairs whose outcome was known before --until."""
+    from models import study
+
+    folder = options.data_folder(context, data)
+    with options.output(json) as out:
+        folder.ensure_writable()
+        ours = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, EVERY)
+        window = ours.fit_window(None if until is None else options.utc_s(until))
+        wanted = _recipes(folder, policies)
+        options.say(f"{ours.scenario}; fitted on starts from {window}")
+        trained, kept = study.fit(ours, wanted, window, range(seed, seed + seeds))
+        if CHAMPION in options.names(policies):
+            study.remember_champion(ours, study.champion_policy(folder))
+        rows = [
+            {
+                "policy": one.name,
+                "seed": one.seed,
+                "run_id": one.run_id,
+                "wall_s": one.wall_s,
+                "reused": one.name in kept,
+            }
+            for one in trained
+        ]
+        if json:
+            options.write_json(out, {"policies": rows, "until": window.until_s, "scenario": str(ours.scenario)})
+        else:
+            for row in rows:
+                note = ", fitted before" if row["reused"] else ""
+                out.write(f"{row['policy']} seed {row['seed']}: {row['wall_s']:.1f} s, run {row['run_id']}{note}\n")
+
+
+def evaluate(
+    context: typer.Context,
+    cluster: ClusterName,
+    policies: Policies,
+    from_: Annotated[str, typer.Option("--from", help="First submission of a predecessor (UTC).")],
+    to: Annotated[str, typer.Option("--to", help="Submissions before that (UTC).")],
+    every: Annotated[str, typer.Option("--every", help="Time between starts.")] = EVERY,
+    capacity: Capacity = None,
+    pair_nodes: PairNodes = "1,8",
+    limit: Limit = "48h",
+    scheduler: Scheduler = "mirage",
+    world: World = "plain",
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Compare trained policies on the same chained pairs. Settings are picked between the fit's end and --from."""
+    from models import study
+    from models.comparison_text import format_table
+    from models.experiment import Window
+
+    folder = options.data_folder(context, data)
+    with options.output(json) as out:
+        report = Window(options.utc_s(from_), options.utc_s(to))
+        if report.from_s >= report.until_s:
+            raise InputError(f"--from {from_} is not before --to {to}")
+        ours = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, every)
+        trained, fitted_until_s = _trained(ours, policies)
+        for warning in study.warnings_about(ours, report, fitted_until_s):
+            options.say(f"warning: {warning}")
+        select = Window(fitted_until_s, report.from_s) if fitted_until_s < report.from_s else None
+        compared = study.compare_on(ours, trained, report, select)
+        if json:
+            options.write_json(out, {"results": compared.results})
+        else:
+            out.write(format_table(compared.results) + "\n")
+
+
+def promote(
+    context: typer.Context,
+    version: Annotated[int, typer.Argument(help="Registered version of provisioning-policy.", min=1)],
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Make a registered version the champion, whatever the gate said."""
+    from models.release import promote as promote_
+
+    _announce(promote_(options.data_folder(context, data), version), json, "promoted")
+
+
+def rollback(context: typer.Context, data: Data = None, json: Json = False) -> None:
+    """Make the champion before this one the champion again."""
+    from models.release import rollback as rollback_
+
+    _announce(rollback_(options.data_folder(context, data)), json, "rolled back to")
+
+
+def _announce(version: int, json: bool, what: str) -> None:
+    with options.output(json) as out:
+        if json:
+            options.write_json(out, {"model": "provisioning-policy", "champion": version})
+        else:
+            out.write(f"{what} provisioning-policy version {version}\n")
+
+
+def _study(
+    folder: DataFolder,
+    cluster: str,
+    capacity: int | None,
+    pair_nodes: str,
+    limit: str,
+    scheduler: str,
+    world: str,
+    every: str,
+) -> Study:
+    from models import study
+    from traces import clusters
+
+    return study.of(
+        folder,
+        clusters.resolve(folder, cluster=cluster),
+        capacity=capacity,
+        pair_nodes=options.whole_numbers(pair_nodes, "--pair-nodes"),
+        limit_s=options.duration_s(limit),
+        scheduler=scheduler,
+        world=world,
+        every_s=options.duration_s(every),
+    )
+
+
+def _recipes(folder: DataFolder, text: str) -> list[str]:
+    """Registry names: `all` is every one, `champion` the policy that the registered champion is."""
+    from models import study
+
+    names: list[str] = []
+    for name in options.names(text):
+        if name == ALL:
+            names += study.every_policy()
+        elif name == CHAMPION:
+            names.append(study.champion_policy(folder))
+        else:
+            names.append(name)
+    if not names:
+        raise InputError("--policies names none; give registry names a,b, or all, or champion")
+    return list(dict.fromkeys(names))
+
+
+def _trained(ours: Study, text: str) -> tuple[list[TrainedPolicy], int]:
+    """The trained policies of that list and the latest instant that any of them was fitted until."""
+    from models import study
+
+    found: list[TrainedPolicy] = []
+    until_s = 0
+    for name in options.names(text):
+        for one in study.every_policy() if name == ALL else [name]:
+            fits, fitted_until_s = study.champion(ours) if one == CHAMPION else study.last_fit(ours, one)
+            if not any(other.name == one for other in found):
+                found, until_s = found + fits, max(until_s, fitted_until_s)
+    if not found:
+        raise InputError("--policies names none; give registry names a,b, or all, or champion")
+    return found, until_s

@@ -1,0 +1,47 @@
+"""Top-level assembly of everything Dagster sees. Nothing is computed or read here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets import checks, evaluation, features, ingest, policies, release, reports, simulation, warehouse
+from assets.resources import Baton
+from pipelines import triggers
+from pipelines.jobs import everything, retraining
+from pipelines.progress import progress_logger
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def build_defs(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
+    """The definitions; `resources` overrides the data folder (BATON_DATA, else the repository's data/)."""
+    data = os.environ.get("BATON_DATA") or str(REPOSITORY / "data")
+    return dg.Definitions(
+        assets=[
+            ingest.ingested_files,
+            warehouse.canonical_tables,
+            *features.ASSETS,
+            simulation.simulated_starts,
+            simulation.pair_tables,
+            policies.trained_policies,
+            evaluation.policy_comparison,
+            release.provisioning_policy,
+            reports.derived_tables,
+            reports.report,
+        ],
+        asset_checks=[checks.canonical_checks, checks.derived_checks],
+        jobs=[everything, retraining],
+        sensors=[triggers.raw_files],
+        schedules=[triggers.weekly_retraining],
+        resources={"baton": Baton(data=data), **(resources or {})},
+        loggers={"progress": progress_logger, "console": dg.colored_console_logger},
+        executor=dg.in_process_executor,
+    )
+
+
+defs = build_defs()

@@ -1,0 +1,23 @@
+"""Jobs: what is materialized together, for one cluster a run. Steps run in one process: see docs/decisions/0003."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from assets.resources import CLUSTERS
+
+everything = dg.define_asset_job(
+    "whole_pipeline",
+    selection=dg.AssetSelection.all(),
+    partitions_def=CLUSTERS,
+    executor_def=dg.in_process_executor,
+    description="Raw logs of one cluster to compared policies, a release and the report.",
+)
+RETRAINED = dg.AssetSelection.groups("simulation", "policies", "evaluation", "release", "reports")
+retraining = dg.define_asset_job(
+    "retraining",
+    selection=RETRAINED | dg.AssetSelection.assets(["warehouse", "derived_tables"]),
+    partitions_def=CLUSTERS,
+    executor_def=dg.in_process_executor,
+    description="Fit, compare and release again on what is in the lake.",
+)

@@ -1,0 +1,70 @@
+"""What starts runs by itself: a sensor on data/raw/<cluster>/ and a weekly schedule that retrains."""
+
+import hashlib
+import json
+import time
+from pathlib import Path
+
+import dagster as dg
+
+from assets.resources import CLUSTERS, Baton
+from pipelines.jobs import everything, retraining
+from traces import clusters
+from traces.errors import BatonError
+
+QUIET_S = 30  # a file younger than that may still be being copied
+CRON = "0 3 * * 0"  # Sunday, 03:00
+
+
+@dg.sensor(job=everything, minimum_interval_seconds=60, description="New or changed files in data/raw/<cluster>/.")
+def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorResult:
+    """One run a cluster for all its new files; the content's digest is in the run key, so that no content runs twice.
+
+    The cursor keeps each file's size, time and digest, so that an unchanged file is not read again.
+    """
+    known: dict[str, list[object]] = json.loads(context.cursor or "{}")
+    seen: dict[str, list[object]] = {}
+    requests, names = [], []
+    for folder in sorted(path for path in baton.folder.raw.glob("*") if path.is_dir()):
+        digests = [digest for path in _settled(folder) if (digest := _digest(path, known, seen))]
+        if not digests:
+            continue
+        try:
+            clusters.resolve(baton.folder, cluster=folder.name, raw=folder)
+        except BatonError as error:
+            context.log.warning(f"{folder}: {error}")
+            continue
+        content = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
+        names.append(folder.name)
+        requests.append(dg.RunRequest(run_key=f"{folder.name}-{content}", partition_key=folder.name))
+    new = [name for name in names if not context.instance.has_dynamic_partition(str(CLUSTERS.name), name)]
+    return dg.SensorResult(
+        run_requests=requests,
+        dynamic_partitions_requests=[CLUSTERS.build_add_request(new)] if new else [],
+        cursor=json.dumps(seen),
+    )
+
+
+def _settled(folder: Path) -> list[Path]:
+    """The folder's files, hidden ones and those still being written left out."""
+    newest = time.time() - QUIET_S
+    files = (path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    return sorted(path for path in files if path.stat().st_mtime <= newest)
+
+
+def _digest(path: Path, known: dict[str, list[object]], seen: dict[str, list[object]]) -> str:
+    status = path.stat()
+    old = known.get(str(path))
+    if old is None or old[:2] != [status.st_size, status.st_mtime_ns]:
+        with path.open("rb") as file:
+            old = [status.st_size, status.st_mtime_ns, hashlib.file_digest(file, "sha256").hexdigest()]
+    seen[str(path)] = old
+    return str(old[2])
+
+
+@dg.schedule(job=retraining, cron_schedule=CRON, description="Retrain every cluster's policies once a week.")
+def weekly_retraining(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest]:
+    """One run a cluster that has ever been ingested; the run key holds the tick, so that a restart repeats nothing."""
+    tick = context.scheduled_execution_time.date().isoformat()
+    names = context.instance.get_dynamic_partitions(str(CLUSTERS.name))
+    return [dg.RunRequest(run_key=f"{name}-{tick}", partition_key=name) for name in sorted(names)]
