@@ -31,6 +31,7 @@ USER_TEXT = frozenset({
     "JobName", "Comment", "WorkDir", "SubmitLine", "AdminComment", "SystemComment", "Constraints", "Container",
     "Extra", "StdErr", "StdIn", "StdOut", "Reason", "WCKey",
 })  # fmt: skip
+UNREAD_TEXT = USER_TEXT - {"JobName"}
 TIMES = ("Submit", "Eligible", "Start", "End")
 _TIME = re.compile(r"(?:19|20)\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d|\d{9,11}")
 _STATE = re.compile(r"[A-Z_]+\+?(?: by \S+)?|\?|")
@@ -110,6 +111,27 @@ FORMS: dict[str, Callable[[str], Any]] = {
     "NodeList": slurm_text.expand_nodes,
     **dict.fromkeys(("User", "Account", "Partition", "UID", "Group", "GID", "Cluster"), _word),
 }
+
+
+# Columns that are not read, but tell where a column begins when user text has broken a record. An odd value in one
+# of them is no reason to refuse a record that is whole.
+_UNREAD_FORMS = (
+    (r"(Ave|Max)(CPUFreq|Disk\w+|Pages|RSS|VMSize)|ConsumedEnergy(Raw)?", r"(\d+(\.\d+)?[KMGTPE]?)?"),
+    (r"(Max|Min)\w+Task|NTasks|\w+RAW|AssocID|DBIndex|ReservationId|Restarts|WCKeyID", r"\d*"),
+    (r"(Max|Min)\w+Node|Layout|McsLabel|ReqCPUFreq\w*|BlockID", r"[\w.:-]*"),
+    (r"(Ave|Min|System|User)CPU|CPUTime|ResvCPU|PlannedCPU|Reserved|Planned", r"([\d:.-]*|INVALID)"),
+    (r"TRESUsage\w+", r"([\w/:.-]+=[^,|\s]*(,|$))*"),
+    (r"Flags", r"[A-Za-z_,]*"),
+)
+
+
+def check_unread(column: str, text: str) -> None:
+    """Raises ValueError where the text cannot stand in a column that is not read."""
+    for names, pattern in _UNREAD_FORMS:
+        if re.fullmatch(names, column):
+            if not re.fullmatch(pattern, text):
+                raise ValueError(f"{text!r} is not of the form of {column}")
+            return
 
 
 def form(column: str) -> Callable[[str], Any] | None:

@@ -226,24 +226,31 @@ class _Mender:
         return bool(raw) and any(seen) and all(self._fits(n, v) for n, v in zip(names, seen, strict=True))
 
     @staticmethod
-    def _fits(name: str, value: str) -> bool:
+    def _fits(name: str, value: str, strict: bool = False) -> bool:
         form = sacct_columns.form(name)
         try:
             if form is not None:
                 form(value)
+            if strict and form is not None and name not in sacct_columns.FORMS:
+                sacct_columns.check_unread(name, value)
         except ValueError:
             return False
         return True
 
     def _only_way(self, text: str) -> list[str] | None:
-        """The columns of the text, where exactly one way of sharing out its delimiters gives each its form."""
-        found: list[list[str]] = []
+        """The columns of the text, where one way only of sharing out its delimiters gives each its form.
+
+        Ways that differ in user text that is not read (comments, command lines) are one.
+        """
+        found: dict[tuple[str, ...], list[str]] = {}
         for fields in self._ways(text):
-            if all(self._fits(name, value) for name, value in zip(self.layout.columns, fields, strict=True)):
-                found.append(fields)
+            named = list(zip(self.layout.columns, fields, strict=True))
+            if all(self._fits(name, value, strict=True) for name, value in named):
+                read = tuple(value for name, value in named if name not in sacct_columns.UNREAD_TEXT)
+                found.setdefault(read, fields)
                 if len(found) > 1:
                     return None
-        return found[0] if found else None
+        return next(iter(found.values()), None)
 
     def _ways(self, text: str) -> list[list[str]]:
         layout = self.layout
