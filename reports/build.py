@@ -1,0 +1,157 @@
+"""One self-contained HTML file from the warehouse: sections, rendered by an autoescaping template.
+
+The file holds no reference to anything outside it, and its content security policy forbids any: inline styles, and the
+one script whose digest the policy names.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import secrets
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from reports import format as fmt
+from reports.fails import fails
+from reports.fidelity import fidelity
+from reports.figures import sparkline
+from reports.intake import intake
+from reports.layout import Section
+from reports.palette import style_sheet
+from reports.policies import policies
+from reports.source import Names, Source, cluster_names
+from reports.summary import summary
+from reports.waits import waits
+from reports.waste import waste
+from traces.errors import InputError, WorkError
+from traces.store import DataFolder
+
+SECTIONS: dict[str, Callable[[Source], Section]] = {
+    "summary": summary,
+    "read": intake,
+    "waits": waits,
+    "waste": waste,
+    "fails": fails,
+    "fidelity": fidelity,
+    "policies": policies,
+}
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def build_report(
+    data: DataFolder,
+    *,
+    out: Path | None = None,
+    clusters: list[str] | None = None,
+    anonymise: bool = False,
+    section: str | None = None,
+    key: bytes | None = None,
+) -> Path:
+    """Write the report (default: report.html in the data folder's reports) and return its path.
+
+    `clusters` None means all in the warehouse. `anonymise` replaces users, accounts and job names by keyed hashes, with
+    `key` or, without one, a key that is made for this report and forgotten. `section` keeps one of SECTIONS.
+
+    Raises InputError for an unknown cluster or section or an absent warehouse, WorkError where the file cannot be
+    written.
+    """
+    names = Names((key or secrets.token_bytes(32)) if anonymise else None)
+    wanted = _known_sections(section)
+    pages = []
+    for cluster in _known_clusters(data, clusters):
+        source = Source(data, cluster, names)
+        pages.append({"source": source, "sections": [SECTIONS[name](source) for name in wanted]})
+    html = _render(pages, names)
+    path = out or data.reports / "report.html"
+    _write(path, html)
+    return path
+
+
+def section_data(
+    data: DataFolder, cluster: str, name: str, *, anonymise: bool = False, key: bytes | None = None
+) -> dict[str, Any]:
+    """One section as plain JSON values: sentences, tables as rows of raw values (s, h, shares), what is missing.
+
+    Raises InputError for an unknown cluster or section.
+    """
+    (wanted,) = _known_sections(name)
+    (known,) = _known_clusters(data, [cluster])
+    source = Source(data, known, Names((key or secrets.token_bytes(32)) if anonymise else None))
+    section = SECTIONS[wanted](source)
+    return {
+        "cluster": known,
+        "section": section.name,
+        "title": section.title,
+        "is_generated": source.is_generated,
+        "sentences": section.sentences,
+        "numbers": {tile.label: tile.value for tile in section.tiles},
+        "tables": {
+            table.name: [{column.name: _plain(row.get(column.name)) for column in table.columns} for row in table.rows]
+            for table in section.tables
+        },
+        "missing": section.missing,
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime | date) else value
+
+
+def _known_sections(name: str | None) -> list[str]:
+    if name is None:
+        return list(SECTIONS)
+    if name not in SECTIONS:
+        raise InputError(f"unknown section {fmt.text(name)!r}: known are {', '.join(SECTIONS)}")
+    return [name]
+
+
+def _known_clusters(data: DataFolder, wanted: list[str] | None) -> list[str]:
+    known = cluster_names(data)
+    for cluster in wanted or []:
+        if cluster not in known:
+            listed = ", ".join(fmt.text(name) for name in known) or "none"
+            raise InputError(f"no cluster {fmt.text(cluster)!r} in {data.warehouse}: known are {listed}")
+    return known if wanted is None else list(dict.fromkeys(wanted))
+
+
+def _render(pages: list[dict[str, Any]], names: Names) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    script = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template("report.html").render(
+        pages=pages,
+        is_anonymised=names.are_hidden,
+        made_utc=fmt.moment(datetime.now(UTC)),
+        text=fmt.text,
+        sparkline=lambda values: Markup(sparkline(values)),  # noqa: S704 - made of numbers alone
+        svg=lambda figure: Markup(figure.svg),  # noqa: S704 - made by reports.figures, which escapes text
+        style=Markup(style_sheet() + (_TEMPLATES / "report.css").read_text(encoding="utf-8")),  # noqa: S704 - ours
+        script=Markup(script),  # noqa: S704 - ours
+        script_digest=digest,
+    )
+
+
+def _write(path: Path, html: str) -> None:
+    """Whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(html, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise WorkError(f"cannot write the report {path} ({error.strerror}): give another place with --out") from error
+    finally:
+        part.unlink(missing_ok=True)

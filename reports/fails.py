@@ -1,0 +1,125 @@
+"""Section `fails`: how jobs end, and how long the bad ones ran first."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from reports import figures
+from reports import format as fmt
+from reports.layout import Figure, Section, TableView, columns
+from reports.source import Source
+
+SHOWN_STATES = 6  # the palette tells so many apart; the rest is "other"
+_RUNTIME = ("runtime_p50_s|ran, median|duration", "runtime_p90_s|p90|duration", "runtime_p95_s|p95|duration")
+
+
+def fails(source: Source) -> Section:
+    """States by jobs and GPU time, reasons, runtime to failure."""
+    section = Section("fails", "What fails")
+    by, bad = source.rows("failures_by"), source.rows("failures")
+    if by.is_empty():
+        section.missing.append("The table failures_by holds nothing for this cluster: no job of it ran.")
+        return section
+    states = by.filter(pl.col("dimension") == "state").sort("jobs", descending=True)
+    section.sentences.append(_sentence(states))
+    if source.read("SELECT count(*) AS n FROM jobs WHERE cluster = ? AND state_is_inferred")["n"][0]:
+        section.missing.append(
+            "The log holds no state for some or all jobs; it was inferred from times, limit and exit code."
+        )
+    section.figures.append(_states_figure(source, states))
+    section.tables.append(
+        TableView(
+            "states",
+            "Final states by jobs and GPU time",
+            f"Shares of all jobs that ran and of all GPU time. {source.caption(int(states['jobs'].sum()), 'jobs')}",
+            columns(
+                "value|state", "jobs|jobs|count", "jobs_share|of jobs|percent", "users|users|count",
+                "gpu_time_s|GPU time|gpu_time", "gpu_time_share|of GPU time|percent", *_RUNTIME,
+            ),
+            states.to_dicts(),
+        )
+    )  # fmt: skip
+    if bad.is_empty():
+        section.missing.append("No attempt of this trace ended badly.")
+        return section
+    _failures(source, section, by, bad)
+    return section
+
+
+def _sentence(states: pl.DataFrame) -> str:
+    done = states.filter(pl.col("value") == "COMPLETED")
+    jobs = float(done["jobs_share"].sum() or 0)
+    words = f"{fmt.percent(jobs)} of the jobs that ran completed"
+    if states["gpu_time_share"].null_count() < states.height:
+        return f"{words}, with {fmt.percent(float(done['gpu_time_share'].sum() or 0))} of the GPU time."
+    return f"{words}; the log holds no GPU counts, so GPU time is not known."
+
+
+def _states_figure(source: Source, states: pl.DataFrame) -> Figure:
+    named = states["value"].to_list()[:SHOWN_STATES]
+    groups = {}
+    for label, column in (("jobs", "jobs_share"), ("GPU time", "gpu_time_share")):
+        values = dict(zip(states["value"].to_list(), states[column].fill_null(0).to_list(), strict=True))
+        if sum(values.values()) > 0:
+            groups[label] = [values[name] for name in named] + [
+                max(0.0, sum(values.values()) - sum(values[n] for n in named))
+            ]
+    labels = [*(str(name) for name in named), "other"]
+    if not any(group[-1] > 1e-9 for group in groups.values()):
+        labels, groups = labels[:-1], {label: group[:-1] for label, group in groups.items()}
+    return Figure(
+        "states",
+        "How jobs end",
+        "Shares by final state, once by jobs and once by GPU time. "
+        + source.caption(int(states["jobs"].sum()), "jobs"),
+        figures.shares(f"{source.slug}-states", labels, groups, labels),
+        "Stacked shares of final states; the table of states has the figures.",
+    )
+
+
+def _failures(source: Source, section: Section, by: pl.DataFrame, bad: pl.DataFrame) -> None:
+    lost = bad["gpu_time_lost_s"].sum() if bad["gpu_time_lost_s"].null_count() < bad.height else None
+    cost = f", which held {fmt.gpu_time(float(lost))}" if lost is not None else ""
+    section.sentences.append(
+        f"{bad.height:,} attempts ended badly{cost}; half of them within "
+        f"{fmt.duration(_median(bad, 'runtime_to_failure_s'))} of their start."
+    )
+    curves: dict[str, tuple[NDArray[np.float64], str]] = {}
+    ended = bad.filter(pl.col("runtime_to_failure_s") >= 0).group_by("state", maintain_order=True)
+    for state, rows in sorted(ended, key=lambda item: -item[1].height):
+        if len(curves) < 4:
+            curves[str(state[0])] = (rows["runtime_to_failure_s"].to_numpy().astype(np.float64), str(state[0]))
+    if curves:
+        section.figures.append(
+            Figure(
+                "runtime_to_failure",
+                "Runtime to failure",
+                "Share of the attempts of each bad state (the four most frequent) that had ended after so long. "
+                + source.caption(bad.height, "attempts"),
+                figures.ecdf(f"{source.slug}-rtf", curves, "time run until failure", of="attempts"),
+                "Cumulative distribution of runtime to failure by state.",
+            )
+        )
+    for dimension, title, label in (("reason", "Reasons", "reason"), ("size_bucket", "Bad ends by size", "GPUs")):
+        rows = by.filter(pl.col("dimension") == dimension).sort("attempts", descending=True)
+        if not rows.is_empty():
+            section.tables.append(
+                TableView(
+                    f"failures_{dimension}",
+                    title,
+                    f"Attempts that ended badly; shares are of all jobs that ran and of all GPU time. "
+                    f"{source.caption(int(rows['attempts'].sum()), 'attempts')}",
+                    columns(
+                        f"value|{label}", "attempts|attempts|count", "jobs|jobs|count", "users|users|count",
+                        "jobs_share|of jobs|percent", "gpu_time_share|of GPU time|percent", *_RUNTIME,
+                    ),
+                    rows.to_dicts(),
+                )
+            )  # fmt: skip
+
+
+def _median(frame: pl.DataFrame, column: str) -> float | None:
+    value = frame[column].median()
+    return float(value) if isinstance(value, int | float) else None

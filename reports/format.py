@@ -1,0 +1,102 @@
+"""Values to the text that a person reads. Every function takes a null and prints a dash for it."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import date, datetime
+from typing import Any
+
+MISSING = "–"
+_ROUND_TO = 60.0
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as two units at most: 42 s, 7 min, 3 h 20 min, 2 d 4 h; negative ones keep their sign."""
+    if seconds is None:
+        return MISSING
+    sign, rest = ("-" if seconds < 0 else ""), abs(seconds)
+    if rest < 10 and rest != int(rest):
+        return f"{sign}{rest:.1f} s"
+    if rest < 60:
+        return f"{sign}{rest:.0f} s"
+    if rest < 3600:
+        return f"{sign}{rest / 60:.1f} min" if rest < 600 else f"{sign}{rest / 60:.0f} min"
+    minutes = round(rest / _ROUND_TO)
+    if minutes < 48 * 60:
+        return f"{sign}{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
+    hours = round(minutes / 60)
+    return f"{sign}{hours // 24:,} d" + (f" {hours % 24} h" if hours % 24 else "")
+
+
+def count(value: float | None) -> str:
+    """An integer with thousands separated."""
+    return MISSING if value is None else f"{round(value):,}"
+
+
+def number(value: float | None) -> str:
+    """Three significant digits below 1,000, thousands separated above."""
+    if value is None:
+        return MISSING
+    if value != 0 and abs(value) < 0.005:
+        return f"{value:.1g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" if abs(value) >= 100 else f"{value:.2f}"
+
+
+def percent(share: float | None) -> str:
+    """A share in 0..1 as a percentage."""
+    return MISSING if share is None else f"{100 * share:.1f} %"
+
+
+def size(number_of_bytes: float | None) -> str:
+    """Bytes as B, kB, MB or GB (powers of 1,000)."""
+    if number_of_bytes is None:
+        return MISSING
+    value = float(number_of_bytes)
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"
+
+
+def moment(value: datetime | date | None) -> str:
+    """A time to the minute; the tables are in UTC."""
+    if value is None:
+        return MISSING
+    return f"{value:%Y-%m-%d %H:%M}" if isinstance(value, datetime) else f"{value:%Y-%m-%d}"
+
+
+def day(value: datetime | None) -> str:
+    """The date alone."""
+    return MISSING if value is None else f"{value:%Y-%m-%d}"
+
+
+def gpu_time(seconds: float | None) -> str:
+    """GPU seconds as GPU hours."""
+    return MISSING if seconds is None else f"{number(seconds / 3600)} GPU h"
+
+
+def text(value: object) -> str:
+    """Untrusted text made visible: control and direction characters become escapes. HTML is escaped by the template."""
+    if value is None:
+        return MISSING
+    return "".join(_visible(character) for character in str(value))
+
+
+def _visible(character: str) -> str:
+    if unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}:
+        return character
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+FORMATS: dict[str, Any] = {
+    "text": text,
+    "code": text,
+    "count": count,
+    "number": number,
+    "duration": duration,
+    "percent": percent,
+    "bytes": size,
+    "utc": moment,
+    "gpu_time": gpu_time,
+}

@@ -1,0 +1,111 @@
+"""Section `read`: which raw files were read, what became of each record, and what was refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+from typing import Any
+
+import polars as pl
+
+from reports import format as fmt
+from reports.layout import Section, TableView, columns
+from reports.source import Source
+
+MOST_REASONS, EXAMPLE_CHARACTERS = 20, 240
+_HIDDEN = "(hidden: this report is anonymised)"
+_VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\d+")
+_FROM_VALUE_ON = re.compile(r"['\"`:(\d].*", re.DOTALL)
+
+
+def intake(source: Source) -> Section:
+    """Files with their counts, rejects by reason with an escaped example, clock-change rows, superseded jobs."""
+    section = Section("read", "What was read and rejected")
+    files = source.files
+    if files.is_empty():
+        section.missing.append("No raw file of this cluster is in the warehouse.")
+        return section
+    records, rejects = int(files["records"].sum()), int(files["rejects"].sum())
+    section.sentences.append(
+        f"{_count(files.height, 'raw file')} with {records:,} records gave {source.jobs.height:,} jobs; "
+        f"{int(files['duplicates'].sum()):,} records were duplicates, {rejects:,} "
+        f"({fmt.percent(rejects / max(records, 1))}) were refused."
+    )
+    section.sentences.extend(_conservation(files))
+    superseded, ambiguous = int(files["superseded"].sum()), int(source.jobs["is_time_ambiguous"].sum())
+    section.sentences.append(
+        f"{_count(superseded, 'job')} stood in several files, and the newest record was kept; "
+        f"{_count(ambiguous, 'job')} had a local time in the hour of a clock change that nothing in the log settles "
+        f"(zone {fmt.text(source.timezone)})."
+    )
+    section.tables.append(_files_table(source, files))
+    rejected = source.rows("rejects")
+    if rejected.is_empty():
+        section.missing.append(
+            "No record was refused." if rejects == 0 else "The refused records are not in the warehouse."
+        )
+    else:
+        section.tables.append(_rejects_table(source, rejected))
+    return section
+
+
+def _count(n: int, unit: str) -> str:
+    return f"{n:,} {unit}{'' if n == 1 else 's'}"
+
+
+def _conservation(files: pl.DataFrame) -> list[str]:
+    """A sentence for files whose counts do not add up, or one that says that all do."""
+    parts = pl.sum_horizontal("allocations", "steps", "samples", "duplicates", "rejects")
+    wrong = files.filter(parts != pl.col("records")).height
+    if wrong:
+        return [f"In {_count(wrong, 'file')} the counts do not add up: records were lost or counted twice there."]
+    return ["In every file: records = allocations + steps + samples + duplicates + rejects."]
+
+
+def _files_table(source: Source, files: pl.DataFrame) -> TableView:
+    def shown(row: dict[str, Any]) -> dict[str, Any]:
+        path = PurePath(row["path"])
+        # a path can hold a user's name
+        name = f"file-{row['sha256'][:10]}" if source.names.are_hidden else path.name
+        return {**row, "file": name, "sha256": row["sha256"][:12]}
+
+    rows = [shown(row) for row in files.sort("path").to_dicts()]
+    return TableView(
+        "trace_files",
+        "Raw files",
+        f"One row a raw file. {source.caption(files.height, 'files')}",
+        columns(
+            "file|file", "format|read as", "bytes|size|bytes", "records|records|count", "allocations|allocations|count",
+            "steps|steps|count", "samples|samples|count", "duplicates|duplicates|count", "rejects|rejects|count",
+            "jobs|jobs|count", "superseded|superseded|count", "sha256|sha256|code",
+        ),
+        rows,
+    )  # fmt: skip
+
+
+def _rejects_table(source: Source, rejected: pl.DataFrame) -> TableView:
+    """Rejects grouped by reason with the offending values taken out; the first of each as an example."""
+    hidden = source.names.are_hidden
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rejected.sort("path", "line").to_dicts():
+        pattern = _FROM_VALUE_ON.sub("…", row["reason"]) if hidden else _VALUE.sub("…", row["reason"])
+        groups.setdefault(pattern, []).append(row)
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    rows = [
+        {
+            "reason": pattern,
+            "n": len(members),
+            "where": "" if hidden else f"{PurePath(members[0]['path']).name}:{members[0]['line']}",
+            "example": _HIDDEN if hidden else members[0]["raw"][:EXAMPLE_CHARACTERS],
+        }
+        for pattern, members in ordered[:MOST_REASONS]
+    ]
+    return TableView(
+        "rejects",
+        "Refused records by reason",
+        f"Values in a reason are shown as …; the example is the first record refused for it, cut to "
+        f"{EXAMPLE_CHARACTERS} characters. {source.caption(rejected.height, 'refused records')}",
+        columns("reason|reason", "n|records|count", "where|first at|code", "example|example|code"),
+        rows,
+        cut=max(0, len(ordered) - MOST_REASONS),
+    )

@@ -1,0 +1,100 @@
+"""What a section is made of: sentences, tables and figures, still as data.
+
+`reports.build` renders these to HTML, `reports.build.section_data` to JSON; the sections know neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+from reports.format import FORMATS
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: key in the rows, heading, and how its values are printed (a key of format.FORMATS)."""
+
+    name: str
+    label: str
+    kind: str = "text"
+
+    @property
+    def is_text(self) -> bool:
+        return self.kind in ("text", "code")
+
+    def show(self, row: dict[str, Any]) -> str:
+        """The value as a person reads it."""
+        return str(FORMATS[self.kind](row.get(self.name)))
+
+    def sort_key(self, row: dict[str, Any]) -> str:
+        """The value as the sorting script reads it: a number, or text; '' for a null, which sorts last."""
+        value = row.get(self.name)
+        if value is None:
+            return ""
+        if isinstance(value, datetime | date):
+            return value.isoformat()
+        return self.show(row) if self.is_text else repr(float(value))
+
+
+@dataclass(frozen=True)
+class TableView:
+    """One table: rows are dicts of raw values; `cut` rows more exist than are shown."""
+
+    name: str
+    title: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: list[dict[str, Any]]
+    cut: int = 0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One drawing: `svg` is trusted text made by reports.figures, `alt` says in words what it shows."""
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+    alt: str
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One of the summary's numbers, with its weekly trend (values, oldest first) and what it means."""
+
+    label: str
+    value: str
+    meaning: str
+    trend: tuple[float, ...] = ()
+    trend_words: str = ""
+
+
+@dataclass
+class Section:
+    """One section of one cluster. `missing` says what the log does not hold, one sentence each."""
+
+    name: str
+    title: str
+    sentences: list[str] = field(default_factory=list)
+    tiles: list[Tile] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    tables: list[TableView] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+
+def columns(*specifications: str) -> tuple[Column, ...]:
+    """Columns from 'name|heading|kind' (kind defaults to text)."""
+    parsed = []
+    for specification in specifications:
+        name, label, *kind = specification.split("|")
+        parsed.append(Column(name, label, kind[0] if kind else "text"))
+    return tuple(parsed)
+
+
+def cut(rows: Sequence[dict[str, Any]], most: int) -> tuple[list[dict[str, Any]], int]:
+    """The first `most` rows, and how many are left out."""
+    return list(rows[:most]), max(0, len(rows) - most)

@@ -1,0 +1,85 @@
+"""One colour for each thing, the same in every figure, with a light and a dark value.
+
+Figures are drawn with the light values; `to_css` turns each of them into a CSS variable, so that one drawing
+serves both. Every value has a contrast of at least 3:1 against its background (4.5:1 for ink and muted).
+"""
+
+from __future__ import annotations
+
+import re
+
+# name -> (light, dark); the light values must be distinct, `to_css` finds colours by them
+COLOURS: dict[str, tuple[str, str]] = {
+    "ink": ("#1b1f24", "#e8eaed"),
+    "muted": ("#5b6470", "#a3abb6"),
+    "grid": ("#dfe3e8", "#343a43"),
+    "paper": ("#fffffe", "#181b20"),
+    # policies
+    "reactive": ("#6e7681", "#98a1ad"),
+    "average-wait": ("#8f6207", "#d9a441"),
+    "start-estimate": ("#1c6dba", "#6cb2f5"),
+    "forest": ("#1d7f4e", "#5cc98d"),
+    "xgboost": ("#bf580e", "#f59a56"),
+    "lightgbm": ("#b4282f", "#ff8a80"),
+    "dqn": ("#6a40bf", "#b79bff"),
+    "policy-gradient": ("#b73480", "#f28bc4"),
+    "oracle": ("#1b1f25", "#e8eaee"),
+    # recorded data
+    "recorded": ("#1c6dbb", "#6cb2f6"),
+    "simulated": ("#bf580f", "#f59a57"),
+    "fair_share": ("#6a40be", "#b79bfe"),
+    "fragmentation": ("#b73481", "#f28bc5"),
+    "allocated": ("#1c6dbc", "#6cb2f7"),
+    "free": ("#1d7f4f", "#5cc98e"),
+    "gang": ("#b42830", "#ff8a81"),
+    # states
+    "COMPLETED": ("#1d7f50", "#5cc98f"),
+    "CANCELLED": ("#8f6208", "#d9a442"),
+    "FAILED": ("#b42831", "#ff8a82"),
+    "TIMEOUT": ("#6a40bd", "#b79bfd"),
+    "NODE_FAIL": ("#b73482", "#f28bc6"),
+    "OUT_OF_MEMORY": ("#bf5810", "#f59a58"),
+    # ordered classes, small to large
+    "class0": ("#2a9d8f", "#7be0d3"),
+    "class1": ("#1c6dbd", "#6cb2f8"),
+    "class2": ("#6a40bc", "#b79bfc"),
+    "class3": ("#b73483", "#f28bc7"),
+    "class4": ("#bf5811", "#f59a59"),
+    # waits on the heatmap, short to long
+    "heat0": ("#eef4fb", "#20262e"),
+    "heat1": ("#c9def3", "#26405c"),
+    "heat2": ("#93bfe6", "#2c5f8f"),
+    "heat3": ("#f3c26b", "#8a6a1f"),
+    "heat4": ("#e88a3c", "#c07a2a"),
+    "heat5": ("#c4442e", "#e0654c"),
+    "heat6": ("#7d1d3f", "#f2a0b5"),
+}
+CLASSES = tuple(name for name in COLOURS if name.startswith("class"))
+HEAT = tuple(name for name in COLOURS if name.startswith("heat"))
+_BY_LIGHT = {light: name for name, (light, _dark) in COLOURS.items()}
+
+
+def colour(name: str) -> str:
+    """The light value of `name`; a name that the palette lacks gets the muted one."""
+    return COLOURS.get(name, COLOURS["muted"])[0]
+
+
+def css_variable(name: str) -> str:
+    """`var(--c-...)` for a name of the palette."""
+    return f"var(--c-{name if name in COLOURS else 'muted'})"
+
+
+def to_css(svg: str) -> str:
+    """Replace each colour of the palette in an SVG text by its CSS variable."""
+    return re.sub(
+        r"#[0-9a-f]{6}\b",
+        lambda match: css_variable(_BY_LIGHT[match[0]]) if match[0] in _BY_LIGHT else match[0],
+        svg,
+    )
+
+
+def style_sheet() -> str:
+    """CSS that declares the variables for light and dark; print is always light."""
+    light = "".join(f"--c-{name}:{values[0]};" for name, values in COLOURS.items())
+    dark = "".join(f"--c-{name}:{values[1]};" for name, values in COLOURS.items())
+    return f":root{{{light}}}\n@media screen and (prefers-color-scheme: dark){{:root{{{dark}}}}}"

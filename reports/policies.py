@@ -1,0 +1,219 @@
+"""Section `policies`: the comparison of provisioning policies, chosen settings, loads and the release decision."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import polars as pl
+
+from reports import figures
+from reports import format as fmt
+from reports.layout import Figure, Section, TableView, columns
+from reports.source import Source
+
+FEW_BLOCKS = 8  # under so many 7-day blocks an interval is only indicative
+_LOADS = ("light", "medium", "heavy")
+_COMPARISON = (
+    "policy|policy", "setting|setting|number", "n|pairs|count", "blocks|blocks|count", "seeds|seeds|count",
+    "interruption_h|interruption, h|number", "interruption_ci|95 %|code", "overlap_h|overlap, h|number",
+    "overlap_ci|95 %|code", "zero_share|no interruption|percent", "within_10min_share|gap ≤ 10 min|percent",
+    "interruption_p50_h|median, h|number", "interruption_p95_h|p95, h|number", "cost_w05|cost w 0.5, h|number",
+    "cost_w1|cost w 1, h|number", "cost_ci|95 %|code", "regret_h_w1|regret w 1, h|number",
+    "reduction|less interruption|percent", "at_overlap_025_h|at 0.25 h overlap|number",
+    "at_overlap_05_h|at 0.5 h|number", "at_overlap_1_h|at 1 h|number",
+)  # fmt: skip
+
+
+def policies(source: Source) -> Section:
+    """One comparison table and one curve plot a pair size; chosen settings, load levels and the release log."""
+    section = Section("policies", "Provisioning policies")
+    results, curves = source.rows("policy_results"), source.rows("policy_curves")
+    if results.is_empty():
+        section.missing.append("No policies were compared on this cluster, so there is nothing to choose between.")
+    else:
+        for (nodes, limit_h, world), group in results.sort("pair_nodes").group_by(
+            "pair_nodes", "limit_h", "world", maintain_order=True
+        ):
+            _pair_size(source, section, group, curves, (int(str(nodes)), float(str(limit_h)), str(world)))
+    _releases(source, section)
+    return section
+
+
+def _pair_size(
+    source: Source, section: Section, group: pl.DataFrame, curves: pl.DataFrame, kind: tuple[int, float, str]
+) -> None:
+    nodes, limit_h, world = kind
+    whole = group.filter(pl.col("load") == "all").sort("cost_w1")
+    if whole.is_empty():
+        return
+    rows = [_with_intervals(row) for row in whole.to_dicts()]
+    what = f"{nodes}-node {limit_h:g} h pairs, {world} world"
+    section.sentences.append(_sentence(rows, what))
+    blocks = min(whole["blocks"].to_list())
+    seeds = max(whole["seeds"].to_list())
+    ending = source.caption(max(whole["n"].to_list()), "pairs", seeds)
+    scenario = fmt.text(whole["scenario"][0])
+    indicative = f" Only {blocks} blocks of 7 days: the intervals are indicative." if blocks < FEW_BLOCKS else ""
+    tag = f"{nodes}-{limit_h:g}-{world}"
+    section.tables.append(
+        TableView(
+            f"comparison-{tag}",
+            f"Policies on {what}",
+            "Means a pair at the setting with the least cost (weight 1) on the select window; cost = interruption + "
+            "w x overlap; 95 % intervals by moving-block bootstrap over starts; at … overlap reads the curve and "
+            f"selects nothing; the oracle is clairvoyant, a bound and no policy.{indicative} Simulated: "
+            f"{scenario}. {ending}",
+            columns(*_COMPARISON),
+            rows,
+        )
+    )
+    figure = _curve_figure(source, whole, curves, what, ending, tag)
+    if figure is None:
+        section.missing.append(f"The curves of {what} are not in the warehouse.")
+    else:
+        section.figures.append(figure)
+    for table in (_chosen_table(rows, what, ending, tag), _load_table(source, group, what, tag)):
+        if table is not None:
+            section.tables.append(table)
+
+
+def _with_intervals(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with its intervals as text; ci95 is JSON {figure: [low, high]}."""
+    intervals = _json(row["ci95"])
+
+    def interval(figure: str) -> str | None:
+        ends = intervals.get(figure)
+        return None if not ends or None in ends else f"{ends[0]:.2f} to {ends[1]:.2f}"
+
+    return {
+        **row,
+        "interruption_ci": interval("interruption_h"),
+        "overlap_ci": interval("overlap_h"),
+        "cost_ci": interval("cost_w1"),
+    }
+
+
+def _json(text: str | None) -> dict[str, Any]:
+    loaded = json.loads(text) if text else {}
+    return loaded if isinstance(loaded, dict) else {}
+
+
+def _sentence(rows: list[dict[str, Any]], what: str) -> str:
+    reactive = next((row for row in rows if row["policy"] == "reactive"), None)
+    offered = [row for row in rows if row["policy"] not in ("oracle", "reactive")]
+    if not offered or reactive is None:
+        return f"On {what} {len(rows)} policies were compared."
+    best = min(offered, key=lambda row: float(row["cost_w1"]))
+    verdict = "costs less" if best["cost_w1"] < reactive["cost_w1"] else "costs no less"
+    return (
+        f"On {what} reactive submission interrupts for {reactive['interruption_h']:.2f} h a pair; the cheapest policy, "
+        f"{fmt.text(best['policy'])}, for {best['interruption_h']:.2f} h with {best['overlap_h']:.2f} h of overlap: "
+        f"it {verdict} ({best['cost_w1']:.2f} against {reactive['cost_w1']:.2f} h at weight 1, "
+        f"{best['regret_h_w1']:.2f} h above the oracle)."
+    )
+
+
+def _curve_figure(
+    source: Source, whole: pl.DataFrame, curves: pl.DataFrame, what: str, ending: str, tag: str
+) -> Figure | None:
+    nodes = whole["pair_nodes"][0]
+    if not curves.is_empty():
+        curves = curves.filter((pl.col("window") == "report") & (pl.col("pair_nodes") == nodes))
+    if curves.is_empty():
+        return None
+    lines = {
+        str(policy): (rows["overlap_h"].to_numpy(), rows["interruption_h"].to_numpy())
+        for (policy,), rows in curves.sort("policy", "overlap_h").group_by("policy", maintain_order=True)
+    }
+    for row in whole.filter(pl.col("policy").is_in(["oracle", "reactive"])).to_dicts():
+        if row["policy"] not in lines:
+            one = pl.Series([row["overlap_h"]]).to_numpy(), pl.Series([row["interruption_h"]]).to_numpy()
+            lines[row["policy"]] = one
+    chosen = {
+        row["policy"]: (row["overlap_h"], row["interruption_h"])
+        for row in whole.to_dicts()
+        if row["setting"] is not None and row["policy"] != "oracle"
+    }
+    return Figure(
+        f"pareto-{tag}",
+        f"Interruption against overlap, {what}",
+        "One point a setting on the report window; the ring is the setting chosen before it was touched. Down and left "
+        f"is better. {ending}",
+        figures.pareto(f"{source.slug}-pareto-{tag.replace('.', '-')}", lines, chosen),
+        "Mean interruption against mean overlap, a curve a policy and the oracle; the table has the figures.",
+    )
+
+
+def _chosen_table(rows: list[dict[str, Any]], what: str, ending: str, tag: str) -> TableView | None:
+    """Settings picked on the select window for each overlap budget, and what they did on the report window."""
+    picked = [
+        {"policy": row["policy"], "budget": float(budget), **(did if isinstance(did, dict) else {"setting": did})}
+        for row in rows
+        for budget, did in _json(row["chosen"]).items()
+        if did is not None
+    ]
+    if not picked:
+        return None
+    return TableView(
+        f"chosen-{tag}",
+        f"Chosen settings, {what}",
+        "For each overlap budget the setting picked on the select window, and the interruption and overlap that it "
+        f"then had on the report window. {ending}",
+        columns(
+            "policy|policy", "budget|overlap budget, h|number", "setting|setting|number",
+            "interruption_h|interruption, h|number", "overlap_h|overlap, h|number",
+        ),
+        picked,
+    )  # fmt: skip
+
+
+def _load_table(source: Source, group: pl.DataFrame, what: str, tag: str) -> TableView | None:
+    loads = group.filter(pl.col("load").is_in(_LOADS))
+    if loads.is_empty():
+        return None
+    pairs = int(loads.filter(pl.col("policy") == loads["policy"][0])["n"].sum())
+    loads = loads.sort(pl.col("load").replace_strict(_LOADS, range(3)), "cost_w1")
+    return TableView(
+        f"loads-{tag}",
+        f"By load, {what}",
+        "Load by the gap of reactive submission on the same pair: light up to 2 h, medium up to 12 h, heavy above. "
+        + source.caption(pairs, "pairs", max(loads["seeds"].to_list())),
+        columns(
+            "load|load", "policy|policy", "n|pairs|count", "blocks|blocks|count",
+            "interruption_h|interruption, h|number", "overlap_h|overlap, h|number",
+            "zero_share|no interruption|percent", "cost_w1|cost w 1, h|number",
+            "regret_h_w1|regret w 1, h|number", "reduction|less interruption|percent",
+        ),
+        loads.to_dicts(),
+    )  # fmt: skip
+
+
+def _releases(source: Source, section: Section) -> None:
+    log = source.rows("release_log")
+    if log.is_empty():
+        section.missing.append("No release was decided for this cluster.")
+        return
+    log = log.sort("released_utc", descending=True)
+    last = log.to_dicts()[0]
+    done = "passed the gate" if last["passed"] else "did not pass the gate"
+    version = last["registered_version"]
+    section.sentences.append(
+        f"Release: on {fmt.moment(last['released_utc'])} UTC the candidate {fmt.text(last['policy'])} {done} "
+        f"({fmt.text(last['reason']).rstrip('.')}); "
+        + (f"version {version} of provisioning-policy is champion." if version is not None else "there is no champion.")
+    )
+    section.tables.append(
+        TableView(
+            "releases",
+            "Release decisions",
+            "The cost difference is candidate minus champion, paired 95 % interval, weight 1; not worse means that its "
+            f"upper end is at most 0.1 h. {source.caption(log.height, 'decisions')}",
+            columns(
+                "released_utc|decided, UTC|utc", "policy|candidate", "outcome|gate", "reason|reason",
+                "cost_difference_low_h|difference, low, h|number", "cost_difference_high_h|high, h|number",
+                "registered_version|champion after|count", "champion_version|held against|count",
+            ),
+            [{**row, "outcome": "passed" if row["passed"] else "not passed"} for row in log.to_dicts()],
+        )
+    )  # fmt: skip

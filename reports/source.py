@@ -1,0 +1,143 @@
+"""What a report reads: one cluster's rows of the warehouse, and names hidden where that was asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+import polars as pl
+
+from reports import format as fmt
+from traces import store
+from traces.errors import InputError
+
+GENERATED_CLUSTERS = frozenset({"sample", "philly-sample"})
+NAME_COLUMNS = {"user_name": "user", "account": "account", "group_name": "account", "job_name": "job"}
+_GENERATED_PATH = re.compile(r"generated|(^|/)data/sample(/|$)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Names:
+    """Turns a name into a keyed hash, the same one everywhere in a report; `key` None leaves names as they are."""
+
+    key: bytes | None = None
+
+    def hide(self, kind: str, name: str | None) -> str | None:
+        """`kind` (user, account, job) keeps equal names of different kinds apart."""
+        if self.key is None or name is None:
+            return name
+        digest = hmac.new(self.key, f"{kind}\0{name}".encode("utf-8", "surrogatepass"), hashlib.sha256)
+        return f"{kind}-{digest.hexdigest()[:10]}"
+
+    @property
+    def are_hidden(self) -> bool:
+        return self.key is not None
+
+
+def table_names(data: store.DataFolder) -> frozenset[str]:
+    """Names of the tables that the warehouse holds.
+
+    Raises InputError where there is no warehouse.
+    """
+    if not data.warehouse.exists():
+        raise InputError(f"no warehouse at {data.warehouse}: run `baton ingest FILE... --cluster NAME` first")
+    found = store.read(data, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'")
+    return frozenset(found["table_name"].to_list())
+
+
+def cluster_names(data: store.DataFolder) -> list[str]:
+    """Clusters of which at least one raw file was read, in order of name."""
+    if "trace_files" not in table_names(data):
+        return []
+    return store.read(data, "SELECT DISTINCT cluster FROM trace_files ORDER BY cluster")["cluster"].to_list()
+
+
+class Source:
+    """One cluster of the warehouse."""
+
+    def __init__(self, data: store.DataFolder, cluster: str, names: Names | None = None) -> None:
+        self.data, self.cluster, self.names = data, cluster, names or Names()
+        self.tables = table_names(data)
+
+    def rows(self, table: str) -> pl.DataFrame:
+        """The cluster's rows of `table` with names hidden where asked; an empty frame where there is no such table."""
+        if table not in self.tables:
+            return pl.DataFrame()
+        frame = store.read(self.data, f'SELECT * FROM "{table}" WHERE cluster = ?', [self.cluster])  # noqa: S608 - our own names
+        return self.hide(frame)
+
+    def read(self, sql: str) -> pl.DataFrame:
+        """Any statement with one parameter, the cluster."""
+        return self.hide(store.read(self.data, sql, [self.cluster]))
+
+    def hide(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Replace the name columns of a frame by keyed hashes."""
+        if not self.names.are_hidden:
+            return frame
+        for column, kind in NAME_COLUMNS.items():
+            if column in frame.columns:
+                known = frame[column].unique().to_list()
+                hidden = [self.names.hide(kind, name) for name in known]
+                frame = frame.with_columns(pl.col(column).replace_strict(known, hidden, return_dtype=pl.String))
+        return frame
+
+    @cached_property
+    def jobs(self) -> pl.DataFrame:
+        """The cluster's jobs, the columns that any section needs."""
+        if "jobs" not in self.tables:
+            raise InputError(f"the warehouse {self.data.warehouse} has no table jobs: rebuild it with `baton ingest`")
+        return self.read(
+            "SELECT user_name, partition, state, submit_utc, start_utc, end_utc, requested_nodes, requested_gpus, "
+            "allocated_nodes, allocated_gpus, limit_s, run_s, wait_s, gpu_time_s, is_time_ambiguous "
+            "FROM jobs WHERE cluster = ?"
+        )
+
+    @cached_property
+    def files(self) -> pl.DataFrame:
+        return self.rows("trace_files")
+
+    @cached_property
+    def window(self) -> tuple[datetime | None, datetime | None]:
+        """First submission and last known moment of any job, naive UTC."""
+        if self.jobs.is_empty():
+            return None, None
+        last = [self.jobs[column].max() for column in ("submit_utc", "start_utc", "end_utc")]
+        first = self.jobs["submit_utc"].min()
+        return first, max((moment for moment in last if moment is not None), default=None)  # type: ignore[return-value]
+
+    @cached_property
+    def timezone(self) -> str:
+        """The zone in which the cluster's people live: that of its raw files."""
+        zones = [] if self.files.is_empty() else self.files["timezone"].to_list()
+        return max(set(zones), key=zones.count) if zones else "UTC"
+
+    @property
+    def is_generated(self) -> bool:
+        """True where the trace was made by `baton generate` and not recorded."""
+        paths = [] if self.files.is_empty() else self.files["path"].to_list()
+        return self.cluster in GENERATED_CLUSTERS or any(_GENERATED_PATH.search(path) for path in paths)
+
+    @cached_property
+    def slug(self) -> str:
+        """A short id for the page's anchors, made of no user text."""
+        return "c" + hashlib.sha256(self.cluster.encode()).hexdigest()[:8]
+
+    @cached_property
+    def digest(self) -> str:
+        """Short digest over the digests of the raw files."""
+        files = [] if self.files.is_empty() else sorted(self.files["sha256"].to_list())
+        return hashlib.sha256("".join(files).encode()).hexdigest()[:12]
+
+    def caption(self, n: int, unit: str, seeds: int | None = None) -> str:
+        """Trace, window, n and seeds, the end of every caption."""
+        kind = "generated trace" if self.is_generated else "trace"
+        first, last = self.window
+        drawn = f"{seeds} seed{'s' if seeds != 1 else ''}" if seeds else "no seeds (nothing here is drawn at random)"
+        return (
+            f"{kind} {fmt.text(self.cluster)} ({self.digest}), {fmt.day(first)} to {fmt.day(last)}, "
+            f"n = {n:,} {unit}, {drawn}."
+        )

@@ -1,0 +1,164 @@
+"""Section `summary`: the page for someone with one minute: three sentences, five numbers, each with its trend."""
+
+from __future__ import annotations
+
+import math
+
+import polars as pl
+
+from reports import format as fmt
+from reports.layout import Section, Tile
+from reports.source import Source
+
+TREND_WEEKS = 4
+
+
+def summary(source: Source) -> Section:
+    """What the trace is, what hurts, what would help; and the five numbers."""
+    section = Section("summary", "Summary")
+    jobs = source.jobs
+    if jobs.is_empty():
+        section.missing.append("The raw files of this cluster hold no job.")
+        return section
+    section.sentences = [_what(source), _hurts(source), _helps(source)]
+    section.tiles = _tiles(source)
+    return section
+
+
+def _what(source: Source) -> str:
+    jobs, (first, last) = source.jobs, source.window
+    users = jobs["user_name"].drop_nulls().n_unique()
+    ran = jobs["start_utc"].is_not_null().sum()
+    size = source.read(
+        "SELECT max(capacity_nodes) AS nodes, max(capacity_gpus) AS gpus FROM fragmentation WHERE cluster = ?"
+    ).to_dicts()[0] if "fragmentation" in source.tables else {"nodes": None, "gpus": None}  # fmt: skip
+    machine = " on " + _plural(size["nodes"], "node") if size["nodes"] else ""
+    machine += f" with {_plural(size['gpus'], 'GPU')}" if machine and size["gpus"] else ""
+    people = f" of {_plural(users, 'user')}" if users else ""
+    return (
+        f"This {'generated ' if source.is_generated else ''}trace holds {_plural(jobs.height, 'job')}{people} "
+        f"from {fmt.day(first)} to {fmt.day(last)}{machine}; {ran:,} of them ran."
+    )
+
+
+def _plural(n: int, unit: str) -> str:
+    return f"{n:,} {unit}{'' if n == 1 else 's'}"
+
+
+def _hurts(source: Source) -> str:
+    waits = source.jobs["wait_s"].drop_nulls()
+    if waits.is_empty():
+        return "No job has both a submission and a start, so nothing is known of waits."
+    long = (waits > 600).mean()
+    share = _allocated(source)
+    held = f", while {fmt.percent(share)} of the capacity was allocated" if share is not None else ""
+    return (
+        f"Half of the jobs that ran waited at most {fmt.duration(_quantile(waits, 0.5))} and 5 % over "
+        f"{fmt.duration(_quantile(waits, 0.95))} ({fmt.percent(_float(long))} over 10 minutes){held}."
+    )
+
+
+def _helps(source: Source) -> str:
+    results = source.rows("policy_results")
+    if not results.is_empty():
+        results = results.filter(pl.col("load") == "all").sort("pair_nodes", "cost_w1", descending=[True, False])
+    if results.is_empty():
+        return "No provisioning policies were compared on it yet."
+    rows = results.filter(pl.col("pair_nodes") == results["pair_nodes"][0]).to_dicts()
+    reactive = next((row for row in rows if row["policy"] == "reactive"), None)
+    offered = [row for row in rows if row["policy"] not in ("oracle", "reactive")]
+    if reactive is None or not offered:
+        return f"{len(rows)} provisioning policies were compared."
+    best = offered[0]
+    words = (
+        f"In simulation, chained {best['pair_nodes']}-node jobs lose {reactive['interruption_h']:.1f} h a hand-over "
+        f"when the successor is submitted at the end; {fmt.text(best['policy'])} brings that to "
+        f"{best['interruption_h']:.1f} h for {best['overlap_h']:.1f} h of double booking"
+    )
+    return words + ("." if best["cost_w1"] < reactive["cost_w1"] else ", which is no gain when both count alike.")
+
+
+def _tiles(source: Source) -> list[Tile]:
+    jobs = source.jobs
+    waits = jobs["wait_s"].drop_nulls()
+    share = _allocated(source)
+    done, weighted = _completed(jobs)
+    return [
+        _tile("jobs", fmt.count(jobs.height), "submitted in the window; weekly", _weekly(source, pl.len())),
+        _tile("median wait", fmt.duration(_quantile(waits, 0.5)), "of jobs that ran; weekly",
+              _weekly(source, pl.col("wait_s").median())),
+        _tile("95th percentile of the wait", fmt.duration(_quantile(waits, 0.95)), "of jobs that ran; weekly",
+              _weekly(source, pl.col("wait_s").quantile(0.95, interpolation="linear"))),
+        _tile("allocated", fmt.percent(share), "of the capacity, by time; weekly", _weekly_allocated(source)),
+        _tile("completed", fmt.percent(done), f"of the {'GPU time' if weighted else 'jobs that ran'}; weekly",
+              _weekly(source, _completed_share(weighted))),
+    ]  # fmt: skip
+
+
+def _completed(jobs: pl.DataFrame) -> tuple[float | None, bool]:
+    """Share that completed, and whether it is weighted by GPU time (where the log has any)."""
+    weighted = (jobs["gpu_time_s"].sum() or 0) > 0
+    return _float(jobs.select(_completed_share(bool(weighted))).item()), bool(weighted)
+
+
+def _completed_share(weighted: bool) -> pl.Expr:
+    weight = pl.col("gpu_time_s").fill_null(0) if weighted else pl.col("start_utc").is_not_null().cast(pl.Int64)
+    return weight.filter(pl.col("state") == "COMPLETED").sum() / weight.sum()
+
+
+def _allocated(source: Source) -> float | None:
+    held = _allocated_hours(source)
+    if held.is_empty():
+        return None
+    capacity = float(held["capacity_s"].sum())
+    return float(held["allocated_s"].sum()) / capacity if capacity else None
+
+
+def _allocated_hours(source: Source) -> pl.DataFrame:
+    held = source.rows("utilization_allocated")
+    if held.is_empty():
+        return held
+    return held.filter((pl.col("scope") == "cluster") & pl.col("capacity_s").is_not_null()).sort("hour_utc")
+
+
+def _weekly_allocated(source: Source) -> tuple[float, ...]:
+    held = _allocated_hours(source)
+    if held.is_empty():
+        return ()
+    weeks = held.group_by_dynamic("hour_utc", every="1w").agg(
+        (pl.col("allocated_s").sum() / pl.col("capacity_s").sum()).alias("value")
+    )
+    return _whole_weeks(weeks)
+
+
+def _weekly(source: Source, value: pl.Expr) -> tuple[float, ...]:
+    known = source.jobs.filter(pl.col("submit_utc").is_not_null()).sort("submit_utc")
+    if known.is_empty():
+        return ()
+    return _whole_weeks(known.group_by_dynamic("submit_utc", every="1w").agg(value.alias("value")))
+
+
+def _whole_weeks(weeks: pl.DataFrame) -> tuple[float, ...]:
+    """Values of the weeks but the first and the last, which the window may cut."""
+    values = (_float(value) for value in weeks["value"].to_list()[1:-1])
+    return tuple(value for value in values if value is not None)
+
+
+def _tile(label: str, value: str, meaning: str, trend: tuple[float, ...]) -> Tile:
+    words = "too short for a trend"
+    if len(trend) >= 2 * TREND_WEEKS:
+        now, before = (
+            sum(part) / TREND_WEEKS for part in (trend[-TREND_WEEKS:], trend[-2 * TREND_WEEKS : -TREND_WEEKS])
+        )
+        words = (
+            f"last {TREND_WEEKS} weeks {100 * (now / before - 1):+.0f} % on the {TREND_WEEKS} before" if before else ""
+        )
+    return Tile(label, value, meaning, trend, words)
+
+
+def _quantile(values: pl.Series, share: float) -> float | None:
+    return _float(values.quantile(share, interpolation="linear"))
+
+
+def _float(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

@@ -1,0 +1,23 @@
+"use strict";
+// Sorts a table by the raw values in data-v; empty values stay last in both directions.
+document.querySelectorAll("table[data-table] thead button").forEach(function (button) {
+  button.addEventListener("click", function () {
+    var heading = button.closest("th");
+    var body = button.closest("table").tBodies[0];
+    var column = heading.cellIndex;
+    var isNumber = heading.classList.contains("n");
+    var now = heading.getAttribute("aria-sort");
+    // numbers are first asked for from the top, text from A
+    var isDown = now === null ? isNumber : now === "ascending";
+    heading.parentNode.querySelectorAll("th").forEach(function (other) { other.removeAttribute("aria-sort"); });
+    heading.setAttribute("aria-sort", isDown ? "descending" : "ascending");
+    Array.from(body.rows).sort(function (first, second) {
+      var a = first.cells[column].dataset.v;
+      var b = second.cells[column].dataset.v;
+      if (a === "" || b === "") { return (a === "") - (b === ""); }
+      var asNumber = isNumber && !isNaN(a) && !isNaN(b);
+      var order = asNumber ? Number(a) - Number(b) : a.localeCompare(b, "en", { numeric: true });
+      return isDown ? -order : order;
+    }).forEach(function (row) { body.appendChild(row); });
+  });
+});
