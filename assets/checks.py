@@ -32,6 +32,10 @@ WRITTEN_BY = {
 }
 
 
+def _name(rule: Rule) -> str:
+    return f"{rule.table}_{rule.name}"
+
+
 def violations(data: DataFolder, rule: Rule) -> pl.DataFrame:
     """The rows that break the rule. Raises InputError where there is no warehouse."""
     declared = {name: settings.nodes for name, settings in clusters.load(data).items() if settings.nodes}
@@ -45,7 +49,7 @@ def specs(of: Iterable[Rule], keys: Mapping[str, dg.AssetKey], after: list[dg.As
     """A Dagster check a rule."""
     return [
         dg.AssetCheckSpec(
-            name=f"{rule.table}_{rule.name}",
+            name=_name(rule),
             asset=keys[rule.table],
             description=rule.description,
             additional_deps=[key for key in after if key != keys[rule.table]],
@@ -60,7 +64,7 @@ def results(data: DataFolder, of: Iterable[Rule], keys: Mapping[str, dg.AssetKey
     for rule in of:
         broken = violations(data, rule) if rule.table in present else pl.DataFrame()
         yield dg.AssetCheckResult(
-            check_name=f"{rule.table}_{rule.name}",
+            check_name=_name(rule),
             asset_key=keys[rule.table],
             passed=broken.is_empty(),
             severity=dg.AssetCheckSeverity.WARN if rule.only_warns else dg.AssetCheckSeverity.ERROR,
@@ -73,11 +77,19 @@ DERIVED_RULES = rules.of_derived(DERIVED)
 DERIVED_KEYS = {declared.name: dg.AssetKey(WRITTEN_BY.get(declared.name, declared.name)) for declared in DERIVED}
 
 
-@dg.multi_asset_check(name="canonical_checks", specs=specs(rules.CANONICAL, CANONICAL_KEYS, []))
-def canonical_checks(baton: Baton) -> Iterator[dg.AssetCheckResult]:
-    yield from results(baton.folder, rules.CANONICAL, CANONICAL_KEYS)
+@dg.multi_asset_check(name="canonical_checks", specs=specs(rules.CANONICAL, CANONICAL_KEYS, []), can_subset=True)
+def canonical_checks(context: dg.AssetCheckExecutionContext, baton: Baton) -> Iterator[dg.AssetCheckResult]:
+    yield from results(baton.folder, _selected(context, rules.CANONICAL), CANONICAL_KEYS)
 
 
-@dg.multi_asset_check(name="derived_checks", specs=specs(DERIVED_RULES, DERIVED_KEYS, [derived_tables.key]))
-def derived_checks(baton: Baton) -> Iterator[dg.AssetCheckResult]:
-    yield from results(baton.folder, DERIVED_RULES, DERIVED_KEYS)
+@dg.multi_asset_check(
+    name="derived_checks", specs=specs(DERIVED_RULES, DERIVED_KEYS, [derived_tables.key]), can_subset=True
+)
+def derived_checks(context: dg.AssetCheckExecutionContext, baton: Baton) -> Iterator[dg.AssetCheckResult]:
+    yield from results(baton.folder, _selected(context, DERIVED_RULES), DERIVED_KEYS)
+
+
+def _selected(context: dg.AssetCheckExecutionContext, of: Iterable[Rule]) -> list[Rule]:
+    """The rules whose checks this run asked for: a person may materialize one table alone."""
+    wanted = {key.name for key in context.selected_asset_check_keys}
+    return [rule for rule in of if _name(rule) in wanted]

@@ -133,10 +133,14 @@ def simulate(
         if (trace is None) == (cluster is None):
             raise InputError("simulate needs a trace: give either --trace FILE.swf or --cluster NAME")
         if trace is not None:
-            from traces.readers import swf
+            from simulator.workload import from_swf
+            from traces.readers.swf import read_swf
 
-            read = swf.read(trace)
-            workload, size, ids = read.workload, capacity or read.capacity, [str(i) for i in read.workload.job_id]
+            read = read_swf(trace)
+            workload, size = from_swf(read), capacity or read.capacity
+            ids = [str(job) for job in workload.job_id.tolist()]
+            if not len(workload):
+                raise InputError(f"{trace}: none of its {len(read)} jobs has a run time and a size; nothing to replay")
             if size is None:
                 raise InputError(f"{trace}: its header holds no MaxProcs or MaxNodes; give --capacity")
         else:

@@ -12,7 +12,7 @@ import dagster as dg
 from assets import checks, evaluation, features, ingest, policies, release, reports, simulation, warehouse
 from assets.resources import Baton
 from pipelines import triggers
-from pipelines.jobs import everything, retraining
+from pipelines.jobs import everything
 from pipelines.progress import progress_logger
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -35,7 +35,7 @@ def build_defs(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
             reports.report,
         ],
         asset_checks=[checks.canonical_checks, checks.derived_checks],
-        jobs=[everything, retraining],
+        jobs=[everything],
         sensors=[triggers.raw_files],
         schedules=[triggers.weekly_retraining],
         resources={"baton": Baton(data=data), **(resources or {})},

@@ -13,11 +13,3 @@ everything = dg.define_asset_job(
     executor_def=dg.in_process_executor,
     description="Raw logs of one cluster to compared policies, a release and the report.",
 )
-RETRAINED = dg.AssetSelection.groups("simulation", "policies", "evaluation", "release", "reports")
-retraining = dg.define_asset_job(
-    "retraining",
-    selection=RETRAINED | dg.AssetSelection.assets(["warehouse", "derived_tables"]),
-    partitions_def=CLUSTERS,
-    executor_def=dg.in_process_executor,
-    description="Fit, compare and release again on what is in the lake.",
-)

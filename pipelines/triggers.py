@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 
 from assets.resources import CLUSTERS, Baton
-from pipelines.jobs import everything, retraining
+from pipelines.jobs import everything
 from traces import clusters
 from traces.errors import BatonError
 
@@ -62,9 +62,12 @@ def _digest(path: Path, known: dict[str, list[object]], seen: dict[str, list[obj
     return str(old[2])
 
 
-@dg.schedule(job=retraining, cron_schedule=CRON, description="Retrain every cluster's policies once a week.")
+@dg.schedule(job=everything, cron_schedule=CRON, description="Retrain every cluster's policies once a week.")
 def weekly_retraining(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest]:
-    """One run a cluster that has ever been ingested; the run key holds the tick, so that a restart repeats nothing."""
+    """One run a cluster that has ever been ingested: what is new is read, fitted and compared, the rest is reused.
+
+    The run key holds the tick, so that a restart repeats nothing.
+    """
     tick = context.scheduled_execution_time.date().isoformat()
     names = context.instance.get_dynamic_partitions(str(CLUSTERS.name))
     return [dg.RunRequest(run_key=f"{name}-{tick}", partition_key=name) for name in sorted(names)]

@@ -8,6 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from traces.readers.swf import SwfTrace
+
 Int64s = NDArray[np.int64]
 
 
@@ -60,3 +62,16 @@ def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> tuple[Workload, li
     columns = ("job_id_raw", "submit_s", "size", "run_s", "limit_s", "start_s")
     arrays = (ran[name].cast(pl.Int64).to_numpy() for name in columns)
     return Workload(*arrays), ran["job_key"].to_list()
+
+
+def from_swf(trace: SwfTrace) -> Workload:
+    """The jobs of an SWF trace that ran (run time and processors known), in order of (submit_s, job_id).
+
+    A limit that is unknown or 0 becomes the run time, at least 1 s.
+    """
+    kept = np.flatnonzero((trace.run_s >= 0) & (trace.processors > 0) & (trace.submit_s >= 0))
+    kept = kept[np.lexsort((trace.job_id[kept], trace.submit_s[kept]))]
+    submit, wait, run = trace.submit_s[kept], trace.wait_s[kept], trace.run_s[kept]
+    limit = np.maximum(np.where(trace.limit_s[kept] > 0, trace.limit_s[kept], run), 1)
+    start = np.where(wait >= 0, submit + wait, -1)
+    return Workload(trace.job_id[kept], submit, trace.processors[kept], run, limit, start)
