@@ -31,7 +31,6 @@ USER_TEXT = frozenset({
     "JobName", "Comment", "WorkDir", "SubmitLine", "AdminComment", "SystemComment", "Constraints", "Container",
     "Extra", "StdErr", "StdIn", "StdOut", "Reason", "WCKey",
 })  # fmt: skip
-UNREAD_TEXT = USER_TEXT - {"JobName"}
 TIMES = ("Submit", "Eligible", "Start", "End")
 _TIME = re.compile(r"(?:19|20)\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d|\d{9,11}")
 _STATE = re.compile(r"[A-Z_]+\+?(?: by \S+)?|\?|")
@@ -113,12 +112,14 @@ FORMS: dict[str, Callable[[str], Any]] = {
 }
 
 
+READ = frozenset(FORMS) | {"JobName", "QOS", "Flags", "AllocGRES", "ReqGRES"}
+
 # Columns that are not read, but tell where a column begins when user text has broken a record. An odd value in one
 # of them is no reason to refuse a record that is whole.
 _UNREAD_FORMS = (
-    (r"(Ave|Max)(CPUFreq|Disk\w+|Pages|RSS|VMSize)|ConsumedEnergy(Raw)?", r"(\d+(\.\d+)?[KMGTPE]?)?"),
     (r"(Max|Min)\w+Task|NTasks|\w+RAW|AssocID|DBIndex|ReservationId|Restarts|WCKeyID", r"\d*"),
     (r"(Max|Min)\w+Node|Layout|McsLabel|ReqCPUFreq\w*|BlockID", r"[\w.:-]*"),
+    (r"(Ave|Max)(CPUFreq|Disk\w+|Pages|RSS|VMSize)|ConsumedEnergy(Raw)?", r"(\d+(\.\d+)?[KMGTPE]?)?"),
     (r"(Ave|Min|System|User)CPU|CPUTime|ResvCPU|PlannedCPU|Reserved|Planned", r"([\d:.-]*|INVALID)"),
     (r"TRESUsage\w+", r"([\w/:.-]+=[^,|\s]*(,|$))*"),
     (r"Flags", r"[A-Za-z_,]*"),

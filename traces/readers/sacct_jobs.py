@@ -78,6 +78,14 @@ def _keyed(allocations: pl.DataFrame) -> pl.DataFrame:
 
 def _attempts(allocations: pl.DataFrame) -> pl.DataFrame:
     ran = allocations.filter(pl.col("start_utc").is_not_null())
+    # A resize closes the record; the next one has the job's own start and elapsed time: count from the resize on.
+    before = pl.col("end_utc").shift().over("job_key")
+    resized = (before > pl.col("start_utc")).fill_null(False)
+    since = (pl.col("end_utc") - before).dt.total_seconds().clip(0)
+    ran = ran.with_columns(
+        pl.when(resized).then(pl.coalesce(since, "run_s")).otherwise("run_s").alias("run_s"),
+        pl.when(resized).then(before).otherwise("start_utc").alias("start_utc"),
+    )
     return ran.select(
         "job_key",
         pl.int_range(pl.len(), dtype=pl.Int64).over("job_key").alias("attempt"),

@@ -8,9 +8,8 @@ rejected whole.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
 
 import polars as pl
 
@@ -20,7 +19,7 @@ from traces.readers.common import RawFile, Reject, map_unique, shown
 
 MOST_LINES = 50  # that one record may be spread over
 MOST_EXCESS = 12  # delimiters in the user text of one record
-MOST_WAYS = 2_000  # of sharing them out that are tried
+MOST_TRIED = 50_000  # columns, before a record is given up
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,7 @@ class Layout:
 
     @property
     def user_text(self) -> tuple[int, ...]:
+        """Positions of the columns that hold user text."""
         return tuple(i for i, name in enumerate(self.columns) if name in sacct_columns.USER_TEXT)
 
 
@@ -162,6 +162,7 @@ class _Mender:
         self.tails: dict[int, str] = {}  # clean line -> text that goes on in the next lines
         self.mended: list[tuple[object, ...]] = []
         self.rejects: list[Reject] = []
+        self.tried = 0  # columns of the record at hand
 
     def run(self) -> None:
         done = 0
@@ -240,41 +241,38 @@ class _Mender:
     def _only_way(self, text: str) -> list[str] | None:
         """The columns of the text, where one way only of sharing out its delimiters gives each its form.
 
-        Ways that differ in user text that is not read (comments, command lines) are one.
+        Ways that differ only in columns that are not read (comments, command lines) are one.
         """
+        parts = text.split(self.layout.delimiter)
+        if self.layout.trailing and parts.pop() != "":
+            return None
+        excess = len(parts) - len(self.layout.columns)
+        if excess < 0 or excess > MOST_EXCESS:
+            return None
+        self.tried = 0
         found: dict[tuple[str, ...], list[str]] = {}
-        for fields in self._ways(text):
-            named = list(zip(self.layout.columns, fields, strict=True))
-            if all(self._fits(name, value, strict=True) for name, value in named):
-                read = tuple(value for name, value in named if name not in sacct_columns.UNREAD_TEXT)
-                found.setdefault(read, fields)
-                if len(found) > 1:
-                    return None
-        return next(iter(found.values()), None)
+        for fields in self._ways(parts, 0, 0, excess):
+            named = zip(self.layout.columns, fields, strict=True)
+            found.setdefault(tuple(value for name, value in named if name in sacct_columns.READ), fields)
+            if len(found) > 1:
+                return None
+        return next(iter(found.values()), None) if self.tried <= MOST_TRIED else None
 
-    def _ways(self, text: str) -> list[list[str]]:
-        layout = self.layout
-        parts = text.split(layout.delimiter)
-        if layout.trailing:
-            if parts[-1] != "":
-                return []
-            parts = parts[:-1]
-        excess = len(parts) - len(layout.columns)
-        if excess < 0 or excess > MOST_EXCESS or (excess and not layout.user_text):
-            return []
-        if excess == 0:
-            return [parts]
-        ways = []
-        for chosen in combinations_with_replacement(layout.user_text, excess):
-            fields, at = [], 0
-            for column in range(len(layout.columns)):
-                take = 1 + chosen.count(column)
-                fields.append(layout.delimiter.join(parts[at : at + take]))
-                at += take
-            ways.append(fields)
-            if len(ways) > MOST_WAYS:
-                return []
-        return ways
+    def _ways(self, parts: list[str], column: int, at: int, excess: int) -> Iterator[list[str]]:
+        """Every way in which the columns from `column` on take the parts from `at` on, `excess` into user text."""
+        if column == len(self.layout.columns):
+            if excess == 0:
+                yield []
+            return
+        name = self.layout.columns[column]
+        for more in range(excess + 1 if name in sacct_columns.USER_TEXT else 1):
+            self.tried += 1
+            if self.tried > MOST_TRIED:
+                return
+            value = self.layout.delimiter.join(parts[at : at + 1 + more])
+            if self._fits(name, value, strict=True):
+                for rest in self._ways(parts, column + 1, at + 1 + more, excess - more):
+                    yield [value, *rest]
 
     def _reject(self, line: int, text: str) -> None:
         self.rejects.append(Reject(line, self._reason(text), text))
