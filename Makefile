@@ -9,7 +9,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 export DO_NOT_TRACK := 1
 
-.PHONY: help setup system run test test-fast lint live bench dev mlflow lock sample clean
+.PHONY: help setup system run test test-fast lint live bench dev mlflow lock sample docs clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 12
@@ -66,6 +66,9 @@ NOT_LOCKED := torch triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefi
 
 sample: setup    ## make data/sample again from its seed
 	$(BIN)/baton generate --sample --out data/sample
+
+docs: setup      ## write docs/columns.md again from the declared tables
+	$(BIN)/python docs/generate.py
 
 clean:           ## forget everything derived (data/lake, warehouse, mlflow, artifacts)
 	rm -rf data/lake data/warehouse.duckdb data/mlflow data/artifacts data/reports data/dagster

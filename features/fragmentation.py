@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 
 from features.tables import FRAGMENTATION, PLACEMENT_SPREAD
 from features.trace import Trace, read_trace, shaped
-from features.usage import Capacity, Int64s, Steps, capacity, filled_gpus, horizon, runs, size_bucket, steps_of
+from features.usage import (
+    Capacity,
+    Int64s,
+    Steps,
+    capacity,
+    filled_gpus,
+    horizon,
+    queue_end,
+    runs,
+    size_bucket,
+    steps_of,
+)
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import DataFolder, empty
@@ -128,7 +139,7 @@ def _series(
 def _asked(trace: Trace, settings: ClusterSettings, per_node: int | None) -> pl.DataFrame:
     """Each job's demand (gpus, on_one_node) and its time in the queue, epoch s.
 
-    A job that never ran waits until its end.
+    A job that never ran waits until its end; one of which the log does not tell how long it waited is left out.
     """
     nodes = pl.coalesce("requested_nodes", pl.when(pl.col("allocated_nodes") > 0).then(pl.col("allocated_nodes")))
     gpus = filled_gpus(pl.coalesce("requested_gpus", "allocated_gpus"), nodes, settings)
@@ -139,9 +150,9 @@ def _asked(trace: Trace, settings: ClusterSettings, per_node: int | None) -> pl.
         .otherwise(pl.min_horizontal(gpus, pl.lit(per_node or None, pl.Int64)) if per_node else gpus)
         .alias("on_one_node"),
         pl.coalesce("eligible_utc", "submit_utc").dt.epoch("s").alias("waiting_from"),
-        pl.coalesce(pl.coalesce("start_utc", "end_utc").dt.epoch("s"), pl.lit(horizon(trace))).alias("waiting_to"),
+        queue_end(horizon(trace)).alias("waiting_to"),
         pl.lit(1).alias("one"),
-    ).drop_nulls("waiting_from")  # fmt: skip
+    ).drop_nulls(["waiting_from", "waiting_to"])  # fmt: skip
 
 
 def _columns(frame: pl.DataFrame, *names: str) -> tuple[Int64s, Int64s, Int64s]:

@@ -22,6 +22,7 @@ from features.usage import (
     capacity,
     filled_gpus,
     horizon,
+    queue_end,
     runs,
     size_bucket,
     steps_of,
@@ -97,7 +98,6 @@ def _waits(trace: Trace, settings: ClusterSettings, group: str | None) -> pl.Dat
     gpus = filled_gpus(logged, nodes, settings)
     submit, start = pl.col("submit_utc").dt.epoch("s"), pl.col("start_utc").dt.epoch("s")
     eligible = pl.coalesce(pl.col("eligible_utc").dt.epoch("s"), submit)
-    left = pl.coalesce(pl.col("end_utc").dt.epoch("s"), pl.lit(until))
     return trace.jobs.select(
         "cluster", "job_key", "submit_utc", "user_name", "partition", "state", "gpu_time_s",
         gpus.alias("gpus"),
@@ -107,7 +107,7 @@ def _waits(trace: Trace, settings: ClusterSettings, group: str | None) -> pl.Dat
         (start - submit).alias("wait_s"),
         (start - eligible).alias("eligible_wait_s"),
         (eligible - submit).alias("held_s"),
-        pl.when(start.is_null()).then((left - submit).clip(lower_bound=0)).alias("abandoned_wait_s"),
+        pl.when(start.is_null()).then((queue_end(until) - submit).clip(lower_bound=0)).alias("abandoned_wait_s"),
         (pl.col(group) if group else pl.lit(None, pl.String)).alias("group_name"),
         eligible.alias("waiting_from"),
         start.alias("waiting_to"),
@@ -147,6 +147,7 @@ def _split(jobs: pl.DataFrame, held: pl.DataFrame, size: Capacity) -> pl.DataFra
     waiting = jobs.filter(pl.col("ran") & (pl.col("gpus") > 0) & pl.col("waiting_from").is_not_null())
     used_by_group = {name: steps_of(rows, "gpus") for name, rows in _by_group(held)}
     free = _free_gpus(held, size)
+    short_of: dict[int, Steps] = {}  # demand -> 1 while fewer GPUs are free in the whole cluster
     parts = [_part(waiting["job_key"].clear(), np.zeros(0, np.int64), None, None)]
     for (demand_, name, quota), rows in waiting.group_by(["gpus", "group_name", "quota_gpus"], maintain_order=True):
         demand, room = int(str(demand_)), None if quota is None else int(str(quota)) - int(str(demand_))
@@ -154,7 +155,9 @@ def _split(jobs: pl.DataFrame, held: pl.DataFrame, size: Capacity) -> pl.DataFra
         end = np.maximum(begin, rows["waiting_to"].to_numpy())  # a clock change can make a wait negative
         over = None if room is None else _over(used_by_group.get(str(name)), room)
         fair = None if over is None else over.area(end) - over.area(begin)
-        short = None if free is None else Steps(free.times, (free.values < demand).astype(np.int64))
+        if free is not None and demand not in short_of:
+            short_of[demand] = Steps(free.times, (free.values < demand).astype(np.int64))
+        short = short_of.get(demand)
         resource = None if short is None else short.area(end) - short.area(begin)
         if over is not None and short is not None and resource is not None:
             resource = resource - (overlap_area(over, short, end) - overlap_area(over, short, begin))
@@ -177,10 +180,9 @@ def _free_gpus(held: pl.DataFrame, size: Capacity) -> Steps | None:
         return None
     used = steps_of(held, "gpus")
     dated = size.gpu_steps()
-    if dated is None:
-        return Steps(used.times, size.gpus - used.values)
-    times = np.unique(np.concatenate([used.times, dated.times]))
-    return Steps(times, dated.at(times) - used.at(times))
+    # From the epoch on, so that a job before the first start is judged by an empty cluster.
+    times = np.unique(np.concatenate([[0], used.times, dated.times if dated else used.times[:0]])).astype(np.int64)
+    return Steps(times, (size.gpus if dated is None else dated.at(times)) - used.at(times))
 
 
 def overlap_area(over: Steps, short: Steps, instants: Int64s) -> Int64s:
@@ -246,6 +248,6 @@ def _summary() -> list[pl.Expr]:
         wait.sum().alias("wait_total_s"),
         *(
             pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
-            for name in ("fair_share_delay_s", "fragmentation_delay_s")
+            for name in ("fair_share_delay_s", "fragmentation_delay_s", "resource_delay_s")
         ),
     ]

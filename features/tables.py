@@ -41,7 +41,7 @@ QUEUEING_DELAY = Table(
             "abandoned_wait_s",
             INT,
             "s",
-            "time in the queue of a job that never ran, until it was cancelled or the log ends; null for one that ran",
+            "time in the queue of a job that never ran, until it was cancelled, or the log ends with it pending; null for one that ran, and where the log does not tell",
         ),
         Column("gpu_time_s", INT, "GPU s", "GPUs times time run, for weighting"),
         Column(
@@ -109,13 +109,19 @@ QUEUEING_BY = Table(
         Column("wait_total_s", INT, "s", "sum of the waits", nullable=False),
         Column("fair_share_delay_s", INT, "s", "sum of the fair-share delays; null without a quota"),
         Column("fragmentation_delay_s", INT, "s", "sum of the fragmentation delays; null without a quota"),
+        Column(
+            "resource_delay_s",
+            INT,
+            "s",
+            "sum of the times in which the whole cluster had too few GPUs free (see queueing_delay)",
+        ),
     ),
     key=("cluster", "dimension", "value"),
 )
 
 FRAGMENTATION = Table(
     "fragmentation",
-    "One row an instant of a regular grid (10 minutes, coarser for very long logs): what is free, and how much of it is of use",
+    "One row an instant of a regular grid (10 minutes, coarser for very long logs): what is free, and how much of it is of use. An attempt with no recorded end ends when one of its GPUs is next given out, else with the log",
     (
         CLUSTER,
         Column("time_utc", UTC, "", "instant; the row holds the state at it", nullable=False),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -54,10 +55,14 @@ class Steps:
         """Integral from the first step to each instant (value x s); negative time counts nothing."""
         if not len(self.times):
             return np.zeros(len(instants), dtype=np.int64)
-        before = np.concatenate([[0], np.cumsum(self.values[:-1] * np.diff(self.times))])
         place = np.maximum(np.searchsorted(self.times, instants, side="right") - 1, 0)
-        area: Int64s = before[place] + self.values[place] * np.maximum(instants - self.times[place], 0)
+        area: Int64s = self._area_before[place] + self.values[place] * np.maximum(instants - self.times[place], 0)
         return area
+
+    @cached_property
+    def _area_before(self) -> Int64s:
+        """Integral up to each of `times`."""
+        return np.concatenate([[0], np.cumsum(self.values[:-1] * np.diff(self.times))])
 
     def above(self, level: float) -> Steps:
         """1 where the value is over `level`, else 0."""
@@ -143,23 +148,58 @@ def horizon(trace: Trace) -> int:
     return max((int(instant) for instant in instants if instant is not None), default=0)
 
 
+def queue_end(until: int) -> pl.Expr:
+    """When a job left the queue (epoch s): at its start, else its end, else `until` where the log shows it pending.
+
+    Null for a job that never ran, is over and has no recorded end: the log does not say how long it stood there.
+    """
+    still = pl.when(pl.col("state") == "PENDING").then(pl.lit(until))
+    return pl.coalesce(pl.coalesce("start_utc", "end_utc").dt.epoch("s"), still)
+
+
 def runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     """Attempts that started: job_key, attempt, state, partition, account, user_name, start_epoch, end_epoch, nodes,
     gpus.
 
-    An end that the log does not hold is its horizon; GPUs are filled from whole nodes where it holds none.
+    An end that the log does not hold is settled by `given_out_again`, else by the log's horizon; GPUs are filled from
+    whole nodes where it holds none.
     """
     until = horizon(trace)
     return (
         trace.attempts.filter(pl.col("start_utc").is_not_null())
+        .join(given_out_again(trace), on=["job_key", "attempt"], how="left")
         .join(trace.jobs.select("job_key", "partition", "account", "user_name"), on="job_key", how="left")
         .select(
             "job_key", "attempt", "state", "partition", "account", "user_name",
             seconds("start_utc"),
-            pl.coalesce(pl.col("end_utc").dt.epoch("s"), pl.lit(until)).alias("end_epoch"),
+            pl.coalesce(pl.coalesce("end_utc", "next_utc").dt.epoch("s"), pl.lit(until)).alias("end_epoch"),
             "nodes",
             filled_gpus(pl.col("gpus"), pl.col("nodes"), settings).alias("gpus"),
         )
+    )  # fmt: skip
+
+
+def given_out_again(trace: Trace) -> pl.DataFrame:
+    """job_key, attempt, next_utc: when the first of an attempt's GPUs was next given to another attempt.
+
+    Philly's log lacks the end of 6,695 of 117,325 jobs. Such an attempt cannot still hold a GPU that another one starts
+    on; taken to run to the end of the log, they would pile up on every machine.
+    """
+    named = pl.col("gpu_numbers").replace("", None).is_not_null()
+    held = (
+        trace.placements.filter(named)
+        .join(trace.attempts.select("job_key", "attempt", "start_utc"), on=["job_key", "attempt"])
+        .drop_nulls("start_utc")
+        .select("job_key", "attempt", "node", "start_utc", pl.col("gpu_numbers").str.split(",").alias("gpu"))
+        .explode("gpu")
+    )
+    of_gpu = ["node", "gpu"]
+    starts = held.select(*of_gpu, "start_utc").unique().sort("start_utc")
+    following = starts.with_columns(pl.col("start_utc").shift(-1).over(of_gpu).alias("next_utc"))
+    return (
+        held.join(following, on=[*of_gpu, "start_utc"])
+        .group_by("job_key", "attempt")
+        .agg(pl.col("next_utc").min())
     )  # fmt: skip
 
 

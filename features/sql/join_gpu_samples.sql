@@ -1,16 +1,28 @@
 -- Measured GPU utilization of each attempt of cluster $1: samples taken on its nodes in [start, end), minute by minute.
 -- Where the placement names the GPUs held, only their samples count; else all GPUs of the node.
+-- An attempt with no recorded end is taken to end when one of its GPUs is next given out.
 WITH ran AS (
-    SELECT job_key, attempt, start_utc, coalesce(end_utc, TIMESTAMP '9999-01-01') AS until_utc
-    FROM attempts
-    WHERE cluster = $1 AND start_utc IS NOT NULL
-),
-held AS (
-    SELECT p.job_key, p.attempt, p.node, r.start_utc, r.until_utc,
+    SELECT p.job_key, p.attempt, p.node, a.start_utc, a.end_utc,
         CAST(string_split(nullif(p.gpu_numbers, ''), ',') AS BIGINT[]) AS gpu_list
     FROM placements AS p
-    JOIN ran AS r USING (job_key, attempt)
-    WHERE p.cluster = $1
+    JOIN attempts AS a USING (cluster, job_key, attempt)
+    WHERE p.cluster = $1 AND a.start_utc IS NOT NULL
+),
+following AS (
+    SELECT job_key, attempt, min(start_utc) OVER (
+        PARTITION BY node, gpu ORDER BY start_utc
+        RANGE BETWEEN INTERVAL 1 MICROSECOND FOLLOWING AND UNBOUNDED FOLLOWING
+    ) AS next_utc
+    FROM (SELECT job_key, attempt, node, start_utc, unnest(gpu_list) AS gpu FROM ran)
+),
+given_out_again AS (
+    SELECT job_key, attempt, min(next_utc) AS next_utc FROM following GROUP BY ALL
+),
+held AS (
+    SELECT r.job_key, r.attempt, r.node, r.start_utc, r.gpu_list,
+        coalesce(r.end_utc, g.next_utc, TIMESTAMP '9999-01-01') AS until_utc
+    FROM ran AS r
+    LEFT JOIN given_out_again AS g USING (job_key, attempt)
 ),
 on_node AS (
     SELECT node, sample_utc, gpu, utilization_percent FROM gpu_utilization WHERE cluster = $1

@@ -98,7 +98,7 @@ def failing_jobs(draw: st.DrawFn) -> list[dict[str, Any]]:
     return [{**row, "state": draw(ends), "exit_code": draw(codes)} for row in draw(random_jobs())]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(failing_jobs())
 def test_shares_by_state_are_those_of_sql(rows: list[dict[str, Any]]) -> None:
     of = trace(rows)
@@ -107,7 +107,7 @@ def test_shares_by_state_are_those_of_sql(rows: list[dict[str, Any]]) -> None:
     assert_frame_equal(got.select(expected.columns), expected, check_dtypes=False)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(failing_jobs())
 def test_reasons_count_every_failed_attempt_once(rows: list[dict[str, Any]]) -> None:
     tables = failures.from_trace(trace(rows), TOY)

@@ -64,6 +64,19 @@ def test_without_placements_jobs_hold_whole_nodes_and_the_rows_say_so() -> None:
     assert (second["busy_nodes"], second["pending_jobs"], second["capacity_source"]) == (4, 0, "settings")
 
 
+def test_the_queue_holds_a_job_only_while_the_log_says_so() -> None:
+    """One pending at the log's end, one cancelled at 700 s, one that is over without a time (Philly, no attempt)."""
+    of = trace(
+        [
+            job("runs", 0, 0, 1800, 1, nodes=1),
+            job("pending", 0, None, None, 1, state="PENDING"),
+            job("cancelled", 0, None, 700, 1, state="CANCELLED"),
+            job("over", 0, None, None, 1, state="COMPLETED"),
+        ]
+    )
+    assert [r["pending_jobs"] for r in series(of)] == [2, 2, 1, 0]
+
+
 def test_capacity_changes_by_date() -> None:
     of = trace([job("a", 0, 0, 1200, None, nodes=1)])
     rows = series(of, nodes=2, gpus_per_node=3, nodes_by_date=((at(600), 4),))

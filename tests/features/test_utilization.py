@@ -101,6 +101,17 @@ def test_a_minute_belongs_to_the_attempt_that_began_at_it_not_to_the_one_that_en
     assert found["a"]["idle_node_minutes"] == 1 and found["a"]["shared_node_minutes"] == 0
 
 
+def test_an_attempt_without_an_end_gives_its_gpu_up_when_another_starts_on_it() -> None:
+    of = trace(
+        [job("open", 0, 0, None, 1), job("next", 0, 120, 240, 1)],
+        placements=[{"job_key": key, "node": "n", "gpus": 1, "gpu_numbers": "0"} for key in ("open", "next")],
+    )
+    joined = join(of, [("n", m, 0, 50.0) for m in range(6)])
+    assert dict(joined.select("job_key", "samples").iter_rows()) == {"open": 2, "next": 2}
+    got = utilization.from_trace(of, ClusterSettings(CLUSTER), joined)["utilization_allocated"]
+    assert got.filter(pl.col("scope") == "cluster")["allocated_s"].sum() == 240
+
+
 def test_idle_means_every_gpu_held_at_exactly_zero() -> None:
     of = trace(
         [job("a", 0, 0, 240, 2), job("b", 0, 0, 240, 1)],
@@ -144,11 +155,29 @@ def test_the_join_is_that_of_a_loop(case: tuple[Trace, list[Sample]]) -> None:
     found = {r["job_key"]: r for r in join(of, samples).to_dicts()}
     spans = {r["job_key"]: r for r in of.attempts.to_dicts()}
 
+    def held_by(key: str) -> set[tuple[str, str]]:
+        return {
+            (p["node"], gpu)
+            for p in of.placements.to_dicts()
+            if p["job_key"] == key and p["gpu_numbers"]
+            for gpu in p["gpu_numbers"].split(",")
+        }
+
+    def end(key: str) -> Any:
+        if spans[key]["end_utc"] is not None:
+            return spans[key]["end_utc"]
+        later = [
+            span["start_utc"]
+            for other, span in spans.items()
+            if span["start_utc"] > spans[key]["start_utc"] and held_by(key) & held_by(other)
+        ]
+        return min(later, default=EPOCH + timedelta(days=99))
+
+    until = {key: end(key) for key in spans}
+
     def holds(placement: dict[str, Any], node: str, minute: int) -> bool:
-        span, when = spans[placement["job_key"]], EPOCH + timedelta(minutes=minute)
-        return bool(placement["node"] == node and span["start_utc"] <= when) and (
-            span["end_utc"] is None or when < span["end_utc"]
-        )
+        key, when = placement["job_key"], EPOCH + timedelta(minutes=minute)
+        return bool(placement["node"] == node and spans[key]["start_utc"] <= when < until[key])
 
     for key in spans:
         counted: dict[tuple[str, int], list[float | None]] = {}

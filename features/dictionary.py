@@ -1,0 +1,37 @@
+"""The column dictionary (docs/columns.md) as Markdown, from declared tables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from traces.schema import SCHEMA_VERSION, Table
+
+
+def render(sections: Mapping[str, Iterable[Table]]) -> str:
+    """One Markdown page: a heading for each section (title -> its tables), a table of columns for each table."""
+    lines = [
+        "# Column dictionary",
+        "",
+        f"Generated from the code by `make docs`; schema version {SCHEMA_VERSION}. Every table stands in",
+        "`warehouse.duckdb` with these meanings as comments. Times are naive UTC; a null means that the log does not say.",
+    ]
+    for title, tables in sections.items():
+        lines += ["", f"## {title}"]
+        for table in tables:
+            lines += _table(table)
+    return "\n".join(lines) + "\n"
+
+
+def _table(table: Table) -> list[str]:
+    lines = ["", f"### {table.name}", "", _cell(table.meaning) + "."]
+    if table.key:
+        lines += ["", "Key: " + ", ".join(f"`{name}`" for name in table.key) + "."]
+    lines += ["", "| column | type | unit | null | meaning |", "|---|---|---|---|---|"]
+    for column in table.columns:
+        null = "yes" if column.nullable else "no"
+        lines.append(f"| `{column.name}` | {column.type} | {_cell(column.unit)} | {null} | {_cell(column.meaning)} |")
+    return lines
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
