@@ -19,19 +19,19 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 from numpy.typing import NDArray
-from simulator.replay import SCHEDULERS
 
 from features import observe
 from models.protocol import PairTable
 from simulator.compiled import njit
 from simulator.kernel import NO_ROOM, advance, submit
+from simulator.replay import SCHEDULERS
 from simulator.state import (
     ARRIVALS,
+    INJECTED_JOB,
     MIRAGE,
     NEVER,
     NEXT_ARRIVAL,
     NONE,
-    NOW,
     QUEUE_ESTIMATE,
     QUEUE_HEAD,
     QUEUE_JOB,
@@ -39,7 +39,6 @@ from simulator.state import (
     QUEUE_SUBMIT,
     QUEUE_TAIL,
     RUNNING,
-    RUNNING_END,
     RUNNING_EXPECTED_END,
     RUNNING_JOB,
     RUNNING_SIZE,
@@ -72,7 +71,7 @@ class History(NamedTuple):
     counts: Int64s  # (2,) started, ended so far
     started: Int64s  # (RECENT, 3) start, wait, nodes
     ended_use: Float64s  # (RECENT,) run time over limit
-    mark: Int64s  # (jobs,) stamp of the last step at whose end the job was pending
+    mark: Int64s  # (jobs, 2) stamp of the last step at whose end the job was pending, and was running
     stamp: Int64s  # (1,)
     events: Int64s  # (room, 2) time and row, sorted by time
 
@@ -82,7 +81,7 @@ def _new_history(rows: int, room: int) -> History:
         np.zeros(2, np.int64),
         np.zeros((RECENT, 3), np.int64),
         np.zeros(RECENT),
-        np.zeros(rows, np.int64),
+        np.zeros((rows, 2), np.int64),
         np.zeros(1, np.int64),
         np.empty((room, 2), np.int64),
     )
@@ -97,11 +96,11 @@ def _copy_history(target: History, source: History) -> None:
 
 @njit
 def _sort_by_time(events: Int64s, count: int) -> None:
-    """Insertion sort: the events of one step are few and nearly in order."""
+    """By time, then row: an order that does not depend on where steps end. Few and nearly in order: insertion."""
     for i in range(1, count):
         time, row = events[i, 0], events[i, 1]
         k = i
-        while k > 0 and events[k - 1, 0] > time:
+        while k > 0 and (events[k - 1, 0] > time or (events[k - 1, 0] == time and events[k - 1, 1] > row)):
             events[k, 0], events[k, 1] = events[k - 1, 0], events[k - 1, 1]
             k -= 1
         events[k, 0], events[k, 1] = time, row
@@ -123,11 +122,12 @@ def _step(
     result = advance(jobs, knobs, state, starts, until_s, stop_job)
     if result == NO_ROOM:
         return NO_ROOM
-    now = state.scalars[NOW]
     history.stamp[0] += 1
     stamp = history.stamp[0]
     for i in range(state.scalars[QUEUE_HEAD], state.scalars[QUEUE_TAIL]):
-        history.mark[state.queue[i, QUEUE_JOB]] = stamp
+        history.mark[state.queue[i, QUEUE_JOB], 0] = stamp
+    for i in range(state.scalars[RUNNING]):
+        history.mark[state.running[i, RUNNING_JOB], 1] = stamp
 
     events = history.events
     started = 0  # was pending or arrived, and is pending no more
@@ -135,9 +135,13 @@ def _step(
     first_arrival, next_arrival = before.scalars[NEXT_ARRIVAL], state.scalars[NEXT_ARRIVAL]
     for i in range(pending + next_arrival - first_arrival):
         row = before.queue[i, QUEUE_JOB] if i < pending else first_arrival + i - pending
-        if history.mark[row] != stamp:
+        if history.mark[row, 0] != stamp:
             events[started, 0], events[started, 1] = starts[row], row
             started += 1
+    injected = before.scalars[INJECTED_JOB]
+    if injected != NONE and state.scalars[INJECTED_JOB] == NONE and history.mark[injected, 0] != stamp:
+        events[started, 0], events[started, 1] = starts[injected], injected
+        started += 1
     _sort_by_time(events, started)
     for i in range(max(0, started - RECENT), started):
         row = events[i, 1]
@@ -147,16 +151,11 @@ def _step(
         history.started[slot, 2] = jobs.size[row]
         history.counts[0] += 1
 
-    ended = 0  # reuses the list: the ends of those that just started first
-    for i in range(started):
-        row = events[i, 1]
-        end = starts[row] + _run_of(jobs, knobs, row)
-        if end <= now:
-            events[ended, 0], events[ended, 1] = end, row
-            ended += 1
-    for i in range(before.scalars[RUNNING]):
-        if before.running[i, RUNNING_END] <= now:
-            events[ended, 0], events[ended, 1] = before.running[i, RUNNING_END], before.running[i, RUNNING_JOB]
+    ended = 0  # ran before or just started, and runs no more; reuses the list
+    for i in range(started + before.scalars[RUNNING]):
+        row = events[i, 1] if i < started else before.running[i - started, RUNNING_JOB]
+        if history.mark[row, 1] != stamp:
+            events[ended, 0], events[ended, 1] = starts[row] + _run_of(jobs, knobs, row), row
             ended += 1
     _sort_by_time(events, ended)
     for i in range(max(0, ended - RECENT), ended):
@@ -300,6 +299,7 @@ def build_pairs(
                 return
             room *= 2
 
+    run(slice(0, 0))  # compiles here: numba's compiler is not safe in threads
     with ThreadPoolExecutor(len(cuts) - 1) as pool:
         list(pool.map(run, [slice(a, b) for a, b in itertools.pairwise(cuts)]))
     return PairTable(
