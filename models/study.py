@@ -18,7 +18,8 @@ from models import experiment
 from models.experiment import Scenario, Window, Windows
 from models.fingerprint import code_digest, digest, read_stamp, write_stamp
 from models.protocol import PairTable
-from models.training import SEEDS, TrainedPolicy, TrainingContext, code_version, make_policy, train
+from models.registry import make_policy
+from models.training import SEEDS, TrainedPolicy, TrainingContext, code_version, train
 from simulator.workload import Workload
 from traces import store
 from traces.clusters import ClusterSettings

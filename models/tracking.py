@@ -56,7 +56,7 @@ def initialise(data: DataFolder) -> None:
 
     Behind a file lock: a fresh store opened by two processes at once can break for good.
     """
-    with _locked(data):
+    with locked(data):
         client = _client(data)
         if client.get_experiment_by_name(EXPERIMENT) is None:
             artifacts = data.mlflow.resolve() / "artifacts"
@@ -107,6 +107,7 @@ def save_model(artifact: Artifact, folder: Path) -> None:
     """
     _quiet()
     import mlflow.pyfunc
+    import pandas as pd
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
@@ -128,6 +129,7 @@ def save_model(artifact: Artifact, folder: Path) -> None:
             python_model=str(Path(__file__).with_name("pyfunc_entry.py")),
             artifacts={"policy": str(Path(temporary) / "policy"), "code": str(code)},
             signature=signature,
+            input_example=pd.DataFrame([dict.fromkeys(manifest["features"], 0.0)]),
             pip_requirements=requirements(artifact),
             metadata={"policy": manifest["policy"], "knob": manifest["knob"], "settings": list(manifest["settings"])},
         )
@@ -204,6 +206,41 @@ def set_champion(data: DataFolder, version: int) -> None:
     _client(data).set_registered_model_alias(MODEL_NAME, CHAMPION, str(version))
 
 
+def find_tagged(data: DataFolder, key: str, value: str) -> RegisteredVersion | None:
+    """The newest version with that tag."""
+    found = [one for one in _search(data) if one.tags.get(key) == value]
+    return max(found, key=lambda one: one.version, default=None)
+
+
+def versions(data: DataFolder) -> list[int]:
+    """Registered versions in order."""
+    return sorted(one.version for one in _search(data))
+
+
+def _search(data: DataFolder) -> list[RegisteredVersion]:
+    if not (data.mlflow / "mlflow.db").is_file():
+        return []
+    client, found, token = _client(data), [], None
+    while True:
+        page = client.search_model_versions(f"name='{MODEL_NAME}'", page_token=token)
+        found += [RegisteredVersion(int(one.version), str(one.run_id), dict(one.tags)) for one in page]
+        token = page.token
+        if not token:
+            return found
+
+
+def set_version_tag(data: DataFolder, version: int, key: str, value: str) -> None:
+    """Sets a tag of one version."""
+    _client(data).set_model_version_tag(MODEL_NAME, str(version), key, value)
+
+
+def delete_version_tag(data: DataFolder, version: int, key: str) -> None:
+    """Takes a tag off one version, where it has it."""
+    found = find_version(data, version)
+    if found is not None and key in found.tags:
+        _client(data).delete_model_version_tag(MODEL_NAME, str(version), key)
+
+
 def model_tag(data: DataFolder, key: str) -> str | None:
     """A tag of the registered model as a whole."""
     if champion(data) is None:
@@ -217,34 +254,39 @@ def set_model_tag(data: DataFolder, key: str, value: str) -> None:
     _client(data).set_registered_model_tag(MODEL_NAME, key, value)
 
 
-def download(data: DataFolder, uri: str = CHAMPION_URI, into: Path | None = None) -> Path:
-    """Fetches a model folder by its registry URI; into `into`, else a folder of MLflow's choice. Raises WorkError."""
-    _quiet()
+def download(data: DataFolder, version: int | None = None, into: Path | None = None) -> Path:
+    """Fetches the model folder of a version (None: the champion). Raises WorkError where it cannot.
+
+    The version is looked up here, not by `models:/...`: for an alias MLflow looks in the process's global registry.
+    """
+    found = find_version(data, version)
+    label = f"{MODEL_NAME} {CHAMPION if version is None else f'version {version}'}"
+    if found is None:
+        raise WorkError(f"{label} is not registered in {data.mlflow}; release a policy first")
     import mlflow.artifacts
     from mlflow.exceptions import MlflowException
 
-    where = store_uri(data)
     try:
-        found = mlflow.artifacts.download_artifacts(
-            artifact_uri=uri, dst_path=None if into is None else str(into), tracking_uri=where, registry_uri=where
+        source = _client(data).get_model_version_download_uri(MODEL_NAME, str(found.version))
+        return Path(
+            mlflow.artifacts.download_artifacts(artifact_uri=source, dst_path=None if into is None else str(into))
         )
     except (MlflowException, OSError) as error:
-        text = " ".join(str(error).split())
-        raise WorkError(f"{uri} cannot be fetched from {data.mlflow}: {text}") from error
-    return Path(found)
+        raise WorkError(f"{label} cannot be fetched: {' '.join(str(error).split())}") from error
 
 
-def load_artifact(data: DataFolder, version: int) -> Artifact:
-    """The policy of a registered version. Raises WorkError where its files are gone or damaged."""
-    folder = download(data, f"models:/{MODEL_NAME}/{version}")
+def load_artifact(data: DataFolder, version: int | None = None) -> Artifact:
+    """The policy of a registered version (None: the champion). Raises WorkError where it is gone or damaged."""
+    folder = download(data, version)
     try:
         return Artifact.load(folder / "artifacts" / "policy")
     except ValueError as error:
-        raise WorkError(f"{MODEL_NAME} version {version}: {error}; roll back or release again") from error
+        raise WorkError(f"{MODEL_NAME}: {error}; roll back or release again") from error
 
 
 @contextmanager
-def _locked(data: DataFolder) -> Iterator[None]:
+def locked(data: DataFolder) -> Iterator[None]:
+    """One process at a time in here; not to be nested."""
     data.mlflow.mkdir(parents=True, exist_ok=True)
     with (data.mlflow / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -252,10 +294,11 @@ def _locked(data: DataFolder) -> Iterator[None]:
 
 
 def _quiet() -> None:
-    """Before the first import: no telemetry; and no migration log on every new store."""
+    """Before the first import: no telemetry, no progress bars of two files, no migration log on every new store."""
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ["DO_NOT_TRACK"] = "1"
-    for name in ("alembic", "mlflow.store.db.utils", "mlflow.tracking._model_registry.client"):
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    for name in ("alembic", "mlflow.store.db.utils", "mlflow.tracking._model_registry.client", "mlflow.pyfunc"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from agent.artifact import Artifact
 from models.fingerprint import ROOT, code_digest
 from models.protocol import PairTable, Policy
+from models.registry import make_policy
 from traces.errors import InputError
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -137,15 +138,6 @@ def train(
             progress.advance(task)
         progress.update(task, description=f"trained on {len(known)} pairs")
     return trained
-
-
-def make_policy(name: str) -> Policy:
-    """The policy of that name. Raises InputError listing the known ones."""
-    from models.registry import POLICIES
-
-    if name not in POLICIES:
-        raise InputError(f"unknown policy {name!r}; known: {', '.join(POLICIES)}")
-    return POLICIES[name]()
 
 
 def _fit(
