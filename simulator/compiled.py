@@ -36,6 +36,19 @@ def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return _decorate(function, options)
 
 
+def kernel(function: Function) -> Function:
+    """`njit` for functions that only read and write arrays given to them and make none (slices of rows included).
+
+    Without reference counts on those arrays, at every call, the simulator is several times faster.
+    """
+    return _decorate(function, {"_nrt": False})
+
+
+def kernel_inline(function: Function) -> Function:
+    """`kernel` for the parts of a kernel: compiled into their callers."""
+    return _decorate(function, {"_nrt": False, "forceinline": True})
+
+
 def _decorate(function: Function, options: dict[str, Any]) -> Function:
     folder = cache_folder()
     before = _config.CACHE_DIR  # read by numba at decoration; other libraries in the process keep their own

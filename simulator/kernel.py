@@ -33,7 +33,7 @@ that fits into the idle units.
 
 from __future__ import annotations
 
-from simulator.compiled import njit
+from simulator.compiled import kernel, kernel_inline
 from simulator.passes import conservative, easy, in_order, slotted_backfill, smallest_pending
 from simulator.state import (
     ARRIVALS,
@@ -67,7 +67,7 @@ MIRAGE_TICK_S = 60
 MIRAGE_BACKFILL_S = 600  # bf_interval, 10 ticks
 
 
-@njit
+@kernel
 def advance(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s, until_s: int, stop_job: int) -> int:
     """Let everything happen up to and including `until_s`; stop as soon as `stop_job` (a row, or NONE) has started.
 
@@ -96,7 +96,7 @@ def advance(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s, until_s: int
             return int(scalars[WATCHED_START])
 
 
-@njit
+@kernel
 def submit(jobs: Jobs, knobs: Knobs, state: State, job: int, submit_s: int) -> None:
     """Submit row `job` (one that does not arrive by itself) at `submit_s` >= the state's NOW.
 
@@ -108,7 +108,7 @@ def submit(jobs: Jobs, knobs: Knobs, state: State, job: int, submit_s: int) -> N
     state.scalars[INJECTED_SUBMIT] = submit_s
 
 
-@njit
+@kernel_inline
 def _next_arrival(jobs: Jobs, state: State) -> int:
     arrival: int = NEVER
     if state.scalars[NEXT_ARRIVAL] < state.scalars[ARRIVALS]:
@@ -118,13 +118,13 @@ def _next_arrival(jobs: Jobs, state: State) -> int:
     return arrival
 
 
-@njit
+@kernel_inline
 def _next_end(state: State) -> int:
     running = state.scalars[RUNNING]
     return int(state.running[running - 1, RUNNING_END]) if running > 0 else int(NEVER)
 
 
-@njit
+@kernel_inline
 def _next_instant(jobs: Jobs, knobs: Knobs, state: State) -> int:
     """The next time at which anything can happen, or NEVER."""
     scalars = state.scalars
@@ -140,7 +140,7 @@ def _next_instant(jobs: Jobs, knobs: Knobs, state: State) -> int:
     return instant
 
 
-@njit
+@kernel_inline
 def _take_arrival(jobs: Jobs, knobs: Knobs, state: State) -> bool:
     """Queue the next arrival; False, with nothing changed, where there is no room."""
     if not has_room(state):
@@ -157,7 +157,7 @@ def _take_arrival(jobs: Jobs, knobs: Knobs, state: State) -> bool:
     return True
 
 
-@njit
+@kernel_inline
 def _take_event(jobs: Jobs, knobs: Knobs, state: State, instant: int) -> bool:
     if _next_end(state) <= instant:
         end_next(state)
@@ -165,7 +165,7 @@ def _take_event(jobs: Jobs, knobs: Knobs, state: State, instant: int) -> bool:
     return _take_arrival(jobs, knobs, state)
 
 
-@njit
+@kernel_inline
 def _take_events(jobs: Jobs, knobs: Knobs, state: State, instant: int) -> bool:
     while _next_end(state) <= instant:
         end_next(state)
@@ -175,7 +175,7 @@ def _take_events(jobs: Jobs, knobs: Knobs, state: State, instant: int) -> bool:
     return True
 
 
-@njit
+@kernel_inline
 def _pass(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
     if state.scalars[QUEUE_HEAD] == state.scalars[QUEUE_TAIL] or state.scalars[FREE] == 0:
         return

@@ -6,7 +6,7 @@ outlived its estimate is expected to end now.
 
 from __future__ import annotations
 
-from simulator.compiled import njit
+from simulator.compiled import kernel_inline
 from simulator.state import (
     FREE,
     MIRAGE_SLOTS,
@@ -31,7 +31,7 @@ MIRAGE_MAX_TESTED = 3000  # bf_max_job_test
 _TIME, _UNITS = 0, 1  # columns of the conservative profile in State.scratch
 
 
-@njit
+@kernel_inline
 def in_order(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
     """Start from the head of the queue until the first job that does not fit."""
     scalars, queue = state.scalars, state.queue
@@ -39,7 +39,7 @@ def in_order(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
         start_pending(jobs, knobs, state, starts, scalars[QUEUE_HEAD])
 
 
-@njit
+@kernel_inline
 def easy(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
     """EASY backfill (Lifka 1995): one reservation, for the head, made anew at each pass.
 
@@ -74,7 +74,7 @@ def easy(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
             return
 
 
-@njit
+@kernel_inline
 def conservative(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
     """Conservative backfill: every pending job, in queue order, gets the earliest place that delays none before it.
 
@@ -97,7 +97,7 @@ def conservative(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None
                 return
 
 
-@njit
+@kernel_inline
 def _running_profile(state: State) -> int:
     """Fill the profile, rows (time, units idle from then on), from the expected ends; returns the number of rows."""
     scalars, releases, profile = state.scalars, state.releases, state.scratch
@@ -111,7 +111,7 @@ def _running_profile(state: State) -> int:
     return steps + 1
 
 
-@njit
+@kernel_inline
 def _earliest_place(profile: Int64s, steps: int, size: int, estimate: int) -> int:
     """The first row of the profile from which `size` units stay idle for `estimate` seconds; the last always does."""
     first = 0
@@ -123,7 +123,7 @@ def _earliest_place(profile: Int64s, steps: int, size: int, estimate: int) -> in
     return first
 
 
-@njit
+@kernel_inline
 def _take(profile: Int64s, steps: int, first: int, size: int, estimate: int) -> int:
     """Take `size` units for `estimate` seconds from row `first` on; returns the new number of rows."""
     if estimate == 0:
@@ -141,7 +141,7 @@ def _take(profile: Int64s, steps: int, first: int, size: int, estimate: int) -> 
     return steps + 1
 
 
-@njit
+@kernel_inline
 def slotted_backfill(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
     """Backfill on a timeline of MIRAGE_SLOTS slots of MIRAGE_SLOT_S seconds, slot 0 beginning now.
 
@@ -179,7 +179,7 @@ def slotted_backfill(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> 
                 return
 
 
-@njit
+@kernel_inline
 def _last_that_fits(state: State) -> int:
     """The last tested row of the queue that fits into the idle units, or -1: nobody behind it can start."""
     scalars = state.scalars
@@ -191,7 +191,7 @@ def _last_that_fits(state: State) -> int:
     return -1
 
 
-@njit
+@kernel_inline
 def smallest_pending(state: State) -> int:
     """Units of the smallest pending job; a number above any capacity where nothing pends."""
     smallest = 1 << 62

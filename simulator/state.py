@@ -38,7 +38,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.compiled import njit
+from simulator.compiled import kernel, kernel_inline
 
 Int64s = NDArray[np.int64]
 
@@ -119,32 +119,39 @@ def grown(knobs: Knobs, state: State) -> State:
     return bigger
 
 
-@njit
+@kernel
 def copy_state(target: State, source: State) -> None:
     """Make `target` (of at least the room that `source` uses) equal to `source`. Cost: the jobs alive in it."""
     scalars = source.scalars
-    target.scalars[:] = scalars
-    head, pending, running = scalars[QUEUE_HEAD], scalars[QUEUE_TAIL] - scalars[QUEUE_HEAD], scalars[RUNNING]
-    target.queue[:pending] = source.queue[head : head + pending]
+    head, pending = scalars[QUEUE_HEAD], scalars[QUEUE_TAIL] - scalars[QUEUE_HEAD]
+    for i in range(SCALARS):
+        target.scalars[i] = scalars[i]
     target.scalars[QUEUE_HEAD], target.scalars[QUEUE_TAIL] = 0, pending
-    target.running[:running] = source.running[:running]
-    target.releases[:running] = source.releases[:running]
+    for i in range(pending):
+        for column in range(QUEUE_COLUMNS):
+            target.queue[i, column] = source.queue[head + i, column]
+    for i in range(scalars[RUNNING]):
+        for column in range(RUNNING_COLUMNS):
+            target.running[i, column] = source.running[i, column]
+        target.releases[i, RELEASE_TIME] = source.releases[i, RELEASE_TIME]
+        target.releases[i, RELEASE_SIZE] = source.releases[i, RELEASE_SIZE]
 
 
-@njit
+@kernel_inline
 def has_room(state: State) -> bool:
     """Whether one more job can be queued."""
     return bool(state.scalars[QUEUE_TAIL] - state.scalars[QUEUE_HEAD] < len(state.queue))
 
 
-@njit
+@kernel_inline
 def enqueue(jobs: Jobs, knobs: Knobs, state: State, job: int, submit_s: int) -> None:
     """Put row `job` into the queue by its rank; the caller has made sure of room."""
     scalars, queue = state.scalars, state.queue
     if scalars[QUEUE_TAIL] == len(queue):
         head = scalars[QUEUE_HEAD]
         for i in range(head, len(queue)):
-            queue[i - head] = queue[i]
+            for column in range(QUEUE_COLUMNS):
+                queue[i - head, column] = queue[i, column]
         scalars[QUEUE_HEAD], scalars[QUEUE_TAIL] = 0, len(queue) - head
     run = jobs.run_s[job]
     limit = jobs.limit_s[job]
@@ -165,7 +172,7 @@ def enqueue(jobs: Jobs, knobs: Knobs, state: State, job: int, submit_s: int) -> 
     scalars[QUEUE_TAIL] += 1
 
 
-@njit
+@kernel_inline
 def start_pending(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s, position: int) -> None:
     """Start the job at row `position` of the queue now; the rows before it move up by one."""
     scalars, queue = state.scalars, state.queue
@@ -187,7 +194,7 @@ def start_pending(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s, positi
     _add_running(state, job, submit, size, now + run, expected_end)
 
 
-@njit
+@kernel_inline
 def _add_running(state: State, job: int, submit: int, size: int, end: int, expected_end: int) -> None:
     scalars, running, releases = state.scalars, state.running, state.releases
     i = scalars[RUNNING]
@@ -214,7 +221,7 @@ def _add_running(state: State, job: int, submit: int, size: int, end: int, expec
     scalars[RUNNING] += 1
 
 
-@njit
+@kernel_inline
 def end_next(state: State) -> None:
     """End the running job that is next to end and free its units."""
     scalars, running, releases = state.scalars, state.running, state.releases

@@ -46,7 +46,7 @@ def small_cases(draw: st.DrawFn, *, scale: int = 1, overrun: bool = True, most: 
 
 
 def random_workload(seed: int, jobs: int, capacity: int, load: float) -> Workload:
-    """Poisson arrivals, sizes 1 to half the cluster, log-normal run times of about an hour, limits 1 to 8 times that."""
+    """Poisson arrivals, sizes 1 to half the cluster, log-normal run times near an hour, limits up to 8 times that."""
     rng = np.random.default_rng(seed)
     size = np.minimum(2 ** rng.integers(0, 5, jobs), max(capacity // 2, 1))
     run = np.maximum(rng.lognormal(7.5, 1.2, jobs), 1).astype(np.int64)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from simulator import reference
 from simulator.replay import simulate
 from simulator.workload import Workload
-from tests.simulator.cases import EVENT_SCHEDULERS, SETTINGS, random_workload, small_cases
+from tests.simulator.cases import EVENT_SCHEDULERS, SETTINGS, random_workload, small_cases, workload
 
 # Seconds for the event-driven ones; around the tick (60 s) and the slot (600 s) for mirage.
 CASES = st.one_of(small_cases(), small_cases(scale=59), small_cases(scale=600))
@@ -49,8 +49,6 @@ def test_a_queue_longer_than_the_first_room_is_served() -> None:
     """10,000 jobs at once: the state has to grow twice, and first come first served has a closed form."""
     count = 10_000
     rows = [(5, 1, 2, 2)] * count
-    from tests.simulator.cases import workload
-
     starts = simulate(workload(rows), scheduler="easy", capacity=4)
     assert starts.tolist() == [5 + 2 * (i // 4) for i in range(count)]
 
