@@ -13,7 +13,8 @@ def render(sections: Mapping[str, Iterable[Table]]) -> str:
         "# Column dictionary",
         "",
         f"Generated from the code by `make docs`; schema version {SCHEMA_VERSION}. Every table stands in",
-        "`warehouse.duckdb` with these meanings as comments. Times are naive UTC; a null means that the log does not say.",
+        "`warehouse.duckdb` with these meanings as comments. Times are naive UTC; a null means that the log does",
+        "not say.",
     ]
     for title, tables in sections.items():
         lines += ["", f"## {title}"]

@@ -18,14 +18,20 @@ following AS (
 given_out_again AS (
     SELECT job_key, attempt, min(next_utc) AS next_utc FROM following GROUP BY ALL
 ),
+on_node AS (
+    SELECT node, sample_utc, gpu, utilization_percent FROM gpu_utilization WHERE cluster = $1
+),
+sampled AS (
+    SELECT min(sample_utc) AS first_utc, max(sample_utc) AS last_utc FROM on_node
+),
+-- Samples often cover a few days of months of jobs: only the attempts of those days are worth joining.
 held AS (
     SELECT r.job_key, r.attempt, r.node, r.start_utc, r.gpu_list,
         coalesce(r.end_utc, g.next_utc, TIMESTAMP '9999-01-01') AS until_utc
     FROM ran AS r
     LEFT JOIN given_out_again AS g USING (job_key, attempt)
-),
-on_node AS (
-    SELECT node, sample_utc, gpu, utilization_percent FROM gpu_utilization WHERE cluster = $1
+    JOIN sampled AS s ON r.start_utc <= s.last_utc
+        AND coalesce(r.end_utc, g.next_utc, TIMESTAMP '9999-01-01') > s.first_utc
 ),
 -- How many attempts hold a node in a sampled minute, whichever GPUs they hold.
 holders AS (
