@@ -64,7 +64,9 @@ class PairTable:
             else np.empty(0, np.int64)
         )
         return PairTable(
-            *(getattr(self, name)[chosen] for name in ("pair_nodes", "limit_s", "submit_s")),
+            self.pair_nodes[chosen],
+            self.limit_s[chosen],
+            self.submit_s[chosen],
             self.predecessor_start_s[chosen],
             self.predecessor_end_s[chosen],
             np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
