@@ -109,9 +109,8 @@ def main() -> None:
     smallest, largest = min(rates), max(rates)
     print(f"time a job at {largest:,} jobs / at {smallest:,} jobs: {rates[smallest] / rates[largest]:.2f}")
     for count in (min(rates), min(100_000, max(rates))):
-        print(
-            f"branch (copy, submit, run to its start) of a trace of {count:,} jobs: {branch_seconds(generate(count)) * 1e6:.0f} us"
-        )
+        microseconds = branch_seconds(generate(count)) * 1e6
+        print(f"branch (copy, submit, run to its start) of a trace of {count:,} jobs: {microseconds:.0f} us")
 
 
 def report(workload: Workload, peer: Path | None, repeat: int) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -76,11 +78,15 @@ def test_easy_never_delays_the_head_beyond_its_reservation(estimate: str, case: 
         assert starts[head] <= promised
 
 
-@settings(max_examples=100, deadline=None)
-@given(case=small_cases(overrun=False))
+@settings(max_examples=60, deadline=None)
+@given(case=small_cases(overrun=False, most=8))
 def test_conservative_with_exact_estimates_keeps_every_first_promise(case: tuple[Workload, int]) -> None:
-    """With true run times a job starts where an empty queue behind it would have put it: later ones delay nobody."""
+    """With true run times a job starts where an empty queue behind it would have put it: later ones delay nobody.
+
+    A job of no length holds no place, so every job here has one.
+    """
     jobs, capacity = case
+    jobs = dataclasses.replace(jobs, run_s=np.maximum(jobs.run_s, 1))
     knobs = {"scheduler": "conservative", "capacity": capacity, "estimate": "exact"}
     starts = simulate(jobs, **knobs)
     for count in range(len(jobs)):
@@ -88,7 +94,7 @@ def test_conservative_with_exact_estimates_keeps_every_first_promise(case: tuple
 
 
 def test_easy_by_hand() -> None:
-    """Twelve units, the head (11) promised 100 with 1 spare: ends by then (<=), takes the spare, neither, ends by then."""
+    """Twelve units; the head (11) is promised 100 with 1 spare. Behind it: in time (<=), spare, neither, in time."""
     rows = [(0, 6, 100, 100), (1, 11, 10, 10), (2, 2, 98, 98), (3, 1, 500, 500), (4, 1, 97, 97), (5, 3, 95, 95)]
     jobs = workload(rows)
     starts = simulate(jobs, scheduler="easy", capacity=12)
