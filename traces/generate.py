@@ -16,7 +16,7 @@ from traces.generate_philly_samples import write_samples
 from traces.generate_slurm import history, write_dump
 from traces.generate_workload import EPOCH_S, WEEK_S
 
-SAMPLE_SEED = 20261121
+SAMPLE_SEED = 20261128
 SAMPLE_WEEKS, SAMPLE_NODES, SAMPLE_GPUS_PER_NODE = 12, 32, 4
 PHILLY_WEEKS, PHILLY_DAYS, PHILLY_MACHINES = 8, 2, 36
 

@@ -44,8 +44,8 @@ def gpu_utilization(rng: np.random.Generator, jobs: list[PhillyJob], cluster: Ma
             low, high = np.searchsorted(times_s, [attempt.start_s, attempt.end_s])
             if low == high:
                 continue
-            level = rng.normal(0.08, 0.8)  # a little above the all-GPU quantiles: these GPUs are in use
-            blocks = np.repeat(rng.normal(0, 0.45, (high - low) // PERSISTENCE_MIN + 1), PERSISTENCE_MIN)[: high - low]
+            level = rng.normal(0.15, 0.30)  # a little above the quantiles of all GPUs: these are in use
+            blocks = np.repeat(rng.normal(0, 0.90, (high - low) // PERSISTENCE_MIN + 1), PERSISTENCE_MIN)[: high - low]
             for machine, held in attempt.held:
                 noise = rng.normal(0, 0.12, (high - low, len(held))) * (rng.random((high - low, len(held))) < 0.5)
                 percent = np.interp(level + blocks[:, None] + noise, grid, UTILIZATION_QUANTILES)

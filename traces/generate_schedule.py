@@ -106,14 +106,11 @@ class _Run:
                 self._arrive(now, arrivals[position], newcomers)
                 position += 1
             self._pass(now, newcomers, full)
-        return Schedule(
-            *(
-                np.array(column, dtype=np.int64)
-                for column in (self.submit, self.eligible, self.start, self.end, self.by)
-            ),
-            first_node=np.array(self.first, dtype=np.int64),
-            node_list=np.array(self.node_list, dtype=np.int64),
+        submit, eligible, start, end, by, first, held = (
+            np.array(column, dtype=np.int64)
+            for column in (self.submit, self.eligible, self.start, self.end, self.by, self.first, self.node_list)
         )
+        return Schedule(submit, eligible, start, end, started_by=by, first_node=first, node_list=held)
 
     def _handle(self, now: int, kind: int, record: int, newcomers: list[tuple[int, int]]) -> bool:
         """Apply one event; true if nodes came free or the queue's order may have changed."""

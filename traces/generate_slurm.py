@@ -29,7 +29,7 @@ HOSTILE_NAMES = (
     "tab\there", "bell\x07name", "esc\x1b[31mred", "\u202egnirts", "'; DROP TABLE jobs; --", "../../etc/passwd",
     "{{ 7*7 }}", "$(touch x)", " ", "None", "Unknown", "null", "a" * 120,
 )  # fmt: skip
-HOSTILE_EVERY = 190  # one group in so many carries one of them
+HOSTILE_EVERY = 120  # one group in so many carries one of them
 CHUNK_ROWS = 20_000
 FIRST_JOB_ID = 410_000
 
@@ -42,7 +42,10 @@ STATES = {
     demand.NODE_FAIL: ("NODE_FAIL", ("0:0",)),
     demand.REQUEUE_BY_ADMIN: ("REQUEUED", ("0:0",)),
 }
-FLAGS = {BY_SUBMIT: "SchedSubmit,StartRecieved", BY_MAIN: "SchedMain,StartRecieved", BY_BACKFILL: "SchedBackfill,StartRecieved"}  # fmt: skip
+FLAGS = {
+    by: f"{flag},StartRecieved"  # spelled so by Slurm
+    for by, flag in ((BY_SUBMIT, "SchedSubmit"), (BY_MAIN, "SchedMain"), (BY_BACKFILL, "SchedBackfill"))
+}
 REASONS = {demand.DEPENDS: "Dependency", demand.THROTTLED: "JobArrayTaskLimit", demand.REQUEUED: "BeginTime"}
 
 
@@ -203,8 +206,9 @@ class _Rows:
         limit = (
             "Partition_Limit" if c["limit_s"][row] == demand.MAX_LIMIT_S and raw % 149 == 0 else c["limit_s"][row] // 60
         )
+        account = ACCOUNTS[user % len(ACCOUNTS)]
         return (
-            f"{job_id}|{raw}|{job_name(user, group)}|{user_name(user)}|{ACCOUNTS[user % len(ACCOUNTS)]}|{PARTITION}|{QOS}|"
+            f"{job_id}|{raw}|{job_name(user, group)}|{user_name(user)}|{account}|{PARTITION}|{QOS}|"
             f"{state}|{exit_codes[raw % len(exit_codes)] if finished else '0:0'}|{t['submit'][row]}|{eligible}|"
             f"{started}|{ended}|{elapsed}|{limit}|{nodes}|{nodes * CPUS_A_NODE}|{tres}|{tres if ran else ''}|"
             f"{nodes * GIB_A_NODE}G|{self._node_list(row) if ran else 'None assigned'}|{c['priority'][row]}|"

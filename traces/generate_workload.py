@@ -23,7 +23,7 @@ SIZES = np.array([1, 2, 3, 4, 6, 8, 12, 16])
 SIZE_SHARES = np.array([0.525, 0.17, 0.02, 0.12, 0.01, 0.140, 0.005, 0.01])
 LIMITS_S = np.array([30, 60, 120, 240, 480, 720, 1440, 2160, 2880]) * 60
 USERS = 44
-TARGET_LOAD = 0.91  # offered node-hours over the cluster's; weeks drift around it
+TARGET_LOAD = 0.93  # offered node-hours over the cluster's; weeks drift around it
 
 # Kinds of groups; BURST is unrelated jobs sent by one script, REACTIVE a chain whose jobs submit their successor at
 # their own end, CHAIN one submitted at once with dependencies.
@@ -51,7 +51,7 @@ class Population:
 
 @dataclass
 class Demand:
-    """Records to schedule, in order of group; struct of arrays of shape (records,), times in epoch s, durations in s."""
+    """Records to schedule, in order of group: arrays of shape (records,), times in epoch s, durations in s."""
 
     group: Int64s  # number of the group, from 0
     kind: Int64s  # kind of the group
@@ -110,11 +110,21 @@ def demand(
     return Demand(**fields), week
 
 
-def _week(
-    rng: np.random.Generator, users: Population, monday_s: int, work_s: float, nodes: int, first_group: int, base: int
-) -> Demand:
-    """One week's groups: as many as offer `work_s` node-seconds; `base` is the index of its first record."""
-    pool = int(work_s / (6 * HOUR_S)) + 200  # a group offers some 20 node-hours on average: more than enough
+@dataclass(frozen=True)
+class _Groups:
+    """A week's groups before their records are drawn; arrays of shape (groups,)."""
+
+    user: Int64s
+    kind: Int64s
+    count: Int64s  # records in the group
+    size: Int64s
+    typical_s: Floats
+    limit_s: Int64s
+    throttle: Int64s
+
+
+def _groups(rng: np.random.Generator, users: Population, pool: int, nodes: int) -> _Groups:
+    """`pool` groups by the habits of their users."""
     user = rng.choice(USERS, pool, p=users.weight)
     kind = rng.choice(6, pool, p=KIND_SHARES)
     count = np.ones(pool, dtype=np.int64)
@@ -123,42 +133,59 @@ def _week(
     size = _sizes(rng, users, user, kind, nodes)
     typical_s = users.median_run_s[user] * rng.lognormal(0, 1.25, pool) * np.where(size >= 8, 0.6, 1.0)
     typical_s = np.where(kind == ARRAY, np.minimum(typical_s, 4 * HOUR_S), typical_s)
-    limit_s = _limits(rng, users, user, kind, size, typical_s)
+    throttled = (kind == ARRAY) & (rng.random(pool) < 0.5)
+    return _Groups(
+        user=user,
+        kind=kind,
+        count=count,
+        size=size,
+        typical_s=typical_s,
+        limit_s=_limits(rng, users, user, kind, size, typical_s),
+        throttle=np.where(throttled, rng.integers(1, 5, pool), 0),
+    )
 
-    owner = np.repeat(np.arange(pool), count)
-    ends = np.cumsum(count)
-    member = np.arange(len(owner)) - (ends - count)[owner]
-    run_s, outcome = _outcomes(rng, kind[owner], member, count[owner], typical_s[owner], limit_s[owner])
-    work = np.add.reduceat(run_s * size[owner], ends - count)
+
+def _week(
+    rng: np.random.Generator, users: Population, monday_s: int, work_s: float, nodes: int, first_group: int, base: int
+) -> Demand:
+    """One week's groups: as many as offer `work_s` node-seconds; `base` is the index of its first record."""
+    pool = int(work_s / (6 * HOUR_S)) + 200  # a group offers some 12 node-hours on average: more than enough
+    drawn = _groups(rng, users, pool, nodes)
+    owner = np.repeat(np.arange(pool), drawn.count)
+    ends = np.cumsum(drawn.count)
+    member = np.arange(len(owner)) - (ends - drawn.count)[owner]
+    kind = drawn.kind[owner]
+    run_s, outcome = _outcomes(rng, kind, member, drawn.count[owner], drawn.typical_s[owner], drawn.limit_s[owner])
+    work = np.add.reduceat(run_s * drawn.size[owner], ends - drawn.count)
     groups = min(int(np.searchsorted(np.cumsum(work), work_s)) + 1, pool)
     keep = owner < groups
-    owner, member, run_s, outcome = owner[keep], member[keep], run_s[keep], outcome[keep]
+    owner, member, kind, run_s, outcome = owner[keep], member[keep], kind[keep], run_s[keep], outcome[keep]
 
     arrival = _arrivals(rng, work[:groups], monday_s)
-    submit_s = arrival[owner] + np.where(kind[owner] == BURST, member * rng.integers(1, 40, len(owner)), 0)
-    throttled = (kind == ARRAY) & (rng.random(pool) < 0.5)
-    throttle = np.where(throttled, rng.integers(1, 5, pool), 0)
-    link = _links(kind[owner], member, throttle[owner])
-    back = np.where(link == THROTTLED, throttle[owner], 1)
+    submit_s = arrival[owner] + np.where(kind == BURST, member * rng.integers(1, 40, len(owner)), 0)
+    throttle = drawn.throttle[owner]
+    link = _links(kind, member, throttle)
     index = base + np.arange(len(owner))
+    back = np.where(link == THROTTLED, throttle, 1)
     patience = np.where(rng.random(len(owner)) < 0.10, rng.lognormal(np.log(2 * HOUR_S), 1.0, len(owner)), -1)
-    patience[np.isin(kind[owner], (ARRAY, REQUEUE))] = -1
+    patience[np.isin(kind, (ARRAY, REQUEUE))] = -1
     fair_share = rng.integers(0, 85, USERS)
+    user = drawn.user[owner]
     return Demand(
         group=first_group + owner,
-        kind=kind[owner],
+        kind=kind,
         member=member,
-        user=user[owner],
-        nodes=size[owner],
-        limit_s=limit_s[owner],
+        user=user,
+        nodes=drawn.size[owner],
+        limit_s=drawn.limit_s[owner],
         run_s=run_s,
         outcome=outcome,
         submit_s=submit_s,
         patience_s=patience.astype(np.int64),
         previous=np.where(link == FREE, -1, index - back),
         link=link,
-        throttle=throttle[owner],
-        priority=1000 + fair_share[user[owner]],
+        throttle=throttle,
+        priority=1000 + fair_share[user],
     )
 
 
