@@ -35,7 +35,7 @@ def fails(source: Source) -> Section:
             "Final states by jobs and GPU time",
             f"Shares of all jobs that ran and of all GPU time. {source.caption(int(states['jobs'].sum()), 'jobs')}",
             columns(
-                "value|state", "jobs|jobs|count", "jobs_share|of jobs|percent", "users|users|count",
+                "value|state|name", "jobs|jobs|count", "jobs_share|of jobs|percent", "users|users|count",
                 "gpu_time_s|GPU time|gpu_time", "gpu_time_share|of GPU time|percent", *_RUNTIME,
             ),
             states.to_dicts(),

@@ -47,7 +47,7 @@ def fidelity(source: Source) -> Section:
             "MAE is the mean absolute difference job by job; Spearman is the rank correlation, ties averaged. "
             + source.caption(starts.height, "simulated starts"),
             columns(
-                "scheduler|scheduler", "capacity_nodes|nodes|count", "jobs|jobs|count",
+                "scheduler|scheduler|name", "capacity_nodes|nodes|count", "jobs|jobs|count",
                 *(f"{name}_s|{label}|duration" for name, label in _WAITS.items()),
                 "mean_absolute_error_s|MAE|duration", "spearman|Spearman|number",
                 "spearman_waited|Spearman, waited over 10 min|number",

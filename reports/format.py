@@ -7,7 +7,6 @@ from datetime import date, datetime
 from typing import Any
 
 MISSING = "–"
-_ROUND_TO = 60.0
 
 
 def duration(seconds: float | None) -> str:
@@ -17,11 +16,11 @@ def duration(seconds: float | None) -> str:
     sign, rest = ("-" if seconds < 0 else ""), abs(seconds)
     if rest < 10 and rest != int(rest):
         return f"{sign}{rest:.1f} s"
-    if rest < 60:
+    if rest < 59.5:
         return f"{sign}{rest:.0f} s"
-    if rest < 3600:
-        return f"{sign}{rest / 60:.1f} min" if rest < 600 else f"{sign}{rest / 60:.0f} min"
-    minutes = round(rest / _ROUND_TO)
+    minutes = round(rest / 60)
+    if minutes < 60:
+        return f"{sign}{rest / 60:.1f} min" if rest < 570 else f"{sign}{minutes} min"
     if minutes < 48 * 60:
         return f"{sign}{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
     hours = round(minutes / 60)
@@ -91,7 +90,9 @@ def _visible(character: str) -> str:
 
 FORMATS: dict[str, Any] = {
     "text": text,
+    "name": text,
     "code": text,
+    "interval": text,
     "count": count,
     "number": number,
     "duration": duration,

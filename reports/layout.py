@@ -23,7 +23,7 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        return self.kind in ("text", "code")
+        return self.kind in ("text", "name", "code", "interval")
 
     def show(self, row: dict[str, Any]) -> str:
         """The value as a person reads it."""

@@ -134,9 +134,9 @@ class Source:
 
     def caption(self, n: int, unit: str, seeds: int | None = None) -> str:
         """Trace, window, n and seeds, the end of every caption."""
-        kind = "generated trace" if self.is_generated else "trace"
+        kind = "Generated trace" if self.is_generated else "Trace"
         first, last = self.window
-        drawn = f"{seeds} seed{'s' if seeds != 1 else ''}" if seeds else "no seeds (nothing here is drawn at random)"
+        drawn = f"{seeds} seed{'s' if seeds != 1 else ''}" if seeds else "no seeds"
         return (
             f"{kind} {fmt.text(self.cluster)} ({self.digest}), {fmt.day(first)} to {fmt.day(last)}, "
             f"n = {n:,} {unit}, {drawn}."

@@ -64,7 +64,7 @@ def _sentences(waited: pl.DataFrame, by: pl.DataFrame) -> list[str]:
     ]
     held = waited["held_s"].fill_null(0)
     total = int(waited["wait_s"].sum())
-    if total:
+    if total and held.sum() > 0:
         sentences.append(
             f"{fmt.percent(float(held.sum()) / total)} of all waiting was before the job was eligible "
             "(dependency, hold or begin time): no scheduler can shorten that part."
@@ -72,6 +72,10 @@ def _sentences(waited: pl.DataFrame, by: pl.DataFrame) -> list[str]:
     if whole["never_ran"]:
         sentences.append(f"{whole['never_ran']:,} jobs never ran; they count in no wait.")
     return sentences
+
+
+def _gpus(size: str) -> str:
+    return "1 GPU" if size == "1" else f"{size} GPUs"
 
 
 def _ordered_sizes(frame: pl.DataFrame) -> list[str]:
@@ -82,7 +86,7 @@ def _ordered_sizes(frame: pl.DataFrame) -> list[str]:
 def _by_size_figure(source: Source, waited: pl.DataFrame) -> Figure:
     sizes = _ordered_sizes(waited)
     curves = {
-        f"{size} GPU{'' if size == '1' else 's'}": (
+        _gpus(size): (
             waited.filter(pl.col("size_bucket") == size)["wait_s"].to_numpy().astype(np.float64),
             CLASSES[SIZE_ORDER.index(size)],
         )
@@ -166,7 +170,7 @@ def _split(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFr
     groups = {"all": (fair / (fair + rest), rest / (fair + rest))}
     for row in sizes.to_dicts():
         both = row["fair_share_delay_s"] + row["fragmentation_delay_s"]
-        groups[f"{row['value']} GPUs"] = (row["fair_share_delay_s"] / both, row["fragmentation_delay_s"] / both)
+        groups[_gpus(row["value"])] = (row["fair_share_delay_s"] / both, row["fragmentation_delay_s"] / both)
     section.figures.append(
         Figure(
             "waits_split",

@@ -13,6 +13,7 @@ from reports.source import Source
 from reports.waits import by_size
 
 MOST_USERS = 25
+SHORTEST_PLOT = 3  # points over time; fewer make no line
 
 
 def waste(source: Source) -> Section:
@@ -47,6 +48,9 @@ def _allocated(source: Source, section: Section) -> None:
             "Nothing tells the size of the cluster, so the peak of use stands for it and shares are upper bounds: "
             "set nodes and gpus_per_node in clusters.toml."
         )
+    if held.height < SHORTEST_PLOT:
+        section.missing.append("The window is too short for a plot over time.")
+        return
     section.figures.append(
         Figure(
             "allocated",
@@ -101,6 +105,8 @@ def _fragmentation(source: Source, section: Section) -> None:
             f"A job drawn from the trace's own mix could not use {fmt.percent(unusable)} of the free GPUs, because its "
             "node has too few of them free."
         )
+    if known.height < SHORTEST_PLOT:
+        return
     section.figures.append(
         Figure(
             "fragmentation",
@@ -182,7 +188,7 @@ def _by_size_and_state(source: Source, by: pl.DataFrame, *, is_measured: bool) -
         ("Idle while held: share of node minutes in which every GPU counted read exactly 0. " if is_measured else "")
         + source.caption(int(by["attempts"].sum()), "attempts"),
         columns(
-            "size_bucket|GPUs", "state|state", "jobs|jobs|count", "gpu_time_s|GPU time|gpu_time",
+            "size_bucket|GPUs", "state|state|name", "jobs|jobs|count", "gpu_time_s|GPU time|gpu_time",
             "gpu_time_share|of all GPU time|percent", *(shown if is_measured else ()),
         ),
         rows.to_dicts(),

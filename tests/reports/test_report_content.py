@@ -1,0 +1,220 @@
+"""What the report says: figures against SQL of the test's own, and honest words where a log holds nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from reports import format as fmt
+from reports.build import SECTIONS, build_report, section_data
+from reports.palette import COLOURS
+from reports.source import Source
+from tests.reports import warehouse
+from traces import schema, store
+from traces.clusters import ClusterSettings
+from traces.store import DataFolder
+
+CLUSTER = "gpu-lab"
+
+
+def _sql(data: DataFolder, sql: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect(str(data.warehouse), read_only=True) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def test_summary_has_three_sentences_and_five_numbers_that_sql_confirms(full_data: DataFolder) -> None:
+    summary = section_data(full_data, CLUSTER, "summary")
+    assert len(summary["sentences"]) == 3 and len(summary["numbers"]) == 5
+    ((jobs, users, ran, p50, p95, long),) = _sql(
+        full_data,
+        "SELECT count(*), count(DISTINCT user_name), count(start_utc), quantile_cont(wait_s, 0.5), "
+        "quantile_cont(wait_s, 0.95), avg((wait_s > 600)::INT) FROM jobs",
+    )
+    ((held, done),) = _sql(
+        full_data,
+        "SELECT sum(gpu_time_s), sum(gpu_time_s) FILTER (state = 'COMPLETED') FROM jobs",
+    )
+    numbers = summary["numbers"]
+    assert numbers["jobs"] == f"{jobs:,}" and f"{jobs:,} jobs of {users} users" in summary["sentences"][0]
+    assert f"{ran:,} of them ran" in summary["sentences"][0]
+    assert numbers["median wait"] == fmt.duration(p50)
+    assert numbers["95th percentile of the wait"] == fmt.duration(p95)
+    assert f"({100 * long:.1f} % over 10 minutes)" in summary["sentences"][1]
+    assert numbers["completed"] == f"{100 * done / held:.1f} %"
+
+
+def test_allocated_share_is_held_time_over_capacity(full_data: DataFolder) -> None:
+    allocated = section_data(full_data, CLUSTER, "summary")["numbers"]["allocated"]
+    ((held,),) = _sql(full_data, "SELECT sum(gpus * epoch(end_utc - start_utc)) FROM attempts")
+    ((hours,),) = _sql(full_data, "SELECT count(*) FROM utilization_allocated WHERE scope = 'cluster'")
+    assert float(allocated.removesuffix(" %")) == pytest.approx(100 * held / (hours * 3600 * 64), abs=0.1)
+
+
+def test_waits_by_size_equal_sql(full_data: DataFolder) -> None:
+    shown = {row["value"]: row for row in section_data(full_data, CLUSTER, "waits")["tables"]["by_size_bucket"]}
+    found = _sql(
+        full_data,
+        "SELECT CASE WHEN requested_gpus = 1 THEN '1' WHEN requested_gpus <= 4 THEN '2-4' "
+        "WHEN requested_gpus <= 8 THEN '5-8' ELSE '>8' END AS size, count(wait_s), avg(wait_s), "
+        "quantile_cont(wait_s, 0.95) FROM jobs GROUP BY size",
+    )
+    assert list(shown) == ["1", "2-4", "5-8", ">8"]
+    for size, jobs, mean, p95 in found:
+        row = shown[size]
+        assert (row["jobs"], row["wait_mean_s"], row["wait_p95_s"]) == pytest.approx((jobs, mean, p95))
+
+
+def test_states_equal_sql(full_data: DataFolder) -> None:
+    shown = {row["value"]: row for row in section_data(full_data, CLUSTER, "fails")["tables"]["states"]}
+    for state, jobs, share in _sql(
+        full_data,
+        "SELECT state, count(*), sum(gpu_time_s) / sum(sum(gpu_time_s)) OVER () FROM jobs "
+        "WHERE start_utc IS NOT NULL GROUP BY state",
+    ):
+        assert shown[state]["jobs"] == jobs
+        assert shown[state]["gpu_time_share"] == pytest.approx(float(share))
+
+
+def test_distance_to_recorded_waits_equals_scipy(full_data: DataFolder) -> None:
+    section = section_data(full_data, CLUSTER, "fidelity")
+    (row,) = section["tables"]["distance"]
+    pairs = np.array(_sql(full_data, "SELECT recorded_wait_s, simulated_wait_s FROM simulated_starts"), float)
+    assert row["mean_absolute_error_s"] == pytest.approx(np.abs(pairs[:, 0] - pairs[:, 1]).mean())
+    assert row["spearman"] == pytest.approx(stats.spearmanr(pairs[:, 0], pairs[:, 1]).statistic)
+    assert row["recorded_p95_wait_s"] == pytest.approx(np.quantile(pairs[:, 0], 0.95))
+    assert "shorter than recorded" in section["sentences"][0]
+
+
+def test_rejects_are_grouped_by_reason_and_add_up(full_data: DataFolder) -> None:
+    read = section_data(full_data, CLUSTER, "read")
+    assert sum(row["n"] for row in read["tables"]["rejects"]) == len(warehouse.HOSTILE)
+    assert "1 job had a local time in the hour of a clock change" in " ".join(read["sentences"])
+
+
+def test_policies_show_intervals_chosen_settings_loads_and_the_release(full_data: DataFolder) -> None:
+    section = section_data(full_data, CLUSTER, "policies")
+    tables = section["tables"]
+    reactive = next(row for row in tables["comparison-8-48-plain"] if row["policy"] == "reactive")
+    assert reactive["interruption_ci"] == "8.80 to 13.20" and reactive["cost_ci"] is None
+    assert {row["budget"] for row in tables["chosen-8-48-plain"]} == {1.0}
+    assert {row["load"] for row in tables["loads-1-48-plain"]} == {"light", "medium", "heavy"}
+    assert tables["releases"][0]["outcome"] == "passed"
+    assert "version 1 of provisioning-policy is champion" in section["sentences"][-1]
+
+
+def test_policies_are_ordered_by_cost_and_the_best_named_is_no_oracle(full_data: DataFolder) -> None:
+    section = section_data(full_data, CLUSTER, "policies")
+    rows = section["tables"]["comparison-8-48-plain"]
+    assert [row["cost_w1"] for row in rows] == sorted(row["cost_w1"] for row in rows)
+    best = next(row["policy"] for row in rows if row["policy"] not in ("oracle", "reactive"))
+    assert f"the cheapest policy, {best}," in section["sentences"][1]
+
+
+def test_missing_tables_are_said_not_left_blank(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    jobs = pl.DataFrame([warehouse.job("bare", 1)])
+    warehouse.write(
+        data,
+        {
+            "jobs": store.conform(schema.JOBS, jobs),
+            "trace_files": pl.DataFrame([warehouse.trace_file("bare", 1)]),
+        },
+    )
+    html = build_report(data).read_text(encoding="utf-8")
+    assert html.count("What is not known here") == len(SECTIONS) - 1  # the summary alone needs no other table
+    assert "hold nothing for this cluster" in html
+
+
+def test_cluster_without_jobs(tmp_path: Path) -> None:
+    tables = {"trace_files": pl.DataFrame([warehouse.trace_file("void", 0, rejects=0)])}
+    data = warehouse.with_features(tmp_path, tables, ClusterSettings("void"))
+    for name in SECTIONS:
+        section = section_data(data, "void", name)
+        assert section["missing"] and (section["sentences"] or name != "read"), name
+    assert "hold no job" in build_report(data).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"wait_s": None, "run_s": None, "state": "CANCELLED", "attempts": 0},
+        {"wait_s": 0, "run_s": 0},
+        {"requested_gpus": None, "allocated_gpus": 0, "partition": None, "account": None, "user_name": None},
+    ],
+    ids=["plain", "never ran", "no wait and no run", "no GPUs, no names"],
+)
+def test_one_job(tmp_path: Path, values: dict[str, Any]) -> None:
+    data = warehouse.one_job(tmp_path, **values)
+    html = build_report(data).read_text(encoding="utf-8")
+    assert "This trace holds 1 job" in html
+    assert not re.search(r"\b(nan|inf|None)\b", html)
+
+
+def test_empty_warehouse(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    warehouse.write(data, warehouse.empty_tables())
+    assert "holds no cluster yet" in build_report(data).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "path", "generated"),
+    [
+        ("sample", "x.txt", True),
+        ("philly-sample", "x.txt", True),
+        ("mine", "data/sample/slurm/a.txt.gz", True),
+        ("mine", "/srv/generated-1m/a.txt", True),
+        ("mine", "raw/sampled.txt", False),
+    ],
+)
+def test_generated_data_is_called_generated(tmp_path: Path, cluster: str, path: str, generated: bool) -> None:
+    data = DataFolder(tmp_path)
+    file = warehouse.trace_file(cluster, 1, path=path)
+    jobs = store.conform(schema.JOBS, pl.DataFrame([warehouse.job(cluster, 1)]))
+    warehouse.write(data, {"jobs": jobs, "trace_files": pl.DataFrame([file])})
+    assert Source(data, cluster).is_generated is generated
+    html = build_report(data).read_text(encoding="utf-8")
+    assert ("stands for no real cluster" in html) is generated
+    assert ("Generated trace" in html) is generated
+
+
+def test_colours_are_distinct_and_legible() -> None:
+    light = [values[0] for values in COLOURS.values()]
+    assert len(set(light)) == len(light)
+    for name, values in COLOURS.items():
+        if name in ("paper", "grid") or name.startswith("heat"):
+            continue
+        least = 4.5 if name in ("ink", "muted", "average-wait", "start-estimate") else 3.0
+        for value, paper in zip(values, COLOURS["paper"], strict=True):
+            assert _contrast(value, paper) >= least, (name, value)
+
+
+def _contrast(first: str, second: str) -> float:
+    """WCAG 2.1 contrast ratio."""
+    bright, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def _luminance(value: str) -> float:
+    parts = [int(value[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (None, "–"), (0, "0 s"), (0.5, "0.5 s"), (59, "59 s"), (90, "1.5 min"), (3599, "1 h"), (3600, "1 h"),
+        (12_000, "3 h 20 min"),
+        (172_800, "2 d"), (187_200, "2 d 4 h"), (-90, "-1.5 min"), (59.7, "1.0 min"),
+    ],
+)  # fmt: skip
+def test_durations(seconds: float | None, words: str) -> None:
+    assert fmt.duration(seconds) == words
