@@ -192,7 +192,7 @@ def _measure(whole: Outcome, select: Outcome | None, cell: _Cell, seed: int) -> 
             name: _number(at_overlap(*curve, reactive, budget)) for name, budget in BUDGETS.items()
         },
         "chosen": None if select is None else {name: _chosen(outcome, select, b) for name, b in BUDGETS.items()},
-        "ci95": _intervals(outcome, at, cell, seed),
+        "ci95": _intervals(outcome, at, cell, seed) if blocks > 1 else {},
     }
 
 
@@ -211,7 +211,7 @@ def _headline_values(outcome: Outcome, at: int, cell: _Cell) -> dict[str, Floats
 
 
 def _intervals(outcome: Outcome, at: int, cell: _Cell, seed: int) -> dict[str, list[float] | None]:
-    """ci95 of every mean-type figure of a row, and of the curve at each budget; empty for a window of one block."""
+    """ci95 of every mean-type figure of a row and of the curve at each budget; empty where the window is one block."""
     if cell.starts is None:
         return {}
     seeds = seed_weights(outcome.gap_h.shape[0], len(cell.starts), seed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +17,7 @@ HOUR_S, DAY_S = 3600, 86_400
 def twin_weights(submit_s: list[int], draws: int, seed: int, block_s: int) -> list[list[float]] | None:
     """Draws blocks of times one by one and counts how often each start falls into one."""
     starts = sorted(set(submit_s))
-    gaps = [b - a for a, b in zip(starts, starts[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(starts)]
     end = starts[-1] + (int(np.median(gaps)) if gaps else 1)
     possible = [s for s in starts if s + block_s <= end]
     if len(possible) < 2:

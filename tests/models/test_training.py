@@ -1,0 +1,153 @@
+"""Training sees only what was known, says what it was trained on, and leaves a run a fit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent.artifact import Artifact
+from models import registry, training
+from models.outcomes import content_digest
+from models.policies.forest import Forest
+from models.protocol import PairTable
+from models.training import code_version, train
+from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs
+from traces.errors import InputError
+
+DAY_S = 86_400
+
+
+class Recorder:
+    """A policy that remembers the pairs it was given."""
+
+    name, knob, settings = "recorder", "factor", (0.0, 0.5, 1.0, 2.0)
+
+    def __init__(self, is_learned: bool = True) -> None:
+        self.is_learned = is_learned
+        self.seen: list[tuple[PairTable, int]] = []
+
+    def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
+        self.seen.append((pairs, seed))
+        return artifact(policy=self.name), {"loss": [2.0, 1.0]}
+
+
+class Notes:
+    """A tracker that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.runs: list[dict[str, Any]] = []
+
+    def record(self, **told: Any) -> str:
+        self.runs.append(told)
+        return f"run-{len(self.runs)}"
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    policy = Recorder()
+    monkeypatch.setitem(registry.POLICIES, "recorder", lambda: policy)
+    return policy
+
+
+def test_a_fit_never_sees_a_pair_known_after_until(recorder: Recorder) -> None:
+    pairs = random_pairs(0, 60)
+    until_s = FIRST_S + 5 * DAY_S
+    train(pairs, ["recorder"], context=context(until_s), seeds=(7,))
+    ((seen, seed),) = recorder.seen
+    latest = [int(seen.successor_start_s[a:b].max()) for a, b in zip(seen.offset, seen.offset[1:], strict=False)]
+    assert seed == 7 and 0 < len(seen) < len(pairs)
+    assert (seen.successor_start_s[seen.last] < until_s).all()
+    assert np.median(latest) < until_s
+    assert len(seen) == sum(int(pairs.successor_start_s[last]) < until_s for last in pairs.last)
+
+
+@pytest.mark.parametrize("name", ["reactive", "average-wait", "start-estimate", "forest"])
+def test_the_future_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever happens to pairs whose outcome came after `until`, the fit is the same to the byte."""
+    pairs, until_s = random_pairs(0, 60), FIRST_S + 6 * DAY_S
+    late = np.repeat(pairs.successor_start_s[pairs.last] >= until_s, np.diff(pairs.offset))
+    changed = replace(
+        pairs,
+        successor_start_s=np.where(late, pairs.successor_start_s + 40 * 3600, pairs.successor_start_s),
+        observations=np.where(late[:, None], np.float32(9.0), pairs.observations),
+    )
+    assert late.any() and not late.all()
+    if name == "forest":
+        monkeypatch.setitem(registry.POLICIES, name, lambda: Forest(trees=3))
+    fits = [train(table, [name], context=context(until_s), seeds=(0,))[0] for table in (pairs, changed)]
+    assert content_digest(fits[0].artifact) == content_digest(fits[1].artifact)
+
+
+def test_learners_are_fitted_once_a_seed_and_the_others_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner, plain = Recorder(), Recorder(is_learned=False)
+    monkeypatch.setitem(registry.POLICIES, "learner", lambda: learner)
+    monkeypatch.setitem(registry.POLICIES, "plain", lambda: plain)
+    fits = train(random_pairs(0, 12), ["learner", "plain"], context=context(FIRST_S + 90 * DAY_S))
+    assert [seed for _, seed in learner.seen] == list(training.SEEDS) == [0, 1, 2, 3, 4]
+    assert [seed for _, seed in plain.seen] == [0]
+    assert len(fits) == 6
+
+
+def test_every_fit_is_recorded_with_what_it_was_made_from(recorder: Recorder) -> None:
+    notes, where = Notes(), context(FIRST_S + 90 * DAY_S)
+    fits = train(random_pairs(0, 12), ["recorder"], context=where, seeds=(0, 1), tracker=notes)
+    assert [one.run_id for one in fits] == ["run-1", "run-2"]
+    run = notes.runs[1]
+    assert run["params"]["seed"] == 1 and run["params"]["pairs"] == 24 and run["params"]["until_s"] == where.until_s
+    assert run["metrics"]["loss"] == [2.0, 1.0] and run["metrics"]["fit_wall_s"][0] >= 0
+    assert run["tags"] == {
+        "policy": "recorder",
+        "cluster": "toy",
+        "trace_digest": "0" * 64,
+        "code_version": "test",
+    }
+    note = fits[1].artifact.manifest["trained_on"]
+    assert (note["cluster"], note["until_s"], note["seed"]) == ("toy", where.until_s, 1)
+    json.dumps(fits[1].artifact.manifest, allow_nan=False)
+
+
+def test_progress_goes_to_standard_error(recorder: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
+    train(random_pairs(0, 4), ["recorder"], context=context(FIRST_S + 90 * DAY_S), seeds=(0,))
+    captured = capsys.readouterr()
+    assert captured.out == "" and "trained on 8 pairs" in captured.err
+
+
+def test_nothing_known_is_said_in_one_line(recorder: Recorder) -> None:
+    with pytest.raises(InputError, match=r"'toy': none of the 8 pairs had an outcome before 2023-01-01T00:00:00"):
+        train(random_pairs(0, 4), ["recorder"], context=context(FIRST_S))
+    assert recorder.seen == []
+
+
+def test_an_unknown_policy_lists_the_known_before_anything_is_fitted(recorder: Recorder) -> None:
+    with pytest.raises(InputError, match="reactive, average-wait"):
+        train(random_pairs(0, 4), ["recorder", "oracel"], context=context(FIRST_S + 90 * DAY_S))
+    assert recorder.seen == []
+
+
+def test_a_naive_time_is_utc() -> None:
+    aware = datetime(2023, 1, 1, 5, tzinfo=timezone(timedelta(hours=5)))
+    assert training.epoch_s(datetime(2023, 1, 1)) == training.epoch_s(aware) == FIRST_S
+    assert replace(context(), until_utc=aware).as_dict()["until_utc"] == "2023-01-01T00:00:00"
+    assert training.epoch_s(datetime(2023, 1, 1, tzinfo=UTC)) == FIRST_S
+
+
+def test_the_code_version_names_the_commit_or_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    code_version.cache_clear()
+
+    def no_git(*arguments: str) -> str:
+        raise subprocess.CalledProcessError(128, "git")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "_git", no_git)
+        assert code_version().partition("+")[2]
+    code_version.cache_clear()
+    monkeypatch.setattr(training, "_git", lambda *arguments: "abc123" if "rev-parse" in arguments else "")
+    found = code_version()
+    assert found == "abc123" if (training.ROOT / ".git").exists() else "+" in found
+    code_version.cache_clear()
