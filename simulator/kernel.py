@@ -20,7 +20,7 @@ its program leave room, or where the program does what no cluster can:
 
   - ticks are the whole minutes of the trace's clock, backfill ticks its whole ten minutes;
   - a job counts from the first tick at or after its submission (the program rounds submissions down to the minute,
-    so that a job can start up to 59 s before it was submitted: round them down first to have exactly its starts);
+    so that a job can start up to 59 s before it was submitted: round them down first to follow it);
   - a tick first ends jobs and takes submissions up to and including its own second, then schedules, so that units
     freed at a tick are used at it; what ends between ticks is freed at the next;
   - a job never outlives its limit, so none runs past its expected end but for the seconds until the next tick;
