@@ -180,18 +180,20 @@ class _Run:
             return
         shadow, spare = self._reservation(now, size[queue[0][1]])
         tried = queue[1:LOOK_AHEAD] if full else [key for key in newcomers if queue[0] < key <= queue[-1]]
+        free, limit, start = len(cluster.free_nodes), self.limit, self.start
         for key in tried:
             record = key[1]
-            need, free = size[record], len(cluster.free_nodes)
-            if need > free or self.start[record] != NEVER:
+            need = size[record]
+            if need > free or start[record] != NEVER:
                 continue
-            if now + self.limit[record] > shadow:
+            if now + limit[record] > shadow:
                 if need > spare:
                     continue
                 spare -= need
             queue.pop(bisect_left(queue, key))
             self._start(now, record, BY_SUBMIT if self.submit[record] == now else BY_BACKFILL)
-            if len(cluster.free_nodes) == 0:
+            free -= need
+            if free == 0:
                 return
 
     def _reservation(self, now: int, need: int) -> tuple[int, int]:
