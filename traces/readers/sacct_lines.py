@@ -18,7 +18,7 @@ from traces.readers import sacct_columns
 from traces.readers.common import RawFile, Reject, map_unique, shown
 
 MOST_LINES = 50  # that one record may be spread over
-MOST_EXCESS = 12  # delimiters in the user text of one record
+MOST_EXCESS = 200  # delimiters in the user text of one record
 MOST_TRIED = 50_000  # columns, before a record is given up
 
 
@@ -163,6 +163,9 @@ class _Mender:
         self.mended: list[tuple[object, ...]] = []
         self.rejects: list[Reject] = []
         self.tried = 0  # columns of the record at hand
+        ids = [layout.columns.index(name) for name in ("JobID", "JobIDRaw") if name in layout.columns]
+        first_text = layout.user_text[0] if layout.user_text else len(layout.columns)
+        self.identified = max(min(ids) + 1, first_text)  # columns by which the start of a record is known
 
     def run(self) -> None:
         done = 0
@@ -202,6 +205,8 @@ class _Mender:
             text = raw if end == line else f"{text}\n{raw}"
             if end in self.clean:
                 continue  # a name may hold what looks like a whole record, but no record ends with one
+            if end > line and self._starts(raw):
+                break  # the next record, broken too: the one at hand must not swallow it
             fields = self._only_way(text)
             if fields is not None:
                 self.mended.append((line, text, *fields))
@@ -219,12 +224,18 @@ class _Mender:
         return end
 
     def _starts(self, raw: str) -> bool:
-        """Can a record start with this line: do the columns before the first user text have their forms?"""
+        """Can a record start with this line: do the columns up to the id and the first user text have their forms?"""
         parts = raw.split(self.layout.delimiter)
-        before = self.layout.user_text[0] if self.layout.user_text else len(self.layout.columns)
-        seen = parts[: max(before, 1)] if len(parts) > before else parts[: max(len(parts) - 1, 1)]
-        names = self.layout.columns[: len(seen)]
-        return bool(raw) and any(seen) and all(self._fits(n, v) for n, v in zip(names, seen, strict=True))
+        if not any(parts):
+            return False
+        if len(parts) == 1 and self.layout.columns[0] not in ("JobID", "JobIDRaw"):
+            return False  # one word tells nothing where it may stand for an account
+        if len(parts) < self.identified:  # broken before: what is there, except the cut last part, must fit as it is
+            named = zip(self.layout.columns, parts[:-1] or parts, strict=False)
+            return all(self._fits(name, value, strict=True) for name, value in named)
+        self.tried = 0
+        excess = min(len(parts) - self.identified, MOST_EXCESS)
+        return next(self._ways(parts, 0, 0, excess, self.identified), None) is not None
 
     @staticmethod
     def _fits(name: str, value: str, strict: bool = False) -> bool:
@@ -251,17 +262,20 @@ class _Mender:
             return None
         self.tried = 0
         found: dict[tuple[str, ...], list[str]] = {}
-        for fields in self._ways(parts, 0, 0, excess):
+        for fields in self._ways(parts, 0, 0, excess, len(self.layout.columns)):
             named = zip(self.layout.columns, fields, strict=True)
             found.setdefault(tuple(value for name, value in named if name in sacct_columns.READ), fields)
             if len(found) > 1:
                 return None
         return next(iter(found.values()), None) if self.tried <= MOST_TRIED else None
 
-    def _ways(self, parts: list[str], column: int, at: int, excess: int) -> Iterator[list[str]]:
-        """Every way in which the columns from `column` on take the parts from `at` on, `excess` into user text."""
-        if column == len(self.layout.columns):
-            if excess == 0:
+    def _ways(self, parts: list[str], column: int, at: int, excess: int, end: int) -> Iterator[list[str]]:
+        """Every way in which the columns from `column` to `end` take the parts from `at` on, `excess` into user text.
+
+        Where `end` is not the last column, parts may be left over.
+        """
+        if column == end:
+            if excess == 0 or end < len(self.layout.columns):
                 yield []
             return
         name = self.layout.columns[column]
@@ -271,7 +285,7 @@ class _Mender:
                 return
             value = self.layout.delimiter.join(parts[at : at + 1 + more])
             if self._fits(name, value, strict=True):
-                for rest in self._ways(parts, column + 1, at + 1 + more, excess - more):
+                for rest in self._ways(parts, column + 1, at + 1 + more, excess - more, end):
                     yield [value, *rest]
 
     def _reject(self, line: int, text: str) -> None:

@@ -1,0 +1,67 @@
+"""Cluster settings: declared, overlaid, found by name or folder, refused with the known ones."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from traces import clusters
+from traces.errors import InputError
+from traces.store import DataFolder
+
+
+def test_the_declared_clusters() -> None:
+    known = clusters.load(DataFolder(Path("nowhere")))
+    ls6 = known["ls6"]
+    assert (ls6.timezone, ls6.nodes, ls6.gpus_per_node) == ("America/Chicago", 80, 3)
+    assert (ls6.fit_from, ls6.report_until) == (datetime(2022, 11, 1), datetime(2023, 2, 21))
+    assert known["sample"].folder == "slurm" and known["philly-sample"].folder == "philly"
+
+
+def test_the_data_folder_overlays_key_by_key(tmp_path: Path) -> None:
+    text = "[ls6]\nnodes = 72\nnodes_by_date = [[2023-01-01, 76], [2022-11-01, 40]]\n[mine]\nquotas = {gpu = 8}\n"
+    (tmp_path / "clusters.toml").write_text(text)
+    known = clusters.load(DataFolder(tmp_path))
+    assert known["ls6"].nodes == 72 and known["ls6"].timezone == "America/Chicago"
+    assert known["ls6"].nodes_by_date == ((datetime(2022, 11, 1), 40), (datetime(2023, 1, 1), 76))
+    assert known["mine"].quotas == {"gpu": 8} and known["mine"].timezone == "UTC"
+
+
+def test_found_by_name_or_folder_and_flags_override(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    assert clusters.resolve(data, raw=tmp_path / "tacc-lonestar6").name == "ls6"
+    assert clusters.resolve(data, cluster="ls6", nodes=72, timezone="UTC").nodes == 72
+    assert clusters.resolve(data, cluster="fresh", new=True).timezone == "UTC"
+    (data.lake / "seen").mkdir(parents=True)
+    assert clusters.resolve(data, cluster="seen").name == "seen"
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"cluster": "unheard"}, "known are .*ls6"),
+        ({"raw": Path("elsewhere")}, "known: .*ls6"),
+        ({}, "--cluster"),
+        ({"cluster": "../up"}, "not allowed"),
+        ({"cluster": "derived"}, "not allowed"),
+        ({"cluster": "ls6", "timezone": "Mars/Olympus"}, "Mars"),
+        ({"cluster": "ls6", "nodes": 0}, "--nodes 0"),
+    ],
+)
+def test_refused(tmp_path: Path, how: dict[str, object], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        clusters.resolve(DataFolder(tmp_path), **how)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[a]\nnods = 1\n", "[a]\nnodes = -1\n", "[a]\nfit_from = 3\n", "[a]\ntimezone = 'X/Y'\n", "a = 1\n", "[a\n",
+     "[a]\nnodes_by_date = [1]\n", "[a]\nquotas = 1\n", "[a]\nfolder = 1\n", "['a/b']\nnodes = 1\n"],
+)  # fmt: skip
+def test_a_settings_file_that_is_wrong_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "clusters.toml").write_text(text)
+    with pytest.raises(InputError) as caught:
+        clusters.load(DataFolder(tmp_path))
+    assert "\n" not in str(caught.value)

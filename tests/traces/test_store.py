@@ -1,0 +1,115 @@
+"""The warehouse: every table with its comments, renamed over the old one under a reader's feet, derived tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+from tests.traces.conftest import HEADER, Lake
+from traces import schema, store
+from traces.errors import InputError, WorkError
+from traces.store import DataFolder
+
+Row = Callable[..., str]
+FIGURES = schema.Table(
+    "figures",
+    "One row a figure; it's derived",
+    (
+        schema.CLUSTER,
+        schema.Column("wait_h", schema.FLOAT, "h", "mean wait"),
+        schema.Column("n", schema.INT, "", "jobs", nullable=False),
+    ),
+    key=("cluster",),
+)
+
+
+def test_an_empty_warehouse_has_every_table_with_comments(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    assert set(store.build_warehouse(data)) == set(schema.TABLES)
+    for table in schema.CANONICAL:
+        frame = store.read(data, f"SELECT * FROM {table.name}")
+        assert frame.columns == list(table.names) and frame.is_empty()
+        assert dict(frame.schema) == dict(store.empty(table).schema)
+    comments = store.read(data, "SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'jobs'")
+    told = dict(comments.iter_rows())
+    assert told["wait_s"].endswith("[s]") and all(told[name] for name in schema.JOBS.names)
+
+
+def test_reading_takes_parameters_and_leaves_nothing_open(lake: Lake, sacct_row: Row) -> None:
+    lake.ingest(lake.put("a", f"{HEADER}\n{sacct_row(JobName=chr(39) + '; DROP TABLE jobs; --')}\n"))
+    found = store.read(lake.data, "SELECT job_name FROM jobs WHERE user_name = ?", ["alice"])
+    assert found["job_name"].to_list() == ["'; DROP TABLE jobs; --"]
+    duckdb.connect(str(lake.data.warehouse)).close()  # a writer gets in
+
+
+def test_a_reader_of_the_old_file_keeps_reading(lake: Lake, sacct_row: Row) -> None:
+    lake.ingest(lake.put("a", f"{HEADER}\n{sacct_row()}\n"))
+    reader = duckdb.connect(str(lake.data.warehouse), read_only=True)
+    lake.ingest(lake.put("b", f"{HEADER}\n{sacct_row(JobID='101')}\n"))
+    assert reader.execute("SELECT count(*) FROM jobs").fetchone() == (1,)
+    reader.close()
+    assert len(lake.table("jobs")) == 2
+
+
+def test_no_warehouse_or_one_of_another_version_is_refused(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    with pytest.raises(InputError, match="baton ingest"):
+        store.read(data, "SELECT 1")
+    store.build_warehouse(data)
+    with duckdb.connect(str(data.warehouse)) as connection:
+        connection.execute("UPDATE schema_version SET version = 99")
+    with pytest.raises(InputError, match="schema version 99"):
+        store.read(data, "SELECT 1")
+    data.warehouse.write_bytes(b"no database")
+    with pytest.raises(InputError, match="cannot be opened"):
+        store.read(data, "SELECT 1")
+
+
+def test_derived_tables_enter_the_warehouse(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    for cluster, n in (("a", 1), ("b", 2)):
+        store.write_derived(data, FIGURES, cluster, pl.DataFrame({"n": [n], "cluster": [cluster]}), f"from {n}")
+    assert store.derived_fingerprint(data, "figures", "b") == "from 2"
+    assert store.derived_fingerprint(data, "figures", "c") is None
+    assert store.build_warehouse(data)["figures"] == 2
+    assert store.read(data, "SELECT * FROM figures ORDER BY n").rows() == [("a", None, 1), ("b", None, 2)]
+    store.write_derived(data, FIGURES, "b", pl.DataFrame({"n": [3], "cluster": ["b"]}), "from 3")
+    store.build_warehouse(data)
+    assert store.read(data, "SELECT n FROM figures ORDER BY n")["n"].to_list() == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("frame", "told"),
+    [
+        (pl.DataFrame({"n": [1]}), "cluster is missing"),
+        (pl.DataFrame({"n": [None], "cluster": ["a"]}, schema={"n": pl.Int64, "cluster": pl.String}), "1 nulls"),
+        (pl.DataFrame({"n": [1], "cluster": ["a"], "m": [1]}), "unknown columns"),
+    ],
+)
+def test_a_frame_that_does_not_fit_its_table_is_refused(frame: pl.DataFrame, told: str) -> None:
+    with pytest.raises(WorkError, match=told):
+        store.conform(FIGURES, frame)
+
+
+def test_queries_over_frames_and_files(tmp_path: Path) -> None:
+    path = tmp_path / "it's.parquet"
+    store.write_parquet(path, pl.DataFrame({"x": [1, 2]}))
+    joined = store.query(
+        "SELECT sum(a.x * b.y) AS s FROM a JOIN b USING (x) WHERE x < ?",
+        {"a": path, "b": pl.DataFrame({"x": [1, 2], "y": [10, 20]})},
+        [2],
+    )
+    assert joined["s"].to_list() == [10]
+
+
+def test_the_digest_follows_the_files(lake: Lake, sacct_row: Row) -> None:
+    lake.ingest(lake.put("a", f"{HEADER}\n{sacct_row()}\n"))
+    one = store.lake_digest(lake.data, "lab")
+    lake.ingest(lake.put("copy", f"{HEADER}\n{sacct_row()}\n"))
+    assert store.lake_digest(lake.data, "lab") == one != store.lake_digest(lake.data, "other")
+    lake.ingest(lake.put("b", f"{HEADER}\n{sacct_row(JobID='7')}\n"))
+    assert store.lake_digest(lake.data, "lab") != one
