@@ -39,6 +39,7 @@ from simulator.state import (
     QUEUE_SUBMIT,
     QUEUE_TAIL,
     RUNNING,
+    RUNNING_END,
     RUNNING_EXPECTED_END,
     RUNNING_JOB,
     RUNNING_SIZE,
@@ -152,10 +153,15 @@ def _step(
         history.counts[0] += 1
 
     ended = 0  # ran before or just started, and runs no more; reuses the list
-    for i in range(started + before.scalars[RUNNING]):
-        row = events[i, 1] if i < started else before.running[i - started, RUNNING_JOB]
+    for i in range(started):
+        row = events[i, 1]
         if history.mark[row, 1] != stamp:
-            events[ended, 0], events[ended, 1] = starts[row] + _run_of(jobs, knobs, row), row
+            events[ended, 0], events[ended, 1] = events[i, 0] + _run_of(jobs, knobs, row), row
+            ended += 1
+    for i in range(before.scalars[RUNNING]):  # `starts` need not know these: they may have started before the branch
+        row = before.running[i, RUNNING_JOB]
+        if history.mark[row, 1] != stamp:
+            events[ended, 0], events[ended, 1] = before.running[i, RUNNING_END], row
             ended += 1
     _sort_by_time(events, ended)
     for i in range(max(0, ended - RECENT), ended):
