@@ -153,6 +153,11 @@ class Artifact:
         return rows
 
     @cached_property
+    def inputs(self) -> NDArray[np.int64]:
+        """Columns of an observation that the model takes, in its order."""
+        return np.asarray([self.column(name) for name in self.parameters["inputs"]], np.int64)
+
+    @cached_property
     def booster(self) -> Any:
         """The loaded model of a booster kind."""
         return KINDS[self.manifest["kind"]].load_booster(self)
@@ -337,17 +342,30 @@ def check_estimate(artifact: Artifact) -> None:
     artifact.column(artifact.parameters.get("feature"))
 
 
-def margin_rule(
+def factor_rule(
     predict: Callable[[Artifact, Float32s], Float64s],
 ) -> Callable[[Artifact, Float32s, Float64s], Float64s]:
-    """Submit when the predicted gap >= -setting hours; `predict` gives log(1 + wait in hours), (n,)."""
+    """Submit when setting x (1 h + predicted wait) - 1 h >= remaining time.
+
+    Parameters: `base`, a feature that estimates the wait in hours, and `inputs`, the names of the features that
+    `predict` takes, which gives the logarithm of (1 + wait) / (1 + base), (n,). Because the error of a predicted wait
+    grows with the wait, a factor on it holds back as much everywhere; the added hour lets it move predictions of zero.
+    """
 
     def scores(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
-        wait_h = np.expm1(predict(artifact, rows))
-        gap_h = wait_h - rows[:, artifact.column(REMAINING)].astype(np.float64)
-        return gap_h + settings[:, None]
+        base = rows[:, artifact.column(artifact.parameters["base"])].astype(np.float64)
+        log_wait = np.maximum(np.log1p(base) + predict(artifact, rows[:, artifact.inputs]), 0.0)
+        due = rows[:, artifact.column(REMAINING)].astype(np.float64) + 1.0
+        return settings[:, None] * np.exp(log_wait) - due
 
     return scores
+
+
+def check_inputs(artifact: Artifact) -> None:
+    """Every feature that is named must exist, and the base be one that is never below zero by its meaning."""
+    artifact.column(artifact.parameters.get("base"))
+    if not isinstance(artifact.parameters.get("inputs"), list) or not len(artifact.inputs):
+        raise ValueError("manifest.json: parameters lack the list of inputs")
 
 
 def predict_forest(artifact: Artifact, rows: Float32s) -> Float64s:
@@ -357,7 +375,7 @@ def predict_forest(artifact: Artifact, rows: Float32s) -> Float64s:
     """
     feature, threshold = artifact.arrays["feature"], artifact.arrays["threshold"]
     child, root = artifact.arrays["child"], artifact.arrays["root"]
-    flat = rows.ravel()
+    flat = np.ascontiguousarray(rows).ravel()
     first = (np.arange(len(rows), dtype=np.int64) * rows.shape[1])[:, None]
     node = np.broadcast_to(root, (len(rows), len(root))).astype(np.int64)
     for _ in range(artifact.depth):
@@ -368,6 +386,7 @@ def predict_forest(artifact: Artifact, rows: Float32s) -> Float64s:
 
 def check_forest(artifact: Artifact) -> None:
     """Every node in range and every child after its parent, so that a walk ends."""
+    check_inputs(artifact)
     feature, threshold = artifact.arrays["feature"], artifact.arrays["threshold"]
     child, value, root = (artifact.arrays[name] for name in ("child", "value", "root"))
     nodes = len(child)
@@ -381,34 +400,48 @@ def check_forest(artifact: Artifact) -> None:
     leaf = child == node
     if (child < node).any() or (child + ~leaf >= nodes).any() or (root < 0).any() or (root >= nodes).any():
         raise ValueError("a forest's child or root points outside it or backwards")
-    if (feature < 0).any() or (feature >= len(artifact.manifest["features"])).any():
+    if (feature < 0).any() or (feature >= len(artifact.inputs)).any():
         raise ValueError("a forest splits on a feature that there is not")
     if not (threshold[leaf] == np.inf).all() or not np.isfinite(value).all() or np.isnan(threshold).any():
         raise ValueError("a forest's thresholds and values must be numbers, with leaves at infinity")
 
 
 def mlp(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
-    """A ReLU network over the normalised features and, as its last input, log(setting), the weight of overlap.
+    """A ReLU network with a linear path past it; the last input is log(setting), the weight of overlap.
 
     Head `q`: two outputs, the values of waiting and of submitting; score is their difference. Head `logit`: one output.
     """
     arrays = artifact.arrays
-    normal = normalise(rows, arrays["mean"], arrays["scale"])
+    normal = network_inputs(rows, arrays["column"], arrays["minus"], arrays["mean"], arrays["scale"])
     first = normal @ arrays["weight_0"][:, :-1].T + arrays["bias_0"]
+    past = normal @ arrays["skip"][:, :-1].T
     conditions = np.log(np.maximum(settings, 1e-6)).astype(np.float32) / arrays["condition_scale"][0]
     out = np.empty((len(settings), len(rows)), np.float64)
     for i, condition in enumerate(conditions):
         hidden = first + condition * arrays["weight_0"][:, -1]
         for layer in range(1, artifact.parameters["layers"]):
             hidden = np.maximum(hidden, 0.0) @ arrays[f"weight_{layer}"].T + arrays[f"bias_{layer}"]
+        hidden = hidden + past + condition * arrays["skip"][:, -1]
         out[i] = hidden[:, 1] - hidden[:, 0] if artifact.parameters["head"] == "q" else hidden[:, 0]
     return out
 
 
-def normalise(rows: Float32s, mean: NDArray[Any], scale: NDArray[Any]) -> Float32s:
-    """(n, F) float32: signed log(1 + |x|), standardised, held within +-5 (outside it a network was never trained)."""
+def network_inputs(
+    rows: Float32s,
+    column: NDArray[Any],
+    minus: NDArray[Any],
+    mean: NDArray[Any],
+    scale: NDArray[Any],
+    bound: float = 5.0,
+) -> Float32s:
+    """(n, i) float32, standardised and held within +-bound (outside it a network was never trained).
+
+    Input i is the signed log(1 + |x|) of feature column[i], less that of feature minus[i] where that is not -1:
+    the ratio of an estimated wait to the remaining time means the same at any load.
+    """
     logarithm = np.sign(rows) * np.log1p(np.abs(rows))
-    found: Float32s = np.clip((logarithm - mean) / scale, -5.0, 5.0).astype(np.float32)
+    taken = logarithm[:, column] - np.where(minus >= 0, logarithm[:, minus], np.float32(0.0))
+    found: Float32s = np.clip((taken - mean) / scale, -bound, bound).astype(np.float32)
     return found
 
 
@@ -418,19 +451,26 @@ def mlp_arrays(artifact: Artifact) -> tuple[str, ...]:
     if not isinstance(layers, int) or not 1 <= layers <= 16:
         raise ValueError(f"a network has 1 to 16 layers, not {layers!r}")
     names = [f"{part}_{layer}" for layer in range(layers) for part in ("weight", "bias")]
-    return ("mean", "scale", "condition_scale", *names)
+    return ("column", "minus", "mean", "scale", "condition_scale", "skip", *names)
 
 
 def check_mlp(artifact: Artifact) -> None:
     """The layers must follow each other, from features and condition to the head."""
-    arrays, width = artifact.arrays, len(artifact.manifest["features"])
+    arrays, features = artifact.arrays, len(artifact.manifest["features"])
+    column, minus, width = arrays["column"], arrays["minus"], arrays["column"].size
     outputs = {"q": 2, "logit": 1}.get(str(artifact.parameters.get("head")))
-    if arrays["mean"].shape != (width,) or arrays["scale"].shape != (width,) or arrays["condition_scale"].shape != (1,):
-        raise ValueError(f"a network's mean and scale must have shape ({width},), condition_scale (1,)")
-    if not (arrays["scale"] > 0).all() or not arrays["condition_scale"][0] > 0:
-        raise ValueError("a network's scales must be positive")
     if not all(np.isfinite(a).all() for a in arrays.values()):
         raise ValueError("a network's weights must be finite")
+    if any(arrays[name].shape != (width,) for name in ("column", "minus", "mean", "scale")):
+        raise ValueError("a network's column, minus, mean and scale must be of one length")
+    if column.dtype.kind not in "iu" or minus.dtype.kind != "i" or arrays["condition_scale"].shape != (1,):
+        raise ValueError("a network's column and minus must be integers and condition_scale one number")
+    if not width or column.min() < 0 or minus.min() < -1 or max(column.max(), minus.max()) >= features:
+        raise ValueError("a network takes a feature that there is not")
+    if not (arrays["scale"] > 0).all() or not arrays["condition_scale"][0] > 0:
+        raise ValueError("a network's scales must be positive")
+    if arrays["skip"].shape != (outputs, width + 1):
+        raise ValueError(f"the network's skip has shape {arrays['skip'].shape}, not ({outputs}, {width + 1})")
     width += 1
     for layer in range(artifact.parameters["layers"]):
         weight, bias = arrays[f"weight_{layer}"], arrays[f"bias_{layer}"]
@@ -447,7 +487,7 @@ def load_lightgbm(artifact: Artifact) -> Any:
 
     with one_line("model.txt is no LightGBM model"):
         booster = lightgbm.Booster(model_str=artifact.files["model.txt"].decode("ascii"))
-        if booster.num_feature() != len(artifact.manifest["features"]):
+        if booster.num_feature() != len(artifact.inputs):
             raise ValueError(f"it takes {booster.num_feature()} features")
         return booster
 
@@ -459,7 +499,7 @@ def load_xgboost(artifact: Artifact) -> Any:
     with one_line("model.json is no XGBoost model"):
         booster = xgboost.Booster({"nthread": BOOSTER_THREADS})
         booster.load_model(bytearray(artifact.files["model.json"]))
-        if booster.num_features() != len(artifact.manifest["features"]):
+        if booster.num_features() != len(artifact.inputs):
             raise ValueError(f"it takes {booster.num_features()} features")
         return booster
 
@@ -479,12 +519,20 @@ BOOSTER_ROWS = 1 << 18  # boosters block by themselves
 KINDS: dict[str, Kind] = {
     "constant-lead": Kind(constant_lead),
     "estimate-ratio": Kind(estimate_ratio, check=check_estimate),
-    "forest": Kind(margin_rule(predict_forest), lambda artifact: FOREST, check_forest),
+    "forest": Kind(factor_rule(predict_forest), lambda artifact: FOREST, check_forest),
     "mlp": Kind(mlp, mlp_arrays, check_mlp),
     "lightgbm": Kind(
-        margin_rule(predict_lightgbm), files=("model.txt",), load_booster=load_lightgbm, block_rows=BOOSTER_ROWS
+        factor_rule(predict_lightgbm),
+        check=check_inputs,
+        files=("model.txt",),
+        load_booster=load_lightgbm,
+        block_rows=BOOSTER_ROWS,
     ),
     "xgboost": Kind(
-        margin_rule(predict_xgboost), files=("model.json",), load_booster=load_xgboost, block_rows=BOOSTER_ROWS
+        factor_rule(predict_xgboost),
+        check=check_inputs,
+        files=("model.json",),
+        load_booster=load_xgboost,
+        block_rows=BOOSTER_ROWS,
     ),
 }

@@ -6,6 +6,7 @@ torch is imported inside functions: it takes seconds, and what Dagster loads at 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.artifact import normalise
+from agent.artifact import network_inputs
+from features.observe import FEATURES
 
 if TYPE_CHECKING:
     import torch
 
-THREADS = 2
+THREADS = 1  # networks this small gain nothing from a second, and lose tenfold beside other work
+# Inputs beside the cost weight: features, then estimates of the wait relative to the remaining time.
+PLAIN = (
+    "remaining_h",
+    "successor_nodes",
+    "free_nodes",
+    "pending_node_h",
+    "start_estimate_h",
+    "start_estimate_expected_h",
+    "start_estimate_idle_h",
+    "recent_wait_mean_h",
+    "recent_wide_wait_mean_h",
+    "limit_use_mean",
+    "release_4h_nodes",
+)
+RELATIVE = ("start_estimate_expected_h", "start_estimate_h", "recent_wait_mean_h")
 LOG_WEIGHT_SCALE = 3.0  # log of the cost weight, divided by it, is the network's last input
 WEIGHTS = (0.01, 100.0)  # cost weights of overlap met in training
 # Settings of the learners, from least to most overlap.
@@ -46,52 +63,101 @@ def repeatable(seed: int) -> Iterator[None]:
 class Inputs:
     """Observations (d, F) as a network sees them, with what the artifact needs to do the same."""
 
-    normal: torch.Tensor  # (d, F) float32
-    mean: NDArray[np.float32]  # (F,) of the signed logarithm
-    scale: NDArray[np.float32]  # (F,)
+    normal: torch.Tensor  # (d, i) float32
+    mean: NDArray[np.float32]  # (i,) of the signed logarithm
+    scale: NDArray[np.float32]  # (i,)
 
     @classmethod
     def of(cls, observations: NDArray[np.float32]) -> Inputs:
         """Standardised on these very observations."""
         import torch
 
-        logarithm = np.sign(observations) * np.log1p(np.abs(observations))
+        column, minus = columns()
+        zero, one = np.zeros(len(column), np.float32), np.ones(len(column), np.float32)
+        step = max(1, len(observations) // 50_000)  # mean and scale need no more
+        logarithm = network_inputs(observations[::step], column, minus, zero, one, bound=np.inf)
         mean = logarithm.mean(axis=0, dtype=np.float64).astype(np.float32)
-        scale = np.maximum(logarithm.std(axis=0, dtype=np.float64), 1e-3).astype(np.float32)
-        return cls(torch.from_numpy(normalise(observations, mean, scale)), mean, scale)
+        scale = np.maximum(logarithm.std(axis=0, dtype=np.float64), 0.05).astype(np.float32)
+        return cls(torch.from_numpy(network_inputs(observations, column, minus, mean, scale)), mean, scale)
+
+    @property
+    def width(self) -> int:
+        """Inputs of a network, the cost weight included."""
+        return len(self.mean) + 1
 
     def at(self, rows: NDArray[np.int64], log_weight: NDArray[np.float32]) -> torch.Tensor:
-        """(b, F + 1) inputs at rows (b,) of the table, each with the log of its cost weight (b,)."""
+        """(b, width) inputs at rows (b,) of the table, each with the log of its cost weight (b,)."""
         import torch
 
         condition = torch.from_numpy(np.ascontiguousarray(log_weight, np.float32) / np.float32(LOG_WEIGHT_SCALE))
         return torch.cat([self.normal[torch.from_numpy(rows)], condition[:, None]], dim=1)
 
-    def export(self, network: torch.nn.Sequential) -> dict[str, NDArray[Any]]:
-        """The arrays of an `mlp` artifact."""
+    def export(self, network: torch.nn.Module) -> dict[str, NDArray[Any]]:
+        """The arrays of an `mlp` artifact, from a network of `network()`."""
         import torch
 
-        linear = [layer for layer in network if isinstance(layer, torch.nn.Linear)]
+        column, minus = columns()
+        *deep, skip = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)]
         arrays: dict[str, NDArray[Any]] = {
+            "column": column,
+            "minus": minus,
             "mean": self.mean,
             "scale": self.scale,
             "condition_scale": np.asarray([LOG_WEIGHT_SCALE], np.float32),
+            "skip": skip.weight.detach().numpy().copy(),
         }
-        for i, layer in enumerate(linear):
+        for i, layer in enumerate(deep):
             arrays[f"weight_{i}"] = layer.weight.detach().numpy().copy()
             arrays[f"bias_{i}"] = layer.bias.detach().numpy().copy()
         return arrays
 
 
-def mlp(inputs: int, hidden: Sequence[int], outputs: int) -> torch.nn.Sequential:
-    """Linear layers with ReLU between them."""
+def columns() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(i,) feature of each input, and the one it is taken relative to (-1: none)."""
+    column = [FEATURES.index(name) for name in (*PLAIN, *RELATIVE)]
+    minus = [-1] * len(PLAIN) + [FEATURES.index("remaining_h")] * len(RELATIVE)
+    return np.asarray(column, np.int64), np.asarray(minus, np.int64)
+
+
+def network(inputs: int, hidden: Sequence[int], outputs: int) -> torch.nn.Module:
+    """Linear layers with ReLU between them, and a linear path past them that starts at zero."""
     import torch
 
-    layers: list[torch.nn.Module] = []
-    for width in hidden:
-        layers += [torch.nn.Linear(inputs, width), torch.nn.ReLU()]
-        inputs = width
-    return torch.nn.Sequential(*layers, torch.nn.Linear(inputs, outputs))
+    class Network(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            widths = [inputs, *hidden]
+            layers: list[torch.nn.Module] = []
+            for before, after in itertools.pairwise(widths):
+                layers += [torch.nn.Linear(before, after), torch.nn.ReLU()]
+            self.deep = torch.nn.Sequential(*layers, torch.nn.Linear(widths[-1], outputs))
+            self.skip = torch.nn.Linear(inputs, outputs, bias=False)
+            torch.nn.init.zeros_(self.skip.weight)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.deep(x) + self.skip(x)
+            return found
+
+    return Network()
+
+
+def start_from_estimate(network: torch.nn.Module, inputs: Inputs, sharpness: float, caution: float) -> None:
+    """Makes a network of one output begin as the rule "submit when the start estimate reaches the remaining time".
+
+    logit = sharpness x (log of (1 h + estimate) / (1 h + remaining) - caution x log weight), so that exploration begins
+    around a sensible rule and what is learned is the departure from it (residual policy learning, Silver et al.,
+    arXiv 1812.06298).
+    """
+    import torch
+
+    position = len(PLAIN)  # the first of RELATIVE
+    last = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)][-2]
+    skip = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)][-1]
+    with torch.no_grad():
+        last.weight.mul_(0.1)
+        last.bias.fill_(sharpness * float(inputs.mean[position]))
+        skip.weight[0, position] = sharpness * float(inputs.scale[position])
+        skip.weight[0, -1] = -sharpness * caution * LOG_WEIGHT_SCALE
 
 
 def follow(target: torch.nn.Module, source: torch.nn.Module, rate: float) -> None:

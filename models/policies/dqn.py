@@ -39,6 +39,7 @@ class DQN:
     settings: tuple[float, ...] = networks.SETTINGS
     is_learned: bool = True
     every: int = 3  # decisions of 10 minutes a step: 30 minutes in training
+    longest_lead: int = 60  # steps before the end at which episodes start at most
     hidden: tuple[int, ...] = (64, 64)
     batch_pairs: int = 128  # pairs stepped at once
     steps: int = 1500  # of the whole batch
@@ -104,9 +105,9 @@ class Learner:
         import torch
 
         self.policy, self.inputs, self.env, self.rng = policy, inputs, env, rng
-        width = len(inputs.mean) + 1
-        self.online = networks.mlp(width, policy.hidden, 2)
-        self.target = networks.mlp(width, policy.hidden, 2)
+        width = inputs.width
+        self.online = networks.network(width, policy.hidden, 2)
+        self.target = networks.network(width, policy.hidden, 2)
         self.target.load_state_dict(self.online.state_dict())
         updates = policy.steps * policy.updates_per_step
         self.optimizer = torch.optim.Adam(self.online.parameters(), policy.learning_rate)
@@ -136,8 +137,8 @@ class Learner:
     def starts(self, count: int) -> tuple[Int64s, Int64s]:
         """Random pairs (count,) and how many decisions before their last they start: a squared uniform share."""
         pairs = self.rng.integers(len(self.env.table), size=count)
-        left = self.rng.random(count) ** 2 * self.env.decisions(pairs)
-        return pairs, left.astype(np.int64)
+        most = np.minimum(self.env.decisions(pairs), self.policy.longest_lead)
+        return pairs, (self.rng.random(count) ** 2 * most).astype(np.int64)
 
     def epsilon(self, step: int) -> float:
         """Share of random actions."""

@@ -1,4 +1,4 @@
-"""Random forest on the wait if submitted now; submit when the predicted gap is at least minus the margin.
+"""Random forest on the wait if submitted now, relative to an estimate of it; a factor on the prediction is the knob.
 
 Fitted by scikit-learn, then flattened to arrays, so that the artifact needs numpy alone.
 """
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from agent.artifact import Artifact
 from models.policies.describe import describe
-from models.policies.rows import DEFAULT_MARGIN_H, MARGIN_KNOB, MARGINS_H, training_rows
+from models.policies.rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
 from models.protocol import PairTable
 
 
@@ -22,16 +22,16 @@ class Forest:
     """scikit-learn's RandomForestRegressor; the number of leaves is limited so that deciding stays fast."""
 
     name: str = "forest"
-    knob: str = MARGIN_KNOB
-    settings: tuple[float, ...] = MARGINS_H
+    knob: str = KNOB
+    settings: tuple[float, ...] = FACTORS
     is_learned: bool = True
-    trees: int = 60
-    leaves: int = 256
-    min_samples_leaf: int = 5
+    trees: int = 50
+    leaves: int = 200
+    min_samples_leaf: int = 10
     max_features: float = 0.4
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
-        """Metrics: root mean square error of log(1 + wait in hours) on the rows fitted."""
+        """Metrics: root mean square error of the logarithm on the rows fitted."""
         from sklearn.ensemble import RandomForestRegressor
 
         rows = training_rows(pairs)
@@ -43,10 +43,10 @@ class Forest:
             n_jobs=2,
             random_state=seed,
         )
-        model.fit(rows.observations, rows.log_wait, sample_weight=rows.weight)
-        error = model.predict(rows.observations) - rows.log_wait
-        artifact = describe(self, "forest", DEFAULT_MARGIN_H, arrays=flatten(model))
-        return artifact, {"fit_rmse_log_wait": [float(np.sqrt(np.mean(error**2)))]}
+        model.fit(rows.inputs, rows.log_ratio, sample_weight=rows.weight)
+        error = model.predict(rows.inputs) - rows.log_ratio
+        artifact = describe(self, "forest", DEFAULT_FACTOR, parameters=PARAMETERS, arrays=flatten(model))
+        return artifact, {"fit_rmse_log_ratio": [float(np.sqrt(np.mean(error**2)))]}
 
 
 def flatten(model: Any) -> dict[str, NDArray[Any]]:

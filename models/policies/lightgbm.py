@@ -1,4 +1,4 @@
-"""LightGBM on an upper quantile of the wait if submitted now; submit when the gap at that quantile >= -margin.
+"""LightGBM on an upper quantile of the wait if submitted now; a factor on it is the knob.
 
 An hour of interruption costs more than an hour of overlap to most, so a quantile above the median is the better
 starting point (a newsvendor problem: the best lead for cost weight w is the quantile 1 / (1 + w) of the wait).
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from agent.artifact import Artifact
 from models.policies.describe import describe
-from models.policies.rows import DEFAULT_MARGIN_H, MARGIN_KNOB, MARGINS_H, training_rows
+from models.policies.rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
 from models.protocol import PairTable
 
 
@@ -19,16 +19,16 @@ class LightGBMQuantile:
     """Gradient boosting with the pinball loss."""
 
     name: str = "lightgbm"
-    knob: str = MARGIN_KNOB
-    settings: tuple[float, ...] = MARGINS_H
+    knob: str = KNOB
+    settings: tuple[float, ...] = FACTORS
     is_learned: bool = True
     quantile: float = 0.6
-    rounds: int = 150
-    leaves: int = 31
+    rounds: int = 120
+    leaves: int = 15
     learning_rate: float = 0.06
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
-        """Metrics: pinball loss of log(1 + wait in hours) on the rows fitted, one value a round."""
+        """Metrics: pinball loss of the logarithm on the rows fitted, one value a round."""
         import lightgbm
 
         rows = training_rows(pairs)
@@ -38,9 +38,9 @@ class LightGBMQuantile:
             "metric": "quantile",
             "num_leaves": self.leaves,
             "learning_rate": self.learning_rate,
-            "min_data_in_leaf": 40,
-            "feature_fraction": 0.6,
-            "bagging_fraction": 0.7,
+            "min_data_in_leaf": 60,
+            "feature_fraction": 0.5,
+            "bagging_fraction": 0.6,
             "bagging_freq": 1,
             "seed": seed,
             "deterministic": True,
@@ -48,7 +48,7 @@ class LightGBMQuantile:
             "num_threads": 2,
             "verbosity": -1,
         }
-        data = lightgbm.Dataset(rows.observations, rows.log_wait, weight=rows.weight)
+        data = lightgbm.Dataset(rows.inputs, rows.log_ratio, weight=rows.weight)
         history: dict[str, dict[str, list[float]]] = {}
         booster = lightgbm.train(
             options,
@@ -59,5 +59,7 @@ class LightGBMQuantile:
             callbacks=[lightgbm.record_evaluation(history)],
         )
         files = {"model.txt": booster.model_to_string().encode("ascii")}
-        artifact = describe(self, "lightgbm", DEFAULT_MARGIN_H, files=files, packages=("lightgbm",))
-        return artifact, {"fit_pinball_log_wait": [float(v) for v in history["fit"]["quantile"]]}
+        artifact = describe(
+            self, "lightgbm", DEFAULT_FACTOR, parameters=PARAMETERS, files=files, packages=("lightgbm",)
+        )
+        return artifact, {"fit_pinball_log_ratio": [float(v) for v in history["fit"]["quantile"]]}

@@ -37,12 +37,15 @@ class PolicyGradient:
     settings: tuple[float, ...] = networks.SETTINGS
     is_learned: bool = True
     every: int = 3  # decisions of 10 minutes a step: 30 minutes in training
+    longest_lead: int = 60  # steps before the end at which episodes start at most
     hidden: tuple[int, ...] = (64, 64)
     batch_pairs: int = 256  # pairs stepped at once
     horizon: int = 16  # steps of the batch between updates
     updates: int = 500
     learning_rate: float = 1.5e-3
     entropy: float = 0.02  # bonus at first; linear to 0
+    sharpness: float = 4.0  # of the rule that the actor starts as
+    caution: float = 0.2  # how much that rule holds back by the cost weight
     trace_decay: float = 0.95  # lambda of the advantage estimate
     reward_scale_h: float = 4.0  # rewards are divided by it
     average_rate: float = 0.02  # the exported actor is an average of the last ones
@@ -85,11 +88,12 @@ class Learner:
         import torch
 
         self.policy, self.inputs, self.env, self.rng = policy, inputs, env, rng
-        width = len(inputs.mean) + 1
-        self.actor = networks.mlp(width, policy.hidden, 1)
-        self.average = networks.mlp(width, policy.hidden, 1)
+        width = inputs.width
+        self.actor = networks.network(width, policy.hidden, 1)
+        networks.start_from_estimate(self.actor, inputs, policy.sharpness, policy.caution)
+        self.average = networks.network(width, policy.hidden, 1)
         self.average.load_state_dict(self.actor.state_dict())
-        self.critic = networks.mlp(width, policy.hidden, 1)
+        self.critic = networks.network(width, policy.hidden, 1)
         both = [*self.actor.parameters(), *self.critic.parameters()]
         self.optimizer = torch.optim.Adam(both, policy.learning_rate)
         self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1.0, 0.05, policy.updates)
@@ -109,8 +113,8 @@ class Learner:
     def starts(self, count: int) -> tuple[Int64s, Int64s]:
         """Random pairs (count,) and how many decisions before their last they start: a squared uniform share."""
         pairs = self.rng.integers(len(self.env.table), size=count)
-        left = self.rng.random(count) ** 2 * self.env.decisions(pairs)
-        return pairs, left.astype(np.int64)
+        most = np.minimum(self.env.decisions(pairs), self.policy.longest_lead)
+        return pairs, (self.rng.random(count) ** 2 * most).astype(np.int64)
 
     def collect(self) -> Rollout:
         """Steps the batch with sampled actions; pairs that end are replaced."""

@@ -33,11 +33,12 @@ def queue_table(seed: int = 0, starts: int = 120, limit_h: int = 24, sizes: tupl
     for size in sizes:
         late = np.convolve(wait[size], np.full(144, 1 / 144))[:steps]
         estimate = wait[size] * 1.5 * rng.lognormal(0, 0.25, steps)
+        expected = wait[size] * 0.8 * rng.lognormal(0, 0.3, steps)
         recent = late * rng.lognormal(0, 0.3, steps)
         for i in range(starts):
             at = 200 + i * 24 + np.arange(per_pair)
             now = base + at * STEP_S
-            row = rng.normal(size=(per_pair, len(FEATURES)))
+            row = np.abs(rng.normal(size=(per_pair, len(FEATURES))))
             elapsed = np.arange(per_pair) / 6
             filled = {
                 "remaining_h": limit_h - elapsed,
@@ -48,6 +49,7 @@ def queue_table(seed: int = 0, starts: int = 120, limit_h: int = 24, sizes: tupl
                 "pending_node_h": 80 * wait[size][at] * rng.lognormal(0, 0.4, per_pair),
                 "start_estimate_h": estimate[at],
                 "start_estimate_gap_h": estimate[at] - (limit_h - elapsed),
+                "start_estimate_expected_h": expected[at],
                 "recent_wait_mean_h": recent[at],
             }
             for name, values in filled.items():
@@ -81,7 +83,8 @@ def identity_table(seed: int = 0, pairs: int = 64, limit_h: int = 8) -> PairTabl
     elapsed = np.arange(per_pair) / 6
     observations = np.zeros((pairs, per_pair, len(FEATURES)), np.float32)
     observations[:, :, FEATURES.index("remaining_h")] = limit_h - elapsed
-    observations[:, :, FEATURES.index("start_estimate_h")] = wait_h[:, None]
+    for name in ("start_estimate_h", "start_estimate_expected_h"):
+        observations[:, :, FEATURES.index(name)] = wait_h[:, None]
     observations[:, :, FEATURES.index("start_estimate_gap_h")] = wait_h[:, None] - (limit_h - elapsed)
     decision = begin[:, None] + np.arange(per_pair) * STEP_S
     return PairTable(

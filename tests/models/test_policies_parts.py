@@ -7,42 +7,48 @@ import time
 import numpy as np
 import pytest
 
+from agent.artifact import Artifact, predict_forest
 from features.observe import FEATURES
 from models import networks
 from models.policies.describe import describe
 from models.policies.dqn import DQN, Replay
 from models.policies.forest import Forest, flatten, round_down
-from models.policies.policy_gradient import advantages
-from models.policies.rows import training_rows
+from models.policies.policy_gradient import PolicyGradient, advantages
+from models.policies.rows import BASE, INPUTS, training_rows
 from models.protocol import PairTable
+
+
+def as_artifact(model: object, inputs: int) -> Artifact:
+    """A forest over the first few features."""
+    parameters = {"base": "start_estimate_h", "inputs": list(FEATURES[:inputs])}
+    return describe(Forest(), "forest", 1.0, parameters=parameters, arrays=flatten(model))
 
 
 def test_flattened_forest_predicts_what_sklearn_predicts(report_table: PairTable) -> None:
     from sklearn.ensemble import RandomForestRegressor
 
-    from agent.artifact import predict_forest
-
     rows = training_rows(report_table)
     model = RandomForestRegressor(n_estimators=7, max_leaf_nodes=50, random_state=0)
-    model.fit(rows.observations, rows.log_wait)
-    artifact = describe(Forest(), "forest", 0.0, arrays=flatten(model))
+    model.fit(rows.inputs, rows.log_ratio)
+    artifact = as_artifact(model, rows.inputs.shape[1])
     # values exactly on the thresholds are where rounding would show
-    on_thresholds = rows.observations[:500].copy()
+    on_thresholds = rows.inputs[:500].copy()
     tree = model.estimators_[0].tree_
     for node in np.flatnonzero(tree.feature >= 0):
         on_thresholds[node % 500, tree.feature[node]] = np.float32(tree.threshold[node])
-    for observations in (rows.observations, on_thresholds):
-        np.testing.assert_allclose(predict_forest(artifact, observations), model.predict(observations), rtol=1e-12)
+    for inputs in (rows.inputs, on_thresholds):
+        np.testing.assert_allclose(predict_forest(artifact, inputs), model.predict(inputs), rtol=1e-12, atol=1e-14)
 
 
 def test_a_forest_of_a_single_leaf(report_table: PairTable) -> None:
     from sklearn.ensemble import RandomForestRegressor
 
     observations = report_table.observations[:20]
-    model = RandomForestRegressor(n_estimators=3, random_state=0).fit(observations, np.ones(20))
-    artifact = describe(Forest(), "forest", 0.0, arrays=flatten(model))
-    wait_h = artifact.score(observations, 0.0) + observations[:, FEATURES.index("remaining_h")]
-    np.testing.assert_allclose(wait_h, np.e - 1, rtol=1e-6)
+    model = RandomForestRegressor(n_estimators=3, random_state=0).fit(observations[:, :4], np.ones(20))
+    artifact = as_artifact(model, 4)
+    wait_h = artifact.score(observations, 1.0) + observations[:, FEATURES.index("remaining_h")]
+    estimate_h = np.maximum(observations[:, FEATURES.index("start_estimate_h")].astype(float), 0)
+    np.testing.assert_allclose(wait_h, np.e * (1 + estimate_h) - 1, rtol=1e-6)
 
 
 def test_rounding_down_keeps_every_comparison_with_float32() -> None:
@@ -57,9 +63,10 @@ def test_rounding_down_keeps_every_comparison_with_float32() -> None:
 def test_network_in_numpy_equals_torch(head: str, outputs: int, report_table: PairTable) -> None:
     import torch
 
-    with networks.repeatable(3):
-        network = networks.mlp(len(FEATURES) + 1, (16, 8), outputs)
     inputs = networks.Inputs.of(report_table.observations)
+    with networks.repeatable(3):
+        network = networks.network(inputs.width, (16, 8), outputs)
+        torch.nn.init.normal_([*network.modules()][-1].weight)
     artifact = describe(DQN(), "mlp", 1.0, parameters={"head": head, "layers": 3}, arrays=inputs.export(network))
     rows = np.arange(0, len(report_table.decision_s), 7)
     for weight in (0.02, 1.0, 40.0):
@@ -70,15 +77,30 @@ def test_network_in_numpy_equals_torch(head: str, outputs: int, report_table: Pa
         np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
+def test_an_actor_starts_as_the_start_estimates_rule(report_table: PairTable) -> None:
+    inputs = networks.Inputs.of(report_table.observations)
+    with networks.repeatable(3):
+        network = networks.network(inputs.width, (16,), 1)
+        networks.start_from_estimate(network, inputs, sharpness=50.0, caution=0.2)
+    parameters = {"head": "logit", "layers": 2}
+    artifact = describe(PolicyGradient(), "mlp", 1.0, parameters=parameters, arrays=inputs.export(network))
+    remaining = report_table.observations[:, FEATURES.index("remaining_h")]
+    estimate = report_table.observations[:, FEATURES.index("start_estimate_expected_h")]
+    assert (artifact.decide(report_table.observations, 1.0) == (estimate >= remaining)).mean() > 0.97
+    shares = artifact.decisions(report_table.observations).mean(axis=1)
+    assert (np.diff(shares) > 0).all()
+
+
 def test_training_rows_weigh_every_pair_alike_and_the_end_most(fit_table: PairTable) -> None:
     pairs = fit_table.take(np.arange(10))
     rows = training_rows(pairs)
-    remaining = rows.observations[:, FEATURES.index("remaining_h")]
-    assert len(rows.weight) == len(rows.log_wait) == 10 * 25
+    assert rows.inputs.shape == (10 * 25, len(INPUTS))
     np.testing.assert_allclose(rows.weight.reshape(10, 25).sum(axis=1), 25.0)
-    assert rows.weight[remaining == 0].min() > rows.weight[remaining == 24].max()
-    wait_h = np.expm1(rows.log_wait)
-    np.testing.assert_allclose(wait_h[remaining == 0], np.maximum(pairs.gap_h[pairs.last], 0), atol=1e-9)
+    assert (np.diff(rows.weight.reshape(10, 25)) > 0).all()
+    base_h = rows.inputs[:, INPUTS.index(BASE)].astype(float)
+    wait_h = (np.exp(rows.log_ratio) * (1 + base_h) - 1).reshape(10, 25)
+    np.testing.assert_allclose(wait_h[:, -1], np.maximum(pairs.gap_h[pairs.last], 0), atol=1e-6)
+    np.testing.assert_allclose(wait_h[:, 0], pairs.gap_h[pairs.offset[:-1]] + 24, atol=1e-6)
 
 
 def test_replay_forgets_the_oldest() -> None:
@@ -128,12 +150,12 @@ def test_a_forest_decides_on_200_000_observations_in_one_pass(fit_table: PairTab
     repeats = 200_000 // len(fit_table.decision_s) + 1
     observations = np.tile(fit_table.observations, (repeats, 1))[:200_000]
     began = time.perf_counter()
-    one = artifact.decide(observations, 0.0)
+    one = artifact.decide(observations, 1.0)
     alone = time.perf_counter() - began
     began = time.perf_counter()
     every = artifact.decisions(observations)
     together = time.perf_counter() - began
-    np.testing.assert_array_equal(every[artifact.settings.index(0.0)], one)
+    np.testing.assert_array_equal(every[artifact.settings.index(1.0)], one)
     assert together < 3 * alone, (
         f"fifteen settings take {together:.1f} s, one {alone:.1f} s: the trees are walked again"
     )
