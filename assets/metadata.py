@@ -12,19 +12,19 @@ SHOWN_ROWS, CELL_LENGTH = 20, 60
 _HARMLESS = str.maketrans({character: f"&#{ord(character)};" for character in "&<>|`[]!*_~#"})
 
 
-def table(frame: pl.DataFrame, rows: int = SHOWN_ROWS) -> dg.MarkdownMetadataValue:
+def table(frame: pl.DataFrame, rows: int = SHOWN_ROWS, length: int = CELL_LENGTH) -> dg.MarkdownMetadataValue:
     """The first rows as a Markdown table; user text is cut and cannot break out of its cell."""
     head = frame.head(rows)
-    lines = ["| " + " | ".join(_cell(name) for name in head.columns) + " |", "|" + " --- |" * len(head.columns)]
-    lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in head.rows()]
+    lines = ["| " + " | ".join(_cell(name, length) for name in head.columns) + " |", "|" + " --- |" * len(head.columns)]
+    lines += ["| " + " | ".join(_cell(value, length) for value in row) + " |" for row in head.rows()]
     if len(frame) > rows:
         lines += ["", f"{rows} of {len(frame)} rows"]
     return dg.MetadataValue.md("\n".join(lines))
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, length: int) -> str:
     text = f"{value:,.3f}" if isinstance(value, float) else "" if value is None else str(value)
-    text = " ".join(text.split())[:CELL_LENGTH]
+    text = " ".join(text.split())[:length]
     return text.translate(_HARMLESS)
 
 

@@ -19,7 +19,8 @@ def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> dg.M
     data, cluster = baton.folder, context.partition_key
     if why := study.why_no_policies(data, cluster):
         return shown(rows=0, why=why)
-    from models import publish
+    from models.publish import publish
 
-    released = publish.release(study.of(data, baton.settings(cluster)))
-    return shown(rows=1, reused=released.reused, decision=table(released.log.select("policy", "passed", "reason")))
+    log, reused = publish(study.of(data, baton.settings(cluster)))
+    columns = ("released_utc", "registered_version", "policy", "passed", "reason")
+    return shown(rows=len(log), reused=reused, decisions=table(log.reverse().select(columns), length=300))
