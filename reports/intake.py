@@ -41,9 +41,8 @@ def intake(source: Source) -> Section:
     section.tables.append(_files_table(source, files))
     rejected = source.rows("rejects")
     if rejected.is_empty():
-        section.missing.append(
-            "No record was refused." if rejects == 0 else "The refused records are not in the warehouse."
-        )
+        if rejects:
+            section.missing.append("The refused records are not in the warehouse.")
     else:
         section.tables.append(_rejects_table(source, rejected))
     return section

@@ -46,7 +46,7 @@ COLOURS: dict[str, tuple[str, str]] = {
     "class3": ("#b73483", "#f28bc7"),
     "class4": ("#bf5811", "#f59a59"),
     # waits on the heatmap, short to long
-    "heat0": ("#eef4fb", "#20262e"),
+    "heat0": ("#e3ecf6", "#323a45"),
     "heat1": ("#c9def3", "#26405c"),
     "heat2": ("#93bfe6", "#2c5f8f"),
     "heat3": ("#f3c26b", "#8a6a1f"),

@@ -139,5 +139,5 @@ class Source:
         drawn = f"{seeds} seed{'s' if seeds != 1 else ''}" if seeds else "no seeds"
         return (
             f"{kind} {fmt.text(self.cluster)} ({self.digest}), {fmt.day(first)} to {fmt.day(last)}, "
-            f"n = {n:,} {unit}, {drawn}."
+            f"n = {n:,} {unit.removesuffix('s') if n == 1 else unit}, {drawn}."
         )

@@ -147,13 +147,17 @@ def _whole_weeks(weeks: pl.DataFrame) -> tuple[float, ...]:
 def _tile(label: str, value: str, meaning: str, trend: tuple[float, ...]) -> Tile:
     words = "too short for a trend"
     if len(trend) >= 2 * TREND_WEEKS:
-        now, before = (
-            sum(part) / TREND_WEEKS for part in (trend[-TREND_WEEKS:], trend[-2 * TREND_WEEKS : -TREND_WEEKS])
-        )
-        words = (
-            f"last {TREND_WEEKS} weeks {100 * (now / before - 1):+.0f} % on the {TREND_WEEKS} before" if before else ""
-        )
+        now, before = sum(trend[-TREND_WEEKS:]), sum(trend[-2 * TREND_WEEKS : -TREND_WEEKS])
+        words = f"last {TREND_WEEKS} weeks {_change(now, before)} the {TREND_WEEKS} before"
     return Tile(label, value, meaning, trend, words)
+
+
+def _change(now: float, before: float) -> str:
+    """The second as a change on the first: a percentage, or so many times where it more than trebled."""
+    if not before:
+        return "as" if not now else "above"
+    ratio = now / before
+    return f"{ratio:.0f} times" if ratio > 3 else f"{100 * (ratio - 1):+.0f} % on"
 
 
 def _quantile(values: pl.Series, share: float) -> float | None:
