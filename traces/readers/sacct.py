@@ -1,6 +1,6 @@
 """Slurm `sacct` dumps: with a header, without one (`--fields`), and TAB rows under a fixed-width header.
 
-The odd cases are those of Slurm's own manual pages and sources; `docs/decisions` and the tests name them one by one.
+The odd cases are those of Slurm's own manual pages and sources; the tests name them one by one.
 This module turns text columns into typed rows, one a record; `sacct_jobs` folds records into jobs and attempts.
 """
 

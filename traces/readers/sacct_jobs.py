@@ -58,7 +58,14 @@ def _newest(rows: pl.DataFrame, key: list[str]) -> tuple[pl.DataFrame, int]:
 
 
 def _keyed(allocations: pl.DataFrame) -> pl.DataFrame:
-    """Allocation rows with `job_key`, in order of (base, submit, start)."""
+    """Allocation rows with `job_key`; those of one job in order of (submit, start)."""
+    several = pl.col("base").is_duplicated()
+    single = allocations.filter(~several).with_columns(pl.col("base").alias("job_key"))
+    # windows over as many groups as there are jobs take most of the time of reading: only these need them
+    return pl.concat([single, _uses_of_one_id(allocations.filter(several))])
+
+
+def _uses_of_one_id(allocations: pl.DataFrame) -> pl.DataFrame:
     rows = allocations.sort("base", "submit_utc", "start_utc", "line", nulls_last=True)
     last = pl.max_horizontal("end_utc", "start_utc", "submit_utc").cum_max().over("base").shift().over("base")
     name = pl.col("job_name").str.strip_chars_end("+")
@@ -78,17 +85,21 @@ def _keyed(allocations: pl.DataFrame) -> pl.DataFrame:
 
 def _attempts(allocations: pl.DataFrame) -> pl.DataFrame:
     ran = allocations.filter(pl.col("start_utc").is_not_null())
+    several = pl.col("job_key").is_duplicated()
+    single = ran.filter(~several).with_columns(pl.lit(0, dtype=pl.Int64).alias("attempt"))
     # A resize closes the record; the next one has the job's own start and elapsed time: count from the resize on.
     before = pl.col("end_utc").shift().over("job_key")
     resized = (before > pl.col("start_utc")).fill_null(False)
     since = (pl.col("end_utc") - before).dt.total_seconds().clip(0)
-    ran = ran.with_columns(
+    repeated = ran.filter(several).with_columns(
         pl.when(resized).then(pl.coalesce(since, "run_s")).otherwise("run_s").alias("run_s"),
         pl.when(resized).then(before).otherwise("start_utc").alias("start_utc"),
+        pl.int_range(pl.len(), dtype=pl.Int64).over("job_key").alias("attempt"),
     )
+    ran = pl.concat([single, repeated])
     return ran.select(
         "job_key",
-        pl.int_range(pl.len(), dtype=pl.Int64).over("job_key").alias("attempt"),
+        "attempt",
         "submit_utc",
         "start_utc",
         pl.when(pl.col("state").is_in(_OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
