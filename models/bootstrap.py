@@ -1,9 +1,12 @@
 """Moving-block bootstrap over the starts of pairs, with seeds resampled inside.
 
 Neighbouring starts see the same queue, so single starts must not be resampled: blocks of 7 days are (Kunsch, "The
-jackknife and the bootstrap for general stationary observations", Annals of Statistics 17(3), 1989). A draw is kept
-as a weight for every pair, so that one set of draws serves every policy, load and setting, and a resampled mean is
-one matrix product.
+jackknife and the bootstrap for general stationary observations", Annals of Statistics 17(3), 1989). The window is
+closed to a circle (Politis and Romano, "A circular block-resampling procedure for stationary data", 1992): without
+that, starts near its ends are drawn less, and on windows of two or three blocks the interval can miss its own figure.
+
+A draw is kept as a weight for every pair, so that one set of draws serves every policy, load and setting, and a
+resampled mean is one matrix product.
 """
 
 from __future__ import annotations
@@ -38,27 +41,26 @@ def start_weights(submit_s: Int64s, draws: int = DRAWS, seed: int = 0, block_s: 
     """How often each start is drawn: (draws, n) for submissions `submit_s` (n,), epoch s.
 
     A draw joins blocks of `block_s` seconds until it is as long as the window; the last block is cut to fit. A block
-    begins at any start from which a whole block fits, with equal chance. Starts at the same instant (pairs of other
-    sizes) are drawn together. Returns None where the window is no longer than one block: it says nothing about spread.
+    begins at any second with equal chance, and goes on at the window's start where it runs over the end. Starts at
+    the same instant (pairs of other sizes) are drawn together. Returns None where the window is no longer than one
+    block: it says nothing about spread.
     """
     if not len(submit_s):
         return None
     starts, end = _grid(submit_s)
     span = end - int(starts[0])
-    possible = int(np.searchsorted(starts, end - block_s, side="right"))
-    if possible < 2:
+    if span <= block_s:
         return None
     blocks = -(-span // block_s)
-    rng = np.random.default_rng(seed)
-    first = rng.integers(0, possible, size=(draws, blocks))
     lengths = np.full(blocks, block_s, dtype=np.int64)
     lengths[-1] = span - (blocks - 1) * block_s
-    after = np.searchsorted(starts, starts[first] + lengths, side="left")
-    steps = np.zeros((draws, len(starts) + 1))
+    begin = int(starts[0]) + np.random.default_rng(seed).integers(0, span, size=(draws, blocks))
+    twice = np.concatenate([starts, starts + span])  # the circle, unrolled
+    steps = np.zeros((draws, len(twice) + 1))
     draw = np.arange(draws)[:, None]
-    np.add.at(steps, (draw, first), 1.0)
-    np.add.at(steps, (draw, after), -1.0)
-    drawn = np.cumsum(steps, axis=1)[:, :-1]
+    np.add.at(steps, (draw, np.searchsorted(twice, begin)), 1.0)
+    np.add.at(steps, (draw, np.searchsorted(twice, begin + lengths)), -1.0)
+    drawn = np.cumsum(steps, axis=1)[:, :-1].reshape(draws, 2, len(starts)).sum(axis=1)
     return np.asarray(drawn[:, np.searchsorted(starts, submit_s)], dtype=np.float64)
 
 

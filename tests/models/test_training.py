@@ -67,7 +67,9 @@ def test_a_fit_never_sees_a_pair_known_after_until(recorder: Recorder) -> None:
     assert len(seen) == sum(int(pairs.successor_start_s[last]) < until_s for last in pairs.last)
 
 
-@pytest.mark.parametrize("name", ["reactive", "average-wait", "start-estimate", "forest"])
+@pytest.mark.parametrize(
+    "name", ["reactive", "average-wait", "start-estimate", pytest.param("forest", marks=pytest.mark.slow)]
+)
 def test_the_future_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever happens to pairs whose outcome came after `until`, the fit is the same to the byte."""
     pairs, until_s = random_pairs(0, 60), FIRST_S + 6 * DAY_S

@@ -1,0 +1,215 @@
+"""The MLflow store, and that a released model needs nothing but itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import agent.artifact
+from agent.artifact import Artifact
+from features.observe import FEATURES
+from models import tracking
+from models.policies.lightgbm import LightGBMQuantile
+from models.training import train
+from tests.conftest import REPOSITORY
+from tests.models.generated import queue_table
+from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs
+from traces.errors import WorkError
+from traces.store import DataFolder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
+    """A data folder with one initialised store (making one takes seconds)."""
+    folder = DataFolder(tmp_path_factory.mktemp("data"))
+    tracking.initialise(folder)
+    return folder
+
+
+@pytest.fixture
+def global_store(data: DataFolder) -> Iterator[None]:
+    """What a consumer with the project's environment does: `mlflow.set_tracking_uri`; put back afterwards."""
+    import mlflow
+
+    before = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
+    mlflow.set_tracking_uri(tracking.store_uri(data))
+    mlflow.set_registry_uri(tracking.store_uri(data))
+    yield
+    mlflow.set_tracking_uri(before[0])
+    mlflow.set_registry_uri(before[1])
+
+
+def frame_of(observations: np.ndarray) -> pd.DataFrame:
+    return pd.DataFrame(observations.astype(np.float64), columns=list(FEATURES))
+
+
+def test_initialising_again_changes_nothing(data: DataFolder) -> None:
+    before = tracking._client(data).get_experiment_by_name(tracking.EXPERIMENT)
+    tracking.initialise(data)
+    assert tracking._client(data).get_experiment_by_name(tracking.EXPERIMENT).experiment_id == before.experiment_id
+    assert before.artifact_location == (data.mlflow / "artifacts").as_uri()
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+def test_a_training_run_holds_parameters_series_tags_and_the_artifact(data: DataFolder) -> None:
+    where = context(FIRST_S + 90 * 86_400)
+    (fit,) = train(random_pairs(0, 6), ["start-estimate"], context=where, tracker=tracking.tracker(data))
+    client = tracking._client(data)
+    run = client.get_run(fit.run_id)
+    assert run.info.status == "FINISHED"
+    assert run.data.params["policy"] == "start-estimate" and run.data.params["pairs"] == "12"
+    assert run.data.tags["trace_digest"] == where.trace_digest and run.data.tags["code_version"] == "test"
+    assert run.data.metrics["fit_wall_s"] == pytest.approx(fit.wall_s)
+    assert Artifact.load(data.mlflow / "artifacts" / fit.run_id / "artifacts" / "policy") == fit.artifact
+
+
+def test_a_long_metric_series_is_kept_in_order(data: DataFolder) -> None:
+    series = [float(n) for n in range(1234)]
+    run_id = tracking.tracker(data).record("long", {}, {"loss": series, "nan": [float("nan")]}, {}, artifact())
+    history = tracking._client(data).get_metric_history(run_id, "loss")
+    assert [point.value for point in sorted(history, key=lambda point: point.step)] == series
+
+
+def test_a_run_that_breaks_is_marked_failed(data: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Artifact, "save", full)
+    with pytest.raises(OSError, match="no space"):
+        tracking.tracker(data).record("broken", {}, {}, {"mark": "broken"}, artifact())
+    client = tracking._client(data)
+    experiment = client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id
+    (run,) = client.search_runs([experiment], "tags.mark = 'broken'")
+    assert run.info.status == "FAILED"
+
+
+def test_an_empty_data_folder_has_no_champion_and_is_left_empty(tmp_path: Path) -> None:
+    empty = DataFolder(tmp_path)
+    assert tracking.champion(empty) is None and tracking.versions(empty) == []
+    with pytest.raises(WorkError, match="champion is not registered in"):
+        tracking.download(empty)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_released_model_predicts_what_the_artifact_decides(data: DataFolder, global_store: None) -> None:
+    import mlflow.pyfunc
+
+    one = artifact()
+    number = tracking.register(data, one, tags={"policy": "start-estimate"}, description="d", metrics={"cost": 1.0})
+    tracking.set_champion(data, number)
+    champion = tracking.champion(data)
+    assert champion is not None and champion.version == number and champion.tags == {"policy": "start-estimate"}
+    observations = random_pairs(4, 5).observations
+    model = mlflow.pyfunc.load_model(tracking.CHAMPION_URI)
+    mixed = frame_of(observations)[list(reversed(FEATURES))]
+    for setting in (None, *one.settings):
+        found = model.predict(mixed, params=None if setting is None else {"setting": setting})
+        assert found["submit"].dtype == bool
+        np.testing.assert_array_equal(found["submit"], one.decide(observations, setting))
+        np.testing.assert_array_equal(found["score"], one.score(observations, setting))
+    with pytest.raises(mlflow.exceptions.MlflowException, match="remaining_h"):
+        model.predict(mixed.drop(columns="remaining_h"))
+    assert tracking.load_artifact(data) == one
+
+
+def test_two_versions_in_one_process_each_run_their_own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `code_paths` and a package, every version loaded after the first ran the code of the first."""
+    import mlflow.pyfunc
+
+    one, observations = artifact(), random_pairs(4, 5).observations
+    tracking.save_model(one, tmp_path / "first")
+    source = Path(str(agent.artifact.__file__)).read_text()
+    other = tmp_path / "artifact.py"
+    other.write_text(source.replace("submit: NDArray[np.bool_] = self.scores(rows, settings) >= 0.0",
+                                    "submit: NDArray[np.bool_] = self.scores(rows, settings) < 0.0"))  # fmt: skip
+    assert other.read_text() != source
+    monkeypatch.setattr(agent.artifact, "__file__", str(other))
+    tracking.save_model(one, tmp_path / "second")
+    rows = observations[observations[:, FEATURES.index("remaining_h")] > 0]
+    expected = one.decide(rows)
+    first, second = (mlflow.pyfunc.load_model(str(tmp_path / name)) for name in ("first", "second"))
+    np.testing.assert_array_equal(first.predict(frame_of(rows))["submit"], expected)
+    np.testing.assert_array_equal(second.predict(frame_of(rows))["submit"], ~expected)
+    np.testing.assert_array_equal(first.predict(frame_of(rows))["submit"], expected)
+
+
+def test_requirements_are_pinned_and_name_no_full_mlflow() -> None:
+    one = artifact()
+    one.manifest["requirements"][:] = ["LightGBM==4.7.0", "numpy==2.4.6"]
+    assert tracking.requirements(one) == [
+        "LightGBM==4.7.0",
+        "numpy==2.4.6",
+        f"mlflow-skinny=={version('mlflow-skinny')}",
+        f"pandas=={version('pandas')}",
+    ]
+
+
+def test_a_damaged_release_is_told_in_one_line(data: DataFolder) -> None:
+    number = tracking.register(data, artifact(default=2.0), tags={}, description="d", metrics={})
+    (tracking.download(data, number) / "artifacts" / "policy" / "arrays.npz").write_bytes(b"")
+    with pytest.raises(WorkError, match=r"arrays\.npz is damaged") as caught:
+        tracking.load_artifact(data, number)
+    assert "\n" not in str(caught.value)
+
+
+LOOK_FROM_OUTSIDE = """
+import importlib.util, json, sys
+assert not any(importlib.util.find_spec(name) for name in ("agent", "models", "features", "torch", "sqlalchemy"))
+import mlflow.pyfunc, numpy, pandas
+model = mlflow.pyfunc.load_model(sys.argv[1])
+observations = pandas.DataFrame(numpy.load(sys.argv[2]), columns=model.metadata.get_input_schema().input_names())
+found = [model.predict(observations, params={"setting": float(setting)}) for setting in sys.argv[4:]]
+json.dump([[one["submit"].tolist(), one["score"].tolist()] for one in found], open(sys.argv[3], "w"))
+"""
+
+
+@pytest.mark.slow
+def test_the_champion_predicts_in_an_empty_environment(data: DataFolder, global_store: None, tmp_path: Path) -> None:
+    """Fetched with the project's environment, then loaded where only its own requirements are installed."""
+    import mlflow.artifacts
+
+    policy = LightGBMQuantile()
+    policy.rounds = 20
+    one, _ = policy.fit(queue_table(0, starts=40), 0)
+    tracking.set_champion(data, tracking.register(data, one, tags={}, description="d", metrics={}))
+    fetched = mlflow.artifacts.download_artifacts(artifact_uri=tracking.CHAMPION_URI, dst_path=str(tmp_path / "got"))
+    observations = queue_table(1, starts=5).observations
+    np.save(tmp_path / "observations.npy", observations.astype(np.float64))
+    outside = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "MLFLOW", "VIRTUAL_ENV", "BATON"))}
+    uv, python = str(Path(sys.executable).with_name("uv")), str(tmp_path / "venv" / "bin" / "python")
+    for command in (
+        [uv, "venv", "-q", "--python", sys.executable, str(tmp_path / "venv")],
+        [uv, "pip", "install", "-q", "--python", python, "-r", f"{fetched}/requirements.txt"],
+    ):
+        subprocess.run(command, check=True, cwd=tmp_path, env=outside, timeout=300)
+    settings = (one.settings[0], one.settings[-1])
+    arguments = [fetched, "observations.npy", "answer.json", *map(str, settings)]
+    done = subprocess.run(
+        [python, "-I", "-c", LOOK_FROM_OUTSIDE, *arguments],
+        cwd=tmp_path, env={**outside, "MLFLOW_DISABLE_TELEMETRY": "true"}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert str(REPOSITORY) not in json.dumps([str(tmp_path), fetched])
+    for setting, (submit, score) in zip(settings, json.loads((tmp_path / "answer.json").read_text()), strict=True):
+        assert any(submit) and not all(submit)
+        np.testing.assert_array_equal(submit, one.decide(observations, setting))
+        np.testing.assert_allclose(score, one.score(observations, setting), rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_two_processes_may_initialise_a_fresh_store_at_once(tmp_path: Path) -> None:
+    code = "import sys, pathlib; from models import tracking; from traces.store import DataFolder\n" \
+           "tracking.tracker(DataFolder(pathlib.Path(sys.argv[1])))"  # fmt: skip
+    both = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=REPOSITORY) for _ in range(2)]
+    assert [process.wait(timeout=120) for process in both] == [0, 0]
+    client = tracking._client(DataFolder(tmp_path))
+    assert [e.name for e in client.search_experiments()].count(tracking.EXPERIMENT) == 1
