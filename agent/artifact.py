@@ -1,7 +1,8 @@
-"""The one loader of policy artifacts, for training, evaluation and live use alike: numpy, and a booster's own library.
+"""The one loader of policy artifacts, for training, evaluation and live use alike: numpy and nothing else.
 
-An artifact is a folder: `manifest.json`, `arrays.npz` (no pickles) and, for boosters, the model in their library's own
-text or JSON form. It decides on a batch of observations: submit the successor now, or wait.
+An artifact is a folder: `manifest.json` and `arrays.npz` (no pickles). It decides on a batch of observations: submit
+the successor now, or wait. Forests and boosted trees are arrays too: their libraries' own model files would bring those
+libraries to every agent, and XGBoost ends the process on a malformed one.
 
 Self-contained on purpose: a released model carries a copy of this file, so it imports nothing of Baton. That is also
 why it is one file of more than 400 lines: the folder, and one short section for each kind of model.
@@ -36,7 +37,6 @@ REMAINING = "remaining_h"  # the one feature that every kind needs: hours until 
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_ARRAY_BYTES = 1 << 28  # what arrays.npz may unpack to: a file from elsewhere must not fill the memory
 BLOCK_ROWS = 4096  # rows worked on at once, so that the intermediate arrays stay in the cache
-BOOSTER_THREADS = 2
 KEYS: dict[str, type | tuple[type, ...]] = {
     "policy": str,
     "kind": str,
@@ -55,22 +55,19 @@ class Artifact:
 
     manifest: `policy`, `kind` (a key of KINDS), `knob`, `settings` (from least to most overlap), `default_setting`,
     `features` (names in order), `format_version`, `requirements` (pip lines), `parameters` (of the kind), and what it
-    was trained on. arrays: numeric parameters. files: name to bytes of booster models.
+    was trained on. arrays: numeric parameters.
 
     Raises ValueError, one line, where any of it does not fit together.
     """
 
     manifest: dict[str, Any]
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
-    files: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_manifest(self.manifest)
         kind = KINDS.get(self.manifest["kind"])
         if kind is None:
             raise ValueError(f"artifact of unknown kind {self.manifest['kind']!r}; known: {', '.join(KINDS)}")
-        if set(self.files) != set(kind.files):
-            raise ValueError(f"a {self.manifest['kind']} artifact has files {list(kind.files)}, not {list(self.files)}")
         if set(self.arrays) != set(kind.arrays(self)):
             raise ValueError(f"a {self.manifest['kind']} artifact has no such set of arrays: {sorted(self.arrays)}")
         for name, array in self.arrays.items():
@@ -114,9 +111,9 @@ class Artifact:
         rows = self._checked(observations)
         kind = KINDS[self.manifest["kind"]]
         out = np.empty((len(chosen), len(rows)), np.float64)
-        for begin in range(0, len(rows), kind.block_rows):
-            block = rows[begin : begin + kind.block_rows]
-            out[:, begin : begin + kind.block_rows] = kind.scores(self, block, chosen)
+        for begin in range(0, len(rows), BLOCK_ROWS):
+            block = rows[begin : begin + BLOCK_ROWS]
+            out[:, begin : begin + BLOCK_ROWS] = kind.scores(self, block, chosen)
         return out
 
     def decisions(self, observations: ArrayLike, settings: Sequence[float] | None = None) -> NDArray[np.bool_]:
@@ -158,13 +155,8 @@ class Artifact:
         return np.asarray([self.column(name) for name in self.parameters["inputs"]], np.int64)
 
     @cached_property
-    def booster(self) -> Any:
-        """The loaded model of a booster kind."""
-        return KINDS[self.manifest["kind"]].load_booster(self)
-
-    @cached_property
     def depth(self) -> int:
-        """Steps from the roots of a forest to its deepest leaf."""
+        """Steps from the roots of the trees to their deepest leaf."""
         child = self.arrays["child"]
         level, steps = np.unique(self.arrays["root"]), 0
         while len(inner := level[child[level] != level]):
@@ -176,15 +168,15 @@ class Artifact:
     def save(self, folder: Path | str) -> None:
         """Write the folder, the same bytes for the same artifact; an older one there is replaced as a whole."""
         folder = Path(folder)
-        contents = {"arrays.npz": pack_arrays(self.arrays), **self.files}
-        digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-        manifest = json.dumps({**self.manifest, "sha256": digests}, indent=1, sort_keys=True, allow_nan=False)
+        arrays = pack_arrays(self.arrays)
+        digest = {"arrays.npz": hashlib.sha256(arrays).hexdigest()}
+        manifest = json.dumps({**self.manifest, "sha256": digest}, indent=1, sort_keys=True, allow_nan=False)
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
             temporary.chmod(0o755)
-            for name, content in {**contents, "manifest.json": (manifest + "\n").encode()}.items():
-                (temporary / name).write_bytes(content)
+            (temporary / "arrays.npz").write_bytes(arrays)
+            (temporary / "manifest.json").write_bytes((manifest + "\n").encode())
             if folder.exists():
                 aside = temporary.with_name(temporary.name + ".old")
                 os.rename(folder, aside)
@@ -205,18 +197,12 @@ class Artifact:
         with one_line(f"{folder}: unreadable artifact"):
             manifest = read_manifest(folder / "manifest.json")
             check_manifest(manifest)
-            digests = manifest.pop("sha256", None)
-            kind = KINDS.get(manifest["kind"])
-            names = ("arrays.npz", *(kind.files if kind else ()))
-            if not isinstance(digests, dict) or set(digests) != set(names):
-                raise ValueError("manifest.json does not list the digests of the artifact's files")
-            contents = {name: (folder / name).read_bytes() for name in names}
-            for name, content in contents.items():
-                if hashlib.sha256(content).hexdigest() != digests[name]:
-                    raise ValueError(f"{name} is damaged or truncated (sha256 differs from manifest.json)")
+            arrays = (folder / "arrays.npz").read_bytes()
+            if manifest.pop("sha256", None) != {"arrays.npz": hashlib.sha256(arrays).hexdigest()}:
+                raise ValueError("arrays.npz is damaged or truncated (sha256 differs from manifest.json)")
             if features is not None and list(features) != manifest["features"]:
                 raise ValueError(difference(list(features), manifest["features"]))
-            return cls(manifest, unpack_arrays(contents.pop("arrays.npz")), contents)
+            return cls(manifest, unpack_arrays(arrays))
 
 
 def difference(observed: list[str], needed: list[str]) -> str:
@@ -234,7 +220,7 @@ def one_line(where: str) -> Iterator[None]:
     """Whatever a hostile or truncated file raises, as a ValueError of one line."""
     try:
         yield
-    except Exception as error:  # zip, zlib, JSON, numpy and the boosters' parsers each raise their own
+    except Exception as error:  # zip, zlib, JSON and numpy each raise their own
         text = " ".join(str(error).split())[:300]
         raise ValueError(f"{where}: {text or type(error).__name__}") from error
 
@@ -301,17 +287,12 @@ def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:
 
 
 def nothing(artifact: Artifact) -> None:
-    """Neither arrays nor files to check."""
+    """No arrays to check."""
 
 
 def no_arrays(artifact: Artifact) -> tuple[str, ...]:
     """Names of the arrays of a kind that has none."""
     return ()
-
-
-def no_booster(artifact: Artifact) -> Any:
-    """Only booster kinds have one."""
-    raise ValueError(f"a {artifact.manifest['kind']} artifact holds no booster")
 
 
 @dataclass(frozen=True)
@@ -321,9 +302,6 @@ class Kind:
     scores: Callable[[Artifact, Float32s, Float64s], Float64s]  # (n, F), (k,) -> (k, n)
     arrays: Callable[[Artifact], tuple[str, ...]] = no_arrays
     check: Callable[[Artifact], None] = nothing
-    files: tuple[str, ...] = ()
-    load_booster: Callable[[Artifact], Any] = no_booster
-    block_rows: int = BLOCK_ROWS
 
 
 def constant_lead(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
@@ -342,36 +320,31 @@ def check_estimate(artifact: Artifact) -> None:
     artifact.column(artifact.parameters.get("feature"))
 
 
-def factor_rule(
-    predict: Callable[[Artifact, Float32s], Float64s],
-) -> Callable[[Artifact, Float32s, Float64s], Float64s]:
+def trees(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
     """Submit when setting x (1 h + predicted wait) - 1 h >= remaining time.
 
-    Parameters: `base`, a feature that estimates the wait in hours, and `inputs`, the names of the features that
-    `predict` takes, which gives the logarithm of (1 + wait) / (1 + base), (n,). Because the error of a predicted wait
-    grows with the wait, a factor on it holds back as much everywhere; the added hour lets it move predictions of zero.
+    Parameters: `base`, a feature that estimates the wait in hours, and `inputs`, the names of the features that the
+    trees take; their sum is the logarithm of (1 + wait) / (1 + base). Because the error of a predicted wait grows with
+    the wait, a factor on it holds back as much everywhere; the added hour lets it move predictions of zero.
     """
-
-    def scores(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
-        base = rows[:, artifact.column(artifact.parameters["base"])].astype(np.float64)
-        log_wait = np.maximum(np.log1p(base) + predict(artifact, rows[:, artifact.inputs]), 0.0)
-        due = rows[:, artifact.column(REMAINING)].astype(np.float64) + 1.0
-        return settings[:, None] * np.exp(log_wait) - due
-
-    return scores
+    base = rows[:, artifact.column(artifact.parameters["base"])].astype(np.float64)
+    log_wait = np.log1p(np.maximum(base, 0.0)) + sum_of_trees(artifact, rows[:, artifact.inputs])
+    due = rows[:, artifact.column(REMAINING)].astype(np.float64) + 1.0
+    return settings[:, None] * np.exp(np.maximum(log_wait, 0.0)) - due
 
 
 def check_inputs(artifact: Artifact) -> None:
-    """Every feature that is named must exist, and the base be one that is never below zero by its meaning."""
+    """Every feature that is named must exist, and be among the artifact's."""
     artifact.column(artifact.parameters.get("base"))
     if not isinstance(artifact.parameters.get("inputs"), list) or not len(artifact.inputs):
         raise ValueError("manifest.json: parameters lack the list of inputs")
 
 
-def predict_forest(artifact: Artifact, rows: Float32s) -> Float64s:
-    """(n,) mean over trees. All trees of all rows go down one level a step; a leaf is its own child.
+def sum_of_trees(artifact: Artifact, rows: Float32s) -> Float64s:
+    """(n,) sum over trees, rows (n, inputs). All trees of all rows go down one level a step; a leaf is its own child.
 
-    Nodes of all trees are in one numbering: `child` is the left child, the right one follows it; `root` (trees,).
+    Right where input > threshold. Nodes of all trees are in one numbering: `child` is the left child, the right one
+    follows it; `root` (trees,).
     """
     feature, threshold = artifact.arrays["feature"], artifact.arrays["threshold"]
     child, root = artifact.arrays["child"], artifact.arrays["root"]
@@ -380,11 +353,11 @@ def predict_forest(artifact: Artifact, rows: Float32s) -> Float64s:
     node = np.broadcast_to(root, (len(rows), len(root))).astype(np.int64)
     for _ in range(artifact.depth):
         node = child.take(node) + (flat.take(first + feature.take(node)) > threshold.take(node))
-    found: Float64s = artifact.arrays["value"].take(node).mean(axis=1)
+    found: Float64s = artifact.arrays["value"].take(node).sum(axis=1)
     return found
 
 
-def check_forest(artifact: Artifact) -> None:
+def check_trees(artifact: Artifact) -> None:
     """Every node in range and every child after its parent, so that a walk ends."""
     check_inputs(artifact)
     feature, threshold = artifact.arrays["feature"], artifact.arrays["threshold"]
@@ -392,18 +365,18 @@ def check_forest(artifact: Artifact) -> None:
     nodes = len(child)
     node = np.arange(nodes)
     if any(a.ndim != 1 for a in artifact.arrays.values()) or not len(root) == root.size > 0:
-        raise ValueError("a forest's arrays must have one dimension and at least one tree")
+        raise ValueError("the trees' arrays must have one dimension and at least one tree")
     if not len(feature) == len(threshold) == len(value) == nodes:
-        raise ValueError("a forest's feature, threshold, child and value must be of one length")
+        raise ValueError("the trees' feature, threshold, child and value must be of one length")
     if any(a.dtype.kind not in "iu" for a in (feature, child, root)):
-        raise ValueError("a forest's feature, child and root must be integers")
+        raise ValueError("the trees' feature, child and root must be integers")
     leaf = child == node
     if (child < node).any() or (child + ~leaf >= nodes).any() or (root < 0).any() or (root >= nodes).any():
-        raise ValueError("a forest's child or root points outside it or backwards")
+        raise ValueError("the trees' child or root points outside them or backwards")
     if (feature < 0).any() or (feature >= len(artifact.inputs)).any():
-        raise ValueError("a forest splits on a feature that there is not")
+        raise ValueError("a tree splits on a feature that there is not")
     if not (threshold[leaf] == np.inf).all() or not np.isfinite(value).all() or np.isnan(threshold).any():
-        raise ValueError("a forest's thresholds and values must be numbers, with leaves at infinity")
+        raise ValueError("the trees' thresholds and values must be numbers, with leaves at infinity")
 
 
 def mlp(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
@@ -481,58 +454,10 @@ def check_mlp(artifact: Artifact) -> None:
         raise ValueError(f"the network has {width} outputs; head {artifact.parameters.get('head')!r} needs {outputs}")
 
 
-def load_lightgbm(artifact: Artifact) -> Any:
-    """The model in LightGBM's text form."""
-    import lightgbm
-
-    with one_line("model.txt is no LightGBM model"):
-        booster = lightgbm.Booster(model_str=artifact.files["model.txt"].decode("ascii"))
-        if booster.num_feature() != len(artifact.inputs):
-            raise ValueError(f"it takes {booster.num_feature()} features")
-        return booster
-
-
-def load_xgboost(artifact: Artifact) -> Any:
-    """The model in XGBoost's JSON form."""
-    import xgboost
-
-    with one_line("model.json is no XGBoost model"):
-        booster = xgboost.Booster({"nthread": BOOSTER_THREADS})
-        booster.load_model(bytearray(artifact.files["model.json"]))
-        if booster.num_features() != len(artifact.inputs):
-            raise ValueError(f"it takes {booster.num_features()} features")
-        return booster
-
-
-def predict_lightgbm(artifact: Artifact, rows: Float32s) -> Float64s:
-    """(n,) prediction of the booster."""
-    return np.asarray(artifact.booster.predict(rows, num_threads=BOOSTER_THREADS), np.float64)
-
-
-def predict_xgboost(artifact: Artifact, rows: Float32s) -> Float64s:
-    """(n,) prediction of the booster."""
-    return np.asarray(artifact.booster.inplace_predict(rows), np.float64)
-
-
-FOREST = ("feature", "threshold", "child", "value", "root")
-BOOSTER_ROWS = 1 << 18  # boosters block by themselves
+TREES = ("feature", "threshold", "child", "value", "root")
 KINDS: dict[str, Kind] = {
     "constant-lead": Kind(constant_lead),
     "estimate-ratio": Kind(estimate_ratio, check=check_estimate),
-    "forest": Kind(factor_rule(predict_forest), lambda artifact: FOREST, check_forest),
+    "trees": Kind(trees, lambda artifact: TREES, check_trees),
     "mlp": Kind(mlp, mlp_arrays, check_mlp),
-    "lightgbm": Kind(
-        factor_rule(predict_lightgbm),
-        check=check_inputs,
-        files=("model.txt",),
-        load_booster=load_lightgbm,
-        block_rows=BOOSTER_ROWS,
-    ),
-    "xgboost": Kind(
-        factor_rule(predict_xgboost),
-        check=check_inputs,
-        files=("model.json",),
-        load_booster=load_xgboost,
-        block_rows=BOOSTER_ROWS,
-    ),
 }

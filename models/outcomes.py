@@ -121,8 +121,6 @@ def content_digest(artifact: Artifact) -> str:
     state = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode())
     for name, array in sorted(artifact.arrays.items()):
         state.update(f"{name} {array.dtype.str} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
-    for name, content in sorted(artifact.files.items()):
-        state.update(f"{name} {len(content)}".encode() + content)
     return state.hexdigest()
 
 

@@ -20,10 +20,8 @@ def describe(
     *,
     parameters: dict[str, Any] | None = None,
     arrays: dict[str, NDArray[Any]] | None = None,
-    files: dict[str, bytes] | None = None,
-    packages: tuple[str, ...] = (),
 ) -> Artifact:
-    """The artifact of a fitted policy. `packages`: distributions that it needs beside numpy, pinned as installed."""
+    """The artifact of a fitted policy. It needs numpy, pinned as installed."""
     manifest = {
         "policy": policy.name,
         "kind": kind,
@@ -33,7 +31,7 @@ def describe(
         "features": list(FEATURES),
         "observe_version": OBSERVE_VERSION,
         "format_version": FORMAT_VERSION,
-        "requirements": [f"{name}=={version(name)}" for name in ("numpy", *packages)],
+        "requirements": [f"numpy=={version('numpy')}"],
         "parameters": parameters or {},
     }
-    return Artifact(manifest, arrays or {}, files or {})
+    return Artifact(manifest, arrays or {})

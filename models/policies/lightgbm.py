@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from agent.artifact import Artifact
 from models.policies.describe import describe
 from models.policies.rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
+from models.policies.trees import from_lightgbm
 from models.protocol import PairTable
 
 
@@ -58,8 +59,5 @@ class LightGBMQuantile:
             valid_names=["fit"],
             callbacks=[lightgbm.record_evaluation(history)],
         )
-        files = {"model.txt": booster.model_to_string().encode("ascii")}
-        artifact = describe(
-            self, "lightgbm", DEFAULT_FACTOR, parameters=PARAMETERS, files=files, packages=("lightgbm",)
-        )
+        artifact = describe(self, "trees", DEFAULT_FACTOR, parameters=PARAMETERS, arrays=from_lightgbm(booster))
         return artifact, {"fit_pinball_log_ratio": [float(v) for v in history["fit"]["quantile"]]}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from agent.artifact import Artifact
 from models.policies.describe import describe
 from models.policies.rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
+from models.policies.trees import from_xgboost
 from models.protocol import PairTable
 
 
@@ -44,8 +45,5 @@ class XGBoostMean:
         booster = xgboost.train(
             options, data, self.rounds, evals=[(data, "fit")], evals_result=history, verbose_eval=False
         )
-        files = {"model.json": bytes(booster.save_raw("json"))}
-        artifact = describe(
-            self, "xgboost", DEFAULT_FACTOR, parameters=PARAMETERS, files=files, packages=("xgboost-cpu",)
-        )
+        artifact = describe(self, "trees", DEFAULT_FACTOR, parameters=PARAMETERS, arrays=from_xgboost(booster))
         return artifact, {"fit_rmse_log_ratio": [float(v) for v in history["fit"]["rmse"]]}

@@ -75,9 +75,7 @@ def test_artifact_says_what_it_is(name: str) -> None:
     assert artifact.manifest["policy"] == name
     assert artifact.manifest["features"] == list(FEATURES)
     assert artifact.settings == make_policy(name).settings
-    assert artifact.manifest["requirements"][0] == f"numpy=={np.__version__}"
-    assert all("==" in line for line in artifact.manifest["requirements"])
-    assert not any(line.startswith("torch") for line in artifact.manifest["requirements"])
+    assert artifact.manifest["requirements"] == [f"numpy=={np.__version__}"]
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -115,8 +113,7 @@ def test_the_same_seed_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
 def test_another_seed_gives_another_model(name: str) -> None:
     other, _ = quick(name).fit(queue_table(seed=2, starts=12), 1)
     same = quickly_fitted(name)
-    arrays_differ = any(not np.array_equal(array, other.arrays[key]) for key, array in same.arrays.items())
-    assert arrays_differ or other.files != same.files
+    assert any(not np.array_equal(array, other.arrays[key]) for key, array in same.arrays.items())
 
 
 @pytest.mark.parametrize("name", LEARNED)

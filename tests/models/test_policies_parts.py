@@ -3,52 +3,84 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from agent.artifact import Artifact, predict_forest
+from agent.artifact import sum_of_trees
 from features.observe import FEATURES
 from models import networks
 from models.policies.describe import describe
 from models.policies.dqn import DQN, Replay
-from models.policies.forest import Forest, flatten, round_down
+from models.policies.forest import Forest
 from models.policies.policy_gradient import PolicyGradient, advantages
 from models.policies.rows import BASE, INPUTS, training_rows
+from models.policies.trees import from_lightgbm, from_sklearn, from_xgboost, round_down
 from models.protocol import PairTable
 
 
-def as_artifact(model: object, inputs: int) -> Artifact:
-    """A forest over the first few features."""
-    parameters = {"base": "start_estimate_h", "inputs": list(FEATURES[:inputs])}
-    return describe(Forest(), "forest", 1.0, parameters=parameters, arrays=flatten(model))
+def predict(arrays: dict[str, NDArray[Any]], inputs: NDArray[np.float32]) -> NDArray[np.float64]:
+    """What an artifact with those trees over the first few features predicts."""
+    parameters = {"base": "start_estimate_h", "inputs": list(FEATURES[: inputs.shape[1]])}
+    return sum_of_trees(describe(Forest(), "trees", 1.0, parameters=parameters, arrays=arrays), inputs)
 
 
-def test_flattened_forest_predicts_what_sklearn_predicts(report_table: PairTable) -> None:
+def on_thresholds(inputs: NDArray[np.float32], arrays: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
+    """Inputs moved onto the trees' thresholds and to either side: where rounding would show."""
+    inputs = inputs.copy()
+    nodes = np.flatnonzero(np.isfinite(arrays["threshold"]))
+    for row in range(len(inputs)):
+        node = nodes[row % len(nodes)]
+        near = arrays["threshold"][node]
+        towards = np.float32((-np.inf, np.inf)[row // len(nodes) % 2])
+        inputs[row, arrays["feature"][node]] = near if row % 3 else np.nextafter(near, towards)
+    return inputs
+
+
+def test_sklearns_trees_predict_the_same_as_arrays(report_table: PairTable) -> None:
     from sklearn.ensemble import RandomForestRegressor
 
     rows = training_rows(report_table)
-    model = RandomForestRegressor(n_estimators=7, max_leaf_nodes=50, random_state=0)
-    model.fit(rows.inputs, rows.log_ratio)
-    artifact = as_artifact(model, rows.inputs.shape[1])
-    # values exactly on the thresholds are where rounding would show
-    on_thresholds = rows.inputs[:500].copy()
-    tree = model.estimators_[0].tree_
-    for node in np.flatnonzero(tree.feature >= 0):
-        on_thresholds[node % 500, tree.feature[node]] = np.float32(tree.threshold[node])
-    for inputs in (rows.inputs, on_thresholds):
-        np.testing.assert_allclose(predict_forest(artifact, inputs), model.predict(inputs), rtol=1e-12, atol=1e-14)
+    model = RandomForestRegressor(n_estimators=7, max_leaf_nodes=50, random_state=0).fit(rows.inputs, rows.log_ratio)
+    arrays = from_sklearn(model)
+    for inputs in (rows.inputs, on_thresholds(rows.inputs, arrays)):
+        np.testing.assert_allclose(predict(arrays, inputs), model.predict(inputs), rtol=1e-10, atol=1e-13)
 
 
-def test_a_forest_of_a_single_leaf(report_table: PairTable) -> None:
+def test_lightgbms_trees_predict_the_same_as_arrays(report_table: PairTable) -> None:
+    import lightgbm
+
+    rows = training_rows(report_table)
+    options = {"objective": "quantile", "alpha": 0.7, "num_leaves": 20, "verbosity": -1}
+    booster = lightgbm.train(options, lightgbm.Dataset(rows.inputs, rows.log_ratio), 15)
+    arrays = from_lightgbm(booster)
+    for inputs in (rows.inputs, on_thresholds(rows.inputs, arrays)):
+        np.testing.assert_allclose(predict(arrays, inputs), booster.predict(inputs), rtol=1e-10, atol=1e-13)
+
+
+def test_xgboosts_trees_predict_the_same_as_arrays(report_table: PairTable) -> None:
+    import xgboost
+
+    rows = training_rows(report_table)
+    booster = xgboost.train({"max_depth": 5}, xgboost.DMatrix(rows.inputs, rows.log_ratio), 15)
+    arrays = from_xgboost(booster)
+    for inputs in (rows.inputs, on_thresholds(rows.inputs, arrays)):
+        np.testing.assert_allclose(predict(arrays, inputs), booster.inplace_predict(inputs), atol=2e-6)
+
+
+def test_trees_of_a_single_leaf(report_table: PairTable) -> None:
+    import lightgbm
+    import xgboost
     from sklearn.ensemble import RandomForestRegressor
 
-    observations = report_table.observations[:20]
-    model = RandomForestRegressor(n_estimators=3, random_state=0).fit(observations[:, :4], np.ones(20))
-    artifact = as_artifact(model, 4)
-    wait_h = artifact.score(observations, 1.0) + observations[:, FEATURES.index("remaining_h")]
-    estimate_h = np.maximum(observations[:, FEATURES.index("start_estimate_h")].astype(float), 0)
-    np.testing.assert_allclose(wait_h, np.e * (1 + estimate_h) - 1, rtol=1e-6)
+    inputs, ones = report_table.observations[:20, :4], np.ones(20)
+    forest = RandomForestRegressor(n_estimators=3, random_state=0).fit(inputs, ones)
+    light = lightgbm.train({"verbosity": -1}, lightgbm.Dataset(inputs, ones), 2)
+    extreme = xgboost.train({}, xgboost.DMatrix(inputs, ones), 2)
+    for arrays in (from_sklearn(forest), from_lightgbm(light), from_xgboost(extreme)):
+        np.testing.assert_allclose(predict(arrays, inputs), 1.0, rtol=1e-6)
 
 
 def test_rounding_down_keeps_every_comparison_with_float32() -> None:
