@@ -16,8 +16,8 @@ from traces.generate_philly_samples import write_samples
 from traces.generate_slurm import history, write_dump
 from traces.generate_workload import EPOCH_S, WEEK_S
 
-SAMPLE_SEED = 20261128
-SAMPLE_WEEKS, SAMPLE_NODES, SAMPLE_GPUS_PER_NODE = 12, 32, 4
+SLURM_SAMPLE_SEED, PHILLY_SAMPLE_SEED = 20261125, 20261128
+SAMPLE_WEEKS, SAMPLE_NODES, SAMPLE_GPUS_PER_NODE = 12, 40, 4
 PHILLY_WEEKS, PHILLY_DAYS, PHILLY_MACHINES = 8, 2, 36
 
 
@@ -63,7 +63,7 @@ def generate_sample(out: Path) -> list[Path]:
     the first was taken stands in both.
     """
     past = history(
-        jobs=None, weeks=SAMPLE_WEEKS, nodes=SAMPLE_NODES, gpus_per_node=SAMPLE_GPUS_PER_NODE, seed=SAMPLE_SEED
+        jobs=None, weeks=SAMPLE_WEEKS, nodes=SAMPLE_NODES, gpus_per_node=SAMPLE_GPUS_PER_NODE, seed=SLURM_SAMPLE_SEED
     )
     middle_s = EPOCH_S + SAMPLE_WEEKS // 2 * WEEK_S
     paths = [
@@ -78,7 +78,7 @@ def generate_sample(out: Path) -> list[Path]:
         weeks=PHILLY_WEEKS,
         utilization_days=PHILLY_DAYS,
         machines=PHILLY_MACHINES,
-        seed=SAMPLE_SEED,
+        seed=PHILLY_SAMPLE_SEED,
         compress=True,
     )
 

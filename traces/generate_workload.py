@@ -23,7 +23,7 @@ SIZES = np.array([1, 2, 3, 4, 6, 8, 12, 16])
 SIZE_SHARES = np.array([0.525, 0.17, 0.02, 0.12, 0.01, 0.140, 0.005, 0.01])
 LIMITS_S = np.array([30, 60, 120, 240, 480, 720, 1440, 2160, 2880]) * 60
 USERS = 44
-TARGET_LOAD = 0.93  # offered node-hours over the cluster's; weeks drift around it
+TARGET_LOAD = 0.76  # offered node-hours over the cluster's; weeks drift around it
 
 # Kinds of groups; BURST is unrelated jobs sent by one script, REACTIVE a chain whose jobs submit their successor at
 # their own end, CHAIN one submitted at once with dependencies.
@@ -99,7 +99,7 @@ def demand(
     mood = 0.0
     while counted < jobs if jobs is not None else week < weeks:
         mood = 0.35 * mood + rng.normal(0, 0.09)
-        level = float(np.clip(TARGET_LOAD + mood - 0.7 * spent, 0.75, 1.05))  # users turn away from a long queue
+        level = float(np.clip(TARGET_LOAD + mood - 0.7 * spent, 0.56, 0.9))  # users turn away from a long queue
         part = _week(rng, users, first_s + week * WEEK_S, level * nodes * WEEK_S, nodes, groups_so_far, counted)
         spent = max(0.0, spent + level - TARGET_LOAD)
         parts.append(part)

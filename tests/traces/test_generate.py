@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from traces.errors import InputError
-from traces.generate import SAMPLE_SEED, generate_philly, generate_sample, generate_slurm
+from traces.generate import PHILLY_SAMPLE_SEED, SLURM_SAMPLE_SEED, generate_philly, generate_sample, generate_slurm
 
 SAMPLE = Path(__file__).resolve().parents[2] / "data" / "sample"
 MIB = 1024 * 1024
@@ -26,7 +26,7 @@ def test_the_committed_sample_is_made_again_byte_for_byte(tmp_path: Path) -> Non
 def test_the_sample_stays_small_and_says_that_it_is_generated() -> None:
     assert sum(path.stat().st_size for path in SAMPLE.rglob("*") if path.is_file()) <= 3 * MIB
     readme = (SAMPLE / "README.md").read_text()
-    assert str(SAMPLE_SEED) in readme
+    assert str(SLURM_SAMPLE_SEED) in readme and str(PHILLY_SAMPLE_SEED) in readme
     assert "baton generate --sample" in readme
     assert all("generated" in path.name for path in (SAMPLE / "slurm").iterdir())
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from traces import generate_philly as philly
-from traces.generate import PHILLY_MACHINES, PHILLY_WEEKS, SAMPLE_SEED
+from traces.generate import PHILLY_MACHINES, PHILLY_SAMPLE_SEED, PHILLY_WEEKS
 from traces.generate_philly_samples import first_sample_s, gpu_utilization
 
 SAMPLE = Path(__file__).resolve().parents[2] / "data" / "sample" / "philly"
@@ -32,7 +32,7 @@ def gpus(job: dict[str, Any]) -> int:
 
 @lru_cache(maxsize=1)
 def simulated() -> tuple[philly.Machines, list[philly.PhillyJob]]:
-    rng = np.random.default_rng(SAMPLE_SEED)
+    rng = np.random.default_rng(PHILLY_SAMPLE_SEED)
     cluster = philly.machines(PHILLY_MACHINES)
     jobs = philly.draw_jobs(rng, jobs=None, weeks=PHILLY_WEEKS, cluster=cluster)
     until_s = philly.first_submit_s(PHILLY_WEEKS) + PHILLY_WEEKS * philly.WEEK_S
@@ -111,7 +111,7 @@ def test_no_gpu_is_held_twice() -> None:
 def test_samples_are_busy_only_where_an_attempt_holds_the_gpu() -> None:
     cluster, jobs = simulated()
     times_s = first_sample_s() + 60 * np.arange(2940)
-    values = gpu_utilization(np.random.default_rng([SAMPLE_SEED, 2]), jobs, cluster, times_s)
+    values = gpu_utilization(np.random.default_rng([PHILLY_SAMPLE_SEED, 2]), jobs, cluster, times_s)
     held = np.zeros(values.shape, dtype=bool)
     for job in jobs:
         for attempt in job.attempts:
