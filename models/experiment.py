@@ -29,6 +29,8 @@ HOUR_S, DAY_S = 3600, 86400
 WARM_UP_S = 2 * DAY_S  # an emptier start understates waits (measured on the A100 trace)
 COOL_DOWN_S = 5 * DAY_S  # later pairs would outlive the arrivals that they compete with
 FIT_SHARE, SELECT_SHARE = 0.6, 0.2  # of the usable starts, where the cluster declares no windows
+DECISION_S = 600
+FIT_DECISION_S = 1800  # learners see every third decision: a third of the work, and neighbours are alike
 PAIR_CODE = ("traces", "simulator", "features", "models/pairs.py", "models/protocol.py", "models/experiment.py")
 
 
@@ -38,6 +40,7 @@ class Window:
 
     from_s: int
     until_s: int
+    decision_s: int = DECISION_S  # between the decisions of a pair
 
     def starts(self, every_s: int) -> Int64s:
         """Submissions of P, one every `every_s` from `from_s`; int64 epoch s."""
@@ -147,7 +150,8 @@ def windows(settings: ClusterSettings, usable: Window) -> Windows:
             f"windows of cluster {settings.name!r} are out of order: fit {text(fit_from)} to {text(fit_until)}, "
             f"select to {text(select_until)}, report to {text(report_until)}; correct them in clusters.toml"
         )
-    return Windows(Window(fit_from, fit_until), Window(fit_until, select_until), Window(select_until, report_until))
+    fit = Window(fit_from, fit_until, FIT_DECISION_S)
+    return Windows(fit, Window(fit_until, select_until), Window(select_until, report_until))
 
 
 def pair_fingerprint(data: DataFolder, scenario: Scenario, window: Window) -> str:
@@ -177,6 +181,7 @@ def pair_table(data: DataFolder, workload: Workload, scenario: Scenario, window:
             submits_s=starts,
             pair_nodes=nodes,
             limit_s=scenario.limit_s,
+            decision_s=window.decision_s,
         )
         for nodes in scenario.pair_nodes
     ]

@@ -65,7 +65,7 @@ class Study:
                 f"--until {experiment.text(until_s)}: the usable starts of cluster {self.scenario.cluster!r} begin at "
                 f"{experiment.text(first_s)}; give a later date"
             )
-        return Window(first_s, until_s)
+        return Window(first_s, until_s, experiment.FIT_DECISION_S)
 
     def context(self, until_s: int) -> TrainingContext:
         """What a fit on outcomes known before `until_s` is made in."""

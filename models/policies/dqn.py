@@ -38,7 +38,7 @@ class DQN:
     knob: str = networks.KNOB
     settings: tuple[float, ...] = networks.SETTINGS
     is_learned: bool = True
-    every: int = 3  # decisions of 10 minutes a step: 30 minutes in training
+    every: int = 1  # decisions a step: 30 minutes on the pairs that policies are fitted on
     longest_lead: int = 60  # steps before the end at which episodes start at most
     hidden: tuple[int, ...] = (64, 64)
     batch_pairs: int = 128  # pairs stepped at once
