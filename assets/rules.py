@@ -158,11 +158,13 @@ SIMULATED: tuple[Rule, ...] = (
         "capacity",
         "the replay never holds more nodes than its capacity",
         busy(
-            """SELECT s.cluster, s.capacity_nodes AS capacity, s.nodes,
-                      s.submit_utc + to_seconds(s.simulated_wait_s) AS start_utc,
-                      start_utc + to_seconds(least(j.run_s, coalesce(j.limit_s, j.run_s))) AS end_utc
-               FROM simulated_starts s JOIN jobs j USING (cluster, job_key)
-               WHERE j.run_s > 0 AND s.simulated_wait_s IS NOT NULL"""
+            """SELECT cluster, capacity, nodes, begin_utc AS start_utc, begin_utc + to_seconds(held_s) AS end_utc FROM (
+                   SELECT s.cluster, s.capacity_nodes AS capacity, s.nodes,
+                          s.submit_utc + to_seconds(s.simulated_wait_s) AS begin_utc,
+                          least(j.run_s, coalesce(j.limit_s, j.run_s)) AS held_s
+                   FROM simulated_starts s JOIN jobs j USING (cluster, job_key)
+                   WHERE j.run_s > 0 AND s.simulated_wait_s IS NOT NULL
+               )"""
         ),
     ),
     Rule(

@@ -173,6 +173,7 @@ def _study(
 def _recipes(folder: DataFolder, text: str) -> list[str]:
     """Registry names: `all` is every one, `champion` the policy that the registered champion is."""
     from models import study
+    from models.registry import make_policy
 
     names: list[str] = []
     for name in options.names(text):
@@ -181,6 +182,7 @@ def _recipes(folder: DataFolder, text: str) -> list[str]:
         elif name == CHAMPION:
             names.append(study.champion_policy(folder))
         else:
+            make_policy(name)
             names.append(name)
     if not names:
         raise InputError("--policies names none; give registry names a,b, or all, or champion")

@@ -1,0 +1,122 @@
+"""The command line on small logs: what it prints, and what it leaves behind."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pipelines.conftest import Baton, dump
+
+SWF = """; MaxProcs: 10
+1 0 -1 100 6 -1 -1 6 100 -1 1 1 1 1 1 1 -1 -1
+2 5 -1 100 6 -1 -1 6 100 -1 1 1 1 1 1 1 -1 -1
+3 6 -1 50 4 -1 -1 4 60 -1 1 1 1 1 1 1 -1 -1
+4 7 -1 -1 4 -1 -1 4 60 -1 5 1 1 1 1 1 -1 -1
+"""
+
+
+def test_ingest_counts_and_a_second_time_adds_nothing(baton: Baton, tmp_path: Path) -> None:
+    raw, data = dump(tmp_path / "jobs.psv"), tmp_path / "data"
+    first = baton("ingest", raw, "--cluster", "lab", "--data", data, "--json")
+    second = baton("ingest", raw, "--cluster", "lab", "--data", data, "--json")
+    (file,) = first.json["files"]
+    needed = "path format rows allocations steps samples duplicates rejects jobs attempts sha256 seconds"
+    assert set(needed.split()) <= set(file)
+    assert (file["rows"], file["jobs"], first.json["tables"]["jobs"]) == (6, 6, 6)
+    assert (second.json["files"][0]["duplicates"], second.json["tables"]["jobs"]) == (6, 6)
+
+
+def test_ingest_without_a_warehouse(baton: Baton, tmp_path: Path) -> None:
+    result = baton("ingest", dump(tmp_path / "j.psv"), "--cluster", "lab", "--no-build", "--data", tmp_path / "data")
+    assert result.code == 0 and "6 jobs" in result.out
+    assert not (tmp_path / "data" / "warehouse.duckdb").exists()
+
+
+def test_data_before_the_command_after_it_and_in_the_environment(
+    baton: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = dump(tmp_path / "jobs.psv")
+    assert baton("--data", tmp_path / "before", "ingest", raw, "--cluster", "lab").code == 0
+    assert baton("ingest", raw, "--cluster", "lab", "--data", tmp_path / "after").code == 0
+    monkeypatch.setenv("BATON_DATA", str(tmp_path / "environment"))
+    assert baton("ingest", raw, "--cluster", "lab").code == 0
+    for name in ("before", "after", "environment"):
+        assert (tmp_path / name / "warehouse.duckdb").is_file()
+
+
+def test_simulate_a_workload_by_hand(baton: Baton, tmp_path: Path) -> None:
+    """FIFO on 10 processors: job 2 waits for job 1, job 3 behind it though it would fit; job 4 never ran."""
+    trace, starts = tmp_path / "tiny.swf", tmp_path / "starts.csv"
+    trace.write_text(SWF)
+    result = baton("simulate", "--trace", trace, "--scheduler", "fifo", "--starts", starts, "--json").json
+    assert {"jobs", "mean_wait_s", "makespan_s", "utilization", "wall_s", "jobs_per_s"} <= set(result)
+    assert list(csv.reader(starts.open())) == [["job_id", "start"], ["1", "0"], ["2", "100"], ["3", "100"]]
+    assert result["mean_wait_s"] == pytest.approx((0 + 95 + 94) / 3)
+    backfilled = baton("simulate", "--trace", trace, "--scheduler", "easy", "--starts", starts, "--json").json
+    assert list(csv.reader(starts.open()))[3] == ["3", "6"]
+    assert backfilled["mean_wait_s"] < result["mean_wait_s"]
+
+
+def test_simulate_wants_one_source(baton: Baton, tmp_path: Path) -> None:
+    assert baton("simulate", "--scheduler", "fifo").code == 2
+    trace = tmp_path / "headless.swf"
+    trace.write_text(SWF.split("\n", 1)[1])
+    assert "--capacity" in baton("simulate", "--trace", trace, "--scheduler", "fifo").err
+
+
+def test_generate_gives_the_same_bytes_for_a_seed(baton: Baton, tmp_path: Path) -> None:
+    def bytes_of(folder: str, seed: int) -> bytes:
+        result = baton("generate", "--out", tmp_path / folder, "--jobs", 300, "--seed", seed, "--json")
+        (path,) = result.json["files"]
+        return Path(path).read_bytes()
+
+    assert bytes_of("a", 1) == bytes_of("b", 1) != bytes_of("c", 2)
+
+
+def test_dagster_home_is_ready_and_telemetry_is_off(baton: Baton, tmp_path: Path) -> None:
+    home = Path(baton("dagster-home", "--data", tmp_path / "data").out.strip())
+    assert home == tmp_path / "data" / "dagster"
+    text = (home / "dagster.yaml").read_text()
+    assert text.count("enabled: false") == 2
+    assert list(home.rglob("*.db"))
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\nfrom pipelines import cli\ntry:\n cli.main(['--help'])\nexcept SystemExit: pass\n"
+        "print([m for m in ('dagster', 'torch', 'mlflow', 'xgboost', 'lightgbm', 'numba') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("[]\n")
+
+
+def test_a_closed_pipe_and_ctrl_c_are_quiet(tmp_path: Path) -> None:
+    trace = tmp_path / "tiny.swf"
+    trace.write_text(SWF)
+    command = [sys.executable, "-m", "pipelines.cli", "simulate", "--trace", str(trace), "--scheduler", "fifo"]
+    piped = subprocess.run(
+        ["bash", "-c", f"{' '.join(command)} | true"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "Traceback" not in piped.stderr
+    interrupted = (
+        "import os, signal, sys\nfrom pipelines import cli, options\n"
+        "options.data_folder = lambda *a: os.kill(os.getpid(), signal.SIGINT)\n"
+        "cli.main(['report'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", interrupted], capture_output=True, text=True, check=False)
+    assert done.returncode in (128 + signal.SIGINT, -signal.SIGINT)
+    assert "Traceback" not in done.stderr and done.stdout == ""
+
+
+def test_the_entry_point_is_installed() -> None:
+    program = Path(sys.executable).with_name("baton")
+    if not program.exists():
+        pytest.skip("baton is not installed in this environment")
+    done = subprocess.run([program, "--help"], capture_output=True, text=True, check=True, env={**os.environ})
+    assert "provisioning" in done.stdout
