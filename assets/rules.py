@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from traces import schema
 from traces.schema import Table
+from traces.store import sql_name
 
 STATES = ", ".join(f"'{state}'" for state in schema.STATES)
 
@@ -51,16 +52,16 @@ def declared(table: Table) -> list[Rule]:
             table.name,
             "required_columns",
             "No null in " + ", ".join(required),
-            f"SELECT * FROM {table.name} WHERE " + " OR ".join(f"{name} IS NULL" for name in required),  # noqa: S608
+            f"SELECT * FROM {table.name} WHERE " + " OR ".join(f"{sql_name(name)} IS NULL" for name in required),  # noqa: S608
         )
     ]
     if table.key:
-        key = ", ".join(table.key)
+        key = ", ".join(map(sql_name, table.key))
         rules.append(
             Rule(
                 table.name,
                 "unique_key",
-                f"({key}) identifies a row",
+                f"({', '.join(table.key)}) identifies a row",
                 f"SELECT {key}, count(*) AS rows FROM {table.name} GROUP BY ALL HAVING count(*) > 1",  # noqa: S608
             )
         )

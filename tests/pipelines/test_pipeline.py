@@ -1,0 +1,98 @@
+"""The whole pipeline on three generated weeks: every asset materialized, and a second run that works nothing out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.resources import Baton as Resource
+from models import study
+from pipelines.definitions import build_defs
+from traces import store
+from traces.generate import generate_slurm
+from traces.store import DataFolder
+
+pytestmark = pytest.mark.slow
+POLICIES = ["reactive", "average-wait", "start-estimate"]
+
+
+def materialize(data: DataFolder, cluster: str, raw: Path, **flags: Any) -> dict[str, dict[str, Any]]:
+    """Metadata of every asset of one run, by key; every check must have passed."""
+    resource = Resource(data=str(data.root), raw=str(raw), **flags)
+    job = build_defs({"baton": resource}).resolve_job_def("whole_pipeline")
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("clusters", [cluster])
+        result = job.execute_in_process(instance=instance, partition_key=cluster)
+        assert [e.check_name for e in result.get_asset_check_evaluations() if not e.passed] == []
+        return {
+            event.asset_key.to_user_string(): {
+                name: getattr(value, "value", value) for name, value in event.materialization.metadata.items()
+            }
+            for event in result.get_asset_materialization_events()
+            if event.asset_key is not None
+        }
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DataFolder, Path, dict[str, dict[str, Any]]]]:
+    """One run on generated logs, with the three policies that need no learning."""
+    folder = tmp_path_factory.mktemp("pipeline")
+    generate_slurm(folder / "raw", jobs=None, weeks=3, nodes=16, gpus_per_node=4, seed=7, steps=False, compress=False)
+    data = DataFolder(folder / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study, "every_policy", lambda: POLICIES)
+        yield data, folder / "raw", materialize(data, "lab", folder / "raw", nodes=16, gpus_per_node=4)
+
+
+Run = tuple[DataFolder, Path, dict[str, dict[str, Any]]]
+
+
+def test_every_asset_was_made_with_a_row_count(run: Run) -> None:
+    _, _, made = run
+    assert set(made) == {key.to_user_string() for key in build_defs().resolve_asset_graph().get_all_asset_keys()}
+    assert all("dagster/row_count" in metadata and not metadata["reused"] for metadata in made.values())
+
+
+def test_every_asset_shows_a_table_or_a_plot(run: Run) -> None:
+    for key, metadata in run[2].items():
+        shown = [value for value in metadata.values() if isinstance(value, str)]
+        assert any(text.startswith(("|", "![")) for text in shown), key
+
+
+def test_the_warehouse_holds_what_was_derived(run: Run) -> None:
+    data, _, made = run
+    results = store.read(data, "SELECT policy, pair_nodes, cost_w1, regret_h_w1 FROM policy_results WHERE load = 'all'")
+    assert set(results["policy"]) == {*POLICIES, "oracle"} and set(results["pair_nodes"]) == {1, 8}
+    assert results["regret_h_w1"].min() == 0
+    decisions = store.read(data, "SELECT policy, reason FROM release_log")
+    assert len(decisions) == 1 and decisions["policy"][0] in POLICIES
+    waits = store.read(data, "SELECT count(*) AS n FROM simulated_starts WHERE simulated_wait_s >= 0")
+    assert waits["n"][0] == made["simulated_starts"]["dagster/row_count"] > 100
+
+
+def test_the_report_is_there(run: Run) -> None:
+    text = (run[0].reports / "report.html").read_text()
+    assert "lab" in text and "start-estimate" in text
+
+
+def test_a_second_run_works_nothing_out(run: Run) -> None:
+    data, raw, _ = run
+    before = {path: path.stat().st_mtime_ns for path in data.root.rglob("*") if path.is_file()}
+    again = materialize(data, "lab", raw, nodes=16, gpus_per_node=4)
+    assert {key for key, metadata in again.items() if not metadata["reused"]} == set()
+    after = {path: path.stat().st_mtime_ns for path in data.root.rglob("*") if path.is_file()}
+    assert {path for path in after if after[path] != before.get(path) and "mlflow" not in path.parts} == set()
+
+
+def test_a_cluster_without_time_limits_has_no_policies(tmp_path: Path) -> None:
+    sample = Path(__file__).resolve().parents[2] / "data" / "sample" / "philly"
+    data = DataFolder(tmp_path / "data")
+    made = materialize(data, "philly-sample", sample)
+    for key in ("simulated_starts", "pair_tables", "trained_policies", "policy_comparison", "provisioning_policy"):
+        assert made[key]["dagster/row_count"] == 0 and "time limit" in made[key]["why"]
+    assert made["utilization_measured"]["dagster/row_count"] > 0
+    assert (data.reports / "report.html").is_file()
