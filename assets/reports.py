@@ -15,7 +15,7 @@ DERIVED = ["simulated_starts", "policy_comparison", "provisioning_policy"]
 @dg.asset(
     key=["warehouse", "derived_tables"],
     deps=[*DERIVED, *(spec.key for made in features.ASSETS for spec in made.specs)],
-    group_name="warehouse",
+    group_name="reports",
     kinds=warehouse.KINDS,
     owners=OWNERS,
     description="The warehouse once more, with the derived tables of every cluster beside the canonical ones.",

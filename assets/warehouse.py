@@ -44,6 +44,10 @@ def build(data: DataFolder) -> tuple[dict[str, int], bool]:
     return rows, False
 
 
+def _meaning(column: schema.Column) -> str:
+    return f"{column.meaning} [{column.unit}]" if column.unit else column.meaning
+
+
 @dg.multi_asset(
     name="warehouse",
     specs=[
@@ -57,7 +61,7 @@ def build(data: DataFolder) -> tuple[dict[str, int], bool]:
             metadata={
                 "dagster/column_schema": dg.TableSchema(
                     [
-                        dg.TableColumn(column.name, column.type, description=f"{column.meaning} [{column.unit or '-'}]")
+                        dg.TableColumn(column.name, column.type, description=_meaning(column))
                         for column in declared.columns
                     ]
                 )
