@@ -11,7 +11,7 @@ CAPACITY_SOURCE = Column(
     "capacity_source",
     TEXT,
     "",
-    "'settings', 'machine list', or 'peak in use' where nothing tells the size of the cluster",
+    "'settings', 'machine list' (raised to the peak in use where that is more), or 'peak in use'",
     nullable=False,
 )
 

@@ -85,7 +85,7 @@ class Steps:
         return int(values[order][np.searchsorted(reached, share * reached[-1], side="left")])
 
 
-CapacitySource = Literal["settings", "machine list", "peak in use"]
+CapacitySource = Literal["settings", "machine list", "machine list, raised to the peak in use", "peak in use"]
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,10 @@ def steps_of(held: pl.DataFrame, amount: str) -> Steps:
 
 
 def capacity(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> Capacity:
-    """By the settings, else by the machine list, else the most that was ever in use at once (`held`: see `runs`)."""
+    """By the settings, else by the machine list, else the most that was ever in use at once (`held`: see `runs`).
+
+    A machine list that has fewer GPUs than were in use at once is raised to that (Philly's contradicts its job log).
+    """
     per_node, listed = settings.gpus_per_node, trace.nodes.height
     dated = _node_steps(settings)
     nodes = dated.peak if dated else settings.nodes
@@ -223,7 +226,10 @@ def capacity(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> Cap
         in_list = trace.nodes["gpus"]
         total = None if in_list.null_count() else int(in_list.sum())
         largest = per_node or (None if in_list.null_count() == listed else int(str(in_list.max())))
-        return Capacity(listed, total or (listed * per_node if per_node else None), largest, "machine list")
+        gpus, peak = total or (listed * per_node if per_node else None), _peak_gpus(held)
+        if gpus is not None and peak is not None and peak > gpus:
+            return Capacity(listed, peak, largest, "machine list, raised to the peak in use")
+        return Capacity(listed, gpus, largest, "machine list")
     return Capacity(steps_of(held, "nodes").peak or None, _peak_gpus(held), per_node, "peak in use")
 
 

@@ -63,6 +63,8 @@ def test_capacity_is_given_listed_or_the_peak_and_says_which() -> None:
     held = 2 * 3600 + 4 * 1800
     assert first(of, nodes=5, gpus_per_node=4) == (held, 20 * 3600, "settings")
     assert first(listed) == (held, 10 * 3600, "machine list")
+    short = Trace(of.jobs, of.attempts, of.placements, table(schema.NODES, [{"node": "n0", "gpus": 3}]))
+    assert first(short) == (held, 6 * 3600, "machine list, raised to the peak in use")
     assert first(of) == (held, 6 * 3600, "peak in use")
     by_date = first(of, nodes=5, gpus_per_node=4, nodes_by_date=((at(1800), 10),))
     assert by_date == (held, 20 * 1800 + 40 * 1800, "settings")
