@@ -1,4 +1,4 @@
-"""A real Slurm on loopback for the live tests: munge, MariaDB, slurmdbd, slurmctld and a few slurmds with emulated GPUs.
+"""A real Slurm on loopback: munge, MariaDB, slurmdbd, slurmctld and a few slurmds with emulated GPUs.
 
 Everything it writes lies in one folder, every port is on 127.0.0.1, and `down` ends exactly the processes that `up`
 started, by their pid files. Needs root and the packages of `make system`. The GPUs are device files that lead to
@@ -116,7 +116,8 @@ class Slurm:
         self.run(
             *sql,
             "CREATE DATABASE slurm_acct_db; "
-            f"CREATE USER slurm@'127.0.0.1' IDENTIFIED BY '{password}'; GRANT ALL ON slurm_acct_db.* TO slurm@'127.0.0.1'",
+            f"CREATE USER slurm@'127.0.0.1' IDENTIFIED BY '{password}'; "
+            "GRANT ALL ON slurm_acct_db.* TO slurm@'127.0.0.1'",
         )
         self.run("slurmdbd")
         self.wait(60, lambda: self.run("sacctmgr", "-n", "show", "cluster") is not None, "slurmdbd")
@@ -181,7 +182,8 @@ class Slurm:
     def _slurm_conf(self, host: str) -> str:
         f, ports = self.folder, [_free_port() for _ in range(self.nodes)]
         nodes = "\n".join(
-            f"NodeName=n{i + 1} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=32000 Gres=gpu:a100:4"
+            f"NodeName=n{i + 1} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} "
+            "CPUs=8 RealMemory=32000 Gres=gpu:a100:4"
             for i, port in enumerate(ports)
         )
         return (
@@ -189,13 +191,17 @@ class Slurm:
             f"SlurmdUser=root\nAuthType=auth/munge\nAuthInfo=socket={f}/munge/sock,cred_expire=5\n"
             "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny\nMpiDefault=none\nProctrackType=proctrack/linuxproc\n"
             f"TaskPlugin=task/none\nReturnToService=2\nSlurmctldPidFile={f}/run/slurmctld.pid\n"
-            f"SlurmctldLogFile={f}/log/slurmctld.log\nSlurmdPidFile={f}/run/slurmd-%n.pid\nSlurmdLogFile={f}/log/slurmd-%n.log\n"
+            f"SlurmctldLogFile={f}/log/slurmctld.log\nSlurmdPidFile={f}/run/slurmd-%n.pid\n"
+            f"SlurmdLogFile={f}/log/slurmd-%n.log\n"
             f"SlurmdSpoolDir={f}/spool/%n\nStateSaveLocation={f}/spool/ctld\nSlurmdParameters=config_overrides\n"
             "KillWait=3\nMinJobAge=600\nInactiveLimit=0\nSlurmdTimeout=60\nRequeueExit=99\nJobRequeue=1\n"
-            "SchedulerType=sched/backfill\nSchedulerParameters=bf_interval=5,bf_continue,batch_sched_delay=1,sched_min_interval=100000\n"
+            "SchedulerType=sched/backfill\n"
+            "SchedulerParameters=bf_interval=5,bf_continue,batch_sched_delay=1,sched_min_interval=100000\n"
             "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nPriorityType=priority/multifactor\n"
             "PriorityWeightAge=1000\nPriorityWeightJobSize=500\nAccountingStorageType=accounting_storage/slurmdbd\n"
-            f"AccountingStorageHost=127.0.0.1\nAccountingStoragePort={self.ports['dbd']}\nAccountingStoragePass={f}/munge/sock\n"
+            f"AccountingStorageHost=127.0.0.1\nAccountingStoragePort={self.ports['dbd']}\n"
+            f"AccountingStoragePass={f}/munge/sock\n"
             "AccountingStorageTRES=gres/gpu,gres/gpu:a100\nJobAcctGatherType=jobacct_gather/none\nGresTypes=gpu\n"
-            f"{nodes}\nPartitionName=gpu Nodes=ALL Default=YES MaxTime=2-00:00:00 DefaultTime=01:00:00 State=UP DefMemPerCPU=1000\n"
+            f"{nodes}\nPartitionName=gpu Nodes=ALL Default=YES MaxTime=2-00:00:00 DefaultTime=01:00:00 State=UP "
+            "DefMemPerCPU=1000\n"
         )

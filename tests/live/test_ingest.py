@@ -25,7 +25,7 @@ def test_accounting_of_a_real_slurm_reads_back_as_submitted(slurm: Slurm, tmp_pa
     store.build_warehouse(data)
 
     assert result.rejects == 0
-    assert result.records == result.allocations + result.steps + result.samples + result.duplicates
+    assert result.rows == result.allocations + result.steps + result.samples + result.duplicates
     jobs = store.read(data, "SELECT * FROM jobs")
     rows = {str(row["job_id_raw"]): row for row in jobs.iter_rows(named=True)}
     assert rows.keys() == expected.keys()
