@@ -49,7 +49,7 @@ def run(
         began = time.perf_counter()
         for one in logs:
             options.say(f"cluster {one.settings.name}: {one.folder}")
-            materialize(folder, one, flags)
+            materialize(folder, one, flags, with_report=one is logs[-1])
         result = summary(folder, [one.settings.name for one in logs])
         result["seconds"] = time.perf_counter() - began
         if json:
@@ -72,21 +72,25 @@ def raw_logs(folder: DataFolder, raw: Path | None, cluster: str | None, flags: d
     return [RawLogs(path, clusters.resolve(folder, raw=path)) for path in folders]
 
 
-def materialize(folder: DataFolder, logs: RawLogs, flags: dict[str, Any]) -> None:
-    """Materialize every asset for one cluster. Raises what the failing asset raised."""
-    from dagster import DagsterInstance
+def materialize(folder: DataFolder, logs: RawLogs, flags: dict[str, Any], *, with_report: bool = True) -> None:
+    """Materialize every asset for one cluster. Raises what the failing asset raised.
+
+    The report is about all clusters: where several are run one after the other, the last one's run makes it.
+    """
+    from dagster import AssetSelection
 
     from assets.resources import CLUSTERS, Baton
     from pipelines.definitions import build_defs
     from pipelines.home import instance_of
 
     baton = Baton(data=str(folder.root), raw=str(logs.folder), **flags)
-    job = build_defs({"baton": baton}).resolve_job_def("whole_pipeline")
-    instance: DagsterInstance
+    defs = build_defs({"baton": baton})
+    chosen = AssetSelection.all() if with_report else AssetSelection.all() - AssetSelection.groups("reports")
     with instance_of(folder) as instance:
         instance.add_dynamic_partitions(str(CLUSTERS.name), [logs.settings.name])
-        job.execute_in_process(
+        defs.resolve_job_def("whole_pipeline").execute_in_process(
             instance=instance,
+            asset_selection=list(chosen.resolve(defs.resolve_asset_graph())),
             partition_key=logs.settings.name,
             run_config={"loggers": {"progress": {}}},
         )

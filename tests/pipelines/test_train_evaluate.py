@@ -1,0 +1,100 @@
+"""`baton train` and `baton evaluate` on four generated weeks, with policies that are quick to fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from models import tracking
+from pipelines.cli import main
+from tests.pipelines.conftest import Baton
+from traces.generate import generate_slurm
+
+pytestmark = pytest.mark.slow
+WORLD = ("--cluster", "lab", "--capacity", "16", "--pair-nodes", "1", "--limit", "24h")
+UNTIL, FROM, TO = "2026-06-12", "2026-06-15", "2026-06-20"
+FIGURES = {
+    *("policy", "world", "load", "pair_nodes", "limit_h", "n", "blocks", "seeds", "interruption_h", "overlap_h"),
+    *("zero_share", "cost_w05", "cost_w1", "regret_h_w1", "reduction", "interruption_h_at_overlap", "chosen", "ci95"),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Generated logs of one cluster, ingested."""
+    folder = tmp_path_factory.mktemp("study")
+    raw = generate_slurm(folder, jobs=None, weeks=4, nodes=16, gpus_per_node=4, seed=3, steps=False, compress=False)
+    with pytest.raises(SystemExit) as stopped:
+        main(["ingest", str(raw), "--cluster", "lab", "--data", str(folder / "data")])
+    assert not stopped.value.code
+    return folder / "data"
+
+
+def test_train_then_evaluate(baton: Baton, data: Path) -> None:
+    train = ("train", *WORLD, "--policies", "reactive,start-estimate,forest", "--until", UNTIL, "--seeds", 2)
+    first = baton(*train, "--data", data, "--json").json["policies"]
+    assert [row["policy"] for row in first] == ["reactive", "start-estimate", "forest", "forest"]
+    assert all(row["run_id"] and row["wall_s"] >= 0 and not row["reused"] for row in first)
+    again = baton(*train, "--data", data, "--json").json["policies"]
+    assert [row["run_id"] for row in again] == [row["run_id"] for row in first]
+    assert all(row["reused"] for row in again)
+
+    asked = ("evaluate", *WORLD, "--policies", "all,forest", "--from", FROM, "--to", TO, "--data", data, "--json")
+    missing = baton(*asked)
+    assert missing.code == 2 and "average-wait" in missing.err and "baton train" in missing.err
+    compare = ("evaluate", *WORLD, "--policies", "reactive,start-estimate,forest", "--from", FROM, "--to", TO)
+    rows = [row for row in baton(*compare, "--data", data, "--json").json["results"] if row["load"] == "all"]
+    assert {row["policy"] for row in rows} == {"reactive", "start-estimate", "forest", "oracle"}
+    for row in rows:
+        assert set(row) >= FIGURES
+        assert row["n"] == 5 * 6 and row["pair_nodes"] == 1 and row["limit_h"] == 24
+        assert row["cost_w1"] == pytest.approx(row["interruption_h"] + row["overlap_h"])
+        assert row["regret_h_w1"] >= 0
+    (reactive,) = (row for row in rows if row["policy"] == "reactive")
+    assert reactive["overlap_h"] == 0 and reactive["reduction"] in (0, None)
+    half = baton(*compare, "--every", "8h", "--data", data, "--json").json["results"]
+    assert {row["n"] for row in half if row["load"] == "all"} == {15}
+    assert "reactive" in baton(*compare, "--data", data).out
+
+
+def test_a_window_that_was_fitted_on_is_said_to_be(baton: Baton, data: Path) -> None:
+    command = ("train", *WORLD, "--policies", "reactive", "--until", UNTIL, "--seed", 5, "--data", data)
+    assert baton(*command).code == 0
+    leak = baton("evaluate", *WORLD, "--policies", "reactive", "--from", "2026-06-08", "--to", TO, "--data", data)
+    assert leak.code == 0 and "warning: a policy was fitted on outcomes up to 2026-06-12" in leak.err
+
+
+def test_until_before_any_start(baton: Baton, data: Path) -> None:
+    result = baton("train", *WORLD, "--policies", "reactive", "--until", "2026-05-01", "--data", data)
+    assert result.code == 2 and "2026-05-01" in result.err and result.err.count("\n") == 1
+
+
+def test_champion_is_what_was_trained_under_that_name_else_the_registered(
+    baton: Baton, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from models import study
+
+    trained = ("train", *WORLD, "--policies", "start-estimate", "--until", UNTIL, "--data", data)
+    assert baton(*trained).code == 0
+    asked = ("evaluate", *WORLD, "--policies", "reactive,champion", "--from", FROM, "--to", TO, "--data", data)
+    assert baton("train", *WORLD, "--policies", "reactive", "--until", UNTIL, "--data", data).code == 0
+    assert "no champion is registered" in baton(*asked, "--json").err
+
+    folder = next((data / "artifacts" / "policies" / "lab").glob("*/start-estimate/0"))
+    from agent.artifact import Artifact
+    from traces.store import DataFolder
+
+    version = tracking.register(
+        DataFolder(data), Artifact.load(folder), tags={"policy": "start-estimate"}, description="by hand", metrics={}
+    )
+    promoted = baton("promote", version, "--data", data, "--json")
+    assert promoted.json["champion"] == version
+    rows = baton(*asked, "--json").json["results"]
+    assert {"champion", "reactive", "oracle"} == {row["policy"] for row in rows}
+    retrained = baton("train", *WORLD, "--policies", "champion", "--until", UNTIL, "--data", data, "--json")
+    assert [row["policy"] for row in retrained.json["policies"]] == ["start-estimate"]
+    with monkeypatch.context() as patch:
+        patch.setattr(study, "_registered", lambda _: pytest.fail("the registered version was asked for"))
+        assert {"champion", "reactive", "oracle"} == {row["policy"] for row in baton(*asked, "--json").json["results"]}
+    assert baton("rollback", "--data", data).code == 1
