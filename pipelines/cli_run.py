@@ -103,8 +103,10 @@ def summary(folder: DataFolder, names: list[str]) -> dict[str, Any]:
 
     stamps = [read_stamp(folder, study.COMPARISON, name) for name in names]
     champion = tracking.champion(folder)
+    reasons = {name: study.why_no_policies(folder, name) for name in names}
     return {
         "clusters": names,
+        "without_policies": {name: why for name, why in reasons.items() if why is not None},
         "report": str(folder.reports / "report.html"),
         "comparison": [row for stamp in stamps if stamp is not None for row in stamp["results"]],
         "model": tracking.MODEL_NAME,
@@ -116,6 +118,8 @@ def _for_a_person(result: dict[str, Any]) -> str:
     from models.comparison_text import format_table
 
     version = result["registered_version"]
-    comparison = format_table(result["comparison"]) if result["comparison"] else "no policies to compare"
+    blocks = [format_table(result["comparison"])] if result["comparison"] else []
+    blocks += [f"{name}: no policies compared: {why}" for name, why in result["without_policies"].items()]
+    comparison = "\n\n".join(blocks)
     champion = "no version registered" if version is None else f"version {version} is champion"
     return f"\n{comparison}\n\nreport: {result['report']}\n{result['model']}: {champion}\n"
