@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,8 @@ def _measure(whole: Outcome, select: Outcome | None, cell: _Cell, seed: int) -> 
     figures = {name: float(values.mean()) for name, values in _headline_values(outcome, at, cell).items()}
     return {
         "load": cell.load,
+        "from_utc": _utc(cell.submit_s.min()),
+        "to_utc": _utc(cell.submit_s.max()),
         "n": len(cell.submit_s),
         "blocks": blocks,
         "indicative": blocks < INDICATIVE_BELOW_BLOCKS,
@@ -194,6 +197,10 @@ def _measure(whole: Outcome, select: Outcome | None, cell: _Cell, seed: int) -> 
         "chosen": None if select is None else {name: _chosen(outcome, select, b) for name, b in BUDGETS.items()},
         "ci95": _intervals(outcome, at, cell, seed) if blocks > 1 else {},
     }
+
+
+def _utc(epoch_s: int) -> str:
+    return datetime.fromtimestamp(int(epoch_s), UTC).replace(tzinfo=None).isoformat()
 
 
 def _headline_values(outcome: Outcome, at: int, cell: _Cell) -> dict[str, Floats]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import polars as pl
@@ -28,6 +29,8 @@ POLICY_RESULTS = Table(
         CLUSTER,
         Column("window", TEXT, "", "part of the trace that the figures are from: report", nullable=False),
         _POLICY,
+        Column("from_utc", UTC, "", "submission of the first predecessor measured", nullable=False),
+        Column("to_utc", UTC, "", "submission of the last predecessor measured", nullable=False),
         Column("policy_version", TEXT, "", "digest of the artifacts compared", nullable=False),
         Column("world", TEXT, "", "simulated world: plain, calibrated or recorded", nullable=False),
         Column("load", TEXT, "", "all, or by reactive's gap: light <= 2 h, medium <= 12 h, heavy", nullable=False),
@@ -122,6 +125,7 @@ def results_frame(results: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
         flat.append(
             {
                 **row,
+                **{name: datetime.fromisoformat(row[name]) for name in ("from_utc", "to_utc")},
                 **{column: at_overlap[budget] for budget, column in _AT_OVERLAP.items()},
                 "chosen": json.dumps(row["chosen"], sort_keys=True),
                 "ci95": json.dumps(row["ci95"], sort_keys=True),

@@ -220,8 +220,14 @@ def pareto(
             )  # fmt: skip
         for policy, point in chosen.items():
             axes.plot(*point, marker="o", markersize=10, markerfacecolor="none", color=colour(policy), zorder=5)
-        axes.set(xlabel="mean overlap, h a pair", ylabel="mean interruption, h a pair")
-        axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
+        axes.set(
+            xlabel="mean overlap, h a pair (linear to 1 h, then logarithmic)", ylabel="mean interruption, h a pair"
+        )
+        axes.set_xscale("symlog", linthresh=1.0, linscale=1.0)
+        ticks = [tick for tick in (0, 0.25, 0.5, 1, 2, 5, 10, 20, 40) if tick <= axes.get_xlim()[1]]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set_xlim(left=-0.05)
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         axes.legend(loc="upper right", fontsize=8.5)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 import polars as pl
@@ -54,7 +55,7 @@ def _pair_size(
     section.sentences.append(_sentence(rows, what))
     blocks = min(whole["blocks"].to_list())
     seeds = max(whole["seeds"].to_list())
-    ending = source.caption(max(whole["n"].to_list()), "pairs", seeds)
+    ending = source.caption(max(whole["n"].to_list()), "pairs", seeds, _window(whole))
     scenario = fmt.text(whole["scenario"][0])
     indicative = f" Only {blocks} blocks of 7 days: the intervals are indicative." if blocks < FEW_BLOCKS else ""
     tag = f"{nodes}-{limit_h:g}-{world}"
@@ -180,6 +181,11 @@ def _chosen_table(rows: list[dict[str, Any]], what: str, ending: str, tag: str) 
     )  # fmt: skip
 
 
+def _window(rows: pl.DataFrame) -> tuple[datetime, datetime]:
+    """First and last submission of the predecessors that the rows were measured on."""
+    return min(rows["from_utc"].to_list()), max(rows["to_utc"].to_list())
+
+
 def _load_table(source: Source, group: pl.DataFrame, what: str, tag: str) -> TableView | None:
     loads = group.filter(pl.col("load").is_in(_LOADS))
     if loads.is_empty():
@@ -190,7 +196,7 @@ def _load_table(source: Source, group: pl.DataFrame, what: str, tag: str) -> Tab
         f"loads-{tag}",
         f"By load, {what}",
         "Load by the gap of reactive submission on the same pair: light up to 2 h, medium up to 12 h, heavy above. "
-        + source.caption(pairs, "pairs", max(loads["seeds"].to_list())),
+        + source.caption(pairs, "pairs", max(loads["seeds"].to_list()), _window(loads)),
         columns(
             "load|load|name", "policy|policy|name", "n|pairs|count", "blocks|blocks|count",
             "interruption_h|interruption, h|number", "overlap_h|overlap, h|number",

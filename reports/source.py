@@ -132,10 +132,12 @@ class Source:
         files = [] if self.files.is_empty() else sorted(self.files["sha256"].to_list())
         return hashlib.sha256("".join(files).encode()).hexdigest()[:12]
 
-    def caption(self, n: int, unit: str, seeds: int | None = None) -> str:
-        """Trace, window, n and seeds, the end of every caption."""
+    def caption(
+        self, n: int, unit: str, seeds: int | None = None, window: tuple[datetime, datetime] | None = None
+    ) -> str:
+        """Trace, window (default: the whole trace), n and seeds, the end of every caption."""
         kind = "Generated trace" if self.is_generated else "Trace"
-        first, last = self.window
+        first, last = window or self.window
         drawn = f"{seeds} seed{'s' if seeds != 1 else ''}" if seeds else "no seeds"
         return (
             f"{kind} {fmt.text(self.cluster)} ({self.digest}), {fmt.day(first)} to {fmt.day(last)}, "

@@ -286,6 +286,8 @@ def _policy_tables(rng: np.random.Generator, cluster: str, jobs: pl.DataFrame) -
                             {"interruption_h": [interruption * 0.8, interruption * 1.2], "cost_w1": None}
                         ),
                         "trace_digest": "d",
+                        "from_utc": datetime(2024, 2, 1),
+                        "to_utc": datetime(2024, 2, 28),
                         "scenario": "mirage scheduler, 16 nodes, plain world",
                         "code_version": "c",
                     }
