@@ -77,7 +77,7 @@ def materialize(folder: DataFolder, logs: RawLogs, flags: dict[str, Any], *, wit
 
     The report is about all clusters: where several are run one after the other, the last one's run makes it.
     """
-    from dagster import AssetSelection
+    from dagster import AssetSelection, DagsterExecutionInterruptedError
 
     from assets.resources import CLUSTERS, Baton
     from pipelines.definitions import build_defs
@@ -86,14 +86,18 @@ def materialize(folder: DataFolder, logs: RawLogs, flags: dict[str, Any], *, wit
     baton = Baton(data=str(folder.root), raw=str(logs.folder), **flags)
     defs = build_defs({"baton": baton})
     chosen = AssetSelection.all() if with_report else AssetSelection.all() - AssetSelection.groups("reports")
-    with instance_of(folder) as instance:
-        instance.add_dynamic_partitions(str(CLUSTERS.name), [logs.settings.name])
-        defs.resolve_job_def("whole_pipeline").execute_in_process(
-            instance=instance,
-            asset_selection=list(chosen.resolve(defs.resolve_asset_graph())),
-            partition_key=logs.settings.name,
-            run_config={"loggers": {"progress": {}}},
-        )
+    try:
+        with instance_of(folder) as instance:
+            instance.add_dynamic_partitions(str(CLUSTERS.name), [logs.settings.name])
+            defs.resolve_job_def("whole_pipeline").execute_in_process(
+                instance=instance,
+                asset_selection=list(chosen.resolve(defs.resolve_asset_graph())),
+                partition_key=logs.settings.name,
+                run_config={"loggers": {"progress": {}}},
+            )
+    except DagsterExecutionInterruptedError:
+        # Dagster makes its own exception of Ctrl-C, which nobody above knows.
+        raise KeyboardInterrupt from None
 
 
 def summary(folder: DataFolder, names: list[str]) -> dict[str, Any]:
