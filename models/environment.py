@@ -79,6 +79,12 @@ class BatchedPairs:
         return Step(self.rows, np.maximum(gap, 0.0), np.maximum(-gap, 0.0), done)
 
 
+def every_s(table: PairTable, seconds: int) -> int:
+    """Decisions of the table, at least one, that make a step of about so many seconds."""
+    apart = np.diff(table.decision_s)[np.diff(table.pair_of) == 0]
+    return max(1, round(seconds / float(np.median(apart)))) if len(apart) else 1
+
+
 def rewards(interruption_h: Any, overlap_h: Any, weight: Any) -> Any:
     """-(interruption + w overlap) / (1 + w): hours, of one scale for all weights of overlap w (it moves no optimum)."""
     return -(interruption_h + weight * overlap_h) / (1.0 + weight)

@@ -21,20 +21,9 @@ if TYPE_CHECKING:
     import torch
 
 THREADS = 1  # networks this small gain nothing from a second, and lose tenfold beside other work
-# Inputs beside the cost weight: features, then estimates of the wait relative to the remaining time.
-PLAIN = (
-    "remaining_h",
-    "successor_nodes",
-    "free_nodes",
-    "pending_node_h",
-    "start_estimate_h",
-    "start_estimate_expected_h",
-    "start_estimate_idle_h",
-    "recent_wait_mean_h",
-    "recent_wide_wait_mean_h",
-    "limit_use_mean",
-    "release_4h_nodes",
-)
+# Inputs beside the cost weight: features, then estimates of the wait relative to the remaining time. Few, because what
+# a network makes of the size of a backlog in a calm month says nothing in a congested one.
+PLAIN = ("remaining_h", "successor_nodes", "free_nodes", "start_estimate_expected_h", "limit_use_mean")
 RELATIVE = ("start_estimate_expected_h", "start_estimate_h", "recent_wait_mean_h")
 LOG_WEIGHT_SCALE = 3.0  # log of the cost weight, divided by it, is the network's last input
 WEIGHTS = (0.01, 100.0)  # cost weights of overlap met in training
@@ -79,6 +68,10 @@ class Inputs:
         mean = logarithm.mean(axis=0, dtype=np.float64).astype(np.float32)
         scale = np.maximum(logarithm.std(axis=0, dtype=np.float64), 0.05).astype(np.float32)
         return cls(torch.from_numpy(network_inputs(observations, column, minus, mean, scale)), mean, scale)
+
+    def normalise(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n, i) other observations (n, F) as the network sees them."""
+        return network_inputs(observations, *columns(), self.mean, self.scale)
 
     @property
     def width(self) -> int:

@@ -5,7 +5,7 @@ network, TD targets, epsilon-greedy, Huber loss. What differs from the papers, a
 - the network is conditioned on the cost weight of overlap, which is the knob; a stored transition keeps interruption
   and overlap apart, so that each replay is valued at a weight drawn anew;
 - the target network follows by Polyak averaging, and it is what is exported (an average of the last weights);
-- episodes start at a random decision (exploring starts), more often near the end, where the choice is close;
+- episodes start at a random decision (exploring starts), mostly where the choice is close;
 - no discount: an hour lost is an hour lost.
 """
 
@@ -38,26 +38,27 @@ class DQN:
     knob: str = networks.KNOB
     settings: tuple[float, ...] = networks.SETTINGS
     is_learned: bool = True
-    every: int = 1  # decisions a step: 30 minutes on the pairs that policies are fitted on
-    longest_lead: int = 60  # steps before the end at which episodes start at most
+    step_s: int = 3600  # between decisions in training: over an hour, waiting makes a difference to learn from
+    longest_lead_h: float = 30.0  # before the end, at which episodes start at most
     hidden: tuple[int, ...] = (64, 64)
     batch_pairs: int = 128  # pairs stepped at once
     steps: int = 1500  # of the whole batch
     updates_per_step: int = 2
     batch: int = 512  # transitions an update
     capacity: int = 100_000  # transitions remembered
-    learning_rate: float = 1e-3
-    target_rate: float = 0.01
-    epsilon: tuple[float, float] = (1.0, 0.05)  # first and last, linear over the first half
+    learning_rate: float = 2e-3
+    target_rate: float = 0.05  # slower, and values do not come back from the end in time
+    epsilon: tuple[float, float] = (1.0, 0.02)  # first and last, linear over the first half
     reward_scale_h: float = 4.0  # rewards are divided by it
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """Metrics, each the mean of a tenth of the training: Huber loss, return of the episodes ended (hours)."""
-        from models.environment import BatchedPairs
+        from models.environment import BatchedPairs, every_s
 
+        env = BatchedPairs(pairs, every_s(pairs, self.step_s))
         with networks.repeatable(seed):
             rng = np.random.default_rng(seed)
-            learner = Learner(self, networks.Inputs.of(pairs.observations), BatchedPairs(pairs, self.every), rng)
+            learner = Learner(self, networks.Inputs.of(pairs.observations), env, rng)
             losses, returns = learner.run()
             arrays = learner.inputs.export(learner.target)
         parameters = {"head": "q", "layers": len(self.hidden) + 1}
@@ -104,7 +105,10 @@ class Learner:
     def __init__(self, policy: DQN, inputs: networks.Inputs, env: BatchedPairs, rng: np.random.Generator) -> None:
         import torch
 
+        from models.policies.starts import Starts
+
         self.policy, self.inputs, self.env, self.rng = policy, inputs, env, rng
+        self.starts = Starts(env, policy.longest_lead_h)
         width = inputs.width
         self.online = networks.network(width, policy.hidden, 2)
         self.target = networks.network(width, policy.hidden, 2)
@@ -119,7 +123,7 @@ class Learner:
         from models.environment import rewards
 
         policy, rng, env = self.policy, self.rng, self.env
-        rows = env.reset(*self.starts(policy.batch_pairs))
+        rows = env.reset(*self.starts.draw(rng, policy.batch_pairs))
         log_weight = networks.sample_log_weights(rng, policy.batch_pairs)
         losses, returns = [], []
         for step in range(policy.steps):
@@ -130,15 +134,9 @@ class Learner:
             ended = after.done
             cost = rewards(after.interruption_h[ended], after.overlap_h[ended], np.exp(log_weight[ended]))
             returns.append(float(cost.mean()) if len(cost) else np.nan)
-            rows = env.restart(ended, *self.starts(int(ended.sum())))
+            rows = env.restart(ended, *self.starts.draw(rng, int(ended.sum())))
             log_weight[ended] = networks.sample_log_weights(rng, int(ended.sum()))
         return losses, returns
-
-    def starts(self, count: int) -> tuple[Int64s, Int64s]:
-        """Random pairs (count,) and how many decisions before their last they start: a squared uniform share."""
-        pairs = self.rng.integers(len(self.env.table), size=count)
-        most = np.minimum(self.env.decisions(pairs), self.policy.longest_lead)
-        return pairs, (self.rng.random(count) ** 2 * most).astype(np.int64)
 
     def epsilon(self, step: int) -> float:
         """Share of random actions."""

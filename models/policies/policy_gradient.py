@@ -36,8 +36,8 @@ class PolicyGradient:
     knob: str = networks.KNOB
     settings: tuple[float, ...] = networks.SETTINGS
     is_learned: bool = True
-    every: int = 1  # decisions a step: 30 minutes on the pairs that policies are fitted on
-    longest_lead: int = 60  # steps before the end at which episodes start at most
+    step_s: int = 3600  # between decisions in training: over an hour, waiting makes a difference to learn from
+    longest_lead_h: float = 30.0  # before the end, at which episodes start at most
     hidden: tuple[int, ...] = (64, 64)
     batch_pairs: int = 256  # pairs stepped at once
     horizon: int = 16  # steps of the batch between updates
@@ -52,11 +52,12 @@ class PolicyGradient:
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """Metrics, each the mean of a tenth of the training: loss of actor and critic, entropy, return (hours)."""
-        from models.environment import BatchedPairs
+        from models.environment import BatchedPairs, every_s
 
+        env = BatchedPairs(pairs, every_s(pairs, self.step_s))
         with networks.repeatable(seed):
             rng = np.random.default_rng(seed)
-            learner = Learner(self, networks.Inputs.of(pairs.observations), BatchedPairs(pairs, self.every), rng)
+            learner = Learner(self, networks.Inputs.of(pairs.observations), env, rng)
             series = learner.run()
             arrays = learner.inputs.export(learner.average)
         parameters = {"head": "logit", "layers": len(self.hidden) + 1}
@@ -87,7 +88,10 @@ class Learner:
     ) -> None:
         import torch
 
+        from models.policies.starts import Starts
+
         self.policy, self.inputs, self.env, self.rng = policy, inputs, env, rng
+        self.starts = Starts(env, policy.longest_lead_h)
         width = inputs.width
         self.actor = networks.network(width, policy.hidden, 1)
         networks.start_from_estimate(self.actor, inputs, policy.sharpness, policy.caution)
@@ -97,7 +101,7 @@ class Learner:
         both = [*self.actor.parameters(), *self.critic.parameters()]
         self.optimizer = torch.optim.Adam(both, policy.learning_rate)
         self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1.0, 0.05, policy.updates)
-        self.rows = env.reset(*self.starts(policy.batch_pairs))
+        self.rows = env.reset(*self.starts.draw(rng, policy.batch_pairs))
         self.log_weight = networks.sample_log_weights(rng, policy.batch_pairs)
 
     def run(self) -> NDArray[np.float64]:
@@ -109,12 +113,6 @@ class Learner:
             out[update] = [*self.update(rollout, bonus), rollout.return_h]
             networks.follow(self.average, self.actor, self.policy.average_rate)
         return out
-
-    def starts(self, count: int) -> tuple[Int64s, Int64s]:
-        """Random pairs (count,) and how many decisions before their last they start: a squared uniform share."""
-        pairs = self.rng.integers(len(self.env.table), size=count)
-        most = np.minimum(self.env.decisions(pairs), self.policy.longest_lead)
-        return pairs, (self.rng.random(count) ** 2 * most).astype(np.int64)
 
     def collect(self) -> Rollout:
         """Steps the batch with sampled actions; pairs that end are replaced."""
@@ -134,7 +132,7 @@ class Learner:
             reward[t] = rewards(after.interruption_h, after.overlap_h, np.exp(self.log_weight))
             done[t] = after.done
             ended = int(after.done.sum())
-            self.rows = self.env.restart(after.done, *self.starts(ended))
+            self.rows = self.env.restart(after.done, *self.starts.draw(self.rng, ended))
             self.log_weight = self.log_weight.copy()
             self.log_weight[after.done] = networks.sample_log_weights(self.rng, ended)
         mean_return = float(reward[done > 0].mean()) if done.any() else float("nan")

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from agent.artifact import sum_of_trees
 from features.observe import FEATURES
 from models import networks
+from models.environment import BatchedPairs, every_s
 from models.policies.describe import describe
 from models.policies.dqn import DQN, Replay
 from models.policies.forest import Forest
 from models.policies.policy_gradient import PolicyGradient, advantages
 from models.policies.rows import BASE, INPUTS, training_rows
+from models.policies.starts import Starts
 from models.policies.trees import from_lightgbm, from_sklearn, from_xgboost, round_down
 from models.protocol import PairTable
 
@@ -133,6 +135,26 @@ def test_training_rows_weigh_every_pair_alike_and_the_end_most(fit_table: PairTa
     wait_h = (np.exp(rows.log_ratio) * (1 + base_h) - 1).reshape(10, 25)
     np.testing.assert_allclose(wait_h[:, -1], np.maximum(pairs.gap_h[pairs.last], 0), atol=1e-6)
     np.testing.assert_allclose(wait_h[:, 0], pairs.gap_h[pairs.offset[:-1]] + 24, atol=1e-6)
+
+
+def test_episodes_start_mostly_where_the_choice_is_close(report_table: PairTable) -> None:
+    env = BatchedPairs(report_table, 6)
+    pairs, left = Starts(env, longest_lead_h=12.0).draw(np.random.default_rng(0), 20_000)
+    rows = env.reset(pairs, left)
+    remaining = report_table.observations[rows, FEATURES.index("remaining_h")]
+    estimate = report_table.observations[rows, FEATURES.index("start_estimate_expected_h")]
+    assert remaining.max() <= 12.0
+    assert set(np.unique(remaining)) == set(range(13))
+    everywhere = env.reset(np.repeat(np.arange(len(report_table)), 13), np.tile(np.arange(13), len(report_table)))
+    close = np.abs(np.log1p(estimate) - np.log1p(remaining)) < 0.5
+    seen = report_table.observations[everywhere]
+    usual = np.abs(np.log1p(seen[:, FEATURES.index("start_estimate_expected_h")]) - np.log1p(seen[:, 0])) < 0.5
+    assert close.mean() > 1.5 * usual.mean()
+
+
+def test_a_step_of_training_is_an_hour_at_any_grid(report_table: PairTable) -> None:
+    assert every_s(report_table, 3600) == 6
+    assert every_s(report_table, 60) == 1
 
 
 def test_replay_forgets_the_oldest() -> None:

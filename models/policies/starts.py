@@ -1,0 +1,41 @@
+"""Where the learners' episodes start: exploring starts, most of them near the decision."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from features.observe import FEATURES
+from models.environment import BatchedPairs
+
+Int64s = NDArray[np.int64]
+ESTIMATE = FEATURES.index("start_estimate_expected_h")
+REMAINING = FEATURES.index("remaining_h")
+
+
+class Starts:
+    """Draws decisions of an environment's table.
+
+    The weight of a decision is floor + exp(-|log((1 h + estimated wait) / (1 h + remaining time))| / width): a queue is
+    empty most of the time, and hours before the end there is nothing to learn for a pair whose successor would start
+    at once. Weights depend on what is observed at that decision alone, so no expectation given the state is bent.
+    """
+
+    def __init__(self, env: BatchedPairs, longest_lead_h: float, floor: float = 0.05, width: float = 0.5) -> None:
+        table = env.table
+        left = table.last[table.pair_of] - np.arange(len(table.decision_s))
+        lead_s = table.predecessor_end_s[table.pair_of] - table.decision_s
+        self.rows: Int64s = np.flatnonzero((left % env.every == 0) & (lead_s <= longest_lead_h * 3600))
+        self.pair: Int64s = table.pair_of[self.rows]
+        self.left: Int64s = left[self.rows] // env.every
+        seen = np.maximum(table.observations[self.rows].astype(np.float64), 0.0)
+        distance = np.abs(np.log1p(seen[:, ESTIMATE]) - np.log1p(seen[:, REMAINING]))
+        # an estimate of nothing is always near at the end, where there is no choice left
+        near = np.where(seen[:, ESTIMATE] > 0, np.exp(-distance / width), 0.0)
+        self.until = np.cumsum(floor + near)
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Int64s, Int64s]:
+        """Pairs (count,) and how many decisions before their last they start."""
+        at = np.searchsorted(self.until, rng.random(count) * self.until[-1], side="right")
+        at = np.minimum(at, len(self.until) - 1)
+        return self.pair[at], self.left[at]
