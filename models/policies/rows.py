@@ -61,6 +61,7 @@ def training_rows(pairs: PairTable) -> TrainingRows:
     wait_h = np.maximum(pairs.successor_start_s[keep] - pairs.decision_s[keep], 0) / 3600.0
     weight = 1.0 / (1.0 + remaining_s[keep] / (12.0 * 3600))
     weight /= np.bincount(pair, weight, minlength=len(pairs))[pair]
-    log_ratio = np.log1p(wait_h) - np.log1p(observations[:, FEATURES.index(BASE)].astype(np.float64))
+    base_h = np.maximum(observations[:, FEATURES.index(BASE)].astype(np.float64), 0.0)
+    log_ratio = np.log1p(wait_h) - np.log1p(base_h)
     inputs = np.ascontiguousarray(observations[:, [FEATURES.index(name) for name in INPUTS]])
     return TrainingRows(inputs, log_ratio, weight / weight.mean())
