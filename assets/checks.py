@@ -24,6 +24,7 @@ DERIVED = (
     POLICY_CURVES,
     RELEASE_LOG,
 )
+NAMES = {declared.name: declared.names for declared in (*schema.CANONICAL, *DERIVED)}
 # Which asset writes a derived table that is no asset of its own name.
 WRITTEN_BY = {
     "policy_results": "policy_comparison",
@@ -59,16 +60,26 @@ def specs(of: Iterable[Rule], keys: Mapping[str, dg.AssetKey], after: list[dg.As
 
 
 def results(data: DataFolder, of: Iterable[Rule], keys: Mapping[str, dg.AssetKey]) -> Iterator[dg.AssetCheckResult]:
-    """Every rule held against the warehouse; a table that no cluster has yet passes."""
-    present = set(store.read(data, "SELECT table_name FROM information_schema.tables")["table_name"])
+    """Every rule held against the warehouse; a table that no cluster has yet passes.
+
+    A table that an older version of the program left without a column declared now fails, and says which.
+    """
+    columns = store.read(data, "SELECT table_name, column_name FROM information_schema.columns")
+    present = {str(name): set(part["column_name"]) for (name,), part in columns.group_by("table_name")}
     for rule in of:
-        broken = violations(data, rule) if rule.table in present else pl.DataFrame()
+        here = present.get(rule.table)
+        missing = [] if here is None else [name for name in NAMES[rule.table] if name not in here]
+        broken = pl.DataFrame() if here is None or missing else violations(data, rule)
         yield dg.AssetCheckResult(
             check_name=_name(rule),
             asset_key=keys[rule.table],
-            passed=broken.is_empty(),
+            passed=broken.is_empty() and not missing,
             severity=dg.AssetCheckSeverity.WARN if rule.only_warns else dg.AssetCheckSeverity.ERROR,
-            metadata={"violations": len(broken), **({"first": table(broken, SHOWN)} if len(broken) else {})},
+            metadata={
+                "violations": len(broken),
+                **({"first": table(broken, SHOWN)} if len(broken) else {}),
+                **({"missing columns": ", ".join(missing)} if missing else {}),
+            },
         )
 
 

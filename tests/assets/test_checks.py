@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -119,6 +120,17 @@ def test_a_derived_key_used_twice(data: DataFolder) -> None:
     pl.concat([frame, frame.head(1)]).write_parquet(path)
     store.build_warehouse(data)
     assert len(checks.violations(data, RULES["simulated_starts", "unique_key"])) == 1
+
+
+def test_a_table_of_an_older_shape_fails_and_says_why(data: DataFolder) -> None:
+    """History: a warehouse made before a column was added stopped every run at the checks."""
+    simulated(data, [0] * 6, 2)
+    older = replace(SIMULATED_STARTS, columns=tuple(c for c in SIMULATED_STARTS.columns if c.name != "capacity_nodes"))
+    frame = store.read_derived(data, "simulated_starts", "lab").drop("capacity_nodes")
+    store.write_derived(data, older, "lab", frame, "older")
+    store.build_warehouse(data)
+    for result in checks.results(data, rules.of_derived([SIMULATED_STARTS]), checks.DERIVED_KEYS):
+        assert not result.passed and result.metadata["missing columns"].value == "capacity_nodes"
 
 
 def test_a_table_that_no_cluster_has_passes(data: DataFolder) -> None:
