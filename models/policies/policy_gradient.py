@@ -36,7 +36,7 @@ class PolicyGradient:
     knob: str = networks.KNOB
     settings: tuple[float, ...] = networks.SETTINGS
     is_learned: bool = True
-    step_s: int = 3600  # between decisions in training: over an hour, waiting makes a difference to learn from
+    step_s: int = 1800  # between decisions in training
     longest_lead_h: float = 30.0  # before the end, at which episodes start at most
     hidden: tuple[int, ...] = (64, 64)
     batch_pairs: int = 256  # pairs stepped at once

@@ -154,8 +154,11 @@ def test_learns_to_beat_average_wait_at_equal_overlap(name: str, report_table: P
 @pytest.mark.parametrize("name", ["dqn", "policy-gradient"])
 def test_solves_the_identity_environment(name: str, identity: PairTable) -> None:
     artifact, _ = make_policy(name).fit(identity, 0)
-    gap = identity.gap_h[stopping_rows(identity, artifact.decide(identity.observations, 1.0)[None])[0]]
+    submit = artifact.decide(identity.observations, 1.0)
+    hourly = (identity.predecessor_end_s[identity.pair_of] - identity.decision_s) % 3600 == 0
     reactive = np.maximum(identity.gap_h[identity.last], 0).mean()
-    assert np.abs(gap).mean() < 0.35, (
-        f"{np.abs(gap).mean():.2f} h lost where none need be; reactive loses {reactive:.2f} h"
-    )
+    # on the hourly grid of training no time need be lost; between its steps any rule was as good as another
+    gap = identity.gap_h[stopping_rows(identity, (submit & hourly)[None])[0]]
+    assert np.abs(gap).mean() < 0.05, f"{np.abs(gap).mean():.2f} h lost where none need be; reactive {reactive:.2f} h"
+    gap = identity.gap_h[stopping_rows(identity, submit[None])[0]]
+    assert np.abs(gap).max() < 1.0, f"a pair loses {np.abs(gap).max():.2f} h, more than a step of training"
