@@ -7,6 +7,7 @@ Byte-equal lines are found within a piece. The times carry PDT or PST, which set
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import IO
@@ -25,7 +26,7 @@ _NUMBER = r"^\s*\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\s*$"
 _TIME = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: (?:PDT|PST|UTC))?$"
 
 
-class _Samples:
+class _Samples(ABC):
     """A CSV of samples: time, machine, values. Subclasses say which."""
 
     name: str
@@ -123,8 +124,9 @@ class _Samples:
             result = result.when(suffix == zone).then(local + timedelta(hours=hours))  # type: ignore[assignment]
         return result.otherwise(None)
 
+    @abstractmethod
     def _rows(self, frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-        raise NotImplementedError
+        """The canonical columns of the lines that passed; `names` are the columns that hold values."""
 
 
 class GpuUtilization(_Samples):
