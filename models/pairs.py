@@ -1,7 +1,7 @@
 """The pair table: one predecessor at a time in a continuous replay of a trace, and every submit time of its successor.
 
 For each start the replay is branched at P's submission; along that branch, at every decision instant, what is visible
-is observed and a second branch answers "when would S start if it were submitted now" (DESIGN: "The pair"). A branch
+is observed and a second branch answers "when would S start if it were submitted now". A branch
 costs what is alive in the cluster, so a table of all submit times of all pairs of a month takes seconds.
 
 A decision at t sees everything before t, and a successor submitted at t competes at t: one that is submitted at P's

@@ -2,7 +2,7 @@
 
 Users have habits (sizes, limits, run times); records come in groups (single jobs, bursts, arrays, chains, requeues),
 and the week's offered work is a drifting share of the cluster, so that light and heavy spells follow each other while
-the queue never diverges. The shape is after what FACTS of public GPU logs show: run times with a heavy tail, limits
+the queue never diverges. The shape is after what public GPU logs show: run times with a heavy tail, limits
 far above them, a share that hits its limit, same-named chains of 48 h jobs. No number here is read from a trace.
 """
 

@@ -166,7 +166,7 @@ def test_without_a_cache_folder_the_simulator_still_runs(tmp_path: Path) -> None
 
 
 def test_the_whole_a100_trace(shared_traces: Path) -> None:
-    """Figures of FACTS.md section 6 on the same trace, cut: flat 80 nodes, recorded waits far above simulated ones."""
+    """At a flat 80 nodes the recorded waits are far above the simulated ones, and their order is poorly kept."""
     zone = ZoneInfo("America/Chicago")
     rows = []
     for line in (shared_traces / "tacc-lonestar6" / "ls6-a100.log").read_text().splitlines()[3:]:
