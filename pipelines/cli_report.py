@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,20 +27,21 @@ def report(
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Write the report: one self-contained HTML file, made from the warehouse."""
-    from reports.build import build_report
+    """Write the report, one self-contained HTML file made from the warehouse. --json adds the data of a --section."""
+    from reports.build import build_report, section_data
+    from reports.source import cluster_names
 
     folder = options.data_folder(context, data)
+    wanted = options.names(clusters) if clusters else None
+    key = secrets.token_bytes(32)  # one for both, so that a hash in the JSON is the one on the page
     with options.output(json) as stream:
-        path = build_report(
-            folder,
-            out=out or folder.reports / "report.html",
-            clusters=options.names(clusters) if clusters else None,
-            anonymise=anonymise,
-            section=section,
-        )
+        path = build_report(folder, out=out, clusters=wanted, anonymise=anonymise, section=section, key=key)
         if json:
-            options.write_json(stream, {"path": path.resolve()})
+            found: dict[str, Any] = {"path": path.resolve()}
+            if section is not None:
+                of = wanted or cluster_names(folder)
+                found["sections"] = [section_data(folder, name, section, anonymise=anonymise, key=key) for name in of]
+            options.write_json(stream, found)
         else:
             stream.write(f"{path.resolve()}\n")
 

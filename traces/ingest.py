@@ -75,7 +75,7 @@ def ingest(
     """Read files, or the files of folders, into the lake; a result for each, in order.
 
     Everything is read before anything is written. Raises InputError for a path that cannot be read, a named file that
-    is of no known format or of no use, and a folder in which nothing is recognised.
+    is of no known format or of no use, a folder in which nothing is recognised, and a job larger than its cluster.
     """
     if format != "auto" and format not in READERS:
         raise InputError(f"unknown format {format!r}: known are auto, {', '.join(READERS)}")
@@ -94,12 +94,34 @@ def ingest(
             if is_folder and not any(r.skipped_reason is None for r in results):
                 what = "; ".join(f"{Path(r.path).name}: {r.skipped_reason}" for r in results[:3]) or "it is empty"
                 raise InputError(f"{path}: no file in it is of a known format ({', '.join(READERS)}): {what}")
+        _check_sizes(results, cluster, data, {stage.final: stage.temporary for stage in staged})
         for stage in staged:
             stage.commit()
     finally:
         for stage in staged:
             stage.discard()
     return results
+
+
+def _check_sizes(
+    results: Sequence[FileResult], cluster: ClusterSettings, data: DataFolder, staged: dict[Path, Path]
+) -> None:
+    """Raise InputError for a job that ran on more nodes than the cluster is declared to have had at any date."""
+    if cluster.nodes is None:
+        return
+    declared = max(cluster.nodes, *(nodes for _, nodes in cluster.nodes_by_date), 0)
+    for result in results:
+        folder = data.lake / cluster.name / result.sha256[:DIGEST_CHARACTERS]
+        jobs = staged.get(folder, folder) / "jobs.parquet"
+        if not result.sha256 or not jobs.is_file():
+            continue
+        ran = pl.scan_parquet(jobs).filter((pl.col("run_s") > 0) & (pl.col("allocated_nodes") > declared))
+        largest = ran.sort("allocated_nodes", "line", descending=[True, False]).head(1).collect()
+        for job in largest.iter_rows(named=True):
+            raise InputError(
+                f"{result.path}:{job['line']}: job {job['job_id']!r} ran on {job['allocated_nodes']} nodes, but "
+                f"cluster {cluster.name!r} has {declared}; correct nodes in clusters.toml, or give --nodes"
+            )
 
 
 def _files_of(folder: Path) -> list[Path]:

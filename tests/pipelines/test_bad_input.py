@@ -124,6 +124,18 @@ def test_a_cluster_smaller_than_its_largest_job(baton: Baton, tmp_path: Path) ->
     assert not (data / "artifacts").exists()
 
 
+def test_a_job_larger_than_the_declared_cluster_leaves_nothing_behind(baton: Baton, tmp_path: Path) -> None:
+    raw, data = tmp_path / "raw", tmp_path / "data"
+    raw.mkdir()
+    dump(raw / "jobs.psv", nodes=9)
+    for command in (("ingest", raw), ("run", "--raw", raw, "--timezone", "UTC")):
+        result = baton(*command, "--cluster", "lab", "--nodes", 4, "--data", data)
+        assert result.code == 2 and result.out == ""
+        assert result.err.splitlines()[-1].startswith("baton: ") and "jobs.psv:2: job '101'" in result.err
+        assert "--nodes" in result.err
+        assert not list(data.rglob("*.parquet")) and not (data / "warehouse.duckdb").exists()
+
+
 def test_a_trace_too_short_for_pairs(baton: Baton, tmp_path: Path) -> None:
     data = tmp_path / "data"
     assert baton("ingest", dump(tmp_path / "jobs.psv"), "--cluster", "lab", "--data", data).code == 0

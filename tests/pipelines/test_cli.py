@@ -79,6 +79,16 @@ def test_generate_gives_the_same_bytes_for_a_seed(baton: Baton, tmp_path: Path) 
     assert bytes_of("a", 1) == bytes_of("b", 1) != bytes_of("c", 2)
 
 
+def test_one_section_as_json(baton: Baton, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    baton("ingest", dump(tmp_path / "jobs.psv"), "--cluster", "lab", "--data", data)
+    found = baton("report", "--section", "read", "--json", "--data", data).json
+    (read,) = found["sections"]
+    assert (read["cluster"], read["section"]) == ("lab", "read") and Path(found["path"]).is_file()
+    (tables,) = [rows for rows in read["tables"].values() if "records" in rows[0]]
+    assert (tables[0]["records"], tables[0]["jobs"]) == (6, 6)
+
+
 def test_dagster_home_is_ready_and_telemetry_is_off(baton: Baton, tmp_path: Path) -> None:
     home = Path(baton("dagster-home", "--data", tmp_path / "data").out.strip())
     assert home == tmp_path / "data" / "dagster"
