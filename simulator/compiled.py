@@ -22,7 +22,7 @@ _config: Any = numba.core.config  # numba fills this module at run time, so no c
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Relative to the folder that holds the packages.
-_COMPILED_SOURCES = ("simulator/*.py", "models/pairs.py", "features/observe.py")
+_COMPILED_SOURCES = ("simulator/*.py", "simulator/slurm/*.py", "models/pairs.py", "features/observe.py")
 
 
 @overload

@@ -1,0 +1,358 @@
+"""The declared inputs and results of the `slurm` scheduler: everything that a run depends on, as arrays.
+
+What each field does to a start is defined in docs/schedulers/slurm.md. Conventions: times are whole seconds of the
+trace's clock, never negative; lengths of time are seconds; tables refer to one another by row number; NONE (-1) stands
+for "no such row", NO_LIMIT (-1) for "no limit" and NEVER for "not in this run". A vector of TRES (trackable
+resources) has the columns CPU, MEMORY, NODE, GPU. Arrays are int64 unless they say otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+NONE = -1
+NO_LIMIT = -1
+NEVER = int(np.iinfo(np.int64).max)
+
+CPU, MEMORY, NODE, GPU = 0, 1, 2, 3  # columns of a TRES vector: cores, MB, nodes, GPUs
+TRES = 4
+
+AFTER, AFTERANY, AFTEROK, AFTERNOTOK, SINGLETON = 0, 1, 2, 3, 4  # kinds of dependency, sbatch(1) --dependency
+
+DRAIN, RESERVATION = 0, 1  # kinds of outage
+
+PREEMPT_OFF, PREEMPT_REQUEUE, PREEMPT_CANCEL = 0, 1, 2
+
+# What became of a job, `Result.state`.
+FUTURE, PENDING, RUNNING, COMPLETED, FAILED, TIMEOUT, CANCELLED, PREEMPTED, UNPLACEABLE = 0, 1, 2, 3, 4, 5, 6, 7, 8
+STATES = ("FUTURE", "PENDING", "RUNNING", "COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "PREEMPTED", "UNPLACEABLE")
+
+# Why a job can never start, `Result.reason`.
+REASONS = (
+    "",
+    "unknown partition",
+    "larger than its partition",
+    "more nodes than the partition allows",
+    "longer than the partition allows",
+    "more than a limit of its QOS or association allows",
+    "cyclic dependency",
+    "dependency never satisfied",
+)
+(
+    PLACEABLE,
+    UNKNOWN_PARTITION,
+    TOO_LARGE,
+    OVER_MAX_NODES,
+    OVER_MAX_TIME,
+    OVER_LIMIT,
+    CYCLIC_DEPENDENCY,
+    NEVER_SATISFIED,
+) = range(len(REASONS))
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The machine, one row a node in the order of slurm.conf; arrays of shape (nodes,)."""
+
+    names: tuple[str, ...]
+    cpus: Int64s
+    memory_mb: Int64s
+    gpus: Int64s
+    gpu_type: Int64s  # a node has GPUs of one type; any numbering, NONE without GPUs
+    weight: Int64s  # Weight of slurm.conf: lower is taken first
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """One row a partition; arrays of shape (partitions,) but where noted."""
+
+    names: tuple[str, ...]
+    nodes: Bools  # (partitions, nodes); partitions may share nodes
+    priority_tier: Int64s
+    priority_job_factor: Int64s
+    max_time_s: Int64s  # NO_LIMIT for UNLIMITED
+    max_nodes: Int64s  # NO_LIMIT for UNLIMITED
+    exclusive: Bools  # every job takes its nodes whole (OverSubscribe=EXCLUSIVE, or select/linear)
+    least_loaded: Bools  # LLN=YES: spread jobs over nodes instead of packing them
+    qos: Int64s  # partition QOS, whose limits count beside those of the job's, or NONE
+    billing: Floats  # (partitions, TRES) TRESBillingWeights; usage counts Sum(weight * TRES) seconds
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class Qos:
+    """One row a quality of service (sacctmgr(1), "SPECIFICATIONS FOR QOS"); limits are over running jobs."""
+
+    names: tuple[str, ...]
+    priority: Int64s  # (qos,)
+    usage_factor: Floats  # (qos,)
+    group_jobs: Int64s  # (qos,) GrpJobs
+    group_tres: Int64s  # (qos, TRES) GrpTRES
+    user_jobs: Int64s  # (qos,) MaxJobsPU
+    user_tres: Int64s  # (qos, TRES) MaxTRESPU
+    account_jobs: Int64s  # (qos,) MaxJobsPA
+    account_tres: Int64s  # (qos, TRES) MaxTRESPA
+    job_tres: Int64s  # (qos, TRES) MaxTRES of one job
+    preempts: Bools  # (qos, qos): row may preempt column
+    preempt_mode: Int64s  # (qos,) what is done to its jobs when they are preempted
+    preempt_exempt_s: Int64s  # (qos,) its jobs are safe for so long after their start
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class Associations:
+    """The tree of accounts and users; arrays of shape (associations,). A parent comes before its children.
+
+    Row 0 is the root account. A row with a user is a leaf; an account has user NONE.
+    """
+
+    parent: Int64s  # NONE for the root
+    user: Int64s
+    account: Int64s  # any numbering; a user's row carries its account's number
+    shares: Int64s  # raw fair-share shares, >= 0
+    group_jobs: Int64s  # GrpJobs of the row and everything below it
+    group_tres: Int64s  # (associations, TRES) GrpTRES
+    max_jobs: Int64s  # MaxJobs of each single user below (inherited rows are written out)
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """One row a job or array task, by (submit_s, job id); arrays of shape (jobs,) but where noted.
+
+    Every node of a job gives it the same share: `cpus_per_node`, `memory_per_node_mb`, `gpus_per_node`.
+    """
+
+    submit_s: Int64s
+    eligible_s: Int64s  # not considered before: begin time or release of a hold; <= submit_s for none; NEVER: held
+    cancel_s: Int64s  # leaves the queue then if it has not started; NEVER for none
+    run_s: Int64s  # how long it runs if nothing ends it, >= 0
+    limit_s: Int64s  # >= 1: the user's limit, else the partition's default
+    failed: Bools  # ends in error when it ends by itself (dependencies look at it)
+    partition: Int64s  # NONE: a partition that is not there
+    qos: Int64s
+    user: Int64s
+    association: Int64s
+    nodes: Int64s  # >= 1
+    cpus_per_node: Int64s  # >= 0
+    memory_per_node_mb: Int64s  # >= 0
+    gpus_per_node: Int64s  # >= 0
+    gpu_type: Int64s  # NONE: any
+    exclusive: Bools  # takes its nodes whole
+    nice: Int64s
+    site_factor: Floats  # added to the priority as it is: site factor, or a fair-share term known from outside
+    array: Int64s  # row of the array in `World.array_throttle`, NONE for a job of its own
+    name: Int64s  # jobs of one user with one name, for SINGLETON; any numbering >= 0
+    any_dependency: Bools  # dependencies are joined by "?" (any) instead of "," (all)
+    pinned_s: Int64s  # recorded start, for replays that are freed at an instant (`run.run(free_from=)`), NEVER for none
+
+    def __len__(self) -> int:
+        return len(self.submit_s)
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """One row a condition, any order; arrays of shape (dependencies,)."""
+
+    job: Int64s  # row of Jobs that waits
+    parent: Int64s  # row of Jobs waited for; NONE for SINGLETON
+    kind: Int64s  # AFTER .. SINGLETON
+    delay_s: Int64s  # AFTER: so long after the start
+
+
+@dataclass(frozen=True)
+class Outages:
+    """Nodes that take no new job for a time; arrays of shape (outages,) but where noted. Running jobs go on."""
+
+    kind: Int64s  # DRAIN (known only when it comes) or RESERVATION (jobs whose limit reaches it do not start there)
+    begin_s: Int64s
+    end_s: Int64s  # first second at which the nodes are back
+    announced_s: Int64s  # a RESERVATION counts from then on; <= begin_s
+    nodes: Bools  # (outages, nodes)
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Nodes in service as a bare count that changes: from `time_s` on at most `nodes` nodes are busy at once.
+
+    For traces that do not name the nodes out of service. Empty: all nodes, always. Times rise.
+    """
+
+    time_s: Int64s
+    nodes: Int64s
+
+
+@dataclass(frozen=True)
+class Settings:
+    """slurm.conf: priorities, SchedulerParameters and timers, with Slurm 22.05's defaults."""
+
+    # priority/multifactor
+    weight_age: int = 0
+    weight_association: int = 0  # 0 here as everywhere: association priorities are not declared
+    weight_fairshare: int = 0
+    weight_job_size: int = 0
+    weight_partition: int = 0
+    weight_qos: int = 0
+    weight_tres: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    favor_small: bool = False
+    max_age_s: int = 7 * 86400
+    calc_period_s: int = 300
+    decay_half_life_s: int = 7 * 86400  # 0: usage never decays
+    # main loop
+    default_queue_depth: int = 100
+    sched_interval_s: int = 60
+    batch_sched_delay_s: int = 3
+    # backfill loop
+    backfill: bool = True  # False: sched/builtin
+    bf_interval_s: int = 30
+    bf_window_s: int = 1440 * 60
+    bf_resolution_s: int = 60
+    bf_max_job_test: int = 500
+    bf_max_job_part: int = 0
+    bf_max_job_user: int = 0
+    bf_max_job_start: int = 0
+    bf_max_job_array_resv: int = 20
+    bf_job_part_count_reserve: int = 0
+    bf_min_age_reserve_s: int = 0
+    bf_min_prio_reserve: int = 0
+    # ends
+    kill_wait_s: int = 30
+    over_time_limit_s: int = 0
+    completing_s: int = 0  # nodes come free so long after a job's end (epilog)
+    requeue_delay_s: int = 120
+    # clocks
+    origin_s: int = 0  # the periodic passes count from here
+
+
+@dataclass(frozen=True)
+class World:
+    """All that a run depends on."""
+
+    nodes: Nodes
+    partitions: Partitions
+    qos: Qos
+    associations: Associations
+    jobs: Jobs
+    dependencies: Dependencies
+    outages: Outages
+    capacity: Capacity
+    pinned_first: Int64s  # (jobs + 1,) rows of `pinned_nodes` of job j: [pinned_first[j], pinned_first[j + 1])
+    pinned_nodes: Int64s  # recorded nodes of pinned jobs; a pinned job without any gets what the placement chooses
+    array_throttle: Int64s  # (arrays,) most tasks of an array that run at once, 0 for no throttle
+    settings: Settings = field(default_factory=Settings)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of each job; arrays of shape (jobs,) but where noted."""
+
+    start_s: Int64s  # of the last attempt, NONE where it never started
+    end_s: Int64s  # NONE where it has not ended; for a job cancelled in the queue that instant
+    state: Int64s  # FUTURE .. UNPLACEABLE
+    reason: Int64s  # PLACEABLE, or why it can never start
+    restarts: Int64s  # times it was requeued
+    by_backfill: Bools  # the last start was the backfill loop's
+    placement_first: Int64s  # (jobs + 1,) rows of `placement` of job j: [placement_first[j], placement_first[j + 1])
+    placement: Int64s  # (sum of nodes,) rows of Nodes held by the last attempt, rising; NONE where it never started
+
+    def unplaceable(self) -> dict[str, int]:
+        """Number of jobs for each reason why a job can never start."""
+        counts = np.bincount(self.reason, minlength=len(REASONS))
+        return {name: int(count) for name, count in zip(REASONS, counts, strict=True) if name and count}
+
+
+def no_qos() -> Qos:
+    """One QOS named `normal` without any limit."""
+    free, tres = np.full(1, NO_LIMIT), np.full((1, TRES), NO_LIMIT)
+    zero = np.zeros(1, np.int64)
+    return Qos(
+        names=("normal",), priority=zero, usage_factor=np.ones(1), group_jobs=free, group_tres=tres,
+        user_jobs=free, user_tres=tres, account_jobs=free, account_tres=tres, job_tres=tres,
+        preempts=np.zeros((1, 1), bool), preempt_mode=zero, preempt_exempt_s=zero,
+    )  # fmt: skip
+
+
+def flat_associations(users: int) -> Associations:
+    """A root and one row a user below it, with equal shares and no limits: user u is row u + 1."""
+    rows = users + 1
+    parent = np.zeros(rows, np.int64)
+    parent[0] = NONE
+    user = np.arange(rows) - 1
+    free = np.full(rows, NO_LIMIT)
+    return Associations(
+        parent=parent, user=user, account=np.zeros(rows, np.int64), shares=np.ones(rows, np.int64),
+        group_jobs=free, group_tres=np.full((rows, TRES), NO_LIMIT), max_jobs=free,
+    )  # fmt: skip
+
+
+def whole_nodes(count: int) -> tuple[Nodes, Partitions]:
+    """A flat pool: `count` equal nodes, taken whole, in one partition without limits."""
+    one, zero = np.ones(count, np.int64), np.zeros(count, np.int64)
+    nodes = Nodes(tuple(f"n{i + 1}" for i in range(count)), one, zero, zero, np.full(count, NONE), one)
+    partitions = Partitions(
+        names=("all",), nodes=np.ones((1, count), bool), priority_tier=np.ones(1, np.int64),
+        priority_job_factor=np.ones(1, np.int64), max_time_s=np.full(1, NO_LIMIT), max_nodes=np.full(1, NO_LIMIT),
+        exclusive=np.ones(1, bool), least_loaded=np.zeros(1, bool), qos=np.full(1, NONE),
+        billing=np.array([[1.0, 0.0, 0.0, 0.0]]),
+    )  # fmt: skip
+    return nodes, partitions
+
+
+def plain_jobs(submit_s: Int64s, run_s: Int64s, limit_s: Int64s, nodes: Int64s, **columns: NDArray[np.generic]) -> Jobs:
+    """Jobs of one user in one partition and QOS that ask for whole nodes; any column of `Jobs` can be given."""
+    count = len(submit_s)
+    zero = np.zeros(count, np.int64)
+    one, none, never, no = zero + 1, zero + NONE, np.full(count, NEVER), np.zeros(count, bool)
+    given: dict[str, NDArray[np.generic]] = {
+        "eligible_s": zero, "cancel_s": never, "failed": no, "partition": zero, "qos": zero, "user": zero,
+        "association": one, "cpus_per_node": one, "memory_per_node_mb": zero, "gpus_per_node": zero, "gpu_type": none,
+        "exclusive": no, "nice": zero, "site_factor": np.zeros(count), "array": none, "name": zero,
+        "any_dependency": no, "pinned_s": never,
+    }  # fmt: skip
+    return Jobs(submit_s=submit_s, run_s=run_s, limit_s=limit_s, nodes=nodes, **{**given, **columns})  # type: ignore[arg-type]
+
+
+def no_dependencies() -> Dependencies:
+    """No job waits for another."""
+    return Dependencies(*(np.zeros(0, np.int64) for _ in range(4)))
+
+
+def no_outages(nodes: int) -> Outages:
+    """All of `nodes` nodes are always in service."""
+    none = np.zeros(0, np.int64)
+    return Outages(none, none, none, none, np.zeros((0, nodes), bool))
+
+
+def constant_capacity() -> Capacity:
+    """The nodes in service do not change."""
+    return Capacity(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def flat_world(
+    jobs: Jobs, nodes: int, settings: Settings, *, qos: Qos | None = None, users: int = 1, **tables: object
+) -> World:
+    """A flat pool of `nodes` whole nodes in one partition; `tables` are further fields of `World`."""
+    machine, partitions = whole_nodes(nodes)
+    given: dict[str, object] = {
+        "nodes": machine, "partitions": partitions, "qos": qos or no_qos(), "associations": flat_associations(users),
+        "jobs": jobs, "dependencies": no_dependencies(), "outages": no_outages(nodes),
+        "capacity": constant_capacity(),
+        "pinned_first": np.zeros(len(jobs) + 1, np.int64), "pinned_nodes": np.zeros(0, np.int64), "array_throttle": np.zeros(0, np.int64), "settings": settings,
+    }  # fmt: skip
+    return World(**{**given, **tables})  # type: ignore[arg-type]
