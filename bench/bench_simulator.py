@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulator import reference
 from simulator.kernel import advance, submit
-from simulator.replay import as_jobs, checked_knobs, simulate_timed
+from simulator.replay import as_jobs, checked_knobs, replay
 from simulator.state import NEVER, NONE, Jobs, copy_state, new_state
 from simulator.workload import Int64s, Workload
 
@@ -116,9 +116,10 @@ def main() -> None:
 def report(workload: Workload, peer: Path | None, repeat: int) -> float:
     """Print one row; the kernel's jobs/s."""
     count = len(workload)
-    starts, seconds = min(
-        (simulate_timed(workload, scheduler="easy", capacity=CAPACITY) for _ in range(repeat)), key=lambda run: run[1]
+    fastest = min(
+        (replay(workload, scheduler="easy", capacity=CAPACITY) for _ in range(repeat)), key=lambda run: run.wall_s
     )
+    starts, seconds = fastest.starts, fastest.wall_s
     span = int((starts + workload.run_s).max() - workload.submit_s[0])
     depth = float((starts - workload.submit_s).sum()) / span  # Little's law
     row = f"{count:>9,} {depth:>10.1f} {count / seconds:>14,.0f}"

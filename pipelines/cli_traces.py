@@ -1,24 +1,20 @@
-"""`baton ingest`, `baton generate`, `baton simulate`."""
+"""`baton ingest`, `baton generate`."""
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from pipelines import options
-from pipelines.options import Cluster, Data, GpusPerNode, Json, Nodes, Timezone
-from traces.errors import InputError
-from traces.store import DataFolder, write_text
+from pipelines.options import Data, GpusPerNode, Json, Nodes, Timezone
+from traces.store import DataFolder
 
 
 def register(app: typer.Typer) -> None:
     app.command()(ingest)
     app.command()(generate)
-    app.command()(simulate)
 
 
 def ingest(
@@ -111,62 +107,3 @@ def generate(
             options.write_json(stream, {"files": [str(path) for path in written]})
         else:
             stream.writelines(f"{path}\n" for path in written)
-
-
-def simulate(
-    context: typer.Context,
-    scheduler: Annotated[str, typer.Option("--scheduler", help="fifo, easy, conservative or mirage.")],
-    trace: Annotated[Path | None, typer.Option("--trace", help="A trace in the Standard Workload Format.")] = None,
-    cluster: Cluster = None,
-    estimate: Annotated[str, typer.Option("--estimate", help="What is planned with: limit or exact.")] = "limit",
-    pass_: Annotated[str, typer.Option("--pass", help="When it looks: event or instant.")] = "event",  # noqa: S107
-    capacity: Annotated[int | None, typer.Option("--capacity", min=1, help="Nodes or processors.")] = None,
-    starts: Annotated[Path | None, typer.Option("--starts", help="CSV of job_id,start.")] = None,
-    data: Data = None,
-    json: Json = False,
-) -> None:
-    """Replay a trace by a scheduler and print the figures of the schedule."""
-    from simulator.metrics import summary
-    from simulator.replay import simulate_timed
-
-    with options.output(json) as out:
-        if (trace is None) == (cluster is None):
-            raise InputError("simulate needs a trace: give either --trace FILE.swf or --cluster NAME")
-        if trace is not None:
-            from simulator.workload import from_swf
-            from traces.readers.swf import read_swf
-
-            read = read_swf(trace)
-            workload, size = from_swf(read), capacity or read.capacity
-            ids = [str(job) for job in workload.job_id.tolist()]
-            if not len(workload):
-                raise InputError(f"{trace}: none of its {len(read)} jobs has a run time and a size; nothing to replay")
-            if size is None:
-                raise InputError(f"{trace}: its header holds no MaxProcs or MaxNodes; give --capacity")
-        else:
-            from models import experiment
-            from traces import clusters
-
-            folder = options.data_folder(context, data)
-            workload, ids = experiment.read_workload(folder, str(cluster))
-            settings = clusters.resolve(folder, cluster=cluster)
-            size = experiment.capacity_of(folder, settings, workload, ids, capacity)
-        begun, wall_s = simulate_timed(workload, scheduler=scheduler, capacity=size, estimate=estimate, pass_=pass_)
-        if starts is not None:
-            text = io.StringIO()
-            writer = csv.writer(text, lineterminator="\n")
-            writer.writerow(("job_id", "start"))
-            writer.writerows(zip(ids, begun.tolist(), strict=True))
-            write_text(starts, text.getvalue())
-        figures = summary(workload, begun, size, kill_at_limit=scheduler == "mirage")
-        result = {
-            **figures,
-            "jobs": len(workload),
-            "capacity": size,
-            "wall_s": wall_s,
-            "jobs_per_s": len(workload) / wall_s,
-        }
-        if json:
-            options.write_json(out, result)
-        else:
-            out.writelines(f"{name:<24}{options.figure(value)}\n" for name, value in result.items())

@@ -10,33 +10,44 @@ from simulator.workload import Int64s, Workload
 
 BOUNDED_SLOWDOWN_TAU_S = 10
 WAITED_S = 600  # a wait that somebody notices
+_SUMMARY = (
+    "mean_wait_s",
+    "p50_wait_s",
+    "p95_wait_s",
+    "mean_bounded_slowdown",
+    "makespan_s",
+    "utilization",
+    "mean_queue_jobs",
+)
 
 
-def summary(workload: Workload, starts: Int64s, capacity: int, *, kill_at_limit: bool = False) -> dict[str, float]:
+def summary(workload: Workload, starts: Int64s, capacity: int, *, run_s: Int64s | None = None) -> dict[str, float]:
     """Figures of a schedule: `starts` in s, shape (jobs,), -1 for a job that never started (it counts in `jobs` alone).
 
     jobs; mean_wait_s, p50_wait_s, p95_wait_s; mean_bounded_slowdown (tau 10 s); makespan_s, from the first submission
-    to the last end; utilization, the share of capacity x makespan that jobs held. `kill_at_limit` must say whether the
-    schedule ended jobs at their limit (mirage does). The figures of an empty schedule are 0.
+    to the last end; utilization, the share of capacity x makespan that jobs held; mean_queue_jobs, how many jobs pend
+    at once in the mean over the makespan (Little's law). `run_s`, shape (jobs,), is how long each job ran in this
+    schedule (default: its recorded run time). The figures of an empty schedule are 0.
     """
     ran = starts >= 0
     kept, begun = workload.take(ran), starts[ran]
     result = {"jobs": float(len(workload))}
     if not len(kept):
-        names = ("mean_wait_s", "p50_wait_s", "p95_wait_s", "mean_bounded_slowdown", "makespan_s", "utilization")
-        return result | dict.fromkeys(names, 0.0)
-    run = np.minimum(kept.run_s, kept.limit_s) if kill_at_limit else kept.run_s
+        return result | dict.fromkeys(_SUMMARY, 0.0)
+    run = (workload.run_s if run_s is None else run_s)[ran]
     wait = begun - kept.submit_s
     makespan = int((begun + run).max() - kept.submit_s.min())
     work = float(np.sum(kept.size * run.astype(np.float64)))
-    return result | {
-        "mean_wait_s": float(wait.mean()),
-        "p50_wait_s": float(np.quantile(wait, 0.5)),
-        "p95_wait_s": float(np.quantile(wait, 0.95)),
-        "mean_bounded_slowdown": float(bounded_slowdown(wait, run).mean()),
-        "makespan_s": float(makespan),
-        "utilization": work / (capacity * makespan) if makespan else 0.0,
-    }
+    figures = (
+        float(wait.mean()),
+        float(np.quantile(wait, 0.5)),
+        float(np.quantile(wait, 0.95)),
+        float(bounded_slowdown(wait, run).mean()),
+        float(makespan),
+        work / (capacity * makespan) if makespan else 0.0,
+        float(wait.sum(dtype=np.float64)) / makespan if makespan else 0.0,
+    )
+    return result | dict(zip(_SUMMARY, figures, strict=True))
 
 
 def bounded_slowdown(wait_s: ArrayLike, run_s: ArrayLike) -> NDArray[np.float64]:

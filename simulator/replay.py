@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +17,16 @@ ESTIMATES = ("limit", "exact")
 PASSES = ("event", "instant")
 
 _FIRST_QUEUE_ROWS = 4096  # doubled when needed: a queue seldom grows with the trace
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a scheduler made of a workload's jobs."""
+
+    scheduler: str
+    starts: Int64s  # (jobs,) s, NONE (-1) where it never started
+    run_s: Int64s  # (jobs,) how long each runs from its start, s
+    wall_s: float  # of the kernel alone, compiled
 
 
 def simulate(
@@ -35,12 +46,12 @@ def simulate(
 
     Raises InputError for an unknown name, a capacity below the largest job, and jobs that make no sense.
     """
-    return simulate_timed(
+    return replay(
         workload, scheduler=scheduler, capacity=capacity, estimate=estimate, pass_=pass_, kill_at_limit=kill_at_limit
-    )[0]
+    ).starts
 
 
-def simulate_timed(
+def replay(
     workload: Workload,
     *,
     scheduler: str,
@@ -48,8 +59,8 @@ def simulate_timed(
     estimate: str = "limit",
     pass_: str = "event",
     kill_at_limit: bool = False,
-) -> tuple[Int64s, float]:
-    """As `simulate`, with the seconds that the kernel itself took, compiling and checking left out."""
+) -> Replay:
+    """As `simulate`, with how long each job runs and the seconds of the kernel, compiling and checking left out."""
     knobs = checked_knobs(
         scheduler=scheduler, capacity=capacity, estimate=estimate, pass_=pass_, kill_at_limit=kill_at_limit
     )
@@ -57,7 +68,9 @@ def simulate_timed(
     _run(workload.take(np.arange(0)), knobs)  # compiles, or loads what was compiled
     before = time.perf_counter()
     starts = _run(workload, knobs)
-    return starts, time.perf_counter() - before
+    wall_s = time.perf_counter() - before
+    kills = kill_at_limit or scheduler == "mirage"
+    return Replay(scheduler, starts, np.minimum(workload.run_s, workload.limit_s) if kills else workload.run_s, wall_s)
 
 
 def checked_knobs(

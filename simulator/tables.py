@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from simulator.metrics import bounded_slowdown
+from simulator.replay import Replay
 from simulator.workload import Int64s, Workload
 from traces.schema import CLUSTER, INT, JOB_KEY, TEXT, UTC, Column, Table
 
@@ -43,6 +45,29 @@ def simulated_starts(
         },
         schema_overrides={"cluster": pl.String, "job_key": pl.String, "scheduler": pl.String},
     ).with_columns(pl.col("submit_utc").cast(pl.Datetime("us")))
+
+
+def per_job(workload: Workload, ids: pl.Series, replay: Replay) -> pl.DataFrame:
+    """One row a job of a replay: times in the trace's own s, size in units; null for what never was.
+
+    `ids` are the jobs' names in the trace, in the order of `workload`. The slowdown is bounded (tau 10 s).
+    """
+    ran = replay.starts >= 0
+    wait = replay.starts - workload.submit_s
+    return pl.DataFrame(
+        {
+            "job_id": ids,
+            "scheduler": pl.Series([replay.scheduler], dtype=pl.String).new_from_index(0, len(workload)),
+            "submit": workload.submit_s,
+            "start": pl.Series(replay.starts).set(pl.Series(~ran), None),
+            "end": pl.Series(replay.starts + replay.run_s).set(pl.Series(~ran), None),
+            "wait": _waits(replay.starts, workload.submit_s),
+            "size": workload.size,
+            "limit": workload.limit_s,
+            "bounded_slowdown": pl.Series(bounded_slowdown(wait, replay.run_s)).set(pl.Series(~ran), None),
+            "recorded_wait": _waits(workload.start_s, workload.submit_s),
+        }
+    )
 
 
 def _waits(start_s: Int64s, submit_s: Int64s) -> pl.Series:

@@ -64,14 +64,60 @@ def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> tuple[Workload, li
     return Workload(*arrays), ran["job_key"].to_list()
 
 
-def from_swf(trace: SwfTrace) -> Workload:
-    """The jobs of an SWF trace that ran (run time and processors known), in order of (submit_s, job_id).
+def left_out(jobs: pl.DataFrame) -> dict[str, int]:
+    """How many rows of a jobs table `from_jobs` leaves out, by reason; each counts under the first that applies."""
+    reasons = {
+        "no submission time": pl.col("submit_utc").is_null(),
+        "never started": pl.col("start_utc").is_null(),
+        "no end yet": pl.col("run_s").is_null(),
+        "run time not positive": pl.col("run_s") <= 0,
+    }
+    return _count({name: jobs.select(mask).to_series().to_numpy() for name, mask in reasons.items()})
 
-    A limit that is unknown or 0 becomes the run time, at least 1 s.
+
+def from_swf(trace: SwfTrace) -> tuple[Workload, dict[str, int]]:
+    """The jobs of an SWF trace that ran, in order of (submit_s, job_id), and how many are left out for which reason.
+
+    Left out are partial executions of a job that also has a line for the whole (status 2 to 4, by the format's
+    definition), jobs whose run time (-1) or processors are unknown, and those submitted before the trace begins. Any
+    status counts that has a run time: a job cancelled while it ran held its processors. A limit that is unknown or 0
+    becomes the run time, at least 1 s. Lines of equal (submit, job id) keep the file's order.
     """
-    kept = np.flatnonzero((trace.run_s >= 0) & (trace.processors > 0) & (trace.submit_s >= 0))
+    partial = (trace.status >= 2) & (trace.status <= 4)
+    reasons = {
+        "partial execution": partial & np.isin(trace.job_id, trace.job_id[~partial]),
+        "run time unknown": trace.run_s < 0,
+        "processors unknown": trace.processors <= 0,
+        "submitted before the trace begins": trace.submit_s < 0,
+    }
+    kept = np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
     kept = kept[np.lexsort((trace.job_id[kept], trace.submit_s[kept]))]
     submit, wait, run = trace.submit_s[kept], trace.wait_s[kept], trace.run_s[kept]
     limit = np.maximum(np.where(trace.limit_s[kept] > 0, trace.limit_s[kept], run), 1)
     start = np.where(wait >= 0, submit + wait, -1)
-    return Workload(trace.job_id[kept], submit, trace.processors[kept], run, limit, start)
+    return Workload(trace.job_id[kept], submit, trace.processors[kept], run, limit, start), _count(reasons)
+
+
+def _count(reasons: dict[str, NDArray[np.bool_]]) -> dict[str, int]:
+    """How many jobs fall under each reason and none before it; reasons of nobody are not listed."""
+    counts = {}
+    taken: NDArray[np.bool_] = np.zeros(len(next(iter(reasons.values()))), bool)
+    for name, mask in reasons.items():
+        if found := int(np.count_nonzero(mask & ~taken)):
+            counts[name] = found
+        taken |= mask
+    return counts
+
+
+def peak_in_use(workload: Workload) -> int:
+    """The most units that recorded jobs held at once, and at least the largest job's; 0 where no start is recorded.
+
+    Jobs end before others start in the same second.
+    """
+    ran = workload.take(workload.start_s >= 0)
+    if not len(ran):
+        return 0
+    times = np.concatenate([ran.start_s, ran.start_s + ran.run_s])
+    change = np.concatenate([ran.size, -ran.size])
+    order = np.lexsort((change, times))
+    return max(int(np.cumsum(change[order]).max()), int(workload.size.max()))

@@ -16,7 +16,7 @@ import pytest
 
 from simulator.compiled import source_digest
 from simulator.metrics import bounded_slowdown, spearman, summary, wait_distance
-from simulator.replay import simulate, simulate_timed
+from simulator.replay import replay, simulate
 from simulator.tables import SIMULATED_STARTS, simulated_starts
 from simulator.workload import Workload, from_jobs
 from tests.simulator.cases import workload
@@ -73,10 +73,10 @@ def test_summary_of_two_jobs() -> None:
     figures = summary(jobs, starts, 4)
     assert figures == {
         "jobs": 2, "mean_wait_s": 45, "p50_wait_s": 45, "p95_wait_s": 85.5,
-        "mean_bounded_slowdown": (1 + 140 / 50) / 2, "makespan_s": 150, "utilization": 1.0,
+        "mean_bounded_slowdown": (1 + 140 / 50) / 2, "makespan_s": 150, "utilization": 1.0, "mean_queue_jobs": 0.6,
     }  # fmt: skip
     assert summary(workload([]), np.array([], np.int64), 4)["utilization"] == 0
-    assert summary(workload([(0, 2, 100, 50)]), np.array([0]), 4, kill_at_limit=True)["makespan_s"] == 50
+    assert summary(workload([(0, 2, 100, 50)]), np.array([0]), 4, run_s=np.array([50]))["makespan_s"] == 50
 
 
 def test_bounded_slowdown_is_bounded() -> None:
@@ -178,7 +178,8 @@ def test_the_whole_a100_trace(shared_traces: Path) -> None:
             rows.append((int(fields[0]), submit, int(fields[9]), end - start, int(fields[7]) * 60, start))
     columns = np.array(sorted(rows, key=lambda row: (row[1], row[0])), np.int64).T
     jobs = Workload(*map(np.ascontiguousarray, columns))
-    starts, seconds = simulate_timed(jobs, scheduler="mirage", capacity=80)
+    played = replay(jobs, scheduler="mirage", capacity=80)
+    starts, seconds = played.starts, played.wall_s
     assert len(jobs) > 15_000 and (starts >= jobs.submit_s).all() and (starts % 60 == 0).all()
     wait = starts - jobs.submit_s
     assert 0.8 < wait.mean() / 3600 < 1.6

@@ -26,7 +26,7 @@ def test_columns_and_their_stand_ins(tmp_path: Path, packed: bool) -> None:
     path = tmp_path / "trace.swf"
     path.write_bytes(gzip.compress(TEXT.encode()) if packed else TEXT.encode())
     trace = read_swf(path)
-    assert len(trace) == 2 and trace.capacity == 128 and trace.header["Version"] == "2.2"
+    assert len(trace) == 2 and trace.max_procs == 128 and trace.header["Version"] == "2.2"
     assert trace.processors.tolist() == [8, 4] and trace.limit_s.tolist() == [7200, -1]
     assert trace.wait_s.tolist() == [10, -1] and trace.submit_s.dtype == np.int64
 

@@ -7,8 +7,10 @@ Evaluation of Parallel Job Schedulers (JSSPP 1999), and the archive's page on th
 from __future__ import annotations
 
 import gzip
+import itertools
 import re
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +20,9 @@ from numpy.typing import NDArray
 from traces.errors import InputError
 
 FIELDS = 18
-_JOB, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT = 0, 1, 2, 3, 4, 7, 8
+_JOB, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _STATUS = 0, 1, 2, 3, 4, 7, 8, 10
+_KEPT = (_JOB, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _STATUS)
+_BLOCK_LINES = 1 << 16  # read at a time, so that a long trace costs its arrays and not its text
 
 
 @dataclass(frozen=True)
@@ -32,44 +36,58 @@ class SwfTrace:
     run_s: NDArray[np.int64]  # -1 unknown
     processors: NDArray[np.int64]  # requested, else allocated; -1 where neither is known
     limit_s: NDArray[np.int64]  # requested time, else the run time; -1 where neither is known
+    status: NDArray[np.int64]  # 0 failed, 1 completed, 2 to 4 a partial execution, 5 cancelled, -1 unknown
 
     def __len__(self) -> int:
         return len(self.job_id)
 
     @property
-    def capacity(self) -> int | None:
-        """Processors of the machine by the header (MaxProcs, else MaxNodes); None where it does not say."""
-        for name in ("MaxProcs", "MaxNodes"):
-            value = self.header.get(name, "").split(" ", 1)[0]
-            if value.isdigit() and int(value) > 0:
-                return int(value)
-        return None
+    def max_procs(self) -> int | None:
+        """Processors of the machine by the header's MaxProcs; None where it does not say."""
+        value = (self.header.get("MaxProcs", "").split() or [""])[0]
+        return int(value) if value.isdecimal() and int(value) > 0 else None
 
 
 def read_swf(path: Path) -> SwfTrace:
     """Read a trace, plain or gzip. Raises InputError, with file and line, for a line that is no job."""
     header: dict[str, str] = {}
-    rows: list[list[float]] = []
-    for number, line in enumerate(_text(path).split("\n"), 1):
+    blocks = [_columns(path, block) for block in _blocks(_jobs(path, header))]
+    if not blocks:
+        raise InputError(f"{path}: no job in it: SWF has one line of {FIELDS} numbers a job")
+    job_id, submit, wait, run, allocated, requested, limit, status = np.concatenate(blocks, axis=1)
+    return SwfTrace(
+        header, job_id, submit, wait, run,
+        np.where(requested > 0, requested, allocated), np.where(limit > 0, limit, run), status,
+    )  # fmt: skip
+
+
+def _jobs(path: Path, header: dict[str, str]) -> Iterator[tuple[int, str]]:
+    """Number and text of each line that should be a job; comments go into `header`."""
+    for number, line in enumerate(_lines(path), 1):
         line = line.strip()
-        if not line:
-            continue
         if line.startswith(";"):
             match = re.match(r";\s*([A-Za-z][A-Za-z ]{0,30}?)\s*:\s*(.*)", line)
             if match:
                 header.setdefault(match[1], match[2].strip())
-            continue
-        rows.append(_job(path, number, line))
-    if not rows:
-        raise InputError(f"{path}: no job in it: SWF has one line of {FIELDS} numbers a job")
-    table = np.asarray(rows, dtype=np.float64)
-    whole = np.rint(table).astype(np.int64)
-    requested, allocated = whole[:, _REQUESTED], whole[:, _ALLOCATED]
-    run, limit = whole[:, _RUN], whole[:, _LIMIT]
-    return SwfTrace(
-        header, whole[:, _JOB], whole[:, _SUBMIT], whole[:, _WAIT], run,
-        np.where(requested > 0, requested, allocated), np.where(limit > 0, limit, run),
-    )  # fmt: skip
+        elif line:
+            yield number, line
+
+
+def _blocks(jobs: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    while block := list(itertools.islice(jobs, _BLOCK_LINES)):
+        yield block
+
+
+def _columns(path: Path, block: list[tuple[int, str]]) -> NDArray[np.int64]:
+    """The columns of `_KEPT`, shape (8, jobs)."""
+    try:
+        table = np.loadtxt([line for _number, line in block], dtype=np.float64, comments=None, ndmin=2)
+        sound = table.shape[1] == FIELDS and bool((np.abs(table) < 2**53).all())
+    except ValueError:
+        sound = False
+    if not sound:  # line by line, to name the first that is no job
+        table = np.asarray([_job(path, number, line) for number, line in block])
+    return np.ascontiguousarray(np.rint(table[:, _KEPT]).astype(np.int64).T)
 
 
 def _job(path: Path, number: int, line: str) -> list[float]:
@@ -85,9 +103,12 @@ def _job(path: Path, number: int, line: str) -> list[float]:
     return values
 
 
-def _text(path: Path) -> str:
+def _lines(path: Path) -> Iterator[str]:
     try:
-        raw = path.read_bytes()
-        return (gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw).decode("utf-8", errors="replace")
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path, "rb") if packed else path.open("rb") as lines:
+            for line in lines:
+                yield line.decode("utf-8", errors="replace")
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error

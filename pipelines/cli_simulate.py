@@ -1,0 +1,257 @@
+"""`baton simulate`: replay a trace by one scheduler, or by several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from pipelines import options
+from pipelines.options import Cluster, Data, Json
+from traces.errors import InputError
+from traces.store import DataFolder
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from simulator.replay import Replay
+    from simulator.workload import Workload
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(simulate)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What is replayed: the jobs that fit, how large the cluster is and who says so, and who had to stay out."""
+
+    name: str
+    workload: Workload
+    ids: pl.Series  # the jobs' names in the trace, in the workload's order
+    capacity: int
+    unit: str  # processors or nodes
+    capacity_from: str
+    left_out: dict[str, int]  # reason -> jobs
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """What every flat scheduler is told."""
+
+    estimate: str
+    pass_: str
+    kill_at_limit: bool
+
+
+def simulate(
+    context: typer.Context,
+    scheduler: Annotated[str | None, typer.Option("--scheduler", help="fifo, easy, conservative or mirage.")] = None,
+    compare: Annotated[str | None, typer.Option("--compare", help="Schedulers side by side: fifo,easy.")] = None,
+    trace: Annotated[Path | None, typer.Option("--trace", help="A trace in the Standard Workload Format.")] = None,
+    cluster: Cluster = None,
+    estimate: Annotated[str, typer.Option("--estimate", help="What is planned with: limit or exact.")] = "limit",
+    pass_: Annotated[str, typer.Option("--pass", help="When it looks: event or instant.")] = "event",  # noqa: S107
+    kill_at_limit: Annotated[bool, typer.Option("--kill-at-limit", help="End a job at its limit.")] = False,
+    capacity: Annotated[
+        int | None, typer.Option("--capacity", min=1, help="Processors (SWF) or nodes; default: the trace's own.")
+    ] = None,
+    starts: Annotated[Path | None, typer.Option("--starts", help="Write a CSV of job_id,start.")] = None,
+    jobs: Annotated[Path | None, typer.Option("--jobs", help="Write a CSV with one row a job.")] = None,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Replay a trace by a scheduler, or several, and print the figures of the schedule."""
+    with options.output(json) as out:
+        wanted = _schedulers(scheduler, compare)
+        if starts is not None and compare is not None:
+            raise InputError("--starts takes the starts of one scheduler: give --scheduler, or --jobs with --compare")
+        if (trace is None) == (cluster is None):
+            raise InputError("simulate needs a trace: give either --trace FILE.swf or --cluster NAME")
+        if trace is not None:
+            found = _of_swf(trace, capacity)
+        else:
+            found = _of_cluster(options.data_folder(context, data), str(cluster), capacity)
+        knobs = Knobs(estimate, pass_, kill_at_limit)
+        replays = [_replay(found, name, knobs) for name in wanted]
+        _say(found)
+        if starts is not None:
+            _write_starts(starts, found, replays[0])
+        if jobs is not None:
+            _write_jobs(jobs, found, replays)
+        if json:
+            options.write_json(out, _result(found, knobs, replays, side_by_side=compare is not None))
+        else:
+            _print(out, found, replays)
+
+
+def _schedulers(scheduler: str | None, compare: str | None) -> list[str]:
+    if (scheduler is None) == (compare is None):
+        raise InputError("simulate needs a scheduler: give either --scheduler NAME or --compare NAME,NAME")
+    wanted = [scheduler] if scheduler is not None else options.names(compare or "")
+    if not wanted:
+        raise InputError(f"--compare {compare!r} names no scheduler; write for example fifo,easy")
+    return wanted
+
+
+def _of_swf(path: Path, capacity: int | None) -> Trace:
+    import polars as pl
+
+    from simulator.workload import from_swf
+    from traces.readers.swf import read_swf
+
+    read = read_swf(path)
+    workload, left_out = from_swf(read)
+    if not len(workload):
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+        raise InputError(f"{path}: none of its {len(read):,} jobs can be replayed: {reasons}")
+    known = {"--capacity": capacity, "MaxProcs of the header": read.max_procs}
+    return _fitting(path.name, workload, pl.Series(workload.job_id), known, "processors", left_out)
+
+
+def _of_cluster(folder: DataFolder, cluster: str, capacity: int | None) -> Trace:
+    import polars as pl
+
+    from models import experiment
+    from simulator.workload import left_out
+    from traces import clusters, store
+
+    workload, keys = experiment.read_workload(folder, cluster)
+    rows = store.read(folder, "SELECT submit_utc, start_utc, run_s FROM jobs WHERE cluster = ?", (cluster,))
+    known = {"--capacity": capacity, "nodes in clusters.toml": clusters.resolve(folder, cluster=cluster).nodes}
+    return _fitting(cluster, workload, pl.Series(keys, dtype=pl.String), known, "nodes", left_out(rows))
+
+
+def _fitting(
+    name: str, workload: Workload, ids: pl.Series, known: dict[str, int | None], unit: str, left_out: dict[str, int]
+) -> Trace:
+    """The trace on the first capacity that is known, else on the peak in use, without the jobs that never fit."""
+    import numpy as np
+
+    from simulator.workload import peak_in_use
+
+    source, capacity = next(((source, found) for source, found in known.items() if found), ("peak in use", 0))
+    capacity = capacity or peak_in_use(workload)
+    if not capacity:
+        raise InputError(f"{name}: it says neither how large the machine is nor when a job started; give --capacity")
+    fits = workload.size <= capacity
+    if not fits.any():
+        smallest = int(np.argmin(workload.size))
+        raise InputError(
+            f"{name}: each of its {len(workload):,} jobs is larger than the cluster of {capacity:,} {unit} ({source}); "
+            f"the smallest, {ids[smallest]!r}, takes {workload.size[smallest]:,}: give a larger --capacity"
+        )
+    if not fits.all():
+        left_out = {**left_out, f"larger than {capacity} {unit}": int(np.count_nonzero(~fits))}
+        workload, ids = workload.take(fits), ids.filter(fits)
+    return Trace(name, workload, ids, capacity, unit, source, left_out)
+
+
+def _replay(trace: Trace, scheduler: str, knobs: Knobs) -> Replay:
+    from simulator.replay import replay
+
+    return replay(
+        trace.workload,
+        scheduler=scheduler,
+        capacity=trace.capacity,
+        estimate=knobs.estimate,
+        pass_=knobs.pass_,
+        kill_at_limit=knobs.kill_at_limit,
+    )
+
+
+def _say(trace: Trace) -> None:
+    """On standard error: how large the cluster is by whose word, and how many jobs stayed out."""
+    options.say(f"capacity: {trace.capacity:,} {trace.unit} ({trace.capacity_from})")
+    if trace.left_out:
+        total = sum(trace.left_out.values())
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in trace.left_out.items())
+        options.say(f"left out: {total:,} of {total + len(trace.workload):,} jobs: {reasons}")
+
+
+def _write_starts(path: Path, trace: Trace, replay: Replay) -> None:
+    import polars as pl
+
+    options.write_csv(path, pl.DataFrame({"job_id": trace.ids, "start": replay.starts}))
+
+
+def _write_jobs(path: Path, trace: Trace, replays: Sequence[Replay]) -> None:
+    import polars as pl
+
+    from simulator.tables import per_job
+
+    options.write_csv(path, pl.concat([per_job(trace.workload, trace.ids, replay) for replay in replays]))
+
+
+def _figures(trace: Trace, replay: Replay) -> dict[str, Any]:
+    """Figures of one replay: of the schedule, its distance from the record, and the kernel's speed."""
+    from simulator.metrics import summary, wait_distance
+
+    workload = trace.workload
+    both = (workload.start_s >= 0) & (replay.starts >= 0)
+    distance = wait_distance((replay.starts - workload.submit_s)[both], (workload.start_s - workload.submit_s)[both])
+    return {
+        "scheduler": replay.scheduler,
+        **summary(workload, replay.starts, trace.capacity, run_s=replay.run_s),
+        "jobs": len(workload),
+        "unstarted": int((replay.starts < 0).sum()),
+        "recorded_jobs": int(both.sum()),
+        "mean_absolute_error_s": distance["mean_absolute_error_s"],
+        "spearman": distance["spearman"],
+        "wall_s": replay.wall_s,
+        "jobs_per_s": len(workload) / replay.wall_s,
+    }
+
+
+def _recorded(trace: Trace) -> dict[str, Any]:
+    from simulator.metrics import summary
+
+    return summary(trace.workload, trace.workload.start_s, trace.capacity)
+
+
+def _result(trace: Trace, knobs: Knobs, replays: Sequence[Replay], *, side_by_side: bool) -> dict[str, Any]:
+    """What --json prints: one scheduler's figures beside the trace's, or under `schedulers` those of each."""
+    about = {
+        "trace": trace.name,
+        "capacity": trace.capacity,
+        "unit": trace.unit,
+        "capacity_from": trace.capacity_from,
+        "left_out": trace.left_out,
+        "estimate": knobs.estimate,
+        "pass": knobs.pass_,
+        "kill_at_limit": knobs.kill_at_limit,
+        "recorded": _recorded(trace),
+    }
+    figures = [_figures(trace, replay) for replay in replays]
+    return {**about, "schedulers": figures} if side_by_side else {**figures[0], **about}
+
+
+_ROWS = {
+    "mean_wait_s": ("mean wait", "duration"),
+    "p50_wait_s": ("median wait", "duration"),
+    "p95_wait_s": ("p95 wait", "duration"),
+    "mean_bounded_slowdown": ("mean bounded slowdown", "number"),
+    "mean_queue_jobs": ("mean queue, jobs", "number"),
+    "utilization": ("utilization", "percent"),
+    "makespan_s": ("makespan", "duration"),
+    "mean_absolute_error_s": ("mean error of a wait", "duration"),
+    "spearman": ("Spearman", "number"),
+    "jobs_per_s": ("replayed jobs/s", "count"),
+}  # figure -> heading, how it is printed
+
+
+def _print(out: TextIO, trace: Trace, replays: Sequence[Replay]) -> None:
+    """A column for each scheduler and one for the record, where there is any."""
+    from reports.format import FORMATS, text
+
+    columns = [_figures(trace, replay) for replay in replays]
+    if columns[0]["recorded_jobs"]:
+        columns.append({**_recorded(trace), "scheduler": "recorded"})
+    out.write(f"{text(trace.name)}: {len(trace.workload):,} jobs on {trace.capacity:,} {trace.unit}\n")
+    out.write(" " * 24 + "".join(f"{column['scheduler']:>16}" for column in columns) + "\n")
+    for name, (heading, kind) in _ROWS.items():
+        values = [options.plain(column.get(name)) for column in columns]
+        out.write(f"{heading:<24}" + "".join(f"{FORMATS[kind](value):>16}" for value in values) + "\n")
