@@ -121,7 +121,11 @@ def _of_cluster(folder: DataFolder, cluster: str, capacity: int | None) -> Trace
 
     workload, keys = experiment.read_workload(folder, cluster)
     rows = store.read(folder, "SELECT submit_utc, start_utc, run_s FROM jobs WHERE cluster = ?", (cluster,))
-    known = {"--capacity": capacity, "nodes in clusters.toml": clusters.resolve(folder, cluster=cluster).nodes}
+    settings = clusters.resolve(folder, cluster=cluster)
+    known = {"--capacity": capacity, "nodes in clusters.toml": settings.nodes}
+    largest = capacity or settings.nodes
+    if largest is not None and not (workload.size <= largest).any():
+        experiment.capacity_of(folder, settings, workload, keys, capacity)  # names file and line of the worst
     return _fitting(cluster, workload, pl.Series(keys, dtype=pl.String), known, "nodes", left_out(rows))
 
 

@@ -127,7 +127,7 @@ def figure(value: float) -> str:
 
 
 def write_csv(path: Path, frame: pl.DataFrame) -> None:
-    """Write a table as CSV, whole or not at all. Text that a spreadsheet would take for a formula gets a ' before it."""
+    """Write a table as CSV, whole or not at all; text that a spreadsheet would run as a formula gets a ' before it."""
     import polars as pl
 
     text = pl.col(pl.String)

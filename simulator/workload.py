@@ -70,7 +70,7 @@ def left_out(jobs: pl.DataFrame) -> dict[str, int]:
         "no submission time": pl.col("submit_utc").is_null(),
         "never started": pl.col("start_utc").is_null(),
         "no end yet": pl.col("run_s").is_null(),
-        "run time not positive": pl.col("run_s") <= 0,
+        "run time not positive": (pl.col("run_s") <= 0).fill_null(False),
     }
     return _count({name: jobs.select(mask).to_series().to_numpy() for name, mask in reasons.items()})
 

@@ -20,6 +20,14 @@ ROW = (
     "2026-03-0{day}T03:00:00|7200|2880|{nodes}|billing=8,cpu=8,gres/gpu=4,node={nodes}|0:0"
 )
 
+# 10 processors; job 4 was cancelled before it ran
+SWF = """; MaxProcs: 10
+1 0 -1 100 6 -1 -1 6 100 -1 1 1 1 1 1 1 -1 -1
+2 5 -1 100 6 -1 -1 6 100 -1 1 1 1 1 1 1 -1 -1
+3 6 -1 50 4 -1 -1 4 60 -1 1 1 1 1 1 1 -1 -1
+4 7 -1 -1 4 -1 -1 4 60 -1 5 1 1 1 1 1 -1 -1
+"""
+
 
 class Result(NamedTuple):
     """Exit code and streams of one command."""

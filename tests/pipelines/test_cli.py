@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import signal
 import subprocess
@@ -11,14 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.conftest import Baton, dump
-
-SWF = """; MaxProcs: 10
-1 0 -1 100 6 -1 -1 6 100 -1 1 1 1 1 1 1 -1 -1
-2 5 -1 100 6 -1 -1 6 100 -1 1 1 1 1 1 1 -1 -1
-3 6 -1 50 4 -1 -1 4 60 -1 1 1 1 1 1 1 -1 -1
-4 7 -1 -1 4 -1 -1 4 60 -1 5 1 1 1 1 1 -1 -1
-"""
+from tests.pipelines.conftest import SWF, Baton, dump
 
 
 def test_ingest_counts_and_a_second_time_adds_nothing(baton: Baton, tmp_path: Path) -> None:
@@ -48,26 +40,6 @@ def test_data_before_the_command_after_it_and_in_the_environment(
     assert baton("ingest", raw, "--cluster", "lab").code == 0
     for name in ("before", "after", "environment"):
         assert (tmp_path / name / "warehouse.duckdb").is_file()
-
-
-def test_simulate_a_workload_by_hand(baton: Baton, tmp_path: Path) -> None:
-    """FIFO on 10 processors: job 2 waits for job 1, job 3 behind it though it would fit; job 4 never ran."""
-    trace, starts = tmp_path / "tiny.swf", tmp_path / "starts.csv"
-    trace.write_text(SWF)
-    result = baton("simulate", "--trace", trace, "--scheduler", "fifo", "--starts", starts, "--json").json
-    assert {"jobs", "mean_wait_s", "makespan_s", "utilization", "wall_s", "jobs_per_s"} <= set(result)
-    assert list(csv.reader(starts.open())) == [["job_id", "start"], ["1", "0"], ["2", "100"], ["3", "100"]]
-    assert result["mean_wait_s"] == pytest.approx((0 + 95 + 94) / 3)
-    backfilled = baton("simulate", "--trace", trace, "--scheduler", "easy", "--starts", starts, "--json").json
-    assert list(csv.reader(starts.open()))[3] == ["3", "6"]
-    assert backfilled["mean_wait_s"] < result["mean_wait_s"]
-
-
-def test_simulate_wants_one_source(baton: Baton, tmp_path: Path) -> None:
-    assert baton("simulate", "--scheduler", "fifo").code == 2
-    trace = tmp_path / "headless.swf"
-    trace.write_text(SWF.split("\n", 1)[1])
-    assert "--capacity" in baton("simulate", "--trace", trace, "--scheduler", "fifo").err
 
 
 def test_generate_gives_the_same_bytes_for_a_seed(baton: Baton, tmp_path: Path) -> None:
