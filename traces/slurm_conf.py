@@ -143,7 +143,7 @@ class SlurmConf:
     kill_wait_s: int = _key("KillWait", values.count, 30)
     over_time_limit_s: int | None = _key("OverTimeLimit", values.minutes_s, 0)
     job_requeue: bool = _key("JobRequeue", values.yes_no, True)
-    select_type: str = _key("SelectType", str.lower, "select/cons_tres")
+    select_type: str = _key("SelectType", str.lower, "select/linear")
     select_parameters: tuple[str, ...] = _key("SelectTypeParameters", values.words, ())
     gres_types: tuple[str, ...] = _key("GresTypes", values.words, ())
     enforce: tuple[str, ...] = _key("AccountingStorageEnforce", values.words, ())
