@@ -22,21 +22,10 @@ import polars as pl
 from traces import schema, store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
-from traces.readers import philly, sacct
 from traces.readers.common import Parsed, RawFile, Reader, rejects_frame
+from traces.readers.registry import READERS, check_format, reader_for
 from traces.store import DataFolder
 
-READERS: dict[str, Reader] = {
-    reader.name: reader
-    for reader in (
-        philly.JobLog(),
-        philly.GpuUtilization(),
-        philly.CpuUtilization(),
-        philly.MemoryUtilization(),
-        philly.MachineList(),
-        sacct.Sacct(),
-    )
-}
 DIGEST_CHARACTERS = 16  # of the digest that name a file's folder
 HIDDEN = (".", "~")
 
@@ -77,8 +66,7 @@ def ingest(
     Everything is read before anything is written. Raises InputError for a path that cannot be read, a named file that
     is of no known format or of no use, a folder in which nothing is recognised, and a job larger than its cluster.
     """
-    if format != "auto" and format not in READERS:
-        raise InputError(f"unknown format {format!r}: known are auto, {', '.join(READERS)}")
+    check_format(format)
     if not paths:
         raise InputError("no file named: give files or folders of raw logs")
     data.ensure_writable()
@@ -156,7 +144,7 @@ def _stage(raw: RawFile, format: str, data: DataFolder, staged: list[_Staged], *
     began = time.perf_counter()
     path = str(raw.path)
     try:
-        reader = _reader(raw, format)
+        reader = reader_for(raw, format)
     except InputError as error:
         if named:
             raise
@@ -194,29 +182,6 @@ def _stage(raw: RawFile, format: str, data: DataFolder, staged: list[_Staged], *
 
 def _without_path(error: InputError, path: Path) -> str:
     return str(error).removeprefix(f"{path}: ").removeprefix(f"{path}:")
-
-
-def _reader(raw: RawFile, format: str) -> Reader:
-    """The reader named, or the first that recognises the file. Raises InputError where none does."""
-    if not raw.path.exists():
-        raise InputError(f"{raw.path}: no such file")
-    if not raw.path.is_file():
-        raise InputError(f"{raw.path}: not a regular file")
-    head = raw.head()
-    if not head.strip():
-        raise InputError(f"{raw.path}: the file is empty")
-    if format != "auto":
-        return READERS[format]
-    if b"\0" in head:
-        raise InputError(f"{raw.path}: a binary file: known formats are text (gzip allowed): {', '.join(READERS)}")
-    for reader in READERS.values():
-        if reader.recognises(raw, head):
-            return reader
-    line = head.split(b"\n", 1)[0][:60].decode("utf-8", errors="replace")
-    raise InputError(
-        f"{raw.path}:1: unknown format, the file begins {line!r}: known are {', '.join(READERS)}; "
-        "name the columns of a dump without a header with --fields"
-    )
 
 
 def _digest(path: Path) -> tuple[str, int]:

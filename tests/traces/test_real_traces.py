@@ -106,3 +106,35 @@ def test_the_philly_machine_list(shared_traces: Path, tmp_path: Path) -> None:
     (result,) = read(shared_traces / "philly" / "cluster_machine_list", data, settings)
     assert (result.format, result.samples) == ("philly-machines", 552)
     assert store.read(data, "SELECT sum(gpus) AS n FROM nodes")["n"][0] == 2490
+
+
+@pytest.mark.parametrize(
+    ("name", "format", "zone", "jobs", "ran", "ambiguous"),
+    [
+        ("mila-graham/jobs_graham.csv.gz", "graham", "America/Toronto", 171_584, 171_584, 0),
+        ("philly/philly.csv", "philly-derived", "America/Los_Angeles", 82_247, 82_247, 7),
+        ("swf/theta_2022.swf.gz", "swf", "UTC", 23_911, 23_911, 0),
+        ("swf/UniLu-Gaia-2014-1.swf.gz", "swf", "UTC", 51_987, 51_987, 0),
+    ],
+)
+def test_published_logs(
+    shared_traces: Path, tmp_path: Path, name: str, format: str, zone: str, jobs: int, ran: int, ambiguous: int
+) -> None:
+    data = DataFolder(tmp_path)
+    (result,) = read(shared_traces / name, data, ClusterSettings("published", timezone=zone))
+    assert (result.format, result.rows, result.rejects, result.duplicates) == (format, jobs, 0, 0)
+    assert (result.jobs, result.attempts) == (jobs, ran)
+    table = store.read(data, "SELECT * FROM jobs")
+    assert int(table["is_time_ambiguous"].sum()) == ambiguous
+    if name.startswith("mila"):
+        assert table.filter(pl.col("requested_gpus") > 0).height == 19_407
+        assert (table["wait_s"] > 0).all()  # only jobs that were seen waiting are in it
+    if "theta" in name:
+        assert table["wait_s"].median() == 25_754
+
+
+def test_the_corrected_machine_list(shared_traces: Path, tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    (result,) = read(shared_traces / "philly" / "revised_machine_list.csv", data, ClusterSettings("philly"))
+    assert (result.format, result.samples) == ("philly-machines", 552)
+    assert store.read(data, "SELECT sum(gpus) AS n, count(*) FILTER (gpus > 0) AS m FROM nodes").row(0) == (3205, 539)

@@ -1,0 +1,126 @@
+"""Jobs of the warehouse as a Standard Workload Format 2.2 log, for the simulators and archives that read it.
+
+Definition: Chapin et al., Benchmarks and Standards for the Evaluation of Parallel Job Schedulers (JSSPP 1999), and the
+archive's page on the format. The reader is `traces.readers.swf_jobs`. A job is one line, also where it ran several
+times: its wait is the first, its run time the sum. Users, accounts and job names become numbers and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from traces import store
+from traces.errors import InputError
+from traces.readers.swf_jobs import COLUMNS, NAMES
+
+PROCESSORS = ("cpus", "nodes", "gpus")
+FAILED = ("FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL", "PREEMPTED")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written; `left_out` are jobs without a submission, which SWF cannot hold."""
+
+    path: Path
+    jobs: int
+    left_out: int
+    processors: str
+    max_procs: int
+
+
+def write_swf(jobs: pl.DataFrame, path: Path, *, cluster: str, processors: str, most: int | None = None) -> Exported:
+    """Write rows of the table `jobs`. `processors` says what SWF's processors are: cpus, nodes or gpus.
+
+    `most` is how many the machine has; without it the most that were held at once. Raises InputError for a table in
+    which no job has any of them.
+    """
+    if processors not in PROCESSORS:
+        raise InputError(f"--processors {processors!r} is not understood: allowed are {', '.join(PROCESSORS)}")
+    asked, held = f"requested_{processors}", f"allocated_{processors}"
+    known = jobs.filter(pl.col("submit_utc").is_not_null()).sort("submit_utc", "job_key")
+    if known.filter((pl.col(asked) > 0) | (pl.col(held) > 0)).is_empty():
+        raise InputError(f"cluster {cluster!r}: no job has a count of {processors}: give another with --processors")
+    zero = known.select(pl.col("submit_utc").dt.epoch("s").min()).item()
+    peak = most or _peak(known, held)
+    numbers, legend = _numbers(known)
+    lines = _lines(numbers, zero, asked, held)
+    text = [*_header(cluster, processors, zero, peak, known, declared=most is not None), *legend, *lines]
+    store.write_text(path, "\n".join(text) + "\n")
+    return Exported(path, len(known), len(jobs) - len(known), processors, peak)
+
+
+def _header(cluster: str, processors: str, zero: int, peak: int, jobs: pl.DataFrame, *, declared: bool) -> list[str]:
+    lines = ["; Version: 2.2", f"; Computer: {cluster}", f"; UnixStartTime: {zero}", f"; MaxJobs: {len(jobs)}"]
+    lines += [f"; MaxRecords: {len(jobs)}", f"; MaxProcs: {peak}"]
+    if processors == "nodes":
+        lines.append(f"; MaxNodes: {peak}")
+    source = "declared for the cluster" if declared else "the most that were held at once"
+    several = int((jobs["attempts"] > 1).sum())
+    lines.append(f"; Note: processors are {processors}; MaxProcs is {source}")
+    lines.append(f"; Note: {several} jobs ran several times: wait is the first one's, run time the sum")
+    return lines
+
+
+def _peak(jobs: pl.DataFrame, held: str) -> int:
+    """The most that were held at once; an end comes before a start of the same second."""
+    ran = jobs.filter((pl.col("end_utc") > pl.col("start_utc")) & (pl.col(held) > 0))
+    events = pl.concat([
+        ran.select(at="start_utc", change=pl.col(held)), ran.select(at="end_utc", change=-pl.col(held)),
+    ])  # fmt: skip
+    total = events.sort("at", "change").select(pl.col("change").cum_sum().max()).item()
+    return int(total or jobs.select(pl.max_horizontal(pl.col(held).max(), 1)).item())
+
+
+def _numbers(jobs: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """The jobs with every name as a number, and what the numbers of queues and partitions mean.
+
+    Numbers stay as they are where all names of a column are numbers; else they are given from 1 in order of appearance.
+    """
+    legend, columns = [], []
+    for name, field in NAMES.items():
+        given = jobs[name]
+        number = given.cast(pl.Int64, strict=False)
+        if number.null_count() > given.null_count() or (number < 0).any():
+            order = given.drop_nulls().unique(maintain_order=True)
+            codes = pl.DataFrame({name: order, "code": range(1, len(order) + 1)}, schema_overrides={"code": pl.Int64})
+            number = jobs.select(name).join(codes, on=name, how="left", maintain_order="left")["code"]
+            if field in ("queue", "partition"):
+                shown = [" ".join(text.split()) for text in order.head(1_000)]
+                legend += [f"; {field.title()}: {code} - {text}" for code, text in enumerate(shown, 1)]
+        columns.append(number.alias(field))
+    ids = jobs["job_id_raw"]
+    if ids.null_count() or ids.is_duplicated().any() or (ids < 0).any():
+        ids = pl.int_range(1, len(jobs) + 1, dtype=pl.Int64, eager=True)
+    return jobs.with_columns(*columns, ids.alias("job")), legend
+
+
+def _lines(jobs: pl.DataFrame, zero: int, asked: str, held: str) -> list[str]:
+    """A line of 18 numbers a job. Of a job that never ran the wait lasted until it was cancelled."""
+    ran = pl.col("attempts") > 0
+    until = pl.when(ran).then(pl.col("start_utc")).otherwise(pl.col("end_utc"))
+    size = pl.coalesce(pl.when(pl.col(asked) > 0).then(asked), pl.when(pl.col(held) > 0).then(held))
+    status = (
+        pl.when(pl.col("state") == "COMPLETED").then(1).when(pl.col("state") == "CANCELLED").then(5)
+        .when(pl.col("state").is_in(FAILED)).then(0).otherwise(-1)
+    )  # fmt: skip
+    values: dict[str, Any] = {
+        "submit": pl.col("submit_utc").dt.epoch("s") - zero,
+        "wait": (until - pl.col("submit_utc")).dt.total_seconds(),
+        "run": pl.when(ran).then("run_s"),
+        "allocated": pl.when(pl.col(held) > 0).then(held),
+        "requested": pl.when(pl.col(asked) > 0).then(asked),
+        "limit": pl.col("limit_s"),
+        "memory": (pl.col("requested_mem_mib") * 1024 / size).round(),
+        "status": status,
+    }
+    kept = ("job", *NAMES.values())
+    columns = [
+        pl.col(name) if name in kept else pl.lit(-1) if name not in values else values[name].alias(name)
+        for name in COLUMNS
+    ]
+    texts = [column.fill_null(-1).cast(pl.Int64).cast(pl.String) for column in columns]
+    return jobs.select(pl.concat_str(texts, separator=" "))[:, 0].to_list()

@@ -1,0 +1,69 @@
+"""Every reader by name, and which of them a file is for: the one named, else the first that knows it by its content."""
+
+from __future__ import annotations
+
+from traces.errors import InputError
+from traces.readers import acme, graham, helios, openb, philly, philly_derived, sacct, swf_jobs
+from traces.readers.common import RawFile, Reader
+from traces.readers.csv_lines import header_names
+
+# In the order in which they are tried: sacct's, which knows a dump by a few columns, comes last.
+READERS: dict[str, Reader] = {
+    reader.name: reader
+    for reader in (
+        philly.JobLog(),
+        philly.GpuUtilization(),
+        philly.CpuUtilization(),
+        philly.MemoryUtilization(),
+        philly.MachineList(),
+        philly_derived.DerivedJobs(),
+        helios.Helios(),
+        acme.Acme(),
+        openb.Pods(),
+        openb.Nodes(),
+        graham.Graham(),
+        swf_jobs.Swf(),
+        sacct.Sacct(),
+    )
+}
+
+
+def check_format(name: str) -> None:
+    """Raises InputError for a name that is neither auto nor a reader's."""
+    if name != "auto" and name not in READERS:
+        raise InputError(f"unknown format {name!r}: known are auto, {', '.join(READERS)}")
+
+
+def reader_for(raw: RawFile, name: str = "auto") -> Reader:
+    """The reader named, or the first that recognises the file. Raises InputError where none does."""
+    if not raw.path.exists():
+        raise InputError(f"{raw.path}: no such file")
+    if not raw.path.is_file():
+        raise InputError(f"{raw.path}: not a regular file")
+    head = raw.head()
+    if not head.strip():
+        raise InputError(f"{raw.path}: the file is empty")
+    if name != "auto":
+        return READERS[name]
+    if b"\0" in head:
+        raise InputError(f"{raw.path}: a binary file: known formats are text (gzip allowed): {', '.join(READERS)}")
+    for reader in READERS.values():
+        if reader.recognises(raw, head):
+            return reader
+    first = head.split(b"\n", 1)[0]
+    line = first[:60].decode("utf-8", errors="replace")
+    raise InputError(
+        f"{raw.path}:1: unknown format, the file begins {line!r}: tried {', '.join(READERS)}, and none knows it; "
+        f"{_nearest(first)}name the columns of a dump without a header with --fields, or the reader with --format"
+    )
+
+
+def _nearest(first: bytes) -> str:
+    """Which CSV has most of the header's names, and what it has besides; '' where none has half of its own."""
+    names = set(header_names(first))
+    headers = {name: set(reader.header) for name, reader in READERS.items() if hasattr(reader, "header")}
+    share, name = max((len(names & header) / len(header), name) for name, header in headers.items())
+    if share < 0.5:
+        return ""
+    missing = ", ".join(sorted(headers[name] - names)) or "no column of a sibling"
+    return f"nearest is {name}, which has {missing} besides; "
