@@ -20,14 +20,34 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.live.clock import LIBRARY, FastClock
+
 PROGRAMS = ("munged", "mariadbd", "mariadb-install-db", "slurmdbd", "slurmctld", "slurmd", "sacct", "sbatch", "sinfo")
 
 
-def missing() -> str | None:
-    """Why no Slurm can be started here, or None."""
+@dataclass(frozen=True)
+class Cluster:
+    """What is to be started: size, and the slurm.conf lines that differ from the small cluster of the ingest tests."""
+
+    nodes: int = 4
+    node: str = "CPUs=8 RealMemory=32000 Gres=gpu:a100:4"
+    settings: dict[str, str] = field(default_factory=dict)
+    partitions: tuple[str, ...] = (
+        "PartitionName=gpu Nodes=ALL Default=YES MaxTime=2-00:00:00 DefaultTime=01:00:00 State=UP DefMemPerCPU=1000",
+    )
+
+    def names(self) -> list[str]:
+        """Node names: n1, n2 ..., zero-padded to one width."""
+        return [f"n{number:0{len(str(self.nodes))}d}" for number in range(1, self.nodes + 1)]
+
+
+def missing(clock: bool = False) -> str | None:
+    """Why no Slurm (with `clock`: on a fast clock) can be started here, or None."""
     absent = [name for name in PROGRAMS if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None]
     if absent:
         return f"no {', '.join(absent)} on this machine (make system installs Debian's Slurm)"
+    if clock and not LIBRARY.exists():
+        return f"no {LIBRARY} on this machine (make system installs Debian's faketime)"
     return None if os.geteuid() == 0 else "the Slurm daemons need root"
 
 
@@ -52,10 +72,11 @@ def _end(pids: list[int], patience_s: float = 15) -> None:
 
 @dataclass
 class Slurm:
-    """One cluster `live` of `nodes` nodes with four emulated A100s each."""
+    """One cluster `live` of nodes with four emulated A100s each; with `clock`, its daemons and commands live in it."""
 
     folder: Path
-    nodes: int = 4
+    cluster: Cluster = field(default_factory=Cluster)
+    clock: FastClock | None = None
     ports: dict[str, int] = field(default_factory=lambda: {name: _free_port() for name in ("ctld", "dbd", "sql")})
     pid_files: list[Path] = field(default_factory=list)
     mariadb: subprocess.Popen[bytes] | None = None
@@ -63,11 +84,18 @@ class Slurm:
     @property
     def env(self) -> dict[str, str]:
         path = os.environ["PATH"] + ":/usr/sbin:/sbin"
-        return {**os.environ, "PATH": path, "SLURM_CONF": str(self.folder / "etc/slurm.conf"), "TZ": "UTC"}
+        own = {**os.environ, "PATH": path, "SLURM_CONF": str(self.folder / "etc/slurm.conf"), "TZ": "UTC"}
+        return own | (self.clock.env() if self.clock else {})
 
-    def run(self, *command: str, timeout: float = 60) -> str:
+    @property
+    def real_env(self) -> dict[str, str]:
+        """The environment of munge and MariaDB, which stay on the real clock."""
+        return {key: value for key, value in self.env.items() if key not in ("LD_PRELOAD", "FAKETIME")}
+
+    def run(self, *command: str, timeout: float = 60, real_clock: bool = False) -> str:
         """Standard output of a command of this cluster; raises with its error output if it fails."""
-        done = subprocess.run(command, env=self.env, capture_output=True, timeout=timeout, check=False)
+        env = self.real_env if real_clock else self.env
+        done = subprocess.run(command, env=env, capture_output=True, timeout=timeout, check=False)
         if done.returncode:
             raise RuntimeError(f"{command[0]}: {done.stderr.decode(errors='replace').strip()}")
         return done.stdout.decode(errors="surrogateescape")
@@ -103,40 +131,49 @@ class Slurm:
             "setpriv", "--reuid", "munge", "--regid", "munge", "--clear-groups", "munged",
             f"--key-file={f}/munge/key", f"--socket={f}/munge/sock", f"--pid-file={f}/munge/munged.pid",
             f"--log-file={f}/munge/log", f"--seed-file={f}/munge/seed",
+            real_clock=True,
         )  # fmt: skip
         cnf = f"--defaults-file={f}/etc/my.cnf"
-        self.run("mariadb-install-db", cnf, "--user=root", "--auth-root-authentication-method=socket", "--skip-test-db")
+        self.run(
+            "mariadb-install-db", cnf, "--user=root", "--auth-root-authentication-method=socket", "--skip-test-db",
+            real_clock=True,
+        )  # fmt: skip
         with (f / "log/mariadb.out").open("wb") as log:
             self.mariadb = subprocess.Popen(
-                ["mariadbd", cnf, "--user=root"], env=self.env, stdout=log, stderr=log, start_new_session=True
+                ["mariadbd", cnf, "--user=root"], env=self.real_env, stdout=log, stderr=log, start_new_session=True
             )
         sql = ("mariadb", "--no-defaults", "-S", f"{f}/run/sql.sock", "-u", "root", "-e")
-        self.wait(30, lambda: bool(self.run(*sql, "select 1")), "mariadbd")
+        self.wait(30, lambda: bool(self.run(*sql, "select 1", real_clock=True)), "mariadbd")
         password = (f / "etc/password").read_text()
         self.run(
             *sql,
             "CREATE DATABASE slurm_acct_db; "
             f"CREATE USER slurm@'127.0.0.1' IDENTIFIED BY '{password}'; "
             "GRANT ALL ON slurm_acct_db.* TO slurm@'127.0.0.1'",
+            real_clock=True,
         )
         self.run("slurmdbd")
         self.wait(60, lambda: self.run("sacctmgr", "-n", "show", "cluster") is not None, "slurmdbd")
         self.run("sacctmgr", "-i", "add", "cluster", "live")
         self.run("slurmctld")
         self.wait(30, lambda: "UP" in self.run("scontrol", "ping"), "slurmctld")
-        for number in range(1, self.nodes + 1):
-            self.run("slurmd", "-N", f"n{number}")
-            self.pid_files.append(f / f"run/slurmd-n{number}.pid")
+        for name in self.cluster.names():
+            self.run("slurmd", "-N", name)
+            self.pid_files.append(f / f"run/slurmd-{name}.pid")
         self.wait(60, self._all_idle, "nodes idle")
         self.run("sacctmgr", "-i", "add", "account", "science", "Cluster=live")
         self.run("sacctmgr", "-i", "add", "user", "root", "Account=science", "Cluster=live")
 
     def _all_idle(self) -> bool:
         states = self.run("sinfo", "-h", "-N", "-o", "%T").split()
-        return len(states) == self.nodes and all(state == "idle" for state in states)
+        return len(states) >= self.cluster.nodes and all(state == "idle" for state in states)
 
     def down(self) -> None:
-        """End what `up` started, slurmds first, and wait until each is gone."""
+        """End what `up` started, jobs and slurmds first, and wait until each is gone."""
+        with contextlib.suppress(RuntimeError, subprocess.TimeoutExpired, TimeoutError):  # the daemons may not be up
+            for state in ("PENDING", "RUNNING"):
+                self.run("scancel", f"--state={state}", timeout=10)
+            self.wait(15, lambda: not self.run("squeue", "-h").strip(), "the jobs to end")
         running = [path for path in self.pid_files if path.exists()]
         slurmds = [path for path in running if path.name.startswith("slurmd-")]
         for group in (slurmds, *([path] for path in reversed(running) if path not in slurmds)):
@@ -172,36 +209,60 @@ class Slurm:
         (f / "etc/slurmdbd.conf").chmod(0o600)
         for number in range(4):  # null devices (character device 1, 3): slurmd counts device files, not a bare Count=
             os.mknod(f / f"dev/nvidia{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
-        gres = f"NodeName=n[1-{self.nodes}] Name=gpu Type=a100 File={f}/dev/nvidia[0-3]\n"
+        names = self.cluster.names()
+        gres = "".join(f"NodeName={name} Name=gpu Type=a100 File={f}/dev/nvidia[0-3]\n" for name in names)
         (f / "etc/gres.conf").write_text(gres)
         (f / "etc/cgroup.conf").write_text("ConstrainCores=no\n")
         (f / "etc/slurm.conf").write_text(self._slurm_conf(host))
-        for number in range(1, self.nodes + 1):
-            (f / f"spool/n{number}").mkdir(exist_ok=True)
+        for name in names:
+            (f / f"spool/{name}").mkdir(exist_ok=True)
 
     def _slurm_conf(self, host: str) -> str:
-        f, ports = self.folder, [_free_port() for _ in range(self.nodes)]
-        nodes = "\n".join(
-            f"NodeName=n{i + 1} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} "
-            "CPUs=8 RealMemory=32000 Gres=gpu:a100:4"
-            for i, port in enumerate(ports)
+        f = self.folder
+        settings = {
+            "ClusterName": "live",
+            "SlurmctldHost": f"{host}(127.0.0.1)",
+            "SlurmctldPort": str(self.ports["ctld"]),
+            "SlurmUser": "root",
+            "SlurmdUser": "root",
+            "AuthType": "auth/munge",
+            "AuthInfo": f"socket={f}/munge/sock,cred_expire=5",
+            "CommunicationParameters": "NoInAddrAny,NoCtldInAddrAny",
+            "MpiDefault": "none",
+            "ProctrackType": "proctrack/linuxproc",
+            "TaskPlugin": "task/none",
+            "ReturnToService": "2",
+            "SlurmctldPidFile": f"{f}/run/slurmctld.pid",
+            "SlurmctldLogFile": f"{f}/log/slurmctld.log",
+            "SlurmdPidFile": f"{f}/run/slurmd-%n.pid",
+            "SlurmdLogFile": f"{f}/log/slurmd-%n.log",
+            "SlurmdSpoolDir": f"{f}/spool/%n",
+            "StateSaveLocation": f"{f}/spool/ctld",
+            "SlurmdParameters": "config_overrides",
+            "KillWait": "3",
+            "MinJobAge": "600",
+            "InactiveLimit": "0",
+            "SlurmdTimeout": "60",
+            "RequeueExit": "99",
+            "JobRequeue": "1",
+            "SchedulerType": "sched/backfill",
+            "SchedulerParameters": "bf_interval=5,bf_continue,batch_sched_delay=1,sched_min_interval=100000",
+            "SelectType": "select/cons_tres",
+            "SelectTypeParameters": "CR_Core_Memory",
+            "PriorityType": "priority/multifactor",
+            "PriorityWeightAge": "1000",
+            "PriorityWeightJobSize": "500",
+            "AccountingStorageType": "accounting_storage/slurmdbd",
+            "AccountingStorageHost": "127.0.0.1",
+            "AccountingStoragePort": str(self.ports["dbd"]),
+            "AccountingStoragePass": f"{f}/munge/sock",
+            "AccountingStorageTRES": "gres/gpu,gres/gpu:a100",
+            "JobAcctGatherType": "jobacct_gather/none",
+            "GresTypes": "gpu",
+        } | self.cluster.settings
+        nodes = (
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={_free_port()} {self.cluster.node}"
+            for name in self.cluster.names()
         )
-        return (
-            f"ClusterName=live\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={self.ports['ctld']}\nSlurmUser=root\n"
-            f"SlurmdUser=root\nAuthType=auth/munge\nAuthInfo=socket={f}/munge/sock,cred_expire=5\n"
-            "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny\nMpiDefault=none\nProctrackType=proctrack/linuxproc\n"
-            f"TaskPlugin=task/none\nReturnToService=2\nSlurmctldPidFile={f}/run/slurmctld.pid\n"
-            f"SlurmctldLogFile={f}/log/slurmctld.log\nSlurmdPidFile={f}/run/slurmd-%n.pid\n"
-            f"SlurmdLogFile={f}/log/slurmd-%n.log\n"
-            f"SlurmdSpoolDir={f}/spool/%n\nStateSaveLocation={f}/spool/ctld\nSlurmdParameters=config_overrides\n"
-            "KillWait=3\nMinJobAge=600\nInactiveLimit=0\nSlurmdTimeout=60\nRequeueExit=99\nJobRequeue=1\n"
-            "SchedulerType=sched/backfill\n"
-            "SchedulerParameters=bf_interval=5,bf_continue,batch_sched_delay=1,sched_min_interval=100000\n"
-            "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nPriorityType=priority/multifactor\n"
-            "PriorityWeightAge=1000\nPriorityWeightJobSize=500\nAccountingStorageType=accounting_storage/slurmdbd\n"
-            f"AccountingStorageHost=127.0.0.1\nAccountingStoragePort={self.ports['dbd']}\n"
-            f"AccountingStoragePass={f}/munge/sock\n"
-            "AccountingStorageTRES=gres/gpu,gres/gpu:a100\nJobAcctGatherType=jobacct_gather/none\nGresTypes=gpu\n"
-            f"{nodes}\nPartitionName=gpu Nodes=ALL Default=YES MaxTime=2-00:00:00 DefaultTime=01:00:00 State=UP "
-            "DefMemPerCPU=1000\n"
-        )
+        lines = [f"{key}={value}" for key, value in settings.items()]
+        return "\n".join([*lines, *nodes, *self.cluster.partitions]) + "\n"

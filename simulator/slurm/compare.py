@@ -1,0 +1,101 @@
+"""How far a simulated Slurm is from a recorded one: step by step, and over a whole run.
+
+One step asks at each recorded start: from the state before it, with everything before as recorded, does the simulator
+start that job too? Errors cannot add up, so what is measured is the rules. A free run asks for the sum of everything:
+from the first submission on, nothing but submissions and run times is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.metrics import wait_distance
+from simulator.slurm.world import NEVER, NONE, Bools, Int64s, Result, World
+
+# (world, free_from, until) -> result: jobs with a pinned start before `free_from` start then, on their recorded nodes;
+# from that second on the scheduler decides, and the run stops at `until`.
+Simulate = Callable[[World, int, int], Result]
+
+
+@dataclass(frozen=True)
+class OneStep:
+    """Outcome of the step-by-step comparison; arrays of shape (cases,), a case being one recorded start.
+
+    job: row of `World.jobs`. recorded_s: its recorded start. simulated_s: when the simulator starts it from the state
+    before, NONE if not within `tolerance_s`. begun: distinct (step, job) starts that the simulator makes within the
+    tolerance; unmatched: those of them which the record starts more than `tolerance_s` after the end of the step.
+    """
+
+    job: Int64s
+    recorded_s: Int64s
+    simulated_s: Int64s
+    tolerance_s: int
+    begun: int
+    unmatched: int
+
+    @property
+    def hits(self) -> Bools:
+        """Cases in which the simulator starts the same job within the tolerance, shape (cases,)."""
+        return np.asarray(self.simulated_s != NONE)
+
+    @property
+    def share(self) -> float:
+        """Share of the cases that are hits; NaN without any case."""
+        return float(self.hits.mean()) if len(self.job) else float("nan")
+
+    @property
+    def unmatched_share(self) -> float:
+        """Share of the simulator's own starts that the record does not make soon; NaN if it makes none."""
+        return self.unmatched / self.begun if self.begun else float("nan")
+
+
+def one_step(world: World, simulate: Simulate, tolerance_s: int, every: int = 1) -> OneStep:
+    """At each `every`-th second with recorded starts: from the state before, what starts within `tolerance_s`?
+
+    `world.jobs.pinned_s` holds the recorded starts. All jobs that the record starts at one second are cases of one
+    step, since a pass starts several at once. Raises ValueError for a world without any recorded start.
+    """
+    recorded = world.jobs.pinned_s
+    instants = np.unique(recorded[recorded != NEVER])[::every]
+    if not len(instants):
+        raise ValueError("no job has a recorded start: `pinned_s` is NEVER throughout")
+    cases: list[tuple[Int64s, Int64s]] = []
+    begun = unmatched = 0
+    for instant in instants:
+        starts = simulate(world, int(instant), int(instant) + tolerance_s).start_s
+        soon = (starts >= instant) & (starts <= instant + tolerance_s)
+        begun += int(soon.sum())
+        unmatched += int((soon & (recorded > instant + 2 * tolerance_s)).sum())
+        job = np.flatnonzero(recorded == instant)
+        cases.append((job, np.where(soon[job], starts[job], NONE)))
+    jobs = np.concatenate([job for job, _ in cases])
+    simulated = np.concatenate([start for _, start in cases])
+    return OneStep(jobs, recorded[jobs], simulated, tolerance_s, begun, unmatched)
+
+
+def free_run(world: World, result: Result) -> dict[str, float]:
+    """`simulator.metrics.wait_distance` of a run against the record, over the jobs that started in both.
+
+    A wait runs from the job's eligibility (its submission, if later) to its start. Besides: `relative_mean_wait`, the
+    simulated mean over the recorded one minus 1, and `only_recorded`, `only_simulated`: jobs that started in one alone.
+    """
+    recorded, simulated = world.jobs.pinned_s, result.start_s
+    in_record, in_run = recorded != NEVER, simulated != NONE
+    both = in_record & in_run
+    since = np.maximum(world.jobs.submit_s, world.jobs.eligible_s)[both]
+    figures = relative(simulated[both] - since, recorded[both] - since)
+    return figures | {
+        "only_recorded": float((in_record & ~in_run).sum()),
+        "only_simulated": float((in_run & ~in_record).sum()),
+    }
+
+
+def relative(wait_s: Int64s, reference_wait_s: Int64s) -> dict[str, float]:
+    """`wait_distance` and `relative_mean_wait` of two runs of the same jobs, waits in s of shape (jobs,)."""
+    figures = wait_distance(wait_s, reference_wait_s)
+    reference = figures["recorded_mean_wait_s"]
+    ratio = figures["simulated_mean_wait_s"] / reference - 1 if reference else float("nan")
+    return figures | {"relative_mean_wait": ratio}

@@ -1,0 +1,213 @@
+"""A recorded run of a real Slurm, read back: its jobs as Slurm accounted them and the world that they ran in."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from simulator.slurm import load
+from simulator.slurm.world import (
+    AFTERANY,
+    AFTEROK,
+    NEVER,
+    NONE,
+    SINGLETON,
+    Dependencies,
+    Int64s,
+    Jobs,
+    World,
+    constant_capacity,
+    no_outages,
+)
+from tests.live.fidelity_workload import Submission
+from traces.slurm_accounts import read_associations, read_qos
+from traces.slurm_conf import read_slurm_conf
+from traces.slurm_text import expand_nodes, parse_memory_mib, parse_state, parse_tres, tres_gpus
+
+KINDS = {"afterany": AFTERANY, "afterok": AFTEROK, "singleton": SINGLETON}
+
+
+@dataclass(frozen=True)
+class RecordedJob:
+    """One allocation of the run: a job, or one task of an array. Times in seconds since 1970, None for never."""
+
+    job_id: int
+    submission: Submission
+    task: int
+    account: str
+    state: str
+    submit_s: int
+    eligible_s: int | None
+    start_s: int | None
+    end_s: int | None
+    limit_s: int
+    cpus: int
+    gpus: int
+    memory_mb: int
+    nodes: tuple[str, ...]
+    priority: int
+    flags: str
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What names the job in every run of the workload: its submission and its task."""
+        return self.submission.index, self.task
+
+    @property
+    def run_s(self) -> int:
+        """Elapsed seconds as accounted; for a job that never started, as long as it would have run."""
+        if self.start_s is None or self.end_s is None:
+            return min(self.submission.run_s, self.limit_s)
+        return self.end_s - self.start_s
+
+    @property
+    def wait_s(self) -> int | None:
+        """Start minus eligibility, None for a job that never started."""
+        return None if self.start_s is None or self.eligible_s is None else self.start_s - self.eligible_s
+
+
+def read(folder: Path) -> list[RecordedJob]:
+    """The jobs of a recording by (submit, job id). Raises ValueError for a record without a known submission."""
+    submissions: dict[int, Submission] = {}
+    for line in _text(folder / "submissions.jsonl.gz").splitlines():
+        fields = json.loads(line)
+        job_id = int(fields.pop("job_id"))
+        fields["depends"] = fields["depends"] and tuple(fields["depends"])
+        submissions[job_id] = Submission(**fields)
+    header, *lines = _text(folder / "sacct.psv.gz").splitlines()
+    names = header.split("|")
+    jobs = [_job(dict(zip(names, line.split("|"), strict=True)), submissions) for line in lines]
+    return sorted(jobs, key=lambda job: (job.submit_s, job.job_id))
+
+
+def _job(row: dict[str, str], submissions: dict[int, Submission]) -> RecordedJob:
+    base, _, task = row["JobID"].partition("_")
+    if int(base) not in submissions:
+        raise ValueError(f"job {row['JobID']} of the recording was not submitted by it")
+    tres = row["AllocTRES"] or row["ReqTRES"]
+    memory = parse_memory_mib(parse_tres(tres).get("mem", ""))
+    start = _time(row["Start"])
+    return RecordedJob(
+        job_id=int(row["JobIDRaw"]),
+        submission=submissions[int(base)],
+        task=int(task) if task else 0,
+        account=row["Account"],
+        state=parse_state(row["State"]),
+        submit_s=_time(row["Submit"]) or 0,
+        eligible_s=_time(row["Eligible"]),
+        start_s=start,
+        end_s=_time(row["End"]),
+        limit_s=int(row["TimelimitRaw"]) * 60,
+        cpus=int(parse_tres(tres)["cpu"]),
+        gpus=tres_gpus(tres) or 0,
+        memory_mb=round(memory[0]) if memory else 0,
+        nodes=tuple(expand_nodes(row["NodeList"])) if start is not None else (),
+        priority=int(row["Priority"]),
+        flags=row["Flags"],
+    )
+
+
+def _time(text: str) -> int | None:
+    """Seconds since 1970 of sacct's UTC time, None for Unknown and None."""
+    if text in ("Unknown", "None", ""):
+        return None
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+
+
+def _text(path: Path) -> str:
+    return gzip.decompress(path.read_bytes()).decode(errors="surrogateescape")
+
+
+def world(folder: Path, jobs: list[RecordedJob], *, eligible_known: bool = True) -> World:
+    """The world of a recorded run: its slurm.conf and accounts, its jobs with their recorded starts pinned.
+
+    With `eligible_known` a job is eligible when sacct says so, and dependencies are not looked at again. Without, they
+    are simulated, and sacct's times count only for begin times, holds and jobs without dependencies.
+    """
+    place = load.cluster(
+        read_slurm_conf(folder / "slurm.conf"),
+        read_qos(folder / "qos.psv").rows,
+        read_associations(folder / "assoc.psv", "live").rows,
+    )
+    arrays = {job.submission.index for job in jobs if job.submission.tasks > 1}
+    array_rows = {index: row for row, index in enumerate(sorted(arrays))}
+    first_row = {job.submission.index: row for row, job in reversed(list(enumerate(jobs)))}
+    throttle = {array_rows[job.submission.index]: job.submission.throttle for job in jobs if job.submission.tasks > 1}
+    names = {name: number for number, name in enumerate(sorted({job.submission.name for job in jobs}))}
+    waits = [] if eligible_known else [(row, job) for row, job in enumerate(jobs) if _chained(job, first_row)]
+    free = {row for row, _ in waits}
+    return World(
+        nodes=place.nodes,
+        partitions=place.partitions,
+        qos=place.qos,
+        associations=place.associations,
+        jobs=Jobs(
+            submit_s=_ints(job.submit_s for job in jobs),
+            eligible_s=_ints(
+                job.submit_s if row in free else NEVER if job.eligible_s is None else job.eligible_s
+                for row, job in enumerate(jobs)
+            ),
+            cancel_s=_ints(
+                NEVER if job.start_s is not None or job.end_s is None or row in free else job.end_s
+                for row, job in enumerate(jobs)
+            ),
+            run_s=_ints(job.run_s for job in jobs),
+            limit_s=_ints(job.limit_s for job in jobs),
+            failed=np.array([job.state != "COMPLETED" for job in jobs]),
+            partition=_ints(place.partition_rows[job.submission.partition] for job in jobs),
+            qos=_ints(place.qos_rows[job.submission.qos] for job in jobs),
+            user=_ints(place.user_rows[job.submission.user] for job in jobs),
+            association=_ints(place.association_rows[job.account, job.submission.user] for job in jobs),
+            nodes=_ints(job.submission.nodes for job in jobs),
+            cpus_per_node=_ints(job.cpus // job.submission.nodes for job in jobs),
+            memory_per_node_mb=_ints(job.memory_mb // job.submission.nodes for job in jobs),
+            gpus_per_node=_ints(job.gpus // job.submission.nodes for job in jobs),
+            gpu_type=np.full(len(jobs), NONE),
+            exclusive=np.zeros(len(jobs), bool),
+            nice=_ints(job.submission.nice for job in jobs),
+            site_factor=np.zeros(len(jobs)),
+            array=_ints(array_rows.get(job.submission.index, NONE) for job in jobs),
+            name=_ints(names[job.submission.name] for job in jobs),
+            any_dependency=np.zeros(len(jobs), bool),
+            pinned_s=_ints(NEVER if job.start_s is None else job.start_s for job in jobs),
+        ),
+        dependencies=_dependencies(waits, first_row, jobs),
+        outages=no_outages(len(place.nodes)),
+        capacity=constant_capacity(),
+        pinned_first=np.cumsum([0, *(len(job.nodes) for job in jobs)]),
+        pinned_nodes=_ints(place.node_rows[name] for job in jobs for name in job.nodes),
+        array_throttle=_ints(throttle[row] for row in range(len(arrays))),
+        settings=place.settings,
+    )
+
+
+def _chained(job: RecordedJob, first_row: dict[int, int]) -> bool:
+    """Whether the job waits for others; its parent may be missing, since sacct hides jobs that never were eligible."""
+    depends = job.submission.depends
+    return depends is not None and (depends[1] < 0 or depends[1] in first_row)
+
+
+def _dependencies(
+    waits: list[tuple[int, RecordedJob]], first_row: dict[int, int], jobs: list[RecordedJob]
+) -> Dependencies:
+    """One row for each (job, job waited for): all tasks of an array where the parent is one."""
+    rows: list[tuple[int, int, int]] = []
+    for row, job in waits:
+        assert job.submission.depends is not None
+        kind, index = job.submission.depends
+        parents = [NONE]
+        if index >= 0:
+            parents = [other for other, parent in enumerate(jobs) if parent.submission.index == index]
+        rows += [(row, parent, KINDS[kind]) for parent in parents]
+    columns = np.array(rows, np.int64).reshape(-1, 3)
+    return Dependencies(columns[:, 0], columns[:, 1], columns[:, 2], np.zeros(len(rows), np.int64))
+
+
+def _ints(values: Iterable[int]) -> Int64s:
+    return np.array(list(values), np.int64)
