@@ -1,0 +1,241 @@
+"""Random small worlds that cover every feature of the `slurm` scheduler.
+
+Hypothesis draws the seed and the features; numpy draws the rest, which makes for busier worlds than hypothesis would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+from simulator.slurm import world as w
+
+FEATURES = (
+    "partitions", "gpus", "limits", "dependencies", "arrays", "outages", "capacity", "fairshare", "preemption",
+    "holds", "options", "completing", "zero",
+)  # fmt: skip
+
+Random = np.random.Generator
+
+
+def _some(rng: Random, values: list[int], count: int) -> w.Int64s:
+    return rng.choice(np.array(values, np.int64), count)
+
+
+def _one(rng: Random, *values: int) -> int:
+    return int(rng.choice(np.array(values, np.int64)))
+
+
+def _flags(rng: Random, *shape: int) -> w.Bools:
+    return rng.integers(0, 2, shape).astype(bool)
+
+
+def _machine(rng: Random, features: set[str]) -> tuple[w.Nodes, w.Partitions]:
+    count = _one(rng, 2, 3, 4, 6)
+    gpus = _some(rng, [0, 4, 4], count) if "gpus" in features else np.zeros(count, np.int64)
+    nodes = w.Nodes(
+        names=tuple(f"n{row}" for row in range(count)),
+        cpus=_some(rng, [4, 4, 8], count),
+        memory_mb=_some(rng, [8, 16], count),
+        gpus=gpus,
+        gpu_type=np.where(gpus > 0, rng.integers(0, 2, count), w.NONE),
+        weight=_some(rng, [1, 1, 2], count),
+    )
+    several = _one(rng, 2, 3) if "partitions" in features else 1
+    members = rng.random((several, count)) < 0.7
+    members[0] = True
+    limits = [w.NO_LIMIT, w.NO_LIMIT] if several == 1 else [w.NO_LIMIT, 2]
+    partitions = w.Partitions(
+        names=tuple(f"p{row}" for row in range(several)),
+        nodes=members,
+        priority_tier=rng.integers(1, 3, several),
+        priority_job_factor=rng.integers(0, 4, several),
+        max_time_s=_some(rng, limits, several) * 300,
+        max_nodes=_some(rng, limits, several),
+        exclusive=_flags(rng, several) & ("partitions" in features),
+        least_loaded=_flags(rng, several) & ("gpus" in features),
+        qos=np.where(_flags(rng, several) & ("limits" in features), 0, w.NONE),
+        billing=np.array([[1.0, 0.25, 0.0, 2.0]] * several),
+    )
+    return nodes, replace(partitions, max_time_s=np.maximum(partitions.max_time_s, w.NO_LIMIT))
+
+
+def _limits(rng: Random, features: set[str], values: list[int], *shape: int) -> w.Int64s:
+    """Mostly no limits, else one of the values."""
+    if "limits" not in features:
+        return np.full(shape, w.NO_LIMIT)
+    return np.where(rng.random(shape) < 0.8, w.NO_LIMIT, rng.choice(np.array(values, np.int64), shape))
+
+
+def _qos(rng: Random, features: set[str]) -> w.Qos:
+    count = _one(rng, 1, 2, 3)
+    preempts = np.tril(rng.random((count, count)) < 0.8, -1)  # some of those before it, so there are no cycles
+    return w.Qos(
+        names=tuple(f"q{row}" for row in range(count)),
+        priority=rng.integers(0, 4, count),
+        usage_factor=rng.choice(np.array([1.0, 0.5, 0.0]), count),
+        group_jobs=_limits(rng, features, [1, 2], count),
+        group_tres=_limits(rng, features, [4, 9], count, w.TRES),
+        user_jobs=_limits(rng, features, [1, 2], count),
+        user_tres=_limits(rng, features, [4, 9], count, w.TRES),
+        account_jobs=_limits(rng, features, [1, 2], count),
+        account_tres=_limits(rng, features, [4, 9], count, w.TRES),
+        job_tres=_limits(rng, features, [9], count, w.TRES),
+        preempts=preempts if "preemption" in features else np.zeros((count, count), bool),
+        preempt_mode=rng.integers(0, 3, count),
+        preempt_exempt_s=_some(rng, [0, 0, 40], count),
+    )
+
+
+def _associations(rng: Random, features: set[str]) -> w.Associations:
+    """A root, up to three accounts below it or below one another, and users in them."""
+    accounts, users = _one(rng, 1, 2, 3), _one(rng, 1, 2, 4)
+    above = [int(rng.integers(0, row)) for row in range(1, accounts + 1)]
+    homes = rng.integers(0, accounts + 1, users).tolist()
+    count = 1 + accounts + users
+    return w.Associations(
+        parent=np.array([w.NONE, *above, *homes]),
+        user=np.array([w.NONE] * (1 + accounts) + rng.integers(0, users, users).tolist()),
+        account=np.array([*range(1 + accounts), *homes]),
+        shares=rng.integers(0, 4, count),
+        group_jobs=_limits(rng, features, [1, 3], count),
+        group_tres=_limits(rng, features, [8, 16], count, w.TRES),
+        max_jobs=_limits(rng, features, [1, 2], count),
+    )
+
+
+def _jobs(
+    rng: Random, features: set[str], partitions: w.Partitions, qos: w.Qos, tree: w.Associations
+) -> tuple[w.Jobs, int]:
+    count, scale = int(rng.integers(2, 24)), _one(rng, 7, 30, 60)
+    submit = np.sort(rng.integers(0, 6, count)) * scale
+    association = _some(rng, np.flatnonzero(tree.user != w.NONE).tolist(), count)
+    never = np.full(count, w.NEVER)
+    rows = {
+        "run_s": rng.integers(0 if "zero" in features else 1, 16, count) * scale,
+        "limit_s": rng.choice([2, 5, 16, 20], count) * scale,
+        "nodes": _some(rng, [1, 1, 1, 2, 3], count),
+        "cpus_per_node": _some(rng, [1, 2, 3, 4, 4], count),
+        "memory_per_node_mb": _some(rng, [0, 4, 8], count),
+        "gpus_per_node": rng.integers(0, 3, count) * ("gpus" in features),
+        "gpu_type": _some(rng, [w.NONE] * 4 + [0, 1], count),
+        "qos": rng.integers(0, len(qos), count),
+        "nice": _some(rng, [0, 0, 5], count),
+        "name": rng.integers(0, 2, count),
+        "association": association,
+        "user": tree.user[association],
+        "partition": np.where(
+            (rng.random(count) < 0.05) & ("partitions" in features), w.NONE, rng.integers(0, len(partitions), count)
+        ),
+        "exclusive": rng.random(count) < 0.2,
+        "any_dependency": _flags(rng, count),
+    }
+    arrays = _one(rng, 1, 2) if "arrays" in features else 0
+    array = rng.integers(-1, arrays, count)
+    for number in range(arrays):  # the tasks of an array are alike
+        if len(tasks := np.flatnonzero(array == number)):
+            for values in rows.values():
+                values[tasks] = values[tasks[0]]
+    rows |= {"array": array, "failed": _flags(rng, count)}
+    if "holds" in features:
+        rows["eligible_s"] = np.maximum(submit, _some(rng, [0, 100, 333], count))
+        rows["cancel_s"] = np.where(_flags(rng, count), submit + _some(rng, [0, 50, 200, 400], count), never)
+    run, limit, nodes = (rows.pop(name) for name in ("run_s", "limit_s", "nodes"))
+    return w.plain_jobs(submit, run, limit, nodes, **rows), arrays  # type: ignore[arg-type]
+
+
+def _dependencies(rng: Random, jobs: int) -> w.Dependencies:
+    count = int(rng.integers(1, 8))
+    job, kind = rng.integers(0, jobs, count), rng.integers(0, 5, count)
+    # Mostly on jobs before it, so that cycles are the exception.
+    parent = np.where(rng.random(count) < 0.8, rng.integers(0, np.maximum(job, 1)), rng.integers(0, jobs, count))
+    return w.Dependencies(job, np.where(kind == w.SINGLETON, w.NONE, parent), kind, _some(rng, [0, 45], count))
+
+
+def _outages(rng: Random, nodes: int) -> w.Outages:
+    count = _one(rng, 1, 2, 3)
+    begin = rng.integers(0, 400, count)
+    notice, length = rng.integers(0, 400, count), rng.integers(1, 300, count)
+    return w.Outages(
+        rng.integers(0, 2, count), begin, begin + length, np.maximum(begin - notice, 0), _flags(rng, count, nodes)
+    )
+
+
+def _capacity(rng: Random, nodes: int) -> w.Capacity:
+    times = np.unique(rng.integers(0, 500, _one(rng, 1, 2, 3)))
+    counts = rng.integers(0, nodes + 1, len(times))
+    counts[-1] = nodes
+    return w.Capacity(times, counts)
+
+
+def _settings(rng: Random, features: set[str]) -> w.Settings:
+    settings = w.Settings(
+        weight_age=_one(rng, 0, 1000),
+        weight_job_size=_one(rng, 0, 500),
+        weight_partition=_one(rng, 0, 100),
+        weight_qos=_one(rng, 0, 300),
+        weight_tres=(0.0, 0.0, 0.0, float(_one(rng, 0, 50))),
+        favor_small=bool(_one(rng, 0, 1)),
+        max_age_s=_one(rng, 200, 86_400),
+        calc_period_s=_one(rng, 60, 300),
+        bf_interval_s=_one(rng, 30, 45),
+        kill_wait_s=_one(rng, 0, 30),
+        over_time_limit_s=_one(rng, 0, 60),
+    )
+    if "fairshare" in features:
+        settings = replace(settings, weight_fairshare=1000, decay_half_life_s=_one(rng, 0, 600))
+    if "completing" in features:
+        settings = replace(settings, completing_s=_one(rng, 1, 2, 61))
+    if "preemption" in features:
+        settings = replace(settings, requeue_delay_s=_one(rng, 0, 20, 120))
+    if "options" not in features:
+        return settings
+    return replace(
+        settings,
+        backfill=bool(_one(rng, 0, 1, 1, 1)),
+        default_queue_depth=_one(rng, 0, 1, 100),
+        sched_interval_s=_one(rng, 10, 60),
+        batch_sched_delay_s=_one(rng, 0, 3, 20),
+        bf_window_s=_one(rng, 120, 600, 86_400),
+        bf_resolution_s=_one(rng, 1, 60, 100),
+        bf_max_job_test=_one(rng, 1, 3, 500),
+        bf_max_job_part=_one(rng, 0, 0, 2),
+        bf_max_job_user=_one(rng, 0, 0, 2),
+        bf_max_job_start=_one(rng, 0, 0, 1),
+        bf_max_job_array_resv=_one(rng, 1, 20),
+        bf_job_part_count_reserve=_one(rng, 0, 0, 1),
+        bf_min_age_reserve_s=_one(rng, 0, 0, 60),
+        bf_min_prio_reserve=_one(rng, 0, 0, 200),
+    )
+
+
+def random_world(seed: int, features: set[str]) -> w.World:
+    """A crowded small world with these features, always the same for a seed."""
+    rng = np.random.default_rng(seed)
+    nodes, partitions = _machine(rng, features)
+    qos, tree = _qos(rng, features), _associations(rng, features)
+    jobs, arrays = _jobs(rng, features, partitions, qos, tree)
+    count = len(nodes)
+    return w.World(
+        nodes=nodes,
+        partitions=partitions,
+        qos=qos,
+        associations=tree,
+        jobs=jobs,
+        dependencies=_dependencies(rng, len(jobs)) if "dependencies" in features else w.no_dependencies(),
+        outages=_outages(rng, count) if "outages" in features else w.no_outages(count),
+        capacity=_capacity(rng, count) if "capacity" in features else w.constant_capacity(),
+        pinned_first=np.zeros(len(jobs) + 1, np.int64),
+        pinned_nodes=np.zeros(0, np.int64),
+        array_throttle=rng.integers(0, 3, arrays),
+        settings=_settings(rng, features),
+    )
+
+
+@st.composite
+def worlds(draw: st.DrawFn, *features: str) -> w.World:
+    """A random world with some of the features drawn (from all, where none is named)."""
+    chosen = draw(st.sets(st.sampled_from(features or FEATURES), max_size=6))
+    return random_world(draw(st.integers(0, 2**32 - 1)), chosen)
