@@ -61,6 +61,11 @@ def simulate(
     ] = None,
     starts: Annotated[Path | None, typer.Option("--starts", help="Write a CSV of job_id,start.")] = None,
     jobs: Annotated[Path | None, typer.Option("--jobs", help="Write a CSV with one row a job.")] = None,
+    plots: Annotated[Path | None, typer.Option("--plots", help="Write one HTML page of plots.")] = None,
+    gantt: Annotated[str | None, typer.Option("--gantt", help="Length of the Gantt chart's window: 24h.")] = None,
+    gantt_from: Annotated[
+        str | None, typer.Option("--gantt-from", help="Its begin, from the first submission on: 10d.")
+    ] = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
@@ -75,13 +80,17 @@ def simulate(
             found = _of_swf(trace, capacity)
         else:
             found = _of_cluster(options.data_folder(context, data), str(cluster), capacity)
+        window = tuple(options.duration_s(text) if text else None for text in (gantt_from, gantt))
         knobs = Knobs(estimate, pass_, kill_at_limit)
         replays = [_replay(found, name, knobs) for name in wanted]
-        _say(found)
+        for line in _said(found):
+            options.say(line)
         if starts is not None:
             _write_starts(starts, found, replays[0])
         if jobs is not None:
             _write_jobs(jobs, found, replays)
+        if plots is not None:
+            _plot(plots, found, replays, (window[0], window[1]))
         if json:
             options.write_json(out, _result(found, knobs, replays, side_by_side=compare is not None))
         else:
@@ -167,13 +176,14 @@ def _replay(trace: Trace, scheduler: str, knobs: Knobs) -> Replay:
     )
 
 
-def _say(trace: Trace) -> None:
-    """On standard error: how large the cluster is by whose word, and how many jobs stayed out."""
-    options.say(f"capacity: {trace.capacity:,} {trace.unit} ({trace.capacity_from})")
+def _said(trace: Trace) -> list[str]:
+    """How large the cluster is by whose word, and how many jobs stayed out."""
+    lines = [f"capacity: {trace.capacity:,} {trace.unit} ({trace.capacity_from})"]
     if trace.left_out:
         total = sum(trace.left_out.values())
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in trace.left_out.items())
-        options.say(f"left out: {total:,} of {total + len(trace.workload):,} jobs: {reasons}")
+        lines.append(f"left out: {total:,} of {total + len(trace.workload):,} jobs: {reasons}")
+    return lines
 
 
 def _write_starts(path: Path, trace: Trace, replay: Replay) -> None:
@@ -233,6 +243,22 @@ def _result(trace: Trace, knobs: Knobs, replays: Sequence[Replay], *, side_by_si
     return {**about, "schedulers": figures} if side_by_side else {**figures[0], **about}
 
 
+def _columns(trace: Trace, replays: Sequence[Replay]) -> list[dict[str, Any]]:
+    """The figures of each schedule, and of the record where it holds any start; null for what has no meaning."""
+    columns = [_figures(trace, replay) for replay in replays]
+    if columns[0]["recorded_jobs"]:
+        columns.append({**_recorded(trace), "scheduler": "recorded"})
+    return [dict(options.plain(column)) for column in columns]
+
+
+def _plot(path: Path, trace: Trace, replays: Sequence[Replay], window: tuple[int | None, int | None]) -> None:
+    from reports.schedule import Shown, write_page
+
+    shown = Shown(trace.name, trace.workload, trace.capacity, trace.unit)
+    said = [f"{line[0].upper()}{line[1:]}." for line in _said(trace)]
+    write_page(path, shown, replays, _columns(trace, replays), said, window)
+
+
 _ROWS = {
     "mean_wait_s": ("mean wait", "duration"),
     "p50_wait_s": ("median wait", "duration"),
@@ -251,11 +277,9 @@ def _print(out: TextIO, trace: Trace, replays: Sequence[Replay]) -> None:
     """A column for each scheduler and one for the record, where there is any."""
     from reports.format import FORMATS, text
 
-    columns = [_figures(trace, replay) for replay in replays]
-    if columns[0]["recorded_jobs"]:
-        columns.append({**_recorded(trace), "scheduler": "recorded"})
+    columns = _columns(trace, replays)
     out.write(f"{text(trace.name)}: {len(trace.workload):,} jobs on {trace.capacity:,} {trace.unit}\n")
     out.write(" " * 24 + "".join(f"{column['scheduler']:>16}" for column in columns) + "\n")
     for name, (heading, kind) in _ROWS.items():
-        values = [options.plain(column.get(name)) for column in columns]
+        values = [column.get(name) for column in columns]
         out.write(f"{heading:<24}" + "".join(f"{FORMATS[kind](value):>16}" for value in values) + "\n")

@@ -68,7 +68,7 @@ def build_report(
     for cluster in _known_clusters(data, clusters):
         source = Source(data, cluster, names)
         pages.append({"source": source, "sections": [SECTIONS[name](source) for name in wanted]})
-    html = _render(pages, names)
+    html = render(pages, is_anonymised=names.are_hidden)
     path = out or data.reports / "report.html"
     _write(path, html)
     return path
@@ -121,7 +121,8 @@ def _known_clusters(data: DataFolder, wanted: list[str] | None) -> list[str]:
     return known if wanted is None else list(dict.fromkeys(wanted))
 
 
-def _render(pages: list[dict[str, Any]], names: Names) -> str:
+def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False) -> str:
+    """The page: of each entry `source` (slug, cluster, is_generated) and `sections`; all text in it is escaped."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -133,7 +134,7 @@ def _render(pages: list[dict[str, Any]], names: Names) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("report.html").render(
         pages=pages,
-        is_anonymised=names.are_hidden,
+        is_anonymised=is_anonymised,
         made_utc=fmt.moment(datetime.now(UTC)),
         text=fmt.text,
         sparkline=lambda values: Markup(sparkline(values)),  # noqa: S704 - made of numbers alone

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.palette import HEAT, colour, to_css
+from reports.palette import CLASSES, HEAT, colour, to_css
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -230,6 +230,52 @@ def pareto(
         axes.set_xlim(left=-0.05)
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         axes.legend(loc="upper right", fontsize=8.5)
+
+    return _drawing(paint, name=name, height_in=3.6)
+
+
+def over_days(
+    name: str, edges_d: NDArray[np.float64], series: Mapping[str, tuple[NDArray[np.float64], str]], y_label: str
+) -> str:
+    """Means between neighbouring edges, in days since the first submission, one line a series.
+
+    `edges_d` has shape (bins + 1,); `series`: label -> (values of shape (bins,), colour name).
+    """
+
+    def paint(axes: Axes) -> None:
+        for label, (values, tint) in series.items():
+            axes.stairs(values, edges_d, color=colour(tint), label=label, linewidth=1.2, baseline=None)
+        axes.set(xlabel="days since the first submission", ylabel=y_label, xlim=(edges_d[0], edges_d[-1]))
+        axes.set_ylim(bottom=0)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
+
+    return _drawing(paint, name=name)
+
+
+def gantt(
+    name: str,
+    bars: NDArray[np.float64],
+    classes: NDArray[np.int64],
+    labels: Sequence[str],
+    limits: Sequence[float],
+    y_label: str,
+) -> str:
+    """Units against hours: `bars`, shape (n, 4), are (begin h, length h, first unit, units), `classes` (n,) their tint.
+
+    `limits`: first and last hour shown, and the number of units.
+    """
+
+    def paint(axes: Axes) -> None:
+        for index in np.unique(classes):
+            begin, length, first, units = bars[classes == index].T
+            axes.barh(
+                first, length, units, begin, align="edge", color=colour(CLASSES[index]), label=labels[index],
+                edgecolor=colour("paper"), linewidth=0.4,
+            )  # fmt: skip
+        axes.set(xlabel="hours since the first submission", ylabel=y_label, xlim=limits[:2], ylim=(0, limits[2]))
+        axes.grid(visible=False)
+        if len(bars):
+            axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, handlelength=1, columnspacing=1)
 
     return _drawing(paint, name=name, height_in=3.6)
 

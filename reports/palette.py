@@ -24,6 +24,12 @@ COLOURS: dict[str, tuple[str, str]] = {
     "dqn": ("#6a40bf", "#b79bff"),
     "policy-gradient": ("#b73480", "#f28bc4"),
     "oracle": ("#1b1f25", "#e8eaee"),
+    # schedulers
+    "fifo": ("#6e7682", "#98a1ae"),
+    "easy": ("#bf5812", "#f59a5a"),
+    "conservative": ("#1d7f51", "#5cc990"),
+    "mirage": ("#6a40bb", "#b79bfb"),
+    "slurm": ("#b42832", "#ff8a83"),
     # recorded data
     "recorded": ("#1c6dbb", "#6cb2f6"),
     "simulated": ("#bf580f", "#f59a57"),

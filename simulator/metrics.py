@@ -50,6 +50,21 @@ def summary(workload: Workload, starts: Int64s, capacity: int, *, run_s: Int64s 
     return result | dict(zip(_SUMMARY, figures, strict=True))
 
 
+def mean_level(times_s: Int64s, change: Int64s, edges_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean of a step function between neighbouring edges: `change` happens at `times_s`, both of shape (n,), any order.
+
+    `edges_s` are ascending, shape (bins + 1,); returns shape (bins,). With +1 at submissions and -1 at starts it is the
+    mean queue of each bin, with +size at starts and -size at ends the units in use.
+    """
+    times = np.append(np.asarray(times_s, np.float64), edges_s[-1])
+    order = np.argsort(times, kind="stable")
+    level = np.cumsum(np.append(np.asarray(change, np.float64), 0.0)[order])
+    times = times[order]
+    area = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(times))])  # up to each change
+    found: NDArray[np.float64] = np.diff(np.interp(edges_s, times, area)) / np.diff(edges_s)
+    return found
+
+
 def bounded_slowdown(wait_s: ArrayLike, run_s: ArrayLike) -> NDArray[np.float64]:
     """max(1, (wait + run) / max(run, tau)) for each job (Feitelson et al. 1997), tau 10 s."""
     wait, run = np.asarray(wait_s, np.float64), np.asarray(run_s, np.float64)

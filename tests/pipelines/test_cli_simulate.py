@@ -122,3 +122,11 @@ def test_a_trace_of_jobs_that_never_ran(baton: Baton, tmp_path: Path) -> None:
                      "6 1 0 10 -1 -1 -1 -1 60 -1 1 1 1 1 1 1 -1 -1\n")  # fmt: skip
     result = baton("simulate", "--trace", trace, "--scheduler", "easy")
     assert result.code == 2 and "1 run time unknown, 1 processors unknown, 1 submitted before" in result.err
+
+
+def test_plots_of_a_window(baton: Baton, trace: Path, tmp_path: Path) -> None:
+    page = tmp_path / "plots.html"
+    command = ("simulate", "--trace", trace, "--compare", "fifo,easy", "--plots", page)
+    assert baton(*command, "--gantt-from", "5s", "--gantt", "2m").code == 0
+    assert "Left out: 1 of 4 jobs: 1 run time unknown." in page.read_text()
+    assert "'soon'" in baton(*command, "--gantt", "soon").err

@@ -52,7 +52,7 @@ def test_every_start_on_two_real_logs(
         jobs.take(np.arange(len(jobs))[:MOST]), scheduler=scheduler, capacity=capacity, estimate=estimate, pass_=pass_
     )
     assert ours.tolist() == starts_of(outside[:MOST], capacity, *rules)
-    assert (ours > jobs.submit_s[:MOST]).mean() > 0.05  # a trace where nobody waits would show nothing
+    assert (ours > jobs.submit_s[:MOST]).mean() > 0.04  # a trace where nobody waits would show nothing
 
 
 @pytest.mark.parametrize("rules", RULES, ids="-".join)
