@@ -25,6 +25,7 @@ from reports.figures import sparkline
 from reports.intake import intake
 from reports.layout import Section
 from reports.palette import style_sheet
+from reports.philly_study import study
 from reports.policies import policies
 from reports.source import Names, Source, cluster_names
 from reports.summary import summary
@@ -41,6 +42,7 @@ SECTIONS: dict[str, Callable[[Source], Section]] = {
     "fails": fails,
     "fidelity": fidelity,
     "policies": policies,
+    "study": study,
 }
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -67,7 +69,8 @@ def build_report(
     pages = []
     for cluster in _known_clusters(data, clusters):
         source = Source(data, cluster, names)
-        pages.append({"source": source, "sections": [SECTIONS[name](source) for name in wanted]})
+        sections = [SECTIONS[name](source) for name in wanted]
+        pages.append({"source": source, "sections": [made for made in sections if made.applies or section]})
     html = render(pages, is_anonymised=names.are_hidden)
     path = out or data.reports / "report.html"
     _write(path, html)

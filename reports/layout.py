@@ -75,7 +75,10 @@ class Tile:
 
 @dataclass
 class Section:
-    """One section of one cluster. `missing` says what the log does not hold, one sentence each."""
+    """One section of one cluster. `missing` says what the log does not hold, one sentence each.
+
+    A section that does not apply to this kind of log is left out of a report, unless it is asked for by name.
+    """
 
     name: str
     title: str
@@ -84,6 +87,7 @@ class Section:
     figures: list[Figure] = field(default_factory=list)
     tables: list[TableView] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    applies: bool = True
 
 
 def columns(*specifications: str) -> tuple[Column, ...]:

@@ -117,6 +117,29 @@ def test_policies_are_ordered_by_cost_and_the_best_named_is_no_oracle(full_data:
     assert f"the cheapest policy, {best}," in section["sentences"][1]
 
 
+def test_the_study_is_beside_a_philly_log_and_no_other(full_data: DataFolder, tmp_path: Path) -> None:
+    assert "study" not in re.findall(r'<section id="[^"]*" class="(\w+)"', build_report(full_data).read_text())
+    assert section_data(full_data, CLUSTER, "study")["missing"]
+    rows = [
+        warehouse.job("phl", number, state=state, wait_s=60 * number, run_s=run, allocated_gpus=4)
+        for number, (state, run) in enumerate([("COMPLETED", 3600), ("COMPLETED", 600), ("CANCELLED", 7200)], 1)
+    ]
+    jobs = pl.DataFrame(rows)
+    tables = {
+        "jobs": jobs,
+        "attempts": warehouse.attempts_of(store.conform(schema.JOBS, jobs)),
+        "trace_files": pl.DataFrame([warehouse.trace_file("phl", 3) | {"format": "philly-jobs"}]),
+    }
+    data = warehouse.with_features(tmp_path, tables, ClusterSettings("phl", nodes=3, gpus_per_node=4))
+    section = section_data(data, "phl", "study")
+    found = {row["what"]: row["percent"] or row["seconds"] for row in section["tables"]["study"]}
+    assert found["jobs passed"] == pytest.approx(2 / 3) and found["jobs killed"] == pytest.approx(1 / 3)
+    assert found["GPU time of jobs killed"] == pytest.approx(7200 / 11400)
+    assert (found["mean wait"], found["median run time"]) == (120, 3600)
+    assert "mean utilization of held GPUs" in section["missing"][0] and "mean utilization of held GPUs" not in found
+    assert 'class="study"' in build_report(data).read_text()
+
+
 def test_missing_tables_are_said_not_left_blank(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
     jobs = pl.DataFrame([warehouse.job("bare", 1)])
@@ -128,7 +151,9 @@ def test_missing_tables_are_said_not_left_blank(tmp_path: Path) -> None:
         },
     )
     html = build_report(data).read_text(encoding="utf-8")
-    assert html.count("What is not known here") == len(SECTIONS) - 2  # summary and read need no other table
+    assert (
+        html.count("What is not known here") == len(SECTIONS) - 3
+    )  # summary and read need no other table; study is for Philly's logs alone
     assert "hold nothing for this cluster" in html
 
 
