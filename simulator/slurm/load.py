@@ -202,6 +202,7 @@ def _qos(
             preempts[row_of[qos.name], [row_of[other] for other in qos.preempt if other != qos.name]] = True
     elif conf.preempt_type != "preempt/none":
         limits.remarks.append(f"{conf.path}: PreemptType={conf.preempt_type}: not modelled")
+    _check_levels(conf, preempts, list(row_of))
     what = [f"QOS {qos.name}" for qos in rows]
     table = w.Qos(
         names=tuple(row_of),
@@ -221,6 +222,15 @@ def _qos(
         ),
     )
     return table, row_of
+
+
+def _check_levels(conf: SlurmConf, preempts: w.Bools, names: list[str]) -> None:
+    """InputError where QOS preempt one another in a ring: none of them would come first."""
+    reaches = preempts.copy()
+    for through in range(len(names)):
+        reaches |= reaches[:, through, None] & reaches[None, through, :]
+    if ring := [name for row, name in enumerate(names) if reaches[row, row]]:
+        raise InputError(f"{conf.path}: the QOS {', '.join(ring)} preempt one another: take one out of a Preempt list")
 
 
 def _matrix(rows: Iterable[list[int]]) -> w.Int64s:

@@ -28,7 +28,7 @@ def simulate(world: w.World, *, free_from: int = ALWAYS, until: int = w.NEVER) -
     for job in jobs:
         if job.state == w.PENDING and rules.never_satisfied(controller, job):
             job.reason = w.NEVER_SATISFIED
-    first = np.cumsum([0, *(len(job.held) for job in jobs)])
+    placement = [job.held or [w.NONE] * job.nodes for job in jobs]
     return w.Result(
         start_s=np.array([job.start for job in jobs], np.int64),
         end_s=np.array([job.end for job in jobs], np.int64),
@@ -36,8 +36,8 @@ def simulate(world: w.World, *, free_from: int = ALWAYS, until: int = w.NEVER) -
         reason=np.array([job.reason for job in jobs], np.int64),
         restarts=np.array([job.restarts for job in jobs], np.int64),
         by_backfill=np.array([job.by_backfill for job in jobs], bool),
-        placement_first=first.astype(np.int64),
-        placement=np.array([node for job in jobs for node in job.held], np.int64),
+        placement_first=np.cumsum([0, *map(len, placement)], dtype=np.int64),
+        placement=np.array([node for nodes in placement for node in nodes], np.int64),
     )
 
 
@@ -214,6 +214,8 @@ class Controller:
         self.machine.put(job, nodes)
         job.state, job.queued, job.start, job.end, job.held = w.RUNNING, False, self.now, w.NONE, sorted(nodes)
         job.expected_end, job.by_backfill = self.now + job.limit, by_backfill
+        if job.first_start == w.NONE:
+            job.first_start = self.now
         self.fair.begin(job.row, self.now)
 
     def _may_queue(self, job: Job) -> bool:
@@ -232,8 +234,8 @@ class Controller:
                 delays = world.dependencies
                 for at in np.flatnonzero((delays.job == job.row) & (delays.kind == w.AFTER)):
                     parent = self.jobs[delays.parent[at]]
-                    if parent.start != w.NONE:
-                        fixed.append(parent.start + int(delays.delay_s[at]))
+                    if parent.first_start != w.NONE:
+                        fixed.append(parent.first_start + int(delays.delay_s[at]))
             elif job.state == w.RUNNING:
                 fixed.append(self._recorded_end(job) + settings.completing_s)
             if now < self.free_from != -1:

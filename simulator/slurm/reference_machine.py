@@ -33,6 +33,7 @@ class Job:
     static: float = 0.0
     priority: int = 0
     start: int = w.NONE
+    first_start: int = w.NONE  # a requeue takes `start` back, not this
     end: int = w.NONE
     expected_end: int = w.NONE
     held: list[int] = field(default_factory=list)

@@ -107,8 +107,8 @@ def _met(controller: Controller, job: Job, at: int) -> bool:
         )
     parent = controller.jobs[int(world.dependencies.parent[at])]
     if kind == w.AFTER:
-        started = parent.start != w.NONE and controller.now >= parent.start + int(world.dependencies.delay_s[at])
-        return started or (parent.state == w.CANCELLED and parent.start == w.NONE)
+        begun, delay = parent.first_start, int(world.dependencies.delay_s[at])
+        return controller.now >= begun + delay if begun != w.NONE else parent.state == w.CANCELLED
     if kind == w.AFTERANY:
         return parent.state in ENDED
     if kind == w.AFTEROK:

@@ -136,3 +136,11 @@ def test_reservations_and_what_is_not_modelled(tmp_path: Path) -> None:
 def test_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"slurm\.conf:15: QOS='prat' has no row in the QOS dump"):
         loaded(tmp_path, CONF.replace("QOS=part", "QOS=prat"))
+
+
+def test_qos_that_preempt_one_another_are_refused(tmp_path: Path) -> None:
+    loaded(tmp_path)
+    (tmp_path / "qos.psv").write_text("Name|Preempt\na|b\nb|c\nc|a\nd|a\n", encoding="utf-8")
+    conf = read_slurm_conf(tmp_path / "slurm.conf")
+    with pytest.raises(InputError, match=r"slurm\.conf: the QOS a, b, c preempt one another"):
+        cluster(conf, read_qos(tmp_path / "qos.psv").rows)
