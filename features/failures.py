@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import polars as pl
 
-from features.tables import FAILURES, FAILURES_BY
+from features.tables.failures import FAILURES, FAILURES_BY
 from features.trace import Trace, read_trace, shaped
 from features.usage import filled_gpus, size_bucket
 from traces.clusters import ClusterSettings

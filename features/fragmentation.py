@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from features.tables import FRAGMENTATION, PLACEMENT_SPREAD
+from features.tables.fragmentation import FRAGMENTATION, PLACEMENT_SPREAD
 from features.trace import Trace, read_trace, shaped
 from features.usage import (
     Capacity,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from features.tables import QUEUEING_BY, QUEUEING_DELAY
+from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
 from features.trace import Trace, read_trace, shaped
 from features.usage import (
     Capacity,

@@ -2,36 +2,66 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import polars as pl
 
-from features.tables import UTILIZATION_ALLOCATED, UTILIZATION_BY, UTILIZATION_MEASURED
+from features.samples import Fetch, Joined, join, quantiles
+from features.tables.utilization import (
+    ALLOCATED_BY_USER,
+    IDLE_GPU_TIME,
+    UTILIZATION_ALLOCATED,
+    UTILIZATION_BY,
+    UTILIZATION_MEASURED,
+    UTILIZATION_PERCENTILES,
+)
 from features.trace import Trace, read_trace, shaped
 from features.usage import Capacity, Int64s, Steps, capacity, runs, size_bucket, steps_of
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import DataFolder, empty, read
 
-TABLES: tuple[Table, ...] = (UTILIZATION_ALLOCATED, UTILIZATION_MEASURED, UTILIZATION_BY)
-HOUR_S = 3600
-MEASURED_SQL = (Path(__file__).parent / "sql" / "join_gpu_samples.sql").read_text(encoding="utf-8")
+TABLES: tuple[Table, ...] = (
+    UTILIZATION_ALLOCATED,
+    ALLOCATED_BY_USER,
+    UTILIZATION_MEASURED,
+    UTILIZATION_BY,
+    UTILIZATION_PERCENTILES,
+    IDLE_GPU_TIME,
+)
+HOUR_S, WEEK_S, MINUTE_S = 3600, 7 * 86_400, 60
+MONDAY_S = 4 * 86_400  # 1970-01-05, the first Monday of the epoch
+READ_MEMORY = "700MB"  # for the database's pages while the samples are read; the joined rows come on top
+GROUPINGS = (
+    (), ("size_bucket",), ("state",), ("sharing",), ("size_bucket", "state"), ("gpus", "state"), ("gpus", "nodes"),
+    ("gpus", "sharing"),
+)  # fmt: skip
+TOLD_APART = ("size_bucket", "gpus", "state", "nodes")
 
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """The three tables for the cluster of `settings`; the samples are joined inside the warehouse."""
-    return from_trace(read_trace(data, settings.name), settings, read(data, MEASURED_SQL, (settings.name,)))
+    """The tables for the cluster of `settings`, from the warehouse."""
+    return from_trace(read_trace(data, settings.name), settings, partial(read, data, memory=READ_MEMORY))
 
 
-def from_trace(trace: Trace, settings: ClusterSettings, joined: pl.DataFrame | None = None) -> dict[str, pl.DataFrame]:
-    """The three tables from canonical frames; `joined` is the result of MEASURED_SQL, None without samples."""
+def from_trace(trace: Trace, settings: ClusterSettings, fetch: Fetch | None = None) -> dict[str, pl.DataFrame]:
+    """The tables from canonical frames; `fetch` runs a SELECT on the samples, None where there are none."""
     held = runs(trace, settings)
-    measured = empty(UTILIZATION_MEASURED) if joined is None else shaped(joined, UTILIZATION_MEASURED)
+    size = capacity(trace, settings, held)
+    attempts = _attempts(trace, held)
+    found: dict[str, Joined] = {}
+    if fetch is not None:
+        told = attempts.select("job_key", "attempt", *TOLD_APART)
+        found = {resource: join(trace, settings.name, resource, told, fetch) for resource in ("GPU", "CPU", "memory")}
+    measured = _measured(found, settings.name)
     return {
-        UTILIZATION_ALLOCATED.name: allocated(held, capacity(trace, settings, held), settings.name),
+        UTILIZATION_ALLOCATED.name: allocated(held, size, settings.name),
+        ALLOCATED_BY_USER.name: _by_user(held, size, settings.name),
         UTILIZATION_MEASURED.name: measured,
-        UTILIZATION_BY.name: _by(trace, held, measured, settings.name),
+        UTILIZATION_BY.name: _by(attempts, measured, settings.name),
+        UTILIZATION_PERCENTILES.name: _percentiles(found, attempts, settings.name),
+        IDLE_GPU_TIME.name: _idle(attempts, measured, settings.name),
     }
 
 
@@ -78,21 +108,131 @@ def _capacity_s(size: Capacity, unit: str, edges: Int64s) -> Int64s | None:
     return None if units is None else np.diff(edges) * units
 
 
-def _by(trace: Trace, held: pl.DataFrame, measured: pl.DataFrame, cluster: str) -> pl.DataFrame:
-    """Attempts by size and final state, measured figures weighted by samples."""
+def _by_user(held: pl.DataFrame, size: Capacity, cluster: str) -> pl.DataFrame:
+    """What each user held in each week from the first start to the last end."""
+    if held.is_empty():
+        return empty(ALLOCATED_BY_USER)
+    unit, amount = ("GPU", "gpus") if size.gpus is not None else ("node", "nodes")
+    first, last = int(str(held["start_epoch"].min())), int(str(held["end_epoch"].max()))
+    edges = np.arange((first - MONDAY_S) // WEEK_S * WEEK_S + MONDAY_S, last + WEEK_S, WEEK_S, dtype=np.int64)
+    whole = _capacity_s(size, unit, edges)
+    parts = [
+        _hours(rows, amount, edges, whole).with_columns(pl.lit(name, pl.String).alias("user_name"))
+        for (name,), rows in held.group_by("user_name", maintain_order=True)
+    ]
+    frame = pl.concat(parts).filter(pl.col("allocated_s") > 0).rename({"hour_utc": "week_utc"})
+    frame = frame.with_columns(
+        pl.lit(cluster).alias("cluster"),
+        pl.lit(unit).alias("unit"),
+        (pl.col("allocated_s") / pl.col("allocated_s").sum().over("week_utc")).alias("share_of_allocated"),
+        pl.when(pl.col("capacity_s") > 0).then(pl.col("allocated_s") / pl.col("capacity_s")).alias("share_of_capacity"),
+    )
+    return shaped(frame.sort("week_utc", "user_name"), ALLOCATED_BY_USER)
+
+
+def _attempts(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
+    """Attempts that ran, one row each: state (of the job), size, nodes, GPU time, and whose they were."""
     jobs = trace.jobs.select("job_key", pl.col("state").alias("job_state"))
-    seconds = pl.coalesce("run_s", pl.col("end_epoch") - pl.col("start_epoch"))
+    placed = trace.placements.group_by("job_key", "attempt").agg(
+        pl.col("node").n_unique().cast(pl.Int64).alias("placed")
+    )
     logged = trace.attempts.select("job_key", "attempt", "run_s", "gpu_time_s")
-    rows = (
+    run = pl.coalesce("run_s", pl.col("end_epoch") - pl.col("start_epoch"))
+    return (
         held.join(jobs, on="job_key", how="left")
         .join(logged, on=["job_key", "attempt"], how="left")
-        .join(measured.drop("cluster"), on=["job_key", "attempt"], how="left")
-        .with_columns(
+        .join(placed, on=["job_key", "attempt"], how="left")
+        .select(
+            "job_key", "attempt", "user_name", "partition", "gpus",
             pl.coalesce("job_state", "state").alias("state"),
             size_bucket(pl.col("gpus")).alias("size_bucket"),
-            pl.coalesce("gpu_time_s", pl.col("gpus") * seconds).alias("gpu_time_s"),
+            pl.coalesce("placed", "nodes").alias("nodes"),
+            pl.coalesce("gpu_time_s", pl.col("gpus") * run).alias("gpu_time_s"),
         )
+    )  # fmt: skip
+
+
+def _measured(found: dict[str, Joined], cluster: str) -> pl.DataFrame:
+    """Attempts with GPU samples, the readings of their nodes' CPU and memory beside."""
+    if not found:
+        return empty(UTILIZATION_MEASURED)
+    online = pl.col("online_node_minutes")
+    frame = found["GPU"].attempts.with_columns(
+        pl.lit(cluster).alias("cluster"),
+        pl.when("names_gpus").then(pl.lit("gpu")).otherwise(pl.lit("node")).alias("attribution"),
+        pl.when(online > 0).then(pl.col("idle_node_minutes") / online).alias("idle_share"),
+        pl.col("mean_percent", "p50_percent", "p90_percent", "p95_percent").name.prefix("utilization_"),
+    ).drop("mean_percent", "p50_percent", "p90_percent", "p95_percent")  # fmt: skip
+    for resource in ("CPU", "memory"):
+        of_node = found[resource].attempts.select(
+            "job_key", "attempt", pl.col("mean_percent", "p95_percent").name.prefix(f"{resource.lower()}_")
+        )
+        frame = frame.join(of_node, on=["job_key", "attempt"], how="left")
+    return shaped(frame.sort("job_key", "attempt"), UTILIZATION_MEASURED)
+
+
+def _percentiles(found: dict[str, Joined], attempts: pl.DataFrame, cluster: str) -> pl.DataFrame:
+    """Mean and percentiles of every group of GROUPINGS."""
+    parts = [empty(UTILIZATION_PERCENTILES)]
+    for resource, joined in found.items():
+        counted = joined.attempts.join(attempts, on=["job_key", "attempt"])
+        alone, shared = pl.col("node_minutes") > pl.col("shared_node_minutes"), pl.col("shared_node_minutes") > 0
+        counted = pl.concat(
+            [
+                counted.filter(alone).with_columns(pl.lit("dedicated").alias("sharing")),
+                counted.filter(shared).with_columns(pl.lit("shared").alias("sharing")),
+            ]
+        )
+        everything = pl.lit("all").alias("all")
+        counted, readings = counted.with_columns(everything), joined.readings.with_columns(everything)
+        for by in GROUPINGS:
+            names = list(by) or ["all"]
+            n = counted.group_by(names).agg(pl.struct("job_key", "attempt").n_unique().alias("attempts"))
+            value, weight = pl.col("value"), pl.col("n")
+            sums = readings.group_by(names).agg(
+                weight.sum().alias("samples"), ((value * weight).sum() / weight.sum()).alias("mean_percent")
+            )
+            part = (
+                quantiles(readings, names)
+                .join(sums, on=names, nulls_equal=True)
+                .join(n, on=names, nulls_equal=True)
+                .sort(names)
+                .with_columns(
+                    pl.lit(cluster).alias("cluster"),
+                    pl.lit(resource).alias("resource"),
+                    pl.lit(" ".join(names)).alias("grouping"),
+                )
+            )
+            parts.append(shaped(part, UTILIZATION_PERCENTILES))
+    return pl.concat(parts)
+
+
+def _idle(attempts: pl.DataFrame, measured: pl.DataFrame, cluster: str) -> pl.DataFrame:
+    """Idle but allocated: in all, by user, partition and job."""
+    rows = measured.select("job_key", "attempt", "samples", "offline_samples", "idle_samples").join(
+        attempts, on=["job_key", "attempt"]
     )
+    rows = rows.with_columns(pl.lit("all").alias("all"))
+    online, idle, held = pl.col("samples") - pl.col("offline_samples"), pl.col("idle_samples"), pl.col("gpu_time_s")
+    parts = [
+        rows.group_by(pl.col(dimension).alias("value"))
+        .agg(
+            pl.len().alias("attempts"),
+            pl.when(held.count() > 0).then(held.sum()).alias("gpu_time_s"),
+            (online.sum() * MINUTE_S).alias("measured_gpu_time_s"),
+            (idle.sum() * MINUTE_S).alias("idle_gpu_time_s"),
+            pl.when(online.sum() > 0).then(idle.sum() / online.sum()).alias("idle_share"),
+        )
+        .with_columns(pl.lit(cluster).alias("cluster"), pl.lit(dimension).alias("dimension"))
+        .sort("idle_gpu_time_s", "value", descending=[True, False])
+        for dimension in ("all", "user_name", "partition", "job_key")
+    ]
+    return shaped(pl.concat(parts), IDLE_GPU_TIME)
+
+
+def _by(attempts: pl.DataFrame, measured: pl.DataFrame, cluster: str) -> pl.DataFrame:
+    """Attempts by size and final state, measured figures weighted by samples."""
+    rows = attempts.join(measured.drop("cluster"), on=["job_key", "attempt"], how="left")
     total = rows["gpu_time_s"].sum()
     online = pl.col("samples") - pl.col("offline_samples")
     frame = (

@@ -238,8 +238,8 @@ def _in_memory() -> Iterator[duckdb.DuckDBPyConnection]:
         connection.close()
 
 
-def read(data: DataFolder, sql: str, params: Sequence[Any] = ()) -> pl.DataFrame:
-    """Run one SELECT on the warehouse, read-only; `?` in it are the params.
+def read(data: DataFolder, sql: str, params: Sequence[Any] = (), memory: str | None = None) -> pl.DataFrame:
+    """Run one SELECT on the warehouse, read-only; `?` in it are the params, `memory` the most that DuckDB may take.
 
     Raises InputError where there is no warehouse or it is of another schema version.
     """
@@ -251,6 +251,8 @@ def read(data: DataFolder, sql: str, params: Sequence[Any] = ()) -> pl.DataFrame
         raise InputError(f"{data.warehouse} cannot be opened: {str(error).splitlines()[0]}") from error
     try:
         connection.execute("SET TimeZone='UTC'")
+        if memory is not None:
+            connection.execute(f"SET memory_limit = {sql_text(memory)}")
         found = connection.execute("SELECT version FROM schema_version").fetchone()
         if found is None or found[0] != schema.SCHEMA_VERSION:
             version = None if found is None else found[0]

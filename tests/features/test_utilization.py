@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -13,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from features import samples as joining
 from features import utilization
+from features.samples import Fetch
 from features.trace import Trace
 from tests.features.toy import CLUSTER, EPOCH, at, job, random_jobs, table, trace
 from traces import schema
@@ -79,17 +83,54 @@ def test_nodes_stand_in_where_no_gpu_is_known() -> None:
 Sample = tuple[str, int, int, float | None]
 
 
-def join(of: Trace, samples: list[Sample]) -> pl.DataFrame:
-    rows = [
-        {"node": node, "sample_utc": EPOCH + timedelta(minutes=minute), "gpu": gpu, "utilization_percent": value}
-        for node, minute, gpu, value in samples
-    ]
-    frames = {
+NodeSample = tuple[str, int, float | None]
+JOIN_SQL = (Path(__file__).parent / "join_gpu_samples.sql").read_text(encoding="utf-8")
+
+
+def sample_frames(
+    of: Trace, gpu: list[Sample], cpu: Sequence[NodeSample] = (), memory: Sequence[NodeSample] = ()
+) -> dict[str, pl.DataFrame]:
+    """Tables as the warehouse holds them; of memory the share in use is given, in percent."""
+
+    def when(minute: int) -> Any:
+        return EPOCH + timedelta(minutes=minute)
+
+    return {
         "attempts": of.attempts,
         "placements": of.placements,
-        "gpu_utilization": table(schema.GPU_UTILIZATION, rows),
+        "gpu_utilization": table(
+            schema.GPU_UTILIZATION,
+            [{"node": n, "sample_utc": when(m), "gpu": g, "utilization_percent": v} for n, m, g, v in gpu],
+        ),
+        "cpu_utilization": table(
+            schema.CPU_UTILIZATION, [{"node": n, "sample_utc": when(m), "utilization_percent": v} for n, m, v in cpu]
+        ),
+        "memory_utilization": table(
+            schema.MEMORY_UTILIZATION,
+            [
+                {
+                    "node": n,
+                    "sample_utc": when(m),
+                    "total_kib": None if v is None else 1000,
+                    "free_kib": None if v is None else round(1000 - 10 * v),
+                }
+                for n, m, v in memory
+            ],
+        ),
     }
-    return query(utilization.MEASURED_SQL, frames, (CLUSTER,))
+
+
+def fetch(*given: Any) -> Fetch:
+    frames = sample_frames(*given)
+    return lambda sql, params: query(sql, frames, params)
+
+
+def tables(*given: Any, **known: Any) -> dict[str, pl.DataFrame]:
+    return utilization.from_trace(given[0], ClusterSettings(CLUSTER, **known), fetch(*given))
+
+
+def join(*given: Any) -> pl.DataFrame:
+    return tables(*given)["utilization_measured"]
 
 
 def test_a_minute_belongs_to_the_attempt_that_began_at_it_not_to_the_one_that_ended() -> None:
@@ -108,9 +149,9 @@ def test_an_attempt_without_an_end_gives_its_gpu_up_when_another_starts_on_it() 
         [job("open", 0, 0, None, 1), job("next", 0, 120, 240, 1)],
         placements=[{"job_key": key, "node": "n", "gpus": 1, "gpu_numbers": "0"} for key in ("open", "next")],
     )
-    joined = join(of, [("n", m, 0, 50.0) for m in range(6)])
-    assert dict(joined.select("job_key", "samples").iter_rows()) == {"open": 2, "next": 2}
-    got = utilization.from_trace(of, ClusterSettings(CLUSTER), joined)["utilization_allocated"]
+    found = tables(of, [("n", m, 0, 50.0) for m in range(6)])
+    assert dict(found["utilization_measured"].select("job_key", "samples").iter_rows()) == {"open": 2, "next": 2}
+    got = found["utilization_allocated"]
     assert got.filter(pl.col("scope") == "cluster")["allocated_s"].sum() == 240
 
 
@@ -210,8 +251,8 @@ def test_by_size_and_state_weighs_by_samples() -> None:
         [job("a", 0, 0, 60, 1), job("b", 0, 0, 240, 1), job("c", 0, 0, 60, 8, state="FAILED")],
         placements=[{"job_key": k, "node": k, "gpus": 1, "gpu_numbers": "0"} for k in "ab"],
     )
-    joined = join(of, [("a", 0, 0, 100.0), *(("b", m, 0, 0.0) for m in range(4))])
-    rows = utilization.from_trace(of, ClusterSettings(CLUSTER), joined)["utilization_by"].to_dicts()
+    given = [("a", 0, 0, 100.0), *(("b", m, 0, 0.0) for m in range(4))]
+    rows = tables(of, given)["utilization_by"].to_dicts()
     found = {(r["size_bucket"], r["state"]): r for r in rows}
     one, eight = found["1", "COMPLETED"], found["5-8", "FAILED"]
     assert (one["jobs"], one["samples"], one["utilization_mean_percent"], one["idle_share"]) == (2, 5, 20, 0.8)
@@ -222,5 +263,138 @@ def test_by_size_and_state_weighs_by_samples() -> None:
 @pytest.mark.parametrize("rows", [[], [job("x", 0, None, 50, 4, state="CANCELLED")]])
 def test_nothing_ran(rows: list[dict[str, Any]]) -> None:
     of = trace(rows)
-    for name, frame in utilization.from_trace(of, ClusterSettings(CLUSTER), join(of, [])).items():
+    for name, frame in tables(of, []).items():
         assert frame.is_empty(), name
+
+
+@settings(max_examples=60, deadline=None)
+@given(sampled())
+def test_the_join_is_that_of_sql(case: tuple[Trace, list[Sample]]) -> None:
+    of, samples = case
+    expected = query(JOIN_SQL, sample_frames(of, samples), (CLUSTER,))
+    got = join(of, samples).select(expected.columns)
+    assert_frame_equal(got, expected, check_dtypes=False, abs_tol=1e-9)
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 40])
+def test_nodes_read_some_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch, rows_at_once: int) -> None:
+    rng = np.random.default_rng(5)
+    jobs, placements = [], []
+    for i in range(12):
+        start = int(rng.integers(0, 900))
+        jobs.append(job(f"j{i}", 0, start, start + int(rng.integers(0, 1500)), 2))
+        for node in rng.choice(5, 1 + i % 3, replace=False):
+            placements.append({"job_key": f"j{i}", "node": f"n{node}", "gpus": 1, "gpu_numbers": str(i % 3)})
+    of = trace(jobs, placements=placements)
+    gpu = [
+        (f"n{n}", m, g, float(rng.choice([0, 0, 33.3, 99.9]))) for n in range(5) for m in range(40) for g in range(3)
+    ]
+    cpu = [(f"n{n}", m, float(rng.integers(0, 100))) for n in range(5) for m in range(40)]
+    memory = [(f"n{n}", m, float(rng.integers(0, 100))) for n in range(5) for m in range(40)]
+    whole = tables(of, gpu, cpu, memory)
+    monkeypatch.setattr(joining, "ROWS_AT_ONCE", rows_at_once)
+    for name, frame in tables(of, gpu, cpu, memory).items():
+        assert_frame_equal(frame, whole[name])
+
+
+def test_a_gpu_minute_read_twice_counts_once_and_is_told() -> None:
+    of = trace([job("a", 0, 0, 120, 1)], placements=[{"job_key": "a", "node": "n", "gpus": 1, "gpu_numbers": "0"}])
+    row = join(of, [("n", 0, 0, 10.0), ("n", 1, 0, 20.0), ("n", 1, 0, 40.0)]).to_dicts()[0]
+    assert (row["samples"], row["repeated_samples"], row["utilization_mean_percent"]) == (2, 1, 25.0)
+
+
+def test_samples_at_odd_seconds_and_after_a_gap_of_weeks() -> None:
+    of = trace(
+        [job("a", 0, 0, 60, 1), job("b", 0, 3_000_000, 3_000_060, 1)],
+        placements=[{"job_key": k, "node": "n", "gpus": 1, "gpu_numbers": "0"} for k in "ab"],
+    )
+    frames = sample_frames(of, [])
+    rows = [
+        {"node": "n", "sample_utc": at(second), "gpu": 0, "utilization_percent": float(second % 7)}
+        for second in (0, 59, 60, 2_999_999, 3_000_000, 3_000_059, 3_000_060)
+    ]
+    frames["gpu_utilization"] = table(schema.GPU_UTILIZATION, rows)
+    found = utilization.from_trace(of, ClusterSettings(CLUSTER), lambda sql, given: query(sql, frames, given))
+    assert found["utilization_measured"]["samples"].to_list() == [2, 2]
+
+
+def test_groups_pool_every_sample_of_their_attempts() -> None:
+    """Mean and percentiles of groups against a loop over attempts, minutes and GPUs."""
+    of = trace(
+        [job("a", 0, 0, 240, 2), job("b", 0, 120, 360, 2, state="FAILED"), job("c", 0, 0, 360, 1)],
+        placements=[
+            {"job_key": "a", "node": "n0", "gpus": 1, "gpu_numbers": "0"},
+            {"job_key": "a", "node": "n1", "gpus": 1, "gpu_numbers": "0"},
+            {"job_key": "b", "node": "n0", "gpus": 2, "gpu_numbers": "1,2"},
+            {"job_key": "c", "node": "n2", "gpus": 1, "gpu_numbers": "0"},
+        ],
+    )
+    gpu = [
+        (f"n{n}", m, g, float((7 * n + 13 * m + 29 * g) % 101)) for n in range(3) for m in range(6) for g in range(3)
+    ]
+    cpu = [(f"n{n}", m, float(10 * n + m)) for n in range(3) for m in range(6)]
+    memory = [(f"n{n}", m, float(50 + m)) for n in range(3) for m in range(6)]
+    found = tables(of, gpu, cpu, memory)
+    value = {(n, m, g): v for n, m, g, v in gpu}
+    a = [value[n, m, 0] for n in ("n0", "n1") for m in range(4)]
+    a_shared = [value["n0", m, 0] for m in (2, 3)]
+    b = [value["n0", m, g] for m in range(2, 6) for g in (1, 2)]
+    b_shared = [value["n0", m, g] for m in (2, 3) for g in (1, 2)]
+    c = [value["n2", m, 0] for m in range(6)]
+    expected = {
+        ("all", None, None, None, None, None): a + b + c,
+        ("size_bucket", "1", None, None, None, None): c,
+        ("size_bucket", "2-4", None, None, None, None): a + b,
+        ("state", None, None, "COMPLETED", None, None): a + c,
+        ("sharing", None, None, None, None, "shared"): a_shared + b_shared,
+        ("gpus nodes", None, 2, None, 2, None): a,
+        ("gpus nodes", None, 2, None, 1, None): b,
+        ("gpus state", None, 2, "FAILED", None, None): b,
+        ("gpus sharing", None, 2, None, None, "shared"): a_shared + b_shared,
+    }
+    rows = found["utilization_percentiles"].filter(pl.col("resource") == "GPU").to_dicts()
+    by_key = {(r["grouping"], *(r[k] for k in ("size_bucket", "gpus", "state", "nodes", "sharing"))): r for r in rows}
+    for key, values in expected.items():
+        got = by_key[key]
+        assert got["samples"] == len(values), key
+        assert got["mean_percent"] == pytest.approx(mean(values)), key
+        for name, share in (("p50", 0.5), ("p90", 0.9), ("p95", 0.95)):
+            assert got[f"{name}_percent"] == pytest.approx(float(np.quantile(values, share))), (key, name)
+    assert by_key["sharing", None, None, None, None, "shared"]["attempts"] == 2
+    measured = {r["job_key"]: r for r in found["utilization_measured"].to_dicts()}
+    assert measured["a"]["cpu_mean_percent"] == pytest.approx(mean([*range(4), *range(10, 14)]))
+    assert measured["c"]["memory_mean_percent"] == pytest.approx(mean(range(50, 56)))
+
+
+def test_idle_gpu_time_by_user_and_job() -> None:
+    of = trace(
+        [job("a", 0, 0, 240, 2, user_name="ann"), job("b", 0, 0, 240, 1, user_name="bob")],
+        placements=[
+            {"job_key": "a", "node": "n", "gpus": 2, "gpu_numbers": "0,1"},
+            {"job_key": "b", "node": "n", "gpus": 1, "gpu_numbers": "2"},
+        ],
+    )
+    gpu = [("n", m, g, 0.0 if m < 2 or g == 0 else 50.0) for m in range(4) for g in range(3)]
+    rows = tables(of, gpu)["idle_gpu_time"].to_dicts()
+    found = {(r["dimension"], r["value"]): (r["measured_gpu_time_s"], r["idle_gpu_time_s"]) for r in rows}
+    # a's second GPU works in minutes 2 and 3: its node is then not idle, although GPU 0 reads 0.
+    assert found["user_name", "ann"] == found["job_key", "a"] == (480, 240)
+    assert found["user_name", "bob"] == (240, 120) and found["all", "all"] == (720, 360)
+
+
+@settings(max_examples=40, deadline=None)
+@given(random_jobs(fewest=1))
+def test_allocated_by_user_adds_up_to_the_cluster(rows: list[dict[str, Any]]) -> None:
+    found = utilization.from_trace(trace(rows), ClusterSettings(CLUSTER))
+    users = found["allocated_by_user"]
+    if users.is_empty() or users["unit"][0] == "node":
+        return
+    held = query(
+        "SELECT user_name, sum(run_s * gpus)::BIGINT AS s FROM attempts JOIN jobs USING (job_key) "
+        "WHERE attempts.run_s * gpus > 0 GROUP BY ALL",
+        {"attempts": trace(rows).attempts.select("job_key", "run_s", "gpus"), "jobs": trace(rows).jobs.drop("run_s")},
+    )
+    assert dict(users.group_by("user_name").agg(pl.col("allocated_s").sum()).iter_rows()) == dict(held.iter_rows())
+    assert users.group_by("week_utc").agg(pl.col("share_of_allocated").sum())["share_of_allocated"].to_list() == (
+        pytest.approx([1.0] * users["week_utc"].n_unique())
+    )

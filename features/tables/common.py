@@ -1,0 +1,15 @@
+"""Columns that several tables of the analytics share."""
+
+from __future__ import annotations
+
+from traces.schema import INT, TEXT, Column
+
+ATTEMPT = Column("attempt", INT, "", "as in attempts: 0-based, in time order", nullable=False)
+SIZE_BUCKET = Column("size_bucket", TEXT, "", "GPUs as 0, 1, 2-4, 5-8 or >8; null where the log does not tell")
+CAPACITY_SOURCE = Column(
+    "capacity_source",
+    TEXT,
+    "",
+    "'settings', 'machine list' (raised to the peak in use where that is more), or 'peak in use'",
+    nullable=False,
+)

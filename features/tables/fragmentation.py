@@ -1,0 +1,74 @@
+# ruff: noqa: E501  (one table of data: a column a line)
+"""Tables of `features.fragmentation`."""
+
+from __future__ import annotations
+
+from features.tables.common import ATTEMPT, CAPACITY_SOURCE, SIZE_BUCKET
+from traces.schema import CLUSTER, FLOAT, INT, JOB_KEY, TEXT, UTC, Column, Table
+
+FRAGMENTATION = Table(
+    "fragmentation",
+    "One row an instant of a regular grid (10 minutes, coarser for very long logs): what is free, and how much of it is of use. An attempt with no recorded end ends when one of its GPUs is next given out, else with the log",
+    (
+        CLUSTER,
+        Column("time_utc", UTC, "", "instant; the row holds the state at it", nullable=False),
+        Column(
+            "basis",
+            TEXT,
+            "",
+            "'placements', or 'node counts': the log names no nodes and every job is taken to hold whole ones",
+            nullable=False,
+        ),
+        CAPACITY_SOURCE,
+        Column("capacity_nodes", INT, "nodes", "nodes of the cluster"),
+        Column("busy_nodes", INT, "nodes", "nodes on which a job runs", nullable=False),
+        Column("empty_nodes", INT, "nodes", "nodes on which none does"),
+        Column("empty_node_share", FLOAT, "", "empty nodes over nodes"),
+        Column("capacity_gpus", INT, "GPUs", "GPUs of the cluster; null where no GPU count is known"),
+        Column("busy_gpus", INT, "GPUs", "GPUs held"),
+        Column("free_gpus", INT, "GPUs", "GPUs not held"),
+        Column(
+            "largest_node_gpus", INT, "GPUs", "largest job that could start on one node: most GPUs free on any node"
+        ),
+        Column("largest_gang_nodes", INT, "nodes", "largest job that could start on whole nodes"),
+        Column("largest_gang_gpus", INT, "GPUs", "GPUs of that job: all GPUs of the empty nodes"),
+        Column("pending_jobs", INT, "jobs", "eligible jobs in the queue", nullable=False),
+        Column("pending_gpus", INT, "GPUs", "GPUs that they ask for"),
+        Column(
+            "unusable_free_share",
+            FLOAT,
+            "",
+            "expected share of the free GPUs that a job drawn from the trace's job mix cannot use, because its node has fewer free than the job asks for on one node (Weng et al., ATC'23, fragmentation measure); null with no GPU free or no placements",
+        ),
+        Column(
+            "unusable_free_share_pending",
+            FLOAT,
+            "",
+            "the same for a job drawn from the queue at that instant; null with an empty queue",
+        ),
+    ),
+    key=("cluster", "time_utc"),
+)
+
+PLACEMENT_SPREAD = Table(
+    "placement_spread",
+    "One row an attempt that ran: nodes used against the fewest possible",
+    (
+        CLUSTER,
+        JOB_KEY,
+        ATTEMPT,
+        Column("start_utc", UTC, "", "start"),
+        Column("gpus", INT, "GPUs", "GPUs held"),
+        SIZE_BUCKET,
+        Column("nodes", INT, "nodes", "nodes used, from the placements where the log has them"),
+        Column(
+            "fewest_nodes",
+            INT,
+            "nodes",
+            "fewest nodes that hold as many GPUs: GPUs over the GPUs of the largest node, rounded up",
+        ),
+        Column("excess_nodes", INT, "nodes", "nodes beyond the fewest; null where GPUs or nodes are unknown"),
+        Column("basis", TEXT, "", "'placements' or 'node counts'", nullable=False),
+    ),
+    key=("cluster", "job_key", "attempt"),
+)

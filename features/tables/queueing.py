@@ -1,0 +1,111 @@
+# ruff: noqa: E501  (one table of data: a column a line)
+"""Tables of `features.queueing`."""
+
+from __future__ import annotations
+
+from features.tables.common import SIZE_BUCKET
+from traces.schema import CLUSTER, FLAG, FLOAT, INT, JOB_KEY, TEXT, UTC, Column, Table
+
+QUEUEING_DELAY = Table(
+    "queueing_delay",
+    "One row a job: how long it waited and for what; wait_s = held_s + fair_share_delay_s + fragmentation_delay_s where the split is known",
+    (
+        CLUSTER,
+        JOB_KEY,
+        Column("submit_utc", UTC, "", "submission"),
+        Column("user_name", TEXT, "", "user: hostile until escaped"),
+        Column("partition", TEXT, "", "Slurm partition, or Philly virtual cluster"),
+        Column("state", TEXT, "", "final state", nullable=False),
+        Column("gpus", INT, "GPUs", "GPUs asked for, else held, else whole nodes x GPUs a node of the settings"),
+        Column("nodes", INT, "nodes", "nodes asked for, else held"),
+        SIZE_BUCKET,
+        Column("ran", FLAG, "", "the job started", nullable=False),
+        Column("wait_s", INT, "s", "first start minus submission; null for a job that never ran"),
+        Column(
+            "eligible_wait_s",
+            INT,
+            "s",
+            "first start minus eligible time (submission where the log has none); null for a job that never ran",
+        ),
+        Column("held_s", INT, "s", "part of the wait before the job was eligible (dependency, hold, begin time)"),
+        Column(
+            "abandoned_wait_s",
+            INT,
+            "s",
+            "time in the queue of a job that never ran, until it was cancelled, or the log ends with it pending; null for one that ran, and where the log does not tell",
+        ),
+        Column("gpu_time_s", INT, "GPU s", "GPUs times time run, for weighting"),
+        Column(
+            "group_name", TEXT, "", "account or partition whose quota it counts against; null where the log has neither"
+        ),
+        Column("quota_gpus", INT, "GPUs", "quota of that group; null where there is none to infer"),
+        Column(
+            "quota_source",
+            TEXT,
+            "",
+            "'given' in the settings, or 'inferred' as the 99th percentile of the group's use over its busy time; null without a quota",
+        ),
+        Column(
+            "fair_share_delay_s",
+            INT,
+            "s",
+            "eligible time waited while the group's GPUs in use + this job's were over the quota; null without a quota",
+        ),
+        Column("fragmentation_delay_s", INT, "s", "the rest of the eligible wait; null without a quota"),
+        Column(
+            "resource_delay_s",
+            INT,
+            "s",
+            "eligible wait (with a quota: the part of the fragmentation delay) while the whole cluster had too few GPUs free, however placed",
+        ),
+        Column(
+            "cause",
+            TEXT,
+            "",
+            "'fair share' or 'fragmentation', whichever is larger (a tie is fragmentation); null without a quota or a wait",
+        ),
+    ),
+    key=("cluster", "job_key"),
+)
+
+QUEUEING_BY = Table(
+    "queueing_by",
+    "Waits by one dimension at a time; a job that never ran counts in `never_ran` alone",
+    (
+        CLUSTER,
+        Column(
+            "dimension",
+            TEXT,
+            "",
+            "all, size_bucket, partition, user_name, hour_of_week, state or month",
+            nullable=False,
+        ),
+        Column(
+            "value",
+            TEXT,
+            "",
+            "its value (hour_of_week: 0 is Monday 00:00, of submission in the cluster's zone; month: 2023-02); null where the log does not tell",
+        ),
+        Column("jobs", INT, "jobs", "jobs that started and have a submit time", nullable=False),
+        Column("never_ran", INT, "jobs", "jobs that never started", nullable=False),
+        Column("wait_mean_s", FLOAT, "s", "mean wait"),
+        Column("wait_p50_s", FLOAT, "s", "median wait (percentiles interpolate linearly)"),
+        Column("wait_p90_s", FLOAT, "s", "90th percentile"),
+        Column("wait_p95_s", FLOAT, "s", "95th percentile"),
+        Column("wait_p99_s", FLOAT, "s", "99th percentile"),
+        Column("over_10min_share", FLOAT, "", "share of those jobs that waited over 10 minutes"),
+        Column(
+            "wait_gpu_time_weighted_s", FLOAT, "s", "mean wait weighted by GPU time; null where no GPU time is known"
+        ),
+        Column("wait_total_s", INT, "s", "sum of the waits", nullable=False),
+        Column("fair_share_delay_s", INT, "s", "sum of the fair-share delays; null without a quota"),
+        Column("fragmentation_delay_s", INT, "s", "sum of the fragmentation delays; null without a quota"),
+        Column(
+            "resource_delay_s",
+            INT,
+            "s",
+            "sum of the times in which the whole cluster had too few GPUs free (see queueing_delay)",
+        ),
+    ),
+    key=("cluster", "dimension", "value"),
+)

@@ -1,0 +1,185 @@
+# ruff: noqa: E501  (one table of data: a column a line)
+"""Tables of `features.utilization`."""
+
+from __future__ import annotations
+
+from features.tables.common import ATTEMPT, CAPACITY_SOURCE, SIZE_BUCKET
+from traces.schema import CLUSTER, FLOAT, INT, JOB_KEY, TEXT, UTC, Column, Table
+
+UTILIZATION_ALLOCATED = Table(
+    "utilization_allocated",
+    "One row an hour and scope: how much of the cluster is held by jobs",
+    (
+        CLUSTER,
+        Column("hour_utc", UTC, "", "start of the hour", nullable=False),
+        Column("scope", TEXT, "", "'cluster', or 'partition' (hours in which it holds something)", nullable=False),
+        Column("partition", TEXT, "", "the partition; null for the cluster, and for jobs of no known partition"),
+        Column("unit", TEXT, "", "'GPU', or 'node' where no GPU count is known", nullable=False),
+        Column("allocated_s", INT, "unit s", "units held, integrated over the hour", nullable=False),
+        Column(
+            "capacity_s",
+            INT,
+            "unit s",
+            "units of the whole cluster, integrated over the hour; the first and last hour in full",
+        ),
+        Column(
+            "allocated_share",
+            FLOAT,
+            "",
+            "allocated_s over capacity_s; over 1 where the settings say less than was in use",
+        ),
+        CAPACITY_SOURCE,
+    ),
+    key=("cluster", "hour_utc", "scope", "partition"),
+)
+
+UTILIZATION_MEASURED = Table(
+    "utilization_measured",
+    "One row an attempt with GPU samples: what its GPUs did from its start up to its end",
+    (
+        CLUSTER,
+        JOB_KEY,
+        ATTEMPT,
+        Column(
+            "attribution",
+            TEXT,
+            "",
+            "'gpu': samples of the GPUs that it held; 'node': all GPUs of its nodes, where the log names no GPU",
+            nullable=False,
+        ),
+        Column("samples", INT, "samples", "GPU-minutes measured", nullable=False),
+        Column(
+            "offline_samples", INT, "samples", "GPU-minutes with the GPU offline, counted in no figure", nullable=False
+        ),
+        Column("node_minutes", INT, "minutes", "node-minutes with a sample", nullable=False),
+        Column("shared_node_minutes", INT, "minutes", "of these, with another attempt on the node", nullable=False),
+        Column("online_node_minutes", INT, "minutes", "of the node-minutes, with a GPU online", nullable=False),
+        Column(
+            "repeated_samples",
+            INT,
+            "samples",
+            "further readings of a GPU-minute already counted (the later one stands)",
+            nullable=False,
+        ),
+        Column("utilization_mean_percent", FLOAT, "%", "mean over GPU-minutes; null where all were offline"),
+        Column("utilization_p50_percent", FLOAT, "%", "median"),
+        Column("utilization_p90_percent", FLOAT, "%", "90th percentile"),
+        Column("utilization_p95_percent", FLOAT, "%", "95th percentile"),
+        Column(
+            "idle_node_minutes",
+            INT,
+            "minutes",
+            "node-minutes in which every GPU counted read exactly 0",
+            nullable=False,
+        ),
+        Column("idle_samples", INT, "samples", "GPU-minutes in those: online, held and idle", nullable=False),
+        Column("idle_share", FLOAT, "", "idle node-minutes of those with a GPU online; null without one"),
+        Column(
+            "cpu_mean_percent",
+            FLOAT,
+            "%",
+            "mean CPU utilization of its nodes while it ran, others' work included; null without CPU samples",
+        ),
+        Column("cpu_p95_percent", FLOAT, "%", "95th percentile"),
+        Column(
+            "memory_mean_percent",
+            FLOAT,
+            "%",
+            "mean share of its nodes' memory in use while it ran; null without samples",
+        ),
+        Column("memory_p95_percent", FLOAT, "%", "95th percentile"),
+    ),
+    key=("cluster", "job_key", "attempt"),
+)
+
+UTILIZATION_PERCENTILES = Table(
+    "utilization_percentiles",
+    "Measured utilization of groups of attempts, each sample counted once for each attempt that it belongs to",
+    (
+        CLUSTER,
+        Column(
+            "resource", TEXT, "", "'GPU', 'CPU' or 'memory'; the last two are those of the whole node", nullable=False
+        ),
+        Column(
+            "grouping",
+            TEXT,
+            "",
+            "columns that tell the groups apart; the others are null: all, size_bucket, state, sharing, size_bucket state, gpus state, gpus nodes or gpus sharing",
+            nullable=False,
+        ),
+        SIZE_BUCKET,
+        Column("gpus", INT, "GPUs", "GPUs held"),
+        Column("state", TEXT, "", "state that the job ended in"),
+        Column("nodes", INT, "nodes", "nodes that the attempt was placed on"),
+        Column(
+            "sharing",
+            TEXT,
+            "",
+            "'shared' for the node-minutes with another attempt on the node, 'dedicated' for the rest",
+        ),
+        Column("attempts", INT, "attempts", "attempts with such samples", nullable=False),
+        Column("samples", INT, "samples", "online samples", nullable=False),
+        Column("mean_percent", FLOAT, "%", "mean over samples", nullable=False),
+        Column("p50_percent", FLOAT, "%", "median over samples (percentiles interpolate linearly)", nullable=False),
+        Column("p90_percent", FLOAT, "%", "90th percentile", nullable=False),
+        Column("p95_percent", FLOAT, "%", "95th percentile", nullable=False),
+    ),
+    key=("cluster", "resource", "grouping", "size_bucket", "gpus", "state", "nodes", "sharing"),
+)
+
+IDLE_GPU_TIME = Table(
+    "idle_gpu_time",
+    "GPU time held while every GPU of the attempt on that node read exactly 0, in the minutes that were measured",
+    (
+        CLUSTER,
+        Column("dimension", TEXT, "", "all, user_name, partition or job_key", nullable=False),
+        Column("value", TEXT, "", "its value: hostile until escaped; null where the log does not tell"),
+        Column("attempts", INT, "attempts", "attempts with GPU samples", nullable=False),
+        Column("gpu_time_s", INT, "GPU s", "GPU time of these attempts; null where no GPU count is known"),
+        Column(
+            "measured_gpu_time_s",
+            INT,
+            "GPU s",
+            "of it, with a sample of the GPU online (a minute each)",
+            nullable=False,
+        ),
+        Column("idle_gpu_time_s", INT, "GPU s", "of the measured, idle", nullable=False),
+        Column("idle_share", FLOAT, "", "idle over measured; null where nothing was online"),
+    ),
+    key=("cluster", "dimension", "value"),
+)
+
+ALLOCATED_BY_USER = Table(
+    "allocated_by_user",
+    "One row a week and user: GPUs (or nodes) held",
+    (
+        CLUSTER,
+        Column("week_utc", UTC, "", "Monday 00:00 UTC", nullable=False),
+        Column("user_name", TEXT, "", "user: hostile until escaped; null where the log names none"),
+        Column("unit", TEXT, "", "'GPU', or 'node' where no GPU count is known", nullable=False),
+        Column("allocated_s", INT, "unit s", "units held, integrated over the week", nullable=False),
+        Column("capacity_s", INT, "unit s", "units of the whole cluster over the week"),
+        Column("share_of_allocated", FLOAT, "", "of what all users held in that week", nullable=False),
+        Column("share_of_capacity", FLOAT, "", "of capacity_s"),
+    ),
+    key=("cluster", "week_utc", "user_name"),
+)
+
+UTILIZATION_BY = Table(
+    "utilization_by",
+    "Attempts that ran by size and final state of the job, with measured utilization where there are samples",
+    (
+        CLUSTER,
+        SIZE_BUCKET,
+        Column("state", TEXT, "", "state that the job ended in", nullable=False),
+        Column("jobs", INT, "jobs", "jobs", nullable=False),
+        Column("attempts", INT, "attempts", "attempts", nullable=False),
+        Column("gpu_time_s", INT, "GPU s", "GPU time; null where no GPU count is known"),
+        Column("gpu_time_share", FLOAT, "", "of the GPU time of the cluster"),
+        Column("measured_attempts", INT, "attempts", "attempts with samples", nullable=False),
+        Column("samples", INT, "samples", "GPU-minutes measured", nullable=False),
+        Column("utilization_mean_percent", FLOAT, "%", "mean over these GPU-minutes"),
+        Column("idle_share", FLOAT, "", "of the node-minutes with a GPU online: every GPU counted read exactly 0"),
+    ),
+    key=("cluster", "size_bucket", "state"),
+)
