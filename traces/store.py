@@ -260,7 +260,7 @@ def read(data: DataFolder, sql: str, params: Sequence[Any] = (), memory: str | N
                 f"{data.warehouse} has schema version {version}, this program reads {schema.SCHEMA_VERSION}: "
                 "run `baton ingest` again"
             )
-        return connection.sql(sql, params=list(params)).pl()
+        return connection.execute(sql, list(params)).pl()
     finally:
         connection.close()
 
@@ -274,7 +274,7 @@ def query(sql: str, frames: Mapping[str, pl.DataFrame | Path | str], params: Seq
             else:
                 source = f"read_parquet({sql_text(str(frame))}, union_by_name = true)"
                 connection.execute(f"CREATE VIEW {sql_name(name)} AS SELECT * FROM {source}")  # noqa: S608
-        return connection.sql(sql, params=list(params)).pl()
+        return connection.execute(sql, list(params)).pl()
 
 
 # --- the warehouse ----------------------------------------------------------------------------------------------------
