@@ -87,7 +87,7 @@ def _attempts(rng: np.random.Generator, gpus: list[int]) -> pl.DataFrame:
     """Attempts as machine, lanes, start and end (minutes, with odd seconds), and the machine beside for gangs of 16.
 
     Every eighth pair of 8-GPU machines runs gangs of 16; of the others the upper four lanes run jobs of 4 GPUs, and
-    each other lane jobs of one. Run times are log-normal with a median of 20 minutes and a tail of days.
+    each other lane jobs of one. Run times are log-normal with a median of 90 minutes and a tail of days.
     """
     rows = []
     for machine, count in enumerate(gpus):
@@ -102,8 +102,8 @@ def _attempts(rng: np.random.Generator, gpus: list[int]) -> pl.DataFrame:
             groups = [(lane,) for lane in range(count)]
         for lanes in groups:
             draws = 400
-            run = np.minimum(rng.lognormal(np.log(1200), 2.6, draws), 20 * 86_400).astype(np.int64) + 5
-            idle = rng.exponential(7200, draws).astype(np.int64)
+            run = np.minimum(rng.lognormal(np.log(5400), 2.4, draws), 20 * 86_400).astype(np.int64) + 5
+            idle = rng.exponential(40_000, draws).astype(np.int64)
             start = np.cumsum(idle + np.concatenate([[0], run[:-1]]))
             end = start + run
             for a, b in zip(start[start < MINUTES * 60].tolist(), end.tolist(), strict=False):

@@ -20,7 +20,7 @@ from features.trace import Trace
 from features.usage import Float64s, Int64s, given_out_again, seconds
 
 Fetch = Callable[[str, Sequence[Any]], pl.DataFrame]  # runs one SELECT on the tables of samples
-Flags = NDArray[np.bool_]
+_Histogram = tuple[Float64s, Int64s]  # distinct values in rising order, how often each stands
 
 # Resource: table of samples, what numbers its rows in a node, reading in percent.
 RESOURCES: dict[str, tuple[str, str, str]] = {
@@ -31,6 +31,7 @@ RESOURCES: dict[str, tuple[str, str, str]] = {
 ROWS_AT_ONCE = 6_000_000  # samples held in memory: whole nodes, so one node with more is read alone
 MINUTE_S = 60
 SPARSE = 16  # a grid of minutes with over so many times as many cells as samples is mostly gaps
+UNCOUNTED = 4_000_000  # readings gathered before they are sorted and counted
 NO_END = np.iinfo(np.int64).max
 PERCENTILES = {"p50_percent": 0.5, "p90_percent": 0.9, "p95_percent": 0.95}
 
@@ -56,46 +57,38 @@ class Joined:
 @dataclass(frozen=True)
 class _Node:
     """Readings of one node. ticks (k,): epoch s, rising; values (rows, k): percent, NaN where offline or not sampled;
-    times_read (rows, k): samples of that cell."""
+    times_read (rows, k), uint8: samples of that cell."""
 
     ticks: Int64s
     values: Float64s
-    times_read: Int64s
+    times_read: NDArray[np.uint8]
 
 
 def join(trace: Trace, cluster: str, resource: str, attributes: pl.DataFrame, fetch: Fetch) -> Joined:
     """The samples of `resource` by attempt. `attributes`: job_key, attempt and what `readings` are told apart by."""
-    held = held_on_nodes(trace)
-    named = attributes.with_row_index("id").with_columns(pl.col("id").cast(pl.Int64))
-    held = held.join(named.select("id", "job_key", "attempt"), on=["job_key", "attempt"]).sort("node", "start_epoch")
-    on_one_node = (pl.len() == 1).over("id").alias("on_one_node")
-    held = held.with_columns(on_one_node)
     told = [name for name in attributes.columns if name not in ("job_key", "attempt")]
-    counts: list[pl.DataFrame] = [_no_counts()]
-    whole: list[pl.DataFrame] = [_no_readings()]  # of attempts on several nodes, until their last node is read
-    percentiles: list[pl.DataFrame] = [_no_readings().group_by("id").agg(*_quantiles())]
-    groups = _no_readings().join(named, on="id").select(*told, "sharing", "value", "n")
-    for nodes, samples in _some_nodes(cluster, resource, held["node"].unique().sort().to_list(), fetch):
-        part, readings = _on_nodes(held, nodes, samples, resource)
-        counts.append(part)
-        alone = readings.join(held.filter("on_one_node").select("id"), on="id", how="semi")
-        percentiles.append(quantiles(alone, ["id"]))
-        whole.append(readings.join(held.filter(~pl.col("on_one_node")).select("id"), on="id", how="semi"))
-        grouped = readings.join(named, on="id").select(groups.columns)
-        groups = pl.concat([groups, grouped]).group_by(*told, "sharing", "value").agg(pl.col("n").sum())
-    percentiles.append(quantiles(pl.concat(whole), ["id"]))
-    by_attempt = (
-        pl.concat(counts).group_by("id").agg(pl.col("names_gpus").all(), pl.col(*COUNTS).sum(), pl.col("total").sum())
+    kinds = attributes.select(told).unique(maintain_order=True).with_row_index("kind")
+    named = attributes.join(kinds, on=told, nulls_equal=True).with_row_index("id")
+    held = (
+        held_on_nodes(trace)
+        .join(named.select("id", "kind", "job_key", "attempt"), on=["job_key", "attempt"])
+        .with_columns((pl.len() == 1).over("id").alias("on_one_node"))
+        .sort("node", "start_epoch")
     )
+    found = _Found()
+    by_node = {str(name): rows for (name,), rows in held.group_by("node", maintain_order=True)}
+    for node, samples in _by_node(cluster, resource, list(by_node), fetch):
+        _one_node(by_node[node], samples, resource, found)
     online = pl.col("samples") - pl.col("offline_samples")
     attempts = (
-        by_attempt.join(pl.concat(percentiles), on="id", how="left")
+        found.counts()
+        .join(found.percentiles(), on="id", how="left")
         .join(named.select("id", "job_key", "attempt"), on="id")
         .with_columns(pl.when(online > 0).then(pl.col("total") / online).alias("mean_percent"))
         .sort("job_key", "attempt")
         .drop("id", "total")
     )
-    return Joined(attempts, groups)
+    return Joined(attempts, found.readings().join(kinds, on="kind").drop("kind"))
 
 
 def held_on_nodes(trace: Trace) -> pl.DataFrame:
@@ -120,20 +113,43 @@ def held_on_nodes(trace: Trace) -> pl.DataFrame:
 
 def quantiles(readings: pl.DataFrame, by: list[str]) -> pl.DataFrame:
     """PERCENTILES of `value` weighted by `n` in each group, linear between neighbours as numpy's default."""
-    summed = readings.group_by(*by, "value").agg(pl.col("n").sum()).sort("value")
-    return summed.group_by(by).agg(*_quantiles())
+    parts = []
+    for key, rows in readings.group_by(by):
+        summed = rows.group_by("value").agg(pl.col("n").sum()).sort("value")
+        found = _percentiles(summed["value"].to_numpy(), summed["n"].to_numpy())
+        parts.append((*key, *found))
+    kinds: dict[str, Any] = {**{name: readings.schema[name] for name in by}, **dict.fromkeys(PERCENTILES, pl.Float64)}
+    return pl.DataFrame(parts, schema=kinds, orient="row")
 
 
-def _quantiles() -> list[pl.Expr]:
-    """Over rows in order of `value`: n equal samples stand in each."""
-    value, upto = pl.col("value"), pl.col("n").cum_sum()
+def _percentiles(values: Float64s, n: Int64s | None = None) -> list[float]:
+    """PERCENTILES of values (k,) in rising order, of which each stands `n` (k,) times, once where that is None."""
+    upto = None if n is None else np.cumsum(n)
+    last = (len(values) if upto is None else int(upto[-1])) - 1
     found = []
-    for name, share in PERCENTILES.items():
-        rank = (pl.col("n").sum() - 1) * share
-        low = value.filter(upto > rank.floor()).first()
-        high = value.filter(upto > rank.ceil()).first()
-        found.append((low + (high - low) * (rank - rank.floor())).alias(name))
+    for share in PERCENTILES.values():
+        rank = last * share
+        low = int(rank)
+        places = np.array([low, min(low + 1, last)])
+        a, b = values[places if upto is None else np.searchsorted(upto, places, side="right")].tolist()
+        found.append(a + (b - a) * (rank - low))
     return found
+
+
+def _by_node(
+    cluster: str, resource: str, nodes: list[str], fetch: Fetch
+) -> Iterator[tuple[str, tuple[Int64s, Int64s, Float64s]]]:
+    """Each of those nodes that has samples, with their times (epoch s), numbers and values."""
+    for part, samples in _some_nodes(cluster, resource, nodes, fetch):
+        code = samples["code"].to_numpy()
+        columns = [samples[name].to_numpy() for name in ("time_s", "number", "value")]
+        if (code[1:] < code[:-1]).any():
+            order = np.argsort(code, kind="stable")
+            code, columns = code[order], [column[order] for column in columns]
+        bounds = np.searchsorted(code, np.arange(len(part) + 1, dtype=code.dtype))
+        for i, node in enumerate(part):
+            times, numbers, values = (column[bounds[i] : bounds[i + 1]] for column in columns)
+            yield node, (times, numbers, values)
 
 
 def _some_nodes(
@@ -166,21 +182,6 @@ def _some_nodes(
         yield part, fetch(sql, [cluster, part, part[0], part[-1]])
 
 
-def _on_nodes(
-    held: pl.DataFrame, nodes: list[str], samples: pl.DataFrame, resource: str
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """COUNTS and readings of every placement on those nodes."""
-    code = samples["code"].to_numpy()
-    order = np.argsort(code, kind="stable")
-    columns = [samples[name].to_numpy()[order] for name in ("time_s", "number", "value")]
-    bounds = np.searchsorted(code[order], np.arange(len(nodes) + 1))
-    found = _Found()
-    for i, node in enumerate(nodes):
-        times, numbers, values = (column[bounds[i] : bounds[i + 1]] for column in columns)
-        _one_node(held.filter(pl.col("node") == node), _matrix(times, numbers, values), resource, found)
-    return found.frames()
-
-
 def _matrix(times: Int64s, numbers: Int64s, values: Float64s) -> _Node:
     """The samples of one node, each of shape (n,), as a matrix. A cell that is sampled twice keeps the later value."""
     ticks, place = _grid(times)
@@ -188,7 +189,9 @@ def _matrix(times: Int64s, numbers: Int64s, values: Float64s) -> _Node:
     shape = (int(numbers.max()) + 1, len(ticks))
     matrix = np.full(shape, np.nan)
     matrix.reshape(-1)[cell] = values
-    return _Node(ticks, matrix, np.bincount(cell, minlength=matrix.size).reshape(shape))
+    return _Node(
+        ticks, matrix, np.minimum(np.bincount(cell, minlength=matrix.size), 255).astype(np.uint8).reshape(shape)
+    )
 
 
 def _grid(times: Int64s) -> tuple[Int64s, Int64s]:
@@ -203,77 +206,115 @@ def _grid(times: Int64s) -> tuple[Int64s, Int64s]:
 
 
 class _Found:
-    """Rows in the making: COUNTS by placement, readings by placement and sharing."""
+    """Rows in the making: COUNTS by placement, percentiles by attempt, readings by kind of attempt and sharing."""
 
     def __init__(self) -> None:
-        self.counts: list[tuple[Any, ...]] = []
-        self.readings: list[tuple[int, bool, Float64s, Int64s]] = []
+        self._counts: list[tuple[Any, ...]] = []
+        self._percentiles: list[tuple[Any, ...]] = []
+        self._unfinished: dict[int, list[_Histogram]] = {}  # attempts on several nodes
+        self._seen: dict[tuple[int, bool], list[Float64s]] = {}
+        self._waiting = 0
+        self._readings: dict[tuple[int, bool], _Histogram] = {}
 
-    def frames(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        counts = pl.DataFrame(self.counts, schema=_no_counts().schema, orient="row")
-        if not self.readings:
-            return counts, _no_readings()
-        lengths = [len(values) for _, _, values, _ in self.readings]
-        readings = pl.DataFrame(
-            {
-                "id": np.repeat(np.array([row[0] for row in self.readings], dtype=np.int64), lengths),
-                "sharing": np.repeat(np.array([row[1] for row in self.readings]), lengths),
-                "value": np.concatenate([row[2] for row in self.readings]),
-                "n": np.concatenate([row[3] for row in self.readings]).astype(np.int64),
-            }
-        )
-        sharing = pl.when("sharing").then(pl.lit("shared")).otherwise(pl.lit("dedicated")).alias("sharing")
-        return counts, readings.with_columns(sharing)
+    def add(self, identity: int, counts: tuple[Any, ...], values: Float64s, *, on_one_node: bool) -> None:
+        """One placement: its COUNTS and its online samples."""
+        self._counts.append((identity, *counts))
+        if not len(values):
+            return
+        if on_one_node:
+            self._percentiles.append((identity, *_percentiles(np.sort(values))))
+        else:
+            self._unfinished.setdefault(identity, []).append(np.unique(values, return_counts=True))
+
+    def see(self, kind: int, is_shared: bool, values: Float64s) -> None:
+        """Online samples of a kind of attempt; sorted and counted when enough have come together."""
+        if len(values):
+            self._seen.setdefault((kind, is_shared), []).append(values)
+            self._waiting += len(values)
+        if self._waiting > UNCOUNTED:
+            self._count()
+
+    def _count(self) -> None:
+        for key, parts in self._seen.items():
+            known = [self._readings[key]] if key in self._readings else []
+            self._readings[key] = _summed([*known, np.unique(np.concatenate(parts), return_counts=True)])
+        self._seen, self._waiting = {}, 0
+
+    def counts(self) -> pl.DataFrame:
+        kinds = {"id": pl.UInt32, "names_gpus": pl.Boolean, **dict.fromkeys(COUNTS, pl.Int64), "total": pl.Float64}
+        frame = pl.DataFrame(self._counts, schema=kinds, orient="row")
+        return frame.group_by("id").agg(pl.col("names_gpus").all(), pl.col(*COUNTS, "total").sum())
+
+    def percentiles(self) -> pl.DataFrame:
+        rows = self._percentiles + [
+            (identity, *_percentiles(*_summed(parts))) for identity, parts in self._unfinished.items()
+        ]
+        return pl.DataFrame(rows, schema={"id": pl.UInt32, **dict.fromkeys(PERCENTILES, pl.Float64)}, orient="row")
+
+    def readings(self) -> pl.DataFrame:
+        """kind, sharing, value, n."""
+        self._count()
+        parts = [
+            pl.DataFrame({"value": values, "n": n}).select(
+                pl.lit(kind, pl.UInt32).alias("kind"),
+                pl.lit("shared" if is_shared else "dedicated").alias("sharing"),
+                pl.col("value").cast(pl.Float64),
+                pl.col("n").cast(pl.Int64),
+            )
+            for (kind, is_shared), (values, n) in self._readings.items()
+        ]
+        kinds = {"kind": pl.UInt32, "sharing": pl.String, "value": pl.Float64, "n": pl.Int64}
+        return pl.concat([pl.DataFrame(schema=kinds), *parts])
 
 
-def _no_counts() -> pl.DataFrame:
-    return pl.DataFrame(
-        schema={
-            "id": pl.Int64,
-            "names_gpus": pl.Boolean,
-            **dict.fromkeys(COUNTS, pl.Int64),
-            "total": pl.Float64,
-        }
-    )
+def _summed(parts: list[_Histogram]) -> _Histogram:
+    """One histogram of several."""
+    if len(parts) == 1:
+        return parts[0]
+    values, place = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
+    n = np.zeros(len(values), dtype=np.int64)
+    np.add.at(n, place, np.concatenate([part[1] for part in parts]))
+    return values, n
 
 
-def _no_readings() -> pl.DataFrame:
-    return pl.DataFrame(schema={"id": pl.Int64, "sharing": pl.String, "value": pl.Float64, "n": pl.Int64})
-
-
-def _one_node(held: pl.DataFrame, node: _Node, resource: str, found: _Found) -> None:
-    """Add every placement on the node that has a sample."""
+def _one_node(held: pl.DataFrame, samples: tuple[Int64s, Int64s, Float64s], resource: str, found: _Found) -> None:
+    """Add every placement on the node that has a sample. `held`: of that node, by start."""
+    node = _matrix(*samples)
     low = np.searchsorted(node.ticks, held["start_epoch"].to_numpy())
-    high = np.searchsorted(node.ticks, held["end_epoch"].to_numpy())
-    changes = np.zeros(len(node.ticks) + 1, dtype=np.int64)
-    np.add.at(changes, low, 1)
-    np.add.at(changes, np.maximum(low, high), -1)
+    high = np.maximum(low, np.searchsorted(node.ticks, held["end_epoch"].to_numpy()))
+    changes = np.bincount(low, minlength=len(node.ticks) + 1) - np.bincount(high, minlength=len(node.ticks) + 1)
     is_shared = np.cumsum(changes[:-1]) > 1
-    every = np.arange(len(node.values))
-    for key, gpus, a, b in zip(held["id"].to_list(), held["gpus"].to_list(), low.tolist(), high.tolist(), strict=True):
-        if b <= a:
+    placements = held.select("id", "kind", "on_one_node", "gpus").rows()
+    for (identity, kind, on_one_node, gpus), a, b in zip(placements, low.tolist(), high.tolist(), strict=True):
+        if b == a:
             continue
-        names_gpus = gpus is not None and resource == "GPU"
-        rows = np.array([g for g in gpus if g in range(len(every))], dtype=np.int64) if names_gpus else every
+        rows: slice | list[int] = slice(None)
+        if names_gpus := gpus is not None and resource == "GPU":
+            rows = _rows([g for g in gpus if 0 <= g < len(node.values)])
         read = node.times_read[rows, a:b]
-        samples = int(np.count_nonzero(read))
-        if not samples:
+        samples_read = np.count_nonzero(read)
+        if not samples_read:
             continue
-        values = node.values[rows, a:b]
+        values, shared = node.values[rows, a:b], is_shared[a:b]
         online = ~np.isnan(values)
         of_minute = online.any(axis=0)
         idle = of_minute & ~(online & (values != 0)).any(axis=0)
-        sampled, shared = read.any(axis=0), is_shared[a:b]
+        sampled = read.any(axis=0)
         seen = values[online]
-        found.counts.append(
-            (
-                key, names_gpus, samples, samples - len(seen), int(read.sum()) - samples,
-                int(sampled.sum()), int((sampled & shared).sum()), int(of_minute.sum()), int(idle.sum()),
-                int(online[:, idle].sum()), float(seen.sum()),
-            )
+        counts = (
+            names_gpus, samples_read, samples_read - len(seen), int(read.sum(dtype=np.int64)) - samples_read,
+            np.count_nonzero(sampled), np.count_nonzero(sampled & shared), np.count_nonzero(of_minute),
+            np.count_nonzero(idle), np.count_nonzero(online[:, idle]), float(seen.sum()),
         )  # fmt: skip
-        for with_others in (False, True):
-            kept = values[online & (shared == with_others)]
-            if len(kept):
-                value, n = np.unique(kept, return_counts=True)
-                found.readings.append((key, with_others, value, n))
+        found.add(identity, counts, seen, on_one_node=on_one_node)
+        if with_others := np.count_nonzero(shared):
+            found.see(kind, True, values[online & shared] if with_others < b - a else seen)
+        if with_others < b - a:
+            found.see(kind, False, values[online & ~shared] if with_others else seen)
+
+
+def _rows(numbers: list[int]) -> slice | list[int]:
+    """The numbers as a slice where they follow each other: a view of the matrix instead of a copy."""
+    if numbers and numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+        return slice(numbers[0], numbers[0] + len(numbers))
+    return numbers
