@@ -277,6 +277,27 @@ def query(sql: str, frames: Mapping[str, pl.DataFrame | Path | str], params: Seq
         return connection.execute(sql, list(params)).pl()
 
 
+def json_batches(
+    path: Path, columns: Mapping[str, str], rows: int, compression: str = "none"
+) -> Iterator[pl.DataFrame]:
+    """The objects of a JSON list in a file, in order, `rows` at a time; `columns` are DuckDB's types by name.
+
+    Raises InputError, also after some batches, where the file is no such list or a name of it is a glob.
+    """
+    if set(str(path)) & set("*?["):
+        raise InputError(f"{path}: a path that DuckDB takes for a pattern")
+    types = ", ".join(f"{sql_text(name)}: {sql_text(kind)}" for name, kind in columns.items())
+    source = f"read_json({sql_text(str(path))}, format = 'array', columns = {{{types}}}, compression = '{compression}')"
+    with _in_memory() as connection:
+        try:
+            for batch in connection.sql(f"SELECT * FROM {source}").to_arrow_reader(rows):  # noqa: S608
+                frame = pl.from_arrow(batch)
+                assert isinstance(frame, pl.DataFrame)
+                yield frame
+        except (duckdb.Error, OSError, RuntimeError) as error:
+            raise InputError(f"{path}: {str(error).splitlines()[0]}") from error
+
+
 # --- the warehouse ----------------------------------------------------------------------------------------------------
 
 

@@ -41,6 +41,11 @@ class RawFile:
         stream.seek(0)
         return stream
 
+    def is_gzip(self) -> bool:
+        """Do the bytes begin as gzip's do?"""
+        with self.path.open("rb") as stream:
+            return stream.read(2) == GZIP
+
     def head(self) -> bytes:
         """The first bytes, unpacked. Raises InputError where the file cannot be read."""
         try:

@@ -1,0 +1,213 @@
+"""Philly's job log entry by entry, in plain Python: what the reader does with an entry that is not as it should be.
+
+The slow twin of `philly_columns`: both make the same rows of the same log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import orjson
+import polars as pl
+
+from traces.readers.common import shown
+
+# The end of one entry and the start of the next. A quote inside a text is escaped, so this never lies in one; the keys
+# are those of an entry, so neither does it lie between two attempts.
+BOUNDARY = re.compile(r'\}\s*,\s*(?=\{\s*"(?:status|vc|jobid|attempts|submitted_time|user)")')
+_BETWEEN = re.compile(r"[\s,]*")
+STATUS = {"Pass": "COMPLETED", "Killed": "CANCELLED", "Failed": "FAILED"}
+_TIME: dict[str, Any] = {"submit_utc": pl.Datetime("us"), "start_utc": pl.Datetime("us"), "end_utc": pl.Datetime("us")}
+_JOBS: dict[str, Any] = {
+    "line": pl.Int64, "job_key": pl.String, "job_id": pl.String, "user_name": pl.String, "partition": pl.String,
+    "state": pl.String, "state_is_inferred": pl.Boolean, **_TIME, "requested_nodes": pl.Int64,
+    "requested_gpus": pl.Int64, "allocated_nodes": pl.Int64, "allocated_gpus": pl.Int64, "run_s": pl.Int64,
+    "wait_s": pl.Int64, "gpu_time_s": pl.Int64, "attempts": pl.Int64, "is_time_ambiguous": pl.Boolean,
+}  # fmt: skip
+_ATTEMPTS: dict[str, Any] = {
+    "line": pl.Int64, "job_key": pl.String, "attempt": pl.Int64, **_TIME, "run_s": pl.Int64, "state": pl.String,
+    "nodes": pl.Int64, "gpus": pl.Int64, "gpu_time_s": pl.Int64,
+}  # fmt: skip
+_PLACEMENTS: dict[str, Any] = {
+    "line": pl.Int64, "job_key": pl.String, "attempt": pl.Int64, "node": pl.String, "gpus": pl.Int64,
+    "gpu_numbers": pl.String,
+}  # fmt: skip
+
+
+def entries(piece: bytes) -> Iterator[tuple[Any, str | None]]:
+    """(entry, what is wrong) of a JSON list; what is no entry costs itself, up to where the next one begins."""
+    with contextlib.suppress(orjson.JSONDecodeError):
+        whole = orjson.loads(piece)
+        if isinstance(whole, list):
+            yield from ((entry, None) for entry in whole)
+        else:
+            yield piece.decode("utf-8", errors="replace"), "not a JSON list of jobs"
+        return
+    text = piece.decode("utf-8", errors="replace")
+    decoder, at = json.JSONDecoder(), text.find("[") + 1
+    while True:
+        found = _BETWEEN.match(text, at)
+        at = found.end() if found else at
+        if at >= len(text) or (text[at] == "]" and not text[at + 1 :].strip()):
+            return
+        try:
+            entry, at = decoder.raw_decode(text, at)
+        except (json.JSONDecodeError, RecursionError):
+            next_ = BOUNDARY.search(text, at)
+            end = next_.start() + 1 if next_ else len(text)
+            yield text[at : min(end, at + 4_000)], "no whole JSON entry: the list is cut short or broken here"
+            at = end
+        else:
+            yield entry, None
+
+
+def job_of(line: int, entry: Any, zone: ZoneInfo) -> dict[str, Any]:
+    """One job with its `runs`. Raises ValueError, with the value, for an entry that is none."""
+    if not isinstance(entry, dict):
+        raise ValueError(f"entry {shown(str(entry))} is no job")
+    key = entry.get("jobid")
+    if not isinstance(key, str) or not key:
+        raise ValueError(f"jobid {shown(str(key))} is no id")
+    status = entry.get("status")
+    if status not in STATUS:
+        raise ValueError(f"status {shown(str(status))} is none of {', '.join(STATUS)}")
+    attempts = entry.get("attempts") or []
+    if not isinstance(attempts, list):
+        raise ValueError(f"attempts {shown(str(attempts))} is no list")
+    submitted = _time(entry.get("submitted_time"), "submitted_time")
+    runs = [_run(attempt) for attempt in attempts]
+    times, ambiguous = in_order([submitted, *(t for run in runs for t in (run["start"], run["end"]))], zone)
+    for number, run in enumerate(runs):
+        run["start"], run["end"] = times[1 + 2 * number], times[2 + 2 * number]
+        if run["start"] and run["end"] and run["end"] < run["start"]:
+            raise ValueError(f"attempt {number} ends {run['end']} before it starts {run['start']} (UTC)")
+    last = runs[-1] if runs else None
+    state = "RUNNING" if last and last["start"] and last["end"] is None else STATUS[status]
+    return {
+        "line": line, "job_key": key, "user": _text(entry.get("user")), "vc": _text(entry.get("vc")),
+        "state": state, "submit": times[0], "runs": runs, "ambiguous": ambiguous,
+        "end_utc": last["end"] if last else None,
+    }  # fmt: skip
+
+
+def _run(attempt: Any) -> dict[str, Any]:
+    if not isinstance(attempt, dict):
+        raise ValueError(f"attempt {shown(str(attempt))} is no object")
+    placed: dict[str, list[int]] = {}
+    for detail in attempt.get("detail") or []:
+        if not isinstance(detail, dict) or not isinstance(detail.get("ip"), str):
+            raise ValueError(f"detail {shown(str(detail))} names no machine")
+        gpus = detail.get("gpus") or []
+        if not isinstance(gpus, list):
+            raise ValueError(f"gpus {shown(str(gpus))} is no list")
+        placed.setdefault(detail["ip"], []).extend(_gpu(gpu) for gpu in gpus)
+    times = {name: _time(attempt.get(f"{name}_time"), f"{name}_time") for name in ("start", "end")}
+    return {**times, "placed": placed, "gpus": sum(map(len, placed.values()))}
+
+
+def _gpu(name: Any) -> int:
+    match = re.fullmatch(r"gpu(\d{1,4})", name) if isinstance(name, str) else None
+    if match is None:
+        raise ValueError(f"GPU {shown(str(name))} is not gpuN")
+    return int(match[1])
+
+
+def _time(value: Any, what: str) -> datetime | None:
+    """A local time without a zone; None for null, 'None' and blank."""
+    if value is None or value in ("None", ""):
+        return None
+    try:
+        return datetime.strptime(value, "%Y-%m-%d %H:%M:%S")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what} {shown(str(value))} is not YYYY-MM-DD HH:MM:SS") from error
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def in_order(local: list[datetime | None], zone: ZoneInfo) -> tuple[list[datetime | None], bool]:
+    """(naive UTC, still ambiguous) of local times that follow each other.
+
+    In the doubled hour of a clock change the first reading that is not before the time before it is taken; it is
+    ambiguous where the later reading would fit what follows just as well.
+    """
+    choices = [[] if t is None else _readings(t, zone) for t in local]
+    if all(len(c) < 2 for c in choices):
+        return [c[0] if c else None for c in choices], False
+    early: list[datetime | None] = []
+    before = datetime.min
+    for choice in choices:
+        early.append(next((t for t in choice if t >= before), choice[0]) if choice else None)
+        before = early[-1] or before
+    late: list[datetime | None] = []
+    after = datetime.max
+    for choice in reversed(choices):
+        late.append(next((t for t in reversed(choice) if t <= after), choice[-1]) if choice else None)
+        after = late[-1] or after
+    return early, early != late[::-1]
+
+
+def _readings(local: datetime, zone: ZoneInfo) -> list[datetime]:
+    """The instants (naive UTC, ascending) that a local time may be; in the hour left out, by the offset before it."""
+    instants = [local.replace(tzinfo=zone, fold=fold).astimezone(UTC).replace(tzinfo=None) for fold in (0, 1)]
+    return [instants[0]] if instants[1] <= instants[0] else instants
+
+
+def tables_of(jobs: list[dict[str, Any]]) -> dict[str, pl.DataFrame]:
+    """The tables jobs, attempts and placements."""
+    job_rows: list[tuple[Any, ...]] = []
+    attempt_rows: list[tuple[Any, ...]] = []
+    placement_rows: list[tuple[Any, ...]] = []
+    for job in jobs:
+        key, queued = job["job_key"], job["submit"]
+        known: list[tuple[int, int]] = []
+        for number, run in enumerate(job["runs"]):
+            seconds = int((run["end"] - run["start"]).total_seconds()) if run["start"] and run["end"] else None
+            if seconds is not None:
+                known.append((seconds, seconds * run["gpus"]))
+            # a run that another one follows has failed: Philly retries failures only
+            state = job["state"] if run is job["runs"][-1] else "FAILED"
+            gpu_time = None if seconds is None else seconds * run["gpus"]
+            attempt_rows.append(
+                (
+                    job["line"],
+                    key,
+                    number,
+                    queued,
+                    run["start"],
+                    run["end"],
+                    seconds,
+                    state,
+                    len(run["placed"]),
+                    run["gpus"],
+                    gpu_time,
+                )
+            )
+            queued = run["end"]
+            placement_rows.extend(
+                (job["line"], key, number, node, len(gpus), ",".join(map(str, sorted(gpus))))
+                for node, gpus in run["placed"].items()
+            )
+        first, last = (job["runs"][0], job["runs"][-1]) if job["runs"] else (None, None)
+        start = min((r["start"] for r in job["runs"] if r["start"]), default=None)
+        # without the first attempt's start the wait is not known
+        wait = int((start - job["submit"]).total_seconds()) if first and first["start"] and job["submit"] else None
+        job_rows.append((
+            job["line"], key, key, job["user"], job["vc"], job["state"], False, job["submit"], start, job["end_utc"],
+            len(first["placed"]) if first else None, first["gpus"] if first else None,
+            len(last["placed"]) if last else 0, last["gpus"] if last else 0,
+            sum(s for s, _ in known) if known else None, wait if wait is not None and wait >= 0 else None,
+            sum(g for _, g in known) if known else None, len(job["runs"]), job["ambiguous"],
+        ))  # fmt: skip
+    return {
+        "jobs": pl.DataFrame(job_rows, schema=_JOBS, orient="row"),
+        "attempts": pl.DataFrame(attempt_rows, schema=_ATTEMPTS, orient="row"),
+        "placements": pl.DataFrame(placement_rows, schema=_PLACEMENTS, orient="row"),
+    }
