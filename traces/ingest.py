@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import polars as pl
 from traces import schema, store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
+from traces.lake import FileTables
 from traces.readers.common import Parsed, RawFile, Reader, rejects_frame
 from traces.readers.registry import READERS, check_format, reader_for
 from traces.store import DataFolder
@@ -34,6 +35,7 @@ HIDDEN = (".", "~")
 class FileResult:
     """What became of one file; `rows` = allocations + steps + samples + duplicates + rejects.
 
+    `slow` counts the lines that did not go through in bulk.
     `skipped_reason` is set, and all counts are 0, where a file of a folder is of no known format.
     """
 
@@ -49,6 +51,7 @@ class FileResult:
     attempts: int = 0
     sha256: str = ""
     seconds: float = 0.0
+    slow: int = 0
     skipped_reason: str | None = None
 
 
@@ -162,19 +165,21 @@ def _stage(raw: RawFile, format: str, data: DataFolder, staged: list[_Staged], *
     staged.append(stage)
     stage.discard()
     stage.temporary.mkdir(parents=True)
+    tables = FileTables(stage.temporary, cluster=raw.settings.name, sha256=digest, path=path)
     try:
-        parsed = reader.read(RawFile(raw.path, raw.settings, raw.fields, raw.delimiter, stage.temporary, digest))
-        if parsed.records == len(parsed.rejects):
-            first = f": line {parsed.rejects[0].line}: {parsed.rejects[0].reason}" if parsed.rejects else ""
-            raise InputError(f"{raw.path}: not one record could be read as {reader.name}{first}")
+        with tables:
+            parsed = reader.read(replace(raw, folder=stage.temporary, sha256=digest, tables=tables))
+            if parsed.records == len(parsed.rejects) + parsed.rejected:
+                first = f": line {parsed.rejects[0].line}: {parsed.rejects[0].reason}" if parsed.rejects else ""
+                raise InputError(f"{raw.path}: not one record could be read as {reader.name}{first}")
+            result = _result(path, reader, parsed, digest, time.perf_counter() - began)
+            _write(tables, raw, reader, parsed, result, size)
     except InputError as error:
         stage.discard()
         staged.remove(stage)
         if named:
             raise
         return FileResult(path, reader.name, skipped_reason=_without_path(error, raw.path))
-    result = _result(path, reader, parsed, digest, time.perf_counter() - began)
-    _write(stage.temporary, raw, reader, parsed, result, size)
     described = {"schema_version": schema.SCHEMA_VERSION, "fingerprint": rules, "sha256": digest, "path": path}
     store.write_text(stage.temporary / "file.json", json.dumps({**described, "result": asdict(result)}, indent=1))
     return result
@@ -215,31 +220,23 @@ def _known(folder: Path, rules: str) -> dict[str, Any] | None:
 
 
 def _result(path: str, reader: Reader, parsed: Parsed, digest: str, seconds: float) -> FileResult:
-    counted = parsed.allocations + parsed.steps + parsed.samples + parsed.duplicates + len(parsed.rejects)
+    rejects = len(parsed.rejects) + parsed.rejected
+    counted = parsed.allocations + parsed.steps + parsed.samples + parsed.duplicates + rejects
     if counted != parsed.records:
         raise AssertionError(f"{path}: {parsed.records} records, but {counted} accounted for: {parsed}")
     return FileResult(
         path, reader.name, parsed.records, parsed.allocations, parsed.steps, parsed.samples, parsed.duplicates,
-        len(parsed.rejects), parsed.jobs, parsed.attempts, digest, round(seconds, 4),
+        rejects, parsed.jobs, parsed.attempts, digest, round(seconds, 4), parsed.slow,
     )  # fmt: skip
 
 
-def _write(folder: Path, raw: RawFile, reader: Reader, parsed: Parsed, result: FileResult, size: int) -> None:
-    """Every table of the file that has rows, cast to the schema."""
-    cluster, path = raw.settings.name, str(raw.path)
-    tables = dict(parsed.tables)
-    tables["rejects"] = rejects_frame(parsed.rejects).with_columns(pl.lit(path).alias("path"))
+def _write(tables: FileTables, raw: RawFile, reader: Reader, parsed: Parsed, result: FileResult, size: int) -> None:
+    """What the reader has not written yet, and the file's own row."""
+    for name, frame in {**parsed.tables, "rejects": rejects_frame(parsed.rejects)}.items():
+        tables.write(name, frame)
     counts = {k: v for k, v in asdict(result).items() if k in schema.TRACE_FILES.names}
     told = {
         **counts, "records": result.rows, "bytes": size, "timezone": raw.settings.timezone, "superseded": 0,
-        "reader_version": reader.version, "cluster": cluster,
+        "reader_version": reader.version,
     }  # fmt: skip
-    tables["trace_files"] = pl.DataFrame([told])
-    for name, frame in tables.items():
-        if frame.is_empty():
-            continue
-        table = schema.TABLES[name]
-        frame = frame.with_columns(pl.lit(cluster).alias("cluster"))
-        if "trace_sha256" in table.names:
-            frame = frame.with_columns(pl.lit(result.sha256).alias("trace_sha256"))
-        store.write_parquet(folder / f"{name}.parquet", store.conform(table, frame))
+    tables.write("trace_files", pl.DataFrame([told]))

@@ -188,6 +188,8 @@ def expand_nodes(text: str) -> list[str]:
     text = text.strip()
     if text in {"", "None assigned", "None", "(null)"}:
         return []
+    if "[" not in text and "," not in text and "]" not in text:
+        return [text]
     nodes: list[str] = []
     for part in _split_outside_brackets(text):
         nodes.extend(_expand_one(part, text, MOST_NODES - len(nodes)))
@@ -195,6 +197,12 @@ def expand_nodes(text: str) -> list[str]:
 
 
 def _split_outside_brackets(text: str) -> list[str]:
+    if (
+        text.count("[") == text.count("]") == 1
+        and text.index("[") < text.index("]") == len(text) - 1
+        and "," not in (text[: text.index("[")])
+    ):
+        return [text]
     parts, depth, begin = [], 0, 0
     for at, char in enumerate(text):
         depth += (char == "[") - (char == "]")
@@ -209,6 +217,9 @@ def _split_outside_brackets(text: str) -> list[str]:
 
 
 def _expand_one(part: str, text: str, room: int) -> list[str]:
+    name, bracket, rest = part.partition("[")
+    if bracket and rest.find("]") == len(rest) - 1:  # one bracket, at the end: nearly every list
+        return [name + number for number in _numbers(rest[:-1], text, room)]
     names = [""]
     for piece in re.split(r"(\[[^\]]*\])", part):
         if not piece.startswith("["):
@@ -230,5 +241,8 @@ def _numbers(ranges: str, text: str, room: int) -> list[str]:
         first, last = match[1], match[2] or match[1]
         if int(last) < int(first) or int(last) - int(first) + len(numbers) >= room:
             raise ValueError(f"node list {text!r}: range {item!r} runs back or holds over {MOST_NODES} nodes")
-        numbers.extend(str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))
+        if first == last:
+            numbers.append(first)
+        else:
+            numbers += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
     return numbers

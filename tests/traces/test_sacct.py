@@ -296,7 +296,7 @@ def test_the_hour_that_spring_leaves_out(lake: Lake, sacct_row: Row) -> None:
         ("1|2|3\n", {"fields": ["JobID", "Submit"]}, "columns of --fields"),
         ("JobID|Submit|Start|End\n", {}, "no record"),
         ("JobID|Submit|Start|End\n1|2\n", {}, "cut short"),
-        ("JobID     JobName    State\n--------- ---------- -----\n1         a          OK\n", {}, "sacct -P"),
+        ("JobID     JobName    State\n--------- ---------- -----\n1         a          OK\n", {}, "column Submit"),
     ],
 )
 def test_a_file_of_no_use_is_refused_and_nothing_written(lake: Lake, text: str, how: dict[str, Any], told: str) -> None:

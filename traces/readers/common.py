@@ -5,25 +5,32 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, cast
 
 import polars as pl
+import pyarrow as pa
 
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
+from traces.lake import FileTables
 
 HEAD_BYTES = 1 << 16
 RAW_CHARACTERS = 2_000  # of a rejected record that are kept
 GZIP = b"\x1f\x8b"
+ZSTD = b"\x28\xb5\x2f\xfd"
+UNREADABLE = (OSError, EOFError, zlib.error, pa.ArrowInvalid)
 
 
 @dataclass(frozen=True)
 class RawFile:
-    """One raw file, the settings that it is read by, and the folder that large tables may be written to directly."""
+    """One raw file, the settings that it is read by, and where a reader may write tables before it has read it all.
+
+    `folder` is for scratch files; `tables` takes a table's rows a batch at a time.
+    """
 
     path: Path
     settings: ClusterSettings
@@ -31,14 +38,17 @@ class RawFile:
     delimiter: str | None = None
     folder: Path | None = None
     sha256: str = ""
+    tables: FileTables | None = None
 
     def open(self) -> IO[bytes]:
-        """The bytes, unpacked where they are gzip."""
+        """The bytes, unpacked where they are gzip or zstd (several frames in one file too)."""
         stream = self.path.open("rb")
-        if stream.read(2) == GZIP:
-            stream.close()
-            return io.BufferedReader(gzip.open(self.path, "rb"))
+        magic = stream.read(4)
         stream.seek(0)
+        if magic.startswith(GZIP):
+            return io.BufferedReader(gzip.GzipFile(fileobj=stream))
+        if magic == ZSTD:
+            return cast(IO[bytes], pa.CompressedInputStream(stream, "zstd"))
         return stream
 
     def is_gzip(self) -> bool:
@@ -46,12 +56,21 @@ class RawFile:
         with self.path.open("rb") as stream:
             return stream.read(2) == GZIP
 
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """The bytes, unpacked, `size` at a time. Raises InputError where the file cannot be read."""
+        try:
+            with self.open() as stream:
+                while piece := stream.read(size):
+                    yield piece
+        except UNREADABLE as error:
+            raise InputError(f"{self.path}: cannot be read: {error}: is the file whole?") from error
+
     def head(self) -> bytes:
         """The first bytes, unpacked. Raises InputError where the file cannot be read."""
         try:
             with self.open() as stream:
                 return stream.read(HEAD_BYTES)
-        except (OSError, EOFError, zlib.error) as error:
+        except UNREADABLE as error:
             raise InputError(f"{self.path}: cannot be read: {error}") from error
 
     def text(self) -> str:
@@ -59,7 +78,7 @@ class RawFile:
         try:
             with self.open() as stream:
                 return stream.read().decode("utf-8", errors="replace").removeprefix("\ufeff")
-        except (OSError, EOFError, zlib.error) as error:
+        except UNREADABLE as error:
             raise InputError(f"{self.path}: cannot be read: {error}: is the file whole?") from error
 
 
@@ -68,6 +87,8 @@ class Parsed:
     """What became of a file: tables without the columns `cluster` and `trace_sha256`, and the counts of its records.
 
     `tables` are frames; `written` names tables (with their rows) that the reader has put into the file's folder.
+    `rejected` counts the rejects that it has written there too, beside those of `rejects`; `slow` the records that
+    did not go through in bulk.
     """
 
     records: int = 0
@@ -80,6 +101,8 @@ class Parsed:
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)
     rejects: list[Reject] = field(default_factory=list)
+    rejected: int = 0
+    slow: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,24 +144,39 @@ def shown(text: str, most: int = 60) -> str:
 def map_unique(values: pl.Series, convert: Callable[[str], Any], kind: Any) -> tuple[pl.Series, pl.Series]:
     """(converted, valid): `convert` called once for each distinct text; valid is false where it raised ValueError.
 
-    A null converts to null and is valid.
+    A null converts to null and is valid, a whole number of over 62 bits is not. With kind Object only `valid` is of
+    use: nothing converted is kept.
     """
     distinct = values.drop_nulls().unique()
     results: list[Any] = []
     failed: list[str] = []
     for text in distinct:
         try:
-            results.append(convert(text))
+            new = convert(text)
+            if isinstance(new, int) and abs(new) >> 62:
+                raise ValueError("out of range")
+            results.append(new)
         except ValueError:
             results.append(None)
             failed.append(text)
-    new = pl.Series(results, dtype=kind)
-    if len(distinct) == 0:
-        return pl.Series(values.name, [None] * len(values), dtype=kind), pl.repeat(True, len(values), eager=True)
-    frame = pl.DataFrame({"text": distinct, "new": new})
-    mapped = values.to_frame("text").join(frame, on="text", how="left", maintain_order="left")["new"]
     valid = ~values.is_in(failed).fill_null(False) if failed else pl.repeat(True, len(values), eager=True)
+    if len(distinct) == 0 or kind == pl.Object:
+        return pl.Series(values.name, [None], dtype=pl.Null if kind == pl.Object else kind).new_from_index(
+            0, len(values)
+        ), valid
+    frame = pl.DataFrame({"text": distinct, "new": pl.Series(results, dtype=kind)})
+    mapped = values.to_frame("text").join(frame, on="text", how="left", maintain_order="left")["new"]
     return mapped.alias(values.name), valid
+
+
+def map_rest(values: pl.Series, fast: pl.Series, convert: Callable[[str], Any]) -> tuple[pl.Series, pl.Series]:
+    """As `map_unique` for the texts that `fast`, their bulk conversion, leaves null."""
+    rest = (fast.is_null() & values.is_not_null()).arg_true()
+    if len(rest) == 0:
+        return fast, pl.repeat(True, len(values), eager=True)
+    new, valid = map_unique(values.gather(rest), convert, fast.dtype)
+    every = pl.repeat(True, len(values), eager=True)
+    return fast.scatter(rest, new), every.scatter(rest, valid)
 
 
 def localized(local: pl.Expr, zone: str) -> tuple[pl.Expr, pl.Expr]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from traces import slurm_text
@@ -32,46 +33,50 @@ USER_TEXT = frozenset({
     "Extra", "StdErr", "StdIn", "StdOut", "Reason", "WCKey",
 })  # fmt: skip
 TIMES = ("Submit", "Eligible", "Start", "End")
-_TIME = re.compile(r"(?:19|20)\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d|\d{9,11}")
+# A local time as sacct prints it (polars' Rust knows the pattern too: [0-9], as \d is any digit of Unicode).
+LOCAL_TIME = r"^(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]$"
+EPOCH = r"^[0-9]{9,10}$"  # seconds since 1970, with SLURM_TIME_FORMAT=%s
 _STATE = re.compile(r"[A-Z_]+\+?(?: by \S+)?|\?|")
+NO_VALUE = 0xFFFFFFFE  # NO_VAL of slurm.h; INFINITE is one more
 
 
 def is_time(text: str) -> None:
     """Raises ValueError for what is neither a time nor one of the words for none."""
-    if text not in slurm_text.NO_TIME and not _TIME.fullmatch(text):
-        raise ValueError(f"{text!r} is not YYYY-MM-DDTHH:MM:SS, seconds since 1970, or None / Unknown")
+    if text in slurm_text.NO_TIME or re.fullmatch(EPOCH, text):
+        return
+    try:
+        if re.fullmatch(LOCAL_TIME, text):
+            datetime.fromisoformat(text)
+            return
+    except ValueError:
+        pass  # 30 February
+    raise ValueError(f"{text!r} is not YYYY-MM-DDTHH:MM:SS, seconds since 1970, or None / Unknown")
 
 
-def _state(text: str) -> str | None:
+def state(text: str) -> str | None:
+    """The base state; None for blank. Raises ValueError for what is no state."""
     if not _STATE.fullmatch(text):
         raise ValueError(f"{text!r} is not a job state")
     return slurm_text.parse_state(text) if text else None
 
 
 def _count(text: str) -> int | None:
-    """A count; sacct prints large ones as 20K unless --noconvert."""
+    """A count; sacct prints large ones as 20K unless --noconvert, and the two highest of 32 bits mean none."""
     if not text:
         return None
-    match = re.fullmatch(r"(\d{1,15})(?:\.(\d+))?([KM]?)", text)
+    match = re.fullmatch(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?([KM]?)", text)
     if match is None:
         raise ValueError(f"{text!r} is not a count")
-    scale = {"": 1, "K": 1000, "M": 1_000_000}[match[3]]
-    return round(float(f"{match[1]}.{match[2] or 0}") * scale)
+    number = round(float(f"{match[1]}.{match[2] or 0}") * {"": 1, "K": 1000, "M": 1_000_000}[match[3]])
+    if number >= 1 << 32:
+        raise ValueError(f"{text!r} is more than Slurm counts to")
+    return None if number >= NO_VALUE else number
 
 
 def _duration(text: str) -> float | None:
     if text in {"", "INVALID", "Unknown"}:
         return None
     return slurm_text.parse_duration_s(text)
-
-
-def _seconds(text: str) -> float | None:
-    return float(_count(text) or 0) if text else None
-
-
-def _limit(text: str) -> float | None:
-    limit = slurm_text.parse_limit_s(text)
-    return None if limit is None else float(limit)
 
 
 def _one_line(text: str) -> None:
@@ -99,9 +104,9 @@ FORMS: dict[str, Callable[[str], Any]] = {
     "JobIDRaw": slurm_text.parse_job_id,
     **dict.fromkeys(TIMES, is_time),
     **dict.fromkeys(("Elapsed", "Suspended", "TotalCPU"), _duration),
-    "ElapsedRaw": _seconds,
-    **dict.fromkeys(("Timelimit", "TimelimitRaw"), _limit),
-    "State": _state,
+    "ElapsedRaw": _count,
+    **dict.fromkeys(("Timelimit", "TimelimitRaw"), slurm_text.parse_limit_s),
+    "State": state,
     **dict.fromkeys(("ExitCode", "DerivedExitCode"), slurm_text.parse_exit_code),
     **dict.fromkeys(("NNodes", "AllocNodes", "ReqNodes", "NCPUS", "AllocCPUS", "ReqCPUS", "Priority"), _count),
     **dict.fromkeys(("AllocTRES", "ReqTRES"), _tres),

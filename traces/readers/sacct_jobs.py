@@ -9,31 +9,39 @@ from __future__ import annotations
 
 import polars as pl
 
-from traces import slurm_text
-from traces.readers.common import Parsed, map_unique
+from traces.readers.common import Parsed
 
 REQUEUE_WITHIN_S = 7 * 86_400
 _OPEN = ("PENDING", "RUNNING", "SUSPENDED")
 
 
-def fold(rows: pl.DataFrame) -> Parsed:
-    """The tables of the typed rows and the counts of what became of them; superseded rows count as duplicates."""
-    is_step = pl.col("step_id").is_not_null()
-    allocations, superseded = _newest(rows.filter(~is_step), ["base", "submit_utc"])
-    steps, superseded_steps = _newest(rows.filter(is_step), ["base", "step_id", "submit_utc"])
-    allocations = _keyed(allocations)
-    attempts = _attempts(allocations)
-    jobs = _jobs(allocations, attempts)
+def fold(allocations: pl.DataFrame, steps: pl.DataFrame, *, single: bool = False) -> Parsed:
+    """The tables of the typed rows and the counts of what became of them; superseded rows count as duplicates.
+
+    `single`: no id has two allocation records and no step two records, which saves looking for them.
+    """
+    superseded = 0
+    if single:
+        allocations = allocations.with_columns(pl.col("base").alias("job_key"))
+    else:
+        (allocations, one), (steps, other) = (
+            _newest(allocations, ["base", "submit_utc"]),
+            _newest(steps, ["base", "step_id", "submit_utc"]),
+        )
+        superseded = one + other
+        allocations = _keyed(allocations)
+    attempts = _attempts(allocations, single)
+    jobs = _jobs(allocations, attempts, single)
     return Parsed(
         allocations=len(allocations),
         steps=len(steps),
-        duplicates=superseded + superseded_steps,
+        duplicates=superseded,
         jobs=len(jobs),
         attempts=len(attempts),
         tables={
             "jobs": jobs,
-            "attempts": attempts.drop("node_list"),
-            "steps": _steps(steps, allocations),
+            "attempts": attempts.drop("listed"),
+            "steps": _steps(steps, allocations, single),
             "placements": _placements(attempts),
         },
     )
@@ -83,20 +91,9 @@ def _uses_of_one_id(allocations: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(key.alias("job_key")).drop("use")
 
 
-def _attempts(allocations: pl.DataFrame) -> pl.DataFrame:
+def _attempts(allocations: pl.DataFrame, single: bool) -> pl.DataFrame:
     ran = allocations.filter(pl.col("start_utc").is_not_null())
-    several = pl.col("job_key").is_duplicated()
-    single = ran.filter(~several).with_columns(pl.lit(0, dtype=pl.Int64).alias("attempt"))
-    # A resize closes the record; the next one has the job's own start and elapsed time: count from the resize on.
-    before = pl.col("end_utc").shift().over("job_key")
-    resized = (before > pl.col("start_utc")).fill_null(False)
-    since = (pl.col("end_utc") - before).dt.total_seconds().clip(0)
-    repeated = ran.filter(several).with_columns(
-        pl.when(resized).then(pl.coalesce(since, "run_s")).otherwise("run_s").alias("run_s"),
-        pl.when(resized).then(before).otherwise("start_utc").alias("start_utc"),
-        pl.int_range(pl.len(), dtype=pl.Int64).over("job_key").alias("attempt"),
-    )
-    ran = pl.concat([single, repeated])
+    ran = ran.with_columns(pl.lit(0, dtype=pl.Int64).alias("attempt")) if single else _numbered(ran)
     return ran.select(
         "job_key",
         "attempt",
@@ -111,12 +108,49 @@ def _attempts(allocations: pl.DataFrame) -> pl.DataFrame:
         "exit_code",
         "exit_signal",
         "line",
-        "node_list",
+        pl.col("nodes").alias("listed"),
     )
 
 
-def _jobs(allocations: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
+def _numbered(ran: pl.DataFrame) -> pl.DataFrame:
+    """The runs with their number in their job; a resized job's seconds counted once."""
+    several = pl.col("job_key").is_duplicated()
+    single = ran.filter(~several).with_columns(pl.lit(0, dtype=pl.Int64).alias("attempt"))
+    # A resize closes the record; the next one has the job's own start and elapsed time: count from the resize on.
+    before = pl.col("end_utc").shift().over("job_key")
+    resized = (before > pl.col("start_utc")).fill_null(False)
+    since = (pl.col("end_utc") - before).dt.total_seconds().clip(0)
+    repeated = ran.filter(several).with_columns(
+        pl.when(resized).then(pl.coalesce(since, "run_s")).otherwise("run_s").alias("run_s"),
+        pl.when(resized).then(before).otherwise("start_utc").alias("start_utc"),
+        pl.int_range(pl.len(), dtype=pl.Int64).over("job_key").alias("attempt"),
+    )
+    return pl.concat([single, repeated])
+
+
+def _jobs(allocations: pl.DataFrame, attempts: pl.DataFrame, single: bool) -> pl.DataFrame:
     """The newest record of each job, with its first submission and start and the sums over its attempts."""
+    ran = pl.col("start_utc").is_not_null()
+    if single:
+        jobs = allocations.with_columns(
+            (pl.col("allocated_gpus") * pl.when(ran).then("run_s")).alias("gpu_time_s"),
+            ran.cast(pl.Int64).alias("attempts"),
+        )
+    else:
+        jobs = _summed(allocations, attempts)
+    wait = (pl.col("start_utc") - pl.col("submit_utc")).dt.total_seconds()
+    eligible_wait = (pl.col("start_utc") - pl.col("eligible_utc")).dt.total_seconds()
+    jobs = jobs.with_columns(
+        pl.when(pl.col("state").is_in(_OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
+        # a requeue inside the hour of a clock change may print a submission after its start
+        pl.when(wait >= 0).then(wait).alias("wait_s"),
+        eligible_wait.clip(0).alias("eligible_wait_s"),
+    )
+    jobs = jobs.drop("base", "step_id", "max_rss_kib", "cpu_time_s", "nodes")
+    return jobs if single else jobs.sort("line")
+
+
+def _summed(allocations: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
     newest = allocations.unique("job_key", keep="last", maintain_order=True)
     first = allocations.group_by("job_key").agg(
         pl.col("submit_utc").min(), pl.col("eligible_utc").min(), pl.col("start_utc").min(),
@@ -129,39 +163,23 @@ def _jobs(allocations: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
     jobs = newest.drop("submit_utc", "eligible_utc", "start_utc", "is_time_ambiguous", "run_s").join(
         first, on="job_key", how="left", maintain_order="left"
     )
-    jobs = jobs.join(sums, on="job_key", how="left", maintain_order="left")
-    wait = (pl.col("start_utc") - pl.col("submit_utc")).dt.total_seconds()
-    eligible_wait = (pl.col("start_utc") - pl.col("eligible_utc")).dt.total_seconds()
-    unknown = pl.col("unknown") > 0
-    jobs = jobs.with_columns(
-        pl.when(pl.col("state").is_in(_OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
-        # a requeue inside the hour of a clock change may print a submission after its start
-        pl.when(wait >= 0).then(wait).alias("wait_s"),
-        eligible_wait.clip(0).alias("eligible_wait_s"),
-        pl.col("attempts").fill_null(0),
-        pl.when(~unknown).then("gpu_time_s").alias("gpu_time_s"),
-    )
-    return jobs.drop("base", "step_id", "max_rss_kib", "cpu_time_s", "node_list", "unknown").sort("line")
-
-
-def _steps(steps: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
-    """Steps under the key of the job that had their id last when they were submitted."""
-    keys = allocations.select("base", "job_key", pl.col("submit_utc").alias("from_utc")).unique(
-        ["base", "job_key", "from_utc"]
-    )
-    at = pl.coalesce("submit_utc", "start_utc")
-    steps = steps.with_columns(at.alias("at_utc")).sort("at_utc", nulls_last=True)
-    single = keys.unique("base", keep="none").select("base", pl.col("job_key").alias("only"))
-    several = keys.filter(pl.col("base").is_duplicated() & pl.col("from_utc").is_not_null()).sort("from_utc")
-    steps = steps.join(single, on="base", how="left")
-    if not several.is_empty():
-        steps = steps.sort("at_utc").join_asof(
-            several, left_on="at_utc", right_on="from_utc", by="base", strategy="backward", check_sortedness=False
+    return (
+        jobs.join(sums, on="job_key", how="left", maintain_order="left")
+        .with_columns(
+            pl.col("attempts").fill_null(0), pl.when(pl.col("unknown") == 0).then("gpu_time_s").alias("gpu_time_s")
         )
+        .drop("unknown")
+    )
+
+
+def _steps(steps: pl.DataFrame, allocations: pl.DataFrame, single: bool) -> pl.DataFrame:
+    """Steps under the key of the job that had their id last when they were submitted."""
+    if not single:
+        steps = _owned(steps, allocations).sort("line")
     else:
-        steps = steps.with_columns(pl.lit(None, dtype=pl.String).alias("job_key"))
-    return steps.sort("line").select(
-        pl.coalesce("only", "job_key", "base").alias("job_key"),
+        steps = steps.with_columns(pl.col("base").alias("job_key"))
+    return steps.select(
+        "job_key",
         "step_id",
         pl.col("job_name").alias("step_name"),
         "state",
@@ -177,11 +195,29 @@ def _steps(steps: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _owned(steps: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
+    """Steps with job_key."""
+    keys = allocations.select("base", "job_key", pl.col("submit_utc").alias("from_utc")).unique(
+        ["base", "job_key", "from_utc"]
+    )
+    at = pl.coalesce("submit_utc", "start_utc")
+    steps = steps.with_columns(at.alias("at_utc")).sort("at_utc", nulls_last=True)
+    single = keys.unique("base", keep="none").select("base", pl.col("job_key").alias("only"))
+    several = keys.filter(pl.col("base").is_duplicated() & pl.col("from_utc").is_not_null()).sort("from_utc")
+    steps = steps.join(single, on="base", how="left")
+    if not several.is_empty():
+        steps = steps.sort("at_utc").join_asof(
+            several, left_on="at_utc", right_on="from_utc", by="base", strategy="backward", check_sortedness=False
+        )
+    else:
+        steps = steps.with_columns(pl.lit(None, dtype=pl.String).alias("job_key"))
+    return steps.with_columns(pl.coalesce("only", "job_key", "base").alias("job_key"))
+
+
 def _placements(attempts: pl.DataFrame) -> pl.DataFrame:
     """A row a node of each attempt, with its GPUs where the total divides."""
-    nodes = map_unique(attempts["node_list"], slurm_text.expand_nodes, pl.List(pl.String))[0]
-    listed = attempts.select("job_key", "attempt", "gpus").with_columns(nodes.alias("node"))
+    listed = attempts.select("job_key", "attempt", "gpus", pl.col("listed").alias("node"))
     count = pl.col("node").list.len()
     each = pl.when((count > 0) & (pl.col("gpus") % count == 0)).then(pl.col("gpus") // count)
     listed = listed.with_columns(each.cast(pl.Int64).alias("gpus")).filter(count > 0)
-    return listed.explode("node").unique(["job_key", "attempt", "node"], maintain_order=True)
+    return listed.explode("node")

@@ -1,304 +1,227 @@
-"""The lines of an sacct dump into records of equal width.
+"""The bytes of an sacct dump into blocks of whole records, and a block's lines into rows of text.
 
-sacct does not escape: a job name may hold the delimiter or a line break. Clean lines are split in bulk. A record that
-such text broke is put together again where the forms of all its other columns leave one way only; else it is
-rejected whole.
+Blocks are cut where no record can run on, so that each can be read by itself. In a block, the lines with the right
+number of delimiters are split in bulk; `sacct_mend` puts the others together.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from traces.errors import InputError
-from traces.readers import sacct_columns
-from traces.readers.common import RawFile, Reject, map_unique, shown
+from traces.readers.sacct_layout import Layout
+from traces.readers.sacct_mend import MOST_LINES, fits
 
-MOST_LINES = 50  # that one record may be spread over
-MOST_EXCESS = 200  # delimiters in the user text of one record
-MOST_TRIED = 50_000  # columns, before a record is given up
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Columns in order, what stands between them, whether it also ends a line, the first line of records (0-based)."""
-
-    columns: tuple[str, ...]
-    delimiter: str
-    trailing: bool
-    first: int
-
-    @property
-    def user_text(self) -> tuple[int, ...]:
-        """Positions of the columns that hold user text."""
-        return tuple(i for i, name in enumerate(self.columns) if name in sacct_columns.USER_TEXT)
+LONGEST_LINE = 1 << 26  # bytes without a line break: more is no text
+STAND_IN = "\x1f"  # for a delimiter of several bytes, while the lines are split
+NEWLINE = 10
+MOST_SEEN = 2_000  # lines in which a place to cut a block is sought
 
 
-def find_layout(file: RawFile, lines: Sequence[str]) -> Layout:
-    """How the file is laid out, by its first lines, `--fields` and `--delimiter`. Raises InputError where none fits."""
-    start = 1 if lines and re.fullmatch(r"\d+", lines[0].strip()) and len(lines) > 1 else 0
-    fixed = fixed_header(lines, start)
-    if fixed:
-        first = start + 2
-        if any("\t" in line for line in lines[first : first + 5]):
-            return Layout(tuple(fixed), "\t", False, first)
-        raise InputError(f"{file.path}:{first + 1}: fixed-width columns cut ids and states: dump with `sacct -P`")
-    header = sacct_columns.from_header(lines[0], file.delimiter) if lines else None
-    if header:
-        return Layout(tuple(header[0]), header[1], header[2], 1)
-    if file.fields is None:
-        raise InputError(f"{file.path}:1: no sacct header: name the columns with --fields (sacct --noheader)")
-    columns = tuple(sacct_columns.from_fields(file.fields))
-    sample = [line for line in lines[:200] if line]
-    for delimiter in (file.delimiter,) if file.delimiter else ("|", "\t", "\x1f", "^|^", ";", ","):
-        counts = [line.count(delimiter) for line in sample]
-        for extra, trailing in ((0, False), (1, True)):
-            fits = [c == len(columns) - 1 + extra for c in counts]
-            ends = not trailing or all(line.endswith(delimiter) for line, fit in zip(sample, fits, strict=True) if fit)
-            if sum(fits) * 2 > len(fits) and ends:
-                return Layout(columns, delimiter, trailing, 0)
-    raise InputError(
-        f"{file.path}:1: the lines do not have the {len(columns)} columns of --fields: check it and --delimiter"
-    )
+def blocks(pieces: Iterable[bytes], layout: Layout, name: str) -> Iterator[bytes]:
+    """The records' lines, each ended by a line break, in blocks that no record crosses. Raises InputError for a line
+    that does not end.
+    """
+    rest = iter(pieces)
+    following = next(rest, b"").removeprefix(b"\xef\xbb\xbf")
+    carry, skip = b"", layout.first
+    while following:
+        carry = carry + following if carry else following
+        following = next(rest, b"")
+        if not following:
+            break  # what is left is one block
+        end = carry.rfind(b"\n") + 1
+        if end == 0:
+            if len(carry) > LONGEST_LINE:
+                raise InputError(f"{name}: over {LONGEST_LINE >> 20} MiB without a line break: this is no sacct dump")
+            continue
+        begin = 0
+        while skip and begin < end:
+            begin, skip = carry.index(b"\n", begin) + 1, skip - 1
+        end = _cut(carry, begin, end, layout)
+        if end == begin and len(carry) > LONGEST_LINE:
+            end = carry.rfind(b"\n") + 1  # so many lines without a whole record: text made to that end
+        if end > begin:
+            yield carry[begin:end]
+        carry = carry[end:]
+    while skip and carry:
+        carry, skip = carry.partition(b"\n")[2], skip - 1
+    if carry:
+        yield carry if carry.endswith(b"\n") else carry + b"\n"
 
 
-def fixed_header(lines: Sequence[str], start: int) -> list[str] | None:
-    """Column names of a fixed-width header that a line of dashes follows."""
-    if len(lines) < start + 2 or not re.fullmatch(r"[- ]*-{3,}[- ]*", lines[start + 1]):
-        return None
-    names = [sacct_columns.canonical(name) or name for name in lines[start].split()]
-    return names if sum(name in sacct_columns.NAMES for name in names) >= 2 else None
+def _text(block: bytes, layout: Layout) -> bytes:
+    """The block as UTF-8, with U+FFFD where it is not, lines ended by a plain line break."""
+    if layout.carriage:
+        block = block.replace(b"\r\n", b"\n")
+    if not block.isascii():
+        try:
+            block.decode("utf-8")
+        except UnicodeDecodeError:
+            block = block.decode("utf-8", errors="replace").encode()
+    return block
+
+
+def _cut(data: bytes, begin: int, end: int, layout: Layout) -> int:
+    """Where to end a block of the whole lines data[begin:end]: before a clean line that no record can run into.
+
+    A record takes at most MOST_LINES lines and begins with one that is not clean, unless it is one line. So no record
+    crosses the last of MOST_LINES + 1 clean lines in a row. `begin` where the last MOST_SEEN lines have none: the block
+    goes on.
+    """
+    if layout.widths:
+        return end
+    at, run, candidate = end, 0, begin
+    for _ in range(MOST_SEEN):
+        if at <= begin:
+            break
+        line_start = data.rfind(b"\n", begin, at - 1) + 1 or begin
+        if _is_clean(data[line_start : at - 1], layout):
+            candidate = candidate if run else line_start
+            run += 1
+            if run > MOST_LINES:
+                return candidate
+        else:
+            run = 0
+        at = line_start
+    return begin
+
+
+def _is_clean(line: bytes, layout: Layout) -> bool:
+    text = line.decode("utf-8", errors="replace")
+    parts = (text.removesuffix("\r") if layout.carriage else text).split(layout.delimiter)
+    if layout.trailing and parts.pop() != "":
+        return False
+    if len(parts) != len(layout.columns):
+        return False
+    return all(fits(layout.columns[n], parts[n]) for n in layout.read)
 
 
 @dataclass
-class Records:
-    """The records: `frame` has a text column for each column of the layout, `line` (1-based) and `raw`."""
+class Lines:
+    """The lines of a block. `frame`: the text of the columns that are read, null where blank, and `line` (0-based), of
+    those lines (`whole`) that have the right number of columns.
+    """
 
+    data: bytes
+    starts: NDArray[np.int64]  # (lines + 1,) offsets in data
+    whole: NDArray[np.bool_]  # (lines,)
     frame: pl.DataFrame
-    rejects: list[Reject]
+
+    def line(self, number: int) -> str:
+        """Text of a line, 0-based, without its end."""
+        return self.data[self.starts[number] : self.starts[number + 1] - 1].decode("utf-8", errors="replace")
 
 
-def split(lines: list[str], layout: Layout) -> Records:
-    """All lines from `layout.first` on into records and rejects."""
-    width = len(layout.columns)
-    delimiters = width - 1 + layout.trailing
-    body = pl.DataFrame({"raw": lines[layout.first :]}, schema={"raw": pl.String}).with_row_index(
-        "line", layout.first + 1
-    )
-    header = lines[layout.first - 1] if layout.first else None
-    body = body.filter(pl.col("raw") != header) if header else body  # dumps that were put together keep their headers
-    fits = pl.col("raw").str.count_matches(layout.delimiter, literal=True) == delimiters
+def split(data: bytes, layout: Layout) -> Lines:
+    """The lines of a block and, of those with the right number of delimiters, the columns."""
+    data = _text(data, layout)
+    if layout.widths:
+        return _fixed(data, layout)
+    delimiters = len(layout.columns) - 1 + layout.trailing
+    plain, mark = data, layout.delimiter
+    if len(mark.encode()) == 1:
+        starts, counts = plain_starts, _ = _counts(data, ord(mark))
+    elif STAND_IN.encode() not in data:
+        plain, mark = data.replace(mark.encode(), STAND_IN.encode()), STAND_IN
+        starts = _starts(data)
+        plain_starts, counts = _counts(plain, ord(mark))
+    else:
+        starts, mark = _starts(data), STAND_IN
+        counts, plain, plain_starts = _by_hand(data, starts, layout, mark)
+    whole = counts == delimiters
+    frame = _columns(_kept(plain, plain_starts, whole), mark, layout, int(whole.sum()))
+    frame = frame.with_columns(pl.Series("line", np.flatnonzero(whole), dtype=pl.Int64))
     if layout.trailing:
-        fits &= pl.col("raw").str.ends_with(layout.delimiter)
-    body = body.with_columns(pl.col("line").cast(pl.Int64), fits.alias("fits"))
-    split_up = pl.col("raw").str.split_exact(layout.delimiter, delimiters)
-    candidates = body.filter("fits").with_columns(split_up.alias("parts"))
-    names = [f"field_{i}" for i in range(delimiters + 1)]
-    candidates = candidates.unnest("parts").select("line", "raw", *(pl.col(n) for n in names[:width]))
-    candidates.columns = ["line", "raw", *layout.columns]
-    clean = _clean(candidates, layout)
-    good = candidates.filter(clean)
-    if len(good) == len(body):
-        return Records(good, [])
-    return _mend(body, good, layout)
+        whole[frame["line"].filter(frame["rest"].is_not_null()).to_numpy()] = False
+        frame = frame.filter(pl.col("rest").is_null()).drop("rest")
+    return Lines(data, starts, whole, frame)
 
 
-def _clean(frame: pl.DataFrame, layout: Layout) -> pl.Series:
-    """Does every column of the row have its form?"""
-    clean = pl.repeat(True, len(frame), dtype=pl.Boolean, eager=True)
-    for name in layout.columns:
-        values = frame[name]
-        form = sacct_columns.form(name)
-        if name in sacct_columns.TIMES:
-            pattern = f"^(?:{sacct_columns._TIME.pattern}|None|Unknown|N/A|NONE|0|4294967295|)$"
-            valid = values.str.contains(pattern)
-        elif name in ("JobID", "JobIDRaw"):
-            valid = values.str.contains(r"^\d+(?:_(?:\d+|\[[^\]]*\]?))?(?:\+\d+)?(?:\.[A-Za-z0-9_+.]+)?$")
-        elif form is None:
-            continue
-        else:
-            valid = (
-                map_unique(values, form, pl.Object)[1] if name in sacct_columns.FORMS else ~values.str.contains("\t")
-            )
-        clean &= valid
-    return clean
+def _starts(data: bytes) -> NDArray[np.int64]:
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == NEWLINE)
+    return np.concatenate([[0], ends + 1])
 
 
-def _mend(body: pl.DataFrame, good: pl.DataFrame, layout: Layout) -> Records:
-    """The records of the lines that are not clean, and those that are."""
-    mender = _Mender(body, set(good["line"].to_list()), layout)
-    mender.run()
-    if mender.taken:
-        good = good.filter(~pl.col("line").is_in(list(mender.taken)))
-    if mender.tails:
-        last = layout.columns[-1]
-        tails = pl.DataFrame({"line": list(mender.tails), "tail": list(mender.tails.values())})
-        good = (
-            good.join(tails.with_columns(pl.col("line").cast(pl.Int64)), on="line", how="left", maintain_order="left")
-            .with_columns(
-                pl.concat_str(last, pl.col("tail").fill_null("")), pl.concat_str("raw", pl.col("tail").fill_null(""))
-            )
-            .drop("tail")
-        )
-    mended = pl.DataFrame(mender.mended, schema=good.schema, orient="row")
-    return Records(pl.concat([good, mended]).sort("line"), mender.rejects)
+def _counts(data: bytes, mark: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(starts of the lines and the end of the last, delimiters in each)."""
+    found = []
+    for at in range(0, len(data), 1 << 20):  # in pieces that stay in the processor's cache
+        piece = np.frombuffer(data, np.uint8, count=min(1 << 20, len(data) - at), offset=at)
+        here = np.flatnonzero((piece == mark) | (piece == NEWLINE))
+        found.append((here + at, piece[here] == NEWLINE))
+    position = np.concatenate([p for p, _ in found])
+    line_ends = np.flatnonzero(np.concatenate([is_end for _, is_end in found]))
+    return np.concatenate([[0], position[line_ends] + 1]), np.diff(line_ends, prepend=-1) - 1
 
 
-class _Mender:
-    """Walks over the lines that are not clean, in order."""
+def _by_hand(
+    data: bytes, starts: NDArray[np.int64], layout: Layout, mark: str
+) -> tuple[NDArray[np.int64], bytes, NDArray[np.int64]]:
+    """(delimiters of each line or -1 for one that holds the stand-in, the data with it for the delimiter, starts)."""
+    delimiter, stand_in = layout.delimiter.encode(), mark.encode()
+    lines = data.split(b"\n")[:-1]
+    counts = np.fromiter(
+        (-1 if stand_in in line else line.count(delimiter) for line in lines), dtype=np.int64, count=len(lines)
+    )
+    plain = b"\n".join(line.replace(delimiter, stand_in) for line in lines) + b"\n"
+    return counts, plain, _starts(plain)
 
-    def __init__(self, body: pl.DataFrame, clean: set[int], layout: Layout) -> None:
-        self.layout = layout
-        self.clean = clean
-        self.lines: dict[int, str] = {}
-        bad = [line for line in body["line"].to_list() if line not in clean]
-        near = {line + k for line in bad for k in range(MOST_LINES)}
-        self.lines = {line: raw for line, raw in zip(body["line"], body["raw"], strict=True) if line in near}
-        self.bad = bad
-        self.taken: set[int] = set()  # clean lines that turned out to lie inside a record
-        self.tails: dict[int, str] = {}  # clean line -> text that goes on in the next lines
-        self.mended: list[tuple[object, ...]] = []
-        self.rejects: list[Reject] = []
-        self.tried = 0  # columns of the record at hand
-        ids = [layout.columns.index(name) for name in ("JobID", "JobIDRaw") if name in layout.columns]
-        first_text = layout.user_text[0] if layout.user_text else len(layout.columns)
-        self.identified = max(min(ids) + 1, first_text)  # columns by which the start of a record is known
 
-    def run(self) -> None:
-        done = 0
-        last_text = self.layout.columns[-1] in sacct_columns.USER_TEXT and not self.layout.trailing
-        owner = 0  # line of the record that ended on the line before, to whose last column a fragment may belong
-        for line in self.bad:
-            if line <= done:
-                continue
-            raw = self.lines[line]
-            if self._starts(raw):
-                done, owner = self._record(line)
-            elif last_text and (line - 1 in self.clean or (owner and line - 1 == done)):
-                owner = line - 1 if line - 1 in self.clean else owner
-                done = self._fragment(line)
-                self._append(owner, "\n" + "\n".join(self.lines[n] for n in range(line, done + 1)))
-            else:
-                done, owner = self._fragment(line), 0
-                text = "\n".join(self.lines[n] for n in range(line, done + 1))
-                if text.strip():
-                    self._reject(line, text)
+def _kept(data: bytes, starts: NDArray[np.int64], whole: NDArray[np.bool_]) -> bytes:
+    """The whole lines alone."""
+    if whole.all():
+        return data
+    edges = np.flatnonzero(np.diff(whole, prepend=False, append=False))
+    return b"".join(data[starts[a] : starts[b]] for a, b in zip(edges[::2], edges[1::2], strict=True))
 
-    def _append(self, owner: int, tail: str) -> None:
-        if owner in self.clean:
-            self.tails[owner] = self.tails.get(owner, "") + tail
-            return
-        number = next(i for i, row in enumerate(self.mended) if row[0] == owner)
-        row = self.mended[number]
-        self.mended[number] = (row[0], f"{row[1]}{tail}", *row[2:-1], f"{row[-1]}{tail}")
 
-    def _record(self, line: int) -> tuple[int, int]:
-        """Mend or reject the record that starts here; (last line of it, its line if mended else 0)."""
-        text = ""
-        for end in range(line, line + MOST_LINES):
-            raw = self.lines.get(end)
-            if raw is None:
-                break
-            text = raw if end == line else f"{text}\n{raw}"
-            if end in self.clean:
-                continue  # a name may hold what looks like a whole record, but no record ends with one
-            if end > line and self._starts(raw):
-                break  # the next record, broken too: the one at hand must not swallow it
-            fields = self._only_way(text)
-            if fields is not None:
-                self.mended.append((line, text, *fields))
-                self.taken.update(n for n in range(line, end + 1) if n in self.clean)
-                return end, line
-        last = self._fragment(line)
-        self._reject(line, "\n".join(self.lines[n] for n in range(line, last + 1)))
-        return last, 0
+def _columns(data: bytes, mark: str, layout: Layout, rows: int) -> pl.DataFrame:
+    """The columns that are read; `rest` is what follows a trailing delimiter."""
+    wanted = {n: layout.columns[n] for n in layout.read}
+    if layout.trailing:
+        wanted[len(layout.columns)] = "rest"
+    if rows == 0:
+        return pl.DataFrame(schema=dict.fromkeys(wanted.values(), pl.String))
+    frame = pl.read_csv(
+        data, has_header=False, columns=list(wanted), separator=mark, quote_char=None, infer_schema=False
+    )
+    frame.columns = list(wanted.values())
+    if len(frame) != rows:
+        raise AssertionError(f"{rows} lines were split into {len(frame)}")
+    return frame
 
-    def _fragment(self, line: int) -> int:
-        """Last line of the run of lines from here that neither are clean nor start a record."""
-        end = line
-        while end + 1 in self.lines and end + 1 not in self.clean and not self._starts(self.lines[end + 1]):
-            end += 1
-        return end
 
-    def _starts(self, raw: str) -> bool:
-        """Can a record start with this line: do the columns up to the id and the first user text have their forms?"""
-        parts = raw.split(self.layout.delimiter)
-        if not any(parts):
-            return False
-        if len(parts) == 1 and self.layout.columns[0] not in ("JobID", "JobIDRaw"):
-            return False  # one word tells nothing where it may stand for an account
-        if len(parts) < self.identified:  # broken before: what is there, except the cut last part, must fit as it is
-            named = zip(self.layout.columns, parts[:-1] or parts, strict=False)
-            return all(self._fits(name, value, strict=True) for name, value in named)
-        self.tried = 0
-        excess = min(len(parts) - self.identified, MOST_EXCESS)
-        return next(self._ways(parts, 0, 0, excess, self.identified), None) is not None
+def _fixed(data: bytes, layout: Layout) -> Lines:
+    """Lines of fixed width: a space between columns, and one at the end. A line of another length is not whole."""
+    starts = _starts(data)
+    length = sum(layout.widths) + len(layout.widths)
+    lengths = np.diff(starts) - 1
+    whole = (lengths == length) | (lengths == length - 1)
+    raw = pl.DataFrame({"raw": _kept(data, starts, whole).split(b"\n")[:-1]}, schema={"raw": pl.Binary})
+    columns, at = [], 0
+    for n, width in enumerate(layout.widths):
+        if n in layout.read:
+            text = pl.col("raw").bin.slice(at, width).cast(pl.String, strict=False).str.strip_chars(" ")
+            columns.append(_uncut(text, layout.columns[n], width).alias(layout.columns[n]))
+        at += width + 1
+    frame = raw.select(columns).with_columns(pl.Series("line", np.flatnonzero(whole), dtype=pl.Int64))
+    return Lines(data, starts, whole, frame)
 
-    @staticmethod
-    def _fits(name: str, value: str, strict: bool = False) -> bool:
-        form = sacct_columns.form(name)
-        try:
-            if form is not None:
-                form(value)
-            if strict and form is not None and name not in sacct_columns.FORMS:
-                sacct_columns.check_unread(name, value)
-        except ValueError:
-            return False
-        return True
 
-    def _only_way(self, text: str) -> list[str] | None:
-        """The columns of the text, where one way only of sharing out its delimiters gives each its form.
+# Columns that still tell something when they are cut: ids and times do not, and make the record unreadable.
+_LEFT_CUT = frozenset({"State", "JobName", "User", "Account", "Partition", "QOS", "Group", "Cluster"})
+_MUST_BE_WHOLE = frozenset({"JobID", "JobIDRaw", "Submit", "Eligible", "Start", "End", "Elapsed", "ElapsedRaw"})
 
-        Ways that differ only in columns that are not read (comments, command lines) are one.
-        """
-        parts = text.split(self.layout.delimiter)
-        if self.layout.trailing and parts.pop() != "":
-            return None
-        excess = len(parts) - len(self.layout.columns)
-        if excess < 0 or excess > MOST_EXCESS:
-            return None
-        self.tried = 0
-        found: dict[tuple[str, ...], list[str]] = {}
-        for fields in self._ways(parts, 0, 0, excess, len(self.layout.columns)):
-            named = zip(self.layout.columns, fields, strict=True)
-            found.setdefault(tuple(value for name, value in named if name in sacct_columns.READ), fields)
-            if len(found) > 1:
-                return None
-        return next(iter(found.values()), None) if self.tried <= MOST_TRIED else None
 
-    def _ways(self, parts: list[str], column: int, at: int, excess: int, end: int) -> Iterator[list[str]]:
-        """Every way in which the columns from `column` to `end` take the parts from `at` on, `excess` into user text.
-
-        Where `end` is not the last column, parts may be left over.
-        """
-        if column == end:
-            if excess == 0 or end < len(self.layout.columns):
-                yield []
-            return
-        name = self.layout.columns[column]
-        for more in range(excess + 1 if name in sacct_columns.USER_TEXT else 1):
-            self.tried += 1
-            if self.tried > MOST_TRIED:
-                return
-            value = self.layout.delimiter.join(parts[at : at + 1 + more])
-            if self._fits(name, value, strict=True):
-                for rest in self._ways(parts, column + 1, at + 1 + more, excess - more, end):
-                    yield [value, *rest]
-
-    def _reject(self, line: int, text: str) -> None:
-        self.rejects.append(Reject(line, self._reason(text), text))
-
-    def _reason(self, text: str) -> str:
-        layout = self.layout
-        parts = text.split(layout.delimiter)
-        width = len(layout.columns) + layout.trailing
-        if len(parts) != width:
-            what = "cut short" if len(parts) < width else "the delimiter or a line break in user text"
-            return f"{len(parts)} fields where {width} are due: {what}"
-        for name, value in zip(layout.columns, parts, strict=False):
-            if not self._fits(name, value):
-                return f"column {name}: {shown(value)} is not of its form"
-        return "the delimiter or a line break in user text leaves several readings"
+def _uncut(text: pl.Expr, column: str, width: int) -> pl.Expr:
+    """The text, null where blank and where sacct cut it short with a `+` (node lists, TRES): it is not known."""
+    text = pl.when(text != "").then(text)
+    if column in _LEFT_CUT or column in _MUST_BE_WHOLE:
+        return text
+    return pl.when(~(text.str.ends_with("+") & (text.str.len_bytes() >= width))).then(text)

@@ -13,41 +13,74 @@ from typing import Any
 import polars as pl
 
 from traces.readers.common import localized
-from traces.readers.sacct_columns import TIMES
+from traces.readers.sacct_columns import EPOCH, LOCAL_TIME, TIMES
+from traces.slurm_text import NO_TIME
 
 KILL_WAIT_S = 30  # Slurm's default KillWait: a job at its limit may live that much longer
 SLACK_S = 30  # and some seconds pass until the node has told the controller
 
 
-def to_utc(rows: pl.DataFrame, text: pl.DataFrame, zone: str) -> pl.DataFrame:
-    """`rows` with submit_utc, eligible_utc, start_utc, end_utc, is_time_ambiguous and has_alloc_tres.
+def to_utc(rows: pl.DataFrame, text: pl.DataFrame, zone: str) -> tuple[pl.DataFrame, pl.Series]:
+    """(rows with submit_utc, eligible_utc, start_utc, end_utc, is_time_ambiguous and has_alloc_tres; valid).
 
-    `text` holds the times as printed; `rows` holds elapsed_s, suspended_s and limit_s. A time that is none is null.
+    `text` holds the times as printed; `rows` holds elapsed_s, suspended_s and limit_s. A time that is none is null;
+    valid is false where a text is no time.
     """
-    earliest, latest, names = [], [], []
-    for column in TIMES:
-        name = f"{column.lower()}_utc"
-        names.append(name)
-        if column not in text.columns:
-            earliest.append(pl.lit(None, dtype=pl.Datetime("us")).alias(name))
-            latest.append(pl.lit(None, dtype=pl.Datetime("us")).alias(f"{name}_late"))
-            continue
-        printed = pl.col(column)
-        local = printed.str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="us", strict=False)
-        epoch = pl.when(printed.str.contains(r"^\d{9,11}$") & (printed != "4294967295")).then(printed).otherwise(None)
-        instant = pl.from_epoch(epoch.cast(pl.Int64), time_unit="s").cast(pl.Datetime("us"))
-        early, late = localized(local, zone)
-        earliest.append(pl.coalesce(instant, early).alias(name))
-        latest.append(pl.coalesce(instant, late).alias(f"{name}_late"))
-    held = pl.col("AllocTRES") != "" if "AllocTRES" in text.columns else pl.lit(None, dtype=pl.Boolean)
-    times = text.select(*earliest, *latest, held.alias("has_alloc_tres"))
-    rows = pl.concat([rows, times], how="horizontal").with_columns(pl.lit(False).alias("is_time_ambiguous"))
+    names = [f"{column.lower()}_utc" for column in TIMES]
+    valid = pl.repeat(True, len(text), dtype=pl.Boolean, eager=True)
+    early: list[pl.Series] = []
+    late: list[pl.Series] = []
+    for column, name in zip(TIMES, names, strict=True):
+        if column in text.columns:
+            first, last, fits = _instants(text[column], zone)
+            valid &= fits
+        else:
+            first = last = pl.Series([None], dtype=pl.Datetime("us")).new_from_index(0, len(text))
+        early.append(first.alias(name))
+        late.append(last.alias(f"{name}_late"))
+    held = text["AllocTRES"].is_not_null() if "AllocTRES" in text.columns else pl.lit(None, dtype=pl.Boolean)
+    rows = rows.with_columns(*early, held.alias("has_alloc_tres"), pl.lit(False).alias("is_time_ambiguous"))
+    if all(first.equals(last, check_names=False) for first, last in zip(early, late, strict=True)):
+        return rows, valid
+    rows = rows.with_columns(late)
     doubled = pl.any_horizontal(pl.col(name) != pl.col(f"{name}_late") for name in names)
     asked = rows.with_row_index("at").filter(doubled.fill_null(False))
-    late_names = [f"{name}_late" for name in names]
     if not asked.is_empty():
         rows = _settled(rows, asked, names)
-    return rows.drop(late_names)
+    return rows.drop(f"{name}_late" for name in names), valid
+
+
+def _instants(printed: pl.Series, zone: str) -> tuple[pl.Series, pl.Series, pl.Series]:
+    """(earliest, latest, valid) of one column of times."""
+    frame = printed.to_frame("t")
+    local = frame.select(
+        pl.when(pl.col("t").str.contains(LOCAL_TIME)).then(
+            pl.col("t").str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="us", strict=False)
+        )
+    ).to_series()
+    early, late = _in_utc(local, zone)
+    valid = local.is_not_null() | printed.is_null()
+    if not valid.all():
+        rest = frame.select(
+            pl.when(pl.col("t").str.contains(EPOCH) & (pl.col("t") != "4294967295")).then(pl.col("t")).cast(pl.Int64)
+        ).to_series()
+        instant = pl.from_epoch(rest, time_unit="s").cast(pl.Datetime("us"))
+        early, late = (pl.select(pl.coalesce(instant, side)).to_series() for side in (early, late))
+        valid |= rest.is_not_null() | printed.is_in(list(NO_TIME))
+    return early, late, valid
+
+
+def _in_utc(local: pl.Series, zone: str) -> tuple[pl.Series, pl.Series]:
+    """(earliest, latest) naive UTC; one conversion where no time falls into a clock change."""
+    if zone == "UTC":
+        return local, local
+    aware = local.dt.replace_time_zone(zone, ambiguous="null", non_existent="null")
+    if aware.null_count() == local.null_count():
+        utc = aware.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        return utc, utc
+    early, late = localized(pl.col("t"), zone)
+    frame = local.to_frame("t").select(early.alias("early"), late.alias("late"))
+    return frame["early"], frame["late"]
 
 
 def _settled(rows: pl.DataFrame, asked: pl.DataFrame, names: list[str]) -> pl.DataFrame:

@@ -1,0 +1,204 @@
+"""`sacct --json` (data_parser v0.0.37 to v0.0.42) as the text columns that `sacct -P` prints, in batches of jobs.
+
+What is lost against `sacct -P`: exit codes, which Slurm 22.05 prints as SUCCESS for jobs that failed, are not read at
+all; the submission of an earlier run, where `--duplicates` was not given; the second half of a time that is a fraction.
+Times are seconds since 1970, so no clock change touches them. `line` in the tables is the number of the job's record.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from traces.errors import InputError
+from traces.readers.common import RawFile, Reject
+from traces.readers.sacct_columns import NO_VALUE
+
+COLUMNS = (
+    "JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "Submit", "Eligible", "Start",
+    "End", "ElapsedRaw", "Suspended", "TimelimitRaw", "AllocNodes", "AllocCPUS", "ReqTRES", "AllocTRES", "NodeList",
+    "Priority", "Flags", "MaxRSS", "TotalCPU",
+)  # fmt: skip
+BATCH = 10_000  # jobs
+PIECE_BYTES = 1 << 22
+LONGEST_RECORD = 1 << 26  # characters: a job of so many steps is no job
+_JOBS = re.compile(r'"jobs"\s*:\s*\[')
+_STARTED = {
+    "STARTED_ON_SUBMIT": "SchedSubmit", "STARTED_ON_SCHEDULE": "SchedMain", "STARTED_ON_BACKFILL": "SchedBackfill",
+}  # fmt: skip
+
+
+@dataclass
+class Records:
+    """Jobs and steps as text (`frame`, with `line` from 0), how many jobs they are of, what could not be read."""
+
+    frame: pl.DataFrame
+    rejects: list[Reject]
+    count: int
+
+
+def recognises(head: bytes) -> bool:
+    """Does the file begin as `sacct --json` prints it?"""
+    text = head.decode("utf-8", errors="replace").removeprefix("\ufeff")
+    return text.lstrip().startswith("{") and ("slurm" in text[:2000].lower() or '"allocation_nodes"' in text)
+
+
+def batches(file: RawFile) -> Iterator[Records]:
+    """All records, `BATCH` jobs at a time. Raises InputError for a file that has no list of jobs."""
+    rows: list[tuple[str | int | None, ...]] = []
+    rejects: list[Reject] = []
+    count = 0
+    for found in _objects(file):
+        try:
+            if isinstance(found, str):
+                raise ValueError(f"not JSON: {found[:60]!r}")
+            rows.extend((*row, count) for row in _rows(found))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raw = found if isinstance(found, str) else json.dumps(found)
+            rejects.append(Reject(count, f"no record of a job: {type(error).__name__}: {error}", raw))
+        count += 1
+        if count == BATCH:
+            yield _records(rows, rejects, count)
+            rows, rejects, count = [], [], 0
+    yield _records(rows, rejects, count)
+
+
+def _records(rows: list[tuple[str | int | None, ...]], rejects: list[Reject], count: int) -> Records:
+    kinds: dict[str, Any] = {**dict.fromkeys(COLUMNS, pl.String), "line": pl.Int64}
+    return Records(pl.DataFrame(rows, schema=kinds, orient="row"), rejects, count)
+
+
+def _objects(file: RawFile) -> Iterator[Any]:
+    """Each element of the list of jobs; the text of what is left where the JSON breaks off, and nothing after it."""
+    decoder, utf8 = json.JSONDecoder(), codecs.getincrementaldecoder("utf-8")(errors="replace")
+    text, at, inside = "", 0, False
+    for piece in file.pieces(PIECE_BYTES):
+        text, at = text[at:] + utf8.decode(piece), 0
+        if not inside:
+            match = _JOBS.search(text)
+            if match is None:
+                text = text[-1000:] if len(text) > LONGEST_RECORD else text
+                continue
+            inside, at = True, match.end()
+        while True:
+            while at < len(text) and text[at] in " \t\r\n,":
+                at += 1
+            if at < len(text) and text[at] == "]":
+                return
+            try:
+                found, at = decoder.raw_decode(text, at)
+            except (json.JSONDecodeError, RecursionError):
+                break  # the record goes on in the next piece, or is broken
+            yield found
+        if len(text) - at > LONGEST_RECORD:
+            break
+    if not inside:
+        raise InputError(f"{file.path}: JSON without a list of jobs: dump with `sacct -a -D --json`")
+    if text[at:].strip():
+        yield text[at : at + 4000]
+
+
+def _rows(job: dict[str, Any]) -> Iterator[tuple[str | None, ...]]:
+    """The job's record and those of its steps."""
+    raw = int(job["job_id"])
+    array, het, times, tres = job["array"], job["het"], job["time"], job["tres"]
+    printed = str(raw)
+    if array["job_id"]:
+        task = _number(array["task_id"])
+        printed = f"{array['job_id']}_{task if task is not None else '[' + str(array['task']) + ']'}"
+    elif het["job_id"]:
+        printed = f"{het['job_id']}+{_number(het['job_offset']) or 0}"
+    asked, held = _tres(tres["requested"]), _tres(tres["allocated"])
+    yield (
+        printed, str(raw), _text(job["name"]), _text(job["user"]) or _text(job["association"]["user"]),
+        _text(job["account"]), _text(job["partition"]), _text(job["qos"]), _state(job["state"]),
+        _instant(times["submission"]), _instant(times["eligible"]), _instant(times["start"]), _instant(times["end"]),
+        _count(times["elapsed"]), _clock(times["suspended"]), _limit(times["limit"]), _count(job["allocation_nodes"]),
+        None, asked, held, _text(job["nodes"]), _count(job["priority"]), _flags(job["flags"]), None, None,
+    )  # fmt: skip
+    for step in job["steps"]:
+        yield _step(step, printed, raw)
+
+
+def _step(step: dict[str, Any], printed: str, raw: int) -> tuple[str | None, ...]:
+    name = str(step["step"]["id"]).rsplit(".", 1)[-1].lower()
+    times, tres = step["time"], step["tres"]
+    most = next((t["count"] for t in tres.get("requested", {}).get("max") or [] if t["type"] == "mem"), None)
+    return (
+        f"{printed}.{name}", f"{raw}.{name}", _text(step["step"]["name"]), None, None, None, None,
+        _state(step["state"]), None, None, _instant(times["start"]), _instant(times["end"]), _count(times["elapsed"]),
+        _clock(times["suspended"]), None, _count(step["nodes"]["count"]), _cpus(tres["allocated"]), None,
+        _tres(tres["allocated"]), None, None, None, None if most is None else str(_number(most) or 0),
+        _clock(times["total"]["seconds"]),
+    )  # fmt: skip
+
+
+def _number(value: Any) -> int | None:
+    """A number as it is, or as {"set": true, "infinite": false, "number": 5} (since 23.02); None where not set."""
+    if isinstance(value, dict):
+        value = value["number"] if value["set"] and not value["infinite"] else None
+    if value is None or value == "":
+        return None
+    number = int(value)
+    return None if NO_VALUE <= number <= NO_VALUE + 1 or number < 0 else number
+
+
+def _count(value: Any) -> str | None:
+    number = _number(value)
+    return None if number is None else str(number)
+
+
+def _instant(value: Any) -> str | None:
+    number = _number(value)
+    return str(number) if number else None
+
+
+def _clock(value: Any) -> str | None:
+    """Seconds as sacct prints a duration."""
+    seconds = _number(value)
+    if seconds is None:
+        return None
+    days, rest = divmod(seconds, 86_400)
+    return f"{days}-{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+
+
+def _limit(value: Any) -> str | None:
+    if isinstance(value, dict) and value["infinite"]:
+        return "UNLIMITED"
+    return _count(value)
+
+
+def _text(value: Any) -> str | None:
+    return str(value) if value not in (None, "") else None
+
+
+def _state(value: Any) -> str | None:
+    """`current` is a text up to 23.02 and a list since, flags after the base state."""
+    current = value["current"] if isinstance(value, dict) else value
+    return _text(" ".join(map(str, current)) if isinstance(current, list) else current)
+
+
+def _flags(flags: list[str]) -> str | None:
+    return next((_STARTED[flag] for flag in flags if flag in _STARTED), None)
+
+
+def _tres(listed: list[dict[str, Any]]) -> str | None:
+    """A list of TRES as sacct prints it; memory is in MiB. What is not set (energy) is left out."""
+    parts = []
+    for tres in listed:
+        count = tres["count"]
+        if count is None or int(count) >= 1 << 63:
+            continue
+        name = f"{tres['type']}/{tres['name']}" if tres["name"] else tres["type"]
+        parts.append(f"{name}={count}{'M' if tres['type'] == 'mem' else ''}")
+    return ",".join(parts) or None
+
+
+def _cpus(listed: list[dict[str, Any]]) -> str | None:
+    return next((_count(tres["count"]) for tres in listed if tres["type"] == "cpu"), None)

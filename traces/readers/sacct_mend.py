@@ -1,0 +1,181 @@
+"""Records that user text broke: sacct does not escape, so a job name may hold the delimiter or a line break.
+
+A broken record is put together again where the forms of all its other columns leave one way only; else it is rejected
+whole. This is the slow way, walked only where lines are not clean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traces.readers import sacct_columns
+from traces.readers.common import Reject, shown
+from traces.readers.sacct_layout import Layout
+
+MOST_LINES = 50  # that one record may be spread over
+MOST_EXCESS = 200  # delimiters in the user text of one record
+MOST_TRIED = 50_000  # columns, before a record is given up: a hostile file must not take for ever
+
+
+class Mender:
+    """Walks over the lines that are not clean, in order.
+
+    `line(n)` is the text of line n (0-based), `clean` (lines,) says which lines are whole records. Afterwards `mended`
+    holds (first line, columns) of records put together, `taken` the clean lines that turned out to lie inside one,
+    `tails` the text that goes on after a clean line, `rejects` the rest (line 0-based).
+    """
+
+    def __init__(self, line: Callable[[int], str], clean: NDArray[np.bool_], layout: Layout) -> None:
+        self.layout = layout
+        self.line = line
+        self.clean = clean
+        self.taken: set[int] = set()
+        self.tails: dict[int, str] = {}
+        self.mended: dict[int, list[str]] = {}
+        self.rejects: list[Reject] = []
+        self.tried = 0  # columns of the record at hand
+        ids = [layout.columns.index(name) for name in ("JobID", "JobIDRaw") if name in layout.columns]
+        first_text = layout.user_text[0] if layout.user_text else len(layout.columns)
+        self.identified = max(min(ids) + 1, first_text)  # columns by which the start of a record is known
+
+    def run(self) -> None:
+        done = -1
+        last_text = self.layout.columns[-1] in sacct_columns.USER_TEXT and not self.layout.trailing
+        owner = -1  # line of the record that ended on the line before, to whose last column a fragment may belong
+        for at in np.flatnonzero(~self.clean).tolist():
+            if at <= done:
+                continue
+            after_clean = at > 0 and bool(self.clean[at - 1])
+            if self.starts(self.line(at)):
+                done, owner = self._record(at)
+            elif last_text and (after_clean or (owner >= 0 and at - 1 == done)):
+                owner = at - 1 if after_clean else owner
+                done = self._fragment(at)
+                self._append(owner, "\n" + self._text(at, done))
+            else:
+                done, owner = self._fragment(at), -1
+                text = self._text(at, done)
+                if text.strip():
+                    self._reject(at, text)
+
+    def _text(self, first: int, last: int) -> str:
+        return "\n".join(self.line(n) for n in range(first, last + 1))
+
+    def _append(self, owner: int, tail: str) -> None:
+        if self.clean[owner]:
+            self.tails[owner] = self.tails.get(owner, "") + tail
+        else:
+            self.mended[owner][-1] += tail
+
+    def _record(self, at: int) -> tuple[int, int]:
+        """Mend or reject the record that starts here; (last line of it, its line if mended else -1)."""
+        text = ""
+        self.tried = 0
+        for end in range(at, min(at + MOST_LINES, len(self.clean))):
+            raw = self.line(end)
+            text = raw if end == at else f"{text}\n{raw}"
+            if self.clean[end]:
+                continue  # a name may hold what looks like a whole record, but no record ends with one
+            if end > at and self.starts(raw):
+                break  # the next record, broken too: the one at hand must not swallow it
+            fields = self._only_way(text)
+            if fields is not None:
+                self.mended[at] = fields
+                self.taken.update(n for n in range(at, end + 1) if self.clean[n])
+                return end, at
+        last = self._fragment(at)
+        self._reject(at, self._text(at, last))
+        return last, -1
+
+    def _fragment(self, at: int) -> int:
+        """Last line of the run of lines from here that neither are clean nor start a record."""
+        end = at
+        while end + 1 < len(self.clean) and not self.clean[end + 1] and not self.starts(self.line(end + 1)):
+            end += 1
+        return end
+
+    def starts(self, raw: str) -> bool:
+        """Can a record start with this line: do the columns up to the id and the first user text have their forms?"""
+        parts = raw.split(self.layout.delimiter)
+        if not any(parts):
+            return False
+        if len(parts) == 1 and self.layout.columns[0] not in ("JobID", "JobIDRaw"):
+            return False  # one word tells nothing where it may stand for an account
+        if len(parts) < self.identified:  # broken before: what is there, except the cut last part, must fit as it is
+            named = zip(self.layout.columns, parts[:-1] or parts, strict=False)
+            return all(fits(name, value, strict=True) for name, value in named)
+        spent, self.tried = self.tried, 0
+        excess = min(len(parts) - self.identified, MOST_EXCESS)
+        found = next(self._ways(parts, 0, 0, excess, self.identified), None)
+        self.tried = spent
+        return found is not None
+
+    def _only_way(self, text: str) -> list[str] | None:
+        """The columns of the text, where one way only of sharing out its delimiters gives each its form.
+
+        Ways that differ only in columns that are not read (comments, command lines) are one.
+        """
+        parts = text.split(self.layout.delimiter)
+        if self.layout.trailing and parts.pop() != "":
+            return None
+        excess = len(parts) - len(self.layout.columns)
+        if excess < 0 or excess > MOST_EXCESS:
+            return None
+        found: dict[tuple[str, ...], list[str]] = {}
+        for fields in self._ways(parts, 0, 0, excess, len(self.layout.columns)):
+            named = zip(self.layout.columns, fields, strict=True)
+            found.setdefault(tuple(value for name, value in named if name in sacct_columns.READ), fields)
+            if len(found) > 1:
+                return None
+        return next(iter(found.values()), None) if self.tried <= MOST_TRIED else None
+
+    def _ways(self, parts: list[str], column: int, at: int, excess: int, end: int) -> Iterator[list[str]]:
+        """Every way in which the columns from `column` to `end` take the parts from `at` on, `excess` into user text.
+
+        Where `end` is not the last column, parts may be left over.
+        """
+        if column == end:
+            if excess == 0 or end < len(self.layout.columns):
+                yield []
+            return
+        name = self.layout.columns[column]
+        for more in range(excess + 1 if name in sacct_columns.USER_TEXT else 1):
+            self.tried += 1
+            if self.tried > MOST_TRIED:
+                return
+            value = self.layout.delimiter.join(parts[at : at + 1 + more])
+            if fits(name, value, strict=True):
+                for rest in self._ways(parts, column + 1, at + 1 + more, excess - more, end):
+                    yield [value, *rest]
+
+    def _reject(self, line: int, text: str) -> None:
+        self.rejects.append(Reject(line, reason(self.layout, text), text))
+
+
+def fits(name: str, value: str, strict: bool = False) -> bool:
+    """Can the text stand in that column? `strict` asks of columns that are not read too."""
+    form = sacct_columns.form(name)
+    try:
+        if form is not None:
+            form(value)
+        if strict and form is not None and name not in sacct_columns.FORMS:
+            sacct_columns.check_unread(name, value)
+    except ValueError:
+        return False
+    return True
+
+
+def reason(layout: Layout, text: str) -> str:
+    """Why the text is no record of the layout."""
+    parts = text.split(layout.delimiter)
+    width = len(layout.columns) + layout.trailing
+    if len(parts) != width:
+        what = "cut short" if len(parts) < width else "the delimiter or a line break in user text"
+        return f"{len(parts)} fields where {width} are due: {what}"
+    for name, value in zip(layout.columns, parts, strict=False):
+        if not fits(name, value):
+            return f"column {name}: {shown(value)} is not of its form"
+    return "the delimiter or a line break in user text leaves several readings"

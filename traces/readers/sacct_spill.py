@@ -1,0 +1,122 @@
+"""Typed rows of a dump on disk until all of it is read: only then is it known which ids have several records.
+
+A dump is folded into jobs a block at a time. The few ids with several records (requeues, resizes, ids used again, a
+record printed twice), wherever in the dump they stand, are folded apart, in buckets that fit in memory whatever their
+number. What stays in memory for a record is the 8 bytes of a hash: two ids that share one are folded apart together,
+by their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+Hashes = NDArray[np.uint64]
+BUCKET_ROWS = 100_000  # allocation records, about, that are folded at once
+
+
+@dataclass
+class Batch:
+    """One block's rows in the spill: files of its allocations and steps, and the hashes of their keys."""
+
+    number: int
+    allocations: Hashes  # (allocations,) of the id
+    steps: Hashes  # (steps,) of id, step and submission
+    first: int = 0  # number of the line before the block's first
+
+
+@dataclass
+class Spill:
+    """The folder that the rows wait in."""
+
+    folder: Path
+    batches: list[Batch] = field(default_factory=list)
+
+    def put(self, number: int, rows: pl.DataFrame) -> Batch:
+        """Write one block's rows; may be called from several threads with different numbers."""
+        allocations = rows.filter(pl.col("step_id").is_null())
+        steps = rows.filter(pl.col("step_id").is_not_null()).select(STEP_COLUMNS)
+        allocations.write_ipc_stream(self._file("allocations", number))
+        steps.write_ipc_stream(self._file("steps", number))
+        key = steps.select(pl.struct("base", "step_id", "submit_utc").hash()).to_series()
+        return Batch(number, allocations["base"].hash().to_numpy(), key.to_numpy())
+
+    def _file(self, kind: str, number: int, bucket: int | str = "all") -> Path:
+        return self.folder / f"{kind}-{bucket}-{number}.arrow"
+
+    def _read(self, batch: Batch) -> tuple[pl.DataFrame, pl.DataFrame]:
+        frames = []
+        for kind in ("allocations", "steps"):
+            path = self._file(kind, batch.number)
+            frames.append(pl.read_ipc_stream(path).with_columns(pl.col("line") + batch.first))
+            path.unlink()
+        return frames[0], frames[1]
+
+    def folds(self) -> Iterator[tuple[pl.DataFrame, pl.DataFrame, bool]]:
+        """(allocations, steps, whether each id is single) in portions that are folded by themselves, each row once."""
+        if len(self.batches) == 1:
+            yield *self._read(self.batches[0]), False
+            return
+        ids, count = _doubled([batch.allocations for batch in self.batches])
+        step_keys, step_count = _doubled([batch.steps for batch in self.batches])
+        buckets = 1 + (count + step_count // 4) // BUCKET_ROWS
+        for batch in self.batches:
+            allocations, steps = self._read(batch)
+            apart = _among(batch.allocations, ids)
+            owner = steps["base"].hash().to_numpy()
+            steps_apart = _among(owner, ids) | _among(batch.steps, step_keys)
+            for kind, frame, which, hashes in (
+                ("allocations", allocations, apart, batch.allocations),
+                ("steps", steps, steps_apart, owner),
+            ):
+                if which.any():
+                    self._apart(kind, batch.number, frame.filter(which), hashes[which] % np.uint64(buckets))
+            yield allocations.filter(~apart), steps.filter(~steps_apart), True
+        for bucket in range(buckets):
+            yield self._bucket("allocations", bucket, allocations), self._bucket("steps", bucket, steps), False
+
+    def _apart(self, kind: str, number: int, frame: pl.DataFrame, bucket: Hashes) -> None:
+        for which in np.unique(bucket).tolist():
+            frame.filter(bucket == which).write_ipc_stream(self._file(kind, number, which))
+
+    def _bucket(self, kind: str, bucket: int, like: pl.DataFrame) -> pl.DataFrame:
+        frames = [like.clear()]
+        for batch in self.batches:
+            path = self._file(kind, batch.number, bucket)
+            if path.exists():
+                frames.append(pl.read_ipc_stream(path))
+                path.unlink()
+        return pl.concat(frames)
+
+
+STEP_COLUMNS = (
+    "line", "base", "step_id", "job_name", "state", "submit_utc", "start_utc", "end_utc", "run_s", "allocated_cpus",
+    "max_rss_kib", "cpu_time_s", "exit_code", "exit_signal",
+)  # fmt: skip
+
+
+def _doubled(hashes: Sequence[Hashes]) -> tuple[Hashes, int]:
+    """(the values that occur more than once, sorted; how many there are of them in all)."""
+    found, count = [], 0
+    for top in range(16):  # a sixteenth at a time, so that no second copy of all is made
+        part = np.concatenate([h[h >> np.uint64(60) == top] for h in hashes])
+        part.sort()
+        doubled = np.flatnonzero(part[1:] == part[:-1])
+        values = np.unique(part[doubled])
+        count += len(doubled) + len(values)
+        found.append(values)
+    return np.concatenate(found), count
+
+
+def _among(hashes: Hashes, doubled: Hashes) -> NDArray[np.bool_]:
+    """Which of the hashes are among the sorted values."""
+    if len(doubled) == 0:
+        return np.zeros(len(hashes), dtype=np.bool_)
+    at = np.minimum(np.searchsorted(doubled, hashes), len(doubled) - 1)
+    result: NDArray[np.bool_] = doubled[at] == hashes
+    return result

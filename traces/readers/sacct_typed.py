@@ -1,0 +1,317 @@
+"""Text columns of sacct into typed rows, one a record, and which of them have every column in its form.
+
+What is common goes through polars in bulk; only distinct texts, and those of an odd form, go through the functions of
+`traces.slurm_text`, which say what the forms are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from traces import slurm_text
+from traces.clusters import ClusterSettings
+from traces.readers import sacct_columns, sacct_times
+from traces.readers.common import map_rest, map_unique
+
+_ID = r"^\d{1,18}(?:_(?:\d{1,18}|\[[^\]]*\]?))?(?:\+\d{1,9})?(?:\.[A-Za-z0-9_+.]+)?$"
+
+
+def typed(text: pl.DataFrame, settings: ClusterSettings) -> tuple[pl.DataFrame, pl.Series]:
+    """(rows, valid): one typed row a record, and whether all its columns have their forms.
+
+    `text` has a String column for each column of the dump that is read, null where blank, and `line`. Ids, names and
+    states are as in the canonical tables; times are naive UTC; what the dump lacks is null. A row that is not valid
+    holds nulls where it does not fit.
+    """
+    column = _Columns(text)
+    rows = pl.DataFrame({"line": text["line"]}).with_columns(
+        *_ids(column),
+        column.text("JobName").alias("job_name"),
+        pl.coalesce(column.word("User"), column.word("UID")).alias("user_name"),
+        column.word("Account").alias("account"),
+        column.word("Partition").alias("partition"),
+        column.text("QOS").alias("qos"),
+        column.count("Priority").alias("priority"),
+        column.mapped("State", sacct_columns.state, pl.String).alias("state"),
+        pl.coalesce(column.count("ElapsedRaw"), column.duration("Elapsed").cast(pl.Int64)).alias("elapsed_s"),
+        column.duration("Suspended").cast(pl.Int64).fill_null(0).alias("suspended_s"),
+        pl.coalesce(_limit(column, "TimelimitRaw"), _limit(column, "Timelimit")).alias("limit_s"),
+        column.mapped("ExitCode", lambda t: slurm_text.parse_exit_code(t)[0], pl.Int64).alias("exit_code"),
+        column.mapped("ExitCode", lambda t: slurm_text.parse_exit_code(t)[1], pl.Int64).alias("exit_signal"),
+        column.mapped("Flags", started_by, pl.String).alias("started_by"),
+        column.size_kib("MaxRSS").alias("max_rss_kib"),
+        column.duration("TotalCPU").alias("cpu_time_s"),
+        column.nodes("NodeList").alias("nodes"),
+        (column.text("NodeList") == "None assigned").alias("is_unassigned"),
+    )
+    rows, fits = sacct_times.to_utc(rows, text, settings.timezone)
+    column.valid &= fits
+    rows = rows.with_columns(_sizes(column, settings))
+    for name in ("Group", "GID", "Cluster", "DerivedExitCode"):
+        column.mapped(name, sacct_columns.FORMS[name], pl.Object)
+    return _never_started(_states(rows, "State" in text.columns)), column.valid
+
+
+class _Columns:
+    """Typed columns of the text frame; one that the dump lacks is null. `valid`: rows whose texts had their forms."""
+
+    def __init__(self, text: pl.DataFrame) -> None:
+        self.frame = text
+        self.valid = pl.repeat(True, len(text), dtype=pl.Boolean, eager=True)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.frame.columns
+
+    def text(self, name: str) -> pl.Series:
+        """The text, null where blank."""
+        if name in self.frame.columns:
+            return self.frame[name]
+        return pl.Series([None], dtype=pl.String).new_from_index(0, len(self.frame))
+
+    def mapped(self, name: str, convert: Callable[[str], Any], kind: Any) -> pl.Series:
+        """`convert` of each distinct text."""
+        if name not in self.frame.columns:
+            return pl.Series([None], dtype=kind).new_from_index(0, len(self.frame))
+        values, valid = map_unique(self.frame[name], convert, kind)
+        self.valid &= valid
+        return values
+
+    def word(self, name: str) -> pl.Series:
+        """The text, which must be one word."""
+        if name in self.frame.columns:
+            self.valid &= map_unique(self.frame[name], sacct_columns.FORMS[name], pl.Object)[1]
+        return self.text(name)
+
+    def count(self, name: str) -> pl.Series:
+        """A whole number."""
+        if name not in self.frame.columns:
+            return self.mapped(name, sacct_columns.FORMS[name], pl.Int64)
+        # ten digits at most, so that no sum of products leaves 64 bits; the rest is words and 20K
+        text = self.frame[name]
+        plain = text.str.len_bytes() <= 9
+        fast = text.to_frame("t").select(pl.when(plain).then(pl.col("t").cast(pl.UInt32, strict=False)).cast(pl.Int64))
+        return self._rest(text, fast.to_series(), sacct_columns.FORMS[name])
+
+    def duration(self, name: str) -> pl.Series:
+        """Seconds of [DD-[HH:]]MM:SS[.mmm]."""
+        if name not in self.frame.columns:
+            return self.mapped(name, sacct_columns.FORMS[name], pl.Float64)
+        text = self.frame[name]
+        part = [pl.col("t").str.slice(at, 2).cast(pl.UInt32, strict=False) for at in (0, 3, 6)]
+        clock = pl.col("t").str.contains(r"^\d\d:\d\d:\d\d$")
+        seconds = (part[0] * 3600 + part[1] * 60 + part[2]).cast(pl.Float64)
+        fast = text.to_frame("t").select(pl.when(clock).then(seconds)).to_series()
+        return self._rest(text, fast, sacct_columns.FORMS[name])
+
+    def size_kib(self, name: str) -> pl.Series:
+        """KiB of a size."""
+        if name not in self.frame.columns:
+            return self.mapped(name, sacct_columns.FORMS[name], pl.Int64)
+        text = self.frame[name]
+        kib = pl.col("t").str.strip_suffix("K").cast(pl.UInt32, strict=False).cast(pl.Int64)
+        plain = pl.col("t").str.contains(r"^\d{1,9}K$")
+        fast = text.to_frame("t").select(pl.when(plain).then(kib)).to_series()
+        return self._rest(text, fast, sacct_columns.FORMS[name])
+
+    def nodes(self, name: str) -> pl.Series:
+        """The nodes of a list, each once; null for none."""
+        if name not in self.frame.columns:
+            return self.mapped(name, _never, pl.List(pl.String))
+        # as flat names and lengths: a list for each of many texts takes longer to hand over than to make
+        flat: list[str] = []
+        lengths: list[int] = [0]
+
+        def number(text: str) -> int | None:
+            nodes = slurm_text.expand_nodes(text)
+            if not nodes:
+                return None
+            flat.extend(dict.fromkeys(nodes) if len(nodes) > 1 else nodes)
+            lengths.append(len(flat))
+            return len(lengths) - 2
+
+        which = self.mapped(name, number, pl.Int64)
+        lists = pl.Series(
+            pl.from_arrow(pa.ListArray.from_arrays(pa.array(lengths, pa.int32()), pa.array(flat, pa.string())))
+        )
+        return lists.gather(which)
+
+    def _rest(self, text: pl.Series, fast: pl.Series, convert: Callable[[str], Any]) -> pl.Series:
+        values, valid = map_rest(text, fast, convert)
+        self.valid &= valid
+        return values
+
+
+def started_by(flags: str) -> str | None:
+    """Which scheduler pass started the job, by sacct's Flags."""
+    for flag, name in (("SchedMain", "main"), ("SchedBackfill", "backfill"), ("SchedSubmit", "submit")):
+        if flag in flags:
+            return name
+    return None
+
+
+def _limit(column: _Columns, name: str) -> pl.Series:
+    return column.mapped(name, sacct_columns.FORMS[name], pl.Int64)
+
+
+def _ids(column: _Columns) -> list[pl.Series]:
+    """job_id (without its step), job_id_raw, base (the key before reuse is settled), array ids and step_id."""
+    printed = column.text("JobID") if "JobID" in column else column.text("JobIDRaw")
+    for name in ("JobID", "JobIDRaw"):
+        if name in column:
+            column.valid &= column.text(name).str.contains(_ID).fill_null(False)
+    frame = printed.to_frame("printed").select(
+        pl.col("printed").str.splitn(".", 2).struct.rename_fields(["job_id", "step_id"]).struct.unnest()
+    )
+    array = frame["job_id"].str.splitn("_", 2)
+    task = array.struct[1]
+    array_id = array.struct[0].cast(pl.Int64, strict=False)
+    if "JobIDRaw" in column:
+        base = column.text("JobIDRaw").str.splitn(".", 2).struct[0]
+        if base.str.contains(r"\D").any():
+            base = base.str.extract(r"^(\d+)")
+    else:
+        base = frame["job_id"]
+    return [
+        frame["job_id"],
+        base.cast(pl.Int64, strict=False).alias("job_id_raw"),
+        base.alias("base"),
+        array_id.set(task.is_null(), None).alias("array_job_id"),
+        task.cast(pl.Int64, strict=False).alias("array_task_id"),
+        frame["step_id"],
+    ]
+
+
+def _sizes(column: _Columns, settings: ClusterSettings) -> list[pl.Expr]:
+    """Nodes, CPUs, GPUs and memory, requested and allocated, as the record prints them."""
+
+    def first(*names: str) -> pl.Series:
+        given = [column.count(name) for name in names if name in column]
+        return pl.select(pl.coalesce(given)).to_series() if given else column.mapped("", _never, pl.Int64)
+
+    def tres(name: str, part: str) -> pl.Series:
+        return column.mapped(name, lambda text: _tres_count(text, part), pl.Int64)
+
+    nodes = pl.select(pl.coalesce(first("AllocNodes").replace(0, None), first("NNodes"))).to_series()
+    requested_nodes = pl.select(pl.coalesce(first("ReqNodes"), tres("ReqTRES", "node"), nodes)).to_series()
+    cpus = first("AllocCPUS", "NCPUS")
+    requested_cpus = pl.select(pl.coalesce(first("ReqCPUS"), tres("ReqTRES", "cpu"), cpus)).to_series()
+    allocated, requested = _gpus(column, nodes, requested_nodes, settings)
+    return [
+        pl.lit(nodes).alias("allocated_nodes"),
+        pl.lit(requested_nodes).alias("requested_nodes"),
+        pl.lit(cpus).alias("allocated_cpus"),
+        pl.lit(requested_cpus).alias("requested_cpus"),
+        pl.lit(allocated).alias("allocated_gpus"),
+        pl.lit(requested).alias("requested_gpus"),
+        pl.lit(_memory(column, requested_nodes, requested_cpus)).alias("requested_mem_mib"),
+    ]
+
+
+def _never(text: str) -> None:
+    raise ValueError(text)
+
+
+def _tres_count(text: str, part: str) -> int | None:
+    value = slurm_text.parse_tres(text).get(part)
+    return int(value) if value is not None and value.isascii() and value.isdigit() else None
+
+
+def _gpus(
+    column: _Columns, nodes: pl.Series, requested_nodes: pl.Series, settings: ClusterSettings
+) -> tuple[pl.Series, pl.Series]:
+    """(allocated, requested) GPUs: TRES, else the GRES columns of old Slurm, else whole nodes of the cluster's size."""
+    held = column.mapped("AllocTRES", slurm_text.tres_gpus, pl.Int64)
+    asked = column.mapped("ReqTRES", slurm_text.tres_gpus, pl.Int64)
+    columns = [c for c in ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES") if c in column]
+    if not columns and settings.gpus_per_node is not None:
+        return nodes * settings.gpus_per_node, requested_nodes * settings.gpus_per_node
+    # AllocGRES prints the job's total, ReqGRES what was asked of each node.
+    held_old = column.mapped("AllocGRES", slurm_text.gres_gpus, pl.Int64)
+    asked_old = column.mapped("ReqGRES", slurm_text.gres_gpus, pl.Int64) * requested_nodes
+    requested = pl.select(pl.coalesce(asked, asked_old, held, held_old)).to_series()
+    return pl.select(pl.coalesce(held, held_old, requested)).to_series(), requested
+
+
+def _memory(column: _Columns, nodes: pl.Series, cpus: pl.Series) -> pl.Series:
+    """MiB asked for over all nodes: ReqMem a node (`n`), a CPU (`c`) or in all, else mem of ReqTRES."""
+
+    def size(text: str) -> float | None:
+        parsed = slurm_text.parse_memory_mib(text)
+        return None if parsed is None else parsed[0]
+
+    def per(text: str) -> str | None:
+        parsed = slurm_text.parse_memory_mib(text)
+        return None if parsed is None else parsed[1]
+
+    def of_tres(text: str) -> float | None:
+        value = slurm_text.parse_tres(text).get("mem")
+        return size(value) if value else None
+
+    frame = pl.DataFrame({"nodes": nodes, "cpus": cpus}).with_columns(
+        size=column.mapped("ReqMem", size, pl.Float64),
+        per=column.mapped("ReqMem", per, pl.String),
+        tres=column.mapped("ReqTRES", of_tres, pl.Float64),
+    )
+    times = pl.when(pl.col("per") == "n").then("nodes").when(pl.col("per") == "c").then("cpus").otherwise(1)
+    whole = pl.coalesce("tres", pl.col("size") * times).round().cast(pl.Int64, strict=False)
+    return frame.select(whole).to_series()
+
+
+def _states(rows: pl.DataFrame, has_state: bool) -> pl.DataFrame:
+    """`state` and `state_is_inferred`: without a State column, from times, limit and exit code."""
+    if has_state:
+        return rows.with_columns(pl.col("state").fill_null("UNKNOWN"), pl.lit(False).alias("state_is_inferred"))
+    run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds()
+    zero = (pl.col("exit_code").fill_null(0) == 0) & (pl.col("exit_signal").fill_null(0) == 0)
+    state = (
+        pl.when(pl.col("start_utc").is_null() & pl.col("end_utc").is_null())
+        .then(pl.lit("PENDING"))
+        .when(pl.col("start_utc").is_null() | (run <= 0))
+        .then(pl.lit("CANCELLED"))
+        .when(pl.col("end_utc").is_null())
+        .then(pl.lit("RUNNING"))
+        .when(pl.coalesce("elapsed_s", run) >= pl.col("limit_s"))
+        .then(pl.lit("TIMEOUT"))
+        .when(zero)
+        .then(pl.lit("COMPLETED"))
+        .otherwise(pl.lit("FAILED"))
+    )
+    return rows.with_columns(state.alias("state"), pl.lit(True).alias("state_is_inferred"))
+
+
+def _never_started(rows: pl.DataFrame) -> pl.DataFrame:
+    """Clear start and sizes held of records that never ran, and settle the run time of the others.
+
+    Before Slurm 22.05 a job cancelled while pending has Start = End (bug 7449); a job that ran for less than a second
+    has them too, but also nodes or an AllocTRES where the dump prints these.
+    """
+    held = pl.col("nodes").is_not_null() | pl.col("has_alloc_tres").fill_null(False)
+    run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds()
+    still = (run == 0) & (pl.col("elapsed_s").fill_null(0) == 0)
+    never = (
+        pl.col("start_utc").is_null()
+        | (pl.col("state") == "PENDING")
+        | (still & (pl.col("state") == "CANCELLED") & ~held)
+        | (still & pl.col("is_unassigned"))
+    )
+    rows = rows.with_columns(never.fill_null(True).alias("never"))
+    # sacct itself clamps a start after the end to the end.
+    start = (
+        pl.when(pl.col("never"))
+        .then(None)
+        .otherwise(pl.min_horizontal("start_utc", pl.coalesce("end_utc", "start_utc")))
+    )
+    rows = rows.with_columns(start.alias("start_utc"))
+    run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds() - pl.col("suspended_s")
+    kept = [
+        pl.when(pl.col("never")).then(pl.lit(0)).otherwise(pl.col(name)).alias(name)
+        for name in ("allocated_nodes", "allocated_cpus", "allocated_gpus")
+    ]
+    return rows.with_columns(
+        pl.when(pl.col("never")).then(None).otherwise(pl.coalesce("elapsed_s", run)).clip(0).alias("run_s"),
+        *kept,
+    ).drop("never", "elapsed_s", "suspended_s", "has_alloc_tres", "is_unassigned")
