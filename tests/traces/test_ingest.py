@@ -109,7 +109,7 @@ def test_a_folder_names_what_it_skips(lake: Lake, sacct_row: Row) -> None:
         (b"\n \n", "empty"),
         (b"\x7fELF\0\0\0", "binary"),
         (b"hello world\n", "unknown format"),
-        (gzip.compress(b"JobID|Submit|Start|End\n1|2")[:-6], "cannot be read"),
+        (gzip.compress(b"JobID|Submit|Start|End\n1|2", mtime=0)[:-6], "cannot be read"),
         (None, "no such file"),
     ],
 )
