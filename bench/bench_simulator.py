@@ -1,16 +1,22 @@
-"""Jobs a second of the EASY kernel on a flat pool, beside its plain twin and a C++ -O2 program of the same algorithm.
+"""Jobs a second of the EASY kernel on a flat pool, beside its plain twin, a C++ -O2 program of the same algorithm, and
+AccaSim where it is installed.
 
 Generated jobs: Poisson arrivals at load 0.93 on 256 units, sizes 1 to 64 (powers of two), log-normal run times (median
-half an hour), limits 1 to 5 times the run time; per-job starts, which all three must agree on. Wall time of the kernel
-alone, compiled, best of `--repeat` runs; the mean queue depth beside it, since congestion and not job count sets the
-cost. The last lines give the growth with the number of jobs and the cost of a branch.
+half an hour), limits 1 to 5 times the run time; per-job starts, which all must agree on. Wall time of the kernel alone,
+compiled, best of `--repeat` runs; the mean queue depth beside it, since congestion and not job count sets the cost; and
+the memory of a replay, the trace's own arrays included. Then the growth with the number of jobs.
 
-    python bench/bench_simulator.py [--repeat 3] [--largest 1000000]
+    python bench/bench_simulator.py [--repeat 3] [--largest 10000000] [--accasim PYTHON]
+
+AccaSim wants an environment of its own: `python -m venv E && E/bin/pip install accasim`, then `--accasim E/bin/python`
+or ACCASIM_PYTHON=E/bin/python.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import os
 import platform
 import shutil
@@ -18,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 from datetime import date
 from pathlib import Path
 
@@ -26,14 +33,15 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulator import reference
-from simulator.kernel import advance, submit
-from simulator.replay import as_jobs, checked_knobs, replay
-from simulator.state import NEVER, NONE, Jobs, copy_state, new_state
+from simulator.replay import as_jobs, replay
 from simulator.workload import Int64s, Workload
 
 CAPACITY, LOAD, SEED = 256, 0.93, 1
-JOBS = (1_000, 10_000, 100_000, 1_000_000)
+JOBS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 TWIN_UP_TO = 10_000
+ONCE_FROM = 10_000_000  # so long that one run is enough
+ACCASIM_JOBS = 1_000
+SETTLED = 100_000  # jobs from which on the mean queue no longer grows with the trace
 
 
 def generate(jobs: int) -> Workload:
@@ -70,47 +78,71 @@ def run_twin(workload: Workload) -> tuple[Int64s, float]:
     return np.array(starts), time.perf_counter() - before
 
 
-def branch_seconds(workload: Workload, branches: int = 2000) -> float:
-    """Mean time to copy the state in the middle of the trace, submit one more job and run until it starts."""
-    knobs = checked_knobs(scheduler="easy", capacity=CAPACITY)
-    count = len(workload)
-    jobs = Jobs(
-        *(np.append(column, value) for column, value in zip(as_jobs(workload), (0, 8, 3600, 3600), strict=True))
-    )
-    trunk, branch = (new_state(knobs, count, 4096, CAPACITY) for _ in range(2))
-    starts = np.full(count + 1, NONE)
-    now = int(workload.submit_s[count // 2])
-    advance(jobs, knobs, trunk, starts, now, NONE)
-    before = 0.0
-    for repetition in range(branches + 1):
-        if repetition == 1:  # the first may have compiled
-            before = time.perf_counter()
-        copy_state(branch, trunk)
-        submit(jobs, knobs, branch, count, now)
-        advance(jobs, knobs, branch, starts, NEVER, count)
-    return (time.perf_counter() - before) / branches
+def bytes_a_job(workload: Workload) -> float:
+    """The most memory in use during a replay, the workload's own arrays included, over its jobs."""
+    own = sum(getattr(workload, name).nbytes for name in workload.__dataclass_fields__)
+    tracemalloc.start()
+    replay(workload, scheduler="easy", capacity=CAPACITY)
+    _now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return (own + peak) / len(workload)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--largest", type=int, default=JOBS[-1])
+    parser.add_argument("--accasim", default=os.environ.get("ACCASIM_PYTHON"), help="a Python that has AccaSim")
     options = parser.parse_args()
-    print(f"EASY, flat pool of {CAPACITY}, load {LOAD}, seed {SEED}; best of {options.repeat}")
+    print(f"EASY, flat pool of {CAPACITY}, load {LOAD}, seed {SEED}; best of {options.repeat}, {ONCE_FROM:,} jobs once")
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
-          f"{date.today()}")  # fmt: skip
-    print(f"{'jobs':>9} {'mean queue':>10} {'kernel jobs/s':>14} {'twin jobs/s':>12} {'x twin':>8} "
+          f"{date.today()}, load average {os.getloadavg()[0]:.1f}")  # fmt: skip
+    print(f"{'jobs':>10} {'mean queue':>10} {'kernel jobs/s':>14} {'bytes/job':>10} {'twin jobs/s':>12} {'x twin':>8} "
           f"{'C++ jobs/s':>12} {'kernel/C++':>10}")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         peer = build_peer(Path(folder))
         rates = {}
         for count in (count for count in JOBS if count <= options.largest):
-            rates[count] = report(generate(count), peer, options.repeat)
-    smallest, largest = min(rates), max(rates)
-    print(f"time a job at {largest:,} jobs / at {smallest:,} jobs: {rates[smallest] / rates[largest]:.2f}")
-    for count in (min(rates), min(100_000, max(rates))):
-        microseconds = branch_seconds(generate(count)) * 1e6
-        print(f"branch (copy, submit, run to its start) of a trace of {count:,} jobs: {microseconds:.0f} us")
+            rates[count] = report(generate(count), peer, options.repeat if count < ONCE_FROM else 1)
+    first, last = min(max(rates), SETTLED), max(rates)
+    print(f"time a job at {last:,} jobs / at {first:,} jobs: {rates[first] / rates[last]:.2f} "
+          f"(n log n: {math.log(last) / math.log(first):.2f})")  # fmt: skip
+    against_accasim(options.accasim)
+
+
+def against_accasim(python: str | None) -> None:
+    """FIFO, where both must agree, and EASY, where each follows its own rules."""
+    if python is None:
+        print("AccaSim: not installed (see --help)")
+        return
+    workload = generate(ACCASIM_JOBS)
+    for scheduler in ("fifo", "easy"):
+        ours = min(
+            (replay(workload, scheduler=scheduler, capacity=CAPACITY) for _ in range(3)), key=lambda run: run.wall_s
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder) / "jobs.swf"
+            columns = (workload.job_id, workload.submit_s, workload.run_s, workload.size, workload.limit_s)
+            lines = zip(*(column.tolist() for column in columns), strict=True)
+            trace.write_text("".join(
+                f"{job} {submit} -1 {run} {size} -1 -1 {size} {limit} -1 1 1 1 1 1 -1 -1 -1\n"
+                for job, submit, run, size, limit in lines
+            ))  # fmt: skip
+            done = subprocess.run(
+                [python, Path(__file__).with_name("accasim_peer.py"), trace, str(CAPACITY), scheduler, folder],
+                capture_output=True, text=True, env={**os.environ, "TZ": "UTC"}, check=False,
+            )  # fmt: skip
+        if done.returncode:
+            print(f"AccaSim: cannot run ({(done.stderr.strip().splitlines() or ['no word'])[-1]})")
+            return
+        peer = json.loads(done.stdout)
+        starts = np.array([peer["starts"][str(job)] for job in workload.job_id])
+        same = float((starts == ours.starts).mean())
+        if scheduler == "fifo":
+            assert same == 1.0, "AccaSim's FIFO disagrees"
+        rate, theirs = ACCASIM_JOBS / ours.wall_s, ACCASIM_JOBS / peer["seconds"]
+        print(f"{scheduler}, {ACCASIM_JOBS:,} jobs: kernel {rate:,.0f} jobs/s, AccaSim {theirs:,.0f} jobs/s, "
+              f"{rate / theirs:,.0f} times; the same start for {100 * same:.1f} % of the jobs")  # fmt: skip
 
 
 def report(workload: Workload, peer: Path | None, repeat: int) -> float:
@@ -122,7 +154,7 @@ def report(workload: Workload, peer: Path | None, repeat: int) -> float:
     starts, seconds = fastest.starts, fastest.wall_s
     span = int((starts + workload.run_s).max() - workload.submit_s[0])
     depth = float((starts - workload.submit_s).sum()) / span  # Little's law
-    row = f"{count:>9,} {depth:>10.1f} {count / seconds:>14,.0f}"
+    row = f"{count:>10,} {depth:>10.1f} {count / seconds:>14,.0f} {bytes_a_job(workload):>10.0f}"
     if count <= TWIN_UP_TO:
         twin_starts, twin_seconds = run_twin(workload)
         assert (twin_starts == starts).all(), "the twin disagrees"
