@@ -213,6 +213,7 @@ def _chunk(
     states: tuple[State, State, State, State],
     histories: tuple[History, History],
     starts: tuple[Int64s, Int64s, Int64s],
+    predecessor: int,
     submits_s: Int64s,
     instants_s: Int64s,
     times: Int64s,
@@ -221,12 +222,13 @@ def _chunk(
 ) -> int:
     """Fill the rows of some pairs in order of submission; returns NO_ROOM if a queue outgrew its room, else 0.
 
+    `predecessor` is the row of P in `jobs`, S is the next; no other chunk uses these two, the rest is shared.
     instants_s: (k,) decision instants after P's start; times: (pairs, 2) start and end of P;
     successor_start_s: (pairs, k); observations: (pairs, k, features).
     """
     base, branch, leaf, before = states
     of_base, of_branch = histories
-    predecessor, successor = len(jobs.size) - 2, len(jobs.size) - 1
+    successor = predecessor + 1
     pair = np.empty(5, np.int64)
     for p in range(len(submits_s)):
         if _step(jobs, knobs, base, before, starts[0], of_base, submits_s[p] - 1, NONE) == NO_ROOM:
@@ -283,18 +285,21 @@ def build_pairs(
     knobs = Knobs(SCHEDULERS[scheduler], capacity, 0, 0, 1)
     cuts = np.linspace(0, pairs, min(threads or os.cpu_count() or 1, max(pairs, 1)) + 1).astype(int)
 
-    def run(chunk: slice) -> None:
+    threads = len(cuts) - 1
+    jobs, node_s = _with_pairs(workload, pair_nodes, limit_s, threads)  # one trace for all threads
+
+    def run(chunk: slice, thread: int) -> None:
         room = 1024
         while True:
-            jobs, node_s = _with_pair(workload, pair_nodes, limit_s)
-            rows, alive = len(jobs.size), min(len(jobs.size), capacity)
+            rows, alive = len(jobs.size), min(len(workload) + 2, capacity)
             result = _chunk(
                 jobs,
                 node_s,
                 knobs,
-                tuple(new_state(knobs, rows - 2, room, alive) for _ in range(4)),  # type: ignore[arg-type]
+                tuple(new_state(knobs, len(workload), room, alive) for _ in range(4)),  # type: ignore[arg-type]
                 (_new_history(rows, rows + alive), _new_history(rows, rows + alive)),
                 (np.full(rows, NONE), np.full(rows, NONE), np.full(rows, NONE)),
+                len(workload) + 2 * thread,
                 submits_s[chunk],
                 instants_s,
                 times[chunk],
@@ -305,9 +310,9 @@ def build_pairs(
                 return
             room *= 2
 
-    run(slice(0, 0))  # compiles here: numba's compiler is not safe in threads
-    with ThreadPoolExecutor(len(cuts) - 1) as pool:
-        list(pool.map(run, [slice(a, b) for a, b in itertools.pairwise(cuts)]))
+    run(slice(0, 0), 0)  # compiles here: numba's compiler is not safe in threads
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(run, [slice(a, b) for a, b in itertools.pairwise(cuts)], range(threads)))
     return PairTable(
         np.full(pairs, pair_nodes, np.int64),
         np.full(pairs, limit_s, np.int64),
@@ -321,12 +326,13 @@ def build_pairs(
     )
 
 
-def _with_pair(workload: Workload, nodes: int, limit_s: int) -> tuple[Jobs, Int64s]:
-    """The workload's jobs, then P and S, which run their full limit; and nodes x limit of each (s)."""
-    size = np.append(workload.size, [nodes, nodes]).astype(np.int64)
-    limit = np.append(workload.limit_s, [limit_s, limit_s]).astype(np.int64)
-    run = np.append(workload.run_s, [limit_s, limit_s]).astype(np.int64)
-    submitted = np.append(workload.submit_s, [0, 0]).astype(np.int64)
+def _with_pairs(workload: Workload, nodes: int, limit_s: int, threads: int) -> tuple[Jobs, Int64s]:
+    """The workload's jobs, then P and S of each thread, which run their full limit; and nodes x limit of each (s)."""
+    rows = 2 * threads
+    size = np.append(workload.size, np.full(rows, nodes)).astype(np.int64)
+    limit = np.append(workload.limit_s, np.full(rows, limit_s)).astype(np.int64)
+    run = np.append(workload.run_s, np.full(rows, limit_s)).astype(np.int64)
+    submitted = np.append(workload.submit_s, np.zeros(rows, np.int64)).astype(np.int64)
     return Jobs(submitted, size, run, limit), size * limit
 
 
