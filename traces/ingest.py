@@ -19,7 +19,7 @@ from typing import Any
 
 import polars as pl
 
-from traces import schema, store
+from traces import schema, staging, store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.lake import FileTables
@@ -66,13 +66,15 @@ def ingest(
 ) -> list[FileResult]:
     """Read files, or the files of folders, into the lake; a result for each, in order.
 
-    Everything is read before anything is written. Raises InputError for a path that cannot be read, a named file that
-    is of no known format or of no use, a folder in which nothing is recognised, and a job larger than its cluster.
+    Everything is read before anything is written. A file that was changed replaces its own older rows. Raises
+    InputError for a path that cannot be read, a named file that is of no known format or of no use, a folder in which
+    nothing is recognised, and a job larger than its cluster.
     """
     check_format(format)
     if not paths:
         raise InputError("no file named: give files or folders of raw logs")
     data.ensure_writable()
+    staging.sweep(data.lake / cluster.name)
     files = [(path, False) if not path.is_dir() else (path, True) for path in paths]
     results: list[FileResult] = []
     staged: list[_Staged] = []
@@ -88,6 +90,7 @@ def ingest(
         _check_sizes(results, cluster, data, {stage.final: stage.temporary for stage in staged})
         for stage in staged:
             stage.commit()
+        _forget_older(results, data.lake / cluster.name)
     finally:
         for stage in staged:
             stage.discard()
@@ -115,6 +118,12 @@ def _check_sizes(
             )
 
 
+def _forget_older(results: Sequence[FileResult], folder: Path) -> None:
+    """Take out of the lake what these files held before they were changed: a file's rows are those it holds now."""
+    digests = {str(Path(r.path).resolve()): r.sha256 for r in results if r.sha256 and Path(r.path).is_file()}
+    staging.retire(folder, digests, {r.sha256 for r in results})
+
+
 def _files_of(folder: Path) -> list[Path]:
     """The folder's files, not those of folders in it, in order of their names."""
     return sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith(HIDDEN) and p.name[-1] != "~")
@@ -128,15 +137,8 @@ class _Staged:
     final: Path
 
     def commit(self) -> None:
-        """Rename over the file's own older folder, which is moved aside first: a folder cannot be replaced in one step.
-
-        A run killed between the two renames leaves the file out of the lake: the next ingest reads it again.
-        """
-        aside = self.temporary.with_name(self.temporary.name + ".old")
-        if self.final.exists():
-            self.final.rename(aside)
-        self.temporary.rename(self.final)
-        shutil.rmtree(aside, ignore_errors=True)
+        """Take the place of the file's own older folder, in one step."""
+        staging.publish(self.temporary, self.final)
 
     def discard(self) -> None:
         shutil.rmtree(self.temporary, ignore_errors=True)
@@ -181,6 +183,7 @@ def _stage(raw: RawFile, format: str, data: DataFolder, staged: list[_Staged], *
             raise
         return FileResult(path, reader.name, skipped_reason=_without_path(error, raw.path))
     described = {"schema_version": schema.SCHEMA_VERSION, "fingerprint": rules, "sha256": digest, "path": path}
+    described["source"] = str(raw.path.resolve())
     store.write_text(stage.temporary / "file.json", json.dumps({**described, "result": asdict(result)}, indent=1))
     return result
 

@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from traces import schema, settle
+from traces import schema, settle, staging
 from traces.errors import InputError, WorkError
 
 POLARS_TYPES: dict[str, Any] = {
@@ -315,6 +315,7 @@ def build_warehouse(data: DataFolder) -> dict[str, int]:
                 f"{described['folder']} has schema version {described['schema_version']}, this program writes "
                 f"{schema.SCHEMA_VERSION}: ingest {described['path']} again, or delete that folder"
             )
+    staging.sweep(data.root)
     part = data.warehouse.with_name(f".warehouse.{os.getpid()}.duckdb")
     _remove(part)
     try:
