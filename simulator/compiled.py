@@ -22,7 +22,13 @@ _config: Any = numba.core.config  # numba fills this module at run time, so no c
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Relative to the folder that holds the packages.
-_COMPILED_SOURCES = ("simulator/*.py", "simulator/slurm/*.py", "models/pairs.py", "features/observe.py")
+_SLURM = ("backfill", "bits", "fairtree", "kernel", "moves", "passes", "placement", "preemption", "priority", "state")
+_COMPILED_SOURCES = (
+    "simulator/*.py",
+    *(f"simulator/slurm/{name}.py" for name in _SLURM),
+    "models/pairs.py",
+    "features/observe.py",
+)
 
 
 @overload

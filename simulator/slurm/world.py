@@ -345,14 +345,14 @@ def constant_capacity() -> Capacity:
 
 
 def flat_world(
-    jobs: Jobs, nodes: int, settings: Settings, *, qos: Qos | None = None, users: int = 1, **tables: object
+    jobs: Jobs, size: int, settings: Settings, /, *, qos: Qos | None = None, users: int = 1, **tables: object
 ) -> World:
-    """A flat pool of `nodes` whole nodes in one partition; `tables` are further fields of `World`."""
-    machine, partitions = whole_nodes(nodes)
+    """A flat pool of `size` whole nodes in one partition; `tables` are further fields of `World`."""
+    machine, partitions = whole_nodes(size)
     given: dict[str, object] = {
         "nodes": machine, "partitions": partitions, "qos": qos or no_qos(), "associations": flat_associations(users),
-        "jobs": jobs, "dependencies": no_dependencies(), "outages": no_outages(nodes),
-        "capacity": constant_capacity(),
-        "pinned_first": np.zeros(len(jobs) + 1, np.int64), "pinned_nodes": np.zeros(0, np.int64), "array_throttle": np.zeros(0, np.int64), "settings": settings,
+        "jobs": jobs, "dependencies": no_dependencies(), "outages": no_outages(size),
+        "capacity": constant_capacity(), "pinned_first": np.zeros(len(jobs) + 1, np.int64),
+        "pinned_nodes": np.zeros(0, np.int64), "array_throttle": np.zeros(0, np.int64), "settings": settings,
     }  # fmt: skip
     return World(**{**given, **tables})  # type: ignore[arg-type]

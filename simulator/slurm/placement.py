@@ -1,0 +1,207 @@
+"""Which nodes a job gets: the choice of select/cons_tres, and what a start or an end does to the nodes. Compiled."""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel, kernel_inline
+from simulator.slurm.bits import count_bits, lowest_bit
+from simulator.slurm.state import (
+    DRAINED,
+    DRAINS,
+    EXCLUSIVE,
+    IDLE_CPUS,
+    IDLE_GPUS,
+    IDLE_MEMORY,
+    JOBS,
+    NODE_COLUMNS,
+    NONE,
+    OUT,
+    Int64s,
+    Run,
+    State,
+    Tables,
+)
+
+_FIRST, _LAST, _CPUS, _NODES, _WEIGHT = 0, 1, 2, 3, 4  # columns of Scratch.runs
+
+
+@kernel_inline
+def holds(tables: Tables, node: Int64s, n: int, shape: int) -> bool:
+    """Whether node `n`, one of the shape's own, holds the shape's share now; `node` is State.node or a copy."""
+    if tables.shape_exclusive[shape]:
+        return bool(node[n, JOBS] == 0)
+    return bool(
+        node[n, IDLE_GPUS] >= tables.shape_share[shape, 2]
+        and node[n, IDLE_CPUS] >= tables.shape_share[shape, 0]
+        and node[n, IDLE_MEMORY] >= tables.shape_share[shape, 1]
+        and node[n, JOBS] < EXCLUSIVE
+    )
+
+
+@kernel_inline
+def count(words: Int64s, row: int) -> int:
+    """Number of nodes in a row of words."""
+    total = 0
+    for w in range(words.shape[1]):
+        total += count_bits(words[row, w])
+    return total
+
+
+@kernel_inline
+def contains(words: Int64s, row: int, n: int) -> bool:
+    return bool((words[row, n >> 6] >> (n & 63)) & 1)
+
+
+@kernel_inline
+def add(words: Int64s, row: int, n: int) -> None:
+    words[row, n >> 6] |= 1 << (n & 63)
+
+
+@kernel
+def choose(run: Run, node: Int64s, available: int, chosen: int, shape: int, wanted: int) -> bool:
+    """Choose `wanted` nodes for a share of `shape` among row `available` of Scratch.words, into row `chosen`.
+
+    False, with row `chosen` undefined, if fewer hold the share in `node`. Runs of neighbouring nodes of one weight are
+    used up best fit first, as select/cons_tres `_eval_nodes` does.
+    """
+    tables, words, runs = run.tables, run.scratch.words, run.scratch.runs
+    found = 0
+    total = 0
+    last = -2
+    for w in range(words.shape[1]):
+        words[chosen, w] = 0
+        bits = words[available, w] & tables.shape_nodes[shape, w]
+        while bits != 0:
+            n = (w << 6) + lowest_bit(bits)
+            bits &= bits - 1
+            if not holds(tables, node, n, shape):
+                continue
+            if n != last + 1 or tables.node_weight[n] != runs[found - 1, _WEIGHT]:
+                runs[found, _FIRST], runs[found, _CPUS], runs[found, _NODES] = n, 0, 0
+                runs[found, _WEIGHT] = tables.node_weight[n]
+                found += 1
+            runs[found - 1, _LAST] = n
+            runs[found - 1, _CPUS] += node[n, IDLE_CPUS]
+            runs[found - 1, _NODES] += 1
+            last = n
+            total += 1
+    if total < wanted:
+        return False
+    if tables.least_loaded[tables.shape_partition[shape]]:
+        _spread(run, node, found, chosen, wanted)
+    else:
+        _pack(run, node, found, chosen, wanted, tables.shape_share[shape, 0])
+    return True
+
+
+@kernel_inline
+def _pack(run: Run, node: Int64s, found: int, chosen: int, wanted: int, cpus: int) -> None:
+    words, runs = run.scratch.words, run.scratch.runs
+    missing = wanted
+    while missing > 0:
+        best = NONE
+        best_enough = False
+        for k in range(found):
+            if runs[k, _NODES] == 0:
+                continue
+            enough = runs[k, _NODES] >= missing and runs[k, _CPUS] >= missing * cpus
+            better = best == NONE
+            if not better and runs[k, _WEIGHT] != runs[best, _WEIGHT]:
+                better = runs[k, _WEIGHT] < runs[best, _WEIGHT]
+            elif not better and enough != best_enough:
+                better = enough
+            elif not better and enough:
+                better = runs[k, _CPUS] < runs[best, _CPUS]
+            elif not better:
+                better = runs[k, _CPUS] > runs[best, _CPUS]
+            if better:
+                best, best_enough = k, enough
+        if missing == 1:
+            fit = runs[best, _FIRST]
+            for n in range(runs[best, _FIRST], runs[best, _LAST] + 1):
+                if node[n, IDLE_CPUS] < node[fit, IDLE_CPUS]:
+                    fit = n
+            add(words, chosen, fit)
+            return
+        for n in range(runs[best, _FIRST], min(runs[best, _LAST] + 1, runs[best, _FIRST] + missing)):
+            add(words, chosen, n)
+        missing -= runs[best, _NODES]
+        runs[best, _NODES] = 0
+
+
+@kernel_inline
+def _spread(run: Run, node: Int64s, found: int, chosen: int, wanted: int) -> None:
+    words, runs, weight = run.scratch.words, run.scratch.runs, run.tables.node_weight
+    for _ in range(wanted):
+        best = NONE
+        for k in range(found):
+            for n in range(runs[k, _FIRST], runs[k, _LAST] + 1):
+                if contains(words, chosen, n):
+                    continue
+                if (
+                    best == NONE
+                    or weight[n] < weight[best]
+                    or (weight[n] == weight[best] and node[n, IDLE_CPUS] > node[best, IDLE_CPUS])
+                ):
+                    best = n
+        add(words, chosen, best)
+
+
+@kernel_inline
+def occupy(run: Run, node: Int64s, n: int, shape: int) -> None:
+    """Take a share of `shape` from node `n`."""
+    tables = run.tables
+    if tables.shape_exclusive[shape]:
+        for column in range(3):
+            node[n, column] -= tables.node_size[n, column]
+        node[n, JOBS] += EXCLUSIVE
+    else:
+        for column in range(3):
+            node[n, column] -= tables.shape_share[shape, column]
+        node[n, JOBS] += 1
+
+
+@kernel_inline
+def vacate(run: Run, node: Int64s, n: int, shape: int) -> None:
+    """Give a share of `shape` back to node `n`."""
+    tables = run.tables
+    if tables.shape_exclusive[shape]:
+        for column in range(3):
+            node[n, column] += tables.node_size[n, column]
+        node[n, JOBS] -= EXCLUSIVE
+    else:
+        for column in range(3):
+            node[n, column] += tables.shape_share[shape, column]
+        node[n, JOBS] -= 1
+
+
+@kernel_inline
+def copy_nodes(run: Run, state: State) -> None:
+    """Copy the nodes to Scratch.node, to look ahead on."""
+    node = run.scratch.node
+    for n in range(len(node)):
+        for column in range(NODE_COLUMNS):
+            node[n, column] = state.node[n, column]
+
+
+@kernel_inline
+def in_service(run: Run, state: State, row: int) -> None:
+    """Fill row `row` of Scratch.words with the nodes that are neither drained nor out for capacity."""
+    words = run.scratch.words
+    for w in range(words.shape[1]):
+        words[row, w] = ~(state.sets[OUT, w] | state.sets[DRAINED, w])
+
+
+@kernel
+def drain(state: State, outage_nodes: Int64s, row: int, change: int) -> None:
+    """Begin (+1) or end (-1) a drain of the nodes in row `row` of `outage_nodes`; drains may overlap."""
+    for w in range(outage_nodes.shape[1]):
+        bits = outage_nodes[row, w]
+        while bits != 0:
+            position = lowest_bit(bits)
+            bits &= bits - 1
+            n = (w << 6) + position
+            state.node[n, DRAINS] += change
+            if state.node[n, DRAINS] > 0:
+                state.sets[DRAINED, w] |= 1 << position
+            else:
+                state.sets[DRAINED, w] &= ~(1 << position)

@@ -1,0 +1,57 @@
+"""Run a declared world under the `slurm` scheduler."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from simulator.slurm import kernel
+from simulator.slurm import state as s
+from simulator.slurm.prepare import Prepared, grown, prepared
+from simulator.slurm.world import FUTURE, NEVER, NEVER_SATISFIED, PENDING, PLACEABLE, UNPLACEABLE, Result, World
+
+
+def run(world: World, *, free_from: int | None = None, until: int | None = None) -> Result:
+    """What becomes of every job of `world`, up to and including second `until` (default: to the end).
+
+    With `free_from` nothing but pinned starts happens before that second (docs/schedulers/slurm.md, "Replays ...").
+    Raises InputError for a world that makes no sense; a job that can never start is UNPLACEABLE in the result.
+    """
+    return run_timed(world, free_from=free_from, until=until)[0]
+
+
+def run_timed(world: World, *, free_from: int | None = None, until: int | None = None) -> tuple[Result, float]:
+    """As `run`, with the seconds that the compiled part took, preparing the tables left out."""
+    ready = prepared(world)
+    if free_from is not None:
+        kernel.free_from(ready.state, free_from)
+    kernel.advance(ready.run, ready.state, -1, s.NONE)  # compiles, or loads what was compiled
+    before = time.perf_counter()
+    ready = advanced(ready, NEVER if until is None else until)
+    seconds = time.perf_counter() - before
+    return result(ready), seconds
+
+
+def advanced(ready: Prepared, until: int) -> Prepared:
+    """Advance to `until`, in more room where it is needed."""
+    while kernel.advance(ready.run, ready.state, until, s.NONE) == kernel.NO_ROOM:
+        ready = grown(ready)
+    return ready
+
+
+def result(ready: Prepared) -> Result:
+    """The records of a run so far."""
+    out, state = ready.run.out, ready.state
+    phase = state.phase.astype(np.int64)
+    phase[phase == s.QUEUED] = PENDING
+    reason = ready.reason.copy()
+    if len(state.waits):
+        reason[(reason == PLACEABLE) & (phase == PENDING) & (state.waits >= s.NEVER_WAITS)] = NEVER_SATISFIED
+    restarts = state.restarts if len(state.restarts) else np.zeros(len(phase), np.int8)
+    assert UNPLACEABLE == s.UNPLACEABLE and FUTURE == s.FUTURE  # one numbering
+    return Result(
+        start_s=out.start_s.copy(), end_s=out.end_s.copy(), state=phase, reason=reason,
+        restarts=restarts.astype(np.int64), by_backfill=out.by_backfill.copy(),
+        placement_first=out.placement_first, placement=out.placement.astype(np.int64),
+    )  # fmt: skip
