@@ -49,7 +49,7 @@ def test_without_backfill_the_gap_stays() -> None:
 
 
 def test_submissions_are_answered_at_most_every_batch_sched_delay() -> None:
-    queue = jobs([(61, 5, 5, 1), (62, 5, 5, 1), (63, 5, 5, 1)])
+    queue = jobs([(61, 50, 50, 1), (62, 50, 50, 1), (63, 50, 50, 1)])
     late = replace(NOTHING, batch_sched_delay_s=10, backfill=False)
     assert starts(w.flat_world(queue, 4, late)) == [61, 71, 71]
 
