@@ -50,7 +50,9 @@ def test_work_is_conserved(scheduler: str, case: tuple[Workload, int]) -> None:
 @given(case=small_cases())
 def test_fifo_starts_in_order_of_submission(case: tuple[Workload, int]) -> None:
     jobs, capacity = case
-    assert (np.diff(simulate(jobs, scheduler="fifo", capacity=capacity)) >= 0).all()
+    starts = simulate(jobs, scheduler="fifo", capacity=capacity)
+    assert (np.diff(starts) >= 0).all()
+    assert starts.tolist() == simulate(jobs, scheduler="fifo", capacity=capacity, pass_="instant").tolist()
 
 
 @pytest.mark.parametrize("estimate", ["limit", "exact"])

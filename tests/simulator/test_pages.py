@@ -1,0 +1,33 @@
+"""Every scheduler has a page, and the common page names every reason for which a job is left out."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from simulator import workload
+from simulator.replay import ESTIMATES, PASSES, SCHEDULERS
+
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "schedulers"
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_every_scheduler_has_a_page(scheduler: str) -> None:
+    page = (PAGES / f"{scheduler}.md").read_text()
+    assert page.startswith(f"# `--scheduler {scheduler}`")
+    assert f"]({scheduler}.md)" in (PAGES / "README.md").read_text()
+
+
+def test_the_common_page_names_every_knob_and_every_reason() -> None:
+    page = (PAGES / "README.md").read_text()
+    reasons = {
+        line.split('"')[1]
+        for function in (workload.left_out, workload.from_swf)
+        for line in inspect.getsource(function).splitlines()
+        if line.strip().startswith('"') and not line.strip().startswith('"""')
+    }
+    assert len(reasons) == 8
+    for word in (*ESTIMATES, *PASSES, *reasons):
+        assert f"`{word}`" in page, word
