@@ -220,9 +220,12 @@ def _figures(trace: Trace, replay: Replay) -> dict[str, Any]:
     }
 
 
-def _recorded(trace: Trace) -> dict[str, Any]:
+def _recorded(trace: Trace) -> dict[str, Any] | None:
+    """The figures of the recorded starts; None where the trace holds none."""
     from simulator.metrics import summary
 
+    if not (trace.workload.start_s >= 0).any():
+        return None
     return summary(trace.workload, trace.workload.start_s, trace.capacity)
 
 
@@ -246,8 +249,8 @@ def _result(trace: Trace, knobs: Knobs, replays: Sequence[Replay], *, side_by_si
 def _columns(trace: Trace, replays: Sequence[Replay]) -> list[dict[str, Any]]:
     """The figures of each schedule, and of the record where it holds any start; null for what has no meaning."""
     columns = [_figures(trace, replay) for replay in replays]
-    if columns[0]["recorded_jobs"]:
-        columns.append({**_recorded(trace), "scheduler": "recorded"})
+    if recorded := _recorded(trace):
+        columns.append({**recorded, "scheduler": "recorded"})
     return [dict(options.plain(column)) for column in columns]
 
 

@@ -32,6 +32,7 @@ def test_a_workload_by_hand(baton: Baton, trace: Path, tmp_path: Path) -> None:
 def test_what_is_left_out_is_counted_and_the_capacity_explained(baton: Baton, trace: Path) -> None:
     result = baton("simulate", "--trace", trace, "--scheduler", "easy", "--json")
     assert result.json["left_out"] == {"run time unknown": 1} and result.json["jobs"] == 3
+    assert result.json["recorded"] is None  # its waits are unknown
     assert (result.json["capacity"], result.json["capacity_from"]) == (10, "MaxProcs of the header")
     assert "10 processors (MaxProcs of the header)" in result.err
     assert "left out: 1 of 4 jobs: 1 run time unknown" in result.err
