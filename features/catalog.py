@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from features import failures, fragmentation, queueing, utilization
+from features import failures, fragmentation, load, locality, order, queueing, quotas, utilization
 
 FEATURES: dict[str, ModuleType] = {
     "queueing": queueing,
+    "quotas": quotas,
+    "order": order,
     "fragmentation": fragmentation,
+    "locality": locality,
     "failures": failures,
     "utilization": utilization,
+    "load": load,
 }

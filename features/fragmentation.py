@@ -1,4 +1,4 @@
-"""Free GPUs that nobody can use: what is free over time, the largest job that could start, how jobs are spread.
+"""Free GPUs that nobody can use: what is free over time, and the largest job that could start.
 
 With placements the state of every node is exact. Without, jobs are taken to hold whole nodes and the rows say so.
 """
@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from features.tables.fragmentation import FRAGMENTATION, PLACEMENT_SPREAD
+from features.tables.fragmentation import EMPTY_NODES, FRAGMENTATION
 from features.trace import Trace, read_trace, shaped
 from features.usage import (
     Capacity,
@@ -22,14 +22,13 @@ from features.usage import (
     horizon,
     queue_end,
     runs,
-    size_bucket,
     steps_of,
 )
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import DataFolder, empty
 
-TABLES: tuple[Table, ...] = (FRAGMENTATION, PLACEMENT_SPREAD)
+TABLES: tuple[Table, ...] = (FRAGMENTATION, EMPTY_NODES)
 GRID_S = 600
 MAX_INSTANTS = 100_000  # 694 days of 10 minutes; the grid gets coarser beyond
 CHUNK_CELLS = 4_000_000  # instants x nodes held in memory at once
@@ -54,10 +53,8 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
         series = series.with_columns(*named)
     else:
         series = empty(FRAGMENTATION)
-    return {
-        FRAGMENTATION.name: shaped(series, FRAGMENTATION),
-        PLACEMENT_SPREAD.name: _spread(trace, held, size, nodes, settings.name),
-    }
+    series = shaped(series, FRAGMENTATION)
+    return {FRAGMENTATION.name: series, EMPTY_NODES.name: empty_nodes(series, settings.name)}
 
 
 def grid(held: pl.DataFrame) -> Int64s:
@@ -244,25 +241,28 @@ def _out_of_reach(free: Table2D, jobs: dict[int, Int64s]) -> NDArray[np.float64]
     return share
 
 
-def _spread(trace: Trace, held: pl.DataFrame, size: Capacity, nodes: NodeStates | None, cluster: str) -> pl.DataFrame:
-    """Nodes used by each attempt that ran against the fewest that hold as many GPUs."""
-    largest = int(nodes.gpus.max(initial=0)) if nodes is not None else size.gpus_per_node
-    placed = trace.placements.group_by("job_key", "attempt").agg(pl.len().cast(pl.Int64).alias("placed"))
-    fewest = (pl.col("gpus") + largest - 1) // largest if largest else pl.lit(None, pl.Int64)
+def empty_nodes(series: pl.DataFrame, cluster: str) -> pl.DataFrame:
+    """Instants of `fragmentation` by tenths of the cluster in use."""
+    in_gpus = series["capacity_gpus"].null_count() < series.height
+    used, whole = ("busy_gpus", "capacity_gpus") if in_gpus else ("busy_nodes", "capacity_nodes")
+    # Tenths in integers: a share of exactly 0.7 is not 0.6999... Use beyond a declared capacity counts as full.
+    tenth = (10 * pl.col(used) // pl.col(whole)).clip(0, 10)
     rows = (
-        held.join(placed, on=["job_key", "attempt"], how="left")
+        series.filter((pl.col(whole) > 0) & pl.col("empty_node_share").is_not_null())
+        .with_columns(tenth.alias("tenth"))
+        .group_by("tenth")
+        .agg(
+            pl.len().alias("instants"),
+            pl.col("empty_node_share").mean().alias("empty_node_share_mean"),
+            pl.col("empty_node_share").median().alias("empty_node_share_p50"),
+            (pl.col("largest_gang_gpus") / pl.col("free_gpus")).filter(pl.col("free_gpus") > 0).mean()
+            .alias("largest_gang_share_mean"),
+            pl.col("unusable_free_share").mean().alias("unusable_free_share_mean"),
+        )
         .with_columns(
             pl.lit(cluster).alias("cluster"),
-            pl.from_epoch("start_epoch", "s").cast(pl.Datetime("us")).alias("start_utc"),
-            size_bucket(pl.col("gpus")).alias("size_bucket"),
-            pl.coalesce("placed", "nodes").alias("nodes"),
-            pl.when(pl.col("gpus") > 0).then(fewest).alias("fewest_nodes"),
-            pl.when(pl.col("placed").is_null())
-            .then(pl.lit("node counts"))
-            .otherwise(pl.lit("placements"))
-            .alias("basis"),
+            pl.lit("GPU" if in_gpus else "node").alias("unit"),
+            (pl.col("tenth") / 10).alias("utilization_from"),
         )
-        .with_columns((pl.col("nodes") - pl.col("fewest_nodes")).alias("excess_nodes"))
-        .sort("start_utc", "job_key", "attempt")
-    )
-    return shaped(rows, PLACEMENT_SPREAD)
+    )  # fmt: skip
+    return shaped(rows.sort("tenth"), EMPTY_NODES)

@@ -51,8 +51,8 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
     return {QUEUEING_DELAY.name: delays, QUEUEING_BY.name: queueing_by(delays, settings.timezone)}
 
 
-def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
-    """One row a job, in order of submission."""
+def queueing_delay(trace: Trace, settings: ClusterSettings, quantile: float = QUOTA_QUANTILE) -> pl.DataFrame:
+    """One row a job, in order of submission; quotas that are not given are that quantile of the group's use."""
     held = runs(trace, settings)
     group = group_column(trace.jobs, settings)
     jobs = _waits(trace, settings, group)
@@ -61,7 +61,7 @@ def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     else:
         held = held.with_columns(pl.col(group).alias("group_name"))
     size = capacity(trace, settings, held)
-    quotas = _quotas(held, settings, size)
+    quotas = _quotas(held, settings, size, quantile)
     if group is not None and quotas:
         table = pl.DataFrame(
             [(name, quota.gpus, quota.source) for name, quota in quotas.items()],
@@ -120,14 +120,14 @@ class _Quota:
     source: str
 
 
-def _quotas(held: pl.DataFrame, settings: ClusterSettings, size: Capacity) -> dict[str, _Quota]:
+def _quotas(held: pl.DataFrame, settings: ClusterSettings, size: Capacity, quantile: float) -> dict[str, _Quota]:
     """Given quotas, and for every other group an inferred one. A lone group shares with nobody: nothing is inferred."""
     quotas = {name: _Quota(gpus, "given") for name, gpus in settings.quotas.items()}
     groups = held["group_name"].drop_nulls().n_unique()
     if groups < 2 or size.gpus is None:
         return quotas
     for name, rows in _by_group(held):
-        inferred = steps_of(rows, "gpus").quantile(QUOTA_QUANTILE)
+        inferred = steps_of(rows, "gpus").quantile(quantile)
         if inferred is not None and name not in quotas:
             quotas[name] = _Quota(inferred, "inferred")
     return quotas
@@ -146,7 +146,7 @@ def _split(jobs: pl.DataFrame, held: pl.DataFrame, size: Capacity) -> pl.DataFra
     """
     waiting = jobs.filter(pl.col("ran") & (pl.col("gpus") > 0) & pl.col("waiting_from").is_not_null())
     used_by_group = {name: steps_of(rows, "gpus") for name, rows in _by_group(held)}
-    free = _free_gpus(held, size)
+    free = free_gpus(held, size)
     short_of: dict[int, Steps] = {}  # demand -> 1 while fewer GPUs are free in the whole cluster
     parts = [_part(waiting["job_key"].clear(), np.zeros(0, np.int64), None, None)]
     for (demand_, name, quota), rows in waiting.group_by(["gpus", "group_name", "quota_gpus"], maintain_order=True):
@@ -174,7 +174,7 @@ def _over(used: Steps | None, room: int) -> Steps:
     return Steps(times, values).above(room)
 
 
-def _free_gpus(held: pl.DataFrame, size: Capacity) -> Steps | None:
+def free_gpus(held: pl.DataFrame, size: Capacity) -> Steps | None:
     """GPUs free in the whole cluster over time, null where the size of the cluster is unknown."""
     if size.gpus is None:
         return None

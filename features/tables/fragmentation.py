@@ -69,6 +69,57 @@ PLACEMENT_SPREAD = Table(
         ),
         Column("excess_nodes", INT, "nodes", "nodes beyond the fewest; null where GPUs or nodes are unknown"),
         Column("basis", TEXT, "", "'placements' or 'node counts'", nullable=False),
+        Column(
+            "shared_share",
+            FLOAT,
+            "",
+            "share of its node-seconds with another attempt on the node (colocation); null without placements or run time",
+        ),
     ),
     key=("cluster", "job_key", "attempt"),
+)
+
+EMPTY_NODES = Table(
+    "empty_nodes",
+    "Share of empty nodes at a given utilization: the instants of `fragmentation` by tenths of the GPUs (nodes where no GPU count is known) in use",
+    (
+        CLUSTER,
+        Column(
+            "utilization_from",
+            FLOAT,
+            "",
+            "share in use, from here up to 0.1 more (1 alone in the last)",
+            nullable=False,
+        ),
+        Column("unit", TEXT, "", "'GPU' or 'node'", nullable=False),
+        Column("instants", INT, "instants", "instants in that tenth", nullable=False),
+        Column("empty_node_share_mean", FLOAT, "", "mean share of nodes on which no job runs", nullable=False),
+        Column("empty_node_share_p50", FLOAT, "", "median", nullable=False),
+        Column(
+            "largest_gang_share_mean",
+            FLOAT,
+            "",
+            "mean share of the free GPUs that stand on empty nodes; null with no GPU free",
+        ),
+        Column("unusable_free_share_mean", FLOAT, "", "mean of the fragmentation measure; null without placements"),
+    ),
+    key=("cluster", "utilization_from"),
+)
+
+LOCALITY = Table(
+    "locality",
+    "Waits by how far the first placement was relaxed: nodes used beyond the fewest that hold the job's GPUs",
+    (
+        CLUSTER,
+        SIZE_BUCKET,
+        Column("excess_nodes", INT, "nodes", "nodes beyond the fewest: 0, 1, 2, and 3 for all above", nullable=False),
+        Column("jobs", INT, "jobs", "jobs that started", nullable=False),
+        Column("wait_mean_s", FLOAT, "s", "mean eligible wait", nullable=False),
+        Column("wait_p50_s", FLOAT, "s", "median", nullable=False),
+        Column("wait_p90_s", FLOAT, "s", "90th percentile", nullable=False),
+        Column("wait_p95_s", FLOAT, "s", "95th percentile", nullable=False),
+        Column("run_p50_s", FLOAT, "s", "median time run"),
+        Column("shared_share", FLOAT, "", "mean share of their node-seconds shared with another attempt"),
+    ),
+    key=("cluster", "size_bucket", "excess_nodes"),
 )

@@ -109,3 +109,78 @@ QUEUEING_BY = Table(
     ),
     key=("cluster", "dimension", "value"),
 )
+
+QUOTA_SENSITIVITY = Table(
+    "quota_sensitivity",
+    "One row a quantile from which quotas are inferred: how the split of the waiting depends on it; a single row where every quota is given, none without quotas",
+    (
+        CLUSTER,
+        Column(
+            "quantile",
+            FLOAT,
+            "",
+            "of each group's use over its busy time, taken as its quota; null where all are given",
+        ),
+        Column("quota_source", TEXT, "", "'inferred' (some or all), or 'given'", nullable=False),
+        Column("is_default", FLAG, "", "the quantile that queueing_delay uses"),
+        Column("quota_gpus", INT, "GPUs", "sum of the quotas of groups with a wait to split", nullable=False),
+        Column("jobs", INT, "jobs", "jobs with a split", nullable=False),
+        Column("fair_share_delay_s", INT, "s", "sum of the fair-share delays", nullable=False),
+        Column("fragmentation_delay_s", INT, "s", "sum of the fragmentation delays", nullable=False),
+        Column("fair_share_delay_share", FLOAT, "", "fair-share delay over both; null where nothing waited"),
+        Column("fair_share_jobs", INT, "jobs", "jobs that waited mostly for their group's quota", nullable=False),
+        Column(
+            "fragmentation_jobs", INT, "jobs", "jobs that waited mostly for GPUs in the right places", nullable=False
+        ),
+    ),
+    key=("cluster", "quantile"),
+)
+
+START_ORDER = Table(
+    "start_order",
+    "One row a job that started: whether it overtook one of its queue that had been eligible longer",
+    (
+        CLUSTER,
+        JOB_KEY,
+        Column("partition", TEXT, "", "Slurm partition, or Philly virtual cluster: the queue"),
+        Column("start_utc", UTC, "", "first start", nullable=False),
+        Column("gpus", INT, "GPUs", "GPUs asked for, else held, else whole nodes"),
+        SIZE_BUCKET,
+        Column(
+            "is_out_of_order",
+            FLAG,
+            "",
+            "a job of its queue that was eligible earlier still waited after this start",
+            nullable=False,
+        ),
+        Column("smallest_overtaken_gpus", INT, "GPUs", "least demand among the overtaken; null where none or unknown"),
+        Column(
+            "is_harmless",
+            FLAG,
+            "",
+            "out of order, and no overtaken job would have fitted by count of GPUs while this one ran had it not; null for a start in order and where GPUs are unknown",
+        ),
+    ),
+    key=("cluster", "job_key"),
+)
+
+START_ORDER_BY = Table(
+    "start_order_by",
+    "Starts out of order by one dimension at a time",
+    (
+        CLUSTER,
+        Column("dimension", TEXT, "", "all, partition or size_bucket", nullable=False),
+        Column("value", TEXT, "", "its value; null where the log does not tell"),
+        Column("starts", INT, "jobs", "jobs that started", nullable=False),
+        Column("out_of_order", INT, "jobs", "of these, out of order", nullable=False),
+        Column("out_of_order_share", FLOAT, "", "out of order over starts", nullable=False),
+        Column(
+            "harmless",
+            INT,
+            "jobs",
+            "of those out of order, harmless by count of GPUs (a lower bound); null where GPUs are unknown",
+        ),
+        Column("harmless_share", FLOAT, "", "of the starts out of order of which it is known"),
+    ),
+    key=("cluster", "dimension", "value"),
+)

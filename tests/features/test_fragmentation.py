@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
-from features import fragmentation
+from features import fragmentation, locality
 from features.trace import Trace
-from tests.features.toy import CLUSTER, EPOCH, at, job, trace
+from tests.features.toy import CLUSTER, EPOCH, at, job, random_jobs, trace
 from traces.clusters import ClusterSettings
+from traces.store import query
 
 
 def placed(key: str, node: str, gpus: int | None) -> dict[str, Any]:
@@ -155,13 +159,80 @@ def test_spread_is_nodes_used_beyond_the_fewest() -> None:
         [job("tight", 0, 0, 60, 8, nodes=1), job("spread", 0, 0, 60, 8, nodes=3), job("cpu", 0, 0, 60, 0, nodes=1)],
         placements=[placed("tight", "n0", 8), *(placed("spread", f"n{i}", g) for i, g in ((1, 4), (2, 2), (3, 2)))],
     )
-    rows = fragmentation.from_trace(of, ClusterSettings(CLUSTER, gpus_per_node=8))["placement_spread"]
+    rows = locality.from_trace(of, ClusterSettings(CLUSTER, gpus_per_node=8))["placement_spread"]
     found = {r["job_key"]: (r["nodes"], r["fewest_nodes"], r["excess_nodes"], r["basis"]) for r in rows.to_dicts()}
     assert found == {
         "tight": (1, 1, 0, "placements"),
         "spread": (3, 1, 2, "placements"),
         "cpu": (1, None, None, "node counts"),
     }
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    random_jobs(fewest=1), st.lists(st.sets(st.sampled_from(("n0", "n1", "n2")), min_size=1), min_size=12, max_size=12)
+)
+def test_colocation_is_that_of_a_loop(rows: list[dict[str, Any]], where: list[set[str]]) -> None:
+    ran = [row for row in rows if row["start_utc"] is not None]
+    nodes = {row["job_key"]: names for row, names in zip(ran, where, strict=False)}
+    of = trace(rows, placements=[placed(key, name, 1) for key, names in nodes.items() for name in sorted(names)])
+    found = locality.from_trace(of, ClusterSettings(CLUSTER))["placement_spread"]
+    shares = dict(found.select("job_key", "shared_share").iter_rows())
+    instants = sorted({row[name] for row in ran for name in ("start_utc", "end_utc")})
+    for row in ran:
+        if row["run_s"] == 0:
+            assert shares[row["job_key"]] is None
+            continue
+        shared = sum(
+            (b - a).total_seconds()
+            for a, b in itertools.pairwise(instants)
+            if row["start_utc"] <= a < row["end_utc"]
+            for name in nodes[row["job_key"]]
+            if any(o is not row and name in nodes[o["job_key"]] and o["start_utc"] <= a < o["end_utc"] for o in ran)
+        )
+        assert shares[row["job_key"]] == pytest.approx(shared / (row["run_s"] * len(nodes[row["job_key"]])))
+
+
+def test_waits_by_locality_against_sql() -> None:
+    rng = np.random.default_rng(4)
+    jobs, places = [], []
+    for i in range(120):
+        submit, count, gpus = 50 * i, 1 + i % 4, 4 * (1 + i % 3)
+        jobs.append(job(f"j{i}", submit, submit + int(rng.integers(0, 900)), submit + 1000 + i, gpus, nodes=count))
+        places += [placed(f"j{i}", f"n{n}", gpus // count) for n in range(count)]
+    of = trace(jobs, placements=places)
+    found = locality.from_trace(of, ClusterSettings(CLUSTER, gpus_per_node=8))
+    expected = query(
+        """SELECT CASE WHEN gpus <= 4 THEN '2-4' WHEN gpus <= 8 THEN '5-8' ELSE '>8' END AS size_bucket,
+             least(nodes - ceil(gpus / 8), 3)::BIGINT AS excess_nodes, count(*) AS jobs, avg(w) AS wait_mean_s,
+             quantile_cont(w, 0.9) AS wait_p90_s
+           FROM (SELECT job_key, requested_gpus AS gpus, requested_nodes AS nodes, wait_s AS w FROM jobs)
+           WHERE nodes >= ceil(gpus / 8) GROUP BY ALL ORDER BY ALL""",
+        {"jobs": of.jobs},
+    )
+    got = (
+        found["locality"]
+        .filter(pl.col("excess_nodes") >= 0)
+        .select(expected.columns)
+        .sort("size_bucket", "excess_nodes")
+    )
+    tight = {(r["size_bucket"], r["excess_nodes"]): r for r in got.to_dicts()}
+    for row in expected.filter(pl.col("excess_nodes") > 0).to_dicts():
+        assert tight[row["size_bucket"], row["excess_nodes"]] == pytest.approx(row)
+
+
+@settings(max_examples=25, deadline=None)
+@given(random_jobs(fewest=1))
+def test_empty_nodes_by_utilization_are_those_of_sql(rows: list[dict[str, Any]]) -> None:
+    found = fragmentation.from_trace(trace(rows), ClusterSettings(CLUSTER, nodes=7, gpus_per_node=8))
+    expected = query(
+        """SELECT least(floor(10 * busy_gpus / capacity_gpus), 10) / 10 AS utilization_from, count(*) AS instants,
+             avg(empty_node_share) AS empty_node_share_mean, median(empty_node_share) AS empty_node_share_p50
+           FROM f GROUP BY ALL ORDER BY ALL""",
+        {"f": found["fragmentation"]},
+    )
+    got = found["empty_nodes"].select(expected.columns)
+    assert_frame_equal(got, expected, check_dtypes=False)
 
 
 def test_a_stray_year_makes_the_grid_coarser_not_endless() -> None:

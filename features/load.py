@@ -1,0 +1,184 @@
+"""Load, and how it drifts: what arrives and runs each day, and how far each week's jobs differ from the week before.
+
+Population stability index: sum over bins of (q - p) ln(q / p), p and q the shares of the earlier and the later week, in
+ten bins of equal mass of the earlier week (a category is a bin of its own), half a job added to every bin so that an
+empty one counts finitely. By custom under 0.1 is stable and over 0.25 is a shift. Kolmogorov-Smirnov: the largest
+distance of the two empirical distribution functions, and its asymptotic p-value (Press et al.,
+Numerical Recipes, section 14.3).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from features.tables.load import DRIFT, LOAD
+from features.trace import Trace, read_trace, shaped
+from features.usage import Int64s, Steps, filled_gpus, horizon, queue_end, runs, steps_of
+from traces.clusters import ClusterSettings
+from traces.schema import Table
+from traces.store import DataFolder, empty
+
+TABLES: tuple[Table, ...] = (LOAD, DRIFT)
+DAY_S = 86_400
+BINS = 10
+SHIFTED = 0.25
+NUMBERS = ("gpus", "nodes", "limit_s", "run_s", "wait_s", "interarrival_s", "hour_of_day")
+CATEGORIES = ("user_name", "partition", "account", "qos", "state")
+Numbers = NDArray[np.float64]
+
+
+def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
+    """Both tables for the cluster of `settings`, from the warehouse."""
+    return from_trace(read_trace(data, settings.name), settings)
+
+
+def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
+    """Both tables from canonical frames."""
+    return {LOAD.name: _load(trace, settings), DRIFT.name: _drift(_described(trace, settings), settings.name)}
+
+
+def _load(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
+    """One row a day from the first submission to the log's last instant, days without a job too."""
+    jobs = trace.jobs.drop_nulls("submit_utc")
+    if jobs.is_empty():
+        return empty(LOAD)
+    held, until = runs(trace, settings), horizon(trace)
+    queued = jobs.select(
+        pl.coalesce("eligible_utc", "submit_utc").dt.epoch("s").alias("start_epoch"),
+        queue_end(until).alias("end_epoch"),
+        pl.lit(1).alias("one"),
+    ).drop_nulls()
+    first = int(jobs["submit_utc"].dt.epoch("s").min()) // DAY_S * DAY_S  # type: ignore[arg-type]
+    edges = np.arange(first, until + DAY_S, DAY_S, dtype=np.int64)
+    if len(edges) < 2:
+        edges = np.array([first, first + DAY_S])
+    running = steps_of(held.with_columns(pl.lit(1).alias("one")), "one")
+    waiting, gpus = steps_of(queued, "one"), steps_of(held, "gpus")
+    days = pl.DataFrame(
+        {
+            "day_utc": pl.from_epoch(pl.Series(edges[:-1]), "s").cast(pl.Datetime("us")),
+            "running_mean": _mean(running, edges),
+            "running_peak": _peak(running, edges),
+            "queued_mean": _mean(waiting, edges),
+            "queued_peak": _peak(waiting, edges),
+            "gpus_held_mean": _mean(gpus, edges),
+        }
+    )
+    asked = _described(trace, settings).with_columns(pl.col("submit_utc").dt.truncate("1d").alias("day_utc"))
+    known = pl.col("gpu_time_s")
+    arrived = asked.group_by("day_utc").agg(
+        pl.len().alias("arrivals"),
+        pl.col("user_name").drop_nulls().n_unique().alias("users"),
+        pl.when(known.count() > 0).then(known.sum()).alias("demand_gpu_time_s"),
+        pl.col("interarrival_s").mean().alias("interarrival_mean_s"),
+        pl.when(pl.col("interarrival_s").mean() > 0)
+        .then(pl.col("interarrival_s").std() / pl.col("interarrival_s").mean())
+        .alias("interarrival_variation"),
+    )
+    if held["gpus"].null_count() == held.height:
+        days = days.with_columns(pl.lit(None, pl.Float64).alias("gpus_held_mean"))
+    found = days.join(arrived, on="day_utc", how="left").with_columns(
+        pl.lit(settings.name).alias("cluster"), pl.col("arrivals", "users").fill_null(0)
+    )
+    return shaped(found.sort("day_utc"), LOAD)
+
+
+def _mean(steps: Steps, edges: Int64s) -> Numbers:
+    return np.diff(steps.area(edges)) / np.diff(edges)
+
+
+def _peak(steps: Steps, edges: Int64s) -> Int64s:
+    """Largest value within each pair of neighbouring edges."""
+    if not len(steps.times):
+        return np.zeros(len(edges) - 1, dtype=np.int64)
+    times = np.union1d(steps.times, edges)
+    times = times[(times >= edges[0]) & (times < edges[-1])]
+    peaks: Int64s = np.maximum.reduceat(steps.at(times), np.searchsorted(times, edges[:-1]))
+    return peaks
+
+
+def _described(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
+    """What drifts, one row a job with a submission, in order of submission."""
+    nodes = pl.coalesce("requested_nodes", pl.when(pl.col("allocated_nodes") > 0).then(pl.col("allocated_nodes")))
+    submit = pl.col("submit_utc").dt.epoch("s")
+    local = pl.col("submit_utc").dt.replace_time_zone("UTC").dt.convert_time_zone(settings.timezone)
+    return (
+        trace.jobs.drop_nulls("submit_utc")
+        .sort("submit_utc", "job_key")
+        .select(
+            "submit_utc", "user_name", "partition", "account", "qos", "state", "limit_s", "run_s", "wait_s",
+            "gpu_time_s",
+            filled_gpus(pl.coalesce("requested_gpus", "allocated_gpus"), nodes, settings).alias("gpus"),
+            nodes.alias("nodes"),
+            (submit - submit.shift(1)).alias("interarrival_s"),
+            local.dt.hour().cast(pl.Int64).alias("hour_of_day"),
+        )
+    )  # fmt: skip
+
+
+def _drift(jobs: pl.DataFrame, cluster: str) -> pl.DataFrame:
+    """Every week with jobs against the week with jobs before it, for each feature that both weeks know."""
+    weekly = jobs.with_columns(pl.col("submit_utc").dt.truncate("1w").alias("week_utc"))
+    weeks = [(key[0], rows) for key, rows in weekly.group_by("week_utc", maintain_order=True)]
+    found = []
+    for (before_utc, before), (week_utc, after) in pairwise(weeks):
+        for name in (*NUMBERS, *CATEGORIES):
+            old, new = before[name].drop_nulls(), after[name].drop_nulls()
+            if old.is_empty() or new.is_empty():
+                continue
+            is_number = name in NUMBERS
+            if is_number:
+                a, b = (np.sort(part.to_numpy().astype(np.float64)) for part in (old, new))
+                index, distance = stability_of_numbers(a, b), kolmogorov_smirnov(a, b)
+            else:
+                index, distance = stability_of_categories(old, new), None
+            found.append(
+                {
+                    "week_utc": week_utc, "before_utc": before_utc, "feature": name,
+                    "n_before": len(old), "n": len(new), "psi": index,
+                    "ks": distance, "ks_p": None if distance is None else _p_value(distance, len(old), len(new)),
+                    "is_shifted": index > SHIFTED,
+                }
+            )  # fmt: skip
+    if not found:
+        return empty(DRIFT)
+    return shaped(pl.from_dicts(found, infer_schema_length=None).with_columns(pl.lit(cluster).alias("cluster")), DRIFT)
+
+
+def stability_of_numbers(old: Numbers, new: Numbers) -> float:
+    """Population stability index of two samples (n,), (m,), each in rising order."""
+    edges = np.unique(np.quantile(old, np.arange(1, BINS) / BINS, method="inverted_cdf"))
+    counts = [np.bincount(np.searchsorted(edges, part, side="left"), minlength=len(edges) + 1) for part in (old, new)]
+    return _index(*counts)
+
+
+def stability_of_categories(old: pl.Series, new: pl.Series) -> float:
+    """Population stability index of two samples of names."""
+    counts = [dict(part.value_counts().iter_rows()) for part in (old, new)]
+    names = sorted(counts[0].keys() | counts[1].keys())
+    p, q = (np.array([count.get(name, 0) for name in names], dtype=np.int64) for count in counts)
+    return _index(p, q)
+
+
+def _index(old: Int64s, new: Int64s) -> float:
+    p, q = ((n + 0.5) / (n.sum() + 0.5 * len(n)) for n in (old, new))
+    return float(((q - p) * np.log(q / p)).sum())
+
+
+def kolmogorov_smirnov(old: Numbers, new: Numbers) -> float:
+    """Largest distance of the empirical distribution functions of two samples, each in rising order."""
+    both = np.concatenate([old, new])
+    below = [np.searchsorted(part, both, side="right") / len(part) for part in (old, new)]
+    return float(np.abs(below[0] - below[1]).max())
+
+
+def _p_value(distance: float, n: int, m: int) -> float:
+    """Asymptotic chance of so large a distance where both samples are of one distribution."""
+    size = np.sqrt(n * m / (n + m))
+    x = (size + 0.12 + 0.11 / size) * distance
+    k = np.arange(1, 101)
+    return float(np.clip(2 * ((-1.0) ** (k - 1) * np.exp(-2 * (k * x) ** 2)).sum(), 0, 1)) if x > 0.2 else 1.0

@@ -1,0 +1,97 @@
+"""How jobs are spread over nodes, whom they share them with, and how waits change with a relaxed locality."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from features.fragmentation import NodeStates, node_states
+from features.tables.fragmentation import LOCALITY, PLACEMENT_SPREAD
+from features.trace import Trace, read_trace, shaped
+from features.usage import Capacity, Steps, capacity, runs, size_bucket, steps_of
+from traces.clusters import ClusterSettings
+from traces.schema import Table
+from traces.store import DataFolder
+
+TABLES: tuple[Table, ...] = (PLACEMENT_SPREAD, LOCALITY)
+MOST_EXCESS = 3  # nodes beyond the fewest that are told apart; the last stands for so many or more
+
+
+def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
+    """Both tables for the cluster of `settings`, from the warehouse."""
+    return from_trace(read_trace(data, settings.name), settings)
+
+
+def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
+    """Both tables from canonical frames."""
+    held = runs(trace, settings)
+    size = capacity(trace, settings, held)
+    nodes = node_states(trace, settings, held, size)
+    spread = _spread(trace, held, size, nodes, settings.name)
+    return {PLACEMENT_SPREAD.name: spread, LOCALITY.name: _locality(trace, spread, settings.name)}
+
+
+def _spread(trace: Trace, held: pl.DataFrame, size: Capacity, nodes: NodeStates | None, cluster: str) -> pl.DataFrame:
+    """Nodes used by each attempt that ran against the fewest that hold as many GPUs."""
+    largest = int(nodes.gpus.max(initial=0)) if nodes is not None else size.gpus_per_node
+    placed = trace.placements.group_by("job_key", "attempt").agg(pl.len().cast(pl.Int64).alias("placed"))
+    fewest = (pl.col("gpus") + largest - 1) // largest if largest else pl.lit(None, pl.Int64)
+    is_placed = pl.col("placed").is_not_null()
+    rows = (
+        held.join(placed, on=["job_key", "attempt"], how="left")
+        .join(_shared(trace, held), on=["job_key", "attempt"], how="left")
+        .with_columns(
+            pl.lit(cluster).alias("cluster"),
+            pl.from_epoch("start_epoch", "s").cast(pl.Datetime("us")).alias("start_utc"),
+            size_bucket(pl.col("gpus")).alias("size_bucket"),
+            pl.coalesce("placed", "nodes").alias("nodes"),
+            pl.when(pl.col("gpus") > 0).then(fewest).alias("fewest_nodes"),
+            pl.when(is_placed).then(pl.lit("placements")).otherwise(pl.lit("node counts")).alias("basis"),
+            pl.when(pl.col("node_s") > 0).then(pl.col("shared_node_s") / pl.col("node_s")).alias("shared_share"),
+        )
+        .with_columns((pl.col("nodes") - pl.col("fewest_nodes")).alias("excess_nodes"))
+        .sort("start_utc", "job_key", "attempt")
+    )
+    return shaped(rows, PLACEMENT_SPREAD)
+
+
+def _shared(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
+    """job_key, attempt, node_s, shared_node_s: node-seconds held, and those with another attempt on the node."""
+    on_nodes = trace.placements.select("job_key", "attempt", "node").join(
+        held.select("job_key", "attempt", "start_epoch", "end_epoch", pl.lit(1).alias("one")),
+        on=["job_key", "attempt"],
+    )
+    parts = []
+    for _, rows in on_nodes.group_by("node", maintain_order=True):
+        jobs = steps_of(rows, "one")
+        others: Steps = jobs.above(1)
+        start, end = rows["start_epoch"].to_numpy(), rows["end_epoch"].to_numpy()
+        end = np.maximum(start, end)
+        parts.append(
+            rows.select("job_key", "attempt").with_columns(
+                pl.Series("node_s", end - start), pl.Series("shared_node_s", others.area(end) - others.area(start))
+            )
+        )
+    kinds = {"job_key": pl.String, "attempt": pl.Int64, "node_s": pl.Int64, "shared_node_s": pl.Int64}
+    return pl.concat([pl.DataFrame(schema=kinds), *parts]).group_by("job_key", "attempt").agg(pl.all().sum())
+
+
+def _locality(trace: Trace, spread: pl.DataFrame, cluster: str) -> pl.DataFrame:
+    """Waits of jobs by GPUs and nodes beyond the fewest, of their first attempt."""
+    first = spread.sort("start_utc", "attempt").unique("job_key", keep="first", maintain_order=True)
+    wait = pl.coalesce("eligible_wait_s", "wait_s")
+    rows = (
+        first.select("job_key", "gpus", "size_bucket", "excess_nodes", "shared_share")
+        .join(trace.jobs.select("job_key", wait.alias("wait_s"), "run_s"), on="job_key")
+        .filter((pl.col("gpus") > 0) & pl.col("excess_nodes").is_not_null() & (pl.col("wait_s") >= 0))
+        .with_columns(pl.col("excess_nodes").clip(0, MOST_EXCESS))
+    )
+    waited = pl.col("wait_s")
+    found = rows.group_by("size_bucket", "excess_nodes").agg(
+        pl.len().alias("jobs"),
+        waited.mean().alias("wait_mean_s"),
+        *(waited.quantile(q, interpolation="linear").alias(f"wait_p{round(q * 100)}_s") for q in (0.5, 0.9, 0.95)),
+        pl.col("run_s").median().alias("run_p50_s"),
+        pl.col("shared_share").mean().alias("shared_share"),
+    )
+    return shaped(found.with_columns(pl.lit(cluster).alias("cluster")).sort("size_bucket", "excess_nodes"), LOCALITY)

@@ -1,0 +1,147 @@
+"""Starts out of order: jobs that started while one that had waited longer in the same queue still waited, and which of
+those starts did the overtaken jobs no harm (Jeon et al., ATC'19, section 3.1: out-of-order scheduling).
+
+A queue is a partition or virtual cluster. Harmless, by count of GPUs: at no instant from the start until the job ended
+or the overtaken one started would the overtaken have fitted, had this one not run. Where it would have fitted by count,
+its node or quota may still have been missing, so the harmless share is a lower bound.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from features.queueing import free_gpus
+from features.tables.queueing import START_ORDER, START_ORDER_BY
+from features.trace import Trace, read_trace, shaped
+from features.usage import Int64s, Steps, capacity, filled_gpus, horizon, queue_end, runs, size_bucket
+from traces.clusters import ClusterSettings
+from traces.schema import Table
+from traces.store import DataFolder
+
+TABLES: tuple[Table, ...] = (START_ORDER, START_ORDER_BY)
+NEVER = np.iinfo(np.int64).min
+
+
+def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
+    """Both tables for the cluster of `settings`, from the warehouse."""
+    return from_trace(read_trace(data, settings.name), settings)
+
+
+def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
+    """Both tables from canonical frames."""
+    held = runs(trace, settings)
+    free = free_gpus(held, capacity(trace, settings, held))
+    queued = _queued(trace, settings)
+    parts = [_overtaken(rows, free) for _, rows in queued.group_by("partition", maintain_order=True)]
+    started = pl.concat([queued.clear().with_columns(*_no_order()), *parts]).filter(pl.col("start").is_not_null())
+    rows = shaped(started.sort("start_utc", "job_key"), START_ORDER)
+    return {START_ORDER.name: rows, START_ORDER_BY.name: _by(rows, settings.name)}
+
+
+def _queued(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
+    """Jobs with the time in which they waited, eligible, and what they asked for."""
+    nodes = pl.coalesce("requested_nodes", pl.when(pl.col("allocated_nodes") > 0).then(pl.col("allocated_nodes")))
+    gpus = filled_gpus(pl.coalesce("requested_gpus", "allocated_gpus"), nodes, settings)
+    until = horizon(trace)
+    return trace.jobs.select(
+        "cluster", "job_key", "partition", "start_utc",
+        gpus.alias("gpus"),
+        size_bucket(gpus).alias("size_bucket"),
+        pl.coalesce("eligible_utc", "submit_utc").dt.epoch("s").alias("eligible"),
+        pl.col("start_utc").dt.epoch("s").alias("start"),
+        queue_end(until).alias("left"),
+        pl.coalesce(pl.col("end_utc").dt.epoch("s"), pl.lit(until)).alias("end"),
+    ).drop_nulls(["eligible", "left"])  # fmt: skip
+
+
+def _no_order() -> tuple[pl.Expr, ...]:
+    return (
+        pl.lit(None, pl.Boolean).alias("is_out_of_order"),
+        pl.lit(None, pl.Boolean).alias("is_harmless"),
+        pl.lit(None, pl.Int64).alias("smallest_overtaken_gpus"),
+    )
+
+
+def _overtaken(queue: pl.DataFrame, free: Steps | None) -> pl.DataFrame:
+    """Order of every start of one queue: one pass for each demand that occurs in it.
+
+    Of the jobs with one demand that were eligible earlier and still wait at a start, the one that waits longest
+    decides: its time in the queue holds that of the others.
+    """
+    jobs = queue.sort("eligible", "job_key")
+    eligible, start, left, end = (
+        jobs[name].fill_null(NEVER).to_numpy() for name in ("eligible", "start", "left", "end")
+    )
+    demand = jobs["gpus"].fill_null(-1).to_numpy()
+    before = np.searchsorted(eligible, eligible, side="left")  # jobs that were eligible earlier
+    out_of_order = np.zeros(len(jobs), dtype=bool)
+    harmed = np.zeros(len(jobs), dtype=bool)
+    smallest = np.full(len(jobs), -1, dtype=np.int64)
+    most_free = None if free is None else RangeMaximum(free)
+    for size in np.unique(demand)[::-1]:
+        latest = np.concatenate([[NEVER], np.maximum.accumulate(np.where(demand == size, left, NEVER))])[before]
+        overtakes = (start != NEVER) & (latest > start)
+        out_of_order |= overtakes
+        if size < 0:
+            continue
+        smallest[overtakes] = size
+        if most_free is not None:
+            places = np.flatnonzero(overtakes)
+            room = most_free.over(start[places], np.minimum(end[places], latest[places]))
+            harmed[places] |= room + np.maximum(demand[places], 0) >= size
+    known = most_free is not None
+    return jobs.with_columns(
+        pl.Series("is_out_of_order", out_of_order),
+        pl.when(pl.Series(out_of_order & (smallest >= 0))).then(pl.Series(~harmed)).alias("is_harmless")
+        if known
+        else pl.lit(None, pl.Boolean).alias("is_harmless"),
+        pl.when(pl.Series(smallest >= 0)).then(pl.Series(smallest)).alias("smallest_overtaken_gpus"),
+    )
+
+
+class RangeMaximum:
+    """Largest value of a step function over spans of time: a table of maxima over powers of two, built once."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._levels = [steps.values]
+        width = 1
+        while 2 * width <= len(steps.values):
+            last = self._levels[-1]
+            self._levels.append(np.maximum(last[:-width], last[width:]))
+            width *= 2
+
+    def over(self, begin: Int64s, end: Int64s) -> Int64s:
+        """Largest value in [begin, end), each of shape (n,); in an empty span nothing is free: the least integer."""
+        first = np.maximum(np.searchsorted(self._steps.times, begin, side="right") - 1, 0)
+        last = np.searchsorted(self._steps.times, end, side="left") - 1
+        found = np.full(len(begin), NEVER // 2, dtype=np.int64)
+        some = (end > begin) & (last >= first)
+        level = np.zeros(len(begin), dtype=np.int64)
+        level[some] = np.log2(last[some] - first[some] + 1).astype(np.int64)
+        for depth in np.unique(level[some]):
+            at = np.flatnonzero(some & (level == depth))
+            table = self._levels[int(depth)]
+            found[at] = np.maximum(table[first[at]], table[last[at] - 2 ** int(depth) + 1])
+        return found
+
+
+def _by(rows: pl.DataFrame, cluster: str) -> pl.DataFrame:
+    """Counts and shares in all, by queue and by size."""
+    rows = rows.with_columns(pl.lit("all").alias("all"))
+    over, harmless = pl.col("is_out_of_order"), pl.col("is_harmless")
+    parts = [
+        rows.group_by(pl.col(dimension).alias("value"))
+        .agg(
+            pl.len().alias("starts"),
+            over.sum().alias("out_of_order"),
+            over.mean().alias("out_of_order_share"),
+            pl.when(harmless.count() > 0).then(harmless.sum()).alias("harmless"),
+            harmless.mean().alias("harmless_share"),
+        )
+        .with_columns(pl.lit(cluster).alias("cluster"), pl.lit(dimension).alias("dimension"))
+        .sort("value")
+        for dimension in ("all", "partition", "size_bucket")
+    ]
+    return shaped(pl.concat(parts), START_ORDER_BY)

@@ -1,0 +1,51 @@
+"""How far the fair-share / fragmentation split depends on the quotas, which most logs do not hold."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from features.queueing import QUOTA_QUANTILE, queueing_delay
+from features.tables.queueing import QUOTA_SENSITIVITY
+from features.trace import Trace, read_trace, shaped
+from traces.clusters import ClusterSettings
+from traces.schema import Table
+from traces.store import DataFolder
+
+TABLES: tuple[Table, ...] = (QUOTA_SENSITIVITY,)
+QUANTILES = (0.5, 0.75, 0.9, 0.95, QUOTA_QUANTILE, 1.0)
+
+
+def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
+    """The table for the cluster of `settings`, from the warehouse."""
+    return from_trace(read_trace(data, settings.name), settings)
+
+
+def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
+    """The table from canonical frames: one row a quantile; a single row where every quota is given."""
+    parts = []
+    for quantile in QUANTILES:
+        delays = queueing_delay(trace, settings, quantile).drop_nulls("fair_share_delay_s")
+        parts.append(_summary(delays, quantile))
+        if not (delays["quota_source"] == "inferred").any():
+            break  # the quantile changes nothing
+    rows = pl.concat(parts).with_columns(
+        pl.lit(settings.name).alias("cluster"), (pl.col("quantile") == QUOTA_QUANTILE).alias("is_default")
+    )
+    return {QUOTA_SENSITIVITY.name: shaped(rows.filter(pl.col("jobs") > 0), QUOTA_SENSITIVITY)}
+
+
+def _summary(delays: pl.DataFrame, quantile: float) -> pl.DataFrame:
+    fair, rest = pl.col("fair_share_delay_s").sum(), pl.col("fragmentation_delay_s").sum()
+    inferred = (pl.col("quota_source") == "inferred").any()
+    groups = pl.struct("group_name", "quota_gpus").unique()
+    return delays.select(
+        pl.when(inferred).then(pl.lit(quantile)).alias("quantile"),
+        pl.when(inferred).then(pl.lit("inferred")).otherwise(pl.lit("given")).alias("quota_source"),
+        groups.struct.field("quota_gpus").sum().alias("quota_gpus"),
+        pl.len().cast(pl.Int64).alias("jobs"),
+        fair.alias("fair_share_delay_s"),
+        rest.alias("fragmentation_delay_s"),
+        pl.when(fair + rest > 0).then(fair / (fair + rest)).alias("fair_share_delay_share"),
+        (pl.col("cause") == "fair share").sum().alias("fair_share_jobs"),
+        (pl.col("cause") == "fragmentation").sum().alias("fragmentation_jobs"),
+    )
