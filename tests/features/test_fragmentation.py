@@ -199,7 +199,7 @@ def test_waits_by_locality_against_sql() -> None:
     for i in range(120):
         submit, count, gpus = 50 * i, 1 + i % 4, 4 * (1 + i % 3)
         jobs.append(job(f"j{i}", submit, submit + int(rng.integers(0, 900)), submit + 1000 + i, gpus, nodes=count))
-        places += [placed(f"j{i}", f"n{n}", gpus // count) for n in range(count)]
+        places += [placed(f"j{i}", f"n{i}-{n}", gpus // count) for n in range(count)]
     of = trace(jobs, placements=places)
     found = locality.from_trace(of, ClusterSettings(CLUSTER, gpus_per_node=8))
     expected = query(
