@@ -9,6 +9,7 @@ from assets import warehouse
 from assets.metadata import shown, table
 from assets.resources import CLUSTERS, OWNERS, Baton
 from features.catalog import FEATURES
+from features.signatures import tails_digest
 from models.fingerprint import code_digest, digest
 from traces import store
 
@@ -37,7 +38,7 @@ def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
     def compute(context: dg.AssetExecutionContext, baton: Baton) -> Iterator[dg.MaterializeResult[None]]:
         data, cluster = baton.folder, context.partition_key
         settings = baton.settings(cluster)
-        now = digest(store.lake_digest(data, cluster), settings, code_digest(*CODE))
+        now = digest(store.lake_digest(data, cluster), settings, code_digest(*CODE), tails_digest(data, cluster))
         reused = all(store.derived_fingerprint(data, t.name, cluster) == now for t in analysis.TABLES)
         frames = {} if reused else analysis.compute(data, settings)
         for declared in analysis.TABLES:

@@ -1,4 +1,4 @@
-"""What fails, why and what it cost: attempts that ended badly, classed by state, signal and exit status.
+"""What fails, why and what it cost: attempts that ended badly, classed by state, log signature, signal and exit status.
 
 Cancelled jobs are no failures (the user took them back), but they stand in `failures_by` by state with the rest.
 """
@@ -9,7 +9,9 @@ from typing import TypeVar
 
 import polars as pl
 
-from features.tables.failures import FAILURES, FAILURES_BY
+from features.savings import retries, savings
+from features.signatures import TAILS, read_tails
+from features.tables.failures import FAILURE_SAVINGS, FAILURES, FAILURES_BY, RETRIES
 from features.trace import Trace, read_trace, shaped
 from features.usage import filled_gpus, size_bucket
 from traces.clusters import ClusterSettings
@@ -17,7 +19,7 @@ from traces.schema import Table
 from traces.store import DataFolder
 
 Key = TypeVar("Key", int, str)
-TABLES: tuple[Table, ...] = (FAILURES, FAILURES_BY)
+TABLES: tuple[Table, ...] = (FAILURES, FAILURES_BY, RETRIES, FAILURE_SAVINGS)
 
 # State: reason, category. FAILED is classed further, by signal and exit status.
 STATE_REASONS: dict[str, tuple[str, str]] = {
@@ -54,18 +56,40 @@ NO_SIGNATURE = ("no signature", "unknown")
 
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """Both tables for the cluster of `settings`, from the warehouse."""
-    return from_trace(read_trace(data, settings.name), settings)
+    """The tables for the cluster of `settings`, from the warehouse and the tails of logs in the data folder."""
+    return from_trace(read_trace(data, settings.name), settings, read_tails(data, settings.name))
 
 
-def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """Both tables from canonical frames."""
+def from_trace(trace: Trace, settings: ClusterSettings, tails: pl.DataFrame | None = None) -> dict[str, pl.DataFrame]:
+    """The tables from canonical frames; `tails` as `signatures.read_tails` gives them."""
     ended = _attempts(trace, settings)
-    failures = ended.filter(pl.col("state").is_in(FAILURE_STATES)).with_columns(*_reason())
+    ended = _with_tails(ended, trace, pl.DataFrame(schema=TAILS) if tails is None else tails)
+    is_failure = pl.col("state").is_in(FAILURE_STATES)
+    ended = ended.with_columns(is_failure.alias("is_failure"), *_reason())
+    failures = ended.filter("is_failure")
     return {
         FAILURES.name: shaped(failures.sort("end_utc", "job_key", "attempt"), FAILURES),
         FAILURES_BY.name: _by(ended, failures),
+        RETRIES.name: retries(ended, settings.name),
+        FAILURE_SAVINGS.name: savings(ended, settings.name),
     }
+
+
+def _with_tails(ended: pl.DataFrame, trace: Trace, tails: pl.DataFrame) -> pl.DataFrame:
+    """`ended` with log_reason, log_category, is_weak, is_hopeless and has_tail; a tail of no attempt is of the last.
+
+    Where a cluster used an id again, its tail is of the latest job of that id.
+    """
+    ids = trace.jobs.sort("submit_utc", nulls_last=False).unique("job_id", keep="last").select("job_key", "job_id")
+    last = trace.attempts.group_by("job_key").agg(pl.col("attempt").max().alias("last"))
+    found = (
+        tails.join(ids, on="job_id")
+        .join(last, on="job_key")
+        .with_columns(pl.coalesce("attempt", "last").alias("attempt"), pl.lit(True).alias("has_tail"))
+        .unique(["job_key", "attempt"], keep="first", maintain_order=True)
+        .drop("job_id", "last")
+    )
+    return ended.join(found, on=["job_key", "attempt"], how="left").with_columns(pl.col("has_tail").fill_null(False))
 
 
 def _attempts(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
@@ -89,27 +113,50 @@ def _attempts(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     )
 
 
-def _reason() -> tuple[pl.Expr, pl.Expr]:
-    """Columns `reason` and `category`: state first, then signal (also as a shell reports it), then exit status."""
+def _reason() -> tuple[pl.Expr, ...]:
+    """Columns reason, category, reason_source and is_hopeless.
+
+    What the scheduler knows comes first (state), then an explicit log signature, the signal (also as a shell reports
+    it), an exit status with a meaning, a weak signature, and any other exit status. A tail in which nothing matches
+    and that ends in such a status has no signature.
+    """
     state, code = pl.col("state"), pl.col("exit_code")
     # Statuses over 128 + 64 name no signal: 255 is what ssh, and exit(-1), return.
     shell_signal = pl.when(code.is_between(129, 192)).then(code - 128).otherwise(0)
     signal = pl.coalesce(pl.when(pl.col("exit_signal") > 0).then(pl.col("exit_signal")), shell_signal).fill_null(0)
+    logged = pl.col("log_reason").is_not_null()
 
-    def classed(part: int) -> pl.Expr:
-        by_signal = signal.replace_strict(
-            _part(SIGNAL_REASONS, part), default=OTHER_SIGNAL[part], return_dtype=pl.String
-        )
-        by_exit = code.replace_strict(_part(EXIT_REASONS, part), default=ERROR_EXIT[part], return_dtype=pl.String)
-        by_state = state.replace_strict(_part(STATE_REASONS, part), default=None, return_dtype=pl.String)
+    def first(
+        of_state: pl.Expr, of_log: pl.Expr, of_signal: pl.Expr, of_exit: pl.Expr, other: str, none: str
+    ) -> pl.Expr:
         return (
-            pl.when(by_state.is_not_null()).then(by_state)
-            .when(signal > 0).then(by_signal)
-            .when(code > 0).then(by_exit)
-            .otherwise(pl.lit(NO_SIGNATURE[part]))
+            pl.when(state.is_in(list(STATE_REASONS))).then(of_state)
+            .when(logged & ~pl.col("is_weak")).then(of_log)
+            .when(signal > 0).then(of_signal)
+            .when(code.is_in(list(EXIT_REASONS))).then(of_exit)
+            .when(logged).then(of_log)
+            .when((code > 0) & ~pl.col("has_tail")).then(pl.lit(other))
+            .otherwise(pl.lit(none))
         )  # fmt: skip
 
-    return classed(0).alias("reason"), classed(1).alias("category")
+    def classed(part: int, log: str) -> pl.Expr:
+        def named(code: pl.Expr, known: dict[Key, tuple[str, str]], default: str | None = None) -> pl.Expr:
+            return code.replace_strict(_part(known, part), default=default, return_dtype=pl.String)
+
+        by_signal = named(signal, SIGNAL_REASONS, OTHER_SIGNAL[part])
+        by_state, by_exit = named(state, STATE_REASONS), named(code, EXIT_REASONS)
+        return first(by_state, pl.col(log), by_signal, by_exit, ERROR_EXIT[part], NO_SIGNATURE[part])
+
+    source = first(pl.lit("state"), pl.lit("log"), pl.lit("signal"), pl.lit("exit status"), "exit status", "none")
+    hopeless = ((source == "log") & pl.col("is_hopeless")) | (
+        (source == "exit status") & code.is_in(list(EXIT_REASONS)) & (signal == 0)
+    )
+    return (
+        classed(0, "log_reason").alias("reason"),
+        classed(1, "log_category").alias("category"),
+        source.alias("reason_source"),
+        hopeless.fill_null(False).alias("is_hopeless"),
+    )
 
 
 def _part(reasons: dict[Key, tuple[str, str]], part: int) -> dict[Key, str]:
@@ -141,10 +188,13 @@ def _by(ended: pl.DataFrame, failures: pl.DataFrame) -> pl.DataFrame:
 
 def _summary() -> list[pl.Expr]:
     run, held = pl.col("runtime_to_failure_s"), pl.col("gpu_time_lost_s")
+    users = pl.col("user_name").drop_nulls().n_unique()
     return [
         pl.col("job_key").n_unique().alias("jobs"),
         pl.len().alias("attempts"),
-        pl.col("user_name").drop_nulls().n_unique().alias("users"),
+        users.alias("users"),
+        (pl.len() / pl.col("job_key").n_unique()).alias("repetition_per_job"),
+        pl.when(users > 0).then(pl.len() / users).alias("repetition_per_user"),
         pl.when(held.count() > 0).then(held.sum()).alias("gpu_time_s"),
         *(run.quantile(q, interpolation="linear").alias(f"runtime_p{round(q * 100)}_s") for q in (0.5, 0.9, 0.95)),
     ]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from features.tables.common import ATTEMPT, SIZE_BUCKET
-from traces.schema import CLUSTER, FLOAT, INT, JOB_KEY, TEXT, UTC, Column, Table
+from traces.schema import CLUSTER, FLAG, FLOAT, INT, JOB_KEY, TEXT, UTC, Column, Table
 
 FAILURES = Table(
     "failures",
@@ -24,14 +24,22 @@ FAILURES = Table(
             "reason",
             TEXT,
             "",
-            "class by state, then signal, then exit status; 'no signature' where the log holds none of them",
+            "class by state, then log signature, signal and exit status; 'no signature' where none of them tells",
             nullable=False,
         ),
         Column(
             "category",
             TEXT,
             "",
-            "where the cause most likely lies: user, infrastructure, scheduler or unknown",
+            "where the cause most likely lies: user, engine (framework and CUDA), infrastructure, scheduler or unknown",
+            nullable=False,
+        ),
+        Column("reason_source", TEXT, "", "what told: state, log, signal, exit status or none", nullable=False),
+        Column(
+            "is_hopeless",
+            FLAG,
+            "",
+            "it makes no sense to run the same again: a hopeless log signature, or exit status 2, 126 or 127",
             nullable=False,
         ),
         Column("gpus", INT, "GPUs", "GPUs held"),
@@ -61,6 +69,8 @@ FAILURES_BY = Table(
         Column("jobs", INT, "jobs", "jobs with such an attempt (by state: jobs that ended in it)", nullable=False),
         Column("attempts", INT, "attempts", "such attempts", nullable=False),
         Column("users", INT, "users", "users with such an attempt", nullable=False),
+        Column("repetition_per_job", FLOAT, "attempts", "such attempts a job with one", nullable=False),
+        Column("repetition_per_user", FLOAT, "attempts", "such attempts a user with one; null where no user is named"),
         Column("jobs_share", FLOAT, "", "of all jobs that ran"),
         Column("gpu_time_s", INT, "GPU s", "GPU time of such attempts; null where no GPU count is known"),
         Column("gpu_time_share", FLOAT, "", "of the GPU time of all attempts"),
@@ -71,4 +81,65 @@ FAILURES_BY = Table(
         Column("runtime_p95_s", FLOAT, "s", "95th percentile"),
     ),
     key=("cluster", "dimension", "value"),
+)
+
+RETRIES = Table(
+    "retries",
+    "How often jobs ran again: in all and by size of the first attempt",
+    (
+        CLUSTER,
+        Column("dimension", TEXT, "", "all or size_bucket", nullable=False),
+        Column("value", TEXT, "", "its value; null where the log does not tell"),
+        Column("jobs", INT, "jobs", "jobs that ran", nullable=False),
+        Column("attempts", INT, "attempts", "their attempts", nullable=False),
+        Column("attempts_mean", FLOAT, "attempts", "attempts a job", nullable=False),
+        Column("attempts_most", INT, "attempts", "most attempts of any job", nullable=False),
+        Column("retried_jobs", INT, "jobs", "jobs with more than one", nullable=False),
+        Column("retried_share", FLOAT, "", "of the jobs that ran", nullable=False),
+        Column("recovered_jobs", INT, "jobs", "retried jobs that completed in the end", nullable=False),
+        Column(
+            "retry_gpu_time_s",
+            INT,
+            "GPU s",
+            "GPU time of all attempts after the first; null where no GPU count is known",
+        ),
+    ),
+    key=("cluster", "dimension", "value"),
+)
+
+FAILURE_SAVINGS = Table(
+    "failure_savings",
+    "GPU time that two rules would have saved on this log, and what they would have cost; no row where no GPU count is known or a rule meets no job",
+    (
+        CLUSTER,
+        Column(
+            "rule",
+            TEXT,
+            "",
+            "'pre-run on one GPU' of limit_s of every job with more GPUs, or 'no retry of hopeless errors'",
+            nullable=False,
+        ),
+        Column("limit_s", INT, "s", "length of the pre-run; null for the other rule"),
+        Column(
+            "reason",
+            TEXT,
+            "",
+            "reason of the failure at which a job would have been stopped; null for all reasons, and for pre-runs",
+        ),
+        Column("jobs", INT, "jobs", "jobs that the rule touches", nullable=False),
+        Column("attempts_avoided", INT, "attempts", "attempts that would not have run at full size", nullable=False),
+        Column("gpu_time_saved_s", INT, "GPU s", "GPU time of these attempts", nullable=False),
+        Column("gpu_time_cost_s", INT, "GPU s", "GPU time of the pre-runs", nullable=False),
+        Column(
+            "gpu_time_net_s", INT, "GPU s", "saved minus cost: negative where the rule does not pay", nullable=False
+        ),
+        Column(
+            "jobs_stopped_wrongly",
+            INT,
+            "jobs",
+            "jobs of which a later attempt, or the job itself, completed",
+            nullable=False,
+        ),
+    ),
+    key=("cluster", "rule", "limit_s", "reason"),
 )
