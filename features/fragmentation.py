@@ -17,8 +17,9 @@ from features.usage import (
     Capacity,
     Int64s,
     Steps,
+    asked_gpus,
+    asked_nodes,
     capacity,
-    filled_gpus,
     horizon,
     queue_end,
     runs,
@@ -138,8 +139,8 @@ def _asked(trace: Trace, settings: ClusterSettings, per_node: int | None) -> pl.
 
     A job that never ran waits until its end; one of which the log does not tell how long it waited is left out.
     """
-    nodes = pl.coalesce("requested_nodes", pl.when(pl.col("allocated_nodes") > 0).then(pl.col("allocated_nodes")))
-    gpus = filled_gpus(pl.coalesce("requested_gpus", "allocated_gpus"), nodes, settings)
+    nodes = asked_nodes()
+    gpus = asked_gpus(settings)
     return trace.jobs.select(
         gpus.alias("gpus"),
         # Asked nodes tell how a gang is cut; else it is packed on as few nodes as can be.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from features.tables.load import DRIFT, LOAD
 from features.trace import Trace, read_trace, shaped
-from features.usage import Int64s, Steps, filled_gpus, horizon, queue_end, runs, steps_of
+from features.usage import Int64s, Steps, asked_gpus, asked_nodes, horizon, queue_end, runs, steps_of
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import DataFolder, empty
@@ -103,7 +103,6 @@ def _peak(steps: Steps, edges: Int64s) -> Int64s:
 
 def _described(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     """What drifts, one row a job with a submission, in order of submission."""
-    nodes = pl.coalesce("requested_nodes", pl.when(pl.col("allocated_nodes") > 0).then(pl.col("allocated_nodes")))
     submit = pl.col("submit_utc").dt.epoch("s")
     local = pl.col("submit_utc").dt.replace_time_zone("UTC").dt.convert_time_zone(settings.timezone)
     return (
@@ -112,8 +111,8 @@ def _described(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
         .select(
             "submit_utc", "user_name", "partition", "account", "qos", "state", "limit_s", "run_s", "wait_s",
             "gpu_time_s",
-            filled_gpus(pl.coalesce("requested_gpus", "allocated_gpus"), nodes, settings).alias("gpus"),
-            nodes.alias("nodes"),
+            asked_gpus(settings).alias("gpus"),
+            asked_nodes().alias("nodes"),
             (submit - submit.shift(1)).alias("interarrival_s"),
             local.dt.hour().cast(pl.Int64).alias("hour_of_day"),
         )

@@ -14,7 +14,7 @@ import polars as pl
 from features.queueing import free_gpus
 from features.tables.queueing import START_ORDER, START_ORDER_BY
 from features.trace import Trace, read_trace, shaped
-from features.usage import Int64s, Steps, capacity, filled_gpus, horizon, queue_end, runs, size_bucket
+from features.usage import Int64s, Steps, asked_gpus, capacity, horizon, queue_end, runs, size_bucket
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import DataFolder
@@ -41,8 +41,7 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
 
 def _queued(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     """Jobs with the time in which they waited, eligible, and what they asked for."""
-    nodes = pl.coalesce("requested_nodes", pl.when(pl.col("allocated_nodes") > 0).then(pl.col("allocated_nodes")))
-    gpus = filled_gpus(pl.coalesce("requested_gpus", "allocated_gpus"), nodes, settings)
+    gpus = asked_gpus(settings)
     until = horizon(trace)
     return trace.jobs.select(
         "cluster", "job_key", "partition", "start_utc",

@@ -19,8 +19,9 @@ from features.usage import (
     Capacity,
     Int64s,
     Steps,
+    asked_gpus,
+    asked_nodes,
     capacity,
-    filled_gpus,
     horizon,
     queue_end,
     runs,
@@ -93,9 +94,8 @@ def group_column(jobs: pl.DataFrame, settings: ClusterSettings) -> str | None:
 def _waits(trace: Trace, settings: ClusterSettings, group: str | None) -> pl.DataFrame:
     """Everything about a job but its split; it waits, eligible, in [waiting_from, waiting_to), epoch s."""
     until = horizon(trace)
-    nodes = pl.coalesce("requested_nodes", pl.when(pl.col("allocated_nodes") > 0).then(pl.col("allocated_nodes")))
-    logged = pl.coalesce("requested_gpus", pl.when(pl.col("start_utc").is_not_null()).then(pl.col("allocated_gpus")))
-    gpus = filled_gpus(logged, nodes, settings)
+    nodes = asked_nodes()
+    gpus = asked_gpus(settings)
     submit, start = pl.col("submit_utc").dt.epoch("s"), pl.col("start_utc").dt.epoch("s")
     eligible = pl.coalesce(pl.col("eligible_utc").dt.epoch("s"), submit)
     return trace.jobs.select(

@@ -131,6 +131,17 @@ def filled_gpus(gpus: pl.Expr, nodes: pl.Expr, settings: ClusterSettings) -> pl.
     return pl.coalesce(gpus, nodes * settings.gpus_per_node)
 
 
+def asked_nodes() -> pl.Expr:
+    """Nodes that a row of jobs asks for, else held."""
+    return pl.coalesce("requested_nodes", pl.when(pl.col("allocated_nodes") > 0).then(pl.col("allocated_nodes")))
+
+
+def asked_gpus(settings: ClusterSettings) -> pl.Expr:
+    """GPUs that a row of jobs asks for, else held, else whole nodes; that a job that never ran held 0 tells nothing."""
+    held = pl.when(pl.col("start_utc").is_not_null()).then(pl.col("allocated_gpus"))
+    return filled_gpus(pl.coalesce(pl.col("requested_gpus"), held), asked_nodes(), settings)
+
+
 def seconds(column: str) -> pl.Expr:
     """A timestamp column as epoch seconds."""
     return pl.col(column).dt.epoch("s").alias(column.removesuffix("_utc") + "_epoch")

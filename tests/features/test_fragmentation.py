@@ -197,7 +197,8 @@ def test_waits_by_locality_against_sql() -> None:
     rng = np.random.default_rng(4)
     jobs, places = [], []
     for i in range(120):
-        submit, count, gpus = 50 * i, 1 + i % 4, 4 * (1 + i % 3)
+        submit, gpus = 50 * i, 4 * (1 + i % 3)
+        count = max(1 + i % 4, -(-gpus // 8))
         jobs.append(job(f"j{i}", submit, submit + int(rng.integers(0, 900)), submit + 1000 + i, gpus, nodes=count))
         places += [placed(f"j{i}", f"n{i}-{n}", gpus // count) for n in range(count)]
     of = trace(jobs, placements=places)

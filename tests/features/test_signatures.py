@@ -38,7 +38,7 @@ MESSAGES = {
     "terminate called after throwing an instance of 'int'\nAborted (core dumped)": "core dump",
     '  File "train.py", line 9\n    print(\nSyntaxError: unexpected EOF while parsing': "syntax error",
     TRACEBACK + "ModuleNotFoundError: No module named 'apex'": "import error",
-    "a: error while loading shared libraries: libx.so: cannot open shared object file: No such file": "cannot load libraries",
+    "a: error while loading shared libraries: libx.so: cannot open shared object file": "cannot load libraries",
     TRACEBACK + "PermissionError: [Errno 13] Permission denied: '/scratch/x'": "permission error",
     "RuntimeError: Error(s) in loading state_dict for ResNet:": "model checkpoint error",
     "OSError: [Errno 28] No space left on device": "output node error",
