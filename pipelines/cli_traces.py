@@ -19,7 +19,9 @@ def register(app: typer.Typer) -> None:
 
 def ingest(
     context: typer.Context,
-    files: Annotated[list[Path], typer.Argument(help="Raw log files, or folders of them.", show_default=False)],
+    files: Annotated[
+        list[Path], typer.Argument(help="Raw log files, folders of them, or - for standard input.", show_default=False)
+    ],
     cluster: Annotated[str, typer.Option("--cluster", help="Cluster that the logs come from.")],
     format_: Annotated[str, typer.Option("--format", help="Reader, or auto.")] = "auto",
     timezone: Timezone = None,

@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -29,6 +31,7 @@ from traces.store import DataFolder
 
 DIGEST_CHARACTERS = 16  # of the digest that name a file's folder
 HIDDEN = (".", "~")
+STANDARD_INPUT = Path("-")
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def ingest(
     fields: Sequence[str] | None = None,
     delimiter: str | None = None,
 ) -> list[FileResult]:
-    """Read files, or the files of folders, into the lake; a result for each, in order.
+    """Read files, the files of folders, or standard input (`-`) into the lake; a result for each, in order.
 
     Everything is read before anything is written. A file that was changed replaces its own older rows. Raises
     InputError for a path that cannot be read, a named file that is of no known format or of no use, a folder in which
@@ -75,13 +78,16 @@ def ingest(
         raise InputError("no file named: give files or folders of raw logs")
     data.ensure_writable()
     staging.sweep(data.lake / cluster.name)
-    files = [(path, False) if not path.is_dir() else (path, True) for path in paths]
     results: list[FileResult] = []
     staged: list[_Staged] = []
+    spooled = data.root / f".standard-input.{os.getpid()}"
     try:
-        for path, is_folder in files:
+        for path in paths:
+            is_folder = path.is_dir()
             for file in _files_of(path) if is_folder else [path]:
-                raw = RawFile(file, cluster, tuple(fields) if fields else None, delimiter)
+                raw = RawFile(file, cluster, tuple(fields) if fields else None, _unescaped(delimiter))
+                if file == STANDARD_INPUT:
+                    raw = replace(raw, path=_spooled(spooled), shown=str(STANDARD_INPUT))
                 result = _stage(raw, format, data, staged, named=not is_folder)
                 results.append(result)
             if is_folder and not any(r.skipped_reason is None for r in results):
@@ -94,7 +100,25 @@ def ingest(
     finally:
         for stage in staged:
             stage.discard()
+        spooled.unlink(missing_ok=True)
     return results
+
+
+def _spooled(path: Path) -> Path:
+    """Standard input as a file: its digest must be known before it is read, and it comes only once."""
+    with path.open("wb") as spool:
+        shutil.copyfileobj(sys.stdin.buffer, spool, 1 << 20)
+    return path
+
+
+def _unescaped(delimiter: str | None) -> str | None:
+    r"""The delimiter with `\t` and `\x1f` as the characters that they stand for. Raises InputError for a blank one."""
+    if delimiter is None:
+        return None
+    text = re.sub(r"\\x([0-9a-fA-F]{2})", lambda m: chr(int(m[1], 16)), delimiter).replace("\\t", "\t")
+    if not text or "\n" in text or "\r" in text:
+        raise InputError(f"--delimiter {delimiter!r}: give at least one character, and no line break")
+    return text
 
 
 def _check_sizes(
@@ -147,12 +171,12 @@ class _Staged:
 def _stage(raw: RawFile, format: str, data: DataFolder, staged: list[_Staged], *, named: bool) -> FileResult:
     """Read one file into a temporary folder of the lake, or tell why not."""
     began = time.perf_counter()
-    path = str(raw.path)
+    path = raw.shown or str(raw.path)
     try:
         reader = reader_for(raw, format)
     except InputError as error:
         if named:
-            raise
+            raise InputError(str(error).replace(str(raw.path), path)) from error
         return FileResult(path, "none", skipped_reason=_without_path(error, raw.path))
     digest, size = _digest(raw.path)
     rules = fingerprint(reader, raw)
@@ -180,10 +204,10 @@ def _stage(raw: RawFile, format: str, data: DataFolder, staged: list[_Staged], *
         stage.discard()
         staged.remove(stage)
         if named:
-            raise
+            raise InputError(str(error).replace(str(raw.path), path)) from error
         return FileResult(path, reader.name, skipped_reason=_without_path(error, raw.path))
     described = {"schema_version": schema.SCHEMA_VERSION, "fingerprint": rules, "sha256": digest, "path": path}
-    described["source"] = str(raw.path.resolve())
+    described["source"] = raw.shown or str(raw.path.resolve())
     store.write_text(stage.temporary / "file.json", json.dumps({**described, "result": asdict(result)}, indent=1))
     return result
 

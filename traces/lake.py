@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 
 from traces import schema, store
 
+_DISTINCT = frozenset({"job_key", "job_id", "raw"})  # texts that hardly repeat: a dictionary of them only costs
+
 
 class FileTables:
     """Writes `<folder>/<table>.parquet` for each table that is given rows; a batch becomes a row group.
@@ -44,7 +46,8 @@ class FileTables:
         rows = batch.to_arrow()
         if name not in self._writers:
             path = self.folder / f"{name}.parquet"
-            self._writers[name] = pq.ParquetWriter(path, rows.schema, compression="zstd")
+            words = [c.name for c in schema.TABLES[name].columns if c.type == schema.TEXT and c.name not in _DISTINCT]
+            self._writers[name] = pq.ParquetWriter(path, rows.schema, compression="zstd", use_dictionary=words)
         self._writers[name].write_table(rows)
 
     def close(self) -> None:

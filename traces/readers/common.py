@@ -29,7 +29,8 @@ UNREADABLE = (OSError, EOFError, zlib.error, pa.ArrowInvalid)
 class RawFile:
     """One raw file, the settings that it is read by, and where a reader may write tables before it has read it all.
 
-    `folder` is for scratch files; `tables` takes a table's rows a batch at a time.
+    `folder` is for scratch files; `tables` takes a table's rows a batch at a time; `shown` is its name where `path` is
+    not the one that was given (standard input).
     """
 
     path: Path
@@ -39,6 +40,7 @@ class RawFile:
     folder: Path | None = None
     sha256: str = ""
     tables: FileTables | None = None
+    shown: str = ""
 
     def open(self) -> IO[bytes]:
         """The bytes, unpacked where they are gzip or zstd (several frames in one file too)."""
@@ -147,10 +149,24 @@ def map_unique(values: pl.Series, convert: Callable[[str], Any], kind: Any) -> t
     A null converts to null and is valid, a whole number of over 62 bits is not. With kind Object only `valid` is of
     use: nothing converted is kept.
     """
+    return map_codes(*coded(values), convert, kind)
+
+
+def coded(values: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """(distinct texts, the number among them of each value, null for a null)."""
     distinct = values.drop_nulls().unique()
+    frame = pl.DataFrame({"text": distinct}).with_row_index("code")
+    codes = values.to_frame("text").join(frame, on="text", how="left", maintain_order="left")["code"]
+    return distinct, codes
+
+
+def map_codes(
+    distinct: pl.Series, codes: pl.Series, convert: Callable[[str], Any], kind: Any
+) -> tuple[pl.Series, pl.Series]:
+    """As `map_unique`, of values that are coded already."""
     results: list[Any] = []
-    failed: list[str] = []
-    for text in distinct:
+    failed: list[int] = []
+    for number, text in enumerate(distinct):
         try:
             new = convert(text)
             if isinstance(new, int) and abs(new) >> 62:
@@ -158,15 +174,12 @@ def map_unique(values: pl.Series, convert: Callable[[str], Any], kind: Any) -> t
             results.append(new)
         except ValueError:
             results.append(None)
-            failed.append(text)
-    valid = ~values.is_in(failed).fill_null(False) if failed else pl.repeat(True, len(values), eager=True)
-    if len(distinct) == 0 or kind == pl.Object:
-        return pl.Series(values.name, [None], dtype=pl.Null if kind == pl.Object else kind).new_from_index(
-            0, len(values)
-        ), valid
-    frame = pl.DataFrame({"text": distinct, "new": pl.Series(results, dtype=kind)})
-    mapped = values.to_frame("text").join(frame, on="text", how="left", maintain_order="left")["new"]
-    return mapped.alias(values.name), valid
+            failed.append(number)
+    valid = ~codes.is_in(failed).fill_null(False) if failed else pl.repeat(True, len(codes), eager=True)
+    kind = pl.Null if kind == pl.Object else kind
+    if len(distinct) == 0 or kind == pl.Null:
+        return pl.Series([None], dtype=kind).new_from_index(0, len(codes)), valid
+    return pl.Series(results, dtype=kind).gather(codes), valid
 
 
 def map_rest(values: pl.Series, fast: pl.Series, convert: Callable[[str], Any]) -> tuple[pl.Series, pl.Series]:

@@ -10,14 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 
 from traces import slurm_text
 from traces.clusters import ClusterSettings
 from traces.readers import sacct_columns, sacct_times
-from traces.readers.common import map_rest, map_unique
+from traces.readers.common import coded, map_codes, map_rest, map_unique
 
 _ID = r"^\d{1,18}(?:_(?:\d{1,18}|\[[^\]]*\]?))?(?:\+\d{1,9})?(?:\.[A-Za-z0-9_+.]+)?$"
+
+_ONE_BRACKET = r"^[^\[\],\s]*\[[0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]{1,9})?)*\]$"
 
 
 def typed(text: pl.DataFrame, settings: ClusterSettings) -> tuple[pl.DataFrame, pl.Series]:
@@ -62,6 +63,7 @@ class _Columns:
     def __init__(self, text: pl.DataFrame) -> None:
         self.frame = text
         self.valid = pl.repeat(True, len(text), dtype=pl.Boolean, eager=True)
+        self._codes: dict[str, tuple[pl.Series, pl.Series]] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self.frame.columns
@@ -72,18 +74,24 @@ class _Columns:
             return self.frame[name]
         return pl.Series([None], dtype=pl.String).new_from_index(0, len(self.frame))
 
+    def codes(self, name: str) -> tuple[pl.Series, pl.Series]:
+        """(distinct texts of the column, the number of each row's), found once."""
+        if name not in self._codes:
+            self._codes[name] = coded(self.frame[name])
+        return self._codes[name]
+
     def mapped(self, name: str, convert: Callable[[str], Any], kind: Any) -> pl.Series:
         """`convert` of each distinct text."""
         if name not in self.frame.columns:
             return pl.Series([None], dtype=kind).new_from_index(0, len(self.frame))
-        values, valid = map_unique(self.frame[name], convert, kind)
+        values, valid = map_codes(*self.codes(name), convert, kind)
         self.valid &= valid
         return values
 
     def word(self, name: str) -> pl.Series:
         """The text, which must be one word."""
         if name in self.frame.columns:
-            self.valid &= map_unique(self.frame[name], sacct_columns.FORMS[name], pl.Object)[1]
+            self.mapped(name, sacct_columns.FORMS[name], pl.Object)
         return self.text(name)
 
     def count(self, name: str) -> pl.Series:
@@ -121,28 +129,60 @@ class _Columns:
         """The nodes of a list, each once; null for none."""
         if name not in self.frame.columns:
             return self.mapped(name, _never, pl.List(pl.String))
-        # as flat names and lengths: a list for each of many texts takes longer to hand over than to make
-        flat: list[str] = []
-        lengths: list[int] = [0]
-
-        def number(text: str) -> int | None:
-            nodes = slurm_text.expand_nodes(text)
-            if not nodes:
-                return None
-            flat.extend(dict.fromkeys(nodes) if len(nodes) > 1 else nodes)
-            lengths.append(len(flat))
-            return len(lengths) - 2
-
-        which = self.mapped(name, number, pl.Int64)
-        lists = pl.Series(
-            pl.from_arrow(pa.ListArray.from_arrays(pa.array(lengths, pa.int32()), pa.array(flat, pa.string())))
-        )
-        return lists.gather(which)
+        distinct, codes = self.codes(name)
+        lists, valid = node_lists(distinct)
+        self.valid &= valid.gather(codes).fill_null(True)
+        return lists.gather(codes)
 
     def _rest(self, text: pl.Series, fast: pl.Series, convert: Callable[[str], Any]) -> pl.Series:
         values, valid = map_rest(text, fast, convert)
         self.valid &= valid
         return values
+
+
+def node_lists(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """(the nodes of each list, each node once, null for none; valid). `slurm_text.expand_nodes` says what a list is.
+
+    Single nodes and one bracket at the end of a name, which are nearly all, are expanded in bulk.
+    """
+    frame = texts.to_frame("text").with_row_index("code")
+    text = pl.col("text")
+    bulk = frame.filter(text.str.contains(_ONE_BRACKET))
+    items = (
+        bulk.select("code", text.str.extract(r"^([^\[]*)").alias("name"), text.str.extract(r"\[(.*)\]$").str.split(","))
+        .explode("text")
+        .with_columns(text.str.split_exact("-", 1).struct.rename_fields(["first", "last"]).struct.unnest())
+        .with_columns(
+            pl.col("first").cast(pl.Int64).alias("low"), pl.coalesce("last", "first").cast(pl.Int64).alias("high")
+        )
+        .with_columns((pl.col("high") - pl.col("low") + 1).alias("count"))
+    )
+    size = items.group_by("code").agg(pl.col("count").sum(), pl.col("count").min().alias("least"))
+    fine = size.filter((pl.col("least") > 0) & (pl.col("count") <= slurm_text.MOST_NODES))
+    nodes = (
+        items.join(fine.select("code"), on="code", how="semi", maintain_order="left")
+        .with_columns(pl.int_ranges("low", pl.col("high") + 1).alias("number"))
+        .explode("number")
+        .select("code", pl.col("name") + pl.col("number").cast(pl.String).str.zfill(pl.col("first").str.len_bytes()))
+        .group_by("code", maintain_order=True)
+        .agg(pl.col("name").alias("nodes"))
+    )
+    if (nodes["nodes"].list.len() != nodes["nodes"].list.n_unique()).any():
+        nodes = nodes.with_columns(pl.col("nodes").list.unique(maintain_order=True))
+    single = frame.filter(~text.str.contains(r"[\[\],\s()]") & (text != "None")).select(
+        "code", pl.concat_list("text").alias("nodes")
+    )
+    done = pl.concat([nodes, single])
+    rest = frame.join(done.select("code"), on="code", how="anti", maintain_order="left")
+
+    def expanded(text: str) -> list[str] | None:
+        return list(dict.fromkeys(slurm_text.expand_nodes(text))) or None
+
+    slow, valid = map_unique(rest["text"], expanded, pl.List(pl.String))
+    done = pl.concat([done, rest.select("code").with_columns(slow.alias("nodes"))])
+    lists = frame.join(done, on="code", how="left", maintain_order="left")["nodes"]
+    every = pl.repeat(True, len(texts), eager=True)
+    return lists, every.scatter(rest["code"], valid) if len(rest) else every
 
 
 def started_by(flags: str) -> str | None:
@@ -166,6 +206,13 @@ def _ids(column: _Columns) -> list[pl.Series]:
     frame = printed.to_frame("printed").select(
         pl.col("printed").str.splitn(".", 2).struct.rename_fields(["job_id", "step_id"]).struct.unnest()
     )
+    if printed.str.contains("[", literal=True).any():  # a range cut at 64 bytes ends in dots: they begin no step
+        in_range = pl.col("printed").str.contains("[", literal=True)
+        parts = [pl.col("printed").str.extract(pattern) for pattern in (r"^([^\[]*\[[^\]]*\]?)", r"\]\.(.+)$")]
+        frame = frame.with_columns(printed.alias("printed")).select(
+            pl.when(in_range).then(part).otherwise(pl.col(name)).alias(name)
+            for part, name in zip(parts, ("job_id", "step_id"), strict=True)
+        )
     array = frame["job_id"].str.splitn("_", 2)
     task = array.struct[1]
     array_id = array.struct[0].cast(pl.Int64, strict=False)

@@ -1,0 +1,85 @@
+"""A generated `sacct -P` dump to Parquet, beside polars scanning the same bytes to Parquet as plain strings.
+
+    .venv/bin/python bench/bench_ingest.py [--rows 1000000 --rows 10000000] [--repeat 3]
+
+Each side runs in a process of its own, in turn, so that its peak memory is its own; the best of the repeats counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+_PEER = """
+import json, resource, sys, time
+import polars as pl
+began = time.perf_counter()
+scan = pl.scan_csv(sys.argv[1], separator="|", quote_char=None, infer_schema=False, truncate_ragged_lines=True,
+                   encoding="utf8-lossy")
+scan.sink_parquet(sys.argv[2] + "/strings.parquet", compression="zstd")
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(json.dumps({"s": time.perf_counter() - began, "rss_mb": used.ru_maxrss / 1024}))
+"""
+_OURS = """
+import json, resource, sys, time
+from pathlib import Path
+from traces.clusters import ClusterSettings
+from traces.ingest import ingest
+from traces.store import DataFolder
+began = time.perf_counter()
+(result,) = ingest([Path(sys.argv[1])], cluster=ClusterSettings("bench"), data=DataFolder(Path(sys.argv[2])))
+used = resource.getrusage(resource.RUSAGE_SELF)
+told = {"s": time.perf_counter() - began, "rss_mb": used.ru_maxrss / 1024, "rows": result.rows, "slow": result.slow}
+print(json.dumps(told))
+"""
+RECORDS_A_JOB = 3.475  # rows with steps that the generator prints for a job on 400 nodes
+
+
+def once(program: str, dump: Path) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(dir=dump.parent) as folder:
+        run = subprocess.run(
+            [sys.executable, "-c", program, str(dump), folder], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+    told: dict[str, float] = json.loads(run.stdout)
+    return told
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, action="append")
+    parser.add_argument("--repeat", type=int, default=3)
+    options = parser.parse_args()
+    peaks = []
+    for rows in options.rows or [1_000_000]:
+        with tempfile.TemporaryDirectory() as folder:
+            from traces.generate import generate_slurm
+
+            jobs = round(rows / RECORDS_A_JOB)
+            dump = generate_slurm(
+                Path(folder), jobs=jobs, weeks=1, nodes=400, gpus_per_node=4, seed=3, steps=True, compress=False
+            )
+            peer, ours = [], []
+            for _ in range(options.repeat):
+                peer.append(once(_PEER, dump))
+                ours.append(once(_OURS, dump))
+            best_peer, best = min(p["s"] for p in peer), min(o["s"] for o in ours)
+            peaks.append(max(o["rss_mb"] for o in ours))
+            told = ours[0]
+            print(
+                f"sacct -P, {told['rows']:,.0f} rows, {dump.stat().st_size / 1e6:,.0f} MB: {best:.2f} s, "
+                f"polars to strings {best_peer:.2f} s: ratio {best_peer / best:.2f}; peak {peaks[-1]:,.0f} MB "
+                f"(polars {max(p['rss_mb'] for p in peer):,.0f} MB); "
+                f"the slow way went {told['slow'] / told['rows']:.3%} of the lines"
+            )
+    if len(peaks) > 1:
+        print(f"peak memory of the largest against the smallest dump: {peaks[-1] / peaks[0]:.2f}")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    main()

@@ -1,0 +1,123 @@
+"""Oddities of sacct, one an entry: what is printed, by which Slurm or which source, and what becomes of it.
+
+Rows are made by hand after the source named, with invented names. `docs/oddities.md` is generated from this table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+HEADER = (
+    "JobID|JobIDRaw|JobName|User|Partition|State|ExitCode|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|NNodes|"
+    "AllocCPUS|ReqMem|ReqTRES|AllocTRES|NodeList|Flags"
+)
+TRES = "billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G,node=2"
+_PLAIN = {
+    "JobName": "train.sh", "User": "alice", "Partition": "gpu", "State": "COMPLETED", "ExitCode": "0:0",
+    "Submit": "2024-05-01T10:00:00", "Eligible": "2024-05-01T10:00:00", "Start": "2024-05-01T10:30:00",
+    "End": "2024-05-01T11:30:00", "ElapsedRaw": "3600", "TimelimitRaw": "120", "NNodes": "2", "AllocCPUS": "8",
+    "ReqMem": "64G", "ReqTRES": TRES, "AllocTRES": TRES, "NodeList": "n[01-02]", "Flags": "SchedMain",
+}  # fmt: skip
+NEVER = {"ElapsedRaw": "0", "AllocTRES": "", "NodeList": "None assigned", "State": "CANCELLED by 7"}
+_AUTUMN = {"Submit": "2022-11-06T00:10:00", "Eligible": "2022-11-06T00:10:00", "Start": "2022-11-06T01:30:00",
+           "End": "2022-11-06T03:00:00"}  # fmt: skip
+_SPRING = {"Submit": "2023-03-12T01:50:00", "Eligible": "2023-03-12T01:50:00", "Start": "2023-03-12T01:59:00"}
+
+
+@dataclass(frozen=True)
+class Oddity:
+    """`lines` under HEADER; `job`: columns of its one job, or None where the record is refused. `{id}` is its id."""
+
+    name: str
+    source: str
+    lines: tuple[str, ...]
+    becomes: str
+    job: dict[str, Any] | None = field(default_factory=dict)
+    timezone: str = "UTC"
+
+    @property
+    def raw(self) -> str:
+        return "\n".join(self.lines)
+
+
+def row(**other: str) -> str:
+    """A line of a plain job of one hour, and what is said otherwise."""
+    values = {"JobID": "{id}", "JobIDRaw": "{id}", **_PLAIN, **other}
+    return "|".join(values[name] for name in HEADER.split("|"))
+
+
+def _one(name: str, source: str, becomes: str, other: dict[str, str], job: dict[str, Any] | None, **how: str) -> Oddity:
+    return Oddity(name, source, (row(**other),), becomes, job, **how)
+
+
+MAN = "sacct(1)"
+LAB = "dump of a Slurm 22.05.8"
+NONE = {"start_utc": None, "wait_s": None, "run_s": None, "attempts": 0, "allocated_gpus": 0, "requested_gpus": 4}
+
+ODDITIES = (
+    _one("CANCELLED by UID", MAN, "state CANCELLED; the user id is left out", {"State": "CANCELLED by 1000"}, {"state": "CANCELLED"}),
+    _one("a state cut by a fixed width", "sacct without -P", "completed where one state fits", {"State": "OUT_OF_ME+"}, {"state": "OUT_OF_MEMORY"}),
+    _one("a compact state", "squeue(1) codes", "its base state", {"State": "TO"}, {"state": "TIMEOUT"}),
+    _one("a flag in place of the state", "Slurm 23.11", "the base state that it implies", {"State": "COMPLETING"}, {"state": "RUNNING"}),
+    _one("a state that is none", "slurm.h, JOB_END", "UNKNOWN", {"State": "?"}, {"state": "UNKNOWN"}),
+    _one("exit signal", MAN, "code and signal apart", {"ExitCode": "0:9", "State": "FAILED"}, {"exit_code": 0, "exit_signal": 9}),
+    _one("signal of the prolog", "Slurm 22.05, 0:53", "kept as it is", {"ExitCode": "0:53", "State": "FAILED"}, {"exit_code": 0, "exit_signal": 53}),
+    _one("UNLIMITED", MAN, "no limit", {"TimelimitRaw": "UNLIMITED"}, {"limit_s": None}),
+    _one("Partition_Limit", MAN, "no limit of its own", {"TimelimitRaw": "Partition_Limit"}, {"limit_s": None}),
+    _one("a limit in days", "sacct Timelimit", "seconds", {"TimelimitRaw": "2-00:00:00"}, {"limit_s": 172_800}),
+    _one("a limit raised while it ran", "scontrol update TimeLimit", "the last limit; the run is not cut", {"TimelimitRaw": "30"}, {"limit_s": 1800, "run_s": 3600, "state": "COMPLETED"}),
+    _one("elapsed INVALID", "Slurm 20.11, clock set back", "refused: ElapsedRaw is a number", {"ElapsedRaw": "INVALID"}, None),
+    _one("cancelled while pending, since 22.05", "Slurm 22.05, Start None", "no start, no wait, no attempt", {**NEVER, "Start": "None"}, NONE),
+    _one("cancelled while pending, before 22.05", "bug 7449, Start = End", "no start, no wait, no attempt", {**NEVER, "Start": "2024-05-01T11:30:00"}, NONE),
+    _one("pending", MAN, "no start, no end", {**NEVER, "State": "PENDING", "Start": "Unknown", "End": "Unknown"}, {**NONE, "state": "PENDING", "end_utc": None}),
+    _one("pending tasks of an array", MAN, "one job under its range", {**NEVER, "JobID": "77_[4-10%2]", "State": "PENDING", "Start": "Unknown", "End": "Unknown"}, {**NONE, "job_id": "77_[4-10%2]", "array_job_id": 77, "array_task_id": None}),
+    _one("a range cut at 64 bytes", "SLURM_BITSTR_LEN", "one job under what is left of it", {**NEVER, "JobID": "78_[1,3,5,7,9,11,13,15,17,...", "State": "PENDING", "Start": "Unknown", "End": "Unknown"}, {**NONE, "array_job_id": 78}),
+    _one("a task of an array", MAN, "its own job, with array and task", {"JobID": "90_7"}, {"array_job_id": 90, "array_task_id": 7}),
+    _one("a component of a het job", "sacct(1), HETEROGENEOUS JOBS", "its own job by JobIDRaw", {"JobID": "90+1"}, {"job_id": "90+1", "array_job_id": None}),
+    _one("cancelled in its first second", LAB, "it ran: nodes are assigned", {"State": "CANCELLED by 7", "End": "2024-05-01T10:30:00", "ElapsedRaw": "0"}, {"run_s": 0, "wait_s": 1800, "attempts": 1}),
+    _one("still running", MAN, "no end; run time so far", {"State": "RUNNING", "End": "Unknown", "ElapsedRaw": "60"}, {"end_utc": None, "run_s": 60}),
+    _one("eligible later than submitted", MAN, "two waits", {"Eligible": "2024-05-01T10:20:00"}, {"wait_s": 1800, "eligible_wait_s": 600}),
+    _one("never eligible", MAN, "no eligible wait", {"Eligible": "Unknown"}, {"eligible_wait_s": None, "wait_s": 1800}),
+    _one("start after end", "sacct clamps it", "start = end", {"Start": "2024-05-01T12:00:00", "ElapsedRaw": "0"}, {"wait_s": 5400}),
+    _one("suspended", "ElapsedRaw leaves it out", "elapsed seconds are the run time", {"ElapsedRaw": "3000"}, {"run_s": 3000}),
+    _one("memory a node", "Slurm before 21.08, 48000Mn", "times the nodes", {"ReqTRES": "", "ReqMem": "48000Mn"}, {"requested_mem_mib": 96_000}),
+    _one("memory a CPU", "Slurm before 21.08, 1000Mc", "times the CPUs", {"ReqTRES": "", "ReqMem": "1000Mc"}, {"requested_mem_mib": 8000}),
+    _one("memory unset", "0n", "not known", {"ReqTRES": "", "ReqMem": "0n"}, {"requested_mem_mib": None}),
+    _one("memory with decimals", "62.50G", "MiB", {"ReqTRES": "", "ReqMem": "62.50G"}, {"requested_mem_mib": 64_000}),
+    _one("typed and untyped GPUs", "gres/gpu:a100=4,gres/gpu=4", "the same GPUs, counted once", {}, {"allocated_gpus": 4, "gpu_time_s": 14_400}),
+    _one("typed GPUs alone", "gres/gpu not in AccountingStorageTRES", "the sum of the types", {"AllocTRES": "gres/gpu:a=1,gres/gpu:b=2"}, {"allocated_gpus": 3}),
+    _one("MIG-like types", "gres.conf, nvidia MIG", "slices are counted as GPUs of their type", {"AllocTRES": "gres/gpu:1g.5gb=2,gres/gpu:a100_3g.20gb=1"}, {"allocated_gpus": 3}),
+    _one("shards", "gres/shard", "are no GPUs", {"AllocTRES": "cpu=1,gres/shard=8"}, {"allocated_gpus": 0}),
+    _one("usage beside the count", "gres/gpumem, gres/gpuutil", "are no GPUs", {"AllocTRES": "gres/gpu=2,gres/gpumem=40G,gres/gpuutil=93"}, {"allocated_gpus": 2}),
+    _one("energy unset", "energy=18446744073709551614", "left out", {"AllocTRES": "cpu=1,energy=18446744073709551614,gres/gpu=1"}, {"allocated_gpus": 1}),
+    _one("a count with a unit", "sacct without --noconvert", "the number", {"AllocCPUS": "1.50K"}, {"allocated_cpus": 1500}),
+    _one("a count that means none", "NO_VAL of slurm.h", "not known", {"AllocCPUS": "4294967294"}, {"allocated_cpus": None}),
+    _one("node lists", "cpn-f13-03-[01-02],cpn-f15", "a placement a node", {"NodeList": "cpn-f13-03-[01-02],cpn-f15", "NNodes": "3"}, {"allocated_nodes": 3}),
+    _one("several brackets in a name", "r[1-2]n[1-2]", "their product", {"NodeList": "r[1-2]n[1-2]", "NNodes": "4"}, {"allocated_nodes": 4}),
+    _one("a node list that runs back", "made by hand", "refused", {"NodeList": "n[9-1]"}, None),
+    _one("epoch seconds", "SLURM_TIME_FORMAT=%s", "the instant", {"Submit": "1714557600"}, {"wait_s": 1800}),
+    _one("30 February", "made by hand", "refused", {"Submit": "2024-02-30T10:00:00"}, None),
+    _one("a time that is none", "made by hand", "refused", {"Submit": "yesterday"}, None),
+    _one("the doubled hour, first pass", "2022-11-06, US Central", "elapsed seconds settle it", {**_AUTUMN, "ElapsedRaw": "9000"}, {"run_s": 9000, "wait_s": 4800, "is_time_ambiguous": False}, timezone="America/Chicago"),
+    _one("the doubled hour, second pass", "2022-11-06, US Central", "elapsed seconds settle it", {**_AUTUMN, "ElapsedRaw": "5400"}, {"run_s": 5400, "wait_s": 8400, "is_time_ambiguous": False}, timezone="America/Chicago"),
+    _one("over the spring change", "2023-03-12, US Central", "one hour, not two", {**_SPRING, "End": "2023-03-12T03:59:00"}, {"run_s": 3600}, timezone="America/Chicago"),
+    _one("in the hour that spring leaves out", "2023-03-12, US Central", "read by the offset before", {**_SPRING, "End": "2023-03-12T02:59:00"}, {"run_s": 3600}, timezone="America/Chicago"),
+    *(
+        _one(f"a name with {what}", "firecrest-v2 #148, reportseff #31; " + LAB, "put together again", {"JobName": name}, {"job_name": name})
+        for what, name in (
+            ("the delimiter", "a|b"), ("a line break", "two\nlines"), ("both", "a|b\nc|d"), ("only the delimiter", "|"),
+            ("a tab", "tab\there"), ("a carriage return", "carriage\rreturn"), ("control characters", "bell\x07esc\x1b[31m"),
+            ("a unit separator", "unit\x1fseparator"), ("an empty line", "x\n\ny"), ("1,024 characters", "x" * 1024),
+            ("a forged id", "100|100|forged"), ("quotes", '"quoted" \'name\''), ("U+FFFD for bad UTF-8", "caf\ufffd"),
+        )
+    ),
+    Oddity("requeued", "sacct -D, " + LAB, (row(State="NODE_FAIL"), row(Submit="2024-05-01T11:30:05", Start="2024-05-01T12:00:00", End="2024-05-01T13:00:00")), "one job of two attempts; its wait is the first", {"attempts": 2, "run_s": 7200, "wait_s": 1800, "state": "COMPLETED"}),
+    Oddity("preempted and requeued", "sacct -D, PreemptMode=REQUEUE", (row(State="PREEMPTED"), row(Submit="2024-05-01T11:30:05", Start="2024-05-01T12:00:00", End="2024-05-01T13:00:00")), "one job of two attempts", {"attempts": 2, "gpu_time_s": 28_800}),
+    Oddity("resized", "scontrol update NumNodes, " + LAB, (row(State="RESIZING", End="2024-05-01T11:00:00", ElapsedRaw="1800"), row(Submit="2024-05-01T11:00:00", NNodes="1", NodeList="n01", AllocTRES="gres/gpu=2")), "two attempts, no second twice", {"attempts": 2, "run_s": 3600, "gpu_time_s": 10_800, "allocated_nodes": 1}),
+    Oddity("printed running, then finished", "two dumps in one file", (row(State="RUNNING", End="Unknown", ElapsedRaw="60"), row()), "the finished record; the other is a duplicate", {"attempts": 1, "state": "COMPLETED", "run_s": 3600}),
+    Oddity("a pending range gone stale", "sacct during an array's last task", (row(**{**NEVER, "JobID": "79_[4-10]", "State": "PENDING", "Start": "Unknown", "End": "Unknown"}), row(JobID="79_10")), "the task that took the array's own id; the range is a duplicate", {"job_id": "79_10", "array_task_id": 10, "attempts": 1}),
+    Oddity("printed twice", "overlapping windows of -S and -E", (row(), row()), "one job, one duplicate", {"attempts": 1}),
+    Oddity("a step after its job", MAN, (row(), row(JobID="{id}.batch", JobIDRaw="{id}.batch", JobName="batch")), "a row of steps", {"attempts": 1, "job_name": "train.sh"}),
+    Oddity("a line cut short", "the end of a full disk", (row()[:60],), "refused", None),
+)  # fmt: skip
