@@ -53,7 +53,7 @@ def test_fixed_width(lake: Lake) -> None:
         PLAIN,
         {**PLAIN, "JobID": "8", "JobName": "a long name indeed", "State": "OUT_OF_MEMORY"},
         {**PLAIN, "JobID": "9", "JobName": "a b", "State": "CANCELLED by 1000"},
-        {**PLAIN, "JobID": "1234567_[1-9,20-30]", "State": "PENDING"},
+        {**PLAIN, "JobID": "12345678901_42"},
     ]
     (result,) = lake.ingest(lake.put("dump.txt", fixed(*rows)))
     assert (result.rows, result.allocations, result.rejects) == (4, 3, 1)
@@ -63,7 +63,7 @@ def test_fixed_width(lake: Lake) -> None:
         "8": ("a long na+", "OUT_OF_MEMORY", 1800, None),
         "9": ("a b", "CANCELLED", 1800, None),
     }
-    assert "1234567_[1+" in lake.rows("rejects")[0]["raw"]
+    assert "12345678901+" in lake.rows("rejects")[0]["raw"]
 
 
 def _count(number: int, new: bool) -> Any:
@@ -140,7 +140,7 @@ def test_zstd_and_standard_input(lake: Lake, sacct_row: Row, monkeypatch: pytest
     assert (result.path, result.allocations, result.rejects) == ("-", 2, 0)
     assert not list(lake.data.root.glob(".standard-input*"))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"hello\n")))
-    with pytest.raises(InputError, match="^-:1: unknown format"):
+    with pytest.raises(InputError, match=r"^-:1: unknown format"):
         lake.ingest(Path("-"))
 
 
@@ -153,7 +153,7 @@ def test_a_delimiter_may_be_written_as_an_escape(lake: Lake, sacct_row: Row, esc
 
 
 def test_blocks_of_any_size_are_read_the_same(lake: Lake, sacct_row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Broken names, requeues far from their first run, records printed twice, steps: none may depend on a block's end."""
+    """Broken names, requeues far from their first run, records printed twice, steps: none depends on a block's end."""
     lines = []
     for n in range(900):
         name = {100: "a|b", 301: "two\nlines", 502: "x\n\ny|z", 703: "|"}.get(n, "train.sh")
