@@ -47,12 +47,26 @@ def kernel(function: Function) -> Function:
 
     Without reference counts on those arrays, at every call, the simulator is several times faster.
     """
-    return _decorate(function, {"_nrt": False})
+    return _once(_decorate(function, {"_nrt": False}))
 
 
 def kernel_inline(function: Function) -> Function:
     """`kernel` for the parts of a kernel: compiled into their callers."""
-    return _decorate(function, {"_nrt": False, "forceinline": True})
+    return _once(_decorate(function, {"_nrt": False, "forceinline": True}))
+
+
+def _once(dispatcher: Any) -> Any:
+    """Compile for the type of an argument and not for its value: numba would do so anew for every constant given."""
+    template = dispatcher.get_call_template
+
+    def unliteral(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        return template(
+            tuple(numba.types.unliteral(argument) for argument in arguments),
+            {name: numba.types.unliteral(argument) for name, argument in keywords.items()},
+        )
+
+    dispatcher.get_call_template = unliteral
+    return dispatcher
 
 
 def _decorate(function: Function, options: dict[str, Any]) -> Function:

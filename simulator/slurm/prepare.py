@@ -86,9 +86,9 @@ def prepared(world: w.World, arrivals: int | None = None) -> Prepared:
     columns = Jobs(
         submit_s=_column(jobs.submit_s), eligible_s=_column(jobs.eligible_s), cancel_s=_column(jobs.cancel_s),
         run_s=_column(jobs.run_s), limit_s=_column(jobs.limit_s), failed=np.ascontiguousarray(jobs.failed, bool),
-        nodes=_column(jobs.nodes), shape=shapes.of_job.astype(np.int32),
+        nodes=_column(jobs.nodes), shape=_column(shapes.of_job),
         rank=(level[jobs.qos] << 16 | tier).astype(np.int32),
-        static=np.ascontiguousarray(static_priority(world), np.float64), pools=class_of_job.astype(np.int32),
+        static=np.ascontiguousarray(static_priority(world), np.float64), pools=_column(class_of_job),
         user=_column(jobs.user), qos=_column(jobs.qos), association=_column(jobs.association),
         charge=np.round(1000 * billing).astype(np.int64), array=_column(jobs.array),
         any_dependency=np.ascontiguousarray(jobs.any_dependency, bool), pinned_s=_column(jobs.pinned_s),
@@ -173,13 +173,14 @@ def _dependencies(world: w.World, placeable: NDArray[np.bool_]) -> tuple[Int64s,
     edges, count = world.dependencies, len(world.jobs)
     if not len(edges.job):
         return np.zeros(1, np.int64), np.zeros((0, 3), np.int64), np.zeros(0, np.int32)
-    waits = np.bincount(edges.job, minlength=count).astype(np.int32)
-    real = edges.kind != w.SINGLETON
-    order = np.flatnonzero(real)[np.argsort(edges.parent[real], kind="stable")]
+    single = edges.kind == w.SINGLETON
+    waits = np.bincount(edges.job[~single], minlength=count).astype(np.int32)
+    waits[edges.job[single]] += 1  # once a job, however often it is said
+    order = np.flatnonzero(~single)[np.argsort(edges.parent[~single], kind="stable")]
     child_first = np.concatenate([[0], np.cumsum(np.bincount(edges.parent[order], minlength=count))])
     child = np.column_stack([edges.job[order], edges.kind[order], edges.delay_s[order]]).astype(np.int64)
     # An unplaceable parent has ended from the beginning; for AFTER and AFTEROK it never does.
-    for row in np.flatnonzero(real):
+    for row in np.flatnonzero(~single):
         if not placeable[edges.parent[row]]:
             met = edges.kind[row] in (w.AFTERANY, w.AFTERNOTOK)
             _settle(waits, int(edges.job[row]), bool(world.jobs.any_dependency[edges.job[row]]), met)

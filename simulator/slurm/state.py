@@ -170,10 +170,10 @@ class Jobs(NamedTuple):
     limit_s: Int64s
     failed: Bools
     nodes: Int64s
-    shape: Int32s
+    shape: Int64s
     rank: Int32s  # preemption level << 16 | partition tier
     static: Floats  # priority but for age and fair share
-    pools: Int32s  # class of limits, NONE for none
+    pools: Int64s  # class of limits, NONE for none
     user: Int64s
     qos: Int64s
     association: Int64s
