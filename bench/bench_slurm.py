@@ -1,9 +1,9 @@
 """Jobs a second of the `slurm` scheduler with GPU placement, beside its plain twin, at several loads.
 
 Generated jobs on 64 nodes of 4 GPUs and 64 cores in one shared partition: Poisson arrivals, 1, 2, 4 or 8 GPUs a job (8
-on two nodes), log-normal run times (median half an hour), limits 1 to 3 times the run time, 40 users with fair share and
-age in their priority, Slurm's default parameters. Congestion sets the cost, so every figure states the mean queue that
-came of its load. Starts and nodes must equal the twin's. Wall time of the compiled part alone, best of `--repeat` runs.
+on two nodes), log-normal run times (median half an hour), limits 1 to 3 times the run time, 40 users with fair share
+and age in their priority, Slurm's default parameters. Congestion sets the cost, so every figure states the mean queue
+that came of its load. Starts and nodes must equal the twin's. Wall time of the compiled part, best of `--repeat` runs.
 
     python bench/bench_slurm.py [--repeat 3] [--jobs 20000]
 """

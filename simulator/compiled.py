@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast, overload
 import numba
 import numba.core.config
 
+_types: Any = numba.types  # untyped
 _config: Any = numba.core.config  # numba fills this module at run time, so no checker knows its names
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -55,18 +56,19 @@ def kernel_inline(function: Function) -> Function:
     return _once(_decorate(function, {"_nrt": False, "forceinline": True}))
 
 
-def _once(dispatcher: Any) -> Any:
+def _once(function: Function) -> Function:
     """Compile for the type of an argument and not for its value: numba would do so anew for every constant given."""
+    dispatcher: Any = function
     template = dispatcher.get_call_template
 
     def unliteral(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         return template(
-            tuple(numba.types.unliteral(argument) for argument in arguments),
-            {name: numba.types.unliteral(argument) for name, argument in keywords.items()},
+            tuple(_types.unliteral(argument) for argument in arguments),
+            {name: _types.unliteral(argument) for name, argument in keywords.items()},
         )
 
     dispatcher.get_call_template = unliteral
-    return dispatcher
+    return function
 
 
 def _decorate(function: Function, options: dict[str, Any]) -> Function:
