@@ -58,6 +58,8 @@ def kernel_inline(function: Function) -> Function:
 
 def _once(function: Function) -> Function:
     """Compile for the type of an argument and not for its value: numba would do so anew for every constant given."""
+    if _config.DISABLE_JIT:  # then `njit` hands the plain function back
+        return function
     dispatcher: Any = function
     template = dispatcher.get_call_template
 
