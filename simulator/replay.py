@@ -93,10 +93,10 @@ def checked_knobs(
 
 
 def as_jobs(workload: Workload) -> Jobs:
-    """The workload as the kernel takes it: contiguous int64 arrays."""
+    """The workload as the kernel takes it: contiguous int64 arrays, writable (numba compiles anew for others)."""
     return Jobs(
         *(
-            np.ascontiguousarray(column, np.int64)
+            np.require(column, np.int64, ("C", "W"))
             for column in (workload.submit_s, workload.size, workload.run_s, workload.limit_s)
         )
     )

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 from simulator.compiled import source_digest
+from simulator.kernel import advance
 from simulator.metrics import bounded_slowdown, spearman, summary, wait_distance
 from simulator.replay import replay, simulate
 from simulator.tables import SIMULATED_STARTS, simulated_starts
@@ -63,6 +64,17 @@ def test_unsorted_jobs_are_refused() -> None:
 @pytest.mark.parametrize("scheduler", ["fifo", "easy", "conservative", "mirage"])
 def test_no_jobs_is_no_work(scheduler: str) -> None:
     assert len(simulate(workload([]), scheduler=scheduler, capacity=1)) == 0
+
+
+def test_read_only_arrays_are_replayed_by_the_same_compiled_code() -> None:
+    """Columns of a table frame are read-only: compiled again for them, the kernel's time would hold the compiler's."""
+    jobs = workload(TWO_JOBS)
+    simulate(jobs, scheduler="easy", capacity=4)
+    compiled = len(advance.signatures)  # type: ignore[attr-defined]
+    for column in vars(jobs).values():
+        column.setflags(write=False)
+    assert simulate(jobs, scheduler="easy", capacity=4).tolist() == [0, 100]
+    assert len(advance.signatures) == compiled  # type: ignore[attr-defined]
 
 
 def test_summary_of_two_jobs() -> None:
