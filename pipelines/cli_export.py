@@ -1,17 +1,27 @@
-"""`baton export`: a cluster's jobs in a format that other programs read."""
+"""`baton export`: a cluster's jobs, or any tables of the warehouse, in a format that other programs read."""
 
 from __future__ import annotations
 
+import secrets
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipelines import options
 from pipelines.options import Data, Json
 from traces.errors import InputError
+from traces.store import DataFolder
 
-FORMATS = ("swf",)
+if TYPE_CHECKING:
+    import polars as pl
+
+    from reports.source import Names
+    from traces.export_tables import Exported
+
+FORMATS = ("swf", "csv", "parquet")
+FREE_TEXT = {"trace_files": ("path",), "rejects": ("path", "reason", "raw")}  # may hold names of people
 
 
 def register(app: typer.Typer) -> None:
@@ -20,16 +30,25 @@ def register(app: typer.Typer) -> None:
 
 def export(
     context: typer.Context,
-    cluster: Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")],
-    out: Annotated[Path, typer.Option("--out", help="File to write.")],
-    format_: Annotated[str, typer.Option("--format", help="swf (Standard Workload Format 2.2).")] = "swf",
+    out: Annotated[Path, typer.Option("--out", help="File to write (swf), or folder (csv, parquet).")],
+    cluster: Annotated[str | None, typer.Option("--cluster", help="Only this cluster; swf needs it.")] = None,
+    tables: Annotated[str | None, typer.Option("--tables", help="Tables for csv and parquet: a,b.")] = None,
+    format_: Annotated[
+        str, typer.Option("--format", help="swf (Standard Workload Format 2.2), csv or parquet.")
+    ] = "swf",
     processors: Annotated[
         str, typer.Option("--processors", help="What a processor of SWF is: cpus, nodes or gpus.")
     ] = "nodes",
+    anonymise: Annotated[
+        bool, typer.Option("--anonymise", help="csv and parquet: keyed hashes in place of names.")
+    ] = False,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Write the jobs of the warehouse as an SWF log; names become numbers."""
+    """Write the jobs of the warehouse as an SWF log (names become numbers), or its tables as CSV or Parquet.
+
+    In CSV a text that a spreadsheet would run as a formula gets an apostrophe before it.
+    """
     from traces import clusters, store
     from traces.export_swf import write_swf
 
@@ -37,6 +56,15 @@ def export(
     with options.output(json) as stream:
         if format_ not in FORMATS:
             raise InputError(f"--format {format_!r} is not understood: allowed are {', '.join(FORMATS)}")
+        if format_ != "swf":
+            files = _write_tables(folder, options.names(tables or ""), out, format_, cluster, anonymise)
+            if json:
+                options.write_json(stream, {"files": [vars(file) for file in files]})
+            for file in files if not json else ():
+                stream.write(f"{file.path}: {file.rows:,} rows of {file.table}\n")
+            return
+        if cluster is None or tables is not None:
+            raise InputError("--format swf writes the jobs of one cluster: give --cluster, and no --tables")
         settings = clusters.resolve(folder, cluster=cluster)
         jobs = store.read(folder, "SELECT * FROM jobs WHERE cluster = ?", [cluster])
         per_unit = {"nodes": 1, "gpus": settings.gpus_per_node or 0}.get(processors, 0)
@@ -49,3 +77,38 @@ def export(
                 f"{done.path}: {done.jobs:,} jobs, {done.left_out:,} without a submission left out; "
                 f"processors are {done.processors}, MaxProcs {done.max_procs:,}\n"
             )
+
+
+def _write_tables(
+    folder: DataFolder, tables: list[str], out: Path, format_: str, cluster: str | None, anonymise: bool
+) -> list[Exported]:
+    from reports.source import Names
+    from traces.export_tables import write_tables
+
+    names = Names(secrets.token_bytes(32))
+    change = partial(_anonymised, names) if anonymise else _unchanged
+    return write_tables(folder, tables, out, format_, cluster=cluster, change=change)
+
+
+def _unchanged(_: str, frame: pl.DataFrame) -> pl.DataFrame:
+    return frame
+
+
+def _anonymised(names: Names, table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows with a keyed hash for every user, account and job name, and for every text that may hold one."""
+    import polars as pl
+
+    from reports.source import NAME_COLUMNS
+
+    def hidden(column: str, kind: str) -> pl.Series:
+        known = {name: names.hide(kind, name) for name in frame[column].unique()}
+        return frame[column].replace_strict(known, return_dtype=pl.String)
+
+    kinds = {**NAME_COLUMNS, "step_name": "job", **dict.fromkeys(FREE_TEXT.get(table, ()), "text")}
+    frame = frame.with_columns(hidden(column, kind) for column, kind in kinds.items() if column in frame.columns)
+    if "dimension" in frame.columns:  # the value is a name in the rows of some dimensions
+        told = pl.col("value")
+        for column, kind in NAME_COLUMNS.items():
+            told = pl.when(pl.col("dimension") == column).then(hidden("value", kind)).otherwise(told)
+        frame = frame.with_columns(told.alias("value"))
+    return frame

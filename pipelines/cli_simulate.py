@@ -189,15 +189,16 @@ def _said(trace: Trace) -> list[str]:
 def _write_starts(path: Path, trace: Trace, replay: Replay) -> None:
     import polars as pl
 
-    options.write_csv(path, pl.DataFrame({"job_id": trace.ids, "start": replay.starts}))
+    from traces.export_tables import write_csv
+
+    write_csv(path, [pl.DataFrame({"job_id": trace.ids, "start": replay.starts})])
 
 
 def _write_jobs(path: Path, trace: Trace, replays: Sequence[Replay]) -> None:
-    import polars as pl
-
     from simulator.tables import per_job
+    from traces.export_tables import write_csv
 
-    options.write_csv(path, pl.concat([per_job(trace.workload, trace.ids, replay) for replay in replays]))
+    write_csv(path, (per_job(trace.workload, trace.ids, replay) for replay in replays))
 
 
 def _figures(trace: Trace, replay: Replay) -> dict[str, Any]:

@@ -11,15 +11,12 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
 from traces.errors import InputError
 from traces.store import DataFolder
-
-if TYPE_CHECKING:
-    import polars as pl
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -124,18 +121,3 @@ def say(line: str) -> None:
 def figure(value: float) -> str:
     """A number for a person: whole ones with separators, others with four significant digits."""
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
-
-
-def write_csv(path: Path, frame: pl.DataFrame) -> None:
-    """Write a table as CSV, whole or not at all; text that a spreadsheet would run as a formula gets a ' before it."""
-    import polars as pl
-
-    text = pl.col(pl.String)
-    safe = frame.with_columns(pl.when(text.str.contains(r"^[=+\-@\t\r]")).then("'" + text).otherwise(text).name.keep())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        safe.write_csv(part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -243,6 +243,30 @@ def read(data: DataFolder, sql: str, params: Sequence[Any] = (), memory: str | N
 
     Raises InputError where there is no warehouse or it is of another schema version.
     """
+    with _published(data) as connection:
+        if memory is not None:
+            connection.execute(f"SET memory_limit = {sql_text(memory)}")
+        return connection.execute(sql, list(params)).pl()
+
+
+def batches(data: DataFolder, sql: str, params: Sequence[Any] = (), rows: int = 100_000) -> Iterator[pl.DataFrame]:
+    """`read` some rows at a time, in the same order, for tables that memory does not hold; at least one frame."""
+    with _published(data) as connection:
+        reader = connection.execute(sql, list(params)).to_arrow_reader(rows)
+        yield _frame(reader.schema.empty_table())
+        for batch in reader:
+            yield _frame(batch)
+
+
+def _frame(arrow: Any) -> pl.DataFrame:
+    frame = pl.from_arrow(arrow)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+@contextmanager
+def _published(data: DataFolder) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The warehouse, read-only and of this schema version."""
     if not data.warehouse.is_file():
         raise InputError(f"no warehouse at {data.warehouse}: run `baton ingest` first")
     try:
@@ -251,8 +275,6 @@ def read(data: DataFolder, sql: str, params: Sequence[Any] = (), memory: str | N
         raise InputError(f"{data.warehouse} cannot be opened: {str(error).splitlines()[0]}") from error
     try:
         connection.execute("SET TimeZone='UTC'")
-        if memory is not None:
-            connection.execute(f"SET memory_limit = {sql_text(memory)}")
         found = connection.execute("SELECT version FROM schema_version").fetchone()
         if found is None or found[0] != schema.SCHEMA_VERSION:
             version = None if found is None else found[0]
@@ -260,7 +282,7 @@ def read(data: DataFolder, sql: str, params: Sequence[Any] = (), memory: str | N
                 f"{data.warehouse} has schema version {version}, this program reads {schema.SCHEMA_VERSION}: "
                 "run `baton ingest` again"
             )
-        return connection.execute(sql, list(params)).pl()
+        yield connection
     finally:
         connection.close()
 
@@ -291,9 +313,7 @@ def json_batches(
     with _in_memory() as connection:
         try:
             for batch in connection.sql(f"SELECT * FROM {source}").to_arrow_reader(rows):  # noqa: S608
-                frame = pl.from_arrow(batch)
-                assert isinstance(frame, pl.DataFrame)
-                yield frame
+                yield _frame(batch)
         except (duckdb.Error, OSError, RuntimeError) as error:
             raise InputError(f"{path}: {str(error).splitlines()[0]}") from error
 

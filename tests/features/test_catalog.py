@@ -46,6 +46,17 @@ def check(found: dict[str, pl.DataFrame]) -> None:
         pytest.param([job(str(i), i, None, i + 9, 4, state="CANCELLED") for i in range(3)], id="all cancelled"),
         pytest.param([job("x", None, None, None, None, state="PENDING")], id="no time at all"),
         pytest.param([job("x", 0, 5, None, 1, state="RUNNING")], id="still running"),
+        pytest.param(
+            [
+                job(str(i), w * 604_800, w * 604_800 + 9, w * 604_800 + 99, 2, partition="a")
+                for i, w in enumerate((0, 1, 9))
+            ],
+            id="a gap of weeks",
+        ),
+        pytest.param(
+            [job(str(i), 0, 60 * i, 600, 4, partition="ab"[i % 2]) for i in range(6)], id="a partition without a quota"
+        ),
+        pytest.param([job(str(i), 0, 60 * i, 600 + i, None) for i in range(6)], id="one day, no GPU column"),
     ],
 )
 def test_odd_traces_give_frames_with_the_right_columns(name: str, rows: list[dict[str, Any]]) -> None:
@@ -91,6 +102,21 @@ def test_philly_from_raw_files_to_derived_tables(philly: DataFolder) -> None:
         write_derived(philly, table, "philly", found[table.name], "test")
     rows = build_warehouse(philly)
     assert {table.name: rows[table.name] for table in TABLES} == {name: frame.height for name, frame in found.items()}
+
+
+def test_two_clusters_under_one_name_are_read_as_one(tmp_path: Path) -> None:
+    """A Slurm log beside a Philly log, both called toy: ids do not collide, and every table is there."""
+    generate_philly(tmp_path / "raw", jobs=60, weeks=1, utilization_days=1, machines=3, seed=4, compress=False)
+    log = tmp_path / "sacct.txt"
+    head = "JobID|User|Partition|Submit|Start|End|State|AllocNodes|ExitCode\n"
+    times = "2017-11-04T00:00:00|2017-11-04T01:00:00|2017-11-04T02:00:00"
+    log.write_text(head + "".join(f"{i}|u|p|{times}|FAILED|1|1:0\n" for i in range(1, 9)))
+    settings, data = ClusterSettings("toy"), DataFolder(tmp_path / "data")
+    ingest([tmp_path / "raw", log], cluster=settings, data=data)
+    build_warehouse(data)
+    found = all_tables(data, settings)
+    check(found)
+    assert found["queueing_delay"].height == read(data, "SELECT * FROM jobs").height > 60
 
 
 @pytest.mark.slow

@@ -90,15 +90,6 @@ def test_a_cluster_of_the_warehouse(baton: Baton, tmp_path: Path) -> None:
     assert result["mean_absolute_error_s"] == pytest.approx(3600) and result["spearman"] is None
 
 
-def test_formulas_in_a_csv_are_defused(tmp_path: Path) -> None:
-    import polars as pl
-
-    from pipelines.options import write_csv
-
-    write_csv(tmp_path / "out.csv", pl.DataFrame({"a": ["=1+1", "-x", "plain", "@f", None], "b": [-1, 2, 3, 4, 5]}))
-    assert (tmp_path / "out.csv").read_text() == "a,b\n'=1+1,-1\n'-x,2\nplain,3\n'@f,4\n,5\n"
-
-
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [

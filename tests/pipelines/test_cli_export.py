@@ -1,0 +1,56 @@
+"""`baton export` of tables: the files it names are there, names can be hidden, and mistakes are one line."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from tests.pipelines.conftest import HEADER, ROW, Baton
+
+
+@pytest.fixture
+def data(baton: Baton, tmp_path: Path) -> Path:
+    log = tmp_path / "sacct.txt"
+    rows = [ROW.format(id=i, state="COMPLETED", day=i, nodes=1).replace("anna", "=anna") for i in (1, 2)]
+    log.write_text("\n".join([HEADER, *rows]) + "\n")
+    folder = tmp_path / "data"
+    assert baton("ingest", log, "--cluster", "lab", "--timezone", "UTC", "--data", folder).code == 0
+    return folder
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_tables_as_csv(baton: Baton, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "tables"
+    common = ("export", "--tables", "jobs,attempts,trace_files", "--data", data, "--format", "csv")
+    found = baton(*common, "--out", out, "--json").json["files"]
+    assert [(file["table"], file["rows"]) for file in found] == [("jobs", 2), ("attempts", 2), ("trace_files", 1)]
+    assert [row["user_name"] for row in rows(Path(found[0]["path"]))] == ["'=anna", "'=anna"]
+    hidden = baton(*common, "--out", out, "--cluster", "lab", "--anonymise")
+    assert hidden.code == 0 and "2 rows of jobs" in hidden.out
+    text = "".join((out / f"{name}.csv").read_text() for name in ("jobs", "attempts", "trace_files"))
+    assert "anna" not in text and "train" not in text and "physics" not in text and "sacct.txt" not in text
+    users = {row["user_name"] for row in rows(out / "jobs.csv")}
+    assert len(users) == 1 and users.pop().startswith("user-")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("--tables", "queue", "--format", "csv"), "no table 'queue'"),
+        (("--format", "parquet"), "--tables names no table"),
+        (("--tables", "jobs", "--format", "xlsx"), "allowed are swf, csv, parquet"),
+        (("--tables", "jobs", "--format", "csv", "--cluster", "x"), "unknown cluster 'x'"),
+        (("--tables", "jobs"), "--format swf writes the jobs of one cluster"),
+        ((), "--format swf writes the jobs of one cluster"),
+    ],
+)
+def test_mistakes_are_one_line(baton: Baton, data: Path, tmp_path: Path, arguments: tuple[str, ...], part: str) -> None:
+    result = baton("export", *arguments, "--data", data, "--out", tmp_path / "out")
+    assert result.code == 2 and part in result.err and len(result.err.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()

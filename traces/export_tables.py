@@ -1,0 +1,122 @@
+"""Tables of the warehouse as CSV or Parquet files, for a spreadsheet or a notebook."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pyarrow.parquet as pq
+
+from traces import store
+from traces.errors import InputError
+from traces.store import DataFolder
+
+FORMATS = ("csv", "parquet")
+# A spreadsheet takes a cell that begins so, full-width signs too, for a formula (OWASP, CSV injection).
+_FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
+
+Change = Callable[[str, pl.DataFrame], pl.DataFrame]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One file written."""
+
+    table: str
+    path: Path
+    rows: int
+
+
+def write_csv(path: Path, frames: Iterable[pl.DataFrame]) -> int:
+    """Write frames of the same columns as one CSV file, whole or not at all; returns its rows.
+
+    Text that a spreadsheet would run as a formula gets an apostrophe before it, which makes it text.
+    """
+    text = pl.col(pl.String)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    rows = 0
+    try:
+        with part.open("wb") as stream:
+            for number, frame in enumerate(frames):
+                safe = frame.with_columns(
+                    pl.when(text.str.contains(_FORMULA)).then("'" + text).otherwise(text).name.keep()
+                )
+                safe.write_csv(stream, include_header=number == 0, datetime_format="%Y-%m-%dT%H:%M:%S")
+                rows += frame.height
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return rows
+
+
+def write_tables(
+    data: DataFolder,
+    names: Sequence[str],
+    out: Path,
+    format: str,
+    *,
+    cluster: str | None = None,
+    change: Change,
+) -> list[Exported]:
+    """Write each table to `out`/<table>.<format>, whole or not at all; rows of one cluster, or of all where None.
+
+    `change` (table name, rows) -> rows is applied to what is written. Raises InputError for a format, a table or a
+    cluster that there is not, and for a folder that cannot be written.
+    """
+    if format not in FORMATS:
+        raise InputError(f"--format {format!r} is not understood: allowed are {', '.join(FORMATS)}")
+    known = _tables(data)
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+            raise InputError(f"no table {name!r} in {data.warehouse}: {hint}")
+    if not names:
+        raise InputError(f"--tables names no table: there are {', '.join(known)}")
+    clusters = store.read(data, "SELECT DISTINCT cluster FROM trace_files ORDER BY cluster")["cluster"].to_list()
+    if cluster is not None and cluster not in clusters:
+        raise InputError(f"unknown cluster {cluster!r}: {data.warehouse} holds {', '.join(clusters) or 'none'}")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        return [_write(data, name, out / f"{name}.{format}", cluster, change) for name in names]
+    except OSError as error:
+        raise InputError(f"--out {out}: {error.strerror}: name a folder that can be written") from error
+
+
+def _tables(data: DataFolder) -> list[str]:
+    """Canonical and derived tables of the warehouse, in order of name."""
+    found = store.read(
+        data, "SELECT table_name FROM information_schema.columns WHERE column_name = 'cluster' ORDER BY table_name"
+    )
+    return [str(name) for name in found["table_name"]]
+
+
+def _write(data: DataFolder, name: str, path: Path, cluster: str | None, change: Change) -> Exported:
+    where, params = ("", []) if cluster is None else (" WHERE cluster = ?", [cluster])
+    sql = f"SELECT * FROM {store.sql_name(name)}{where}"  # noqa: S608 - a table that exists
+    frames = (change(name, frame) for frame in store.batches(data, sql, params))
+    rows = write_csv(path, frames) if path.suffix == ".csv" else _write_parquet(path, frames)
+    return Exported(name, path, rows)
+
+
+def _write_parquet(path: Path, frames: Iterable[pl.DataFrame]) -> int:
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    writer, rows = None, 0
+    try:
+        for frame in frames:
+            arrow = frame.to_arrow()
+            writer = writer or pq.ParquetWriter(part, arrow.schema, compression="zstd")
+            if frame.height:
+                writer.write_table(arrow)
+            rows += frame.height
+        assert writer is not None
+        writer.close()
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return rows
