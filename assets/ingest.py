@@ -1,15 +1,41 @@
-"""Ingest: raw logs into the lake, one Parquet folder a raw file. No reading of text here: that is `traces.ingest`."""
+"""Ingest: raw logs into the lake, one Parquet folder a raw file. No reading of text here: that is `traces.ingest`.
+
+A run reads all new files of a cluster at once (`trace_files`), and each file becomes a partition of `raw_file`, named
+by its content, with what is known of its quality.
+"""
+
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import polars as pl
 
 from assets.metadata import shown, table
 from assets.resources import CLUSTERS, OWNERS, Baton
+from traces import quality, store
 from traces.errors import InputError
+
+RAW_FILES = dg.DynamicPartitionsDefinition(name="raw_files")
+KEY_CHARACTERS = 16  # of the digest
+
+raw_file = dg.AssetSpec(
+    "raw_file",
+    partitions_def=RAW_FILES,
+    group_name="ingest",
+    kinds={"python", "parquet"},
+    owners=OWNERS,
+    description="One raw log, by its content: what became of its records, and how good its rows are.",
+)
+
+
+def file_key(cluster: str, sha256: str) -> str:
+    """The partition of a raw file: a changed file is another one."""
+    return f"{cluster}-{sha256[:KEY_CHARACTERS]}"
 
 
 @dg.asset(
     key="trace_files",
+    deps=[raw_file],
     group_name="ingest",
     partitions_def=CLUSTERS,
     kinds={"python", "parquet"},
@@ -24,9 +50,50 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
     if not folder.exists():
         raise InputError(f"no raw logs for cluster {cluster!r}: {folder} does not exist; put them there or give --raw")
     results = ingest([folder], cluster=baton.settings(cluster), data=baton.folder)
+    files = store.lake_files(baton.folder, cluster)
+    gone = disappeared(files, folder)
+    for path in gone:
+        context.log.warning(f"{path} has disappeared; its rows are kept until it is ingested changed, or deleted")
+    context.instance.add_dynamic_partitions(str(RAW_FILES.name), [file_key(cluster, f["sha256"]) for f in files])
+    read = {result.sha256 for result in results if result.rows > result.duplicates}
+    for described in files:
+        context.log_event(_told(cluster, described, reused=described["sha256"] not in read))
     frame = pl.DataFrame([vars(result) for result in results], infer_schema_length=None)
+    lost: dict[str, Any] = {"disappeared files": table(pl.DataFrame({"path": gone}), length=400)} if gone else {}
     return shown(
         rows=int(frame["rows"].sum()) if len(frame) else 0,
         reused=all(result.rows == result.duplicates for result in results),
         files=table(frame),
+        disappeared=len(gone),
+        **lost,
     )
+
+
+def disappeared(files: list[dict[str, Any]], folder: Path) -> list[str]:
+    """Files of the lake that lay in the folder and do so no more."""
+    inside = str(folder.resolve()) + "/"
+    sources = [str(described.get("source") or "") for described in files]
+    return sorted(source for source in sources if source.startswith(inside) and not Path(source).exists())
+
+
+def _told(cluster: str, described: dict[str, Any], *, reused: bool) -> dg.AssetMaterialization:
+    """The materialization of one file, with its counts and the quality of its rows."""
+    result, folder = described["result"], described["folder"]
+    metadata: dict[str, Any] = {
+        "dagster/row_count": result["rows"],
+        "reused": dg.MetadataValue.bool(reused),
+        "path": described["path"],
+        "counts": table(pl.DataFrame([{k: v for k, v in result.items() if isinstance(v, int)}])),
+    }
+    if (folder / "jobs.parquet").is_file():
+        row = quality.of_jobs(pl.read_parquet(folder / "jobs.parquet")).row(0, named=True)
+        metadata |= {
+            "clock_change_rows": row["ambiguous"],
+            "longest_gap_s": row["gap_s"] or 0.0,
+            "longest_gap_from_utc": str(row["gap_from_utc"] or ""),
+            "share_without_end": float(row["no_end_share"] or 0.0),
+        }
+    if (folder / "rejects.parquet").is_file():
+        found = quality.reasons(pl.read_parquet(folder / "rejects.parquet"))
+        metadata["rejects"] = table(pl.DataFrame(found, schema=["reason", "n", "example"], orient="row"))
+    return dg.AssetMaterialization("raw_file", partition=file_key(cluster, described["sha256"]), metadata=metadata)

@@ -23,6 +23,7 @@ def build_defs(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
     data = os.environ.get("BATON_DATA") or str(REPOSITORY / "data")
     return dg.Definitions(
         assets=[
+            ingest.raw_file,
             ingest.ingested_files,
             warehouse.canonical_tables,
             *features.ASSETS,

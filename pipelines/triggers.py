@@ -20,7 +20,8 @@ CRON = "0 3 * * 0"  # Sunday, 03:00
 def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorResult:
     """One run a cluster for all its new files; the content's digest is in the run key, so that no content runs twice.
 
-    The cursor keeps each file's size, time and digest, so that an unchanged file is not read again.
+    The cursor keeps each file's size, time and digest, so that an unchanged file is not read again, and one that has
+    disappeared is reported.
     """
     known: dict[str, list[object]] = json.loads(context.cursor or "{}")
     seen: dict[str, list[object]] = {}
@@ -37,6 +38,9 @@ def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorRes
         content = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
         names.append(folder.name)
         requests.append(dg.RunRequest(run_key=f"{folder.name}-{content}", partition_key=folder.name))
+    for path in sorted(set(known) - set(seen)):
+        if not Path(path).exists():
+            context.log.warning(f"{path} has disappeared; its rows are kept until it is ingested changed, or deleted")
     new = [name for name in names if not context.instance.has_dynamic_partition(str(CLUSTERS.name), name)]
     return dg.SensorResult(
         run_requests=requests,

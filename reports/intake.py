@@ -11,6 +11,7 @@ import polars as pl
 from reports import format as fmt
 from reports.layout import Section, TableView, columns
 from reports.source import Source
+from traces import quality
 
 MOST_REASONS, EXAMPLE_CHARACTERS = 20, 240
 _HIDDEN = "(hidden: this report is anonymised)"
@@ -39,6 +40,8 @@ def intake(source: Source) -> Section:
         f"(zone {fmt.text(source.timezone)})."
     )
     section.tables.append(_files_table(source, files))
+    if not source.jobs.is_empty():
+        section.tables.append(_quality_table(source, files))
     rejected = source.rows("rejects")
     if rejected.is_empty():
         if rejects:
@@ -79,6 +82,30 @@ def _files_table(source: Source, files: pl.DataFrame) -> TableView:
             "jobs|jobs|count", "superseded|superseded|count", "sha256|sha256|code",
         ),
         rows,
+    )  # fmt: skip
+
+
+def _quality_table(source: Source, files: pl.DataFrame) -> TableView:
+    """Per file: rows in the hour of a clock change, jobs without an end, the longest time without a submission."""
+    rows = []
+    for row in quality.of_jobs(source.jobs).to_dicts():
+        path = files.filter(pl.col("sha256") == row["trace_sha256"])["path"]
+        name = (
+            f"file-{row['trace_sha256'][:10]}" if source.names.are_hidden or path.is_empty() else PurePath(path[0]).name
+        )
+        rows.append({**row, "file": name})
+    return TableView(
+        "file_quality",
+        "Quality of the jobs by file",
+        "Of the jobs that each file gave: the longest time without a submission and the median of such times, rows in "
+        "the hour of a clock change that nothing settles, and jobs that ran and have no end. "
+        f"{source.caption(source.jobs.height, 'jobs')}",
+        columns(
+            "file|file", "jobs|jobs|count", "gap_s|longest gap|duration", "gap_from_utc|from (UTC)|utc",
+            "median_gap_s|median gap|duration", "ambiguous|clock-change rows|count",
+            "no_end_share|without an end|percent",
+        ),
+        sorted(rows, key=lambda row: str(row["file"])),
     )  # fmt: skip
 
 

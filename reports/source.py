@@ -92,7 +92,8 @@ class Source:
             raise InputError(f"the warehouse {self.data.warehouse} has no table jobs: rebuild it with `baton ingest`")
         return self.read(
             "SELECT user_name, partition, state, submit_utc, start_utc, end_utc, requested_nodes, requested_gpus, "
-            "allocated_nodes, allocated_gpus, limit_s, run_s, wait_s, gpu_time_s, is_time_ambiguous "
+            "allocated_nodes, allocated_gpus, limit_s, run_s, wait_s, gpu_time_s, is_time_ambiguous, attempts, "
+            "trace_sha256 "
             "FROM jobs WHERE cluster = ?"
         )
 

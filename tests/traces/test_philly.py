@@ -7,10 +7,14 @@ import json
 from datetime import datetime
 from typing import Any
 
+import polars as pl
 import pytest
 
 from tests.traces.conftest import Lake
+from tests.traces.philly_oddities import ROWS, Row
+from traces.clusters import ClusterSettings
 from traces.errors import InputError
+from traces.ingest import ingest
 
 UTC = datetime.fromisoformat
 PACIFIC = {"timezone": "America/Los_Angeles"}
@@ -193,3 +197,16 @@ def test_a_large_file_is_read_in_pieces(lake: Lake, monkeypatch: pytest.MonkeyPa
     assert (result.samples, result.rejects) == (100, 1)
     assert lake.table("cpu_utilization")["utilization_percent"].to_list() == [n + 0.5 for n in range(100)]
     assert lake.rows("rejects")[0]["line"] == 102
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.format}: {row.name}")
+def test_one_oddity(lake: Lake, row: Row) -> None:
+    """The table of docs/oddities.md."""
+    good = {"philly-jobs": json.dumps(entry("9", ONE)), "philly-gpu-util": "2017-11-05 01:30:00 PST,m1,1,1"}
+    lines = row.lines if row.row is not None else f"{row.lines}\n{good[row.format]}"
+    text = f"{row.header}\n{lines}\n" if row.header else "[" + lines.replace("\n", ",") + "]"
+    (result,) = ingest([lake.put("log", text)], cluster=ClusterSettings("lab", **PACIFIC), data=lake.data)
+    assert result.format == row.format and result.rejects == (row.row is None)
+    if row.row is not None:
+        first = pl.read_parquet(next(lake.data.lake.glob(f"lab/*/{row.table}.parquet"))).row(0, named=True)
+        assert {name: first[name] for name in row.row} == row.row

@@ -1,0 +1,73 @@
+"""Each raw file is a partition by its content, with its counts and quality; a file that disappears is reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from assets.ingest import disappeared, file_key, ingested_files, raw_file
+from assets.resources import Baton
+from tests.pipelines.conftest import dump
+from traces import quality, store
+from traces.store import DataFolder
+
+Told = dict[str, dict[str, Any]]
+
+
+def materialize(data: Path, raw: Path) -> tuple[Told, dict[str, Any], list[str]]:
+    """Metadata by partition of raw_file, that of trace_files, and the partitions there are."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("clusters", ["lab"])
+        resources = {"baton": Baton(data=str(data), raw=str(raw))}
+        result = dg.materialize([ingested_files, raw_file], instance=instance, partition_key="lab", resources=resources)
+        told: Told = {}
+        whole: dict[str, Any] = {}
+        for event in result.get_asset_materialization_events():
+            made = event.step_materialization_data.materialization
+            metadata = {name: getattr(value, "value", value) for name, value in made.metadata.items()}
+            if made.asset_key == raw_file.key:
+                told[str(made.partition)] = metadata
+            else:
+                whole = metadata
+        return told, whole, list(instance.get_dynamic_partitions("raw_files"))
+
+
+def test_a_partition_a_file_by_its_content(tmp_path: Path) -> None:
+    raw, data = tmp_path / "raw", tmp_path / "data"
+    raw.mkdir()
+    dump(raw / "a.psv", 3)
+    dump(raw / "b.psv", 5).open("a").write("7|8|9\n")
+    told, whole, partitions = materialize(data, raw)
+    files = {Path(f["path"]).name: f for f in store.lake_files(DataFolder(data), "lab")}
+    keys = {name: file_key("lab", described["sha256"]) for name, described in files.items()}
+    assert set(told) == set(partitions) == set(keys.values())
+    b = told[keys["b.psv"]]
+    assert (b["dagster/row_count"], b["reused"], b["share_without_end"], b["clock_change_rows"]) == (6, False, 0.0, 0)
+    assert b["longest_gap_s"] == 86_400 and b["longest_gap_from_utc"].startswith("2026-03-01")
+    assert "rejects" in b and "7" in b["rejects"] and "rejects" not in told[keys["a.psv"]]
+    assert whole["disappeared"] == 0
+
+    (raw / "a.psv").unlink()  # gone
+    dump(raw / "b.psv", 4)  # changed: its older rows go
+    told, whole, _ = materialize(data, raw)
+    assert whole["disappeared"] == 1 and "a.psv |" in whole["disappeared files"]
+    assert told[keys["a.psv"]]["reused"] and keys["b.psv"] not in told and len(told) == 2
+    held = {Path(f["path"]).name: f["result"]["rows"] for f in store.lake_files(DataFolder(data), "lab")}
+    assert held == {"a.psv": 3, "b.psv": 4}
+
+
+def test_a_file_elsewhere_has_not_disappeared(tmp_path: Path) -> None:
+    here = tmp_path / "raw"
+    files = [{"source": str(here / "gone")}, {"source": str(tmp_path / "other")}, {"source": None}, {}]
+    assert disappeared(files, here) == [str(here / "gone")]
+
+
+def test_reasons_are_counted_without_their_values() -> None:
+    rejects = pl.DataFrame(
+        {"line": [3, 1, 2], "reason": ["state 'A' is none", "state 'B' is none", "7 fields"], "raw": ["x", "y", "z"]}
+    )
+    assert quality.reasons(rejects) == [("state … is none", 2, "y"), ("… fields", 1, "z")]
+    assert quality.reasons(rejects.clear()) == []
