@@ -88,6 +88,21 @@ def durations(table: Table) -> Rule:
     )
 
 
+# Machines of which a log saw more GPUs than the machine list says (Philly's m51, for one: a job of 8 on a listed 2).
+CONTRADICTED_NODES = """
+    WITH held AS (
+        SELECT cluster, node, max(greatest(coalesce(gpus, 0), coalesce(list_max(
+                   list_transform(string_split(nullif(gpu_numbers, ''), ','), n -> n::INT)) + 1, 0))) AS by_jobs
+        FROM placements GROUP BY ALL
+    ), sampled AS (
+        SELECT cluster, node, max(gpu) + 1 AS by_samples FROM gpu_utilization GROUP BY ALL
+    )
+    SELECT n.cluster, n.node, n.gpus AS listed, h.by_jobs, s.by_samples
+    FROM nodes n LEFT JOIN held h USING (cluster, node) LEFT JOIN sampled s USING (cluster, node)
+    WHERE greatest(coalesce(h.by_jobs, 0), coalesce(s.by_samples, 0)) > n.gpus
+    ORDER BY ALL
+"""
+
 CANONICAL: tuple[Rule, ...] = (
     *(rule for table in schema.CANONICAL for rule in declared(table)),
     *(known_states(table) for table in ("jobs", "attempts", "steps")),
@@ -140,6 +155,13 @@ CANONICAL: tuple[Rule, ...] = (
             only_warns=True,
         )
         for kind in ("gpu", "cpu")
+    ),
+    Rule(
+        "nodes",
+        "gpus_in_use",
+        "no GPU beyond a machine's count in the machine list was held by a job or sampled (both counts are kept)",
+        CONTRADICTED_NODES,
+        only_warns=True,
     ),
     Rule(
         "attempts",

@@ -10,8 +10,10 @@ from typing import Any
 import polars as pl
 import pytest
 
+from assets.rules import CANONICAL
 from tests.traces.conftest import Lake
 from tests.traces.philly_oddities import ROWS, Row
+from traces import store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.ingest import ingest
@@ -210,3 +212,17 @@ def test_one_oddity(lake: Lake, row: Row) -> None:
     if row.row is not None:
         first = pl.read_parquet(next(lake.data.lake.glob(f"lab/*/{row.table}.parquet"))).row(0, named=True)
         assert {name: first[name] for name in row.row} == row.row
+
+
+def test_a_machine_list_that_contradicts_the_log_is_reported_and_both_counts_are_kept(lake: Lake) -> None:
+    two, eight = attempt("2017-10-07 01:10:00", None, m0=2), attempt("2017-10-07 01:10:00", None, m51=8)
+    machines = "machineId, number of GPUs, single GPU mem\nm0,2, 12GB\nm51,2, 12GB\nm52,2, 12GB\n"
+    samples = GPU + "2017-11-05 01:30:00 PST,m52,1,2,3,4,,,,\n"
+    log = json.dumps([entry("1", two), entry("2", eight)])
+    lake.ingest(lake.put("log", log), lake.put("list", machines), lake.put("util", samples), **PACIFIC)
+    (rule,) = [rule for rule in CANONICAL if (rule.table, rule.name) == ("nodes", "gpus_in_use")]
+    assert rule.only_warns
+    found = [tuple(row.values())[1:] for row in store.read(lake.data, rule.sql).to_dicts()]
+    assert found == [("m51", 2, 8, None), ("m52", 2, None, 4)]
+    assert [node["gpus"] for node in lake.rows("nodes")] == [2, 2, 2]
+    assert {place["node"]: place["gpus"] for place in lake.rows("placements")} == {"m0": 2, "m51": 8}

@@ -149,7 +149,7 @@ def columns_of(entries: pl.DataFrame, zone: str) -> Columns:
     })  # fmt: skip
     return Columns(
         n, jobs.filter(pl.Series(~slow)), attempts.filter(pl.Series(keep)), placements.filter(pl.Series(keep[of])),
-        [(int(at), entries.row(int(at), named=True)) for at in np.flatnonzero(slow)],
+        list(zip(np.flatnonzero(slow).tolist(), entries.filter(pl.Series(slow)).to_dicts(), strict=True)),
     )  # fmt: skip
 
 
