@@ -8,6 +8,7 @@ import models.tables
 import simulator.tables
 from features.catalog import FEATURES
 from features.dictionary import render
+from tests.traces import oddities as slurm
 from tests.traces import philly_oddities, published
 from traces.schema import CANONICAL, Table
 
@@ -25,25 +26,46 @@ def sections() -> dict[str, tuple[Table, ...]]:
     }
 
 
+_HARMLESS = {n: f"\\u{n:04x}" for n in (*range(32), 127)} | {ord("|"): "\\|", ord("<"): "&lt;"}
+
+
 def oddities() -> str:
     """Every oddity of a raw log that a test holds a row of, and what becomes of it."""
     lines = [
         "# Oddities of raw logs",
         "",
         "What stands in raw logs, and what becomes of it. Each row is a test of its own: `tests/traces/published.py` "
-        "(run by `test_published.py`) and `tests/traces/philly_oddities.py`. `make docs` writes this page.",
+        "(run by `test_published.py`), `tests/traces/philly_oddities.py` (`test_philly.py`) and "
+        "`tests/traces/oddities.py` (`test_oddities.py`), where of sacct's rows the columns are shown that differ from "
+        "a plain job's. `make docs` writes this page.",
         "",
-        "| format | oddity | in the log | what becomes of it |",
-        "|---|---|---|---|",
+        "| format | oddity | source | in the log | what becomes of it |",
+        "|---|---|---|---|---|",
     ]
-    rows = [(row.format, row.name, row.lines, row.becomes) for row in (*published.ROWS, *philly_oddities.ROWS)]
+    rows = [("sacct", row.name, row.source, _differing(row.raw), row.becomes) for row in slurm.ODDITIES]
+    rows += [
+        (row.format, row.name, "published schema", row.lines, row.becomes)
+        for row in (*published.ROWS, *philly_oddities.ROWS)
+    ]
     return "\n".join([*lines, *("| " + " | ".join(map(_cell, row)) + " |" for row in rows)]) + "\n"
+
+
+def _differing(raw: str) -> str:
+    """What a line of the table of sacct's oddities has other than the plain one; the whole text where it is no line."""
+    names, plain = slurm.HEADER.split("|"), slurm.row().split("|")
+    told = []
+    for line in raw.split("\n"):
+        values = line.split("|")
+        if len(values) != len(names):
+            return raw
+        told.append(", ".join(f"{n}={v}" for n, v, p in zip(names, values, plain, strict=True) if v != p) or "as plain")
+    return " / ".join(told)
 
 
 def _cell(text: str, most: int = 110) -> str:
     """Text that cannot leave its cell; a long one is cut."""
     shown = " / ".join(text.split("\n"))
-    return (shown if len(shown) <= most else shown[: most - 1] + "...").replace("|", "\\|").replace("<", "&lt;")
+    return (shown if len(shown) <= most else shown[: most - 1] + "...").translate(_HARMLESS)
 
 
 if __name__ == "__main__":
