@@ -172,7 +172,10 @@ def _expanded(rows: pl.DataFrame, remarks: list[str]) -> pl.DataFrame:
 
 
 def _named(rows: pl.DataFrame, conf: SlurmConf, remarks: list[str]) -> pl.DataFrame:
-    """Blank names filled in, and the rows in the order of a world: by submission and job id."""
+    """Blank names filled in, and the rows in the order of a world: by submission and job id, an array's by task.
+
+    (The job id of an array's last task is that of the array, the smallest of all.)
+    """
     several = rows.filter(pl.col("partition").str.contains(",", literal=True).fill_null(False)).height
     if several:
         remarks.append(f"{several} jobs ask for several partitions: each waits in the first")
@@ -183,7 +186,8 @@ def _named(rows: pl.DataFrame, conf: SlurmConf, remarks: list[str]) -> pl.DataFr
         qos=pl.col("qos").replace("", None).str.to_lowercase().fill_null("normal"),
         account=pl.col("account").replace("", None).str.to_lowercase().fill_null(ROOT),
         user_name=pl.col("user_name").replace("", None).fill_null(NOBODY),
-    ).sort("submit_s", "job_id_raw", "job_key", "attempt", "array_task_id", nulls_last=True)
+        id_of_all=pl.coalesce("array_job_id", "job_id_raw"),
+    ).sort("submit_s", "id_of_all", "array_task_id", "job_id_raw", "job_key", "attempt", nulls_last=True)
 
 
 def _ints(rows: pl.DataFrame, expression: pl.Expr) -> w.Int64s:

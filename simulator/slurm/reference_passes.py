@@ -259,11 +259,11 @@ def _preempt(controller: Controller, job: Job, available: set[int]) -> list[int]
     ]
     victims.sort(key=lambda other: (int(qos.priority[other.qos]), -other.start, other.row))
     machine: Machine = controller.machine.copy()
-    for victim in victims:
+    for number, victim in enumerate(victims, start=1):
         machine.remove(victim)
         chosen = machine.place(job, available)
         if chosen:
-            for other in victims:
+            for other in victims[:number]:
                 if set(other.held) & set(chosen):
                     controller.preempt(other)
             return chosen
