@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from pipelines import options
+from pipelines import cli_simulate_slurm, options
 from pipelines.options import Cluster, Data, Json
 from traces.errors import InputError
 from traces.store import DataFolder
@@ -45,16 +45,24 @@ class Knobs:
     estimate: str
     pass_: str
     kill_at_limit: bool
+    slurm: cli_simulate_slurm.Files | None  # the files that describe the cluster to `slurm`
 
 
 def simulate(
     context: typer.Context,
-    scheduler: Annotated[str | None, typer.Option("--scheduler", help="fifo, easy, conservative or mirage.")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option("--scheduler", help="fifo, easy, conservative, mirage or slurm.")
+    ] = None,
     compare: Annotated[str | None, typer.Option("--compare", help="Schedulers side by side: fifo,easy.")] = None,
     trace: Annotated[Path | None, typer.Option("--trace", help="A trace in the Standard Workload Format.")] = None,
     cluster: Cluster = None,
     estimate: Annotated[str, typer.Option("--estimate", help="What is planned with: limit or exact.")] = "limit",
     pass_: Annotated[str, typer.Option("--pass", help="When it looks: event or instant.")] = "event",  # noqa: S107
+    slurm_conf: Annotated[Path | None, typer.Option("--slurm-conf", help="slurm.conf, for slurm.")] = None,
+    qos: Annotated[Path | None, typer.Option("--qos", help="Dump of `sacctmgr -P show qos`, for slurm.")] = None,
+    associations: Annotated[
+        Path | None, typer.Option("--associations", help="Dump of `sacctmgr -P show assoc`, for slurm.")
+    ] = None,
     kill_at_limit: Annotated[bool, typer.Option("--kill-at-limit", help="End a job at its limit.")] = False,
     capacity: Annotated[
         int | None, typer.Option("--capacity", min=1, help="Processors (SWF) or nodes; default: the trace's own.")
@@ -76,12 +84,11 @@ def simulate(
             raise InputError("--starts takes the starts of one scheduler: give --scheduler, or --jobs with --compare")
         if (trace is None) == (cluster is None):
             raise InputError("simulate needs a trace: give either --trace FILE.swf or --cluster NAME")
-        if trace is not None:
-            found = _of_swf(trace, capacity)
-        else:
-            found = _of_cluster(options.data_folder(context, data), str(cluster), capacity)
+        folder = options.data_folder(context, data)
+        slurm = cli_simulate_slurm.files(wanted, folder, cluster, conf=slurm_conf, qos=qos, associations=associations)
+        found = _of_swf(trace, capacity) if trace is not None else _of_cluster(folder, str(cluster), capacity)
         window = tuple(options.duration_s(text) if text else None for text in (gantt_from, gantt))
-        knobs = Knobs(estimate, pass_, kill_at_limit)
+        knobs = Knobs(estimate, pass_, kill_at_limit, slurm)
         replays = [_replay(found, name, knobs) for name in wanted]
         for line in _said(found):
             options.say(line)
@@ -98,11 +105,16 @@ def simulate(
 
 
 def _schedulers(scheduler: str | None, compare: str | None) -> list[str]:
+    from simulator.replay import SCHEDULERS
+
     if (scheduler is None) == (compare is None):
         raise InputError("simulate needs a scheduler: give either --scheduler NAME or --compare NAME,NAME")
     wanted = [scheduler] if scheduler is not None else options.names(compare or "")
     if not wanted:
         raise InputError(f"--compare {compare!r} names no scheduler; write for example fifo,easy")
+    known = (*SCHEDULERS, "slurm")
+    if strange := [name for name in wanted if name not in known]:
+        raise InputError(f"unknown scheduler {strange[0]!r}: known are {', '.join(known)}")
     return wanted
 
 
@@ -166,6 +178,10 @@ def _fitting(
 def _replay(trace: Trace, scheduler: str, knobs: Knobs) -> Replay:
     from simulator.replay import replay
 
+    if scheduler == "slurm":
+        if knobs.estimate == "exact":
+            raise InputError("scheduler 'slurm' plans with time limits only: use estimate 'limit'")
+        return cli_simulate_slurm.replay(trace.workload, trace.ids, trace.capacity, knobs.slurm)
     return replay(
         trace.workload,
         scheduler=scheduler,
@@ -218,6 +234,7 @@ def _figures(trace: Trace, replay: Replay) -> dict[str, Any]:
         "spearman": distance["spearman"],
         "wall_s": replay.wall_s,
         "jobs_per_s": len(workload) / replay.wall_s,
+        **(replay.notes if isinstance(replay, cli_simulate_slurm.SlurmReplay) else {}),
     }
 
 

@@ -1,0 +1,102 @@
+"""`baton simulate --scheduler slurm`: by a cluster's files, on a flat pool, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from tests.pipelines.conftest import SWF, Baton, dump
+
+CONF = """ClusterName=lab
+SelectType=select/cons_tres
+TopologyPlugin=topology/tree
+NodeName=n[1-2] CPUs=8 Gres=gpu:a100:4
+PartitionName={partition} Nodes=ALL Default=YES MaxTime=2-0
+"""
+
+
+@pytest.fixture
+def lab(baton: Baton, tmp_path: Path) -> Path:
+    """A data folder with cluster `lab`: six jobs, a day apart, of a partition `gpu`."""
+    data = tmp_path / "data"
+    log = dump(tmp_path / "lab.psv")
+    assert baton("ingest", log, "--cluster", "lab", "--nodes", 2, "--data", data, "--json").code == 0
+    return data
+
+
+def conf(folder: Path, text: str = CONF, partition: str = "gpu") -> Path:
+    path = folder / "slurm.conf"
+    path.write_text(text.format(partition=partition), encoding="utf-8")
+    return path
+
+
+def test_a_cluster_by_its_slurm_conf(baton: Baton, lab: Path, tmp_path: Path) -> None:
+    """Jobs alone on the cluster start at once: at the next pass after their submission."""
+    starts = tmp_path / "starts.csv"
+    flags = ("--cluster", "lab", "--data", lab, "--starts", starts, "--json")
+    result = baton("simulate", "--scheduler", "slurm", "--slurm-conf", conf(tmp_path), *flags)
+    assert result.code == 0
+    assert (result.json["slurm_jobs"], result.json["jobs"], result.json["unstarted"]) == (6, 6, 0)
+    assert result.json["unplaceable"] == {} and 0 <= result.json["mean_wait_s"] <= 3
+    assert result.json["started_by_main"] + result.json["started_by_backfill"] == 6
+    assert any("TopologyPlugin" in remark for remark in result.json["remarks"])
+    assert "TopologyPlugin=topology/tree: not modelled" in result.err
+    assert len(list(csv.reader(starts.open()))) == 7
+
+
+def test_jobs_of_a_partition_that_is_not_there_are_listed(baton: Baton, lab: Path, tmp_path: Path) -> None:
+    path = conf(tmp_path, partition="other")
+    flags = ("--cluster", "lab", "--data", lab, "--json")
+    result = baton("simulate", "--scheduler", "slurm", "--slurm-conf", path, *flags)
+    assert result.json["unplaceable"] == {"unknown partition": 6} and result.json["unstarted"] == 6
+    assert "6 jobs can never start: 6 unknown partition" in result.err
+
+
+def test_the_settings_of_the_cluster_name_its_files(baton: Baton, lab: Path) -> None:
+    conf(lab)
+    (lab / "qos.psv").write_text("Name|Priority|MaxTRESPU\nnormal|10|node=1\n", encoding="utf-8")
+    (lab / "clusters.toml").write_text('[lab]\nnodes = 2\nslurm_conf = "slurm.conf"\n', encoding="utf-8")
+    result = baton("simulate", "--scheduler", "slurm", "--cluster", "lab", "--data", lab, "--json")
+    assert result.json["slurm_jobs"] == 6
+    assert any("AccountingStorageEnforce" in remark for remark in result.json["remarks"])
+
+
+def test_a_trace_runs_on_a_flat_pool(baton: Baton, tmp_path: Path) -> None:
+    trace = tmp_path / "tiny.swf"
+    trace.write_text(SWF)
+    result = baton("simulate", "--trace", trace, "--compare", "easy,slurm", "--json")
+    easy, slurm = result.json["schedulers"]
+    assert slurm["jobs"] == easy["jobs"] == 3 and slurm["unstarted"] == 0
+    assert slurm["makespan_s"] >= easy["makespan_s"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--slurm-conf", "{tmp}/nowhere.conf"), "nowhere.conf: cannot be read: No such file or directory"),
+        (("--slurm-conf", "{tmp}/bad.conf"), "bad.conf:6: unknown parameter 'PriorityWeigthAge': did you mean"),
+        (("--slurm-conf", "{tmp}/slurm.conf", "--qos", "{tmp}/slurm.conf"), "slurm.conf:1: no column 'Name'"),
+        (("--slurm-conf", "{tmp}/slurm.conf", "--associations", "{tmp}/no.psv"), "no.psv: cannot be read"),
+        (("--slurm-conf", "{tmp}/slurm.conf", "--estimate", "exact"), "'slurm' plans with time limits only"),
+        (("--qos", "{tmp}/slurm.conf"), "--qos needs a slurm.conf: give --slurm-conf"),
+    ],
+)
+def test_refused(baton: Baton, lab: Path, tmp_path: Path, flags: tuple[str, ...], message: str) -> None:
+    good = conf(tmp_path)
+    (tmp_path / "bad.conf").write_text(good.read_text() + "PriorityWeigthAge=1\n")
+    named = [flag.format(tmp=tmp_path) for flag in flags]
+    result = baton("simulate", "--scheduler", "slurm", "--cluster", "lab", "--data", lab, *named)
+    assert result.code == 2 and result.out == ""
+    assert message in result.err and result.err.strip().splitlines()[-1].count(message) == 1
+
+
+def test_options_that_do_not_go_together(baton: Baton, lab: Path, tmp_path: Path) -> None:
+    path = conf(tmp_path)
+    result = baton("simulate", "--scheduler", "easy", "--cluster", "lab", "--data", lab, "--slurm-conf", path)
+    assert result.code == 2 and "--slurm-conf belongs to --scheduler slurm, not to easy" in result.err
+    trace = tmp_path / "tiny.swf"
+    trace.write_text(SWF)
+    result = baton("simulate", "--scheduler", "slurm", "--trace", trace, "--slurm-conf", path)
+    assert result.code == 2 and "--slurm-conf describes the nodes of a --cluster" in result.err

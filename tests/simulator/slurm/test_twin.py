@@ -1,0 +1,72 @@
+"""The compiled `slurm` scheduler and its plain twin agree in every start, end, state, reason, restart and node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from simulator.slurm.run import run
+
+from simulator.slurm import reference
+from simulator.slurm import world as w
+from tests.simulator.slurm.worlds import FEATURES, random_world, worlds
+
+COMPARED = ("state", "reason", "start_s", "end_s", "restarts", "placement_first", "placement")
+
+
+def assert_equal(world: w.World, **window: int) -> w.Result:
+    compiled, plain = run(world, **window), reference.simulate(world, **window)
+    for name in COMPARED:
+        np.testing.assert_array_equal(getattr(compiled, name), getattr(plain, name), err_msg=name)
+    started = plain.start_s != w.NONE
+    np.testing.assert_array_equal(compiled.by_backfill[started], plain.by_backfill[started], err_msg="by_backfill")
+    return plain
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_kernel_equals_twin_with_a_feature(feature: str, seed: int) -> None:
+    assert_equal(random_world(seed, {feature}))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(world=worlds())
+def test_kernel_equals_twin_with_features_mixed(world: w.World) -> None:
+    assert_equal(world)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32 - 1), second=st.integers(0, 400), length=st.integers(0, 200))
+def test_replays_that_are_freed_at_an_instant(seed: int, second: int, length: int) -> None:
+    """Free from a second on: what started before is pinned to what it did, so nothing before may change."""
+    world = random_world(seed, {"gpus", "partitions"})
+    whole = reference.simulate(world)
+    pinned = np.where(whole.start_s != w.NONE, whole.start_s, w.NEVER)
+    lengths = np.where(whole.start_s != w.NONE, np.diff(whole.placement_first), 0)
+    world = replace(
+        world,
+        jobs=replace(world.jobs, pinned_s=pinned),
+        pinned_first=np.concatenate([[0], np.cumsum(lengths)]),
+        pinned_nodes=whole.placement[whole.placement != w.NONE],
+    )
+    result = assert_equal(world, free_from=second, until=second + length)
+    before = pinned < second
+    np.testing.assert_array_equal(result.start_s[before], whole.start_s[before])
+
+
+def test_the_worlds_are_busy_ones() -> None:
+    """Backfill, preemption, requeues, timeouts and every reason do occur in the worlds that the tests compare."""
+    states, reasons, backfilled, requeued = set(), set(), 0, 0
+    for seed in range(150):
+        result = reference.simulate(random_world(seed, set(np.random.default_rng(seed).choice(FEATURES, 3))))
+        states |= set(result.state.tolist())
+        reasons |= set(result.reason.tolist())
+        backfilled += int(result.by_backfill.sum())
+        requeued += int(result.restarts.sum())
+    assert states >= {w.PENDING, w.COMPLETED, w.FAILED, w.TIMEOUT, w.CANCELLED, w.PREEMPTED, w.UNPLACEABLE}
+    assert reasons == set(range(len(w.REASONS)))
+    assert backfilled > 50 and requeued > 0
