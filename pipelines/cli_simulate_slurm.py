@@ -94,9 +94,8 @@ def _beside(conf: Path, name: str) -> Path | None:
 
 def replay(workload: Workload, ids: pl.Series, capacity: int, described: Files | None) -> SlurmReplay:
     """The schedule that Slurm would make of the workload's jobs (of a cluster: all its recorded jobs compete)."""
-    from simulator.slurm.run import run_timed
-
     from simulator.slurm.load_jobs import flat
+    from simulator.slurm.run import run_timed
 
     if described is None:
         result, wall_s = run_timed(flat(workload, capacity))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from simulator.slurm.run import run
 
 from simulator.slurm import reference
 from simulator.slurm import world as w
+from simulator.slurm.run import run
 from tests.simulator.slurm.worlds import FEATURES, random_world, worlds
 
 COMPARED = ("state", "reason", "start_s", "end_s", "restarts", "placement_first", "placement")
