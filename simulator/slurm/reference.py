@@ -125,7 +125,8 @@ class Controller:
         gone = bool((outages.begin_s == self.now).any())
         back = bool((outages.end_s == self.now).any())
         changed = np.flatnonzero(capacity.time_s == self.now)
-        rises = any(row == 0 or capacity.nodes[row] > capacity.nodes[row - 1] for row in changed)
+        before = np.concatenate([[len(self.world.nodes)], capacity.nodes])
+        rises = bool((capacity.nodes[changed] > before[changed]).any())
         self.requested |= back or rises
         self._meet_capacity()
         return gone or back or bool(changed.size)
@@ -267,8 +268,10 @@ class Controller:
             return True
         patience = self.settings.sched_interval_s + self.settings.bf_interval_s + self.settings.bf_min_age_reserve_s
         ends = [job.end for job in self.jobs if job.end != w.NONE]
-        last_events = [oldest, self.free_from, *ends]
-        return now > max(last_events) + 2 * patience
+        outages, capacity = self.world.outages, self.world.capacity
+        machine = [*outages.begin_s.tolist(), *outages.end_s.tolist(), *capacity.time_s.tolist()]
+        last_events = [oldest, self.free_from, *ends, *(second for second in machine if second <= now)]
+        return bool(now > max(last_events) + 2 * patience)
 
     def _priorities(self) -> None:
         if self.settings.weight_fairshare:

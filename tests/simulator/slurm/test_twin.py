@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from simulator.slurm import reference
 from simulator.slurm import world as w
 from simulator.slurm.run import run
-from tests.simulator.slurm.worlds import FEATURES, random_world, worlds
+from tests.simulator.slurm.worlds import FEATURES, random_world
 
 COMPARED = ("state", "reason", "start_s", "end_s", "restarts", "placement_first", "placement")
 
@@ -34,9 +34,9 @@ def test_kernel_equals_twin_with_a_feature(feature: str, seed: int) -> None:
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(world=worlds())
-def test_kernel_equals_twin_with_features_mixed(world: w.World) -> None:
-    assert_equal(world)
+@given(seed=st.integers(0, 2**32 - 1), features=st.sets(st.sampled_from(FEATURES), max_size=6))
+def test_kernel_equals_twin_with_features_mixed(seed: int, features: set[str]) -> None:
+    assert_equal(random_world(seed, features))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
