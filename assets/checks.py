@@ -12,14 +12,14 @@ from assets.resources import Baton
 from assets.rules import Rule
 from features.catalog import FEATURES
 from models.tables import POLICY_CURVES, POLICY_RESULTS, RELEASE_LOG
-from simulator.tables import SIMULATED_STARTS
+from simulator.tables import TABLES as SIMULATION_TABLES
 from traces import clusters, schema, store
 from traces.store import DataFolder
 
 SHOWN = 10
 DERIVED = (
     *(declared for analysis in FEATURES.values() for declared in analysis.TABLES),
-    SIMULATED_STARTS,
+    *SIMULATION_TABLES,
     POLICY_RESULTS,
     POLICY_CURVES,
     RELEASE_LOG,
@@ -27,6 +27,10 @@ DERIVED = (
 NAMES = {declared.name: declared.names for declared in (*schema.CANONICAL, *DERIVED)}
 # Which asset writes a derived table that is no asset of its own name.
 WRITTEN_BY = {
+    "simulated_starts": "simulation_replay",
+    "calibration_figures": "simulation_calibration",
+    "calibrated_starts": "simulation_calibration",
+    "calibration_parameters": "simulation_calibration",
     "policy_results": "policy_comparison",
     "policy_curves": "policy_comparison",
     "release_log": "provisioning_policy",

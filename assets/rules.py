@@ -196,6 +196,20 @@ SIMULATED: tuple[Rule, ...] = (
         "no simulated start before the submission",
         "SELECT * FROM simulated_starts WHERE simulated_wait_s < 0",
     ),
+    Rule(
+        "calibrated_starts",
+        "not_before_submission",
+        "no calibrated start before the submission",
+        "SELECT * FROM calibrated_starts WHERE least(frozen_wait_s, causal_wait_s, informed_wait_s) < 0",
+    ),
+    Rule(
+        "calibration_figures",
+        "jobs_counted",
+        "every figure of a month is over the same jobs, those of calibrated_starts",
+        """SELECT f.cluster, f.from_utc, f.form, f.jobs, count(s.job_key) AS found
+           FROM calibration_figures f LEFT JOIN calibrated_starts s USING (cluster, from_utc)
+           GROUP BY f.cluster, f.from_utc, f.form, f.change, f.mechanism, f.jobs HAVING f.jobs <> found""",
+    ),
 )
 
 POLICIES: tuple[Rule, ...] = (

@@ -8,7 +8,7 @@ from assets.metadata import plot, shown, table
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models import experiment, study
 from models.fingerprint import code_digest, digest
-from simulator.tables import SIMULATED_STARTS
+from simulator.tables import CALIBRATION, SIMULATED_STARTS
 from traces import store
 
 SCHEDULER = "mirage"
@@ -22,7 +22,7 @@ SCHEDULER = "mirage"
     owners=OWNERS,
     description="Start of every job in a replay of the trace, beside its recorded wait: how far the simulator is off.",
 )
-def simulated_starts(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
+def simulation_replay(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
     if not experiment.has_limits(data, cluster):
         return shown(rows=0, why=f"no job of cluster {cluster!r} has a time limit to plan with: nothing was replayed")
@@ -38,6 +38,44 @@ def simulated_starts(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mate
         rows=len(frame),
         reused=reused,
         distance=table(experiment.distance_frame(frame)),
+        waits=plot(waits, x="wait, h", y="share of jobs", log_x=True),
+    )
+
+
+@dg.asset(
+    deps=[warehouse.key("jobs")],
+    group_name="simulation",
+    partitions_def=CLUSTERS,
+    kinds={"numba", "parquet"},
+    owners=OWNERS,
+    description="What the trace hides about its scheduler, inferred, and the calibrated waits of every later month.",
+)
+def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
+    from simulator.calibration.study import unexplained
+
+    data, cluster = baton.folder, context.partition_key
+    if not experiment.has_limits(data, cluster):
+        return shown(rows=0, why=f"no job of cluster {cluster!r} has a time limit to plan with: nothing was calibrated")
+    settings = baton.settings(cluster)
+    code = code_digest("simulator", "models/experiment.py")
+    now = digest(store.lake_digest(data, cluster), settings.fit_from, code)
+    reused = all(store.derived_fingerprint(data, declared.name, cluster) == now for declared in CALIBRATION)
+    if not reused:
+        study = experiment.calibration(data, settings)
+        for declared, frame in zip(CALIBRATION, (study.figures, study.starts, study.parameters), strict=True):
+            store.write_derived(data, declared, cluster, frame, now)
+    figures, starts, parameters = (store.read_derived(data, declared.name, cluster) for declared in CALIBRATION)
+    if figures.is_empty():
+        why = "no month of the trace has four weeks of record before it to fit on, and 100 jobs"
+        return shown(rows=0, reused=reused, why=why, fidelity=table(figures))
+    waits = {form: _ecdf(starts[f"{form}_wait_s"]) for form in ("recorded", "frozen", "causal", "informed")}
+    return shown(
+        rows=len(starts),
+        reused=reused,
+        fidelity=table(figures.filter(pl.col("change") == "all").drop("cluster", "change", "mechanism")),
+        mechanisms=table(figures.filter(pl.col("change") != "all").drop("cluster", "from_utc", "until_utc"), rows=40),
+        parameters=table(parameters),
+        unexplained=table(unexplained(starts)),
         waits=plot(waits, x="wait, h", y="share of jobs", log_x=True),
     )
 

@@ -21,7 +21,7 @@ def sections() -> dict[str, tuple[Table, ...]]:
     return {
         "Canonical tables (`traces/schema.py`)": CANONICAL,
         **{f"Analytics: {name} (`features/{name}.py`)": module.TABLES for name, module in FEATURES.items()},
-        "Simulation (`simulator/tables.py`)": (simulator.tables.SIMULATED_STARTS,),
+        "Simulation (`simulator/tables.py`)": simulator.tables.TABLES,
         "Policies (`models/tables.py`)": models.tables.TABLES,
     }
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -23,6 +24,10 @@ from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.store import DataFolder
 
+if TYPE_CHECKING:
+    from simulator.calibration.record import Record
+    from simulator.calibration.study import Study
+
 Int64s = NDArray[np.int64]
 
 HOUR_S, DAY_S = 3600, 86400
@@ -32,6 +37,11 @@ FIT_SHARE, SELECT_SHARE = 0.6, 0.2  # of the usable starts, where the cluster de
 DECISION_S = 600
 FIT_DECISION_S = 1800  # learners see every third decision: a third of the work, and neighbours are alike
 PAIR_CODE = ("traces", "simulator", "features", "models/pairs.py", "models/protocol.py", "models/experiment.py")
+# A job without a limit gets the longest limit of its partition, as Slurm gives it the partition's.
+_JOBS_WITH_LIMITS = """
+    SELECT * REPLACE (coalesce(limit_s, max(limit_s) OVER (PARTITION BY partition)) AS limit_s)
+    FROM jobs WHERE cluster = ? ORDER BY submit_utc, job_key
+"""
 
 
 @dataclass(frozen=True)
@@ -90,12 +100,7 @@ def read_workload(data: DataFolder, cluster: str) -> tuple[Workload, list[str]]:
 
     A job without a limit gets the longest limit of its partition, as Slurm gives it the partition's.
     """
-    frame = store.read(
-        data,
-        """SELECT * REPLACE (coalesce(limit_s, max(limit_s) OVER (PARTITION BY partition)) AS limit_s)
-           FROM jobs WHERE cluster = ? ORDER BY submit_utc, job_key""",
-        (cluster,),
-    )
+    frame = store.read(data, _JOBS_WITH_LIMITS, (cluster,))
     if frame.is_empty():
         raise InputError(f"cluster {cluster!r} has no jobs in {data.warehouse}; ingest its raw files first")
     longest_s = frame["limit_s"].max()
@@ -104,6 +109,24 @@ def read_workload(data: DataFolder, cluster: str) -> tuple[Workload, list[str]]:
         row = _origin(data, frame.row(0, named=True))
         raise InputError(f"{row}: none of the {len(frame)} jobs of cluster {cluster!r} ran and ended")
     return workload, keys
+
+
+def read_record(data: DataFolder, cluster: str) -> Record:
+    """The cluster's jobs as calibration reads them, cancelled in the queue or not; limits as in `read_workload`."""
+    from simulator.calibration.record import from_jobs as record_of
+
+    frame = store.read(data, _JOBS_WITH_LIMITS, (cluster,))
+    longest_s = frame["limit_s"].max()
+    return record_of(frame, default_limit_s=int(str(longest_s)) if longest_s is not None else 48 * HOUR_S)
+
+
+def calibration(data: DataFolder, settings: ClusterSettings) -> Study:
+    """Every month of the cluster that can be judged, calibrated on what came before it; no rows where there is none."""
+    from simulator.calibration.judge import months
+    from simulator.calibration.study import study
+
+    record = read_record(data, settings.name)
+    return study(record, settings.name, months(record, declared_s(settings.fit_from)))
 
 
 def capacity_of(

@@ -1,4 +1,4 @@
-"""Section `fidelity`: simulated against recorded waits, how far apart they are, in numbers."""
+"""Section `fidelity`: how far to trust the simulator. Simulated and calibrated waits against the recorded ones."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from reports import figures
 from reports import format as fmt
 from reports.layout import Figure, Section, TableView, columns
 from reports.source import Source
+from simulator.calibration.study import unexplained
 from simulator.metrics import wait_distance
 
 _WAITS = {
@@ -20,17 +21,24 @@ _WAITS = {
     for side in ("recorded", "simulated")
 }
 
+_CALIBRATED = (
+    "jobs|jobs|count", "recorded_mean_wait_s|recorded mean|duration", "simulated_mean_wait_s|calibrated mean|duration",
+    "recorded_p90_wait_s|recorded p90|duration", "simulated_p90_wait_s|calibrated p90|duration",
+    "mean_absolute_error_s|MAE|duration", "relative_error|MAE of mean|percent", "spearman|Spearman|number",
+    "spearman_waited|Spearman if waited|number",
+)  # fmt: skip
+
 
 def fidelity(source: Source) -> Section:
     """Mean, p50, p95, mean absolute error and rank correlation for each scheduler that was simulated."""
-    section = Section("fidelity", "Simulated against recorded waits")
+    section = Section("fidelity", "How far to trust this: simulated against recorded waits")
     starts = source.rows("simulated_starts")
     replayed = starts.height
     if not starts.is_empty():
         starts = starts.filter((pl.col("recorded_wait_s") >= 0) & (pl.col("simulated_wait_s") >= 0))
     if starts.is_empty():
         section.missing.append("The trace was not replayed in the simulator, so nothing says how close its waits come.")
-        return section
+        return _with_calibration(source, section)
     rows = []
     for (scheduler, capacity), group in starts.group_by("scheduler", "capacity_nodes", maintain_order=True):
         rows.append({"scheduler": scheduler, "capacity_nodes": capacity, **distance(group)})
@@ -56,7 +64,78 @@ def fidelity(source: Source) -> Section:
             rows,
         )
     )  # fmt: skip
+    return _with_calibration(source, section)
+
+
+def _with_calibration(source: Source, section: Section) -> Section:
+    """The section with what calibration reached, what each mechanism contributes and which waits stay unexplained."""
+    found = source.rows("calibration_figures")
+    if found.is_empty():
+        section.missing.append("No month has four weeks of record before it, so nothing was calibrated.")
+        return section
+    whole = found.filter(pl.col("change") == "all").sort("from_utc", "form")
+    newest = whole.filter((pl.col("form") == "informed") & (pl.col("from_utc") == pl.col("from_utc").max()))
+    section.sentences += [_calibrated_sentence(row) for row in newest.to_dicts()]
+    section.tables.append(
+        TableView(
+            "calibration",
+            "Calibrated waits, each month fitted on what came before it",
+            "Frozen: the trace replayed with parameters from before the month. Causal: the same with the usable nodes "
+            "following the record. Informed: each job against the recorded state of the others before each instant. "
+            "Ceiling: Spearman of a model that knew every wait but tied those up to 10 s. "
+            + source.caption(int(newest["jobs"].sum()), "jobs of the newest month"),
+            columns("month|month|name", "form|form|name", *_CALIBRATED, "spearman_ceiling|ceiling|number"),
+            [_calibrated_row(row) for row in whole.to_dicts()],
+        )
+    )
+    parts = found.filter(pl.col("change") != "all").to_dicts()
+    if parts:
+        section.tables.append(
+            TableView(
+                "mechanisms",
+                "What each mechanism contributes",
+                "In the newest month: each added to those above it, from none on, and each left out of all. "
+                + source.caption(int(parts[0]["jobs"]), "jobs"),
+                columns("form|form|name", "change|change|name", "mechanism|mechanism|name", *_CALIBRATED),
+                [_calibrated_row(row) for row in parts],
+            )
+        )
+    starts = source.rows("calibrated_starts")
+    section.tables.append(
+        TableView(
+            "unexplained",
+            "Which waits stay unexplained",
+            "Jobs by the error of the informed form. Early: the record kept the job waiting for a reason that no rule "
+            "here knows (a dependency, a begin time, a reservation, a pinned node). Late: it started past jobs that "
+            "the rules put first. " + source.caption(starts.height, "jobs"),
+            columns(
+                "month|month|name", "class|error|name", "jobs|jobs|count", "share_of_jobs|of jobs|percent",
+                "recorded_wait_h|recorded wait, h|number", "error_h|error, h|number", "share_of_error|of error|percent",
+            ),
+            [{**row, "month": f"{row['from_utc']:%Y-%m}"} for row in unexplained(starts).to_dicts()],
+        )
+    )  # fmt: skip
     return section
+
+
+def _calibrated_row(row: dict[str, Any]) -> dict[str, Any]:
+    recorded = row["recorded_mean_wait_s"]
+    return {
+        **row,
+        "month": f"{row['from_utc']:%Y-%m}",
+        "relative_error": row["mean_absolute_error_s"] / recorded if recorded else None,
+    }
+
+
+def _calibrated_sentence(row: dict[str, Any]) -> str:
+    """What an operator may expect of a calibrated wait."""
+    recorded, error = row["recorded_mean_wait_s"], row["mean_absolute_error_s"]
+    order = "undefined" if row["spearman"] is None else f"{row['spearman']:.2f}"
+    return (
+        f"Calibrated on what came before and told of the other jobs as they go, waits of {row['from_utc']:%B %Y} are "
+        f"off by {fmt.duration(error)} on average where the mean recorded wait is {fmt.duration(recorded)} (calibrated "
+        f"mean {fmt.duration(row['simulated_mean_wait_s'])}); Spearman {order}, n {row['jobs']:,}."
+    )
 
 
 def distance(group: pl.DataFrame) -> dict[str, Any]:

@@ -26,6 +26,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _SLURM = ("backfill", "bits", "fairtree", "kernel", "moves", "passes", "placement", "preemption", "priority", "state")
 _COMPILED_SOURCES = (
     "simulator/*.py",
+    "simulator/calibration/*.py",
     *(f"simulator/slurm/{name}.py" for name in _SLURM),
     "models/pairs.py",
     "features/observe.py",

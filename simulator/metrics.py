@@ -74,15 +74,15 @@ def bounded_slowdown(wait_s: ArrayLike, run_s: ArrayLike) -> NDArray[np.float64]
 def wait_distance(simulated_wait_s: ArrayLike, recorded_wait_s: ArrayLike) -> dict[str, float]:
     """How far simulated waits are from the recorded ones of the same jobs, both in s and of shape (jobs,).
 
-    jobs; mean, p50, p95, p99 of each; mean_absolute_error_s; spearman over all jobs and, as spearman_waited, over those
-    that were recorded to wait over ten minutes; ties take the mean of their ranks. NaN where a figure has no meaning
-    (fewer than two jobs, or all waits equal).
+    jobs; mean, p50, p90, p95, p99 of each; mean_absolute_error_s; spearman over all jobs and, as spearman_waited, over
+    those that were recorded to wait over ten minutes; ties take the mean of their ranks. NaN where a figure has no
+    meaning (fewer than two jobs, or all waits equal).
     """
     simulated, recorded = np.asarray(simulated_wait_s, np.float64), np.asarray(recorded_wait_s, np.float64)
     result: dict[str, float] = {"jobs": float(len(recorded))}
     for name, wait in (("simulated", simulated), ("recorded", recorded)):
         result[f"{name}_mean_wait_s"] = float(wait.mean()) if len(wait) else float("nan")
-        for percent in (50, 95, 99):
+        for percent in (50, 90, 95, 99):
             result[f"{name}_p{percent}_wait_s"] = float(np.percentile(wait, percent)) if len(wait) else float("nan")
     error = np.abs(simulated - recorded)
     result["mean_absolute_error_s"] = float(error.mean()) if len(error) else float("nan")

@@ -9,7 +9,7 @@ import polars as pl
 
 from simulator.metrics import bounded_slowdown
 from simulator.workload import Int64s, Workload
-from traces.schema import CLUSTER, INT, JOB_KEY, TEXT, UTC, Column, Table
+from traces.schema import CLUSTER, FLOAT, INT, JOB_KEY, TEXT, UTC, Column, Table
 
 if TYPE_CHECKING:
     from simulator.replay import Replay  # the schedulers, and with them numba: not for reading a table's shape
@@ -29,6 +29,70 @@ SIMULATED_STARTS = Table(
     ),
     key=("cluster", "job_key", "scheduler", "capacity_nodes"),
 )
+
+_FORM = Column("form", TEXT, "", "frozen, causal (both free-running) or informed (docs/calibration.md)", nullable=False)
+_FROM = Column("from_utc", UTC, "", "start of the judged month; fitted on what was recorded before", nullable=False)
+_UNTIL = Column("until_utc", UTC, "", "end of the judged month, not included", nullable=False)
+
+CALIBRATION_FIGURES = Table(
+    "calibration_figures",
+    "One row a judged month, form and set of mechanisms: calibrated waits against the recorded ones",
+    (
+        CLUSTER,
+        _FROM,
+        _UNTIL,
+        _FORM,
+        Column("change", TEXT, "", "all, none, added (to those listed before) or left out (of all)", nullable=False),
+        Column("mechanism", TEXT, "", "the mechanism added or left out; empty for all and none", nullable=False),
+        Column("jobs", INT, "jobs", "jobs submitted in the month that ran", nullable=False),
+        Column("recorded_mean_wait_s", FLOAT, "s", "mean recorded wait", nullable=False),
+        Column("simulated_mean_wait_s", FLOAT, "s", "mean calibrated wait", nullable=False),
+        Column("recorded_p90_wait_s", FLOAT, "s", "90th percentile of the recorded waits", nullable=False),
+        Column("simulated_p90_wait_s", FLOAT, "s", "90th percentile of the calibrated waits", nullable=False),
+        Column("mean_absolute_error_s", FLOAT, "s", "mean absolute difference job by job", nullable=False),
+        Column("spearman", FLOAT, "", "rank correlation over all jobs, ties averaged; null where undefined"),
+        Column("spearman_waited", FLOAT, "", "the same among recorded waits over ten minutes; null where undefined"),
+        Column("spearman_ceiling", FLOAT, "", "spearman of a model that knew every wait but tied those up to 10 s"),
+    ),
+    key=("cluster", "from_utc", "form", "change", "mechanism"),
+)
+
+CALIBRATED_STARTS = Table(
+    "calibrated_starts",
+    "One row a job of a judged month: its recorded wait beside that of each calibrated form",
+    (
+        CLUSTER,
+        JOB_KEY,
+        _FROM,
+        Column("submit_utc", UTC, "", "submission", nullable=False),
+        Column("recorded_wait_s", INT, "s", "recorded start minus submission", nullable=False),
+        Column("frozen_wait_s", INT, "s", "free-running, parameters from before the month", nullable=False),
+        Column("causal_wait_s", INT, "s", "free-running, usable nodes following the record", nullable=False),
+        Column("informed_wait_s", INT, "s", "against the recorded state of the other jobs", nullable=False),
+        Column("informed_error", TEXT, "", "class of the informed form's error", nullable=False),
+    ),
+    key=("cluster", "job_key"),
+)
+
+CALIBRATION_PARAMETERS = Table(
+    "calibration_parameters",
+    "One row a judged month: what was inferred from the record before it",
+    (
+        CLUSTER,
+        _FROM,
+        Column("nodes", INT, "nodes", "most in use over the last three days", nullable=False),
+        Column("max_jobs", INT, "jobs", "running jobs of a user; null where no limit shows"),
+        Column("max_nodes", INT, "nodes", "nodes held by a user; null where no limit shows"),
+        Column("points_per_hour", FLOAT, "", "growth of the priority an hour; null: first come, first served"),
+        Column("concordance", FLOAT, "", "share of overtaking pairs that priority and its growth put in order"),
+        Column("concordance_fcfs", FLOAT, "", "the same for first come, first served"),
+        Column("pairs", INT, "pairs", "overtaking pairs", nullable=False),
+    ),
+    key=("cluster", "from_utc"),
+)
+
+CALIBRATION = (CALIBRATION_FIGURES, CALIBRATED_STARTS, CALIBRATION_PARAMETERS)
+TABLES = (SIMULATED_STARTS, *CALIBRATION)
 
 
 def simulated_starts(

@@ -71,7 +71,7 @@ def test_the_warehouse_holds_what_was_derived(run: Run) -> None:
     decisions = store.read(data, "SELECT policy, reason FROM release_log")
     assert len(decisions) == 1 and decisions["policy"][0] in POLICIES
     waits = store.read(data, "SELECT count(*) AS n FROM simulated_starts WHERE simulated_wait_s >= 0")
-    assert waits["n"][0] == made["simulated_starts"]["dagster/row_count"] > 100
+    assert waits["n"][0] == made["simulation_replay"]["dagster/row_count"] > 100
 
 
 def test_the_report_is_there(run: Run) -> None:
@@ -92,7 +92,14 @@ def test_a_cluster_without_time_limits_has_no_policies(tmp_path: Path) -> None:
     sample = Path(__file__).resolve().parents[2] / "data" / "sample" / "philly"
     data = DataFolder(tmp_path / "data")
     made = materialize(data, "philly-sample", sample)
-    for key in ("simulated_starts", "pair_tables", "trained_policies", "policy_comparison", "provisioning_policy"):
+    for key in (
+        "simulation_replay",
+        "simulation_calibration",
+        "pair_tables",
+        "trained_policies",
+        "policy_comparison",
+        "provisioning_policy",
+    ):
         assert made[key]["dagster/row_count"] == 0 and "time limit" in made[key]["why"]
     assert made["utilization_measured"]["dagster/row_count"] > 0
     assert (data.reports / "report.html").is_file()

@@ -92,6 +92,16 @@ def test_distance_to_recorded_waits_equals_scipy(full_data: DataFolder) -> None:
     assert "shorter than recorded" in section["sentences"][0]
 
 
+def test_calibration_says_how_far_to_trust_it_and_what_stays_unexplained(full_data: DataFolder) -> None:
+    section = section_data(full_data, CLUSTER, "fidelity")
+    (sentence,) = (text for text in section["sentences"] if "February 2024" in text)
+    assert "off by 1 h on average where the mean recorded wait is 4 h" in sentence
+    assert {row["relative_error"] for row in section["tables"]["calibration"]} == {0.25}
+    assert [row["mechanism"] for row in section["tables"]["mechanisms"]] == ["", "holds"]
+    early = next(row for row in section["tables"]["unexplained"] if row["class"] == "over 1 hour early")
+    assert (early["jobs"], early["error_h"], early["share_of_error"]) == (1, 2.0, 1.0)
+
+
 def test_rejects_are_grouped_by_reason_and_add_up(full_data: DataFolder) -> None:
     read = section_data(full_data, CLUSTER, "read")
     assert sum(row["n"] for row in read["tables"]["rejects"]) == len(warehouse.HOSTILE)

@@ -1,0 +1,105 @@
+"""`baton calibrate`: what a trace hides about its scheduler, and how far calibrated waits are from recorded ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipelines import options
+from pipelines.options import Data, Json
+from traces.errors import InputError
+
+if TYPE_CHECKING:
+    from simulator.calibration.parameters import Parameters
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(calibrate)
+
+
+def calibrate(
+    context: typer.Context,
+    cluster: Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")],
+    until: Annotated[
+        str | None, typer.Option("--until", help="Print what was inferred before this date (UTC).")
+    ] = None,
+    from_: Annotated[str | None, typer.Option("--from", help="Judge jobs submitted from here (UTC).")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="... and before here; default: every month.")] = None,
+    mechanisms: Annotated[bool, typer.Option("--mechanisms", help="What each mechanism contributes, too.")] = False,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Infer limits, priorities, usable nodes and holds from the record, and judge them on what came later."""
+    from models import experiment
+    from simulator.calibration.judge import Month, months
+    from simulator.calibration.parameters import fit
+    from simulator.calibration.study import study, unexplained
+    from traces import clusters
+
+    folder = options.data_folder(context, data)
+    if (from_ is None) != (to is None):
+        raise InputError("--from and --to go together: give both, or neither for every month")
+    with options.output(json) as out:
+        settings = clusters.resolve(folder, cluster=cluster)
+        record = experiment.read_record(folder, cluster)
+        if not record.ran.any():
+            raise InputError(
+                f"cluster {cluster!r}: none of its {len(record)} jobs ran, so there is nothing to calibrate"
+            )
+        if from_ is not None and to is not None:
+            judged = [Month(options.utc_s(from_), options.utc_s(to))]
+            if not judged[0].of(record).any():
+                raise InputError(f"cluster {cluster!r}: no job that ran was submitted from {from_} to {to}")
+        else:
+            judged = months(record, experiment.declared_s(settings.fit_from))
+        until_s = options.utc_s(until) if until else (judged[0].from_s if from_ else int(record.submit_s[-1]) + 1)
+        found = fit(record, until_s)
+        result = study(record, cluster, judged, mechanisms=mechanisms)
+        if json:
+            tables = {
+                "figures": result.figures,
+                "parameters": result.parameters,
+                "unexplained": unexplained(result.starts),
+            }
+            rows = {name: frame.to_dicts() for name, frame in tables.items()}
+            options.write_json(out, {"cluster": cluster, "jobs": len(record), "fitted": _fitted(found), **rows})
+        else:
+            out.write(_text(found, result.figures.to_dicts()))
+
+
+def _fitted(found: Parameters) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from models import experiment
+
+    return {**asdict(found), "until_utc": experiment.text(found.until_s)}
+
+
+def _text(found: Parameters, figures: list[dict[str, Any]]) -> str:
+    from models import experiment
+
+    growth = (
+        "first come, first served" if found.points_per_hour is None else f"{found.points_per_hour:.1f} points an hour"
+    )
+    lines = [
+        f"before {experiment.text(found.until_s)}: {found.nodes} nodes in use at most over three days; "
+        f"jobs a user: {found.max_jobs or 'no limit shows'}; nodes a user: {found.max_nodes or 'no limit shows'}; "
+        f"priority grows by {growth} (puts {found.concordance:.3f} of {found.pairs:,} overtaking pairs in order, "
+        f"first come first served {found.concordance_fcfs:.3f})",
+        f"{'month':<11}{'form':<10}{'mechanisms':<24}{'jobs':>6}{'mean h':>8}{'rec.':>7}{'p90 h':>8}{'rec.':>7}"
+        f"{'MAE h':>7}{'/mean':>7}{'rho':>7}{'>10min':>7}",
+    ]
+    for row in figures:
+        hours = {name[:-2]: value / 3600 for name, value in row.items() if name.endswith("_s")}
+        error, recorded = hours["mean_absolute_error"], hours["recorded_mean_wait"]
+        rho = [float("nan") if row[name] is None else row[name] for name in ("spearman", "spearman_waited")]
+        lines.append(
+            f"{row['from_utc']:%Y-%m-%d} {row['form']:<10}{(row['change'] + ' ' + row['mechanism']).strip():<24}"
+            f"{row['jobs']:>6}{hours['simulated_mean_wait']:>8.2f}{recorded:>7.2f}"
+            f"{hours['simulated_p90_wait']:>8.1f}{hours['recorded_p90_wait']:>7.1f}"
+            f"{error:>7.2f}{error / recorded if recorded else float('nan'):>7.2f}{rho[0]:>7.3f}{rho[1]:>7.3f}"
+        )
+    if not figures:
+        lines.append("no month has four weeks of record before it and 100 jobs in it: nothing was judged")
+    return "\n".join(lines) + "\n"
