@@ -235,6 +235,13 @@ def _look_ahead(run: Run, state: State, shape: int, wanted: int) -> int:
     if count(words, CHOSEN) < wanted:
         return NONE
     copy_nodes(run, state)
+    tables, node = run.tables, scratch.node
+    holding = 0  # usable nodes that hold the share so far: nothing is tried while they are too few
+    for w in range(words.shape[1]):
+        bits = words[CHOSEN, w]
+        while bits != 0:
+            holding += 1 if holds(tables, node, (w << 6) + lowest_bit(bits), shape) else 0
+            bits &= bits - 1
     now, running = int(state.scalars[NOW]), int(state.scalars[RUNNING_ROWS])
     window = _FIRST_WINDOW_S
     i = 0
@@ -248,7 +255,12 @@ def _look_ahead(run: Run, state: State, shape: int, wanted: int) -> int:
                 bits = state.held[slot, w] & words[USABLE, w]
                 while bits != 0:
                     touches = True
-                    vacate(run, scratch.node, (w << 6) + lowest_bit(bits), run.jobs.shape[state.running[slot, RUN_JOB]])
+                    n = (w << 6) + lowest_bit(bits)
+                    able = ((tables.shape_nodes[shape, w] >> (n & 63)) & 1) != 0
+                    held = able and holds(tables, node, n, shape)
+                    vacate(run, node, n, run.jobs.shape[state.running[slot, RUN_JOB]])
+                    if able and not held and holds(tables, node, n, shape):
+                        holding += 1
                     bits &= bits - 1
             if touches:
                 last_end = int(planned[i, 0])
@@ -258,7 +270,7 @@ def _look_ahead(run: Run, state: State, shape: int, wanted: int) -> int:
         if last_end == NONE:
             return NONE
         window *= 2
-        if choose(run, scratch.node, USABLE, CHOSEN, shape, wanted):
+        if holding >= wanted and choose(run, node, USABLE, CHOSEN, shape, wanted):
             return last_end if last_end > now else max(now + 1, last_end + run.knobs.end_grace_s)
     return NONE
 

@@ -1,6 +1,7 @@
 """Sets of nodes as words of 64 bits in int64 arrays: the two machine instructions that numba does not offer by itself.
 
 Node i is bit i % 64 of word i // 64. Words are signed, because numba turns a mixture of int64 and uint64 into floats.
+With the JIT off the two are plain Python; then a set must leave bit 63 alone, because numpy refuses `1 << 63`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+import numba.core.config
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -31,8 +33,19 @@ def _lowest_bit(_context: Any, _word: Any) -> Any:
     return types.int64(types.int64), generate
 
 
-count_bits = cast(Callable[[int], int], intrinsic(_count_bits))  # number of bits set in an int64
-lowest_bit = cast(Callable[[int], int], intrinsic(_lowest_bit))  # position of the lowest bit of an int64 that is not 0
+def _plain_count(word: int) -> int:
+    return (int(word) & (1 << WORD) - 1).bit_count()
+
+
+def _plain_lowest(word: int) -> int:
+    return (int(word) & -int(word)).bit_length() - 1
+
+
+_config: Any = numba.core.config  # numba fills this module at run time, so no checker knows its names
+Instruction = Callable[[int], int]
+# The number of bits set in an int64, and the position of the lowest bit of an int64 that is not 0.
+count_bits: Instruction = _plain_count if _config.DISABLE_JIT else cast(Instruction, intrinsic(_count_bits))
+lowest_bit: Instruction = _plain_lowest if _config.DISABLE_JIT else cast(Instruction, intrinsic(_lowest_bit))
 
 
 def as_words(sets: NDArray[np.bool_]) -> NDArray[np.int64]:

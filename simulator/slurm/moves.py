@@ -109,7 +109,7 @@ def request_pass(run: Run, state: State) -> None:
 def enqueue(run: Run, state: State, job: int, submit_s: int) -> None:
     """Row `job` enters the queue now, which asks for a pass; its age counts from here."""
     scalars, queue = state.scalars, state.queue
-    key = (run.jobs.rank[job] << 32) | priority(run, state, job, 0)
+    key = (int(run.jobs.rank[job]) << 32) | priority(run, state, job, 0)
     state.phase[job] = QUEUED
     scalars[HELD_JOBS] -= 1
     i = scalars[QUEUE_ROWS]
@@ -140,7 +140,7 @@ def reprioritise(run: Run, state: State) -> None:
     now = scalars[NOW]
     for row in range(scalars[QUEUE_ROWS]):
         job, submit_s, accrue = queue[row, QUEUE_JOB], queue[row, QUEUE_SUBMIT], queue[row, QUEUE_ACCRUE]
-        key = (run.jobs.rank[job] << 32) | priority(run, state, job, now - accrue)
+        key = (int(run.jobs.rank[job]) << 32) | priority(run, state, job, now - accrue)
         i = row
         while i > 0 and _before(key, submit_s, job, queue, i - 1):
             for column in range(QUEUE_COLUMNS):

@@ -242,7 +242,8 @@ def _knobs(settings: w.Settings, arrivals: int, conditions: int, preemption: boo
         bf_job_part_count_reserve=settings.bf_job_part_count_reserve,
         bf_min_age_reserve_s=settings.bf_min_age_reserve_s, bf_min_prio_reserve=settings.bf_min_prio_reserve,
         end_grace_s=settings.over_time_limit_s + settings.kill_wait_s, completing_s=settings.completing_s,
-        requeue_delay_s=settings.requeue_delay_s, origin_s=settings.origin_s, arrivals=arrivals,
+        requeue_delay_s=max(1, settings.requeue_delay_s),  # what a pass does enters the queue in the next second
+        origin_s=settings.origin_s, arrivals=arrivals,
         conditions=conditions, preemption=int(preemption),
     )  # fmt: skip
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -70,3 +73,29 @@ def test_the_worlds_are_busy_ones() -> None:
     assert states >= {w.PENDING, w.COMPLETED, w.FAILED, w.TIMEOUT, w.CANCELLED, w.PREEMPTED, w.UNPLACEABLE}
     assert reasons == set(range(len(w.REASONS)))
     assert backfilled > 50 and requeued > 0
+
+
+_WITHOUT_JIT = """
+import numpy as np
+from numba import config
+assert config.DISABLE_JIT
+from tests.simulator.slurm.test_twin import assert_equal
+from tests.simulator.slurm.worlds import FEATURES, random_world
+np.seterr(over="raise")
+for seed in range(60):
+    chosen = np.random.default_rng(seed).choice(FEATURES, 4, replace=False).tolist()
+    assert_equal(random_world(seed, set(chosen)))
+print("equal")
+"""
+
+
+def test_the_kernels_source_means_the_same_uncompiled() -> None:
+    """With the JIT off numpy checks every index and every sum, which compiled code does not."""
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_JIT],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.stdout == "equal\n", done.stderr

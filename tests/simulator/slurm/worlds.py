@@ -153,10 +153,7 @@ def _dependencies(rng: Random, jobs: int) -> w.Dependencies:
     parent = np.where(rng.random(count) < 0.8, rng.integers(0, np.maximum(job, 1)), rng.integers(0, jobs, count))
     delay = _some(rng, [0, 45], count)
     singleton = kind == w.SINGLETON
-    _, first = np.unique(job * 2 + singleton, return_index=True)
-    kept = np.isin(np.arange(count), first) | ~singleton  # sbatch takes `singleton` once
-    columns = (job, np.where(singleton, w.NONE, parent), kind, delay)
-    return w.Dependencies(*(column[kept] for column in columns))
+    return w.Dependencies(job, np.where(singleton, w.NONE, parent), kind, delay)
 
 
 def _outages(rng: Random, nodes: int) -> w.Outages:
@@ -194,7 +191,7 @@ def _settings(rng: Random, features: set[str]) -> w.Settings:
     if "completing" in features:
         settings = replace(settings, completing_s=_one(rng, 1, 2, 61))
     if "preemption" in features:
-        settings = replace(settings, requeue_delay_s=_one(rng, 1, 20, 120))
+        settings = replace(settings, requeue_delay_s=_one(rng, 0, 20, 120))
     if "options" not in features:
         return settings
     return replace(
