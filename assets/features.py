@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 import dagster as dg
+import polars as pl
 
 from assets import warehouse
-from assets.metadata import shown, table
+from assets.metadata import figures, plot, shown, table
 from assets.resources import CLUSTERS, OWNERS, Baton
 from features.catalog import FEATURES
 from features.signatures import tails_digest
@@ -15,6 +17,14 @@ from traces import store
 
 CODE = ("traces", "features")
 READ = ("jobs", "attempts", "placements", "nodes", "gpu_utilization", "cpu_utilization", "memory_utilization")
+# Tables that are a line over time, or over use: what is drawn of the rows of the whole cluster.
+LINES: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "utilization_allocated": ("hour_utc", ("allocated_share",), "share allocated"),
+    "fragmentation": ("time_utc", ("free_gpus", "largest_gang_gpus", "largest_gang_nodes"), "GPUs or nodes"),
+    "empty_nodes": ("utilization_from", ("empty_node_share_mean",), "share of empty nodes"),
+    "load": ("day_utc", ("arrivals", "queued_mean", "running_mean"), "jobs"),
+}
+MOST_POINTS = 2_000
 
 
 def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
@@ -45,9 +55,27 @@ def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
             if not reused:
                 store.write_derived(data, declared, cluster, frames[declared.name], now)
             frame = store.read_derived(data, declared.name, cluster)
-            yield shown(key=dg.AssetKey(declared.name), rows=len(frame), reused=reused, first_rows=table(frame))
+            yield shown(
+                key=dg.AssetKey(declared.name),
+                rows=len(frame),
+                reused=reused,
+                first_rows=table(frame),
+                key_figures=figures(frame),
+                **_drawn(declared.name, frame),
+            )
 
     return compute
+
+
+def _drawn(name: str, frame: pl.DataFrame) -> dict[str, Any]:
+    """The lines of LINES, every so many rows of a long table; nothing for other tables and empty ones."""
+    if name not in LINES or frame.is_empty():
+        return {}
+    x, columns, label = LINES[name]
+    rows = frame.filter(pl.col("scope") == "cluster") if "scope" in frame.columns else frame
+    rows = rows.sort(x).gather_every(-(-len(rows) // MOST_POINTS))
+    known = [column for column in columns if rows[column].null_count() < len(rows)]
+    return {"plot": plot({c: (rows[x].to_list(), rows[c].to_list()) for c in known}, x=x, y=label)} if known else {}
 
 
 ASSETS = [analysis_assets(name, analysis) for name, analysis in FEATURES.items()]

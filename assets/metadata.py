@@ -22,6 +22,28 @@ def table(frame: pl.DataFrame, rows: int = SHOWN_ROWS, length: int = CELL_LENGTH
     return dg.MetadataValue.md("\n".join(lines))
 
 
+def figures(frame: pl.DataFrame) -> dg.MarkdownMetadataValue:
+    """Key figures of every column as a Markdown table: rows that know it, distinct values, least, median, most.
+
+    Text has no order that a person asks for, so it has distinct values alone.
+    """
+    rows = []
+    for column in frame.get_columns():
+        known = column.drop_nulls()
+        ordered = known.dtype.is_numeric() or known.dtype.is_temporal()
+        spread = (known.min(), known.median(), known.max()) if ordered and len(known) else (None, None, None)
+        rows.append((column.name, len(known), known.n_unique(), *(None if v is None else _figure(v) for v in spread)))
+    kinds = dict.fromkeys(("column", "known", "distinct", "least", "median", "most"), pl.String)
+    kinds |= {"known": pl.Int64, "distinct": pl.Int64}  # type: ignore[dict-item]
+    return table(pl.DataFrame(rows, schema=kinds, orient="row"), rows=len(rows))
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:,.4g}"
+    return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
+
+
 def _cell(value: Any, length: int) -> str:
     text = f"{value:,.3f}" if isinstance(value, float) else "" if value is None else str(value)
     text = " ".join(text.split())[:length]

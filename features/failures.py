@@ -175,15 +175,17 @@ def _by(ended: pl.DataFrame, failures: pl.DataFrame) -> pl.DataFrame:
         .sort("value")
         for dimension, column, rows in (
             ("state", "job_state", ended),
-            ("reason", "reason", failures),
-            ("size_bucket", "size_bucket", failures),
+            *((name, name, failures) for name in ("reason", "category", "size_bucket", "user_name")),
         )
     ]
     share = pl.col("gpu_time_s") / total if total else pl.lit(None, pl.Float64)
-    return shaped(
-        pl.concat(parts).with_columns((pl.col("jobs") / jobs).alias("jobs_share"), share.alias("gpu_time_share")),
-        FAILURES_BY,
+    run, all_runs = pl.col("runtime_total_s"), pl.col("runtime_total_s").sum().over("dimension")
+    found = pl.concat(parts).with_columns(
+        (pl.col("jobs") / jobs).alias("jobs_share"),
+        share.alias("gpu_time_share"),
+        pl.when(all_runs > 0).then(run / all_runs).alias("runtime_share"),
     )
+    return shaped(found, FAILURES_BY)
 
 
 def _summary() -> list[pl.Expr]:
@@ -197,4 +199,5 @@ def _summary() -> list[pl.Expr]:
         pl.when(users > 0).then(pl.len() / users).alias("repetition_per_user"),
         pl.when(held.count() > 0).then(held.sum()).alias("gpu_time_s"),
         *(run.quantile(q, interpolation="linear").alias(f"runtime_p{round(q * 100)}_s") for q in (0.5, 0.9, 0.95)),
+        run.sum().alias("runtime_total_s"),
     ]

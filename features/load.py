@@ -26,7 +26,10 @@ TABLES: tuple[Table, ...] = (LOAD, DRIFT)
 DAY_S = 86_400
 BINS = 10
 SHIFTED = 0.25
-NUMBERS = ("gpus", "nodes", "limit_s", "run_s", "wait_s", "interarrival_s", "hour_of_day")
+NUMBERS = (
+    "gpus", "nodes", "limit_s", "run_s", "limit_used_share", "gpu_time_s", "wait_s", "eligible_wait_s",
+    "interarrival_s", "hour_of_day", "day_of_week", "queued_jobs", "running_jobs",
+)  # fmt: skip
 CATEGORIES = ("user_name", "partition", "account", "qos", "state")
 Numbers = NDArray[np.float64]
 
@@ -47,17 +50,12 @@ def _load(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     if jobs.is_empty():
         return empty(LOAD)
     held, until = runs(trace, settings), horizon(trace)
-    queued = jobs.select(
-        pl.coalesce("eligible_utc", "submit_utc").dt.epoch("s").alias("start_epoch"),
-        queue_end(until).alias("end_epoch"),
-        pl.lit(1).alias("one"),
-    ).drop_nulls()
     first = int(jobs["submit_utc"].dt.epoch("s").min()) // DAY_S * DAY_S  # type: ignore[arg-type]
     edges = np.arange(first, until + DAY_S, DAY_S, dtype=np.int64)
     if len(edges) < 2:
         edges = np.array([first, first + DAY_S])
-    running = steps_of(held.with_columns(pl.lit(1).alias("one")), "one")
-    waiting, gpus = steps_of(queued, "one"), steps_of(held, "gpus")
+    running, waiting = _concurrency(trace, held)
+    gpus = steps_of(held, "gpus")
     days = pl.DataFrame(
         {
             "day_utc": pl.from_epoch(pl.Series(edges[:-1]), "s").cast(pl.Datetime("us")),
@@ -87,6 +85,17 @@ def _load(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     return shaped(found.sort("day_utc"), LOAD)
 
 
+def _concurrency(trace: Trace, held: pl.DataFrame) -> tuple[Steps, Steps]:
+    """Attempts that run, and eligible jobs in the queue."""
+    one = pl.lit(1).alias("one")
+    queued = trace.jobs.select(
+        pl.coalesce("eligible_utc", "submit_utc").dt.epoch("s").alias("start_epoch"),
+        queue_end(horizon(trace)).alias("end_epoch"),
+        one,
+    ).drop_nulls()
+    return steps_of(held.with_columns(one), "one"), steps_of(queued, "one")
+
+
 def _mean(steps: Steps, edges: Int64s) -> Numbers:
     return np.diff(steps.area(edges)) / np.diff(edges)
 
@@ -105,17 +114,20 @@ def _described(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     """What drifts, one row a job with a submission, in order of submission."""
     submit = pl.col("submit_utc").dt.epoch("s")
     local = pl.col("submit_utc").dt.replace_time_zone("UTC").dt.convert_time_zone(settings.timezone)
-    return (
-        trace.jobs.drop_nulls("submit_utc")
-        .sort("submit_utc", "job_key")
-        .select(
-            "submit_utc", "user_name", "partition", "account", "qos", "state", "limit_s", "run_s", "wait_s",
-            "gpu_time_s",
-            asked_gpus(settings).alias("gpus"),
-            asked_nodes().alias("nodes"),
-            (submit - submit.shift(1)).alias("interarrival_s"),
-            local.dt.hour().cast(pl.Int64).alias("hour_of_day"),
-        )
+    jobs = trace.jobs.drop_nulls("submit_utc").sort("submit_utc", "job_key")
+    running, waiting = _concurrency(trace, runs(trace, settings))
+    before = jobs["submit_utc"].dt.epoch("s").to_numpy() - 1  # what the job met, itself not counted
+    return jobs.select(
+        "submit_utc", "user_name", "partition", "account", "qos", "state", "limit_s", "run_s", "wait_s",
+        "eligible_wait_s", "gpu_time_s",
+        asked_gpus(settings).alias("gpus"),
+        asked_nodes().alias("nodes"),
+        pl.when(pl.col("limit_s") > 0).then(pl.col("run_s") / pl.col("limit_s")).alias("limit_used_share"),
+        (submit - submit.shift(1)).alias("interarrival_s"),
+        local.dt.hour().cast(pl.Int64).alias("hour_of_day"),
+        local.dt.weekday().cast(pl.Int64).alias("day_of_week"),
+        pl.Series("queued_jobs", waiting.at(before)),
+        pl.Series("running_jobs", running.at(before)),
     )  # fmt: skip
 
 

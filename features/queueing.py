@@ -38,7 +38,7 @@ QUOTA_QUANTILE = (
 LONG_WAIT_S = 600
 
 TABLES: tuple[Table, ...] = (QUEUEING_DELAY, QUEUEING_BY)
-DIMENSIONS = ("all", "size_bucket", "partition", "user_name", "hour_of_week", "state", "month")
+DIMENSIONS = ("all", "size_bucket", "partition", "user_name", "hour_of_week", "state", "week", "month")
 
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
@@ -218,6 +218,7 @@ def queueing_by(delays: pl.DataFrame, timezone: str) -> pl.DataFrame:
     rows = delays.with_columns(
         pl.lit("all").alias("all"),
         ((local.dt.weekday().cast(pl.Int64) - 1) * 24 + local.dt.hour()).cast(pl.String).alias("hour_of_week"),
+        local.dt.truncate("1w").dt.strftime("%Y-%m-%d").alias("week"),
         local.dt.strftime("%Y-%m").alias("month"),
     )
     parts = [
@@ -231,11 +232,12 @@ def queueing_by(delays: pl.DataFrame, timezone: str) -> pl.DataFrame:
 
 
 def _summary() -> list[pl.Expr]:
-    wait, weight = pl.col("wait_s"), pl.col("gpu_time_s").cast(pl.Float64)
+    wait, eligible, weight = pl.col("wait_s"), pl.col("eligible_wait_s"), pl.col("gpu_time_s").cast(pl.Float64)
     weight = pl.when(wait.is_not_null()).then(weight)
     total_weight = weight.sum()
     quantiles = [
-        wait.quantile(share, interpolation="linear").alias(f"wait_p{round(share * 100)}_s")
+        since.quantile(share, interpolation="linear").alias(f"{name}_p{round(share * 100)}_s")
+        for name, since in (("wait", wait), ("eligible_wait", eligible))
         for share in (0.5, 0.9, 0.95, 0.99)
     ]
     return [
@@ -245,9 +247,16 @@ def _summary() -> list[pl.Expr]:
         *quantiles,
         (wait > LONG_WAIT_S).mean().alias("over_10min_share"),
         pl.when(total_weight > 0).then((wait * weight).sum() / total_weight).alias("wait_gpu_time_weighted_s"),
+        eligible.mean().alias("eligible_wait_mean_s"),
         wait.sum().alias("wait_total_s"),
+        pl.col("held_s").sum().alias("held_total_s"),
+        pl.col("abandoned_wait_s").sum().alias("abandoned_wait_total_s"),
         *(
             pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
             for name in ("fair_share_delay_s", "fragmentation_delay_s", "resource_delay_s")
+        ),
+        *(
+            pl.when(pl.col("quota_gpus").count() > 0).then((pl.col("cause") == cause).sum()).alias(name)
+            for name, cause in (("fair_share_jobs", "fair share"), ("fragmentation_jobs", "fragmentation"))
         ),
     ]

@@ -62,7 +62,7 @@ FAILURES_BY = Table(
             "dimension",
             TEXT,
             "",
-            "state (every state, good ends too), reason or size_bucket (bad ends alone)",
+            "state (every state, good ends too), reason, category, size_bucket or user_name (bad ends alone)",
             nullable=False,
         ),
         Column("value", TEXT, "", "its value; null where the log does not tell"),
@@ -79,6 +79,8 @@ FAILURES_BY = Table(
         ),
         Column("runtime_p90_s", FLOAT, "s", "90th percentile"),
         Column("runtime_p95_s", FLOAT, "s", "95th percentile"),
+        Column("runtime_total_s", INT, "s", "sum of the time run", nullable=False),
+        Column("runtime_share", FLOAT, "", "of the sum over all rows of the dimension; null where nothing ran on"),
     ),
     key=("cluster", "dimension", "value"),
 )

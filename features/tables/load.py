@@ -52,7 +52,7 @@ DRIFT = Table(
             "feature",
             TEXT,
             "",
-            "gpus, nodes, limit_s, run_s, wait_s, interarrival_s, hour_of_day, user_name, partition, account, qos or state",
+            "gpus, nodes, limit_s, run_s, limit_used_share (run time over limit), gpu_time_s, wait_s, eligible_wait_s, interarrival_s, hour_of_day, day_of_week, queued_jobs and running_jobs (what the job met in the queue and running), user_name, partition, account, qos or state",
             nullable=False,
         ),
         Column("n_before", INT, "jobs", "jobs of the earlier week that know it", nullable=False),

@@ -77,14 +77,14 @@ QUEUEING_BY = Table(
             "dimension",
             TEXT,
             "",
-            "all, size_bucket, partition, user_name, hour_of_week, state or month",
+            "all, size_bucket, partition, user_name, hour_of_week, state, week or month",
             nullable=False,
         ),
         Column(
             "value",
             TEXT,
             "",
-            "its value (hour_of_week: 0 is Monday 00:00, of submission in the cluster's zone; month: 2023-02); null where the log does not tell",
+            "its value (of submission in the cluster's zone: hour_of_week, 0 is Monday 00:00; week, its Monday, as 2023-02-06; month, as 2023-02); null where the log does not tell",
         ),
         Column("jobs", INT, "jobs", "jobs that started and have a submit time", nullable=False),
         Column("never_ran", INT, "jobs", "jobs that never started", nullable=False),
@@ -97,7 +97,16 @@ QUEUEING_BY = Table(
         Column(
             "wait_gpu_time_weighted_s", FLOAT, "s", "mean wait weighted by GPU time; null where no GPU time is known"
         ),
+        Column("eligible_wait_mean_s", FLOAT, "s", "mean wait since the job was eligible"),
+        Column("eligible_wait_p50_s", FLOAT, "s", "median"),
+        Column("eligible_wait_p90_s", FLOAT, "s", "90th percentile"),
+        Column("eligible_wait_p95_s", FLOAT, "s", "95th percentile"),
+        Column("eligible_wait_p99_s", FLOAT, "s", "99th percentile"),
         Column("wait_total_s", INT, "s", "sum of the waits", nullable=False),
+        Column("held_total_s", INT, "s", "of it, before the jobs were eligible", nullable=False),
+        Column(
+            "abandoned_wait_total_s", INT, "s", "sum of the time in the queue of jobs that never ran", nullable=False
+        ),
         Column("fair_share_delay_s", INT, "s", "sum of the fair-share delays; null without a quota"),
         Column("fragmentation_delay_s", INT, "s", "sum of the fragmentation delays; null without a quota"),
         Column(
@@ -105,6 +114,13 @@ QUEUEING_BY = Table(
             INT,
             "s",
             "sum of the times in which the whole cluster had too few GPUs free (see queueing_delay)",
+        ),
+        Column("fair_share_jobs", INT, "jobs", "jobs that waited mostly for their group's quota; null without a quota"),
+        Column(
+            "fragmentation_jobs",
+            INT,
+            "jobs",
+            "jobs that waited mostly for GPUs in the right places; null without a quota",
         ),
     ),
     key=("cluster", "dimension", "value"),

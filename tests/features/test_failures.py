@@ -75,20 +75,28 @@ def test_retries_and_gpu_time_lost() -> None:
     assert [(r["value"], r["jobs"], r["attempts"], r["gpu_time_share"]) for r in by_size] == [("2-4", 1, 2, 0.5)]
 
 
-STATE_SQL = """
+BY_SQL = """
 WITH a AS (
-    SELECT j.state AS value, a.job_key, j.user_name, epoch(a.end_utc - a.start_utc)::BIGINT AS run,
-        run * a.gpus AS held
+    SELECT {value} AS value, a.job_key, j.user_name, epoch(a.end_utc - a.start_utc)::BIGINT AS run,
+        run * a.gpus AS held, a.attempt
     FROM attempts AS a JOIN jobs AS j USING (job_key) WHERE a.start_utc IS NOT NULL
-)
+), every AS (SELECT count(DISTINCT job_key) AS jobs, nullif(sum(held), 0) AS held FROM a)
 SELECT value, count(DISTINCT job_key) AS jobs, count(*) AS attempts, count(DISTINCT user_name) AS users,
-    count(DISTINCT job_key) / (SELECT count(DISTINCT job_key) FROM a) AS jobs_share,
+    count(*) / count(DISTINCT job_key) AS repetition_per_job,
+    count(*) / count(DISTINCT user_name) AS repetition_per_user,
+    count(DISTINCT job_key) / (SELECT jobs FROM every) AS jobs_share,
     sum(held)::BIGINT AS gpu_time_s,
-    sum(held) / (SELECT nullif(sum(held), 0) FROM a) AS gpu_time_share,
+    sum(held) / (SELECT held FROM every) AS gpu_time_share,
     quantile_cont(run, 0.5) AS runtime_p50_s, quantile_cont(run, 0.9) AS runtime_p90_s,
-    quantile_cont(run, 0.95) AS runtime_p95_s
-FROM a GROUP BY value ORDER BY value
+    quantile_cont(run, 0.95) AS runtime_p95_s, sum(run)::BIGINT AS runtime_total_s,
+    sum(run) / nullif(sum(sum(run)) OVER (), 0) AS runtime_share
+FROM a WHERE {those} GROUP BY value ORDER BY value NULLS FIRST
 """
+BAD = (
+    "(job_key, attempt) IN (SELECT (job_key, attempt) FROM attempts WHERE state IN ('FAILED', 'TIMEOUT', 'NODE_FAIL'))"
+)
+CLASS = """CASE a.state WHEN 'TIMEOUT' THEN 'user' WHEN 'NODE_FAIL' THEN 'infrastructure' ELSE
+    CASE WHEN a.exit_code IN (1, 2) THEN 'user' ELSE 'unknown' END END"""  # 137 is a kill from outside
 
 
 @st.composite
@@ -100,11 +108,17 @@ def failing_jobs(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @settings(max_examples=20, deadline=None)
 @given(failing_jobs())
-def test_shares_by_state_are_those_of_sql(rows: list[dict[str, Any]]) -> None:
+def test_shares_are_those_of_sql(rows: list[dict[str, Any]]) -> None:
     of = trace(rows)
-    expected = query(STATE_SQL, {"jobs": of.jobs, "attempts": of.attempts})
-    got = failures.from_trace(of, TOY)["failures_by"].filter(pl.col("dimension") == "state")
-    assert_frame_equal(got.select(expected.columns), expected, check_dtypes=False)
+    found = failures.from_trace(of, TOY)["failures_by"]
+    for dimension, value, those in (
+        ("state", "j.state", "true"),
+        ("user_name", "j.user_name", BAD),
+        ("category", CLASS, BAD),
+    ):
+        expected = query(BY_SQL.format(value=value, those=those), {"jobs": of.jobs, "attempts": of.attempts})
+        got = found.filter(pl.col("dimension") == dimension)
+        assert_frame_equal(got.select(expected.columns), expected, check_dtypes=False)
 
 
 @settings(max_examples=20, deadline=None)

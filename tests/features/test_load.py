@@ -129,3 +129,18 @@ def test_p_value_is_near_scipys(distance: float, n: int, m: int) -> None:
     found = ks_2samp(a, b, method="asymp")
     got = load._p_value(float(found.statistic), n, m)
     assert got == pytest.approx(found.pvalue, abs=0.04)
+
+
+@settings(max_examples=30, deadline=None)
+@given(random_jobs(fewest=1))
+def test_what_a_job_met_is_that_of_a_loop(rows: list[dict[str, Any]]) -> None:
+    """Queue and running jobs the second before the submission."""
+    found = load._described(trace(rows), ClusterSettings(CLUSTER))
+    met = sorted((row["submit_utc"], row["queued_jobs"], row["running_jobs"]) for row in found.to_dicts())
+    expected = []
+    for row in rows:
+        at = row["submit_utc"] - timedelta(seconds=1)
+        queued = sum(r["eligible_utc"] <= at < (r["start_utc"] or r["end_utc"]) for r in rows)
+        running = sum(r["start_utc"] <= at < r["end_utc"] for r in rows if r["start_utc"] is not None)
+        expected.append((row["submit_utc"], queued, running))
+    assert met == sorted(expected)

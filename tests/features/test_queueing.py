@@ -140,12 +140,25 @@ SELECT {value} AS value,
     avg(wait_s) AS wait_mean_s,
     quantile_cont(wait_s, 0.5) AS wait_p50_s, quantile_cont(wait_s, 0.9) AS wait_p90_s,
     quantile_cont(wait_s, 0.95) AS wait_p95_s, quantile_cont(wait_s, 0.99) AS wait_p99_s,
+    avg(eligible_wait_s) AS eligible_wait_mean_s,
+    quantile_cont(eligible_wait_s, 0.5) AS eligible_wait_p50_s,
+    quantile_cont(eligible_wait_s, 0.9) AS eligible_wait_p90_s,
+    quantile_cont(eligible_wait_s, 0.95) AS eligible_wait_p95_s,
+    quantile_cont(eligible_wait_s, 0.99) AS eligible_wait_p99_s,
     count(*) FILTER (WHERE wait_s > 600) / nullif(count(wait_s), 0) AS over_10min_share,
     sum(wait_s::DOUBLE * gpu_time_s) / nullif(sum(gpu_time_s) FILTER (WHERE wait_s IS NOT NULL), 0)
         AS wait_gpu_time_weighted_s,
     coalesce(sum(wait_s), 0)::BIGINT AS wait_total_s,
-    sum(fair_share_delay_s)::BIGINT AS fair_share_delay_s
-FROM delays GROUP BY ALL ORDER BY value NULLS FIRST
+    coalesce(sum(epoch(eligible_utc - submit_utc)) FILTER (WHERE ran), 0)::BIGINT AS held_total_s,
+    coalesce(sum(epoch(end_utc - submit_utc)) FILTER (WHERE NOT ran), 0)::BIGINT AS abandoned_wait_total_s,
+    sum(fair_share_delay_s)::BIGINT AS fair_share_delay_s,
+    sum(fragmentation_delay_s)::BIGINT AS fragmentation_delay_s,
+    CASE WHEN count(quota_gpus) > 0 THEN count(*) FILTER (WHERE fair_share_delay_s > fragmentation_delay_s) END
+        AS fair_share_jobs,
+    CASE WHEN count(quota_gpus) > 0 THEN count(*) FILTER (WHERE fragmentation_delay_s >= fair_share_delay_s
+        AND fragmentation_delay_s > 0) END AS fragmentation_jobs
+FROM delays JOIN (SELECT job_key, eligible_utc, end_utc FROM jobs) USING (job_key)
+GROUP BY ALL ORDER BY value NULLS FIRST
 """
 VALUES = {
     "all": "'all'",
@@ -153,6 +166,8 @@ VALUES = {
     "partition": '"partition"',
     "user_name": "user_name",
     "state": "state",
+    "week": """strftime(date_trunc('week', (submit_utc AT TIME ZONE 'UTC') AT TIME ZONE 'America/Chicago'),
+        '%Y-%m-%d')""",
     "month": "strftime((submit_utc AT TIME ZONE 'UTC') AT TIME ZONE 'America/Chicago', '%Y-%m')",
     "hour_of_week": """((isodow((submit_utc AT TIME ZONE 'UTC') AT TIME ZONE 'America/Chicago') - 1) * 24
         + hour((submit_utc AT TIME ZONE 'UTC') AT TIME ZONE 'America/Chicago'))::VARCHAR""",
@@ -163,8 +178,10 @@ VALUES = {
 @settings(max_examples=10, deadline=None)
 @given(random_jobs(fewest=1))
 def test_summary_in_polars_is_that_of_sql(dimension: str, rows: list[dict[str, Any]]) -> None:
-    tables = compute(trace(rows), quotas={"vc-a": 6}, timezone="America/Chicago")
-    expected = query(SUMMARY_SQL.format(value=VALUES[dimension]), {"delays": tables["queueing_delay"]})
+    of = trace(rows)
+    tables = compute(of, quotas={"vc-a": 6}, timezone="America/Chicago")
+    frames = {"delays": tables["queueing_delay"], "jobs": of.jobs}
+    expected = query(SUMMARY_SQL.format(value=VALUES[dimension]), frames)
     got = tables["queueing_by"].filter(pl.col("dimension") == dimension).select(expected.columns)
     assert_frame_equal(got.sort("value"), expected.sort("value"), check_dtypes=False)
 
