@@ -29,7 +29,7 @@ from simulator.slurm.state import (
 _TAKEN_UP, _RESERVING = 1, 2  # columns of Scratch.part_count
 _REJECTED, _PLANNED = 0, 1  # columns of Scratch.array_count
 _BEGIN, _END, _NEXT = 0, 1, 2  # columns of Scratch.slot
-_FIRST_WINDOW_S = 30  # select/cons_tres looks at the ends of running jobs in groups of 30 s, 60 s, 120 s ...
+_FIRST_WINDOW_S = 30  # select/cons_tres looks at the ends of running jobs in groups that grow from 30 s on
 
 _NEXT_JOB, _STARTED, _RESERVED, _END_PASS = 0, 1, 2, 3  # what became of a job
 
@@ -181,7 +181,7 @@ def _plan(run: Run, state: State, job: int, reserving: bool, slots: int) -> tupl
             start(run, state, job, True)
             return _STARTED, slots, tested
         reserve_from = begin // resolution * resolution
-        reserve_to = (begin + length + resolution - 1) // resolution * resolution
+        reserve_to = (begin + length) // resolution * resolution
         if _overlaps(run, reserve_from, reserve_to):
             attempt = begin + (resolution if begin == attempt else 0)
             continue
@@ -227,29 +227,30 @@ def _usable(run: Run, attempt: int, end: int) -> int:
 def _look_ahead(run: Run, state: State, shape: int, wanted: int) -> int:
     """When `wanted` usable nodes will hold the share, by the expected ends of running jobs, into row CHOSEN; or NONE.
 
-    Step 4.d, as `_will_run_test()` of select/cons_tres.
+    Step 4.d, as `_will_run_test()` of select/cons_tres. Nothing is tried while too few usable nodes hold the share.
     """
-    scratch, planned, words = run.scratch, state.planned, run.scratch.words
+    scratch, planned, words, tables = run.scratch, state.planned, run.scratch.words, run.tables
+    node = scratch.node
     for w in range(words.shape[1]):
-        words[CHOSEN, w] = words[USABLE, w] & run.tables.shape_nodes[shape, w]
+        words[CHOSEN, w] = words[USABLE, w] & tables.shape_nodes[shape, w]
     if count(words, CHOSEN) < wanted:
         return NONE
     copy_nodes(run, state)
-    tables, node = run.tables, scratch.node
-    holding = 0  # usable nodes that hold the share so far: nothing is tried while they are too few
+    holding = 0
     for w in range(words.shape[1]):
         bits = words[CHOSEN, w]
         while bits != 0:
             holding += 1 if holds(tables, node, (w << 6) + lowest_bit(bits), shape) else 0
             bits &= bits - 1
     now, running = int(state.scalars[NOW]), int(state.scalars[RUNNING_ROWS])
-    window = _FIRST_WINDOW_S
+    window, origin = _FIRST_WINDOW_S, NONE
     i = 0
     while i < running:
-        group_begin = NONE
         last_end = NONE
-        while i < running and (group_begin == NONE or planned[i, 0] <= group_begin + window):
+        while i < running:
             slot = planned[i, 2]
+            end = int(planned[i, 0])
+            i += 1
             touches = False
             for w in range(words.shape[1]):
                 bits = state.held[slot, w] & words[USABLE, w]
@@ -262,14 +263,18 @@ def _look_ahead(run: Run, state: State, shape: int, wanted: int) -> int:
                     if able and not held and holds(tables, node, n, shape):
                         holding += 1
                     bits &= bits - 1
-            if touches:
-                last_end = int(planned[i, 0])
-                if group_begin == NONE:
-                    group_begin = last_end
-            i += 1
+            if not touches:
+                continue
+            last_end = end
+            if origin == NONE:
+                origin = (end // _FIRST_WINDOW_S + 1) * _FIRST_WINDOW_S
+            if i < running and planned[i, 0] > origin + window:
+                break
         if last_end == NONE:
             return NONE
         window *= 2
+        while i < running and planned[i, 0] > origin + window:
+            window *= 2
         if holding >= wanted and choose(run, node, USABLE, CHOSEN, shape, wanted):
             return last_end if last_end > now else max(now + 1, last_end + run.knobs.end_grace_s)
     return NONE

@@ -183,7 +183,7 @@ def _plan_one(plan: _Plan, job: Job) -> str:
             controller.start(job, chosen, by_backfill=True)
             return STARTED
         r = settings.bf_resolution_s
-        first, last = start // r * r, (start + job.limit + r - 1) // r * r
+        first, last = start // r * r, (start + job.limit) // r * r
         if not plan.is_free(chosen, first, last):
             begin = start + r if start == begin else start
             continue
@@ -228,15 +228,24 @@ def _usable(plan: _Plan, job: Job, begin: int) -> tuple[set[int], int | None]:
 def _look_ahead(controller: Controller, job: Job, usable: set[int]) -> tuple[list[int] | None, int]:
     """The nodes, and the expected end of the last running job that has to end for them."""
     machine, settings = controller.machine.copy(), controller.settings
-    left = sorted(controller.running, key=lambda other: (other.expected_end, other.row))
-    left = [other for other in left if set(other.held) & usable]
-    window = 30
-    while left:
-        first = left[0]
-        while left and left[0].expected_end <= first.expected_end + window:
-            last = left.pop(0)
-            machine.remove(last)
+    order = sorted(controller.running, key=lambda other: (other.expected_end, other.row))
+    window, origin, at = 30, None, 0
+    while at < len(order):
+        last = None
+        while at < len(order):
+            other, at = order[at], at + 1
+            if not set(other.held) & usable:
+                continue
+            machine.remove(other)
+            last = other
+            origin = origin or (last.expected_end // 30 + 1) * 30
+            if at < len(order) and order[at].expected_end > origin + window:
+                break
+        if last is None or origin is None:
+            break
         window *= 2
+        while at < len(order) and order[at].expected_end > origin + window:
+            window *= 2
         chosen = machine.place(job, usable)
         if chosen:
             start = last.expected_end
