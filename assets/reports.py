@@ -9,7 +9,13 @@ from assets.resources import OWNERS, Baton
 from models.fingerprint import code_digest, digest, read_stamp, write_stamp
 from traces import store
 
-DERIVED = ["simulation_replay", "simulation_calibration", "policy_comparison", "provisioning_policy"]
+DERIVED = [
+    "simulation_replay",
+    "simulation_calibration",
+    "simulation_what_if",
+    "policy_comparison",
+    "provisioning_policy",
+]
 
 
 @dg.asset(

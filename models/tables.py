@@ -99,7 +99,27 @@ RELEASE_LOG = Table(
     key=("cluster", "released_utc"),
 )  # fmt: skip
 
-TABLES: tuple[Table, ...] = (POLICY_RESULTS, POLICY_CURVES, RELEASE_LOG)
+WHAT_IF = Table(
+    "what_if",
+    "One row a change of the cluster: the trace replayed with it, against the replay of the cluster as it is",
+    (
+        CLUSTER,
+        Column("change", TEXT, "", "what differs; 'as it is' for the base of all others", nullable=False),
+        Column("scheduler", TEXT, "", "scheduler of the replay", nullable=False),
+        Column("capacity_nodes", INT, "nodes", "nodes: declared, else the most ever in use", nullable=False),
+        Column("jobs", INT, "jobs", "jobs replayed", nullable=False),
+        Column("mean_wait_s", FLOAT, "s", "mean wait in the replay", nullable=False),
+        Column("p50_wait_s", FLOAT, "s", "median", nullable=False),
+        Column("p95_wait_s", FLOAT, "s", "95th percentile", nullable=False),
+        Column("mean_bounded_slowdown", FLOAT, "", "mean of max(1, (wait + run) / max(run, 10 s))", nullable=False),
+        Column("wait_change_s", FLOAT, "s", "mean of wait minus base wait; negative is better", nullable=False),
+        Column("wait_change_low_s", FLOAT, "s", "its 95 % interval, blocks of 7 days; null under two blocks"),
+        Column("wait_change_high_s", FLOAT, "s", "upper end of it"),
+    ),
+    key=("cluster", "change"),
+)  # fmt: skip
+
+TABLES: tuple[Table, ...] = (POLICY_RESULTS, POLICY_CURVES, RELEASE_LOG, WHAT_IF)
 
 _DTYPES: dict[str, Any] = {
     TEXT: pl.String,

@@ -19,11 +19,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from reports import format as fmt
+from reports.change import change
 from reports.fails import fails
 from reports.fidelity import fidelity
 from reports.figures import sparkline
 from reports.intake import intake
 from reports.layout import Section
+from reports.load import load
 from reports.palette import style_sheet
 from reports.philly_study import study
 from reports.policies import policies
@@ -40,6 +42,8 @@ SECTIONS: dict[str, Callable[[Source], Section]] = {
     "waits": waits,
     "waste": waste,
     "fails": fails,
+    "change": change,
+    "load": load,
     "fidelity": fidelity,
     "policies": policies,
     "study": study,
@@ -126,6 +130,7 @@ def _known_clusters(data: DataFolder, wanted: list[str] | None) -> list[str]:
 
 def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False) -> str:
     """The page: of each entry `source` (slug, cluster, is_generated) and `sections`; all text in it is escaped."""
+    tiles = [{tile.label: tile for section in page["sections"] for tile in section.tiles} for page in pages]
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -136,7 +141,8 @@ def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False) -> str:
     script = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("report.html").render(
-        pages=pages,
+        pages=[{**page, "tiles": of_page} for page, of_page in zip(pages, tiles, strict=True)],
+        index_labels=list(dict.fromkeys(label for of_page in tiles for label in of_page)),
         is_anonymised=is_anonymised,
         made_utc=fmt.moment(datetime.now(UTC)),
         text=fmt.text,

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from reports import figures
 from reports import format as fmt
 from reports.layout import Figure, Section, TableView, columns
+from reports.sizes import by_size
 from reports.source import Source
 
 SHOWN_STATES = 6  # the palette tells so many apart; the rest is "other"
@@ -20,7 +21,7 @@ def fails(source: Source) -> Section:
     section = Section("fails", "What fails")
     by, bad = source.rows("failures_by"), source.rows("failures")
     if by.is_empty():
-        section.missing.append("The table failures_by holds nothing for this cluster: no job of it ran.")
+        section.missing.append("The table failures_by holds nothing for this cluster: no job of it has a start.")
         return section
     states = by.filter(pl.col("dimension") == "state").sort("jobs", descending=True)
     section.sentences.append(_sentence(states))
@@ -102,6 +103,7 @@ def _failures(source: Source, section: Section, by: pl.DataFrame, bad: pl.DataFr
                 "Cumulative distribution of runtime to failure by state.",
             )
         )
+    _retries(source, section)
     for dimension, title, label in (("reason", "Reasons", "reason"), ("size_bucket", "Bad ends by size", "GPUs")):
         rows = by.filter(pl.col("dimension") == dimension).sort("attempts", descending=True)
         if not rows.is_empty():
@@ -109,15 +111,81 @@ def _failures(source: Source, section: Section, by: pl.DataFrame, bad: pl.DataFr
                 TableView(
                     f"failures_{dimension}",
                     title,
-                    f"Attempts that ended badly; shares are of all jobs that ran and of all GPU time. "
-                    f"{source.caption(int(rows['attempts'].sum()), 'attempts')}",
+                    "Attempts that ended badly; a job, a user: attempts for each that had one; shares are of all jobs "
+                    "that ran and of all GPU time. "
+                    + source.caption(int(rows["attempts"].sum()), "attempts"),
                     columns(
                         f"value|{label}", "attempts|attempts|count", "jobs|jobs|count", "users|users|count",
+                        "repetition_per_job|a job|number", "repetition_per_user|a user|number",
                         "jobs_share|of jobs|percent", "gpu_time_share|of GPU time|percent", *_RUNTIME,
                     ),
                     rows.to_dicts(),
                 )
             )  # fmt: skip
+    _causes(source, section, bad)
+
+
+def _retries(source: Source, section: Section) -> None:
+    """How often jobs ran again, and how often that helped."""
+    found = source.rows("retries")
+    whole = found.filter(pl.col("dimension") == "all").to_dicts() if not found.is_empty() else []
+    if not whole or not whole[0]["retried_jobs"]:
+        section.missing.append("No job ran more than once, or the log keeps only the last attempt of each.")
+        return
+    (all_,) = whole
+    section.sentences.append(
+        f"{fmt.percent(all_['retried_share'])} of the jobs ran more than once; of these "
+        f"{fmt.percent(all_['recovered_jobs'] / all_['retried_jobs'])} completed in the end."
+    )
+    rows = pl.concat(
+        [found.filter(pl.col("dimension") == "all"), found.filter(pl.col("dimension") != "all").sort(by_size("value"))]
+    )
+    section.tables.append(
+        TableView(
+            "retries",
+            "Retries by size",
+            f"Recovered: retried jobs that completed in the end. {source.caption(all_['jobs'], 'jobs')}",
+            columns(
+                "value|GPUs", "jobs|jobs|count", "attempts_mean|attempts a job|number", "attempts_most|most|count",
+                "retried_jobs|retried|count", "retried_share|of jobs|percent", "recovered_jobs|recovered|count",
+                "retry_gpu_time_s|GPU time after the first|gpu_time",
+            ),
+            rows.to_dicts(),
+        )
+    )  # fmt: skip
+
+
+def _causes(source: Source, section: Section, bad: pl.DataFrame) -> None:
+    """Where the causes most likely lie, and what told so."""
+    unsigned = bad.filter(pl.col("reason") == "no signature").height
+    rows = (
+        bad.group_by("category", "reason_source")
+        .agg(
+            pl.len().alias("attempts"),
+            pl.col("gpu_time_lost_s").sum().alias("lost_s"),
+            pl.col("is_hopeless").sum().alias("hopeless"),
+        )
+        .sort("attempts", descending=True)
+    )
+    if unsigned:
+        section.missing.append(
+            f"{fmt.percent(unsigned / bad.height)} of the bad ends carry no signature: give the tails of stdout and "
+            "stderr to tell their reasons."
+        )
+    section.tables.append(
+        TableView(
+            "causes",
+            "Where the cause most likely lies",
+            "Hopeless: to run the same again makes no sense (a log signature that says so, or exit status 2, 126 or "
+            "127). "
+            + source.caption(bad.height, "attempts"),
+            columns(
+                "category|cause", "reason_source|told by", "attempts|attempts|count", "lost_s|GPU time|gpu_time",
+                "hopeless|hopeless|count",
+            ),
+            rows.to_dicts(),
+        )
+    )  # fmt: skip
 
 
 def _median(frame: pl.DataFrame, column: str) -> float | None:

@@ -3,7 +3,8 @@
 Only where the log is one of Philly's. Published figures: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU
 Clusters for DNN Training Workloads", USENIX ATC 2019 (75 days, 96,260 jobs); and of the trace that was released with
 it, the summary in Hu et al., "Characterization of Large Language Model Development in the Datacenter", NSDI 2024
-(112,956 jobs). The two differ in window and in jobs: so will a log.
+(112,956 jobs). Idle time held: the case study of affinode.io on the same logs. The two differ in window and in jobs: so
+will a log.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import polars as pl
 from reports.layout import Section, TableView, columns
 from reports.source import Source
 
-ATC19, RELEASED = "ATC'19", "released trace"
+ATC19, RELEASED, CASE = "ATC'19", "released trace", "affinode.io"
 # jobs of the study (of the released trace), GPU time of the study
 OUTCOMES = {
     "COMPLETED": ("passed", "69.3 % (60.4 %)", "44.53 %"),
@@ -33,7 +34,7 @@ class _Figure:
     published: str
     source: str
     here: float | None
-    kind: str  # percent or seconds
+    kind: str  # percent, seconds or number
     n: int
 
 
@@ -45,7 +46,7 @@ def study(source: Source) -> Section:
         section.applies = False
         section.missing.append("The published study is about Microsoft's Philly logs; this log is not one of them.")
         return section
-    figures = [*_outcomes(source), *_times(source), *_hardware(source)]
+    figures = [*_outcomes(source), *_times(source), *_hardware(source), *_failures(source)]
     known = [figure for figure in figures if figure.here is not None]
     whose = "of this generated log, which was made to resemble them" if source.is_generated else "of this log"
     section.sentences.append(f"{len(known)} published figures of Philly stand beside those {whose}.")
@@ -53,14 +54,17 @@ def study(source: Source) -> Section:
         TableView(
             "study",
             "Published and here",
-            "ATC'19: Jeon et al., 75 days of 2017; released trace: as summarised by Hu et al., NSDI'24. "
+            "ATC'19: Jeon et al., 75 days of 2017; released trace: as summarised by Hu et al., NSDI'24; affinode.io: "
+            "its case study. The study's tables (waits by cause, utilization by size and status, reasons of failures) are "
+            "rebuilt in the sections above. "
             f"{source.caption(source.jobs.height, 'jobs')}",
             columns("what|figure", "published|published", "source|where", "percent|share here|percent",
-                    "seconds|time here|duration", "n|n|count"),
+                    "seconds|time here|duration", "number|here|number", "n|n|count"),
             [
                 {"what": f.what, "published": f.published, "source": f.source, "n": f.n,
                  "percent": f.here if f.kind == "percent" else None,
-                 "seconds": f.here if f.kind == "seconds" else None}
+                 "seconds": f.here if f.kind == "seconds" else None,
+                 "number": f.here if f.kind == "number" else None}
                 for f in known
             ],
         )
@@ -73,7 +77,7 @@ def study(source: Source) -> Section:
 
 def _outcomes(source: Source) -> list[_Figure]:
     """Status shares by jobs and by GPU time (section 2.3 of the study)."""
-    jobs = source.jobs.filter(~pl.col("state").is_in(["RUNNING", "PENDING"]))
+    jobs = source.jobs.filter(~pl.col("state").is_in(["RUNNING", "PENDING", "UNKNOWN"]))
     if source.read("SELECT count(*) AS n FROM jobs WHERE cluster = ? AND state_is_inferred")["n"][0]:
         jobs = jobs.clear()  # a state made up from times is no outcome
     time = float(jobs["gpu_time_s"].sum() or 0)
@@ -104,9 +108,31 @@ def _times(source: Source) -> list[_Figure]:
     return figures
 
 
+def _failures(source: Source) -> list[_Figure]:
+    """Repetition of failures, and how many carry no signature (section 4 of the study)."""
+    by = source.rows("failures_by")
+    bad = by.filter(pl.col("dimension") == "reason") if not by.is_empty() else by
+    attempts = int(bad["attempts"].sum()) if not bad.is_empty() else 0
+    unsigned = None
+    repeated: dict[str, float | None] = {"job": None, "user": None}
+    if attempts:
+        unsigned = float(bad.filter(pl.col("value") == "no signature")["attempts"].sum()) / attempts
+        whole = source.read(
+            "SELECT count(DISTINCT job_key) AS job, count(DISTINCT user_name) AS user FROM failures WHERE cluster = ?"
+        ).to_dicts()[0]
+        repeated = {who: attempts / n if n else None for who, n in whole.items()}
+    return [
+        _Figure("failed attempts a failing job", "2.3", ATC19, repeated["job"], "number", attempts),
+        _Figure("failed attempts a failing user", "38.8", ATC19, repeated["user"], "number", attempts),
+        _Figure("failures without a signature", "4.2 %", ATC19, unsigned, "percent", attempts),
+    ]
+
+
 def _hardware(source: Source) -> list[_Figure]:
     """Measured utilization of held GPUs, idle time, and empty servers at two thirds in use."""
-    by, free = source.rows("utilization_by"), source.rows("fragmentation")
+    by, free, held = source.rows("utilization_by"), source.rows("fragmentation"), source.rows("idle_gpu_time")
+    whole = held.filter(pl.col("dimension") == "all").to_dicts() if not held.is_empty() else []
+    idle, measured_s = (whole[0]["idle_share"], int(whole[0]["measured_gpu_time_s"])) if whole else (None, 0)
     mean, minutes = None, 0
     if not by.is_empty() and (minutes := int(by["samples"].sum() or 0)):
         mean = float((by["utilization_mean_percent"] * by["samples"]).sum()) / minutes / 100
@@ -117,5 +143,6 @@ def _hardware(source: Source) -> list[_Figure]:
         empty = float(str(at["empty_node_share"].mean())) if instants else None
     return [
         _Figure("mean utilization of held GPUs", "52 %", ATC19, mean, "percent", minutes),
+        _Figure("GPU time held with every GPU at 0", "a quarter to a half", CASE, idle, "percent", measured_s // 60),
         _Figure("empty servers at 60 to 73 % of GPUs in use", "under 4.5 %", ATC19, empty, "percent", instants),
     ]

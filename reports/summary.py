@@ -82,7 +82,8 @@ def _tiles(source: Source) -> list[Tile]:
     jobs = source.jobs
     waits = jobs["wait_s"].drop_nulls()
     share = _allocated(source)
-    done, weighted = _completed(jobs)
+    known = jobs.filter(pl.col("state") != "UNKNOWN")
+    done, weighted = _completed(known)
     return [
         _tile("jobs", fmt.count(jobs.height), "submitted in the window; weekly", _weekly(source, pl.len())),
         _tile("median wait", fmt.duration(_quantile(waits, 0.5)), "of jobs that ran; weekly",
@@ -91,7 +92,7 @@ def _tiles(source: Source) -> list[Tile]:
               _weekly(source, pl.col("wait_s").quantile(0.95, interpolation="linear"))),
         _tile("allocated", fmt.percent(share), "of the capacity, by time; weekly", _weekly_allocated(source)),
         _tile("completed", fmt.percent(done), f"of the {'GPU time' if weighted else 'jobs that ran'}; weekly",
-              _weekly(source, _completed_share(weighted))),
+              _weekly(source, _completed_share(weighted)) if known.height else ()),
     ]  # fmt: skip
 
 

@@ -7,12 +7,14 @@ import polars as pl
 
 from reports import figures
 from reports import format as fmt
+from reports.delay_split import split
 from reports.layout import Figure, Section, TableView, columns, cut
 from reports.palette import CLASSES
+from reports.queue_order import locality, order
+from reports.sizes import SIZE_ORDER, by_size, gpus
 from reports.source import Source
 
 MOST_USERS = 25
-SIZE_ORDER = ("0", "1", "2-4", "5-8", ">8")
 _BY_COLUMNS = (
     "jobs|jobs|count", "never_ran|never ran|count", "wait_p50_s|median|duration", "wait_mean_s|mean|duration",
     "wait_p90_s|p90|duration", "wait_p95_s|p95|duration", "wait_p99_s|p99|duration",
@@ -47,13 +49,10 @@ def waits(source: Source) -> Section:
         )
         if (table := _by_table(source, by, dimension, title, label)) is not None
     ]
-    _split(source, section, delays, by)
+    split(source, section, delays, by)
+    order(source, section)
+    locality(source, section)
     return section
-
-
-def by_size(column: str) -> pl.Expr:
-    """Sort key that puts size buckets in order of size, unknown ones last."""
-    return pl.col(column).replace_strict(SIZE_ORDER, range(len(SIZE_ORDER)), default=99, return_dtype=pl.Int64)
 
 
 def _sentences(waited: pl.DataFrame, by: pl.DataFrame) -> list[str]:
@@ -74,10 +73,6 @@ def _sentences(waited: pl.DataFrame, by: pl.DataFrame) -> list[str]:
     return sentences
 
 
-def _gpus(size: str) -> str:
-    return "1 GPU" if size == "1" else f"{size} GPUs"
-
-
 def _ordered_sizes(frame: pl.DataFrame) -> list[str]:
     present = set(frame["size_bucket"].drop_nulls().unique().to_list())
     return [size for size in SIZE_ORDER if size in present]
@@ -86,7 +81,7 @@ def _ordered_sizes(frame: pl.DataFrame) -> list[str]:
 def _by_size_figure(source: Source, waited: pl.DataFrame) -> Figure:
     sizes = _ordered_sizes(waited)
     curves = {
-        _gpus(size): (
+        gpus(size): (
             waited.filter(pl.col("size_bucket") == size)["wait_s"].to_numpy().astype(np.float64),
             CLASSES[SIZE_ORDER.index(size)],
         )
@@ -129,9 +124,7 @@ def _by_table(source: Source, by: pl.DataFrame, dimension: str, title: str, labe
         rows = source.hide(rows.rename({"value": "user_name"})).rename({"user_name": "value"})
         rows = rows.sort("wait_total_s", descending=True)
     elif dimension == "size_bucket":
-        rows = rows.sort(
-            pl.col("value").replace_strict(SIZE_ORDER, range(len(SIZE_ORDER)), default=99), nulls_last=True
-        )
+        rows = rows.sort(by_size("value"))
     shown, left_out = cut(rows.to_dicts(), MOST_USERS)
     return TableView(
         f"by_{dimension}",
@@ -140,50 +133,4 @@ def _by_table(source: Source, by: pl.DataFrame, dimension: str, title: str, labe
         columns(f"value|{label}", *_BY_COLUMNS),
         shown,
         left_out,
-    )
-
-
-def _split(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFrame) -> None:
-    """Fair share against fragmentation, seconds per cause, labelled by where the quota came from."""
-    known = delays.filter(pl.col("fair_share_delay_s").is_not_null())
-    sources = sorted(known["quota_source"].drop_nulls().unique().to_list())
-    if known.is_empty() or not sources:
-        section.missing.append(
-            "Waits are not split into fair-share and fragmentation delay: no quota is given for this cluster, and the "
-            "log does not name two groups (accounts or virtual clusters) from whose use quotas could be inferred."
-        )
-        return
-    label = " and ".join(f"{kind} quotas" for kind in sources)
-    fair, rest = float(known["fair_share_delay_s"].sum()), float(known["fragmentation_delay_s"].sum())
-    if fair + rest <= 0:
-        section.missing.append(f"With {label} no job has an eligible wait to split.")
-        return
-    section.sentences.append(
-        f"By {label}, {fmt.percent(fair / (fair + rest))} of the eligible waiting is fair-share delay (the group was "
-        f"at its quota) and {fmt.percent(rest / (fair + rest))} fragmentation delay (within it, but no fitting GPUs)."
-    )
-    sizes = by.filter(
-        (pl.col("dimension") == "size_bucket")
-        & pl.col("value").is_not_null()
-        & (pl.col("fair_share_delay_s") + pl.col("fragmentation_delay_s") > 0)
-    ).sort(by_size("value"))
-    groups = {"all": (fair / (fair + rest), rest / (fair + rest))}
-    for row in sizes.to_dicts():
-        both = row["fair_share_delay_s"] + row["fragmentation_delay_s"]
-        groups[_gpus(row["value"])] = (row["fair_share_delay_s"] / both, row["fragmentation_delay_s"] / both)
-    section.figures.append(
-        Figure(
-            "waits_split",
-            f"What one waits for ({label})",
-            f"Shares of the eligible waiting time. Quotas are {' and '.join(sources)}"
-            + (" (99th percentile of what the group used while busy)" if "inferred" in sources else "")
-            + f". {source.caption(known.height, 'jobs')}",
-            figures.shares(
-                f"{source.slug}-split",
-                ("fair-share delay", "fragmentation delay"),
-                groups,
-                ("fair_share", "fragmentation"),
-            ),
-            "Stacked shares of fair-share and fragmentation delay by size.",
-        )
     )

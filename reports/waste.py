@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from reports import figures
 from reports import format as fmt
 from reports.layout import Figure, Section, TableView, columns, cut
+from reports.measured import measured
+from reports.sizes import by_size
 from reports.source import Source
-from reports.waits import by_size
 
 MOST_USERS = 25
 SHORTEST_PLOT = 3  # points over time; fewer make no line
@@ -20,9 +21,11 @@ def waste(source: Source) -> Section:
     """Allocated share and fragmentation over time, measured utilization by size and status, idle-but-allocated time."""
     section = Section("waste", "Where GPUs are wasted")
     _allocated(source, section)
+    _by_user(source, section)
     _fragmentation(source, section)
+    _empty_nodes(source, section)
     _spread(source, section)
-    _measured(source, section)
+    measured(source, section)
     return section
 
 
@@ -68,6 +71,48 @@ def _allocated(source: Source, section: Section) -> None:
             "Allocated share over time.",
         )
     )
+
+
+def _by_user(source: Source, section: Section) -> None:
+    """Who held the cluster, over the whole log and in its last four weeks."""
+    held = source.rows("allocated_by_user")
+    if held.is_empty() or not held["allocated_s"].sum():
+        return
+    unit, last = held["unit"][0], held["week_utc"].max()
+    recent = pl.col("allocated_s").filter(pl.col("week_utc") > pl.lit(last).dt.offset_by("-4w")).sum()
+    users = (
+        held.group_by("user_name")
+        .agg(
+            (pl.col("allocated_s").sum() / 3600).alias("hours"),
+            (recent / 3600).alias("recent"),
+            pl.len().alias("weeks"),
+        )
+        .with_columns(
+            (pl.col("hours") / pl.col("hours").sum()).alias("share"),
+            (pl.col("recent") / pl.col("recent").sum()).alias("recent_share"),
+        )
+        .sort("hours", "user_name", descending=[True, False])
+    )
+    top = users["share"].head(3).sum()
+    section.sentences.append(
+        f"The three users who held most held {fmt.percent(float(top))} of all {unit} hours."
+        if users.height > 3
+        else f"{fmt.count(users.height)} user{'s' * (users.height > 1)} held all of them."
+    )
+    rows, left_out = cut(users.to_dicts(), MOST_USERS)
+    section.tables.append(
+        TableView(
+            "allocated_by_user",
+            f"{unit} hours held, by user",
+            f"Weeks: those in which the user held anything. {source.caption(users.height, 'users')}",
+            columns(
+                "user_name|user|name", f"hours|{unit} hours|number", "share|of all|percent", "weeks|weeks|count",
+                "recent_share|of the last 4 weeks|percent",
+            ),
+            rows,
+            left_out,
+        )
+    )  # fmt: skip
 
 
 def _fragmentation(source: Source, section: Section) -> None:
@@ -124,6 +169,37 @@ def _fragmentation(source: Source, section: Section) -> None:
     )
 
 
+def _empty_nodes(source: Source, section: Section) -> None:
+    """Nodes without a job at each tenth of use: what defragmentation could give back."""
+    found = source.rows("empty_nodes")
+    if found.is_empty():
+        return
+    unit = found["unit"][0]
+    rows = [
+        {
+            **row,
+            "used": f"{100 * row['utilization_from']:.0f}"
+            + (f" to {100 * row['utilization_from'] + 10:.0f} %" if row["utilization_from"] < 1 else " %"),
+        }
+        for row in found.sort("utilization_from").to_dicts()
+    ]
+    section.tables.append(
+        TableView(
+            "empty_nodes",
+            "Empty nodes by how much is in use",
+            f"Instants by the share of {unit}s in use. On empty nodes: of the free {unit}s, those on nodes without a "
+            "job. Not usable: of the free GPUs, expected for a job drawn from the trace's mix (Weng et al., ATC'23). "
+            + source.caption(int(found["instants"].sum()), "instants"),
+            columns(
+                f"used|{unit}s in use", "instants|instants|count", "empty_node_share_mean|empty nodes, mean|percent",
+                "empty_node_share_p50|median|percent", "largest_gang_share_mean|free, on empty nodes|percent",
+                "unusable_free_share_mean|free, not usable|percent",
+            ),
+            rows,
+        )
+    )  # fmt: skip
+
+
 def _spread(source: Source, section: Section) -> None:
     """Nodes used beyond the fewest possible, by size."""
     spread = source.rows("placement_spread")
@@ -140,6 +216,7 @@ def _spread(source: Source, section: Section) -> None:
             pl.col("nodes").mean().alias("nodes"),
             pl.col("fewest_nodes").mean().alias("fewest"),
             (pl.col("excess_nodes") > 0).mean().alias("spread_share"),
+            pl.col("shared_share").mean().alias("shared_share"),
         )
         .sort(by_size("size_bucket"))
     )
@@ -147,85 +224,13 @@ def _spread(source: Source, section: Section) -> None:
         TableView(
             "spread",
             "Spread over nodes by size",
-            f"Nodes an attempt used against the fewest that hold its GPUs. {source.caption(known.height, 'attempts')}",
+            f"Nodes an attempt used against the fewest that hold its GPUs; shared: mean share of node time with "
+            f"another job on the node. {source.caption(known.height, 'attempts')}",
             columns(
                 "size_bucket|GPUs", "attempts|attempts|count", "nodes|mean nodes|number",
                 "fewest|fewest possible|number",
-                "spread_share|on more than the fewest|percent",
+                "spread_share|on more than the fewest|percent", "shared_share|time shared with others|percent",
             ),
             rows.to_dicts(),
         )
     )  # fmt: skip
-
-
-def _measured(source: Source, section: Section) -> None:
-    by, measured = source.rows("utilization_by"), source.rows("utilization_measured")
-    with_samples = by.filter(pl.col("samples") > 0) if not by.is_empty() else by
-    if with_samples.is_empty():
-        section.missing.append(
-            "What jobs did with their GPUs is not known: the trace holds no utilization samples that fall into a run."
-        )
-        if not by.is_empty():
-            section.tables.append(_by_size_and_state(source, by, is_measured=False))
-        return
-    samples = float(with_samples["samples"].sum())
-    mean = float((with_samples["utilization_mean_percent"].fill_null(0) * with_samples["samples"]).sum()) / samples
-    section.sentences.append(
-        f"GPUs of running jobs were {mean:.1f} % busy on average ({samples:,.0f} GPU minutes measured)."
-    )
-    section.tables.append(_by_size_and_state(source, by, is_measured=True))
-    if not measured.is_empty() and "attempts" in source.tables:
-        _idle(source, section)
-
-
-def _by_size_and_state(source: Source, by: pl.DataFrame, *, is_measured: bool) -> TableView:
-    rows = by.sort(by_size("size_bucket"), "state")
-    shown = ("measured_attempts|attempts measured|count", "utilization_mean_percent|mean utilization, %|number",
-             "idle_share|idle while held|percent")  # fmt: skip
-    return TableView(
-        "utilization_by",
-        "GPU time" + (" and measured utilization" if is_measured else "") + " by size and final state",
-        ("Idle while held: share of node minutes in which every GPU counted read exactly 0. " if is_measured else "")
-        + source.caption(int(by["attempts"].sum()), "attempts"),
-        columns(
-            "size_bucket|GPUs", "state|state|name", "jobs|jobs|count", "gpu_time_s|GPU time|gpu_time",
-            "gpu_time_share|of all GPU time|percent", *(shown if is_measured else ()),
-        ),
-        rows.to_dicts(),
-    )  # fmt: skip
-
-
-def _idle(source: Source, section: Section) -> None:
-    """GPU hours held while every GPU read 0, by user; only attempts with samples count."""
-    idle = source.read(
-        "SELECT j.user_name, count(*) AS attempts, sum(a.gpu_time_s) AS gpu_time_s, "
-        "sum(a.gpu_time_s * m.idle_share) AS idle_gpu_time_s "
-        "FROM utilization_measured m JOIN attempts a USING (cluster, job_key, attempt) "
-        "JOIN jobs j USING (cluster, job_key) "
-        "WHERE m.cluster = ? AND m.idle_share IS NOT NULL AND a.gpu_time_s IS NOT NULL GROUP BY j.user_name"
-    )
-    if idle.is_empty():
-        return
-    total, lost = float(idle["gpu_time_s"].sum()), float(idle["idle_gpu_time_s"].sum())
-    section.sentences.append(
-        f"Of the {fmt.gpu_time(total)} held by attempts with samples, about {fmt.gpu_time(lost)} "
-        f"({fmt.percent(lost / total if total else None)}) were idle: allocated, with every GPU at 0."
-    )
-    rows, left_out = cut(idle.sort("idle_gpu_time_s", "user_name", descending=[True, False]).to_dicts(), MOST_USERS)
-    section.tables.append(
-        TableView(
-            "idle_by_user",
-            "Idle but allocated, by user",
-            "An attempt's GPU time times the share of its node minutes in which every GPU counted read exactly 0; the "
-            "unmeasured part of an attempt is taken to be like the measured. "
-            + source.caption(int(idle["attempts"].sum()), "attempts"),
-            columns(
-                "user_name|user",
-                "attempts|attempts|count",
-                "gpu_time_s|GPU time|gpu_time",
-                "idle_gpu_time_s|idle|gpu_time",
-            ),
-            rows,
-            left_out,
-        )
-    )

@@ -1,4 +1,21 @@
 "use strict";
+// Shows the first rows of a long table until all are asked for; on paper, and without this script, all are there.
+document.querySelectorAll("table[data-table]").forEach(function (table) {
+  var rows = table.tBodies[0].rows.length;
+  if (rows <= 14) { return; }
+  var button = document.createElement("button");
+  button.type = "button";
+  button.className = "all";
+  button.setAttribute("aria-expanded", "false");
+  button.textContent = "Show all " + rows + " rows";
+  button.addEventListener("click", function () {
+    var isShort = table.classList.toggle("short");
+    button.setAttribute("aria-expanded", String(!isShort));
+    button.textContent = isShort ? "Show all " + rows + " rows" : "Show fewer rows";
+  });
+  table.classList.add("short");
+  table.closest(".scroll").after(button);
+});
 // Sorts a table by the raw values in data-v; empty values stay last in both directions.
 document.querySelectorAll("table[data-table] thead button").forEach(function (button) {
   button.addEventListener("click", function () {

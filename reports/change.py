@@ -1,0 +1,161 @@
+"""Section `change`: what would change if: the scheduler, the nodes, the time limits, or what is done about failures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from reports import format as fmt
+from reports.layout import Section, TableView, columns
+from reports.source import Source
+
+BASE = "as it is"
+
+
+def change(source: Source) -> Section:
+    """Replays of a changed cluster, chained jobs handed over by a policy, and rules against failures and idle GPUs."""
+    section = Section("change", "What would change if")
+    _replays(source, section)
+    _hand_over(source, section)
+    _rules(source, section)
+    _idle(source, section)
+    return section
+
+
+def _replays(source: Source, section: Section) -> None:
+    found = source.rows("what_if")
+    if found.is_empty():
+        section.missing.append(
+            "The trace was not replayed on a changed cluster: no job of it has a time limit to plan with, or the asset "
+            "simulation_what_if was not materialized."
+        )
+        return
+    base = found.filter(pl.col("change") == BASE).to_dicts()[0]
+    others = found.filter(pl.col("change") != BASE).sort("wait_change_s")
+    section.sentences.append(_best_replay(base, others.to_dicts()))
+    rows = [
+        {**row, "interval": _interval(row), "nodes_held": row["capacity_nodes"]}
+        for row in [base, *others.sort("wait_change_s").to_dicts()]
+    ]
+    section.tables.append(
+        TableView(
+            "what_if",
+            "The same jobs on a changed cluster",
+            "Replays in the simulator, both sides of each comparison; how far its waits are from the recorded ones is "
+            "told in its own section below. Change: mean over jobs of the wait against the cluster as it is, with its "
+            f"95 % interval over blocks of 7 days. {source.caption(base['jobs'], 'jobs')}",
+            columns(
+                "change|what differs", "scheduler|scheduler|name", "nodes_held|nodes|count",
+                "mean_wait_s|mean wait|duration", "p50_wait_s|median|duration", "p95_wait_s|p95|duration",
+                "mean_bounded_slowdown|bounded slowdown|number", "wait_change_s|change|duration",
+                "interval|95 %|interval",
+            ),
+            rows,
+        )
+    )  # fmt: skip
+
+
+def _best_replay(base: dict[str, Any], others: list[dict[str, Any]]) -> str:
+    """Only a change whose interval leaves out zero is called one."""
+    start = f"In simulation the mean wait is {fmt.duration(base['mean_wait_s'])} with the cluster as it is"
+    sure = [row for row in others if row["wait_change_high_s"] is not None and row["wait_change_high_s"] < 0]
+    if not sure:
+        return f"{start}; no change that was tried shortens it by more than chance would."
+    best = sure[0]
+    words = f"{start}, {fmt.duration(best['mean_wait_s'])} with {_words(best)}"
+    free = [row for row in sure if row["capacity_nodes"] == base["capacity_nodes"]]
+    if free and free[0] is not best:
+        words += f", and {fmt.duration(free[0]['mean_wait_s'])} without a further node, by {_words(free[0])}"
+    return words + "."
+
+
+def _words(row: dict[str, Any]) -> str:
+    return fmt.text(row["change"])
+
+
+def _interval(row: dict[str, Any]) -> str:
+    low, high = row["wait_change_low_s"], row["wait_change_high_s"]
+    if row["change"] == BASE or low is None or high is None:
+        return ""
+    return f"{fmt.duration(low)} to {fmt.duration(high)}"
+
+
+def _hand_over(source: Source, section: Section) -> None:
+    """Chained jobs: what submitting the next one ahead of time gives and costs; the section on policies has it all."""
+    found = source.rows("policy_results")
+    found = found.filter(pl.col("load") == "all") if not found.is_empty() else found
+    if found.is_empty():
+        section.missing.append("No provisioning policies were compared on this trace yet.")
+        return
+    kept = []
+    for (nodes,), rows in found.sort("pair_nodes").group_by("pair_nodes", maintain_order=True):
+        by = {row["policy"]: row for row in rows.to_dicts()}
+        offered = sorted((row for name, row in by.items() if name not in ("oracle", "reactive")), key=_cost)
+        chosen = [by.get("reactive"), offered[0] if offered else None, by.get("oracle")]
+        kept += [{**row, "nodes_held": nodes} for row in chosen if row is not None]
+    section.tables.append(
+        TableView(
+            "hand_over",
+            "Chained jobs: the next one submitted ahead of time",
+            "Reactive submits at the end of the job before; oracle knows every start and bounds what is possible. "
+            f"Cost: interruption plus overlap, hours a hand-over. {source.caption(int(found['n'].max()), 'pairs')}",  # type: ignore[arg-type]
+            columns(
+                "nodes_held|nodes a job|count", "policy|policy|name", "n|pairs|count",
+                "interruption_h|interruption, h|number", "overlap_h|overlap, h|number", "cost_w1|cost, h|number",
+                "zero_share|no interruption|percent",
+            ),
+            kept,
+        )
+    )  # fmt: skip
+
+
+def _cost(row: dict[str, Any]) -> float:
+    return float(row["cost_w1"])
+
+
+def _rules(source: Source, section: Section) -> None:
+    """A pre-run on one GPU, and no retry of what cannot succeed: saved, paid, and wrongly stopped."""
+    found = source.rows("failure_savings")
+    if found.is_empty():
+        section.missing.append(
+            "What a pre-run on one GPU or fewer retries would save is not known: the log holds no GPU counts, or no "
+            "job that such a rule would touch."
+        )
+        return
+    best = found.filter(pl.col("reason").is_null()).sort("gpu_time_net_s", descending=True).to_dicts()
+    if best:
+        row = best[0]
+        what = f"{row['rule']}" + (f" ({fmt.duration(row['limit_s'])})" if row["limit_s"] else "")
+        section.sentences.append(
+            f"Of the rules against failures, {what} comes out best: {fmt.gpu_time(row['gpu_time_saved_s'])} saved for "
+            f"{fmt.gpu_time(row['gpu_time_cost_s'])} spent"
+            + ("." if row["gpu_time_net_s"] > 0 else ", which does not pay on this log.")
+        )
+    section.tables.append(
+        TableView(
+            "failure_savings",
+            "Rules against failures",
+            "Pre-run: every job of more than one GPU first runs so long on one, and is not started at full size if it "
+            "fails there. Stopped wrongly: jobs that completed later after all. "
+            + source.caption(int(found["jobs"].max()), "jobs"),  # type: ignore[arg-type]
+            columns(
+                "rule|rule", "limit_s|length|duration", "reason|for failures by|name", "jobs|jobs touched|count",
+                "attempts_avoided|attempts avoided|count", "gpu_time_saved_s|saved|gpu_time",
+                "gpu_time_cost_s|paid|gpu_time", "gpu_time_net_s|net|gpu_time",
+                "jobs_stopped_wrongly|stopped wrongly|count",
+            ),
+            found.sort("rule", "limit_s", "gpu_time_net_s", descending=[True, False, True]).to_dicts(),
+        )
+    )  # fmt: skip
+
+
+def _idle(source: Source, section: Section) -> None:
+    """GPUs held idle, as the GPUs that would be free if they were given back."""
+    idle = source.rows("idle_gpu_time")
+    whole = idle.filter(pl.col("dimension") == "all").to_dicts() if not idle.is_empty() else []
+    if whole and whole[0]["idle_share"] is not None:
+        section.sentences.append(
+            f"If GPUs were given back while they read 0, {fmt.percent(whole[0]['idle_share'])} of the measured GPU "
+            "time would be free for others: an upper bound, for gaps shorter than a hand-over cannot be used."
+        )

@@ -1,0 +1,157 @@
+"""Section `load`: what arrives and runs day by day, and whether this week is still like the last."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from reports import figures
+from reports import format as fmt
+from reports.layout import Figure, Section, TableView, columns
+from reports.source import Source
+
+SHORTEST_PLOT = 3  # days
+NAMES = {
+    "gpus": "GPUs asked for", "nodes": "nodes asked for", "limit_s": "time limit", "run_s": "run time",
+    "wait_s": "wait",
+    "interarrival_s": "time between submissions", "hour_of_day": "hour of the day", "user_name": "who submits",
+    "partition": "partition", "account": "account", "qos": "QOS", "state": "final state",
+}  # fmt: skip
+
+
+def load(source: Source) -> Section:
+    """Arrivals, demand and concurrency over time, and the drift of every feature week over week."""
+    section = Section("load", "Load and drift")
+    days = source.rows("load")
+    if days.is_empty():
+        section.missing.append("The log holds no submission, so nothing is known of its load.")
+        return section
+    days = days.sort("day_utc")
+    section.sentences.append(_sentence(days))
+    if days["running_peak"].max():
+        section.sentences.append(_running(days))
+    else:
+        section.missing.append("How many jobs ran or queued at once is not known: the log holds no start.")
+    if days.height >= SHORTEST_PLOT:
+        section.figures.append(_arrivals(source, days))
+        if days["running_peak"].max():
+            section.figures.append(_concurrency(source, days))
+    else:
+        section.missing.append("The window is too short for a plot over time.")
+    quiet = days.filter(pl.col("arrivals") == 0).height
+    if quiet:
+        section.sentences.append(f"On {fmt.count(quiet)} of the {days.height:,} days nothing was submitted.")
+    _drift(source, section)
+    return section
+
+
+def _sentence(days: pl.DataFrame) -> str:
+    arrivals, peak = days["arrivals"], days.sort("arrivals", descending=True).to_dicts()[0]
+    variation = days["interarrival_variation"].median()
+    bursts = (
+        f"; in the median day the time between submissions varies {variation:.1f} times as much as for Poisson arrivals"
+        if isinstance(variation, float)
+        else ""
+    )
+    return (
+        f"{float(str(arrivals.mean())):,.0f} jobs a day are submitted on average, at most {peak['arrivals']:,} "
+        f"({fmt.day(peak['day_utc'])}){bursts}."
+    )
+
+
+def _running(days: pl.DataFrame) -> str:
+    running, queued = (float(str(days[f"{what}_mean"].mean())) for what in ("running", "queued"))
+    peak = float(str(days["queued_peak"].max()))
+    return f"In the mean {running:,.1f} run and {queued:,.1f} queue at once (at most {fmt.count(peak)})."
+
+
+def _floats(days: pl.DataFrame, column: str) -> NDArray[np.float64]:
+    return days[column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+
+
+def _arrivals(source: Source, days: pl.DataFrame) -> Figure:
+    return Figure(
+        "arrivals",
+        "Submissions a day",
+        f"Jobs submitted a day (UTC). {source.caption(days.height, 'days')}",
+        figures.over_time(
+            f"{source.slug}-arrivals",
+            days["day_utc"].to_list(),
+            {"submitted": (_floats(days, "arrivals"), "recorded")},
+            "jobs a day",
+            fill=True,
+        ),
+        "Jobs submitted a day over time.",
+    )
+
+
+def _concurrency(source: Source, days: pl.DataFrame) -> Figure:
+    return Figure(
+        "concurrency",
+        "Running and queued jobs",
+        f"Means over a day; queued: eligible and not yet started. {source.caption(days.height, 'days')}",
+        figures.over_time(
+            f"{source.slug}-concurrency",
+            days["day_utc"].to_list(),
+            {
+                "running": (_floats(days, "running_mean"), "allocated"),
+                "queued": (_floats(days, "queued_mean"), "gang"),
+            },
+            "jobs",
+        ),
+        "Running and queued jobs over time.",
+    )
+
+
+def _drift(source: Source, section: Section) -> None:
+    """The features of the last weeks against the week before each, and how often each shifted over the whole log."""
+    found = source.rows("drift")
+    if found.is_empty():
+        section.missing.append("Drift is not known: it takes two weeks with submissions to compare.")
+        return
+    weeks = found["week_utc"].unique().sort().to_list()
+    by = (
+        found.sort("week_utc")
+        .group_by("feature", maintain_order=True)
+        .agg(
+            pl.len().alias("weeks"),
+            pl.col("is_shifted").sum().alias("shifted"),
+            pl.col("psi").median().alias("psi_median"),
+            pl.col("psi").last().alias("psi_last"),
+            pl.col("ks").last().alias("ks_last"),
+            pl.col("ks_p").last().alias("ks_p_last"),
+            pl.col("week_utc").last().alias("week_utc"),
+        )
+        .sort("psi_last", descending=True)
+    )
+    last = found.filter((pl.col("week_utc") == weeks[-1]) & pl.col("is_shifted"))
+    shifted = [NAMES.get(name, name) for name in last.sort("psi", descending=True)["feature"].to_list()]
+    last_moment = source.window[1]
+    is_cut = last_moment is not None and last_moment < weeks[-1] + timedelta(days=7)
+    section.sentences.append(
+        f"In the week of {fmt.day(weeks[-1])} "
+        + ("(cut short by the end of the log) " if is_cut else "")
+        + (
+            f"{', '.join(shifted)} shifted against the week before (population stability index over 0.25)."
+            if shifted
+            else "no feature shifted against the week before (population stability index at most 0.25)."
+        )
+    )
+    section.tables.append(
+        TableView(
+            "drift",
+            "Week over week, by feature",
+            "Population stability index (PSI) of a week's jobs against those of the week with jobs before it, ten bins "
+            "of equal mass; over 0.25 it is called a shift. KS: Kolmogorov-Smirnov distance and its asymptotic "
+            f"p-value; none for names. {source.caption(len(weeks), 'weeks')}",
+            columns(
+                "name|feature", "weeks|weeks compared|count", "shifted|with a shift|count",
+                "psi_median|median PSI|number", "week_utc|last week|utc", "psi_last|PSI then|number",
+                "ks_last|KS then|number", "ks_p_last|p|number",
+            ),
+            [{**row, "name": NAMES.get(row["feature"], row["feature"])} for row in by.to_dicts()],
+        )
+    )  # fmt: skip
