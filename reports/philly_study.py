@@ -55,8 +55,8 @@ def study(source: Source) -> Section:
             "study",
             "Published and here",
             "ATC'19: Jeon et al., 75 days of 2017; released trace: as summarised by Hu et al., NSDI'24; affinode.io: "
-            "its case study. The study's tables (waits by cause, utilization by size and status, reasons of failures) are "
-            "rebuilt in the sections above. "
+            "its case study. The study's tables (waits by cause, utilization by size and status, reasons of failures) "
+            "are rebuilt in the sections above. "
             f"{source.caption(source.jobs.height, 'jobs')}",
             columns("what|figure", "published|published", "source|where", "percent|share here|percent",
                     "seconds|time here|duration", "number|here|number", "n|n|count"),

@@ -103,6 +103,21 @@ def test_text_sorts_from_a_and_empty_values_stay_last(page: Any) -> None:
             assert values[-1] == "" and "" not in values[:-1]
 
 
+def test_a_long_table_shows_its_first_rows_until_asked_for_all(page: Any) -> None:
+    _set(page, 1280)
+    name = 'table[data-table="by_user_name"]'
+    shown = f"return [...document.querySelectorAll('{name} tbody tr')].filter(r => r.offsetHeight > 0).length"
+    button = f"document.querySelector('{name}').closest('.scroll').nextElementSibling"
+    assert page.execute_script(shown) == 10
+    rows = page.execute_script(f"return document.querySelectorAll('{name} tbody tr').length")
+    assert page.execute_script(f"return {button}.textContent") == f"Show all {rows} rows"
+    page.execute_script(f"{button}.click()")
+    assert page.execute_script(shown) == rows > 14
+    assert page.execute_script(f"return {button}.ariaExpanded") == "true"
+    page.execute_script(f"{button}.click()")
+    assert page.execute_script(shown) == 10
+
+
 @pytest.mark.parametrize("width", WIDTHS_PX)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_fits_the_width(page: Any, width: int, scheme: str) -> None:

@@ -14,6 +14,7 @@ from scipy import stats
 
 from reports import format as fmt
 from reports.build import SECTIONS, build_report, section_data
+from reports.load import NAMES
 from reports.palette import COLOURS
 from reports.source import Source
 from tests.reports import warehouse
@@ -125,6 +126,69 @@ def test_policies_are_ordered_by_cost_and_the_best_named_is_no_oracle(full_data:
     assert [row["cost_w1"] for row in rows] == sorted(row["cost_w1"] for row in rows)
     best = next(row["policy"] for row in rows if row["policy"] not in ("oracle", "reactive"))
     assert f"the cheapest policy, {best}," in section["sentences"][1]
+
+
+def test_only_a_change_beyond_chance_is_called_one(full_data: DataFolder) -> None:
+    section = section_data(full_data, CLUSTER, "change")
+    assert section["sentences"][0] == (
+        "In simulation the mean wait is 1 h with the cluster as it is, 20 min with +2 nodes (+12 %), and 50 min "
+        "without a further node, by easy scheduling."
+    )
+    rows = section["tables"]["what_if"]
+    assert [row["change"] for row in rows] == [
+        "as it is", "+2 nodes (+12 %)", "easy scheduling", "exact time limits"
+    ]  # fmt: skip
+    assert rows[0]["interval"] == "" and rows[3]["interval"] == "-6.7 min to 3.3 min"
+
+
+def test_hand_over_shows_reactive_the_cheapest_and_the_bound(full_data: DataFolder) -> None:
+    rows = section_data(full_data, CLUSTER, "change")["tables"]["hand_over"]
+    for nodes in (1, 8):
+        ((cheapest,),) = _sql(
+            full_data,
+            "SELECT policy FROM policy_results WHERE load = 'all' AND policy NOT IN ('oracle', 'reactive') "
+            f"AND pair_nodes = {nodes} ORDER BY cost_w1 LIMIT 1",
+        )
+        assert [row["policy"] for row in rows if row["nodes_held"] == nodes] == ["reactive", cheapest, "oracle"]
+
+
+def test_load_equals_sql(full_data: DataFolder) -> None:
+    section = section_data(full_data, CLUSTER, "load")
+    ((days, jobs),) = _sql(full_data, "SELECT count(*), sum(arrivals) FROM load")
+    ((all_,),) = _sql(full_data, "SELECT count(*) FROM jobs")
+    assert jobs == all_ and section["sentences"][0].startswith(f"{jobs / days:,.0f} jobs a day")
+    shifted = {row["name"]: (row["weeks"], row["shifted"]) for row in section["tables"]["drift"]}
+    for feature, weeks, often in _sql(
+        full_data, "SELECT feature, count(*), sum(is_shifted::INT) FROM drift GROUP BY feature"
+    ):
+        assert shifted[NAMES[feature]] == (weeks, often)
+
+
+def test_hours_held_and_idle_by_user_equal_sql(full_data: DataFolder) -> None:
+    tables = section_data(full_data, CLUSTER, "waste")["tables"]
+    held = dict(
+        _sql(
+            full_data,
+            "SELECT j.user_name, sum(a.gpu_time_s) / 3600 FROM attempts a JOIN jobs j USING (job_key) GROUP BY ALL",
+        )
+    )
+    shares = [row["share"] for row in tables["allocated_by_user"]]
+    for row in tables["allocated_by_user"]:
+        assert row["hours"] == pytest.approx(float(held[row["user_name"]]))
+        assert row["share"] == pytest.approx(float(held[row["user_name"]] / sum(held.values())))
+    assert shares == sorted(shares, reverse=True)
+    ((idle,),) = _sql(full_data, "SELECT sum(idle_samples) * 60 FROM utilization_measured")
+    assert sum(row["idle_gpu_time_s"] for row in tables["idle_by_user_name"]) == idle > 0
+
+
+def test_the_order_of_the_queue_and_the_quotas_are_those_of_the_tables(full_data: DataFolder) -> None:
+    section = section_data(full_data, CLUSTER, "waits")
+    whole = next(row for row in section["tables"]["start_order"] if row["by"] == "all")
+    ((starts, late),) = _sql(full_data, "SELECT count(*), sum(is_out_of_order::INT) FROM start_order")
+    assert (whole["starts"], whole["out_of_order"]) == (starts, late)
+    rows = section["tables"]["quota_sensitivity"]
+    assert [row["is_default"] for row in rows].count("yes") == 1
+    assert any("hangs on how" in sentence for sentence in section["sentences"])
 
 
 def test_the_study_is_beside_a_philly_log_and_no_other(full_data: DataFolder, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from features.catalog import FEATURES
-from models.tables import POLICY_CURVES, POLICY_RESULTS, RELEASE_LOG, frame
+from models.tables import POLICY_CURVES, POLICY_RESULTS, RELEASE_LOG, WHAT_IF, frame
 from simulator.tables import CALIBRATED_STARTS, CALIBRATION_FIGURES, SIMULATED_STARTS
 from traces import schema, store
 from traces.clusters import ClusterSettings
@@ -182,23 +182,19 @@ def _jobs(rng: np.random.Generator, cluster: str, jobs: int, weeks: int) -> pl.D
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def _samples(rng: np.random.Generator, cluster: str, minutes: int = 2000) -> pl.DataFrame:
-    """Two nodes of four GPUs, a third of the minutes idle."""
+def _samples(rng: np.random.Generator, cluster: str, minutes: int = 40_000) -> pl.DataFrame:
+    """Two nodes of four GPUs over four weeks; in a sixth of the minutes all GPUs of a node read 0."""
+    shape = (2, minutes, 4)  # node, minute, GPU
+    node, minute, gpu = (axis.ravel() for axis in np.indices(shape))
+    busy = np.clip(rng.normal(40, 30, shape), 0, 100) * (rng.random(shape[:2]) > 1 / 6)[..., None]
     return pl.DataFrame(
-        [
-            {
-                "cluster": cluster,
-                "node": node,
-                "sample_utc": START + timedelta(minutes=minute),
-                "gpu": gpu,
-                "utilization_percent": float(value),
-                "trace_sha256": SHA,
-            }
-            for node in ("n1", "n2")
-            for gpu in range(4)
-            for minute, value in enumerate(np.clip(rng.normal(40, 45, minutes), 0, 100))
-        ]
-    )
+        {
+            "node": np.array(["n1", "n2"])[node],
+            "sample_utc": np.datetime64(START, "us") + minute * np.timedelta64(60_000_000, "us"),
+            "gpu": gpu,
+            "utilization_percent": busy.ravel(),
+        }
+    ).with_columns(pl.lit(cluster).alias("cluster"), pl.lit(SHA).alias("trace_sha256"))
 
 
 def _policy_tables(rng: np.random.Generator, cluster: str, jobs: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -309,6 +305,7 @@ def _policy_tables(rng: np.random.Generator, cluster: str, jobs: pl.DataFrame) -
         POLICY_RESULTS.name: frame(POLICY_RESULTS, results),
         POLICY_CURVES.name: frame(POLICY_CURVES, curves),
         RELEASE_LOG.name: frame(RELEASE_LOG, [release]),
+        WHAT_IF.name: frame(WHAT_IF, [_replayed(cluster, *change) for change in CHANGES]),
     }
 
 
@@ -347,3 +344,22 @@ def _calibrated(cluster: str) -> dict[str, pl.DataFrame]:
         CALIBRATION_FIGURES.name: frame(CALIBRATION_FIGURES, figures),
         CALIBRATED_STARTS.name: frame(CALIBRATED_STARTS, starts),
     }
+
+
+# change, scheduler, nodes, mean wait, its change and the interval, all s
+CHANGES = (
+    ("as it is", "mirage", 16, 3600.0, 0.0, (0.0, 0.0)),
+    ("easy scheduling", "easy", 16, 3000.0, -600.0, (-900.0, -60.0)),
+    ("+2 nodes (+12 %)", "mirage", 18, 1200.0, -2400.0, (-3000.0, -1800.0)),
+    ("exact time limits", "mirage", 16, 3500.0, -100.0, (-400.0, 200.0)),
+)
+
+
+def _replayed(
+    cluster: str, change: str, scheduler: str, nodes: int, wait_s: float, change_s: float, ends: tuple[float, float]
+) -> dict[str, Any]:
+    return {
+        "cluster": cluster, "change": change, "scheduler": scheduler, "capacity_nodes": nodes, "jobs": 300,
+        "mean_wait_s": wait_s, "p50_wait_s": wait_s / 2, "p95_wait_s": 4 * wait_s, "mean_bounded_slowdown": 3.0,
+        "wait_change_s": change_s, "wait_change_low_s": ends[0], "wait_change_high_s": ends[1],
+    }  # fmt: skip
