@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 from reports import figures
 from reports import format as fmt
-from reports.layout import Figure, Section, TableView, columns
-from reports.sizes import by_size
+from reports.layout import Figure, Section, TableView, columns, cut
+from reports.sizes import SIZE_ORDER, by_size, gpus
 from reports.source import Source
 
+MOST_USERS = 25
 SHOWN_STATES = 6  # the palette tells so many apart; the rest is "other"
 _RUNTIME = ("runtime_p50_s|ran, median|duration", "runtime_p90_s|p90|duration", "runtime_p95_s|p95|duration")
 
@@ -104,25 +105,45 @@ def _failures(source: Source, section: Section, by: pl.DataFrame, bad: pl.DataFr
             )
         )
     _retries(source, section)
-    for dimension, title, label in (("reason", "Reasons", "reason"), ("size_bucket", "Bad ends by size", "GPUs")):
-        rows = by.filter(pl.col("dimension") == dimension).sort("attempts", descending=True)
-        if not rows.is_empty():
-            section.tables.append(
-                TableView(
-                    f"failures_{dimension}",
-                    title,
-                    "Attempts that ended badly; a job, a user: attempts for each that had one; shares are of all jobs "
-                    "that ran and of all GPU time. "
-                    + source.caption(int(rows["attempts"].sum()), "attempts"),
-                    columns(
-                        f"value|{label}", "attempts|attempts|count", "jobs|jobs|count", "users|users|count",
-                        "repetition_per_job|a job|number", "repetition_per_user|a user|number",
-                        "jobs_share|of jobs|percent", "gpu_time_share|of GPU time|percent", *_RUNTIME,
-                    ),
-                    rows.to_dicts(),
-                )
-            )  # fmt: skip
+    section.tables += [
+        _bad_ends(source, by, bad, dimension, title, label)
+        for dimension, title, label in (
+            ("reason", "Reasons", "reason"),
+            ("size_bucket", "Bad ends by size", "GPUs"),
+            ("user_name", "Bad ends by user", "user"),
+        )
+        if not by.filter((pl.col("dimension") == dimension) & pl.col("value").is_not_null()).is_empty()
+    ]
     _causes(source, section, bad)
+
+
+def _bad_ends(source: Source, by: pl.DataFrame, bad: pl.DataFrame, dimension: str, title: str, label: str) -> TableView:
+    """Attempts that ended badly by one dimension; reasons also by the GPUs asked for, as in the Philly study."""
+    rows = by.filter(pl.col("dimension") == dimension).sort("attempts", descending=True)
+    shown: tuple[str, ...] = ()
+    if dimension == "reason":
+        sizes = [size for size in SIZE_ORDER if size in set(bad["size_bucket"].drop_nulls().to_list())]
+        demand = bad.group_by("reason").agg(
+            (pl.col("size_bucket") == size).sum().alias(f"with {size}") for size in sizes
+        )
+        rows = rows.join(demand, left_on="value", right_on="reason", how="left")
+        shown = tuple(f"with {size}|{gpus(size)}|count" for size in sizes)
+    elif dimension == "user_name":
+        rows = source.hide(rows.rename({"value": "user_name"})).rename({"user_name": "value"})
+    kept, left_out = cut(rows.to_dicts(), MOST_USERS)
+    return TableView(
+        f"failures_{dimension}",
+        title,
+        "Attempts that ended badly; a job, a user: attempts for each that had one; shares are of all jobs that ran, of "
+        f"all GPU time, and of the time run by bad ends. {source.caption(int(rows['attempts'].sum()), 'attempts')}",
+        columns(
+            f"value|{label}|name", "attempts|attempts|count", "jobs|jobs|count", "users|users|count",
+            "repetition_per_job|a job|number", "repetition_per_user|a user|number", "jobs_share|of jobs|percent",
+            "gpu_time_share|of GPU time|percent", "runtime_share|of time to failure|percent", *_RUNTIME, *shown,
+        ),
+        kept,
+        left_out,
+    )  # fmt: skip
 
 
 def _retries(source: Source, section: Section) -> None:

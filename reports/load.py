@@ -18,7 +18,9 @@ NAMES = {
     "gpus": "GPUs asked for", "nodes": "nodes asked for", "limit_s": "time limit", "run_s": "run time",
     "wait_s": "wait",
     "interarrival_s": "time between submissions", "hour_of_day": "hour of the day", "user_name": "who submits",
-    "partition": "partition", "account": "account", "qos": "QOS", "state": "final state",
+    "partition": "partition", "account": "account", "qos": "QOS", "state": "final state", "gpu_time_s": "GPU time",
+    "limit_used_share": "share of the limit used", "eligible_wait_s": "wait from eligible",
+    "day_of_week": "day of the week", "queued_jobs": "jobs queued before it", "running_jobs": "jobs running before it",
 }  # fmt: skip
 
 

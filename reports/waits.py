@@ -20,6 +20,7 @@ _BY_COLUMNS = (
     "wait_p90_s|p90|duration", "wait_p95_s|p95|duration", "wait_p99_s|p99|duration",
     "over_10min_share|over 10 min|percent", "wait_gpu_time_weighted_s|mean by GPU time|duration",
     "wait_total_s|all waits|duration",
+    "eligible_wait_mean_s|mean from eligible|duration", "eligible_wait_p95_s|p95 from eligible|duration",
 )  # fmt: skip
 
 
