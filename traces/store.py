@@ -189,20 +189,27 @@ def _described(side: Path) -> dict[str, Any] | None:
 
 
 def derived_tables(data: DataFolder) -> dict[str, tuple[schema.Table, list[Path]]]:
-    """Every derived table of this schema version in the lake with the Parquet files of its clusters."""
+    """Every derived table of this schema version in the lake with the Parquet files of its clusters.
+
+    A table is as its newest file declares it; files of other columns or of another version are left out: their writer
+    finds its fingerprint changed and writes them again when that cluster is next materialized.
+    """
     tables: dict[str, tuple[schema.Table, list[Path]]] = {}
-    for side in sorted((data.lake / "derived").glob("*/*.json")):
+    sides = (data.lake / "derived").glob("*/*.json")
+    for side in sorted(sides, key=lambda path: (-path.stat().st_mtime_ns, str(path))):
         described = _described(side)
         if described is None or described["schema_version"] != schema.SCHEMA_VERSION:
-            continue  # of another version: its writer sees no fingerprint and writes it again
+            continue
         table = schema.Table(
             described["name"],
             described["meaning"],
             tuple(schema.Column(*column) for column in described["columns"]),
             tuple(described["key"]),
         )
-        tables.setdefault(table.name, (table, []))[1].append(side.with_suffix(".parquet"))
-    return tables
+        newest, paths = tables.setdefault(table.name, (table, []))
+        if [(c.name, c.type) for c in newest.columns] == [(c.name, c.type) for c in table.columns]:
+            paths.append(side.with_suffix(".parquet"))
+    return {name: (table, sorted(paths)) for name, (table, paths) in sorted(tables.items())}
 
 
 # --- the raw files in the lake ----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,6 +68,21 @@ def test_no_warehouse_or_one_of_another_version_is_refused(tmp_path: Path) -> No
     data.warehouse.write_bytes(b"no database")
     with pytest.raises(InputError, match="cannot be opened"):
         store.read(data, "SELECT 1")
+
+
+def test_a_derived_table_of_an_older_declaration_is_left_out_until_it_is_made_again(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    wider = schema.Table(
+        FIGURES.name, "The same, said anew", (*FIGURES.columns, schema.Column("p", schema.FLOAT, "", "new"))
+    )
+    for cluster in ("a", "b"):
+        store.write_derived(data, FIGURES, cluster, pl.DataFrame({"n": [1], "cluster": [cluster]}), "old code")
+    os.utime(data.lake / "derived" / "figures" / "b.json", (1, 1))  # the order of writing, not of names, decides
+    store.write_derived(data, wider, "a", pl.DataFrame({"n": [2], "cluster": ["a"], "p": [0.5]}), "new code")
+    assert store.build_warehouse(data)["figures"] == 1
+    assert store.read(data, "SELECT cluster, n, p FROM figures").rows() == [("a", 2, 0.5)]
+    store.write_derived(data, wider, "b", pl.DataFrame({"n": [3], "cluster": ["b"], "p": [None]}), "new code")
+    assert store.build_warehouse(data)["figures"] == 2
 
 
 def test_derived_tables_enter_the_warehouse(tmp_path: Path) -> None:
