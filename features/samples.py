@@ -8,9 +8,11 @@ Where the placement names no GPUs, all GPUs of the node count for each attempt t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -19,7 +21,10 @@ from numpy.typing import NDArray
 from features.trace import Trace
 from features.usage import Float64s, Int64s, given_out_again, seconds
 
-Fetch = Callable[[str, Sequence[Any]], pl.DataFrame]  # runs one SELECT on the tables of samples
+Part = TypeVar("Part")
+Read = TypeVar("Read")
+# Runs one SELECT on the tables of samples; gives its rows some at a time, in one frame at least.
+Fetch = Callable[[str, Sequence[Any]], Iterable[pl.DataFrame]]
 _Histogram = tuple[Float64s, Int64s]  # distinct values in rising order, how often each stands
 
 # Resource: table of samples, what numbers its rows in a node, reading in percent.
@@ -29,7 +34,8 @@ RESOURCES: dict[str, tuple[str, str, str]] = {
     "memory": ("memory_utilization", "0", "100.0 * (total_kib - free_kib) / nullif(total_kib, 0)"),
 }
 ROWS_AT_ONCE = 6_000_000  # samples held in memory: whole nodes, so one node with more is read alone
-MINUTE_S = 60
+NODES_AT_ONCE = 64  # a sample's node is looked up in a list
+MINUTE_S, MICROSECONDS = 60, 1_000_000
 SPARSE = 16  # a grid of minutes with over so many times as many cells as samples is mostly gaps
 UNCOUNTED = 4_000_000  # readings gathered before they are sorted and counted
 NO_END = np.iinfo(np.int64).max
@@ -52,6 +58,20 @@ class Joined:
 
     attempts: pl.DataFrame
     readings: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Placements on one node, each of shape (n,): of which attempt, its kind, whether all of it is on this node, and
+    whether the log names its GPUs."""
+
+    identity: Int64s
+    kind: Int64s
+    on_one_node: NDArray[np.bool_]
+    names_gpus: NDArray[np.bool_]
+
+    def __getitem__(self, part: slice) -> _Placed:
+        return _Placed(self.identity[part], self.kind[part], self.on_one_node[part], self.names_gpus[part])
 
 
 @dataclass(frozen=True)
@@ -139,47 +159,57 @@ def _percentiles(values: Float64s, n: Int64s | None = None) -> list[float]:
 def _by_node(
     cluster: str, resource: str, nodes: list[str], fetch: Fetch
 ) -> Iterator[tuple[str, tuple[Int64s, Int64s, Float64s]]]:
-    """Each of those nodes that has samples, with their times (epoch s), numbers and values."""
-    for part, samples in _some_nodes(cluster, resource, nodes, fetch):
-        code = samples["code"].to_numpy()
-        columns = [samples[name].to_numpy() for name in ("time_s", "number", "value")]
-        if (code[1:] < code[:-1]).any():
-            order = np.argsort(code, kind="stable")
-            code, columns = code[order], [column[order] for column in columns]
-        bounds = np.searchsorted(code, np.arange(len(part) + 1, dtype=code.dtype))
-        for i, node in enumerate(part):
-            times, numbers, values = (column[bounds[i] : bounds[i + 1]] for column in columns)
-            yield node, (times, numbers, values)
+    """Each of those nodes that has samples, with their times (epoch s), numbers and values.
 
-
-def _some_nodes(
-    cluster: str, resource: str, nodes: list[str], fetch: Fetch
-) -> Iterator[tuple[list[str], pl.DataFrame]]:
-    """(names, their samples as code, time_s, number, value) of all those nodes, ROWS_AT_ONCE samples at a time.
-
+    ROWS_AT_ONCE samples are in memory at a time, and as many again: one thread reads ahead while the caller computes.
     Nodes are neighbours by name, so that a table that is ordered by node is read once in all, by its zone maps.
     """
     table, number, value = RESOURCES[resource]
-    counted = fetch(f"SELECT node, count(*) AS n FROM {table} WHERE cluster = $1 GROUP BY node", [cluster])  # noqa: S608 - our own names
+    counted = pl.concat(
+        fetch(f"SELECT node, count(*) AS n FROM {table} WHERE cluster = $1 GROUP BY node", [cluster])  # noqa: S608 - our own names
+    )
     sizes = dict(counted.iter_rows())
     parts: list[list[str]] = []
     rows = 0
     for node in nodes:
         if node in sizes:
-            if not parts or rows + sizes[node] > ROWS_AT_ONCE:
+            if not parts or rows + sizes[node] > ROWS_AT_ONCE or len(parts[-1]) == NODES_AT_ONCE:
                 parts.append([])
                 rows = 0
             parts[-1].append(node)
             rows += sizes[node]
+    # The code is the node's place among the names, from 1 on; 0 for a node that is none of them.
     sql = f"""
-        SELECT n.code::USMALLINT AS code, epoch_us(s.sample_utc) // 1000000 AS time_s, ({number})::BIGINT AS number,
-            ({value})::DOUBLE AS value
-        FROM {table} AS s
-        JOIN (SELECT unnest($2::VARCHAR[]) AS node, unnest(range(len($2::VARCHAR[]))) AS code) AS n USING (node)
-        WHERE s.cluster = $1 AND s.node BETWEEN $3 AND $4
+        SELECT coalesce(list_position($2::VARCHAR[], node), 0)::USMALLINT AS code, epoch_us(sample_utc) AS time_us,
+            ({number})::BIGINT AS number, ({value})::DOUBLE AS value
+        FROM {table} WHERE cluster = $1 AND node BETWEEN $3 AND $4
     """  # noqa: S608 - our own names
-    for part in parts:
-        yield part, fetch(sql, [cluster, part, part[0], part[-1]])
+
+    def read(part: list[str]) -> tuple[list[str], Int64s, list[NDArray[Any]]]:
+        samples = list(fetch(sql, [cluster, part, part[0], part[-1]]))
+        code, *columns = (np.concatenate([rows[name].to_numpy() for rows in samples]) for name in samples[0].columns)
+        if (code[1:] < code[:-1]).any():
+            order = np.argsort(code, kind="stable")
+            code, columns = code[order], [column[order] for column in columns]
+        columns[0] //= MICROSECONDS
+        return part, np.searchsorted(code, np.arange(1, len(part) + 2, dtype=code.dtype)), columns
+
+    for part, bounds, columns in _ahead(read, parts):
+        for i, node in enumerate(part):
+            times, numbers, values = (column[bounds[i] : bounds[i + 1]] for column in columns)
+            yield node, (times, numbers, values)
+
+
+def _ahead(read: Callable[[Part], Read], parts: Iterable[Part]) -> Iterator[Read]:
+    """`read` of each part in order, the next one under way in a thread while this one is used."""
+    with ThreadPoolExecutor(1) as reader:
+        coming: Future[Read] | None = None
+        for part in parts:
+            this, coming = coming, reader.submit(read, part)
+            if this is not None:
+                yield this.result()
+        if coming is not None:
+            yield coming.result()
 
 
 def _matrix(times: Int64s, numbers: Int64s, values: Float64s) -> _Node:
@@ -209,28 +239,44 @@ class _Found:
     """Rows in the making: COUNTS by placement, percentiles by attempt, readings by kind of attempt and sharing."""
 
     def __init__(self) -> None:
-        self._counts: list[tuple[Any, ...]] = []
-        self._percentiles: list[tuple[Any, ...]] = []
+        self._counts: list[list[NDArray[Any]]] = []  # id, names_gpus, *COUNTS, total
+        self._percentiles: list[list[NDArray[Any]]] = []  # id, *PERCENTILES
         self._unfinished: dict[int, list[_Histogram]] = {}  # attempts on several nodes
         self._seen: dict[tuple[int, bool], list[Float64s]] = {}
         self._waiting = 0
         self._readings: dict[tuple[int, bool], _Histogram] = {}
 
-    def add(self, identity: int, counts: tuple[Any, ...], values: Float64s, *, on_one_node: bool) -> None:
-        """One placement: its COUNTS and its online samples."""
-        self._counts.append((identity, *counts))
-        if not len(values):
-            return
-        if on_one_node:
-            self._percentiles.append((identity, *_percentiles(np.sort(values))))
-        else:
-            self._unfinished.setdefault(identity, []).append(np.unique(values, return_counts=True))
+    def add(
+        self, placed: _Placed, counts: Int64s, totals: Float64s, readings: Int64s, places: Int64s, seen: Float64s
+    ) -> None:
+        """Placements and what `tally` found of them, see there."""
+        from features.tally import quantiles as quantiles_of
 
-    def see(self, kind: int, is_shared: bool, values: Float64s) -> None:
+        sampled = counts[:, 0] > 0
+        columns = [placed.identity, placed.names_gpus, *counts.T, totals]
+        self._counts.append([column[sampled] for column in columns])
+        n = readings.sum(axis=1)
+        alone = placed.on_one_node & (n > 0)
+        found = np.empty((int(alone.sum()), len(PERCENTILES)))
+        shares = np.array(list(PERCENTILES.values()))
+        quantiles_of(seen, places[alone], n[alone], shares, np.empty(int(n.max(initial=0))), found)
+        self._percentiles.append([placed.identity[alone], *found.T])
+        ends = places + n
+        for i in np.flatnonzero((n > 0) & ~alone).tolist():
+            histogram = np.unique(seen[places[i] : ends[i]], return_counts=True)
+            self._unfinished.setdefault(int(placed.identity[i]), []).append(histogram)
+        middles = places + readings[:, 0]
+        for is_shared, begins, stops in ((False, places, middles), (True, middles, ends)):
+            some = stops > begins
+            for kind, begin, stop in zip(
+                placed.kind[some].tolist(), begins[some].tolist(), stops[some].tolist(), strict=True
+            ):
+                self._see(kind, is_shared, seen[begin:stop])
+
+    def _see(self, kind: int, is_shared: bool, values: Float64s) -> None:
         """Online samples of a kind of attempt; sorted and counted when enough have come together."""
-        if len(values):
-            self._seen.setdefault((kind, is_shared), []).append(values)
-            self._waiting += len(values)
+        self._seen.setdefault((kind, is_shared), []).append(values)
+        self._waiting += len(values)
         if self._waiting > UNCOUNTED:
             self._count()
 
@@ -242,14 +288,14 @@ class _Found:
 
     def counts(self) -> pl.DataFrame:
         kinds = {"id": pl.UInt32, "names_gpus": pl.Boolean, **dict.fromkeys(COUNTS, pl.Int64), "total": pl.Float64}
-        frame = pl.DataFrame(self._counts, schema=kinds, orient="row")
-        return frame.group_by("id").agg(pl.col("names_gpus").all(), pl.col(*COUNTS, "total").sum())
+        return (
+            _frame(self._counts, kinds).group_by("id").agg(pl.col("names_gpus").all(), pl.col(*COUNTS, "total").sum())
+        )
 
     def percentiles(self) -> pl.DataFrame:
-        rows = self._percentiles + [
-            (identity, *_percentiles(*_summed(parts))) for identity, parts in self._unfinished.items()
-        ]
-        return pl.DataFrame(rows, schema={"id": pl.UInt32, **dict.fromkeys(PERCENTILES, pl.Float64)}, orient="row")
+        kinds = {"id": pl.UInt32, **dict.fromkeys(PERCENTILES, pl.Float64)}
+        rows = [(identity, *_percentiles(*_summed(parts))) for identity, parts in self._unfinished.items()]
+        return pl.concat([pl.DataFrame(rows, schema=kinds, orient="row"), _frame(self._percentiles, kinds)])
 
     def readings(self) -> pl.DataFrame:
         """kind, sharing, value, n."""
@@ -265,6 +311,16 @@ class _Found:
         ]
         kinds = {"kind": pl.UInt32, "sharing": pl.String, "value": pl.Float64, "n": pl.Int64}
         return pl.concat([pl.DataFrame(schema=kinds), *parts])
+
+
+def _frame(parts: list[list[NDArray[Any]]], kinds: dict[str, Any]) -> pl.DataFrame:
+    """Parts of the same columns as one frame."""
+    if not parts:
+        return pl.DataFrame(schema=kinds)
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return pl.DataFrame(
+        [pl.Series(name, of).cast(kind) for (name, kind), of in zip(kinds.items(), columns, strict=True)]
+    )
 
 
 def _summed(parts: list[_Histogram]) -> _Histogram:
@@ -284,37 +340,40 @@ def _one_node(held: pl.DataFrame, samples: tuple[Int64s, Int64s, Float64s], reso
     high = np.maximum(low, np.searchsorted(node.ticks, held["end_epoch"].to_numpy()))
     changes = np.bincount(low, minlength=len(node.ticks) + 1) - np.bincount(high, minlength=len(node.ticks) + 1)
     is_shared = np.cumsum(changes[:-1]) > 1
-    placements = held.select("id", "kind", "on_one_node", "gpus").rows()
-    for (identity, kind, on_one_node, gpus), a, b in zip(placements, low.tolist(), high.tolist(), strict=True):
-        if b == a:
-            continue
-        rows: slice | list[int] = slice(None)
-        if names_gpus := gpus is not None and resource == "GPU":
-            rows = _rows([g for g in gpus if 0 <= g < len(node.values)])
-        read = node.times_read[rows, a:b]
-        samples_read = np.count_nonzero(read)
-        if not samples_read:
-            continue
-        values, shared = node.values[rows, a:b], is_shared[a:b]
-        online = ~np.isnan(values)
-        of_minute = online.any(axis=0)
-        idle = of_minute & ~(online & (values != 0)).any(axis=0)
-        sampled = read.any(axis=0)
-        seen = values[online]
-        counts = (
-            names_gpus, samples_read, samples_read - len(seen), int(read.sum(dtype=np.int64)) - samples_read,
-            np.count_nonzero(sampled), np.count_nonzero(sampled & shared), np.count_nonzero(of_minute),
-            np.count_nonzero(idle), np.count_nonzero(online[:, idle]), float(seen.sum()),
-        )  # fmt: skip
-        found.add(identity, counts, seen, on_one_node=on_one_node)
-        if with_others := np.count_nonzero(shared):
-            found.see(kind, True, values[online & shared] if with_others < b - a else seen)
-        if with_others < b - a:
-            found.see(kind, False, values[online & ~shared] if with_others else seen)
+    every = list(range(len(node.values)))
+    named = [gpus if resource == "GPU" else None for gpus in held["gpus"].to_list()]
+    of = [every if gpus is None else [g for g in gpus if 0 <= g < len(every)] for gpus in named]
+    cells = (np.array([len(rows) for rows in of], dtype=np.int64) * (high - low)).astype(np.int64)
+    identity, kind, on_one_node = (held[name].to_numpy() for name in ("id", "kind", "on_one_node"))
+    placed = _Placed(identity, kind, on_one_node, np.array([gpus is not None for gpus in named]))
+    for part in _parts(cells):
+        _tallied(node, is_shared, low[part], high[part], of[part], placed[part], found)
 
 
-def _rows(numbers: list[int]) -> slice | list[int]:
-    """The numbers as a slice where they follow each other: a view of the matrix instead of a copy."""
-    if numbers and numbers == list(range(numbers[0], numbers[0] + len(numbers))):
-        return slice(numbers[0], numbers[0] + len(numbers))
-    return numbers
+def _parts(cells: Int64s) -> Iterator[slice]:
+    """Runs of placements with up to UNCOUNTED cells in all, or one with more; none where no placement has a cell."""
+    begin, total = 0, 0
+    for i, more in enumerate(cells.tolist()):
+        if total and total + more > UNCOUNTED:
+            yield slice(begin, i)
+            begin, total = i, 0
+        total += more
+    if total:
+        yield slice(begin, len(cells))
+
+
+def _tallied(
+    node: _Node, is_shared: NDArray[np.bool_], low: Int64s, high: Int64s, of: list[list[int]], placed: _Placed,
+    found: _Found,
+) -> None:  # fmt: skip
+    """Tally placements that hold the rows `of` the node's matrix in its ticks [low, high)."""
+    from features.tally import tally  # numba: only where samples are
+
+    bounds = np.cumsum([0, *map(len, of)], dtype=np.int64)
+    rows = np.fromiter(itertools.chain.from_iterable(of), dtype=np.int64, count=int(bounds[-1]))
+    ends = np.cumsum(np.diff(bounds) * (high - low))
+    places = np.concatenate([[0], ends[:-1]])
+    counts, totals = np.zeros((len(of), len(COUNTS)), dtype=np.int64), np.zeros(len(of))
+    readings, seen = np.zeros((len(of), 2), dtype=np.int64), np.empty(int(ends[-1]))
+    tally(node.values, node.times_read, is_shared, low, high, rows, bounds, places, counts, totals, readings, seen)
+    found.add(placed, counts, totals, readings, places, seen)

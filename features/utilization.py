@@ -20,7 +20,7 @@ from features.trace import Trace, read_trace, shaped
 from features.usage import Capacity, Int64s, Steps, capacity, runs, size_bucket, steps_of
 from traces.clusters import ClusterSettings
 from traces.schema import Table
-from traces.store import DataFolder, empty, read
+from traces.store import DataFolder, batches, empty
 
 TABLES: tuple[Table, ...] = (
     UTILIZATION_ALLOCATED,
@@ -42,7 +42,9 @@ TOLD_APART = ("size_bucket", "gpus", "state", "nodes")
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """The tables for the cluster of `settings`, from the warehouse."""
-    return from_trace(read_trace(data, settings.name), settings, partial(read, data, memory=READ_MEMORY))
+    return from_trace(
+        read_trace(data, settings.name), settings, partial(batches, data, rows=1_000_000, memory=READ_MEMORY)
+    )
 
 
 def from_trace(trace: Trace, settings: ClusterSettings, fetch: Fetch | None = None) -> dict[str, pl.DataFrame]:

@@ -30,6 +30,7 @@ _COMPILED_SOURCES = (
     *(f"simulator/slurm/{name}.py" for name in _SLURM),
     "models/pairs.py",
     "features/observe.py",
+    "features/tally.py",
 )
 
 

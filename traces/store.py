@@ -250,15 +250,15 @@ def read(data: DataFolder, sql: str, params: Sequence[Any] = (), memory: str | N
 
     Raises InputError where there is no warehouse or it is of another schema version.
     """
-    with _published(data) as connection:
-        if memory is not None:
-            connection.execute(f"SET memory_limit = {sql_text(memory)}")
+    with _published(data, memory) as connection:
         return connection.execute(sql, list(params)).pl()
 
 
-def batches(data: DataFolder, sql: str, params: Sequence[Any] = (), rows: int = 100_000) -> Iterator[pl.DataFrame]:
+def batches(
+    data: DataFolder, sql: str, params: Sequence[Any] = (), rows: int = 100_000, memory: str | None = None
+) -> Iterator[pl.DataFrame]:
     """`read` some rows at a time, in the same order, for tables that memory does not hold; at least one frame."""
-    with _published(data) as connection:
+    with _published(data, memory) as connection:
         reader = connection.execute(sql, list(params)).to_arrow_reader(rows)
         yield _frame(reader.schema.empty_table())
         for batch in reader:
@@ -272,7 +272,7 @@ def _frame(arrow: Any) -> pl.DataFrame:
 
 
 @contextmanager
-def _published(data: DataFolder) -> Iterator[duckdb.DuckDBPyConnection]:
+def _published(data: DataFolder, memory: str | None) -> Iterator[duckdb.DuckDBPyConnection]:
     """The warehouse, read-only and of this schema version."""
     if not data.warehouse.is_file():
         raise InputError(f"no warehouse at {data.warehouse}: run `baton ingest` first")
@@ -289,6 +289,8 @@ def _published(data: DataFolder) -> Iterator[duckdb.DuckDBPyConnection]:
                 f"{data.warehouse} has schema version {version}, this program reads {schema.SCHEMA_VERSION}: "
                 "run `baton ingest` again"
             )
+        if memory is not None:
+            connection.execute(f"SET memory_limit = {sql_text(memory)}")
         yield connection
     finally:
         connection.close()

@@ -122,7 +122,7 @@ def sample_frames(
 
 def fetch(*given: Any) -> Fetch:
     frames = sample_frames(*given)
-    return lambda sql, params: query(sql, frames, params)
+    return lambda sql, params: [query(sql, frames, params)]
 
 
 def tables(*given: Any, **known: Any) -> dict[str, pl.DataFrame]:
@@ -325,7 +325,7 @@ def test_samples_at_odd_seconds_and_after_a_gap_of_weeks() -> None:
         for second in (0, 59, 60, 2_999_999, 3_000_000, 3_000_059, 3_000_060)
     ]
     frames["gpu_utilization"] = table(schema.GPU_UTILIZATION, rows)
-    found = utilization.from_trace(of, ClusterSettings(CLUSTER), lambda sql, given: query(sql, frames, given))
+    found = utilization.from_trace(of, ClusterSettings(CLUSTER), lambda sql, given: [query(sql, frames, given)])
     assert found["utilization_measured"]["samples"].to_list() == [2, 2]
 
 
