@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from traces.lake import FileTables
 HEAD_BYTES = 1 << 16
 RAW_CHARACTERS = 2_000  # of a rejected record that are kept
 GZIP = b"\x1f\x8b"
-ZSTD = b"\x28\xb5\x2f\xfd"
+ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or one to be skipped (pzstd)
 UNREADABLE = (OSError, EOFError, zlib.error, pa.ArrowInvalid)
 
 
@@ -49,7 +50,7 @@ class RawFile:
         stream.seek(0)
         if magic.startswith(GZIP):
             return io.BufferedReader(gzip.GzipFile(fileobj=stream))
-        if magic == ZSTD:
+        if ZSTD.match(magic):
             return cast(IO[bytes], pa.CompressedInputStream(stream, "zstd"))
         return stream
 

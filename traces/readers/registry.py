@@ -28,6 +28,9 @@ READERS: dict[str, Reader] = {
 }
 
 
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
 def check_format(name: str) -> None:
     """Raises InputError for a name that is neither auto nor a reader's."""
     if name != "auto" and name not in READERS:
@@ -45,11 +48,15 @@ def reader_for(raw: RawFile, name: str = "auto") -> Reader:
         raise InputError(f"{raw.path}: the file is empty")
     if name != "auto":
         return READERS[name]
-    if b"\0" in head:
-        raise InputError(f"{raw.path}: a binary file: known formats are text (gzip allowed): {', '.join(READERS)}")
     for reader in READERS.values():
         if reader.recognises(raw, head):
             return reader
+    if head.startswith(UTF16):
+        raise InputError(f"{raw.path}: UTF-16 text: make it UTF-8 first (iconv -f UTF-16 -t UTF-8)")
+    if b"\0" in head:
+        raise InputError(
+            f"{raw.path}: a binary file: known formats are text (gzip, zstd allowed): {', '.join(READERS)}"
+        )
     first = head.split(b"\n", 1)[0]
     line = first[:60].decode("utf-8", errors="replace")
     raise InputError(

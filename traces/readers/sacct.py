@@ -1,8 +1,9 @@
 """Slurm `sacct` dumps: any delimiter, with a header or without one (`--fields`), fixed width, and `--json`.
 
 The odd cases are those of Slurm's own manual pages and sources; the tests name them one by one. A dump is read a block
-at a time, two at once, so that memory does not grow with it: `sacct_lines` cuts blocks and splits lines, `sacct_typed`
-types the columns, `sacct_spill` keeps the rows until all is read, `sacct_jobs` folds them into jobs and attempts.
+at a time, two at once, so that memory does not grow with it: `sacct_blocks` cuts it, `sacct_lines` splits lines,
+`sacct_typed` types the columns, `sacct_spill` keeps the rows until all is read, `sacct_jobs` folds them into jobs and
+attempts.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from numpy.typing import NDArray
 
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
-from traces.readers import sacct_columns, sacct_json, sacct_layout, sacct_lines, sacct_mend, sacct_typed
+from traces.readers import sacct_blocks, sacct_columns, sacct_json, sacct_layout, sacct_lines, sacct_mend, sacct_typed
 from traces.readers.common import HEAD_BYTES, Parsed, RawFile, Reject, rejects_frame
+from traces.readers.sacct_blocks import Block
 from traces.readers.sacct_jobs import fold
 from traces.readers.sacct_layout import Layout
 from traces.readers.sacct_spill import Batch, Spill
@@ -34,10 +36,13 @@ Result = TypeVar("Result")
 
 @dataclass
 class Piece:
-    """What one block came to: its typed rows in the spill, and its rejects; lines count from 0 in both."""
+    """What one block came to: its typed rows in the spill, and its rejects; lines count from 0 in both.
+
+    `before`: lines (or records of JSON) of the file before the block.
+    """
 
     batch: Batch
-    lines: int
+    before: int
     rows: int
     rejects: list[Reject]
     slow: int
@@ -57,9 +62,8 @@ class Sacct:
         if sacct_json.recognises(head):
             return True
         lines = _lines(head)
-        if lines and sacct_columns.from_header(lines[0].rstrip("\r"), file.delimiter):
-            return True
-        if sacct_layout.fixed_header(lines, 0) or sacct_layout.fixed_header(lines, 1):
+        tried = range(min(len(lines), sacct_layout.MOST_BEFORE))
+        if any(sacct_layout.announced(lines, at, file.delimiter) for at in tried):
             return True
         return file.fields is not None and b"\0" not in head
 
@@ -70,23 +74,21 @@ class Sacct:
         """
         if file.tables is None or file.folder is None:
             raise ValueError("sacct is read into a folder")
-        first, jobs = self._jobs(file)
+        parsed, jobs = Parsed(), self._jobs(file)
+        rejected = next(iter(self._before_header(file, parsed)), None)
         spill = Spill(file.folder / "spill")
         spill.folder.mkdir()
-        parsed, rejected = Parsed(), None
-        line = first
         with ThreadPoolExecutor(THREADS) as pool:
             for piece in _in_order(pool, lambda numbered: numbered[1](spill, numbered[0]), enumerate(jobs)):
-                rejects = [Reject(r.line + line + 1, r.reason, r.raw) for r in piece.rejects]
+                rejects = [Reject(r.line + piece.before + 1, r.reason, r.raw) for r in piece.rejects]
                 file.tables.write("rejects", rejects_frame(rejects))
                 rejected = rejected or next(iter(rejects), None)
                 parsed.rejected += len(rejects)
                 parsed.slow += piece.slow
                 parsed.records += piece.rows + len(rejects)
-                piece.batch.first = line + 1
+                piece.batch.first = piece.before + 1
                 spill.batches.append(piece.batch)
-                line += piece.lines
-            if parsed.records == parsed.rejected:
+            if parsed.records == parsed.rejected + len(parsed.rejects):
                 why = f"{rejected.reason} (line {rejected.line})" if rejected else "it holds none"
                 raise InputError(f"{file.path}: no record could be read: {why}")
             for part in _in_order(pool, lambda portion: fold(*portion[:2], single=portion[2]), spill.folds()):
@@ -98,15 +100,30 @@ class Sacct:
         return parsed
 
     @staticmethod
-    def _jobs(file: RawFile) -> tuple[int, Iterator[Work]]:
-        """(lines before the first record, what is to be done with each block). Raises InputError as `read` does."""
+    def _jobs(file: RawFile) -> Iterator[Work]:
+        """What is to be done with each block. Raises InputError as `read` does."""
         head = file.head()
         if sacct_json.recognises(head):
-            return 0, (partial(_json_piece, found, file.settings) for found in sacct_json.batches(file))
+            return (partial(_json_piece, found, file.settings) for found in sacct_json.batches(file))
         layout = sacct_layout.find_layout(file, _lines(head))
         sacct_columns.check_needed(list(layout.columns), f"{file.path}:{max(layout.first, 1)}")
-        found = sacct_lines.blocks(file.pieces(BLOCK_BYTES), layout, str(file.path))
-        return layout.first, (partial(_text_piece, data, layout, file.settings) for data in found)
+        found = sacct_blocks.blocks(file.pieces(BLOCK_BYTES), layout, str(file.path), file.delimiter)
+        return (partial(_text_piece, block, file.settings) for block in found)
+
+    @staticmethod
+    def _before_header(file: RawFile, parsed: Parsed) -> list[Reject]:
+        """Text before the header, which is refused; a count of rows is none."""
+        head = file.head()
+        if sacct_json.recognises(head):
+            return []
+        lines = _lines(head)
+        layout = sacct_layout.find_layout(file, lines)
+        header = layout.first - (2 if sacct_layout.fixed_header(lines, layout.first - 2) else 1)
+        for at, text in enumerate(lines[: max(header, 0)]):
+            if text.strip() and not text.strip().isdecimal():
+                parsed.rejects.append(Reject(at + 1, "it stands before the header", text))
+        parsed.records += len(parsed.rejects)
+        return parsed.rejects
 
 
 def _lines(head: bytes) -> list[str]:
@@ -133,10 +150,10 @@ def _in_order(pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: I
             future.cancel()
 
 
-def _text_piece(data: bytes, layout: Layout, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
+def _text_piece(block: Block, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
     """A block of lines."""
-    rows, rejects, lines, slow = records(data, layout, settings)
-    return Piece(spill.put(number, rows), lines, len(rows), rejects, slow)
+    rows, rejects, slow = records(block.data, block.layout, settings)
+    return Piece(spill.put(number, rows), block.before, len(rows), rejects, slow)
 
 
 def _json_piece(found: sacct_json.Records, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
@@ -145,7 +162,7 @@ def _json_piece(found: sacct_json.Records, settings: ClusterSettings, spill: Spi
     odd = (Reject(at, "a value is not of its form", str(found.frame.row(n))) for n, at in _refused(rows, valid))
     rejects = [*found.rejects, *odd]
     rows = rows.filter(valid)
-    return Piece(spill.put(number, rows), found.count, len(rows), rejects, 0)
+    return Piece(spill.put(number, rows), found.before, len(rows), rejects, 0)
 
 
 def _refused(rows: pl.DataFrame, valid: pl.Series) -> list[tuple[int, int]]:
@@ -154,18 +171,18 @@ def _refused(rows: pl.DataFrame, valid: pl.Series) -> list[tuple[int, int]]:
     return list(zip(at.to_list(), rows["line"].gather(at).to_list(), strict=True))
 
 
-def records(data: bytes, layout: Layout, settings: ClusterSettings) -> tuple[pl.DataFrame, list[Reject], int, int]:
-    """(typed rows, rejects, lines, lines that went the slow way) of a block; lines count from 0."""
+def records(data: bytes, layout: Layout, settings: ClusterSettings) -> tuple[pl.DataFrame, list[Reject], int]:
+    """(typed rows, rejects, lines that went the slow way) of a block; lines count from 0."""
     lines = sacct_lines.split(data, layout)
     rows, valid = sacct_typed.typed(lines.frame, settings)
     clean = lines.whole.copy()
     clean[rows["line"].filter(~valid).to_numpy()] = False
     if clean.all():
-        return rows, [], len(clean), 0
+        return rows, [], 0
     slow = int((~clean).sum())
     rows = rows.filter(valid)
     if layout.widths:
-        return rows, _fixed_rejects(lines, clean, layout), len(clean), slow
+        return rows, _fixed_rejects(lines, clean, layout), slow
     mender = sacct_mend.Mender(lines.line, clean, layout)
     mender.run()
     if mender.taken:
@@ -183,7 +200,7 @@ def records(data: bytes, layout: Layout, settings: ClusterSettings) -> tuple[pl.
         mended, odd = _mended(mender, layout, settings)
         rows = pl.concat([rows, mended])  # at the end: sorting a block for them takes a fifth of its time
         rejects = sorted([*rejects, *odd], key=lambda reject: reject.line)
-    return rows, rejects, len(clean), slow
+    return rows, rejects, slow
 
 
 def _mended(mender: sacct_mend.Mender, layout: Layout, settings: ClusterSettings) -> tuple[pl.DataFrame, list[Reject]]:

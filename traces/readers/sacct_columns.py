@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +35,11 @@ USER_TEXT = frozenset({
 TIMES = ("Submit", "Eligible", "Start", "End")
 # A local time as sacct prints it (polars' Rust knows the pattern too: [0-9], as \d is any digit of Unicode).
 LOCAL_TIME = r"^(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]$"
+# As other values of SLURM_TIME_FORMAT print it: a space for the T, parts of a second, an offset from UTC.
+OTHER_TIME = (
+    r"^((?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9])[T ]([0-2][0-9]:[0-5][0-9]:[0-5][0-9])(?:\.[0-9]{1,9})?"
+    r"(?: ?(Z|[+-][0-2][0-9]:?[0-5][0-9]))?$"
+)
 EPOCH = r"^[0-9]{9,10}$"  # seconds since 1970, with SLURM_TIME_FORMAT=%s
 _STATE = re.compile(r"[A-Z_]+\+?(?: by \S+)?|\?|")
 NO_VALUE = 0xFFFFFFFE  # NO_VAL of slurm.h; INFINITE is one more
@@ -44,13 +49,17 @@ def is_time(text: str) -> None:
     """Raises ValueError for what is neither a time nor one of the words for none."""
     if text in slurm_text.NO_TIME or re.fullmatch(EPOCH, text):
         return
+    match = re.fullmatch(OTHER_TIME, text)
     try:
-        if re.fullmatch(LOCAL_TIME, text):
-            datetime.fromisoformat(text)
+        if match:
+            datetime.fromisoformat(f"{match[1]}T{match[2]}")
             return
     except ValueError:
         pass  # 30 February
-    raise ValueError(f"{text!r} is not YYYY-MM-DDTHH:MM:SS, seconds since 1970, or None / Unknown")
+    raise ValueError(
+        f"{text[:60]!r} is not YYYY-MM-DDTHH:MM:SS, seconds since 1970, or None / Unknown "
+        "(dump with SLURM_TIME_FORMAT=standard or %s)"
+    )
 
 
 def state(text: str) -> str | None:
@@ -84,9 +93,9 @@ def _one_line(text: str) -> None:
         raise ValueError("a line break or tab in a column that is no user text")
 
 
-def _word(text: str) -> None:
-    if len(text) > 80 or re.search(r"[\s|]", text):
-        raise ValueError(f"{text[:80]!r} is not one word")
+def _name(text: str) -> None:
+    if len(text) > 80 or not re.fullmatch(r"(?:[^\s|]+(?: [^\s|]+)*)?", text):
+        raise ValueError(f"{text[:80]!r} is no name")
 
 
 def _tres(text: str) -> None:
@@ -113,15 +122,18 @@ FORMS: dict[str, Callable[[str], Any]] = {
     "ReqMem": _memory,
     "MaxRSS": slurm_text.parse_rss_kib,
     "NodeList": slurm_text.expand_nodes,
-    **dict.fromkeys(("User", "Account", "Partition", "UID", "Group", "GID", "Cluster"), _word),
+    **dict.fromkeys(("User", "Account", "Partition", "UID", "Group", "GID", "Cluster"), _name),
 }
 
 
 READ = frozenset(FORMS) | {"JobName", "QOS", "Flags", "AllocGRES", "ReqGRES"}
 
-# Columns that are not read, but tell where a column begins when user text has broken a record. An odd value in one
-# of them is no reason to refuse a record that is whole.
-_UNREAD_FORMS = (
+# What tells where a column begins when user text has broken a record. An odd value in one of these columns is no
+# reason to refuse a record that is whole.
+_USUAL_FORMS = (
+    (r"User|Account|Partition|UID|GID|Cluster", r"\S*"),
+    (r"NodeList", r"None assigned|[\w.,:\[\]-]*"),
+    (r"(Req|Alloc)TRES", r"([\w/:.-]+=[^,|\s\"]*(,|$))*"),
     (r"(Max|Min)\w+Task|NTasks|\w+RAW|AssocID|DBIndex|ReservationId|Restarts|WCKeyID", r"\d*"),
     (r"(Max|Min)\w+Node|Layout|McsLabel|ReqCPUFreq\w*|BlockID", r"[\w.:-]*"),
     (r"(Ave|Max)(CPUFreq|Disk\w+|Pages|RSS|VMSize)|ConsumedEnergy(Raw)?", r"(\d+(\.\d+)?[KMGTPE]?)?"),
@@ -131,9 +143,9 @@ _UNREAD_FORMS = (
 )
 
 
-def check_unread(column: str, text: str) -> None:
-    """Raises ValueError where the text cannot stand in a column that is not read."""
-    for names, pattern in _UNREAD_FORMS:
+def check_usual(column: str, text: str) -> None:
+    """Raises ValueError where the text is not what usually stands in that column."""
+    for names, pattern in _USUAL_FORMS:
         if re.fullmatch(names, column):
             if not re.fullmatch(pattern, text):
                 raise ValueError(f"{text!r} is not of the form of {column}")
@@ -191,10 +203,17 @@ def from_header(line: str, delimiter: str | None) -> tuple[list[str], str, bool]
     return [n if n not in names[:i] else f"{n} ({i})" for i, n in enumerate(names)], delimiter, trailing
 
 
+_NEEDED = (("JobID", "JobIDRaw"), ("Submit",), ("Start",), ("End", "ElapsedRaw", "Elapsed"))
+
+
+def is_enough(columns: Sequence[str]) -> bool:
+    """Do the columns say which job, when submitted, when started and how long?"""
+    return all(any(name in columns for name in choices) for choices in _NEEDED)
+
+
 def check_needed(columns: list[str], where: str) -> None:
-    """Raises InputError where the columns do not say which job, when submitted, when started and how long."""
-    needs = (("JobID", "JobIDRaw"), ("Submit",), ("Start",), ("End", "ElapsedRaw", "Elapsed"))
-    for choices in needs:
+    """Raises InputError where the columns are not enough."""
+    for choices in _NEEDED:
         if not any(name in columns for name in choices):
             known = ", ".join(name for name in columns if name in NAMES)
             raise InputError(

@@ -36,11 +36,11 @@ _STARTED = {
 
 @dataclass
 class Records:
-    """Jobs and steps as text (`frame`, with `line` from 0), how many jobs they are of, what could not be read."""
+    """Jobs and steps as text (`frame`, with `line` from 0), what could not be read, how many jobs came before."""
 
     frame: pl.DataFrame
     rejects: list[Reject]
-    count: int
+    before: int
 
 
 def recognises(head: bytes) -> bool:
@@ -53,7 +53,7 @@ def batches(file: RawFile) -> Iterator[Records]:
     """All records, `BATCH` jobs at a time. Raises InputError for a file that has no list of jobs."""
     rows: list[tuple[str | int | None, ...]] = []
     rejects: list[Reject] = []
-    count = 0
+    count = before = 0
     for found in _objects(file):
         try:
             if isinstance(found, str):
@@ -64,14 +64,14 @@ def batches(file: RawFile) -> Iterator[Records]:
             rejects.append(Reject(count, f"no record of a job: {type(error).__name__}: {error}", raw))
         count += 1
         if count == BATCH:
-            yield _records(rows, rejects, count)
-            rows, rejects, count = [], [], 0
-    yield _records(rows, rejects, count)
+            yield _records(rows, rejects, before)
+            rows, rejects, count, before = [], [], 0, before + count
+    yield _records(rows, rejects, before)
 
 
-def _records(rows: list[tuple[str | int | None, ...]], rejects: list[Reject], count: int) -> Records:
+def _records(rows: list[tuple[str | int | None, ...]], rejects: list[Reject], before: int) -> Records:
     kinds: dict[str, Any] = {**dict.fromkeys(COLUMNS, pl.String), "line": pl.Int64}
-    return Records(pl.DataFrame(rows, schema=kinds, orient="row"), rejects, count)
+    return Records(pl.DataFrame(rows, schema=kinds, orient="row"), rejects, before)
 
 
 def _objects(file: RawFile) -> Iterator[Any]:
@@ -127,7 +127,8 @@ def _rows(job: dict[str, Any]) -> Iterator[tuple[str | None, ...]]:
 
 
 def _step(step: dict[str, Any], printed: str, raw: int) -> tuple[str | None, ...]:
-    name = str(step["step"]["id"]).rsplit(".", 1)[-1].lower()
+    ident = step["step"]["id"]  # a text, of 23.02 an object
+    name = str(ident["step_id"] if isinstance(ident, dict) else ident).rsplit(".", 1)[-1].lower()
     times, tres = step["time"], step["tres"]
     most = next((t["count"] for t in tres.get("requested", {}).get("max") or [] if t["type"] == "mem"), None)
     return (

@@ -10,6 +10,7 @@ from traces.errors import InputError
 from traces.readers import sacct_columns
 from traces.readers.common import RawFile
 
+MOST_BEFORE = 20  # lines among which the header is sought
 DELIMITERS = ("|", "\t", "\x1f", "^|^", "|#", ";", ",")  # tried where neither a header nor --delimiter names one
 
 
@@ -39,26 +40,19 @@ class Layout:
 
 
 def find_layout(file: RawFile, lines: Sequence[str]) -> Layout:
-    """How the file is laid out, by its first lines, `--fields` and `--delimiter`. Raises InputError where none fits."""
+    """How the file is laid out, by its first lines, `--fields` and `--delimiter`. Raises InputError where none fits.
+
+    Text may stand before the header (a count, a command line, a warning); where the columns are named it may not.
+    """
+    for at in range(min(len(lines), 1 if file.fields else MOST_BEFORE)):
+        layout = announced(lines, at, file.delimiter)
+        if layout:
+            return layout
     carriage = bool(lines) and lines[0].endswith("\r")
-    lines = [line.removesuffix("\r") for line in lines] if carriage else lines
-    start = 1 if lines and re.fullmatch(r"\d+", lines[0].strip()) and len(lines) > 1 else 0
-    fixed = fixed_header(lines, start)
-    if fixed:
-        first = start + 2
-        if any("\t" in line for line in lines[first : first + 5]):
-            return Layout(tuple(fixed), "\t", first=first, carriage=carriage)
-        widths = tuple(len(dashes) for dashes in lines[start + 1].split())
-        if len(widths) != len(fixed):
-            raise InputError(f"{file.path}:{start + 1}: {len(fixed)} column names over {len(widths)} runs of dashes")
-        return Layout(tuple(fixed), "", first=first, widths=widths, carriage=carriage)
-    header = sacct_columns.from_header(lines[0], file.delimiter) if lines else None
-    if header:
-        return Layout(tuple(header[0]), header[1], header[2], 1, carriage=carriage)
     if file.fields is None:
         raise InputError(f"{file.path}:1: no sacct header: name the columns with --fields (sacct --noheader)")
     columns = tuple(sacct_columns.from_fields(file.fields))
-    sample = [line for line in lines[:200] if line]
+    sample = [line.removesuffix("\r") if carriage else line for line in lines[:200] if line]
     for delimiter in (file.delimiter,) if file.delimiter else DELIMITERS:
         counts = [line.count(delimiter) for line in sample]
         for extra, trailing in ((0, False), (1, True)):
@@ -69,6 +63,30 @@ def find_layout(file: RawFile, lines: Sequence[str]) -> Layout:
     raise InputError(
         f"{file.path}:1: the lines do not have the {len(columns)} columns of --fields: check it and --delimiter"
     )
+
+
+def announced(lines: Sequence[str], at: int, delimiter: str | None) -> Layout | None:
+    """The layout that a header on line `at` announces, `first` the line after it; None where no header stands there.
+
+    Rows of tabs may stand under a header of fixed width (TACC's own tool prints them so).
+    """
+    carriage = lines[at].endswith("\r")
+    fixed = fixed_header(lines, at)
+    if fixed:
+        first = at + 2
+        if any("\t" in line for line in lines[first : first + 5]):
+            return Layout(tuple(fixed), "\t", first=first, carriage=carriage)
+        widths = tuple(len(dashes) for dashes in lines[at + 1].split())
+        return (
+            Layout(tuple(fixed), "", first=first, widths=widths, carriage=carriage)
+            if len(widths) == len(fixed)
+            else None
+        )
+    header = sacct_columns.from_header(lines[at].removesuffix("\r"), delimiter)
+    if header is None:
+        return None
+    columns, found, trailing = header
+    return Layout(tuple(columns), found, trailing, at + 1, carriage=carriage)
 
 
 def fixed_header(lines: Sequence[str], start: int) -> list[str] | None:

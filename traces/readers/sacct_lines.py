@@ -1,58 +1,20 @@
-"""The bytes of an sacct dump into blocks of whole records, and a block's lines into rows of text.
+"""The lines of a block of an sacct dump into rows of text.
 
-Blocks are cut where no record can run on, so that each can be read by itself. In a block, the lines with the right
-number of delimiters are split in bulk; `sacct_mend` puts the others together.
+Lines with the right number of delimiters are split in bulk; `sacct_mend` puts the others together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from traces.errors import InputError
 from traces.readers.sacct_layout import Layout
-from traces.readers.sacct_mend import MOST_LINES, fits
 
-LONGEST_LINE = 1 << 26  # bytes without a line break: more is no text
 STAND_IN = "\x1f"  # for a delimiter of several bytes, while the lines are split
 NEWLINE = 10
-MOST_SEEN = 2_000  # lines in which a place to cut a block is sought
-
-
-def blocks(pieces: Iterable[bytes], layout: Layout, name: str) -> Iterator[bytes]:
-    """The records' lines, each ended by a line break, in blocks that no record crosses. Raises InputError for a line
-    that does not end.
-    """
-    rest = iter(pieces)
-    following = next(rest, b"").removeprefix(b"\xef\xbb\xbf")
-    carry, skip = b"", layout.first
-    while following:
-        carry = carry + following if carry else following
-        following = next(rest, b"")
-        if not following:
-            break  # what is left is one block
-        end = carry.rfind(b"\n") + 1
-        if end == 0:
-            if len(carry) > LONGEST_LINE:
-                raise InputError(f"{name}: over {LONGEST_LINE >> 20} MiB without a line break: this is no sacct dump")
-            continue
-        begin = 0
-        while skip and begin < end:
-            begin, skip = carry.index(b"\n", begin) + 1, skip - 1
-        end = _cut(carry, begin, end, layout)
-        if end == begin and len(carry) > LONGEST_LINE:
-            end = carry.rfind(b"\n") + 1  # so many lines without a whole record: text made to that end
-        if end > begin:
-            yield carry[begin:end]
-        carry = carry[end:]
-    while skip and carry:
-        carry, skip = carry.partition(b"\n")[2], skip - 1
-    if carry:
-        yield carry if carry.endswith(b"\n") else carry + b"\n"
 
 
 def _text(block: bytes, layout: Layout) -> bytes:
@@ -63,43 +25,10 @@ def _text(block: bytes, layout: Layout) -> bytes:
         try:
             block.decode("utf-8")
         except UnicodeDecodeError:
+            if layout.widths:  # a width counts bytes, and may cut a character in two
+                return block.decode("utf-8", errors="surrogateescape").encode("utf-8", errors="replace")
             block = block.decode("utf-8", errors="replace").encode()
     return block
-
-
-def _cut(data: bytes, begin: int, end: int, layout: Layout) -> int:
-    """Where to end a block of the whole lines data[begin:end]: before a clean line that no record can run into.
-
-    A record takes at most MOST_LINES lines and begins with one that is not clean, unless it is one line. So no record
-    crosses the last of MOST_LINES + 1 clean lines in a row. `begin` where the last MOST_SEEN lines have none: the block
-    goes on.
-    """
-    if layout.widths:
-        return end
-    at, run, candidate = end, 0, begin
-    for _ in range(MOST_SEEN):
-        if at <= begin:
-            break
-        line_start = data.rfind(b"\n", begin, at - 1) + 1 or begin
-        if _is_clean(data[line_start : at - 1], layout):
-            candidate = candidate if run else line_start
-            run += 1
-            if run > MOST_LINES:
-                return candidate
-        else:
-            run = 0
-        at = line_start
-    return begin
-
-
-def _is_clean(line: bytes, layout: Layout) -> bool:
-    text = line.decode("utf-8", errors="replace")
-    parts = (text.removesuffix("\r") if layout.carriage else text).split(layout.delimiter)
-    if layout.trailing and parts.pop() != "":
-        return False
-    if len(parts) != len(layout.columns):
-        return False
-    return all(fits(layout.columns[n], parts[n]) for n in layout.read)
 
 
 @dataclass

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traces.readers import sacct_columns
-from traces.readers.common import Reject, shown
+from traces.readers.common import Reject
 from traces.readers.sacct_layout import Layout
 
 MOST_LINES = 50  # that one record may be spread over
 MOST_EXCESS = 200  # delimiters in the user text of one record
+MOST_FORGED = 8  # whole records inside one of several readings that are refused with it: a text of a user holds no more
 MOST_TRIED = 50_000  # columns, before a record is given up: a hostile file must not take for ever
 
 
@@ -25,25 +26,30 @@ class Mender:
 
     `line(n)` is the text of line n (0-based), `clean` (lines,) says which lines are whole records. Afterwards `mended`
     holds (first line, columns) of records put together, `taken` the clean lines that turned out to lie inside one,
-    `tails` the text that goes on after a clean line, `rejects` the rest (line 0-based).
+    `tails` the text that goes on after a clean line, `rejects` the rest (line 0-based), `joined` all lines of records
+    put together. Where the last column is user text, lines that begin nothing go on with the record before them,
+    unless `goes_on` is false.
     """
 
-    def __init__(self, line: Callable[[int], str], clean: NDArray[np.bool_], layout: Layout) -> None:
+    def __init__(
+        self, line: Callable[[int], str], clean: NDArray[np.bool_], layout: Layout, *, goes_on: bool = True
+    ) -> None:
         self.layout = layout
         self.line = line
         self.clean = clean
         self.taken: set[int] = set()
         self.tails: dict[int, str] = {}
+        self.joined: set[int] = set()
         self.mended: dict[int, list[str]] = {}
         self.rejects: list[Reject] = []
         self.tried = 0  # columns of the record at hand
         ids = [layout.columns.index(name) for name in ("JobID", "JobIDRaw") if name in layout.columns]
         first_text = layout.user_text[0] if layout.user_text else len(layout.columns)
+        self.goes_on = goes_on and layout.columns[-1] in sacct_columns.USER_TEXT and not layout.trailing
         self.identified = max(min(ids) + 1, first_text)  # columns by which the start of a record is known
 
     def run(self) -> None:
         done = -1
-        last_text = self.layout.columns[-1] in sacct_columns.USER_TEXT and not self.layout.trailing
         owner = -1  # line of the record that ended on the line before, to whose last column a fragment may belong
         for at in np.flatnonzero(~self.clean).tolist():
             if at <= done:
@@ -51,15 +57,18 @@ class Mender:
             after_clean = at > 0 and bool(self.clean[at - 1])
             if self.starts(self.line(at)):
                 done, owner = self._record(at)
-            elif last_text and (after_clean or (owner >= 0 and at - 1 == done)):
+                continue
+            done, goes_on = self._fragment(at), after_clean or (owner >= 0 and at - 1 == done)
+            if self.goes_on and goes_on and done - at < MOST_LINES:
                 owner = at - 1 if after_clean else owner
-                done = self._fragment(at)
                 self._append(owner, "\n" + self._text(at, done))
-            else:
-                done, owner = self._fragment(at), -1
-                text = self._text(at, done)
-                if text.strip():
-                    self._reject(at, text)
+                continue
+            owner = -1
+            if done - at < MOST_LINES:
+                self._reject(at, self._text(at, done))
+                continue
+            for line in range(at, done + 1):
+                self._reject(line, self.line(line))
 
     def _text(self, first: int, last: int) -> str:
         return "\n".join(self.line(n) for n in range(first, last + 1))
@@ -81,11 +90,17 @@ class Mender:
                 continue  # a name may hold what looks like a whole record, but no record ends with one
             if end > at and self.starts(raw):
                 break  # the next record, broken too: the one at hand must not swallow it
-            fields = self._only_way(text)
-            if fields is not None:
-                self.mended[at] = fields
-                self.taken.update(n for n in range(at, end + 1) if self.clean[n])
+            ways = self._readings(text)
+            inside = [n for n in range(at, end + 1) if self.clean[n]]
+            if len(ways) == 1:
+                self.mended[at] = ways[0]
+                self.taken.update(inside)
+                self.joined.update(range(at, end + 1))
                 return end, at
+            if len(ways) > 1 and len(inside) <= MOST_FORGED:
+                self.taken.update(inside)
+                self._reject(at, text)
+                return end, -1
         last = self._fragment(at)
         self._reject(at, self._text(at, last))
         return last, -1
@@ -113,24 +128,24 @@ class Mender:
         self.tried = spent
         return found is not None
 
-    def _only_way(self, text: str) -> list[str] | None:
-        """The columns of the text, where one way only of sharing out its delimiters gives each its form.
+    def _readings(self, text: str) -> list[list[str]]:
+        """The columns of the text for each way of sharing out its delimiters that gives each its form, two at most.
 
         Ways that differ only in columns that are not read (comments, command lines) are one.
         """
         parts = text.split(self.layout.delimiter)
         if self.layout.trailing and parts.pop() != "":
-            return None
+            return []
         excess = len(parts) - len(self.layout.columns)
         if excess < 0 or excess > MOST_EXCESS:
-            return None
+            return []
         found: dict[tuple[str, ...], list[str]] = {}
         for fields in self._ways(parts, 0, 0, excess, len(self.layout.columns)):
             named = zip(self.layout.columns, fields, strict=True)
             found.setdefault(tuple(value for name, value in named if name in sacct_columns.READ), fields)
             if len(found) > 1:
-                return None
-        return next(iter(found.values()), None) if self.tried <= MOST_TRIED else None
+                break
+        return list(found.values()) if self.tried <= MOST_TRIED else []
 
     def _ways(self, parts: list[str], column: int, at: int, excess: int, end: int) -> Iterator[list[str]]:
         """Every way in which the columns from `column` to `end` take the parts from `at` on, `excess` into user text.
@@ -152,7 +167,8 @@ class Mender:
                     yield [value, *rest]
 
     def _reject(self, line: int, text: str) -> None:
-        self.rejects.append(Reject(line, reason(self.layout, text), text))
+        if text.strip():
+            self.rejects.append(Reject(line, reason(self.layout, text), text))
 
 
 def fits(name: str, value: str, strict: bool = False) -> bool:
@@ -161,8 +177,8 @@ def fits(name: str, value: str, strict: bool = False) -> bool:
     try:
         if form is not None:
             form(value)
-        if strict and form is not None and name not in sacct_columns.FORMS:
-            sacct_columns.check_unread(name, value)
+        if strict and form is not None:
+            sacct_columns.check_usual(name, value)
     except ValueError:
         return False
     return True
@@ -176,6 +192,10 @@ def reason(layout: Layout, text: str) -> str:
         what = "cut short" if len(parts) < width else "the delimiter or a line break in user text"
         return f"{len(parts)} fields where {width} are due: {what}"
     for name, value in zip(layout.columns, parts, strict=False):
-        if not fits(name, value):
-            return f"column {name}: {shown(value)} is not of its form"
+        form = sacct_columns.form(name)
+        try:
+            if form is not None:
+                form(value)
+        except ValueError as error:
+            return f"column {name}: {str(error)[:300]}"
     return "the delimiter or a line break in user text leaves several readings"

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from traces.readers.common import localized
-from traces.readers.sacct_columns import EPOCH, LOCAL_TIME, TIMES
+from traces.readers.sacct_columns import EPOCH, LOCAL_TIME, OTHER_TIME, TIMES
 from traces.slurm_text import NO_TIME
 
 KILL_WAIT_S = 30  # Slurm's default KillWait: a job at its limit may live that much longer
@@ -65,9 +65,33 @@ def _instants(printed: pl.Series, zone: str) -> tuple[pl.Series, pl.Series, pl.S
             pl.when(pl.col("t").str.contains(EPOCH) & (pl.col("t") != "4294967295")).then(pl.col("t")).cast(pl.Int64)
         ).to_series()
         instant = pl.from_epoch(rest, time_unit="s").cast(pl.Datetime("us"))
-        early, late = (pl.select(pl.coalesce(instant, side)).to_series() for side in (early, late))
-        valid |= rest.is_not_null() | printed.is_in(list(NO_TIME))
+        others = _other_forms(printed.set(valid, None), zone)
+        early, late = (
+            pl.select(pl.coalesce(instant, side, other)).to_series()
+            for side, other in zip((early, late), others, strict=True)
+        )
+        valid |= early.is_not_null() | printed.is_in(list(NO_TIME))
     return early, late, valid
+
+
+def _other_forms(printed: pl.Series, zone: str) -> tuple[pl.Series, pl.Series]:
+    """(earliest, latest) of times that other settings of SLURM_TIME_FORMAT print; parts of a second are cut off."""
+    frame = printed.to_frame("t").select(
+        day=pl.col("t").str.extract(OTHER_TIME, 1),
+        clock=pl.col("t").str.extract(OTHER_TIME, 2),
+        offset=pl.col("t").str.extract(OTHER_TIME, 3),
+    )
+    plain = pl.concat_str("day", pl.lit("T"), "clock").str.to_datetime(
+        "%Y-%m-%dT%H:%M:%S", time_unit="us", strict=False
+    )
+    minutes = pl.col("offset").str.slice(1, 2).cast(pl.Int64, strict=False) * 60 + pl.col("offset").str.slice(-2).cast(
+        pl.Int64, strict=False
+    )
+    sign = pl.when(pl.col("offset").str.starts_with("-")).then(-1).otherwise(1)
+    frame = frame.select(plain.alias("plain"), "offset", away=pl.duration(minutes=sign * minutes.fill_null(0)))
+    exact = frame.select(pl.when(pl.col("offset").is_not_null()).then(pl.col("plain") - pl.col("away"))).to_series()
+    early, late = _in_utc(frame.select(pl.when(pl.col("offset").is_null()).then("plain")).to_series(), zone)
+    return tuple(pl.select(pl.coalesce(exact, side)).to_series() for side in (early, late))  # type: ignore[return-value]
 
 
 def _in_utc(local: pl.Series, zone: str) -> tuple[pl.Series, pl.Series]:
