@@ -26,7 +26,7 @@ def sections() -> dict[str, tuple[Table, ...]]:
     }
 
 
-_HARMLESS = {n: f"\\u{n:04x}" for n in (*range(32), 127)} | {ord("|"): "\\|", ord("<"): "&lt;"}
+_HARMLESS = {n: f"\\u{n:04x}" for n in (*range(32), 127, 0xFEFF)} | {ord("|"): "\\|", ord("<"): "&lt;"}
 
 
 def oddities() -> str:
@@ -43,6 +43,7 @@ def oddities() -> str:
         "|---|---|---|---|---|",
     ]
     rows = [("sacct", row.name, row.source, _differing(row.raw), row.becomes) for row in slurm.ODDITIES]
+    rows += [("sacct", odd.name, odd.source, _shown(odd.data, slurm.HEADER), odd.becomes) for odd in slurm.FILES]
     rows += [
         (row.format, row.name, "published schema", row.lines, row.becomes)
         for row in (*published.ROWS, *philly_oddities.ROWS)
@@ -60,6 +61,12 @@ def _differing(raw: str) -> str:
             return raw
         told.append(", ".join(f"{n}={v}" for n, v, p in zip(names, values, plain, strict=True) if v != p) or "as plain")
     return " / ".join(told)
+
+
+def _shown(data: bytes, header: str) -> str:
+    """The text of a whole dump, the usual header told by its name; nothing of what is packed."""
+    text = data[:20_000].decode("utf-8", errors="replace")
+    return "(packed)" if text.startswith(("\x1f", "(", "P*M")) else text.replace(header, "HEADER").strip()
 
 
 def _cell(text: str, most: int = 110) -> str:

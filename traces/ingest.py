@@ -15,6 +15,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,9 +86,15 @@ def ingest(
         for path in paths:
             is_folder = path.is_dir()
             for file in _files_of(path) if is_folder else [path]:
+                if is_folder and not file.is_file():
+                    what = (
+                        "a folder: name it to have it read" if file.is_dir() else "no regular file, or a link to none"
+                    )
+                    results.append(FileResult(str(file), "none", skipped_reason=what))
+                    continue
                 raw = RawFile(file, cluster, tuple(fields) if fields else None, _unescaped(delimiter))
-                if file == STANDARD_INPUT:
-                    raw = replace(raw, path=_spooled(spooled), shown=str(STANDARD_INPUT))
+                if file == STANDARD_INPUT or file.is_fifo():
+                    raw = replace(raw, path=_spooled(spooled, file), shown=str(file))
                 result = _stage(raw, format, data, staged, named=not is_folder)
                 results.append(result)
             if is_folder and not any(r.skipped_reason is None for r in results):
@@ -104,10 +111,13 @@ def ingest(
     return results
 
 
-def _spooled(path: Path) -> Path:
-    """Standard input as a file: its digest must be known before it is read, and it comes only once."""
-    with path.open("wb") as spool:
-        shutil.copyfileobj(sys.stdin.buffer, spool, 1 << 20)
+def _spooled(path: Path, source: Path) -> Path:
+    """Standard input, or a pipe, as a file: its digest must be known before it is read, and it comes only once."""
+    with (
+        path.open("wb") as spool,
+        nullcontext(sys.stdin.buffer) if source == STANDARD_INPUT else source.open("rb") as s,
+    ):
+        shutil.copyfileobj(s, spool, 1 << 20)
     return path
 
 
@@ -149,8 +159,8 @@ def _forget_older(results: Sequence[FileResult], folder: Path) -> None:
 
 
 def _files_of(folder: Path) -> list[Path]:
-    """The folder's files, not those of folders in it, in order of their names."""
-    return sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith(HIDDEN) and p.name[-1] != "~")
+    """What lies in the folder, not in folders in it, hidden files left out, in order of the names."""
+    return sorted(p for p in folder.iterdir() if not p.name.startswith(HIDDEN) and p.name[-1] != "~")
 
 
 @dataclass

@@ -89,7 +89,7 @@ JOBS = Table(
         Column("limit_s", INT, "s", "wall-clock limit; null where unlimited or not in the log"),
         Column("run_s", INT, "s", "time run, summed over attempts, suspended time left out where the log does"),
         Column("wait_s", INT, "s", "first start minus submission; null for a job that never ran"),
-        Column("eligible_wait_s", INT, "s", "first start minus eligible time; null for a job that never ran"),
+        Column("eligible_wait_s", INT, "s", "first start minus eligible time; null for a job that never ran, or where a requeue has overwritten the time"),
         Column("gpu_time_s", INT, "GPU s", "GPUs held times time run, summed over attempts"),
         Column("exit_code", INT, "", "exit status of the last attempt"),
         Column("exit_signal", INT, "", "signal that ended the last attempt; 0 for none"),

@@ -169,7 +169,8 @@ SELECT j.* REPLACE (
     coalesce(r.attempts, j.attempts) AS attempts,
     CASE WHEN s.final_key IS NULL THEN j.wait_s ELSE date_diff('second', t.submit_utc, t.start_utc) END AS wait_s,
     CASE WHEN s.final_key IS NULL THEN j.eligible_wait_s
-         ELSE greatest(date_diff('second', t.eligible_utc, t.start_utc), 0) END AS eligible_wait_s)
+         WHEN t.eligible_utc <= t.start_utc THEN date_diff('second', t.eligible_utc, t.start_utc)
+         END AS eligible_wait_s)
 FROM raw_jobs j
 LEFT JOIN settled s USING (cluster, trace_sha256, job_key)
 LEFT JOIN together t ON t.cluster = s.cluster AND t.final_key = s.final_key

@@ -34,6 +34,7 @@ class Cluster:
     settings: dict[str, str] = field(default_factory=dict)
     partitions: tuple[str, ...] = (
         "PartitionName=gpu Nodes=ALL Default=YES MaxTime=2-00:00:00 DefaultTime=01:00:00 State=UP DefMemPerCPU=1000",
+        "PartitionName=urgent Nodes=ALL PriorityTier=9 DefaultTime=01:00:00 State=UP DefMemPerCPU=1000",
     )
 
     def names(self) -> list[str]:
@@ -245,6 +246,8 @@ class Slurm:
             "SlurmdTimeout": "60",
             "RequeueExit": "99",
             "JobRequeue": "1",
+            "PreemptType": "preempt/partition_prio",
+            "PreemptMode": "REQUEUE",
             "SchedulerType": "sched/backfill",
             "SchedulerParameters": "bf_interval=5,bf_continue,batch_sched_delay=1,sched_min_interval=100000",
             "SelectType": "select/cons_tres",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tests.live.slurm import Slurm
@@ -29,12 +30,22 @@ def test_accounting_of_a_real_slurm_reads_back_as_submitted(slurm: Slurm, tmp_pa
     jobs = store.read(data, "SELECT * FROM jobs")
     rows = {str(row["job_id_raw"]): row for row in jobs.iter_rows(named=True)}
     assert rows.keys() == expected.keys()
+    attempts = store.read(data, "SELECT * FROM attempts ORDER BY job_key, attempt")
     for job, kind in expected.items():
         row = rows[job]
+        runs = attempts.filter(pl.col("job_key") == row["job_key"])
         assert (row["state"], row["attempts"]) == (kind.state, kind.attempts), row
+        assert kind.first_state is None or runs["state"][0] == kind.first_state, runs
+        if kind.submitted_s and kind.attempts == 1:  # Slurm resets the submission of a requeued job
+            assert abs(row["submit_utc"].timestamp() - kind.submitted_s) < 15, row
+        if kind.least_s:
+            assert runs["run_s"][-1] >= kind.least_s, runs
+            assert (runs["end_utc"][-1] - runs["start_utc"][-1]).total_seconds() == runs["run_s"][-1]
         if kind.attempts:
             assert row["allocated_gpus"] == kind.gpus
-            assert row["wait_s"] >= 0 and row["submit_utc"] <= row["eligible_utc"] <= row["start_utc"]
+            assert row["wait_s"] >= 0 and row["submit_utc"] <= row["start_utc"], row
+            if kind.attempts == 1:  # a requeue may overwrite when the run before it became eligible
+                assert row["submit_utc"] <= row["eligible_utc"] <= row["start_utc"], row
         else:
             assert row["start_utc"] is None and row["wait_s"] is None
     assert set(HOSTILE_NAMES[:5]) <= set(jobs["job_name"])
@@ -47,5 +58,4 @@ def test_accounting_of_a_real_slurm_reads_back_as_submitted(slurm: Slurm, tmp_pa
         elapsed, tres = line.split("|")
         counts = dict(item.split("=") for item in tres.split(",") if item)
         by_slurm += int(elapsed) * int(counts.get("gres/gpu", 0))
-    attempts = store.read(data, "SELECT sum(gpu_time_s) AS total FROM attempts")
-    assert attempts["total"][0] == by_slurm
+    assert attempts["gpu_time_s"].sum() == by_slurm

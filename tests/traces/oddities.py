@@ -5,8 +5,11 @@ Rows are made by hand after the source named, with invented names. `docs/odditie
 
 from __future__ import annotations
 
+import gzip
 from dataclasses import dataclass, field
 from typing import Any
+
+import pyarrow as pa
 
 HEADER = (
     "JobID|JobIDRaw|JobName|User|Partition|State|ExitCode|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|NNodes|"
@@ -79,6 +82,7 @@ ODDITIES = (
     _one("still running", MAN, "no end; run time so far", {"State": "RUNNING", "End": "Unknown", "ElapsedRaw": "60"}, {"end_utc": None, "run_s": 60}),
     _one("eligible later than submitted", MAN, "two waits", {"Eligible": "2024-05-01T10:20:00"}, {"wait_s": 1800, "eligible_wait_s": 600}),
     _one("never eligible", MAN, "no eligible wait", {"Eligible": "Unknown"}, {"eligible_wait_s": None, "wait_s": 1800}),
+    _one("eligible after it started", "scontrol requeue, " + LAB, "no eligible wait: the requeue has overwritten it", {"Eligible": "2024-05-01T10:40:00"}, {"eligible_wait_s": None, "wait_s": 1800}),
     _one("start after end", "sacct clamps it", "start = end", {"Start": "2024-05-01T12:00:00", "ElapsedRaw": "0"}, {"wait_s": 5400}),
     _one("suspended", "ElapsedRaw leaves it out", "elapsed seconds are the run time", {"ElapsedRaw": "3000"}, {"run_s": 3000}),
     _one("memory a node", "Slurm before 21.08, 48000Mn", "times the nodes", {"ReqTRES": "", "ReqMem": "48000Mn"}, {"requested_mem_mib": 96_000}),
@@ -97,6 +101,11 @@ ODDITIES = (
     _one("several brackets in a name", "r[1-2]n[1-2]", "their product", {"NodeList": "r[1-2]n[1-2]", "NNodes": "4"}, {"allocated_nodes": 4}),
     _one("a node list that runs back", "made by hand", "refused", {"NodeList": "n[9-1]"}, None),
     _one("epoch seconds", "SLURM_TIME_FORMAT=%s", "the instant", {"Submit": "1714557600"}, {"wait_s": 1800}),
+    _one("a space for the T", "SLURM_TIME_FORMAT='%F %T'", "the same time", {"Submit": "2024-05-01 10:00:00"}, {"wait_s": 1800}),
+    _one("an offset from UTC", "SLURM_TIME_FORMAT=%FT%T%z", "the instant, whatever the zone", {"Submit": "2024-05-01T05:00:00-0500"}, {"wait_s": 1800}),
+    _one("a relative time", "SLURM_TIME_FORMAT=relative", "refused: it says no year", {"Submit": "1 May 10:00"}, None),
+    _one("a day before its month", "SLURM_TIME_FORMAT=%d/%m/%Y", "refused: 01/05 may be either", {"Submit": "01/05/2024 10:00:00"}, None),
+    _one("a name of several words", "accounts kept in Active Directory", "as it is", {"User": "domain users"}, {"user_name": "domain users"}),
     _one("30 February", "made by hand", "refused", {"Submit": "2024-02-30T10:00:00"}, None),
     _one("a time that is none", "made by hand", "refused", {"Submit": "yesterday"}, None),
     _one("the doubled hour, first pass", "2022-11-06, US Central", "elapsed seconds settle it", {**_AUTUMN, "ElapsedRaw": "9000"}, {"run_s": 9000, "wait_s": 4800, "is_time_ambiguous": False}, timezone="America/Chicago"),
@@ -120,4 +129,76 @@ ODDITIES = (
     Oddity("printed twice", "overlapping windows of -S and -E", (row(), row()), "one job, one duplicate", {"attempts": 1}),
     Oddity("a step after its job", MAN, (row(), row(JobID="{id}.batch", JobIDRaw="{id}.batch", JobName="batch")), "a row of steps", {"attempts": 1, "job_name": "train.sh"}),
     Oddity("a line cut short", "the end of a full disk", (row()[:60],), "refused", None),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OddFile:
+    """A whole dump. Its `jobs` read `users` and the wait of the plain job; `rejects` records are refused."""
+
+    name: str
+    source: str
+    content: str | bytes
+    becomes: str
+    users: dict[str, int] = field(default_factory=lambda: {"alice": 2})
+    rejects: int = 0
+    file: str = "dump.psv"
+
+    @property
+    def data(self) -> bytes:
+        return self.content if isinstance(self.content, bytes) else self.content.encode()
+
+
+def _lines(*rows: str) -> str:
+    return "".join(f"{line}\n" for line in rows)
+
+
+def _job(number: int, **other: str) -> str:
+    return row(**other).replace("{id}", str(number))
+
+
+def _fixed(*rows: dict[str, str], widths: tuple[int, ...] = (8, 8, 9, 19, 19, 19, 10, 9)) -> str:
+    names = ("JobID", "JobName", "User", "Submit", "Start", "End", "State", "Comment")
+    head = " ".join(name[:width].rjust(width) for name, width in zip(names, widths, strict=True))
+    dashes = " ".join("-" * width for width in widths)
+    told = (
+        " ".join(
+            (text if len(text) <= width else text[: width - 1] + "+").rjust(width)
+            for text, width in zip(({**_PLAIN, "Comment": "", **r}[name] for name in names), widths, strict=True)
+        )
+        for r in rows
+    )
+    return "".join(f"{line} \n" for line in (head, dashes, *told))
+
+
+_TWO = _lines(HEADER, _job(1), _job(2))
+_OTHER = _lines("User|JobID|Account|Submit|Start|End|State|Comment", *(
+    f"bob|{n}|cv|2024-05-02T10:00:00|2024-05-02T10:30:00|2024-05-02T11:30:00|COMPLETED|" for n in (3, 4)
+))  # fmt: skip
+_SWAPPED = _lines(HEADER.replace("User|Partition", "Partition|User"), _job(3, User="gpu", Partition="alice"))
+_SWAP = HEADER.replace("User|Partition", "Partition|User")
+_FORGED = _lines(HEADER, _job(1, JobName=f"a\n{_job(9)}\n{_SWAP}\n{_job(8)}\nb"), _job(2))
+_CSV = _lines(*(",".join(f'"{field}"' for field in line.split("|")) for line in _TWO.split("\n")[:-1]))
+_FRAME = _lines(*(f"{at}{line}" for at, line in zip(("", "0", "1"), _lines(*(
+    "," + ",".join(f'"{field}"' if "," in field else field for field in line.split("|")) for line in _TWO.split("\n")[:-1]
+)).split("\n"), strict=False)))  # fmt: skip
+FILES = (
+    OddFile("a header again", "cat of daily dumps", _TWO + HEADER + "\n" + _job(3) + "\n", "read on", {"alice": 3}),
+    OddFile("other columns further down", "cat of dumps of other --format", _TWO + _OTHER, "read by the columns of the header above", {"alice": 2, "bob": 2}),
+    OddFile("two columns changed over", "cat of dumps of other --format", _TWO + _SWAPPED, "read by the columns of the header above", {"alice": 3}),
+    OddFile("a header in a job's name", "made by hand", _FORGED, "is text of that name, and so are the records around it"),
+    OddFile("a record forged in a comment", "made by hand", _lines(HEADER.replace("Flags", "Comment|Container"), _job(1) + "|", _job(2, Flags="x\n" + _job(9) + "|\ny") + "|", _job(3) + "|"), "several readings: refused whole", {"alice": 2}, 1),
+    OddFile("text before the header", "2>&1, a shell's echo", "sacct: error: slurmdbd: retry\n" + _TWO, "refused line by line, the rest is read", rejects=1),
+    OddFile("a byte order mark and CR LF", "a dump through Windows", ("\ufeff" + _TWO).replace("\n", "\r\n"), "left out"),
+    OddFile("quoted CSV", "R write.csv", _CSV, "quotes are taken off", file="dump.csv"),
+    OddFile("CSV of a data frame", "pandas to_csv, with its index", _FRAME, "quotes are taken off, the index is not read", file="dump.csv"),
+    OddFile("a run of NUL bytes", "a disk that was full", _lines(HEADER.replace("|Flags", ""), *(_job(n).removesuffix("|SchedMain") for n in (1, 2)), "\0" * 4096), "refused, the rest is read", rejects=1),
+    OddFile("a name of a million delimiters", "made by hand", _lines(HEADER, _job(1), _job(2), _job(3, JobName="|" * 1_000_000)), "refused, the rest is read", rejects=1),
+    OddFile("fixed width, a header again", "cat of sacct without -P", _fixed({"JobID": "1"}) + _fixed({"JobID": "2"}), "read on"),
+    OddFile("fixed width, other widths further down", "--format=JobName%20", _fixed({"JobID": "1"}) + _fixed({"JobID": "2"}, widths=(8, 20, 9, 19, 19, 19, 14, 9)), "read by the widths of the dashes above"),
+    OddFile("fixed width, blanks cut off", "an editor, or an e-mail", "\n".join(line.rstrip() for line in _fixed({"JobID": "1"}, {"JobID": "2"}).split("\n")), "read up to where the line ends"),
+    OddFile("fixed width, half a character", "a name cut in its middle", _fixed({"JobID": "1", "JobName": "abcdefXY"}, {"JobID": "2"}).encode().replace(b"XY", b"+\xc3"), "replaced"),
+    OddFile("a frame to be skipped", "pzstd", b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + pa.compress(_TWO.encode(), "zstd", asbytes=True), "skipped", file="dump.psv.zst"),
+    OddFile("two frames in one file", "cat of .zst", b"".join(pa.compress(part.encode(), "zstd", asbytes=True) for part in (_lines(HEADER, _job(1)), _lines(_job(2)))), "read on", file="dump.psv.zst"),
+    OddFile("two members in one file", "cat of .gz", b"".join(gzip.compress(part.encode()) for part in (_lines(HEADER, _job(1)), _lines(_job(2)))), "read on", file="dump.psv.gz"),
 )  # fmt: skip

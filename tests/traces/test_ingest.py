@@ -95,9 +95,13 @@ def test_a_folder_names_what_it_skips(lake: Lake, sacct_row: Row) -> None:
     lake.put("picture.png", b"\x89PNG\0\0")
     lake.put(".hidden", "x")
     (lake.inbox / "subfolder").mkdir()
+    (lake.inbox / "link").symlink_to("nowhere")
+    (lake.inbox / "yesterday.psv").symlink_to("jobs.psv")
     results = {Path(r.path).name: r for r in lake.ingest(lake.inbox)}
-    assert set(results) == {"jobs.psv", "LICENSE.txt", "empty", "picture.png"}
-    assert results["jobs.psv"].skipped_reason is None and results["jobs.psv"].allocations == 1
+    skipped = {name for name, result in results.items() if result.skipped_reason}
+    assert skipped == {"LICENSE.txt", "empty", "picture.png", "subfolder", "link"}
+    assert results["jobs.psv"].allocations == 1
+    assert results["yesterday.psv"].duplicates == 1  # a link to a file that is in already
     assert "unknown format" in str(results["LICENSE.txt"].skipped_reason)
     assert "empty" in str(results["empty"].skipped_reason) and "binary" in str(results["picture.png"].skipped_reason)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from tests.traces.oddities import HEADER, ODDITIES, Oddity
+from tests.traces.oddities import FILES, HEADER, ODDITIES, OddFile, Oddity
 from traces.clusters import ClusterSettings
 from traces.ingest import ingest
 from traces.store import DataFolder
@@ -41,6 +42,18 @@ def test_what_becomes_of_it(read: dict[int, dict[str, Any]], number: int, oddity
         return
     job = read[number]
     assert {name: job[name] for name in oddity.job} == oddity.job
+
+
+@pytest.mark.parametrize("odd", FILES, ids=[odd.name for odd in FILES])
+def test_what_becomes_of_an_odd_file(tmp_path: Path, odd: OddFile) -> None:
+    (tmp_path / odd.file).write_bytes(odd.data)
+    (result,) = ingest([tmp_path / odd.file], cluster=ClusterSettings("lab"), data=DataFolder(tmp_path))
+    (path,) = tmp_path.glob("lake/lab/*/jobs.parquet")
+    jobs = pl.read_parquet(path)
+    assert dict(jobs["user_name"].value_counts().iter_rows()) == odd.users
+    assert (result.rejects, result.rows) == (odd.rejects, odd.rejects + len(jobs))
+    assert jobs["wait_s"].to_list() == [1800] * len(jobs)
+    assert jobs["state"].to_list() == ["COMPLETED"] * len(jobs)
 
 
 def test_each_oddity_has_a_name_of_its_own_and_a_source() -> None:

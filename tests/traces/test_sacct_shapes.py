@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.traces.conftest import HEADER, Lake
@@ -184,6 +184,7 @@ PARTS = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(PARTS, min_size=1, max_size=3).map(",".join), min_size=1, max_size=6, unique=True))
 def test_node_lists_in_bulk_are_those_of_the_plain_function(texts: list[str]) -> None:
     lists, valid = node_lists(pl.Series(texts, dtype=pl.String))

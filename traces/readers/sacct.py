@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -21,7 +21,16 @@ from numpy.typing import NDArray
 
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
-from traces.readers import sacct_blocks, sacct_columns, sacct_json, sacct_layout, sacct_lines, sacct_mend, sacct_typed
+from traces.readers import (
+    sacct_blocks,
+    sacct_columns,
+    sacct_csv,
+    sacct_json,
+    sacct_layout,
+    sacct_lines,
+    sacct_mend,
+    sacct_typed,
+)
 from traces.readers.common import HEAD_BYTES, Parsed, RawFile, Reject, rejects_frame
 from traces.readers.sacct_blocks import Block
 from traces.readers.sacct_jobs import fold
@@ -55,7 +64,7 @@ class Sacct:
     """The reader of `sacct`."""
 
     name = "sacct"
-    version = 2
+    version = 3
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
         """Does a header of sacct stand on one of the first lines, or do the lines have the columns of `--fields`?"""
@@ -107,7 +116,11 @@ class Sacct:
             return (partial(_json_piece, found, file.settings) for found in sacct_json.batches(file))
         layout = sacct_layout.find_layout(file, _lines(head))
         sacct_columns.check_needed(list(layout.columns), f"{file.path}:{max(layout.first, 1)}")
-        found = sacct_blocks.blocks(file.pieces(BLOCK_BYTES), layout, str(file.path), file.delimiter)
+        pieces, delimiter = file.pieces(BLOCK_BYTES), file.delimiter
+        if layout.delimiter == ",":
+            layout = replace(layout, delimiter=sacct_csv.STAND_IN, carriage=False)
+            pieces, delimiter = sacct_csv.unquoted(pieces), None
+        found = sacct_blocks.blocks(pieces, layout, str(file.path), delimiter)
         return (partial(_text_piece, block, file.settings) for block in found)
 
     @staticmethod

@@ -14,7 +14,7 @@ import numpy as np
 from traces.errors import InputError
 from traces.readers import sacct_columns, sacct_layout
 from traces.readers.sacct_layout import Layout
-from traces.readers.sacct_mend import MOST_LINES, Mender, fits
+from traces.readers.sacct_mend import MOST_FORGED, MOST_LINES, Mender, fits
 
 LONGEST_LINE = 1 << 26  # bytes without a line break: more is no text
 MOST_SEEN = 2_000  # lines in which a place to cut a block is sought
@@ -141,10 +141,19 @@ def _lines(data: bytes, start: int, end: int) -> list[str]:
 
 
 def _is_genuine(before: list[str], after: list[str], old: Layout, new: Layout) -> bool:
-    """Is the line after[0] a header: do lines of its layout follow, and is it not inside a record of the old one?"""
+    """Is the line after[0] a header: do lines of its layout follow, and is it not inside a record of the old one?
+
+    A header of other columns decides how all that follows is read, so the lines around it must be clean too: more of
+    them than a user's text holds.
+    """
     records = after[new.first :]
-    if new.columns != old.columns and sum(is_clean(line, new) for line in records) * 2 < len(records):
-        return False
+    if new.columns != old.columns:
+        if sum(is_clean(line, new) for line in records) * 2 < len(records):
+            return False
+        if not all(is_clean(line, old) for line in before[-MOST_FORGED:]):
+            return False
+        if not all(is_clean(line, new) for line in records[:MOST_FORGED]):
+            return False
     if old.widths:
         return True
     around = [*before, *after]

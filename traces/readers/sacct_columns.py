@@ -9,6 +9,7 @@ from typing import Any
 
 from traces import slurm_text
 from traces.errors import InputError
+from traces.readers import sacct_csv
 
 # `sacct --helpformat`, Slurm 17.11 to 24.05, and its older names.
 _NAMES = """
@@ -185,14 +186,15 @@ def from_header(line: str, delimiter: str | None) -> tuple[list[str], str, bool]
     """(columns, delimiter, trailing delimiter) of a header line; None where the line is no header.
 
     A name that sacct does not know is kept as it is: its column is not read. Without a delimiter the text between the
-    first two known names is one, if it splits the line into names.
+    first two known names is one, if it splits the line into names. Names of a CSV may be quoted, and the first blank
+    (the index of a data frame).
     """
     if delimiter is None:
-        match = re.match(r"\s*([A-Za-z]+)([^A-Za-z0-9_%]+)[A-Za-z]", line)
+        match = re.match(r'[\s",]*([A-Za-z]+)"?([^A-Za-z0-9_%"]+)"?[A-Za-z]', line)
         if match is None or canonical(match[1]) is None or (not match[2].strip(" ")):
             return None
         delimiter = match[2]
-    parts = line.split(delimiter)
+    parts = sacct_csv.fields(line) if delimiter == "," else line.split(delimiter)
     trailing = len(parts) > 1 and parts[-1] == ""
     parts = parts[:-1] if trailing else parts
     names = [canonical(part) or part for part in parts]

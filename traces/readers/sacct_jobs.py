@@ -144,7 +144,8 @@ def _jobs(allocations: pl.DataFrame, attempts: pl.DataFrame, single: bool) -> pl
         pl.when(pl.col("state").is_in(_OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
         # a requeue inside the hour of a clock change may print a submission after its start
         pl.when(wait >= 0).then(wait).alias("wait_s"),
-        eligible_wait.clip(0).alias("eligible_wait_s"),
+        # and a requeue while it runs overwrites when a job became eligible: it is not known any more
+        pl.when(eligible_wait >= 0).then(eligible_wait).alias("eligible_wait_s"),
     )
     jobs = jobs.drop("base", "step_id", "max_rss_kib", "cpu_time_s", "nodes")
     return jobs if single else jobs.sort("line")

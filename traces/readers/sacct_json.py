@@ -28,6 +28,7 @@ COLUMNS = (
 BATCH = 10_000  # jobs
 PIECE_BYTES = 1 << 22
 LONGEST_RECORD = 1 << 26  # characters: a job of so many steps is no job
+_BROKEN = (ValueError, TypeError, KeyError, AttributeError)
 _JOBS = re.compile(r'"jobs"\s*:\s*\[')
 _STARTED = {
     "STARTED_ON_SUBMIT": "SchedSubmit", "STARTED_ON_SCHEDULE": "SchedMain", "STARTED_ON_BACKFILL": "SchedBackfill",
@@ -46,7 +47,8 @@ class Records:
 def recognises(head: bytes) -> bool:
     """Does the file begin as `sacct --json` prints it?"""
     text = head.decode("utf-8", errors="replace").removeprefix("\ufeff")
-    return text.lstrip().startswith("{") and ("slurm" in text[:2000].lower() or '"allocation_nodes"' in text)
+    known = "slurm" in text[:2000].lower() or (_JOBS.search(text) and '"job_id"' in text)
+    return text.lstrip().startswith("{") and bool(known)
 
 
 def batches(file: RawFile) -> Iterator[Records]:
@@ -58,10 +60,18 @@ def batches(file: RawFile) -> Iterator[Records]:
         try:
             if isinstance(found, str):
                 raise ValueError(f"not JSON: {found[:60]!r}")
-            rows.extend((*row, count) for row in _rows(found))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            rows.append((*_job(found), count))
+        except _BROKEN as error:
             raw = found if isinstance(found, str) else json.dumps(found)
             rejects.append(Reject(count, f"no record of a job: {type(error).__name__}: {error}", raw))
+        else:
+            for step in found.get("steps") or []:
+                try:
+                    rows.append((*_step(step, found), count))
+                except _BROKEN as error:
+                    rejects.append(
+                        Reject(count, f"no record of a step: {type(error).__name__}: {error}", json.dumps(step))
+                    )
         count += 1
         if count == BATCH:
             yield _records(rows, rejects, before)
@@ -104,39 +114,45 @@ def _objects(file: RawFile) -> Iterator[Any]:
         yield text[at : at + 4000]
 
 
-def _rows(job: dict[str, Any]) -> Iterator[tuple[str | None, ...]]:
-    """The job's record and those of its steps."""
-    raw = int(job["job_id"])
-    array, het, times, tres = job["array"], job["het"], job["time"], job["tres"]
-    printed = str(raw)
-    if array["job_id"]:
-        task = _number(array["task_id"])
-        printed = f"{array['job_id']}_{task if task is not None else '[' + str(array['task']) + ']'}"
-    elif het["job_id"]:
-        printed = f"{het['job_id']}+{_number(het['job_offset']) or 0}"
-    asked, held = _tres(tres["requested"]), _tres(tres["allocated"])
-    yield (
-        printed, str(raw), _text(job["name"]), _text(job["user"]) or _text(job["association"]["user"]),
-        _text(job["account"]), _text(job["partition"]), _text(job["qos"]), _state(job["state"]),
-        _instant(times["submission"]), _instant(times["eligible"]), _instant(times["start"]), _instant(times["end"]),
-        _count(times["elapsed"]), _clock(times["suspended"]), _limit(times["limit"]), _count(job["allocation_nodes"]),
-        None, asked, held, _text(job["nodes"]), _count(job["priority"]), _flags(job["flags"]), None, None,
-    )  # fmt: skip
-    for step in job["steps"]:
-        yield _step(step, printed, raw)
-
-
-def _step(step: dict[str, Any], printed: str, raw: int) -> tuple[str | None, ...]:
-    ident = step["step"]["id"]  # a text, of 23.02 an object
-    name = str(ident["step_id"] if isinstance(ident, dict) else ident).rsplit(".", 1)[-1].lower()
-    times, tres = step["time"], step["tres"]
-    most = next((t["count"] for t in tres.get("requested", {}).get("max") or [] if t["type"] == "mem"), None)
+def _job(job: dict[str, Any]) -> tuple[str | None, ...]:
+    """The job's record. What a version or a filter leaves out is blank; id, state and times must be there."""
+    raw, times, tres = int(job["job_id"]), job["time"], job.get("tres") or {}
     return (
-        f"{printed}.{name}", f"{raw}.{name}", _text(step["step"]["name"]), None, None, None, None,
-        _state(step["state"]), None, None, _instant(times["start"]), _instant(times["end"]), _count(times["elapsed"]),
-        _clock(times["suspended"]), None, _count(step["nodes"]["count"]), _cpus(tres["allocated"]), None,
-        _tres(tres["allocated"]), None, None, None, None if most is None else str(_number(most) or 0),
-        _clock(times["total"]["seconds"]),
+        _printed(job), str(raw), _text(job.get("name")),
+        _text(job.get("user")) or _text((job.get("association") or {}).get("user")), _text(job.get("account")),
+        _text(job.get("partition")), _text(job.get("qos")), _state(job["state"]), _instant(times["submission"]),
+        _instant(times.get("eligible")), _instant(times["start"]), _instant(times["end"]),
+        _count(times.get("elapsed")), _clock(times.get("suspended")), _limit(times.get("limit")),
+        _count(job.get("allocation_nodes")), None, _tres(tres.get("requested")), _tres(tres.get("allocated")),
+        _text(job.get("nodes")), _count(job.get("priority")), _flags(job.get("flags") or []), None, None,
+    )  # fmt: skip
+
+
+def _printed(job: dict[str, Any]) -> str:
+    """The id as `sacct` prints it: of an array's task, of a component of a het job, else the number."""
+    array, het = job.get("array") or {}, job.get("het") or {}
+    if array.get("job_id"):
+        task = _number(array.get("task_id"))
+        return f"{array['job_id']}_{task if task is not None else '[' + str(array.get('task') or '') + ']'}"
+    if het.get("job_id"):
+        return f"{het['job_id']}+{_number(het.get('job_offset')) or 0}"
+    return str(int(job["job_id"]))
+
+
+def _step(step: dict[str, Any], job: dict[str, Any]) -> tuple[str | None, ...]:
+    """The record of one step of a job."""
+    ident = step["step"]["id"]  # a text, of some versions an object
+    name = str(ident["step_id"] if isinstance(ident, dict) else ident).rsplit(".", 1)[-1].lower()
+    times, tres = step["time"], step.get("tres") or {}
+    listed = (tres.get("requested") or {}).get("max") or []
+    most = next((t["count"] for t in listed if t["type"] == "mem"), None)
+    held = tres.get("allocated") or []
+    return (
+        f"{_printed(job)}.{name}", f"{int(job['job_id'])}.{name}", _text(step["step"].get("name")), None, None, None,
+        None, _state(step["state"]), None, None, _instant(times["start"]), _instant(times["end"]),
+        _count(times.get("elapsed")), _clock(times.get("suspended")), None,
+        _count((step.get("nodes") or {}).get("count")), _cpus(held), None, _tres(held), None, None, None,
+        None if most is None else str(_number(most) or 0), _clock((times.get("total") or {}).get("seconds")),
     )  # fmt: skip
 
 
@@ -189,14 +205,14 @@ def _flags(flags: list[str]) -> str | None:
     return next((_STARTED[flag] for flag in flags if flag in _STARTED), None)
 
 
-def _tres(listed: list[dict[str, Any]]) -> str | None:
+def _tres(listed: list[dict[str, Any]] | None) -> str | None:
     """A list of TRES as sacct prints it; memory is in MiB. What is not set (energy) is left out."""
     parts = []
-    for tres in listed:
+    for tres in listed or []:
         count = tres["count"]
         if count is None or int(count) >= 1 << 63:
             continue
-        name = f"{tres['type']}/{tres['name']}" if tres["name"] else tres["type"]
+        name = f"{tres['type']}/{tres['name']}" if tres.get("name") else tres["type"]
         parts.append(f"{name}={count}{'M' if tres['type'] == 'mem' else ''}")
     return ",".join(parts) or None
 

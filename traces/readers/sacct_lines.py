@@ -127,11 +127,15 @@ def _columns(data: bytes, mark: str, layout: Layout, rows: int) -> pl.DataFrame:
 
 
 def _fixed(data: bytes, layout: Layout) -> Lines:
-    """Lines of fixed width: a space between columns, and one at the end. A line of another length is not whole."""
+    """Lines of fixed width: a space between columns, and one at the end. A line of another length is not whole, unless
+    blanks were taken off its end: then it ends with a column, which is set to the right.
+    """
     starts = _starts(data)
     length = sum(layout.widths) + len(layout.widths)
     lengths = np.diff(starts) - 1
-    whole = (lengths == length) | (lengths == length - 1)
+    ends = np.cumsum(np.array(layout.widths) + 1) - 1
+    needed = max(n for n, name in enumerate(layout.columns) if name in _MUST_BE_WHOLE)
+    whole = (lengths == length) | np.isin(lengths, ends[needed:])
     raw = pl.DataFrame({"raw": _kept(data, starts, whole).split(b"\n")[:-1]}, schema={"raw": pl.Binary})
     columns, at = [], 0
     for n, width in enumerate(layout.widths):

@@ -27,8 +27,8 @@ class Mender:
     `line(n)` is the text of line n (0-based), `clean` (lines,) says which lines are whole records. Afterwards `mended`
     holds (first line, columns) of records put together, `taken` the clean lines that turned out to lie inside one,
     `tails` the text that goes on after a clean line, `rejects` the rest (line 0-based), `joined` all lines of records
-    put together. Where the last column is user text, lines that begin nothing go on with the record before them,
-    unless `goes_on` is false.
+    put together or refused as one. Where the last column is user text, lines that begin nothing go on with the record
+    before them, unless `goes_on` is false.
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class Mender:
                 return end, at
             if len(ways) > 1 and len(inside) <= MOST_FORGED:
                 self.taken.update(inside)
+                self.joined.update(range(at, end + 1))
                 self._reject(at, text)
                 return end, -1
         last = self._fragment(at)
