@@ -1,20 +1,27 @@
-"""Jobs a second of the `slurm` scheduler with GPU placement, beside its plain twin, at several loads.
+"""Jobs a second of the `slurm` scheduler with GPU placement, beside a C++ -O2 program of the same algorithm and its
+plain twin, at several loads; then the growth with the number of jobs.
 
 Generated jobs on 64 nodes of 4 GPUs and 64 cores in one shared partition: Poisson arrivals, 1, 2, 4 or 8 GPUs a job (8
 on two nodes), log-normal run times (median half an hour), limits 1 to 3 times the run time, 40 users with fair share
 and age in their priority, Slurm's default parameters. Congestion sets the cost, so every figure states the mean queue
-that came of its load. Starts and nodes must equal the twin's. Wall time of the compiled part, best of `--repeat` runs.
+that came of its load. Starts and nodes must equal the C++ program's and the twin's. Wall time of the compiled part,
+best of `--repeat` runs; memory of a replay, the world's jobs included.
 
-    python bench/bench_slurm.py [--repeat 3] [--jobs 20000]
+    python bench/bench_slurm.py [--repeat 3] [--jobs 20000] [--largest 1000000]
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import platform
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
+import tracemalloc
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -25,10 +32,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulator.slurm import reference
 from simulator.slurm import world as w
-from simulator.slurm.run import run_timed
+from simulator.slurm.prepare import prepared
+from simulator.slurm.run import advanced, run_timed
 
 NODES, GPUS, CPUS, USERS, SEED = 64, 4, 64, 40, 1
 TWIN_JOBS = 300
+LOADS = (0.80, 0.90, 0.97, 1.05)
+GROWTH_LOAD = 0.90
+ONCE_FROM = 1_000_000  # so long that one run is enough
 
 
 def generate(jobs: int, load: float) -> w.World:
@@ -52,33 +63,103 @@ def generate(jobs: int, load: float) -> w.World:
     return w.flat_world(queue, NODES, settings, users=USERS, **tables)
 
 
+def build_peer(folder: Path) -> Path | None:
+    """The C++ program, or None where there is no compiler."""
+    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        return None
+    program = folder / "slurm"
+    source = Path(__file__).with_name("slurm.cpp")
+    subprocess.run([compiler, "-O2", "-std=c++17", "-o", str(program), str(source)], check=True)
+    return program
+
+
+def dump(world: w.World) -> bytes:
+    """The prepared world as the C++ program reads it."""
+    run = prepared(world).run
+    knobs, tables, jobs = run.knobs, run.tables, run.jobs
+    size = [len(world.jobs), NODES, len(tables.shape_partition), len(tables.parent)]
+    whole = [
+        knobs.calc_period_s, knobs.default_queue_depth, knobs.sched_interval_s, knobs.batch_sched_delay_s,
+        knobs.bf_interval_s, knobs.bf_window_s, knobs.bf_resolution_s, knobs.bf_max_job_test, knobs.end_grace_s,
+        knobs.origin_s,
+    ]  # fmt: skip
+    weights = [knobs.weight_age, knobs.weight_fairshare, knobs.max_age_s, knobs.decay]
+    columns = (jobs.submit_s, jobs.run_s, jobs.limit_s, jobs.nodes, jobs.shape, jobs.association, jobs.charge)
+    parts = (
+        np.array(size + whole), np.array(weights), np.column_stack([tables.node_size, tables.node_weight]),
+        tables.shape_share, np.column_stack(columns), jobs.static, tables.shares,
+    )  # fmt: skip
+    return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
+
+
+def run_peer(program: Path, given: bytes) -> tuple[w.Int64s, float]:
+    """Start, first node and by-backfill of each job, shape (3, jobs), and the seconds that the program took."""
+    done = subprocess.run([str(program)], input=given, capture_output=True, check=True)
+    return np.frombuffer(done.stdout, np.int64).reshape(3, -1), float(done.stderr)
+
+
+def bytes_a_job(world: w.World) -> float:
+    """The most memory in use during a replay, the world's own jobs included, over the jobs."""
+    own = sum(getattr(world.jobs, name).nbytes for name in world.jobs.__dataclass_fields__)
+    tracemalloc.start()
+    advanced(prepared(world), w.NEVER)
+    _now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return (own + peak) / len(world.jobs)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=20_000)
+    parser.add_argument("--jobs", type=int, default=20_000, help="jobs of the rows at several loads")
+    parser.add_argument("--largest", type=int, default=1_000_000, help="jobs of the last row of the growth")
     options = parser.parse_args()
-    print(f"slurm, {NODES} nodes of {GPUS} GPUs, seed {SEED}; best of {options.repeat}; "
-          f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {date.today()}")  # fmt: skip
-    print(f"{'load':>5} {'jobs':>8} {'mean queue':>10} {'kernel jobs/s':>14} {'twin jobs/s':>12} {'x twin':>8}")
-    for load in (0.80, 0.90, 0.97, 1.05):
-        for count in (TWIN_JOBS, options.jobs):
-            report(load, count, options.repeat)
+    print(f"slurm, {NODES} nodes of {GPUS} GPUs, seed {SEED}; best of {options.repeat}, from {ONCE_FROM:,} jobs once; "
+          f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {date.today()}, "
+          f"load average {os.getloadavg()[0]:.1f}")  # fmt: skip
+    print(f"{'load':>5} {'jobs':>9} {'mean queue':>10} {'kernel jobs/s':>14} {'C++ jobs/s':>11} {'kernel/C++':>10} "
+          f"{'bytes/job':>9} {'twin jobs/s':>12} {'x twin':>7}")  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        peer = build_peer(Path(folder))
+        for load in LOADS:
+            for count in (TWIN_JOBS, options.jobs):
+                report(load, count, peer, options.repeat)
+        growth = [10**digits for digits in range(4, 8) if 10**digits <= options.largest]
+        rates = {count: report(GROWTH_LOAD, count, peer, options.repeat) for count in growth}
+    first, last = min(rates), max(rates)
+    print(f"time a job at {last:,} jobs / at {first:,} jobs: {rates[first] / rates[last]:.2f} "
+          f"(n log n: {math.log(last) / math.log(first):.2f})")  # fmt: skip
 
 
-def report(load: float, count: int, repeat: int) -> None:
-    """Print one row; the twin runs the small ones."""
+def report(load: float, count: int, peer: Path | None, repeat: int) -> float:
+    """Print one row, the twin's figures on the small ones; the kernel's jobs/s."""
     world = generate(count, load)
+    repeat = repeat if count < ONCE_FROM else 1
     result, seconds = min((run_timed(world) for _ in range(repeat)), key=lambda timed: timed[1])
     waits = result.start_s - world.jobs.submit_s
     depth = float(waits.sum()) / float(result.start_s.max() - world.jobs.submit_s[0])  # Little's law
-    row = f"{load:>5.2f} {count:>8,} {depth:>10.1f} {count / seconds:>14,.0f}"
+    row = f"{load:>5.2f} {count:>9,} {depth:>10.1f} {count / seconds:>14,.0f}"
+    if peer is None:
+        row += f" {'no compiler':>22}"
+    else:
+        given = dump(world)
+        (start_s, node, by_backfill), peer_seconds = min(
+            (run_peer(peer, given) for _ in range(repeat)), key=lambda timed: timed[1]
+        )
+        assert (start_s == result.start_s).all(), "a start of the C++ program differs"
+        assert (node == result.placement[result.placement_first[:-1]]).all(), "a node of the C++ program differs"
+        assert (by_backfill == result.by_backfill).all(), "the C++ program starts another by backfill"
+        row += f" {count / peer_seconds:>11,.0f} {peer_seconds / seconds:>10.2f}"
+    row += f" {bytes_a_job(world):>9.0f}"
     if count <= TWIN_JOBS:
         before = time.perf_counter()
         twin = reference.simulate(world)
         twin_seconds = time.perf_counter() - before
         assert (twin.start_s == result.start_s).all() and (twin.placement == result.placement).all(), "the twin differs"
-        row += f" {count / twin_seconds:>12,.0f} {twin_seconds / seconds:>8,.0f}"
+        row += f" {count / twin_seconds:>12,.0f} {twin_seconds / seconds:>7,.0f}"
     print(row, flush=True)
+    return count / seconds
 
 
 if __name__ == "__main__":

@@ -23,7 +23,10 @@ _config: Any = numba.core.config  # numba fills this module at run time, so no c
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Relative to the folder that holds the packages.
-_SLURM = ("backfill", "bits", "fairtree", "kernel", "moves", "passes", "placement", "preemption", "priority", "state")
+_SLURM = (
+    "backfill", "bits", "fairtree", "kernel", "limits", "moves", "passes", "placement", "preemption", "priority",
+    "slots", "state", "waiting",
+)  # fmt: skip
 _COMPILED_SOURCES = (
     "simulator/*.py",
     "simulator/calibration/*.py",

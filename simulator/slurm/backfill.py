@@ -6,18 +6,22 @@ Step numbers are those of docs/schedulers/slurm.md, "Backfill pass".
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
-from simulator.slurm.bits import lowest_bit
-from simulator.slurm.moves import compact_queue, over_limit, start, throttled
+from simulator.slurm.bits import count_bits, lowest_bit
+from simulator.slurm.limits import over_limit, throttled
+from simulator.slurm.moves import start
 from simulator.slurm.passes import clear_counts, keep_off_reservations, know_reservations, reserves
-from simulator.slurm.placement import choose, copy_nodes, count, holds, in_service, vacate
+from simulator.slurm.placement import choose, copy_nodes, count, holds, in_service, share_of, vacate
 from simulator.slurm.preemption import choose_by_preemption
+from simulator.slurm.slots import CUTS, USED, first_slot_after, overlaps, reserve, usable
 from simulator.slurm.state import (
     BASE,
     CHOSEN,
+    NEVER,
     NONE,
     NOW,
     QUEUE_JOB,
     QUEUE_ROWS,
+    RESERVATIONS,
     RUN_JOB,
     RUNNING_ROWS,
     SERVICE,
@@ -25,41 +29,70 @@ from simulator.slurm.state import (
     Run,
     State,
 )
+from simulator.slurm.waiting import compact_queue
 
 _TAKEN_UP, _RESERVING = 1, 2  # columns of Scratch.part_count
 _REJECTED, _PLANNED = 0, 1  # columns of Scratch.array_count
-_BEGIN, _END, _NEXT = 0, 1, 2  # columns of Scratch.slot
+_STAMP, _SHAPE, _WANTED, _WHEN = 0, 1, 2, 3  # columns of Scratch.memory
+_LOW_BITS, _ODD = (1 << 31) - 1, 0x5851F42D  # of a hash that stays below 1 << 62
 _FIRST_WINDOW_S = 30  # select/cons_tres looks at the ends of running jobs in groups that grow from 30 s on
 
 _NEXT_JOB, _STARTED, _RESERVED, _END_PASS = 0, 1, 2, 3  # what became of a job
 
 
 @kernel_inline
-def _may_start(run: Run, state: State, row: int) -> bool:
-    """Whether nothing but reservations of jobs stands against a start of the job in row `row` of the queue now.
+def _forget(run: Run) -> None:
+    """A pass begins or a job has started: what was remembered of the nodes no longer holds."""
+    scratch = run.scratch
+    scratch.stamp[0] += 1
+    for shape in range(len(scratch.known)):
+        scratch.known[shape] = False
 
-    Free resources and room under limits only shrink in a pass without preemption, so what is False stays so.
+
+@kernel
+def _that_hold(run: Run, state: State, shape: int, row: int) -> int:
+    """Number of nodes in row `row` of Scratch.words that hold a share of `shape` now."""
+    scratch = run.scratch
+    idle = scratch.idle
+    if not scratch.known[shape]:
+        scratch.known[shape] = True
+        share = share_of(run.tables, shape)
+        for w in range(idle.shape[1]):
+            bits = run.tables.shape_nodes[shape, w] & scratch.words[SERVICE, w]
+            found = 0
+            while bits != 0:
+                if holds(state.node, (w << 6) + lowest_bit(bits), share):
+                    found |= bits & -bits
+                bits &= bits - 1
+            idle[shape, w] = found
+    total = 0
+    for w in range(idle.shape[1]):
+        total += count_bits(idle[shape, w] & scratch.words[row, w])
+    return total
+
+
+@kernel
+def _may_start(run: Run, state: State, row: int) -> bool:
+    """Whether the job in row `row` of the queue could start now, by limits, idle nodes and the slots so far.
+
+    All of these only shrink in a pass without preemption, so what is False stays so.
     """
     job = state.queue[row, QUEUE_JOB]
-    if over_limit(run, state, job) or throttled(run, state, job, 0):
+    if over_limit(run, state, job) or throttled(run, state, job):
         return False
-    scratch, shape = run.scratch, run.jobs.shape[job]
-    if scratch.shape_holds[shape, 0] != 1:
-        held = 0
-        for w in range(scratch.words.shape[1]):
-            bits = run.tables.shape_nodes[shape, w] & scratch.words[SERVICE, w]
-            while bits != 0:
-                held += 1 if holds(run.tables, state.node, (w << 6) + lowest_bit(bits), shape) else 0
-                bits &= bits - 1
-        scratch.shape_holds[shape, 0], scratch.shape_holds[shape, 1] = 1, held
-    return bool(scratch.shape_holds[shape, 1] >= run.jobs.nodes[job])
+    shape, wanted = int(run.jobs.shape[job]), run.jobs.nodes[job]
+    if _that_hold(run, state, shape, SERVICE) < wanted:
+        return False
+    now = int(state.scalars[NOW])
+    end = now + int(run.jobs.limit_s[job])
+    _base(run, state, shape, now, end)
+    usable(run, first_slot_after(run, 0, now), end)
+    return bool(_that_hold(run, state, shape, USABLE) >= wanted)
 
 
 @kernel_inline
 def _last_that_may_start(run: Run, state: State, from_row: int, to_row: int) -> int:
     """The last row of the queue in [from_row, to_row] whose job may start, else from_row - 1."""
-    for s in range(len(run.scratch.shape_holds)):
-        run.scratch.shape_holds[s, 0] = 0
     row = to_row
     while row >= from_row and not _may_start(run, state, row):
         row -= 1
@@ -72,18 +105,18 @@ def backfill_pass(run: Run, state: State) -> None:
     scratch, knobs, queue = run.scratch, run.knobs, state.queue
     rows = int(state.scalars[QUEUE_ROWS])
     in_service(run, state, SERVICE)
+    clear_counts(run)
+    know_reservations(run, state)
+    _forget(run)
+    now, resolution = int(state.scalars[NOW]), knobs.bf_resolution_s
+    scratch.slots[USED], scratch.slots[CUTS] = 1, 1
+    scratch.slot_begin[0] = now // resolution * resolution
+    scratch.slot_begin[1] = (now + knobs.bf_window_s) // resolution * resolution
+    for w in range(scratch.words.shape[1]):
+        scratch.slot_nodes[w, 0] = scratch.words[SERVICE, w]
     last = rows - 1
     if knobs.preemption == 0:
         last = _last_that_may_start(run, state, 0, last)
-        if last < 0:
-            return
-    clear_counts(run)
-    know_reservations(run, state)
-    now = int(state.scalars[NOW])
-    scratch.slot[0, _BEGIN], scratch.slot[0, _END], scratch.slot[0, _NEXT] = now, now + knobs.bf_window_s, NONE
-    for w in range(scratch.words.shape[1]):
-        scratch.slot_nodes[0, w] = scratch.words[SERVICE, w]
-    slots = 1
     tested = 0
     started = 0
     row = 0
@@ -98,15 +131,14 @@ def backfill_pass(run: Run, state: State) -> None:
             knobs.bf_job_part_count_reserve == 0
             or scratch.part_count[partition, _RESERVING] < knobs.bf_job_part_count_reserve
         )
-        outcome, slots, was_tested = _plan(run, state, job, reserving, slots)
+        outcome, was_tested = _plan(run, state, job, reserving)
         tested += was_tested
         if outcome == _STARTED:
             queue[row, QUEUE_JOB] = NONE
             started += 1
             if started == knobs.bf_max_job_start:
                 break
-            if knobs.preemption == 0:
-                last = _last_that_may_start(run, state, row + 1, last)
+            _forget(run)
         elif outcome == _RESERVED:
             scratch.part_count[partition, _RESERVING] += 1
             if array != NONE:
@@ -117,6 +149,8 @@ def backfill_pass(run: Run, state: State) -> None:
             break
         elif array != NONE:
             scratch.array_count[array, _REJECTED] = 1
+        if knobs.preemption == 0 and outcome != _NEXT_JOB:
+            last = _last_that_may_start(run, state, row + 1, last)
         row += 1
     if started > 0:
         compact_queue(state)
@@ -128,11 +162,10 @@ def _is_skipped(run: Run, state: State, job: int, array: int) -> bool:
     scratch, knobs = run.scratch, run.knobs
     if array != NONE and scratch.array_count[array, _REJECTED] != 0:
         return True
-    planned = scratch.array_count[array, _PLANNED] if array != NONE else 0
     partition = run.tables.shape_partition[run.jobs.shape[job]]
     if (
         over_limit(run, state, job)
-        or throttled(run, state, job, planned)
+        or throttled(run, state, job)
         or (knobs.bf_max_job_part > 0 and scratch.part_count[partition, _TAKEN_UP] >= knobs.bf_max_job_part)
         or (knobs.bf_max_job_user > 0 and scratch.user_count[run.jobs.user[job]] >= knobs.bf_max_job_user)
     ):
@@ -146,81 +179,95 @@ def _is_skipped(run: Run, state: State, job: int, array: int) -> bool:
 
 
 @kernel_inline
-def _plan(run: Run, state: State, job: int, reserving: bool, slots: int) -> tuple[int, int, int]:
-    """Steps 4.a to 4.f for row `job`: (what became of it, slots now, 1 if it was tested)."""
-    knobs, words = run.knobs, run.scratch.words
+def _plan(run: Run, state: State, job: int, reserving: bool) -> tuple[int, int]:
+    """Steps 4.a to 4.f for row `job`: (what became of it, 1 if it was tested)."""
+    knobs, words, scratch = run.knobs, run.scratch.words, run.scratch
     now, wanted, shape = int(state.scalars[NOW]), int(run.jobs.nodes[job]), int(run.jobs.shape[job])
     length, resolution = int(run.jobs.limit_s[job]), knobs.bf_resolution_s
-    partition = int(run.tables.shape_partition[shape])
     tested = 0
     attempt = now
+    first = 0
     while attempt <= now + knobs.bf_window_s:
         end = attempt + length
-        for w in range(words.shape[1]):
-            words[BASE, w] = run.tables.partition_nodes[partition, w] & words[SERVICE, w]
-        reserved_until = keep_off_reservations(run, state, BASE, attempt, end, partition)
-        later = _usable(run, attempt, end)
+        reserved_until = _base(run, state, shape, attempt, end)
+        first = first_slot_after(run, first, attempt)
+        later = usable(run, first, end)
         if reserved_until < now + knobs.bf_window_s and (later == NONE or reserved_until < later):
             later = reserved_until
         begin = NONE
         if count(words, USABLE) >= wanted:
             tested = 1
-            if choose(run, state.node, USABLE, CHOSEN, shape, wanted) or (
-                attempt == now and knobs.preemption != 0 and choose_by_preemption(run, state, USABLE, job)
-            ):
+            if _that_hold(run, state, shape, USABLE) >= wanted:
+                choose(run, state.node, USABLE, CHOSEN, shape, wanted)
+                begin = now
+            elif attempt == now and knobs.preemption != 0 and choose_by_preemption(run, state, USABLE, job):
                 begin = now
             elif reserving:
-                begin = _look_ahead(run, state, shape, wanted)
+                begin = _remembered(run, state, shape, wanted)
         if begin == NONE:
             if later == NONE or not reserving:
-                return _NEXT_JOB, slots, tested
+                return _NEXT_JOB, tested
             attempt = later
             continue
         begin = max(begin, attempt)
         if begin == now:
             start(run, state, job, True)
-            return _STARTED, slots, tested
-        reserve_from = begin // resolution * resolution
-        reserve_to = (begin + length) // resolution * resolution
-        if _overlaps(run, reserve_from, reserve_to):
-            attempt = begin + (resolution if begin == attempt else 0)
-            continue
+            return _STARTED, tested
         if not reserving:
-            return _NEXT_JOB, slots, tested
+            return _NEXT_JOB, tested
         if later != NONE and begin > later:
             attempt = later
             continue
         if begin > now + knobs.bf_window_s:
-            return _NEXT_JOB, slots, tested
-        if slots >= max(2, knobs.bf_max_job_test):
-            return _END_PASS, slots, tested
-        reserve_from = max(reserve_from, now)
-        slots = _reserve(run, reserve_from, max(reserve_to, reserve_from + resolution), slots)
-        return _RESERVED, slots, tested
-    return _NEXT_JOB, slots, tested
+            return _NEXT_JOB, tested
+        reserve_from = begin // resolution * resolution
+        reserve_to = (begin + length) // resolution * resolution
+        if overlaps(run, 0 if reserve_from < attempt else first, reserve_from, reserve_to):
+            attempt = begin + (resolution if begin == attempt else 0)
+            continue
+        if scratch.slots[CUTS] >= max(2, knobs.bf_max_job_test):
+            return _END_PASS, tested
+        reserve(run, reserve_from, max(reserve_to, reserve_from + resolution))
+        return _RESERVED, tested
+    return _NEXT_JOB, tested
 
 
 @kernel_inline
-def _usable(run: Run, attempt: int, end: int) -> int:
-    """Step 4.b: row USABLE from row BASE and the slots; returns `later`, the end of a slot that more nodes follow."""
-    slot, nodes, words = run.scratch.slot, run.scratch.slot_nodes, run.scratch.words
+def _base(run: Run, state: State, shape: int, begin: int, end: int) -> int:
+    """Row BASE: nodes of the partition in service that no known reservation holds; see `keep_off_reservations`."""
+    words, partition = run.scratch.words, int(run.tables.shape_partition[shape])
     for w in range(words.shape[1]):
-        words[USABLE, w] = words[BASE, w]
-    later = NONE
-    j = 0
-    while j != NONE:
-        following = slot[j, _NEXT]
-        if slot[j, _END] > attempt:
-            if following != NONE and later == NONE:
-                for w in range(words.shape[1]):
-                    if words[BASE, w] & nodes[following, w] & ~(words[USABLE, w] & nodes[j, w]):
-                        later = int(slot[j, _END])
-            if slot[j, _BEGIN] > end:
-                break
-            for w in range(words.shape[1]):
-                words[USABLE, w] &= nodes[j, w]
-        j = following
-    return later
+        words[BASE, w] = run.tables.partition_nodes[partition, w] & words[SERVICE, w]
+    if state.scalars[RESERVATIONS] == 0:
+        return NEVER
+    return keep_off_reservations(run, state, BASE, begin, end, partition)
+
+
+@kernel
+def _remembered(run: Run, state: State, shape: int, wanted: int) -> int:
+    """`_look_ahead`, which depends on the shape, the number and the usable nodes alone until a job starts."""
+    scratch, words = run.scratch, run.scratch.words
+    memory, nodes = scratch.memory, scratch.memory_nodes
+    mixed = shape * 64 + wanted
+    for w in range(words.shape[1]):
+        word = words[USABLE, w]
+        mixed = ((mixed ^ word ^ (word >> 31)) & _LOW_BITS) * _ODD
+        mixed ^= mixed >> 29
+    at = mixed & (len(memory) - 1)
+    same = memory[at, _STAMP] == scratch.stamp[0] and memory[at, _SHAPE] == shape and memory[at, _WANTED] == wanted
+    if same:
+        for w in range(words.shape[1]):
+            same = same and nodes[at, 0, w] == words[USABLE, w]
+    if same:
+        for w in range(words.shape[1]):
+            words[CHOSEN, w] = nodes[at, 1, w]
+        return int(memory[at, _WHEN])
+    when = _look_ahead(run, state, shape, wanted)
+    memory[at, _STAMP], memory[at, _SHAPE] = scratch.stamp[0], shape
+    memory[at, _WANTED], memory[at, _WHEN] = wanted, when
+    for w in range(words.shape[1]):
+        nodes[at, 0, w], nodes[at, 1, w] = words[USABLE, w], words[CHOSEN, w]
+    return when
 
 
 @kernel
@@ -230,7 +277,7 @@ def _look_ahead(run: Run, state: State, shape: int, wanted: int) -> int:
     Step 4.d, as `_will_run_test()` of select/cons_tres. Nothing is tried while too few usable nodes hold the share.
     """
     scratch, planned, words, tables = run.scratch, state.planned, run.scratch.words, run.tables
-    node = scratch.node
+    node, share = scratch.node, share_of(tables, shape)
     for w in range(words.shape[1]):
         words[CHOSEN, w] = words[USABLE, w] & tables.shape_nodes[shape, w]
     if count(words, CHOSEN) < wanted:
@@ -240,7 +287,7 @@ def _look_ahead(run: Run, state: State, shape: int, wanted: int) -> int:
     for w in range(words.shape[1]):
         bits = words[CHOSEN, w]
         while bits != 0:
-            holding += 1 if holds(tables, node, (w << 6) + lowest_bit(bits), shape) else 0
+            holding += 1 if holds(node, (w << 6) + lowest_bit(bits), share) else 0
             bits &= bits - 1
     now, running = int(state.scalars[NOW]), int(state.scalars[RUNNING_ROWS])
     window, origin = _FIRST_WINDOW_S, NONE
@@ -258,9 +305,9 @@ def _look_ahead(run: Run, state: State, shape: int, wanted: int) -> int:
                     touches = True
                     n = (w << 6) + lowest_bit(bits)
                     able = ((tables.shape_nodes[shape, w] >> (n & 63)) & 1) != 0
-                    held = able and holds(tables, node, n, shape)
+                    held = able and holds(node, n, share)
                     vacate(run, node, n, run.jobs.shape[state.running[slot, RUN_JOB]])
-                    if able and not held and holds(tables, node, n, shape):
+                    if able and not held and holds(node, n, share):
                         holding += 1
                     bits &= bits - 1
             if not touches:
@@ -278,37 +325,3 @@ def _look_ahead(run: Run, state: State, shape: int, wanted: int) -> int:
         if holding >= wanted and choose(run, node, USABLE, CHOSEN, shape, wanted):
             return last_end if last_end > now else max(now + 1, last_end + run.knobs.end_grace_s)
     return NONE
-
-
-@kernel_inline
-def _overlaps(run: Run, begin: int, end: int) -> bool:
-    """Whether a slot within [begin, end) lacks a node of row CHOSEN."""
-    slot, nodes, words = run.scratch.slot, run.scratch.slot_nodes, run.scratch.words
-    j = 0
-    while j != NONE:
-        if slot[j, _END] > begin and slot[j, _BEGIN] < end:
-            for w in range(words.shape[1]):
-                if words[CHOSEN, w] & ~nodes[j, w]:
-                    return True
-        j = int(slot[j, _NEXT])
-    return False
-
-
-@kernel_inline
-def _reserve(run: Run, begin: int, end: int, slots: int) -> int:
-    """Take the nodes of row CHOSEN out of the slots within [begin, end), cut there; returns the number of slots."""
-    slot, nodes, words = run.scratch.slot, run.scratch.slot_nodes, run.scratch.words
-    j = 0
-    while j != NONE:
-        for cut in (begin, end):
-            if slot[j, _BEGIN] < cut < slot[j, _END]:
-                slot[slots, _BEGIN], slot[slots, _END], slot[slots, _NEXT] = cut, slot[j, _END], slot[j, _NEXT]
-                slot[j, _END], slot[j, _NEXT] = cut, slots
-                for w in range(words.shape[1]):
-                    nodes[slots, w] = nodes[j, w]
-                slots += 1
-        if slot[j, _BEGIN] >= begin and slot[j, _END] <= end:
-            for w in range(words.shape[1]):
-                nodes[j, w] &= ~words[CHOSEN, w]
-        j = int(slot[j, _NEXT])
-    return slots

@@ -12,19 +12,7 @@ from __future__ import annotations
 from simulator.compiled import kernel, kernel_inline
 from simulator.slurm.backfill import backfill_pass
 from simulator.slurm.fairtree import account_usage, rank_users
-from simulator.slurm.moves import (
-    cancel,
-    end_next,
-    enqueue,
-    enter_if_ready,
-    enter_later,
-    pop_timer,
-    push_timer,
-    reprioritise,
-    request_pass,
-    satisfy,
-    start_pinned,
-)
+from simulator.slurm.moves import cancel, end_next, satisfy, start_pinned
 from simulator.slurm.passes import main_pass
 from simulator.slurm.placement import drain
 from simulator.slurm.state import (
@@ -64,6 +52,15 @@ from simulator.slurm.state import (
     WATCHED_START,
     Run,
     State,
+)
+from simulator.slurm.waiting import (
+    enqueue,
+    enter_if_ready,
+    enter_later,
+    pop_timer,
+    push_timer,
+    reprioritise,
+    request_pass,
 )
 
 NO_ROOM = -2

@@ -1,38 +1,27 @@
-"""What happens to one job: it enters the queue, starts, ends, and lets others go. Compiled; the clock is elsewhere."""
+"""What happens to one job: it starts, ends, and lets others go. Compiled; the clock is elsewhere."""
 
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
 from simulator.slurm.bits import lowest_bit
+from simulator.slurm.limits import count_in
 from simulator.slurm.placement import add, choose, in_service, occupy, vacate
-from simulator.slurm.priority import priority
 from simulator.slurm.state import (
     AVAILABLE,
     CANCELLED,
     CHOSEN,
     COMPLETED,
     ELIGIBLE,
-    ENTER,
     FAILED,
     HAPPENED,
     HELD,
     HELD_JOBS,
-    LAST_REQUESTED,
     LAST_USAGE,
-    NEVER,
     NEVER_WAITS,
-    NEXT_SECOND,
     NONE,
     NOW,
     PREEMPTED,
-    QUEUE_ACCRUE,
-    QUEUE_COLUMNS,
-    QUEUE_JOB,
-    QUEUE_KEY,
-    QUEUE_ROWS,
-    QUEUE_SUBMIT,
     QUEUED,
-    REQUEST,
     RUN_COLUMNS,
     RUN_JOB,
     RUN_PLANNED,
@@ -42,7 +31,6 @@ from simulator.slurm.state import (
     RUNNING_ROWS,
     SATISFIED,
     TIMEOUT,
-    TIMERS,
     UNPLACEABLE,
     WATCHED,
     WATCHED_START,
@@ -50,195 +38,9 @@ from simulator.slurm.state import (
     Run,
     State,
 )
+from simulator.slurm.waiting import enter_later, leave_queue, push_timer
 
 _AFTER, _AFTERANY, _AFTEROK = 0, 1, 2  # world.AFTER ...; a child's kind is never SINGLETON
-_KIND = 40  # bits of a timer below its kind
-
-
-@kernel
-def push_timer(state: State, second: int, kind: int, job: int) -> None:
-    """Set a timer; they are taken by (second, kind, row)."""
-    timers = state.timers
-    what = (kind << _KIND) | job
-    i = state.scalars[TIMERS]
-    state.scalars[TIMERS] += 1
-    while i > 0:
-        above = (i - 1) >> 1
-        if timers[above, 0] < second or (timers[above, 0] == second and timers[above, 1] <= what):
-            break
-        timers[i, 0], timers[i, 1] = timers[above, 0], timers[above, 1]
-        i = above
-    timers[i, 0], timers[i, 1] = second, what
-
-
-@kernel
-def pop_timer(state: State) -> int:
-    """Take the first timer off the heap; returns kind << 40 | job."""
-    timers = state.timers
-    what = timers[0, 1]
-    rows = state.scalars[TIMERS] - 1
-    state.scalars[TIMERS] = rows
-    second, moved = timers[rows, 0], timers[rows, 1]
-    i = 0
-    while True:
-        below = 2 * i + 1
-        if below >= rows:
-            break
-        if below + 1 < rows and (
-            timers[below + 1, 0] < timers[below, 0]
-            or (timers[below + 1, 0] == timers[below, 0] and timers[below + 1, 1] < timers[below, 1])
-        ):
-            below += 1
-        if second < timers[below, 0] or (second == timers[below, 0] and moved <= timers[below, 1]):
-            break
-        timers[i, 0], timers[i, 1] = timers[below, 0], timers[below, 1]
-        i = below
-    timers[i, 0], timers[i, 1] = second, moved
-    return int(what)
-
-
-@kernel
-def request_pass(run: Run, state: State) -> None:
-    """Ask for a main pass, at most one every `batch_sched_delay_s`."""
-    scalars = state.scalars
-    if scalars[REQUEST] == NEVER:
-        scalars[REQUEST] = max(scalars[NOW], scalars[LAST_REQUESTED] + run.knobs.batch_sched_delay_s)
-
-
-@kernel
-def enqueue(run: Run, state: State, job: int, submit_s: int) -> None:
-    """Row `job` enters the queue now, which asks for a pass; its age counts from here."""
-    scalars, queue = state.scalars, state.queue
-    key = (int(run.jobs.rank[job]) << 32) | priority(run, state, job, 0)
-    state.phase[job] = QUEUED
-    scalars[HELD_JOBS] -= 1
-    i = scalars[QUEUE_ROWS]
-    while i > 0 and _before(key, submit_s, job, queue, i - 1):
-        for column in range(QUEUE_COLUMNS):
-            queue[i, column] = queue[i - 1, column]
-        i -= 1
-    queue[i, QUEUE_JOB], queue[i, QUEUE_KEY], queue[i, QUEUE_SUBMIT] = job, key, submit_s
-    queue[i, QUEUE_ACCRUE] = scalars[NOW]
-    scalars[QUEUE_ROWS] += 1
-    scalars[HAPPENED] = 1
-    request_pass(run, state)
-
-
-@kernel_inline
-def _before(key: int, submit_s: int, job: int, queue: Int64s, i: int) -> bool:
-    if queue[i, QUEUE_KEY] != key:
-        return bool(key > queue[i, QUEUE_KEY])
-    if queue[i, QUEUE_SUBMIT] != submit_s:
-        return bool(submit_s < queue[i, QUEUE_SUBMIT])
-    return bool(job < queue[i, QUEUE_JOB])
-
-
-@kernel
-def reprioritise(run: Run, state: State) -> None:
-    """Calculate the priorities of the whole queue anew and sort it: nearly sorted already, so by insertion."""
-    scalars, queue = state.scalars, state.queue
-    now = scalars[NOW]
-    for row in range(scalars[QUEUE_ROWS]):
-        job, submit_s, accrue = queue[row, QUEUE_JOB], queue[row, QUEUE_SUBMIT], queue[row, QUEUE_ACCRUE]
-        key = (int(run.jobs.rank[job]) << 32) | priority(run, state, job, now - accrue)
-        i = row
-        while i > 0 and _before(key, submit_s, job, queue, i - 1):
-            for column in range(QUEUE_COLUMNS):
-                queue[i, column] = queue[i - 1, column]
-            i -= 1
-        queue[i, QUEUE_JOB], queue[i, QUEUE_KEY] = job, key
-        queue[i, QUEUE_SUBMIT], queue[i, QUEUE_ACCRUE] = submit_s, accrue
-
-
-@kernel
-def leave_queue(state: State, job: int) -> None:
-    """Take row `job` out of the queue."""
-    scalars, queue = state.scalars, state.queue
-    i = 0
-    while queue[i, QUEUE_JOB] != job:
-        i += 1
-    for row in range(i, scalars[QUEUE_ROWS] - 1):
-        for column in range(QUEUE_COLUMNS):
-            queue[row, column] = queue[row + 1, column]
-    scalars[QUEUE_ROWS] -= 1
-
-
-@kernel
-def compact_queue(state: State) -> None:
-    """Drop the rows of the queue whose job was set to NONE because it started."""
-    scalars, queue = state.scalars, state.queue
-    kept = 0
-    for row in range(scalars[QUEUE_ROWS]):
-        if queue[row, QUEUE_JOB] != NONE:
-            if kept != row:
-                for column in range(QUEUE_COLUMNS):
-                    queue[kept, column] = queue[row, column]
-            kept += 1
-    scalars[QUEUE_ROWS] = kept
-
-
-@kernel
-def enter_if_ready(run: Run, state: State, job: int) -> None:
-    """Put a submitted job into the queue if nothing holds it any more."""
-    if state.phase[job] != HELD or (len(state.waits) > 0 and state.waits[job] != 0):
-        return
-    if run.jobs.eligible_s[job] <= state.scalars[NOW]:
-        enqueue(run, state, job, run.jobs.submit_s[job])
-
-
-@kernel
-def enter_later(state: State, job: int) -> None:
-    """Look at row `job` when all else of this second has happened; in or behind a pass, in the next second."""
-    push_timer(state, state.scalars[NOW] + state.scalars[NEXT_SECOND], ENTER, job)
-
-
-@kernel_inline
-def over_limit(run: Run, state: State, job: int) -> bool:
-    """Whether one more start would take a QOS or association over a limit."""
-    tables, used = run.tables, state.pool_used
-    limits = run.jobs.pools[job]
-    if limits == NONE:
-        return False
-    for i in range(tables.pool_first[limits], tables.pool_first[limits + 1]):
-        p = tables.pool_ids[i]
-        if used[p, 0] + 1 > tables.pool_limit[p, 0]:
-            return True
-        for t in range(4):
-            if used[p, t + 1] + _request(run, job, t) > tables.pool_limit[p, t + 1]:
-                return True
-    return False
-
-
-@kernel_inline
-def _request(run: Run, job: int, tres: int) -> int:
-    """What row `job` asks for in all of a TRES: CPU, MEMORY, NODE or GPU."""
-    nodes = int(run.jobs.nodes[job])
-    if tres == 2:
-        return nodes
-    return nodes * int(run.tables.shape_share[run.jobs.shape[job], 2 if tres == 3 else tres])
-
-
-@kernel_inline
-def _count(run: Run, state: State, job: int, change: int) -> None:
-    tables = run.tables
-    limits = run.jobs.pools[job]
-    if limits != NONE:
-        for i in range(tables.pool_first[limits], tables.pool_first[limits + 1]):
-            p = tables.pool_ids[i]
-            state.pool_used[p, 0] += change
-            for t in range(4):
-                state.pool_used[p, t + 1] += change * _request(run, job, t)
-    if run.jobs.array[job] != NONE:
-        state.array_running[run.jobs.array[job]] += change
-
-
-@kernel_inline
-def throttled(run: Run, state: State, job: int, planned: int) -> bool:
-    """Whether the array of row `job` already runs, with `planned` more, as many tasks as it may."""
-    array = run.jobs.array[job]
-    if array == NONE or run.tables.throttle[array] == 0:
-        return False
-    return bool(state.array_running[array] + planned >= run.tables.throttle[array])
 
 
 @kernel
@@ -261,7 +63,7 @@ def start(run: Run, state: State, job: int, by_backfill: bool) -> None:
     run.out.start_s[job], run.out.end_s[job], run.out.by_backfill[job] = now, NONE, by_backfill
     if job == scalars[WATCHED]:
         scalars[WATCHED_START] = now
-    _count(run, state, job, 1)
+    count_in(run, state, job, 1)
     length = min(run.jobs.run_s[job], run.jobs.limit_s[job] + run.knobs.end_grace_s) + run.knobs.completing_s
     state.running[slot, RUN_JOB], state.running[slot, RUN_START] = job, now
     state.running[slot, RUN_PLANNED], state.running[slot, RUN_RELEASE] = now + run.jobs.limit_s[job], now + length
@@ -314,7 +116,7 @@ def vacate_slot(run: Run, state: State, slot: int) -> int:
         while bits != 0:
             vacate(run, state.node, (w << 6) + lowest_bit(bits), shape)
             bits &= bits - 1
-    _count(run, state, job, -1)
+    count_in(run, state, job, -1)
     if len(state.fresh) > 0:
         since = max(running[slot, RUN_START], scalars[LAST_USAGE])
         state.fresh[run.jobs.association[job]] += run.jobs.charge[job] * (scalars[NOW] - since)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
-from simulator.slurm.moves import compact_queue, over_limit, start, throttled
+from simulator.slurm.limits import over_limit, throttled
+from simulator.slurm.moves import start
 from simulator.slurm.placement import choose, count, in_service
 from simulator.slurm.preemption import choose_by_preemption
 from simulator.slurm.state import (
@@ -23,6 +24,7 @@ from simulator.slurm.state import (
     Run,
     State,
 )
+from simulator.slurm.waiting import compact_queue
 
 _BLOCKED = 0  # column of Scratch.part_count
 _REJECTED, _MET = 0, 1  # columns of Scratch.array_count
@@ -125,7 +127,7 @@ def main_pass(run: Run, state: State, full: bool) -> None:
             continue
         if array != NONE and scratch.array_count[array, _REJECTED] != 0:
             continue
-        if over_limit(run, state, job) or throttled(run, state, job, 0):
+        if over_limit(run, state, job) or throttled(run, state, job):
             if array != NONE:
                 scratch.array_count[array, _REJECTED] = 1
             continue

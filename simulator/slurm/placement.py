@@ -21,19 +21,28 @@ from simulator.slurm.state import (
     Tables,
 )
 
-_FIRST, _LAST, _CPUS, _NODES, _WEIGHT = 0, 1, 2, 3, 4  # columns of Scratch.runs
+_FIRST, _LAST, _NODES, _WEIGHT = 0, 1, 2, 3  # columns of Scratch.runs
 
 
 @kernel_inline
-def holds(tables: Tables, node: Int64s, n: int, shape: int) -> bool:
-    """Whether node `n`, one of the shape's own, holds the shape's share now; `node` is State.node or a copy."""
-    if tables.shape_exclusive[shape]:
-        return bool(node[n, JOBS] == 0)
+def share_of(tables: Tables, shape: int) -> tuple[int, int, int, int]:
+    """What a job of `shape` takes of a node: CPUs, MB, GPUs, and how much `JOBS` may hold at most before."""
+    share = tables.shape_share
+    most_jobs = 0 if tables.shape_exclusive[shape] else EXCLUSIVE - 1
+    return int(share[shape, 0]), int(share[shape, 1]), int(share[shape, 2]), most_jobs
+
+
+@kernel_inline
+def holds(node: Int64s, n: int, share: tuple[int, int, int, int]) -> bool:
+    """Whether node `n`, one of the shape's own, holds the share now; `node` is State.node or a copy.
+
+    A node on which nothing runs has all that an exclusive job's share says, so one test does for both.
+    """
     return bool(
-        node[n, IDLE_GPUS] >= tables.shape_share[shape, 2]
-        and node[n, IDLE_CPUS] >= tables.shape_share[shape, 0]
-        and node[n, IDLE_MEMORY] >= tables.shape_share[shape, 1]
-        and node[n, JOBS] < EXCLUSIVE
+        node[n, IDLE_GPUS] >= share[2]
+        and node[n, IDLE_CPUS] >= share[0]
+        and node[n, IDLE_MEMORY] >= share[1]
+        and node[n, JOBS] <= share[3]
     )
 
 
@@ -67,20 +76,22 @@ def choose(run: Run, node: Int64s, available: int, chosen: int, shape: int, want
     found = 0
     total = 0
     last = -2
+    share = share_of(tables, shape)
+    weight = tables.node_weight
+    able = tables.shape_nodes
     for w in range(words.shape[1]):
         words[chosen, w] = 0
-        bits = words[available, w] & tables.shape_nodes[shape, w]
+        bits = words[available, w] & able[shape, w]
         while bits != 0:
             n = (w << 6) + lowest_bit(bits)
             bits &= bits - 1
-            if not holds(tables, node, n, shape):
+            if not holds(node, n, share):
                 continue
-            if n != last + 1 or tables.node_weight[n] != runs[found - 1, _WEIGHT]:
-                runs[found, _FIRST], runs[found, _CPUS], runs[found, _NODES] = n, 0, 0
-                runs[found, _WEIGHT] = tables.node_weight[n]
+            if n != last + 1 or weight[n] != runs[found - 1, _WEIGHT]:
+                runs[found, _FIRST], runs[found, _NODES] = n, 0
+                runs[found, _WEIGHT] = weight[n]
                 found += 1
             runs[found - 1, _LAST] = n
-            runs[found - 1, _CPUS] += node[n, IDLE_CPUS]
             runs[found - 1, _NODES] += 1
             last = n
             total += 1
@@ -89,39 +100,31 @@ def choose(run: Run, node: Int64s, available: int, chosen: int, shape: int, want
     if tables.least_loaded[tables.shape_partition[shape]]:
         _spread(run, node, found, chosen, wanted)
     else:
-        _pack(run, node, found, chosen, wanted, tables.shape_share[shape, 0])
+        _pack(run, found, chosen, wanted)
     return True
 
 
 @kernel_inline
-def _pack(run: Run, node: Int64s, found: int, chosen: int, wanted: int, cpus: int) -> None:
+def _pack(run: Run, found: int, chosen: int, wanted: int) -> None:
     words, runs = run.scratch.words, run.scratch.runs
     missing = wanted
     while missing > 0:
         best = NONE
-        best_enough = False
         for k in range(found):
             if runs[k, _NODES] == 0:
                 continue
-            enough = runs[k, _NODES] >= missing and runs[k, _CPUS] >= missing * cpus
+            enough = runs[k, _NODES] >= missing
             better = best == NONE
             if not better and runs[k, _WEIGHT] != runs[best, _WEIGHT]:
                 better = runs[k, _WEIGHT] < runs[best, _WEIGHT]
-            elif not better and enough != best_enough:
+            elif not better and enough != (runs[best, _NODES] >= missing):
                 better = enough
             elif not better and enough:
-                better = runs[k, _CPUS] < runs[best, _CPUS]
+                better = runs[k, _NODES] < runs[best, _NODES]
             elif not better:
-                better = runs[k, _CPUS] > runs[best, _CPUS]
+                better = runs[k, _NODES] > runs[best, _NODES]
             if better:
-                best, best_enough = k, enough
-        if missing == 1:
-            fit = runs[best, _FIRST]
-            for n in range(runs[best, _FIRST], runs[best, _LAST] + 1):
-                if node[n, IDLE_CPUS] < node[fit, IDLE_CPUS]:
-                    fit = n
-            add(words, chosen, fit)
-            return
+                best = k
         for n in range(runs[best, _FIRST], min(runs[best, _LAST] + 1, runs[best, _FIRST] + missing)):
             add(words, chosen, n)
         missing -= runs[best, _NODES]

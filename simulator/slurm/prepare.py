@@ -25,6 +25,7 @@ from simulator.slurm.state import (
     LONG_AGO,
     NEVER,
     NEVER_WAITS,
+    NEXT_TICK,
     NODE_COLUMNS,
     NONE,
     NOW,
@@ -51,6 +52,7 @@ from traces.errors import InputError
 
 Int64s = NDArray[np.int64]
 
+_REMEMBERED = 1024  # results of looking ahead in a backfill pass; a power of 2
 _FIRST_ROWS = 1024  # jobs alive at once; doubled when needed
 
 
@@ -290,10 +292,13 @@ def _scratch(world: w.World, knobs: Knobs, tables: Tables) -> Scratch:
     rows = min(len(world.jobs), _FIRST_ROWS) + 1
     return Scratch(
         node=np.zeros((nodes, NODE_COLUMNS), np.int64), words=np.zeros((WORDS_ROWS, words), np.int64),
-        runs=np.zeros((nodes + 1, 5), np.int64), slot=np.zeros((slots, 3), np.int64),
-        slot_nodes=np.zeros((slots, words), np.int64), part_count=np.zeros((len(world.partitions), 3), np.int64),
+        runs=np.zeros((nodes + 1, 4), np.int64), slots=np.zeros(2, np.int64),
+        slot_begin=np.zeros(slots + 1, np.int64), slot_nodes=np.zeros((words, slots), np.int64),
+        part_count=np.zeros((len(world.partitions), 3), np.int64),
         user_count=np.zeros(users, np.int64), array_count=np.zeros((len(world.array_throttle), 2), np.int64),
-        shape_holds=np.zeros((len(tables.shape_partition), 2), np.int64),
+        known=np.zeros(len(tables.shape_partition), bool), idle=np.zeros_like(tables.shape_nodes),
+        stamp=np.zeros(1, np.int64), memory=np.zeros((_REMEMBERED, 4), np.int64),
+        memory_nodes=np.zeros((_REMEMBERED, 2, words), np.int64),
         order=np.zeros((len(world.associations), 4), np.int64), keys=np.zeros(len(world.associations)),
         victims=np.zeros(rows, np.int64),
     )  # fmt: skip
@@ -309,7 +314,7 @@ def _new_state(run: Run, rows: int, groups: int) -> State:
     scalars[NOW] = -1
     scalars[CAPACITY] = nodes
     scalars[REQUEST] = NEVER
-    scalars[[LAST_REQUESTED, LAST_BACKFILL, LAST_FULL]] = LONG_AGO
+    scalars[[LAST_REQUESTED, LAST_BACKFILL, LAST_FULL, NEXT_TICK]] = LONG_AGO
     scalars[[FREE_FROM, LAST_USAGE]] = 0
     scalars[[WATCHED, WATCHED_START, INJECTED_JOB]] = NONE
     node = np.zeros((nodes, NODE_COLUMNS), np.int64)

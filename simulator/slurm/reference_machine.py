@@ -109,16 +109,11 @@ class Machine:
         chosen: list[int] = []
         while len(chosen) < job.nodes:
             missing = job.nodes - len(chosen)
-            run = min(runs, key=lambda run: self._rank(run, missing, missing * job.share[0]))
+            run = min(runs, key=lambda run: self._rank(run, missing))
             runs.remove(run)
-            if missing == 1:
-                run = [node for node in run if self.idle[node][0] >= job.share[0]] or run
-                chosen.append(min(run, key=lambda node: (self.idle[node][0], node)))
-            else:
-                chosen += run[:missing]
+            chosen += run[:missing]
         return sorted(chosen)
 
-    def _rank(self, run: list[int], missing: int, missing_cpus: int) -> tuple[int, bool, int, int]:
-        cpus = sum(self.idle[node][0] for node in run)
-        enough = len(run) >= missing and cpus >= missing_cpus
-        return int(self.world.nodes.weight[run[0]]), not enough, cpus if enough else -cpus, run[0]
+    def _rank(self, run: list[int], missing: int) -> tuple[int, bool, int, int]:
+        enough = len(run) >= missing
+        return int(self.world.nodes.weight[run[0]]), not enough, len(run) if enough else -len(run), run[0]

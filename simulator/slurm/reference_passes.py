@@ -90,9 +90,11 @@ class _Plan:
     def __init__(self, controller: Controller) -> None:
         now = controller.now
         self.controller, self.now = controller, now
+        r = controller.settings.bf_resolution_s
         self.window_end = now + controller.settings.bf_window_s
         self.nodes = in_service(controller)
-        self.slots = [_Slot(now, self.window_end, set(self.nodes))]
+        self.slots = [_Slot(now // r * r, self.window_end // r * r, set(self.nodes))]
+        self.slots_made = 1
         self.tested = self.started = 0
         self.of_partition: Counter[int] = Counter()
         self.of_user: Counter[int] = Counter()
@@ -102,18 +104,34 @@ class _Plan:
     def is_free(self, nodes: list[int], begin: int, end: int) -> bool:
         return all(set(nodes) <= slot.nodes for slot in self.slots if slot.begin < end and slot.end > begin)
 
+    def cut(self, at: int, second: int) -> None:
+        slot = self.slots[at]
+        self.slots[at : at + 1] = [_Slot(slot.begin, second, set(slot.nodes)), _Slot(second, slot.end, set(slot.nodes))]
+        self.slots_made += 1
+
     def reserve(self, nodes: list[int], begin: int, end: int) -> None:
-        for second in (begin, end):
-            for slot in list(self.slots):
-                if slot.begin < second < slot.end:
-                    at = self.slots.index(slot)
-                    self.slots[at : at + 1] = [
-                        _Slot(slot.begin, second, set(slot.nodes)),
-                        _Slot(second, slot.end, set(slot.nodes)),
-                    ]
-        for slot in self.slots:
-            if begin <= slot.begin and slot.end <= end:
-                slot.nodes -= set(nodes)
+        """Take the nodes out of the slots within [begin, end); then the first two neighbours that are alike join."""
+        at = next((at for at, slot in enumerate(self.slots) if slot.end >= begin), None)
+        if at is None:
+            return
+        around = [max(at - 1, 0), len(self.slots)]
+        if self.slots[at].end > begin:
+            self.cut(at, begin)
+        for inner in range(at + 1, len(self.slots) + 1):
+            if inner == len(self.slots):
+                around[1] = inner - 1
+                break
+            if self.slots[inner].end > end:
+                self.cut(inner, end)
+            self.slots[inner].nodes -= set(nodes)
+            if self.slots[inner].end == end:
+                around[1] = min(inner + 1, len(self.slots) - 1)
+                break
+        for left in range(*around):
+            if self.slots[left].nodes == self.slots[left + 1].nodes:
+                self.slots[left].end = self.slots[left + 1].end
+                del self.slots[left + 1]
+                return
 
 
 NEXT, RESERVED, STARTED, STOP = "next job", "reserved", "started", "end the pass"
@@ -131,7 +149,7 @@ def backfill_pass(controller: Controller) -> None:
             continue
         if (
             not rules.within_limits(controller, job)
-            or rules.throttled(controller, job, plan.reservations_of_array[array])
+            or rules.throttled(controller, job)
             or 0 < settings.bf_max_job_part <= plan.of_partition[job.partition]
             or 0 < settings.bf_max_job_user <= plan.of_user[user]
         ):
@@ -182,11 +200,6 @@ def _plan_one(plan: _Plan, job: Job) -> str:
         if start == now:
             controller.start(job, chosen, by_backfill=True)
             return STARTED
-        r = settings.bf_resolution_s
-        first, last = start // r * r, (start + job.limit) // r * r
-        if not plan.is_free(chosen, first, last):
-            begin = start + r if start == begin else start
-            continue
         if not reserving:
             return NEXT
         if later is not None and start > later:
@@ -194,9 +207,13 @@ def _plan_one(plan: _Plan, job: Job) -> str:
             continue
         if start > plan.window_end:
             return NEXT
-        if len(plan.slots) >= max(2, settings.bf_max_job_test):
+        r = settings.bf_resolution_s
+        first, last = start // r * r, (start + job.limit) // r * r
+        if not plan.is_free(chosen, first, last):
+            begin = start + r if start == begin else start
+            continue
+        if plan.slots_made >= max(2, settings.bf_max_job_test):
             return STOP
-        first = max(first, now)
         plan.reserve(chosen, first, max(last, first + r))
         return RESERVED
     return NEXT

@@ -71,13 +71,13 @@ def array_of(controller: Controller, job: Job) -> int:
     return int(controller.world.jobs.array[job.row])
 
 
-def throttled(controller: Controller, job: Job, reserved: int = 0) -> bool:
-    """Whether as many tasks of the job's array run (or are `reserved`) as may."""
+def throttled(controller: Controller, job: Job) -> bool:
+    """Whether as many tasks of the job's array run as may."""
     array = array_of(controller, job)
     if array == w.NONE or not controller.world.array_throttle[array]:
         return False
     running = sum(array_of(controller, other) == array for other in controller.running)
-    return bool(running + reserved >= controller.world.array_throttle[array])
+    return bool(running >= controller.world.array_throttle[array])
 
 
 # Dependencies

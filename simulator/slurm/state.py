@@ -215,13 +215,18 @@ class Scratch(NamedTuple):
 
     node: Int64s  # (nodes, NODE_COLUMNS) copy for looking ahead
     words: Int64s  # (WORDS_ROWS, words)
-    runs: Int64s  # (nodes + 1, 5)
-    slot: Int64s  # (slots, 3) begin, end, next
-    slot_nodes: Int64s  # (slots, words)
+    runs: Int64s  # (nodes + 1, 4) placement: first, last, number, weight
+    slots: Int64s  # (2,) slots there are, slots made in this pass
+    slot_begin: Int64s  # (most slots + 1,)
+    slot_nodes: Int64s  # (words, most slots)
     part_count: Int64s  # (partitions, 3) blocked, taken up, reserving
     user_count: Int64s  # (users,) taken up
     array_count: Int64s  # (arrays, 2) rejected, reservations
-    shape_holds: Int64s  # (shapes, 2) stamp, nodes that hold the share now
+    known: Bools  # (shapes,) whether `idle` holds
+    idle: Int64s  # (shapes, words) nodes that hold the share now
+    stamp: Int64s  # (1,) of what `memory` may still be used
+    memory: Int64s  # (a power of 2, 4) stamp, shape, number of nodes, when
+    memory_nodes: Int64s  # (the same, 2, words) usable nodes, chosen ones
     order: Int64s  # (associations, 4) fair tree
     keys: Floats  # (associations,) fair tree
     victims: Int64s  # (running rows,) preemption

@@ -186,6 +186,7 @@ def _settings(rng: Random, features: set[str]) -> w.Settings:
         kill_wait_s=_one(rng, 0, 30),
         over_time_limit_s=_one(rng, 0, 60),
     )
+    settings = replace(settings, origin_s=_one(rng, 0, 0, 7, 1000))
     if "fairshare" in features:
         settings = replace(settings, weight_fairshare=1000, decay_half_life_s=_one(rng, 0, 600))
     if "completing" in features:

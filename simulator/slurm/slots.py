@@ -1,0 +1,121 @@
+"""The slots of a backfill pass: stretches of time and the nodes that no job's reservation holds in them. Compiled.
+
+Slot j lasts from slot_begin[j] to slot_begin[j + 1]; its nodes are column j of slot_nodes, a row for each word.
+"""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel, kernel_inline
+from simulator.slurm.state import BASE, CHOSEN, NONE, USABLE, Run
+
+USED, CUTS = 0, 1  # entries of Scratch.slots: slots there are; slots made in all, which the limit counts
+
+
+@kernel_inline
+def first_slot_after(run: Run, first: int, second: int) -> int:
+    """The first slot from `first` on that ends after `second`, else the number of slots."""
+    begin, used = run.scratch.slot_begin, int(run.scratch.slots[USED])
+    while first < used and begin[first + 1] <= second:
+        first += 1
+    return first
+
+
+@kernel
+def usable(run: Run, first: int, end: int) -> int:
+    """Step 4.b: row USABLE from row BASE and the slots from `first` on; returns `later`, NONE for none."""
+    begin, nodes, words = run.scratch.slot_begin, run.scratch.slot_nodes, run.scratch.words
+    used = int(run.scratch.slots[USED])
+    last = first  # the first slot that begins behind `end`
+    while last < used and begin[last] <= end:
+        last += 1
+    later = used
+    for w in range(words.shape[1]):
+        base = words[BASE, w]
+        left = base
+        j = first
+        while j < min(later, last + 1, used - 1):
+            if base & nodes[w, j + 1] & ~(left & nodes[w, j]):
+                later = j
+            if j < last:
+                left &= nodes[w, j]
+            j += 1
+        for k in range(j, last):
+            left &= nodes[w, k]
+        words[USABLE, w] = left
+    return int(begin[later + 1]) if later < used else NONE
+
+
+@kernel_inline
+def overlaps(run: Run, first: int, begin_s: int, end_s: int) -> bool:
+    """Whether a slot, from `first` on, within [begin_s, end_s) lacks a node of row CHOSEN."""
+    begin, nodes, words = run.scratch.slot_begin, run.scratch.slot_nodes, run.scratch.words
+    j = first_slot_after(run, first, begin_s)
+    while j < run.scratch.slots[USED] and begin[j] < end_s:
+        for w in range(words.shape[1]):
+            if words[CHOSEN, w] & ~nodes[w, j]:
+                return True
+        j += 1
+    return False
+
+
+@kernel_inline
+def _cut(run: Run, j: int, second: int) -> None:
+    """Cut slot `j` at `second`: its later part becomes slot j + 1."""
+    scratch = run.scratch
+    begin, nodes = scratch.slot_begin, scratch.slot_nodes
+    used = int(scratch.slots[USED])
+    for k in range(used, j, -1):
+        begin[k + 1] = begin[k]
+    begin[j + 1] = second
+    for w in range(scratch.words.shape[1]):
+        for k in range(used, j, -1):
+            nodes[w, k] = nodes[w, k - 1]
+    scratch.slots[USED] = used + 1
+    scratch.slots[CUTS] += 1
+
+
+@kernel
+def reserve(run: Run, begin_s: int, end_s: int) -> None:
+    """Take the nodes of row CHOSEN out of the slots within [begin_s, end_s), cut there.
+
+    Of the neighbours around that have the same nodes then, the first two become one, as in `_add_reservation()`.
+    """
+    scratch = run.scratch
+    begin, nodes, words = scratch.slot_begin, scratch.slot_nodes, scratch.words
+    j = 0
+    while j < scratch.slots[USED] and begin[j + 1] < begin_s:
+        j += 1
+    if j == scratch.slots[USED]:
+        return
+    before = max(j - 1, 0)
+    if begin[j + 1] > begin_s:
+        _cut(run, j, begin_s)
+    j += 1
+    while j < scratch.slots[USED]:
+        if end_s < begin[j + 1]:
+            _cut(run, j, end_s)
+        for w in range(words.shape[1]):
+            nodes[w, j] &= ~words[CHOSEN, w]
+        j += 1
+        if begin[j] == end_s:
+            break
+    for k in range(before, min(j, scratch.slots[USED] - 1)):
+        same = True
+        for w in range(words.shape[1]):
+            same = same and nodes[w, k] == nodes[w, k + 1]
+        if same:
+            _join(run, k)
+            return
+
+
+@kernel_inline
+def _join(run: Run, j: int) -> None:
+    """Slots `j` and j + 1 become one."""
+    scratch = run.scratch
+    used = int(scratch.slots[USED])
+    for k in range(j + 1, used):
+        scratch.slot_begin[k] = scratch.slot_begin[k + 1]
+    for w in range(scratch.words.shape[1]):
+        for k in range(j + 1, used - 1):
+            scratch.slot_nodes[w, k] = scratch.slot_nodes[w, k + 1]
+    scratch.slots[USED] = used - 1
