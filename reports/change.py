@@ -43,8 +43,9 @@ def _replays(source: Source, section: Section) -> None:
             "what_if",
             "The same jobs on a changed cluster",
             "Replays in the simulator, both sides of each comparison, every job on whole nodes; how far its "
-            "waits are from the recorded ones is told in its own section below. Change: mean over jobs of the wait against the cluster as it is, "
-            f"with its 95 % interval over blocks of 7 days. {source.caption(base['jobs'], 'jobs')}",
+            "waits are from the recorded ones is told in its own section below. Change: mean over jobs of the wait "
+            "against the cluster as it is, with its 95 % interval over blocks of 7 days. "
+            f"{source.caption(base['jobs'], 'jobs')}",
             columns(
                 "change|what differs", "scheduler|scheduler|name", "nodes_held|nodes|count",
                 "mean_wait_s|mean wait|duration", "p50_wait_s|median|duration", "p95_wait_s|p95|duration",

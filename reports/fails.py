@@ -83,7 +83,7 @@ def _states_figure(source: Source, states: pl.DataFrame) -> Figure:
 
 def _failures(source: Source, section: Section, by: pl.DataFrame, bad: pl.DataFrame) -> None:
     lost = bad["gpu_time_lost_s"].sum() if bad["gpu_time_lost_s"].null_count() < bad.height else None
-    cost = f", which held {fmt.gpu_time(float(lost))}" if lost is not None else ""
+    cost = f", which held {fmt.gpu_time(float(lost))}" if lost else ""
     section.sentences.append(
         f"{bad.height:,} attempts ended badly{cost}; half of them within "
         f"{fmt.duration(_median(bad, 'runtime_to_failure_s'))} of their start."

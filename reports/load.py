@@ -108,6 +108,10 @@ def _concurrency(source: Source, days: pl.DataFrame) -> Figure:
     )
 
 
+def _listed(names: list[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more features" if len(names) > most else "")
+
+
 def _drift(source: Source, section: Section) -> None:
     """The features of the last weeks against the week before each, and how often each shifted over the whole log."""
     found = source.rows("drift")
@@ -137,7 +141,7 @@ def _drift(source: Source, section: Section) -> None:
         f"In the week of {fmt.day(weeks[-1])} "
         + ("(cut short by the end of the log) " if is_cut else "")
         + (
-            f"{', '.join(shifted)} shifted against the week before (population stability index over 0.25)."
+            f"{_listed(shifted)} shifted against the week before (population stability index over 0.25)."
             if shifted
             else "no feature shifted against the week before (population stability index at most 0.25)."
         )

@@ -20,8 +20,10 @@ _BY_COLUMNS = (
     "wait_p90_s|p90|duration", "wait_p95_s|p95|duration", "wait_p99_s|p99|duration",
     "over_10min_share|over 10 min|percent", "wait_gpu_time_weighted_s|mean by GPU time|duration",
     "wait_total_s|all waits|duration",
-    "eligible_wait_mean_s|mean from eligible|duration", "eligible_wait_p95_s|p95 from eligible|duration",
 )  # fmt: skip
+
+
+_ELIGIBLE = ("eligible_wait_mean_s|mean from eligible|duration", "eligible_wait_p95_s|p95 from eligible|duration")
 
 
 def waits(source: Source) -> Section:
@@ -64,7 +66,7 @@ def _sentences(waited: pl.DataFrame, by: pl.DataFrame) -> list[str]:
     ]
     held = waited["held_s"].fill_null(0)
     total = int(waited["wait_s"].sum())
-    if total and held.sum() > 0:
+    if total and held.sum() / total >= 0.0005:
         sentences.append(
             f"{fmt.percent(float(held.sum()) / total)} of all waiting was before the job was eligible "
             "(dependency, hold or begin time): no scheduler can shorten that part."
@@ -131,7 +133,7 @@ def _by_table(source: Source, by: pl.DataFrame, dimension: str, title: str, labe
         f"by_{dimension}",
         title,
         f"Jobs that started, unless the heading says otherwise. {source.caption(int(rows['jobs'].sum()), 'jobs')}",
-        columns(f"value|{label}", *_BY_COLUMNS),
+        columns(f"value|{label}", *_BY_COLUMNS, *(_ELIGIBLE if by["held_total_s"].sum() else ())),
         shown,
         left_out,
     )
