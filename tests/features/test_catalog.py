@@ -104,21 +104,6 @@ def test_philly_from_raw_files_to_derived_tables(philly: DataFolder) -> None:
     assert {table.name: rows[table.name] for table in TABLES} == {name: frame.height for name, frame in found.items()}
 
 
-def test_two_clusters_under_one_name_are_read_as_one(tmp_path: Path) -> None:
-    """A Slurm log beside a Philly log, both called toy: ids do not collide, and every table is there."""
-    generate_philly(tmp_path / "raw", jobs=60, weeks=1, utilization_days=1, machines=3, seed=4, compress=False)
-    log = tmp_path / "sacct.txt"
-    head = "JobID|User|Partition|Submit|Start|End|State|AllocNodes|ExitCode\n"
-    times = "2017-11-04T00:00:00|2017-11-04T01:00:00|2017-11-04T02:00:00"
-    log.write_text(head + "".join(f"{i}|u|p|{times}|FAILED|1|1:0\n" for i in range(1, 9)))
-    settings, data = ClusterSettings("toy"), DataFolder(tmp_path / "data")
-    ingest([tmp_path / "raw", log], cluster=settings, data=data)
-    build_warehouse(data)
-    found = all_tables(data, settings)
-    check(found)
-    assert found["queueing_delay"].height == read(data, "SELECT * FROM jobs").height > 60
-
-
 @pytest.mark.slow
 def test_the_a100_log(shared_traces: Path, tmp_path: Path) -> None:
     """Whole nodes, no groups, no GPU column: what the log does not hold is null and says so."""
