@@ -49,7 +49,8 @@ samples AS (
 minutes AS (
     SELECT job_key, attempt, node, sample_utc,
         count(utilization_percent) > 0 AS is_online,
-        coalesce(max(utilization_percent) = 0, false) AS is_idle
+        coalesce(max(utilization_percent) = 0, false) AS is_idle,
+        count(utilization_percent) AS online
     FROM samples
     GROUP BY ALL
 ),
@@ -58,7 +59,8 @@ node_minutes AS (
         count(*) AS node_minutes,
         count(*) FILTER (WHERE h.attempts_there > 1) AS shared_node_minutes,
         count(*) FILTER (WHERE m.is_online) AS online_node_minutes,
-        count(*) FILTER (WHERE m.is_idle) AS idle_node_minutes
+        count(*) FILTER (WHERE m.is_idle) AS idle_node_minutes,
+        coalesce(sum(m.online) FILTER (WHERE m.is_idle), 0)::BIGINT AS idle_samples
     FROM minutes AS m
     JOIN holders AS h USING (node, sample_utc)
     GROUP BY ALL
@@ -70,6 +72,7 @@ gpu_minutes AS (
         count(*) - count(utilization_percent) AS offline_samples,
         avg(utilization_percent) AS utilization_mean_percent,
         quantile_cont(utilization_percent, 0.5) AS utilization_p50_percent,
+        quantile_cont(utilization_percent, 0.9) AS utilization_p90_percent,
         quantile_cont(utilization_percent, 0.95) AS utilization_p95_percent
     FROM samples
     GROUP BY ALL

@@ -89,6 +89,21 @@ def test_distances_are_those_of_scipy_and_of_a_loop(old: list[float], new: list[
     assert load.stability_of_numbers(a, b) == pytest.approx(expected)
 
 
+names = st.lists(st.sampled_from(("ann", "bob", "<b>")), min_size=1, max_size=20)
+
+
+@settings(max_examples=40, deadline=None)
+@given(names, names)
+def test_stability_of_names_is_that_of_a_loop(old: list[str], new: list[str]) -> None:
+    every = sorted({*old, *new})
+    expected = 0.0
+    for name in every:
+        p = (sum(x == name for x in old) + 0.5) / (len(old) + 0.5 * len(every))
+        q = (sum(x == name for x in new) + 0.5) / (len(new) + 0.5 * len(every))
+        expected += (q - p) * log(q / p)
+    assert load.stability_of_categories(pl.Series(old), pl.Series(new)) == pytest.approx(expected)
+
+
 def weeks(*runs: tuple[int, int, str]) -> pl.DataFrame:
     """(week, run time, user): fifty jobs each."""
     rows = [

@@ -14,6 +14,7 @@ from polars.testing import assert_frame_equal
 
 from features import queueing
 from features.trace import Trace
+from features.usage import Steps
 from tests.features.toy import CLUSTER, GROUPS, job, random_jobs, trace
 from traces.clusters import ClusterSettings
 from traces.store import query
@@ -69,6 +70,19 @@ def test_an_inferred_quota_is_the_99th_percentile_of_busy_time_and_says_so() -> 
     )
     found = row(of, "burst")
     assert (found["quota_gpus"], found["quota_source"]) == (4, "inferred")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(1, 8)), min_size=1, max_size=6),
+    st.sampled_from((0.5, 0.75, 0.9, 0.99, 1.0)),
+)
+def test_a_quantile_of_use_is_that_of_a_second_by_second_loop(spans: list[tuple[int, int, int]], share: float) -> None:
+    """The least number of GPUs that covers so much of the busy seconds."""
+    start, length, gpus = (np.array(column, dtype=np.int64) for column in zip(*spans, strict=True))
+    used = sorted(total for second in range(60) if (total := sum(g for a, n, g in spans if a <= second < a + n)) > 0)
+    covering = [value for value in used if sum(u <= value for u in used) >= share * len(used)]
+    assert Steps.of_intervals(start, start + length, gpus).quantile(share) == (min(covering) if used else None)
 
 
 @pytest.mark.parametrize("partition", [None, "only"])
