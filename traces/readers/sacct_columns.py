@@ -132,6 +132,7 @@ READ = frozenset(FORMS) | {"JobName", "QOS", "Flags", "AllocGRES", "ReqGRES"}
 # What tells where a column begins when user text has broken a record. An odd value in one of these columns is no
 # reason to refuse a record that is whole.
 _USUAL_FORMS = (
+    (r"JobName", r"(?s).{0,1024}"),  # MAX_JOB_NAME of slurmctld
     (r"User|Account|Partition|UID|GID|Cluster", r"\S*"),
     (r"NodeList", r"None assigned|[\w.,:\[\]-]*"),
     (r"(Req|Alloc)TRES", r"([\w/:.-]+=[^,|\s\"]*(,|$))*"),

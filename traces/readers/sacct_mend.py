@@ -17,7 +17,7 @@ from traces.readers.sacct_layout import Layout
 
 MOST_LINES = 50  # that one record may be spread over
 MOST_EXCESS = 200  # delimiters in the user text of one record
-MOST_FORGED = 8  # whole records inside one of several readings that are refused with it: a text of a user holds no more
+MOST_FORGED = 8  # whole lines inside a broken record: a text of a user holds no more
 MOST_TRIED = 50_000  # columns, before a record is given up: a hostile file must not take for ever
 
 
@@ -58,7 +58,13 @@ class Mender:
             if self.starts(self.line(at)):
                 done, owner = self._record(at)
                 continue
-            done, goes_on = self._fragment(at), after_clean or (owner >= 0 and at - 1 == done)
+            done, goes_on = at, after_clean or (owner >= 0 and at - 1 == done)
+            if self._is_broken_record(at):
+                owner = -1
+                self._reject(at, self.line(at))
+                continue
+            done = self._fragment(at)
+            done = next((n - 1 for n in range(at + 1, done + 1) if self._is_broken_record(n)), done)
             if self.goes_on and goes_on and done - at < MOST_LINES:
                 owner = at - 1 if after_clean else owner
                 self._append(owner, "\n" + self._text(at, done))
@@ -69,6 +75,10 @@ class Mender:
                 continue
             for line in range(at, done + 1):
                 self._reject(line, self.line(line))
+
+    def _is_broken_record(self, line: int) -> bool:
+        """Has the line half the columns of a record? Then it is none that a text goes on with."""
+        return self.line(line).count(self.layout.delimiter) * 2 >= len(self.layout.columns)
 
     def _text(self, first: int, last: int) -> str:
         return "\n".join(self.line(n) for n in range(first, last + 1))
@@ -90,14 +100,16 @@ class Mender:
                 continue  # a name may hold what looks like a whole record, but no record ends with one
             if end > at and self.starts(raw):
                 break  # the next record, broken too: the one at hand must not swallow it
-            ways = self._readings(text)
             inside = [n for n in range(at, end + 1) if self.clean[n]]
+            if len(inside) > MOST_FORGED:
+                break
+            ways = self._readings(text)
             if len(ways) == 1:
                 self.mended[at] = ways[0]
                 self.taken.update(inside)
                 self.joined.update(range(at, end + 1))
                 return end, at
-            if len(ways) > 1 and len(inside) <= MOST_FORGED:
+            if len(ways) > 1:
                 self.taken.update(inside)
                 self.joined.update(range(at, end + 1))
                 self._reject(at, text)
@@ -178,7 +190,7 @@ def fits(name: str, value: str, strict: bool = False) -> bool:
     try:
         if form is not None:
             form(value)
-        if strict and form is not None:
+        if strict:
             sacct_columns.check_usual(name, value)
     except ValueError:
         return False
