@@ -38,15 +38,15 @@ from traces.store import DataFolder
 
 SECTIONS: dict[str, Callable[[Source], Section]] = {
     "summary": summary,
-    "read": intake,
     "waits": waits,
     "waste": waste,
     "fails": fails,
     "change": change,
     "load": load,
-    "fidelity": fidelity,
     "policies": policies,
+    "fidelity": fidelity,
     "study": study,
+    "read": intake,
 }
 _TEMPLATES = Path(__file__).parent / "templates"
 
