@@ -1,0 +1,48 @@
+"""What became of the records of every file under ../shared/traces: a row of Markdown a file, then what is no log.
+
+.venv/bin/python bench/count_shared_traces.py [FOLDER]
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from traces.clusters import ClusterSettings
+from traces.errors import BatonError
+from traces.ingest import ingest
+from traces.store import DataFolder
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "traces"
+ZONES = {"tacc-lonestar6": "America/Chicago", "philly": "America/Los_Angeles", "mila-graham": "America/Toronto"}
+FIELDS = {  # of dumps without a header
+    "pozidriv.log": "jobid jobidraw cluster partition qos account group gid user uid submit eligible start end elapsed "
+    "exitcode state nnodes ncpus reqcpus reqmem reqtres alloctres timelimit nodelist jobname"
+}
+COUNTS = ("rows", "allocations", "steps", "samples", "duplicates", "rejects", "jobs", "attempts")
+
+
+def main(folder: Path) -> None:
+    refused = []
+    print(f"| file | format | {' | '.join(COUNTS).replace('rows', 'records')} |\n|{'---|' * (2 + len(COUNTS))}")
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder)
+        cluster = ClusterSettings("shared", timezone=ZONES.get(path.parent.name, "UTC"))
+        if path.parent.name == "tacc-lonestar6":
+            cluster = replace(cluster, gpus_per_node=3)
+        fields = FIELDS[path.name].split() if path.name in FIELDS else None
+        with tempfile.TemporaryDirectory() as data:
+            try:
+                (result,) = ingest([path], cluster=cluster, data=DataFolder(Path(data)), fields=fields)
+            except BatonError as error:
+                refused.append(f"- `{name}`: {str(error).replace(str(path), path.name)[:160]}")
+                continue
+        counts = " | ".join(f"{getattr(result, count):,}" for count in COUNTS)
+        print(f"| `{name}` | {result.format} | {counts} |", flush=True)
+    print("\nNo logs, or refused:\n", *refused, sep="\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else SHARED)
