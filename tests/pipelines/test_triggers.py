@@ -73,6 +73,19 @@ def test_a_changed_file_runs_again_and_an_unchanged_one_is_not_read(
     assert requests(tick(tmp_path, instance, first.cursor)) != requests(first)
 
 
+def test_a_file_that_has_disappeared_is_reported_once(
+    tmp_path: Path, instance: dg.DagsterInstance, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gone, kept = put(tmp_path, "ls6", "a.psv"), put(tmp_path, "ls6", "b.psv", 4)
+    first = tick(tmp_path, instance)
+    gone.unlink()
+    capfd.readouterr()
+    second = tick(tmp_path, instance, first.cursor)
+    assert f"{gone} has disappeared" in capfd.readouterr().err and str(kept) in str(second.cursor)
+    tick(tmp_path, instance, second.cursor)
+    assert "has disappeared" not in capfd.readouterr().err
+
+
 def test_files_still_being_written_hidden_ones_and_nothing(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     assert requests(tick(tmp_path, instance)) == []
     fresh = put(tmp_path, "ls6", "a.psv")
