@@ -98,20 +98,21 @@ def _waits(trace: Trace, settings: ClusterSettings, group: str | None) -> pl.Dat
     gpus = asked_gpus(settings)
     submit, start = pl.col("submit_utc").dt.epoch("s"), pl.col("start_utc").dt.epoch("s")
     eligible = pl.coalesce(pl.col("eligible_utc").dt.epoch("s"), submit)
+    ran = start.is_not_null() | (pl.col("run_s") > 0).fill_null(False)  # some logs tell how long, and not from when
     return trace.jobs.select(
         "cluster", "job_key", "submit_utc", "user_name", "partition", "state", "gpu_time_s",
         gpus.alias("gpus"),
         nodes.alias("nodes"),
         size_bucket(gpus).alias("size_bucket"),
-        start.is_not_null().alias("ran"),
+        ran.alias("ran"),
         (start - submit).alias("wait_s"),
         (start - eligible).alias("eligible_wait_s"),
         (eligible - submit).alias("held_s"),
-        pl.when(start.is_null()).then((queue_end(until) - submit).clip(lower_bound=0)).alias("abandoned_wait_s"),
+        pl.when(~ran).then((queue_end(until) - submit).clip(lower_bound=0)).alias("abandoned_wait_s"),
         (pl.col(group) if group else pl.lit(None, pl.String)).alias("group_name"),
         eligible.alias("waiting_from"),
         start.alias("waiting_to"),
-    ).with_columns(pl.when("ran").then("held_s").alias("held_s"))  # fmt: skip
+    ).with_columns(pl.when(pl.col("waiting_to").is_not_null()).then("held_s").alias("held_s"))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def _split(jobs: pl.DataFrame, held: pl.DataFrame, size: Capacity) -> pl.DataFra
     Exact, and no loop over jobs: for one demand, "over the quota" is a 0/1 step function, and the time that it holds in
     [a, b) is its integral at b minus that at a. One pass for each demand and group that occur.
     """
-    waiting = jobs.filter(pl.col("ran") & (pl.col("gpus") > 0) & pl.col("waiting_from").is_not_null())
+    waiting = jobs.filter(pl.col("gpus") > 0).drop_nulls(["waiting_from", "waiting_to"])
     used_by_group = {name: steps_of(rows, "gpus") for name, rows in _by_group(held)}
     free = free_gpus(held, size)
     short_of: dict[int, Steps] = {}  # demand -> 1 while fewer GPUs are free in the whole cluster

@@ -85,6 +85,16 @@ def test_a_quantile_of_use_is_that_of_a_second_by_second_loop(spans: list[tuple[
     assert Steps.of_intervals(start, start + length, gpus).quantile(share) == (min(covering) if used else None)
 
 
+def test_a_run_without_a_start_ran_and_its_wait_is_unknown() -> None:
+    """As the Helios form of the Philly trace: submission, run time and GPUs, no start."""
+    of = trace([{**job("x", 0, None, None, 4, state="UNKNOWN", partition="a"), "run_s": 66, "gpu_time_s": 264}])
+    found = row(of, "x", quotas={"a": 4})
+    assert found["ran"] and found["wait_s"] is None and found["held_s"] is None and found["abandoned_wait_s"] is None
+    assert found["fair_share_delay_s"] is None
+    whole = compute(of)["queueing_by"].row(by_predicate=pl.col("dimension") == "all", named=True)
+    assert (whole["jobs"], whole["never_ran"], whole["wait_mean_s"]) == (0, 0, None)
+
+
 @pytest.mark.parametrize("partition", [None, "only"])
 def test_no_group_or_a_lone_one_leaves_the_split_null(partition: str | None) -> None:
     of = trace([job("x", 0, 0, 100, 4, partition=partition), job("y", 0, 100, 200, 4, partition=partition)])
