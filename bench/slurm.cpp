@@ -3,14 +3,14 @@
 // No limits, arrays, dependencies, outages or preemption. The rules are those of docs/schedulers/slurm.md.
 //
 // Reads from standard input int64: the fields of `Size`, then of `Knobs`, then the columns of `main`, and doubles where
-// it says so. Writes start, first node and by-backfill of each job as int64 to standard output, its seconds to standard
-// error.
+// it says so. Writes start, first node and by-backfill of each job as int64 to standard output, its processor
+// time in seconds to standard error.
 #include <algorithm>
-#include <chrono>
 #include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <limits>
 #include <vector>
 
@@ -69,7 +69,7 @@ struct Cluster {
     std::vector<double> usage = std::vector<double>(size.associations), factor = usage, level = usage;
     std::vector<i64> fresh = std::vector<i64>(size.associations), order = fresh;
     std::vector<Node> ahead;
-    Words fits = Words(size.shapes * words), service = Words(words), chosen = service, usable = service;
+    Words fits = Words(size.shapes * words), service = Words(words), chosen = service, usable = service, holding = service;
     std::vector<Run> runs = std::vector<Run>(size.nodes + 1);
     i64 slots = 0, cuts = 0, most_slots = std::max<i64>(2, knobs.bf_max_test) + 3;
     std::vector<i64> slot_begin = std::vector<i64>(most_slots + 1);  // slot j ends where j + 1 begins
@@ -78,6 +78,8 @@ struct Cluster {
     std::vector<Memory> memory = std::vector<Memory>(1 << MEMORY_BITS);
     Words memory_nodes = Words(2 * words << MEMORY_BITS);
     i64 stamp = 0;
+    std::vector<i64> ready_stamp = std::vector<i64>(size.shapes);
+    std::vector<int> ready = std::vector<int>(size.shapes * size.nodes);
     std::vector<char> known = std::vector<char>(size.shapes);
 
     void prepare() {
@@ -295,20 +297,28 @@ struct Cluster {
 
     // -- placement
 
-    bool choose(const std::vector<Node> &on, const Words &available, i64 shape, i64 wanted) {
-        i64 found = 0, total = 0, last = -2;
+    bool choose(const Words &available, i64 shape, i64 wanted) {
+        for (i64 w = 0; w < words; ++w) {
+            holding[w] = 0;
+            for (u64 bits = available[w] & fits[shape * words + w]; bits; bits &= bits - 1)
+                if (holds(node, (w << 6) + __builtin_ctzll(bits), shape)) holding[w] |= bits & -bits;
+        }
+        return pick(wanted);
+    }
+
+    // Choose among the nodes in `holding`.
+    bool pick(i64 wanted) {
+        if (count(holding.data(), words) < wanted) return false;
+        i64 found = 0, last = -2;
         for (i64 w = 0; w < words; ++w) {
             chosen[w] = 0;
-            for (u64 bits = available[w] & fits[shape * words + w]; bits; bits &= bits - 1) {
+            for (u64 bits = holding[w]; bits; bits &= bits - 1) {
                 const i64 n = (w << 6) + __builtin_ctzll(bits);
-                if (!holds(on, n, shape)) continue;
                 if (n != last + 1 || node[n].weight != runs[found - 1].weight) runs[found++] = {n, n, 0, node[n].weight};
                 runs[found - 1].last = last = n;
                 ++runs[found - 1].nodes;
-                ++total;
             }
         }
-        if (total < wanted) return false;
         for (i64 missing = wanted; missing > 0;) {
             Run *best = nullptr;
             for (i64 k = 0; k < found; ++k) {
@@ -338,7 +348,7 @@ struct Cluster {
         for (Queued &entry : queue) {
             if (!full && ++tested > knobs.depth + 1) break;
             const Job &job = jobs[entry.job];
-            if (!choose(node, service, job.shape, job.nodes)) break;
+            if (!choose(service, job.shape, job.nodes)) break;
             start(entry.job, false);
             entry.job = NONE;
             started = true;
@@ -420,7 +430,8 @@ struct Cluster {
                 i64 able = 0;
                 for (i64 w = 0; w < words; ++w) able += __builtin_popcountll(usable[w] & nodes[w]);
                 if (able >= job.nodes) {
-                    choose(node, usable, job.shape, job.nodes);
+                    for (i64 w = 0; w < words; ++w) holding[w] = usable[w] & nodes[w];
+                    pick(job.nodes);
                     begin = now;
                 } else {
                     begin = remembered(job.shape, job.nodes);
@@ -491,27 +502,40 @@ struct Cluster {
         return found.begin;
     }
 
-    i64 look_ahead(i64 shape, i64 wanted) {
-        const u64 *able = &fits[shape * words];
-        for (i64 w = 0; w < words; ++w) chosen[w] = usable[w] & able[w];
-        if (count(chosen.data(), words) < wanted) return NONE;
+    // How many running jobs, by expected end, must have ended before each node holds a share of `shape`.
+    void count_ends(i64 shape) {
+        ready_stamp[shape] = stamp;
         ahead = node;
-        i64 holding_now = 0;
-        each(chosen.data(), words, [&](i64 n) { holding_now += holds(ahead, n, shape); });
+        int *of = &ready[shape * size.nodes];
+        for (i64 n = 0; n < size.nodes; ++n) of[n] = holds(ahead, n, shape) ? 0 : INT_MAX;
+        for (std::size_t i = 0; i < planned.size(); ++i)
+            each(&held[planned[i].slot * words], words, [&](i64 n) {
+                add(ahead, n, jobs[planned[i].job].shape, 1);
+                if (of[n] == INT_MAX && holds(ahead, n, shape)) of[n] = static_cast<int>(i) + 1;
+            });
+    }
+
+    i64 ready_after(i64 shape, i64 ended) {
+        i64 total = 0;
+        const int *of = &ready[shape * size.nodes];
+        for (i64 w = 0; w < words; ++w) {
+            holding[w] = 0;
+            for (u64 bits = usable[w] & fits[shape * words + w]; bits; bits &= bits - 1)
+                if (of[(w << 6) + __builtin_ctzll(bits)] <= ended) holding[w] |= bits & -bits, ++total;
+        }
+        return total;
+    }
+
+    i64 look_ahead(i64 shape, i64 wanted) {
+        if (ready_stamp[shape] != stamp) count_ends(shape);
+        if (ready_after(shape, static_cast<i64>(planned.size())) < wanted) return NONE;
         i64 window = 30, origin = NONE;
         for (std::size_t i = 0; i < planned.size();) {
             i64 last = NONE;
             while (i < planned.size()) {
                 const Entry &entry = planned[i++];
                 bool touches = false;
-                for (i64 w = 0; w < words; ++w)
-                    for (u64 bits = held[entry.slot * words + w] & usable[w]; bits; bits &= bits - 1) {
-                        const i64 n = (w << 6) + __builtin_ctzll(bits);
-                        const bool can = able[w] >> (n & 63) & 1, held_before = can && holds(ahead, n, shape);
-                        touches = true;
-                        add(ahead, n, jobs[entry.job].shape, 1);
-                        holding_now += can && !held_before && holds(ahead, n, shape);
-                    }
+                for (i64 w = 0; w < words; ++w) touches = touches || (held[entry.slot * words + w] & usable[w]);
                 if (!touches) continue;
                 last = entry.second;
                 if (origin == NONE) origin = (last / 30 + 1) * 30;
@@ -520,8 +544,10 @@ struct Cluster {
             if (last == NONE) return NONE;
             do window *= 2;
             while (i < planned.size() && planned[i].second > origin + window);
-            if (holding_now >= wanted && choose(ahead, usable, shape, wanted))
+            if (ready_after(shape, static_cast<i64>(i)) >= wanted) {
+                pick(wanted);
                 return last > now ? last : std::max(now + 1, last + knobs.end_grace);
+            }
         }
         return NONE;
     }
@@ -591,9 +617,9 @@ int main() {
     Cluster cluster{size, knobs, weights[0], weights[1], weights[2], weights[3], std::move(node), std::move(share),
                     std::move(jobs), std::move(fixed), std::move(shares), start_s, first_node, by_backfill};
     cluster.prepare();
-    const auto before = std::chrono::steady_clock::now();
+    const std::clock_t before = std::clock();
     cluster.advance();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - before;
+    const double took = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
     for (const auto *column : {&start_s, &first_node, &by_backfill}) std::fwrite(column->data(), sizeof(i64), size.jobs, stdout);
-    std::fprintf(stderr, "%.9f\n", took.count());
+    std::fprintf(stderr, "%.9f\n", took);
 }

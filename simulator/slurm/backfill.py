@@ -10,12 +10,13 @@ from simulator.slurm.bits import count_bits, lowest_bit
 from simulator.slurm.limits import over_limit, throttled
 from simulator.slurm.moves import start
 from simulator.slurm.passes import clear_counts, keep_off_reservations, know_reservations, reserves
-from simulator.slurm.placement import choose, copy_nodes, count, holds, in_service, share_of, vacate
+from simulator.slurm.placement import copy_nodes, count, holds, in_service, pick, share_of, vacate
 from simulator.slurm.preemption import choose_by_preemption
 from simulator.slurm.slots import CUTS, USED, first_slot_after, overlaps, reserve, usable
 from simulator.slurm.state import (
     BASE,
     CHOSEN,
+    HOLDING,
     NEVER,
     NONE,
     NOW,
@@ -37,6 +38,7 @@ _STAMP, _SHAPE, _WANTED, _WHEN = 0, 1, 2, 3  # columns of Scratch.memory
 _LOW_BITS, _ODD = (1 << 31) - 1, 0x5851F42D  # of a hash that stays below 1 << 62
 _FIRST_WINDOW_S = 30  # select/cons_tres looks at the ends of running jobs in groups that grow from 30 s on
 
+_NEVER_READY = (1 << 31) - 1  # in Scratch.ready
 _NEXT_JOB, _STARTED, _RESERVED, _END_PASS = 0, 1, 2, 3  # what became of a job
 
 
@@ -198,7 +200,9 @@ def _plan(run: Run, state: State, job: int, reserving: bool) -> tuple[int, int]:
         if count(words, USABLE) >= wanted:
             tested = 1
             if _that_hold(run, state, shape, USABLE) >= wanted:
-                choose(run, state.node, USABLE, CHOSEN, shape, wanted)
+                for w in range(words.shape[1]):
+                    words[HOLDING, w] = words[USABLE, w] & scratch.idle[shape, w]
+                pick(run, state.node, CHOSEN, shape, wanted)
                 begin = now
             elif attempt == now and knobs.preemption != 0 and choose_by_preemption(run, state, USABLE, job):
                 begin = now
@@ -270,46 +274,67 @@ def _remembered(run: Run, state: State, shape: int, wanted: int) -> int:
     return when
 
 
+@kernel_inline
+def _count_ends(run: Run, state: State, shape: int) -> None:
+    """Fill row `shape` of Scratch.ready: how many running jobs must have ended before each node holds the share."""
+    scratch, node, able = run.scratch, run.scratch.node, run.tables.shape_nodes
+    ready, share = scratch.ready, share_of(run.tables, shape)
+    scratch.ready_stamp[shape] = scratch.stamp[0]
+    copy_nodes(run, state)
+    for n in range(len(node)):
+        ready[shape, n] = 0 if holds(node, n, share) else _NEVER_READY
+    for i in range(state.scalars[RUNNING_ROWS]):
+        slot = state.planned[i, 2]
+        of_job = run.jobs.shape[state.running[slot, RUN_JOB]]
+        for w in range(able.shape[1]):
+            bits = state.held[slot, w]
+            while bits != 0:
+                n = (w << 6) + lowest_bit(bits)
+                bits &= bits - 1
+                vacate(run, node, n, of_job)
+                if ready[shape, n] == _NEVER_READY and holds(node, n, share):
+                    ready[shape, n] = i + 1
+
+
+@kernel_inline
+def _ready_after(run: Run, shape: int, ended: int) -> int:
+    """Fill row HOLDING with the usable nodes that hold the share once `ended` running jobs have; their number."""
+    words, able, ready = run.scratch.words, run.tables.shape_nodes, run.scratch.ready
+    total = 0
+    for w in range(words.shape[1]):
+        bits = words[USABLE, w] & able[shape, w]
+        found = 0
+        while bits != 0:
+            if ready[shape, (w << 6) + lowest_bit(bits)] <= ended:
+                found |= bits & -bits
+                total += 1
+            bits &= bits - 1
+        words[HOLDING, w] = found
+    return total
+
+
 @kernel
 def _look_ahead(run: Run, state: State, shape: int, wanted: int) -> int:
     """When `wanted` usable nodes will hold the share, by the expected ends of running jobs, into row CHOSEN; or NONE.
 
-    Step 4.d, as `_will_run_test()` of select/cons_tres. Nothing is tried while too few usable nodes hold the share.
+    Step 4.d, as `_will_run_test()` of select/cons_tres. Nothing is placed while too few usable nodes hold the share.
     """
-    scratch, planned, words, tables = run.scratch, state.planned, run.scratch.words, run.tables
-    node, share = scratch.node, share_of(tables, shape)
-    for w in range(words.shape[1]):
-        words[CHOSEN, w] = words[USABLE, w] & tables.shape_nodes[shape, w]
-    if count(words, CHOSEN) < wanted:
-        return NONE
-    copy_nodes(run, state)
-    holding = 0
-    for w in range(words.shape[1]):
-        bits = words[CHOSEN, w]
-        while bits != 0:
-            holding += 1 if holds(node, (w << 6) + lowest_bit(bits), share) else 0
-            bits &= bits - 1
+    scratch, planned, words, held = run.scratch, state.planned, run.scratch.words, state.held
     now, running = int(state.scalars[NOW]), int(state.scalars[RUNNING_ROWS])
+    if scratch.ready_stamp[shape] != scratch.stamp[0]:
+        _count_ends(run, state, shape)
+    if _ready_after(run, shape, running) < wanted:
+        return NONE
     window, origin = _FIRST_WINDOW_S, NONE
     i = 0
     while i < running:
         last_end = NONE
         while i < running:
-            slot = planned[i, 2]
-            end = int(planned[i, 0])
+            slot, end = planned[i, 2], int(planned[i, 0])
             i += 1
             touches = False
             for w in range(words.shape[1]):
-                bits = state.held[slot, w] & words[USABLE, w]
-                while bits != 0:
-                    touches = True
-                    n = (w << 6) + lowest_bit(bits)
-                    able = ((tables.shape_nodes[shape, w] >> (n & 63)) & 1) != 0
-                    held = able and holds(node, n, share)
-                    vacate(run, node, n, run.jobs.shape[state.running[slot, RUN_JOB]])
-                    if able and not held and holds(node, n, share):
-                        holding += 1
-                    bits &= bits - 1
+                touches = touches or (held[slot, w] & words[USABLE, w]) != 0
             if not touches:
                 continue
             last_end = end
@@ -322,6 +347,22 @@ def _look_ahead(run: Run, state: State, shape: int, wanted: int) -> int:
         window *= 2
         while i < running and planned[i, 0] > origin + window:
             window *= 2
-        if holding >= wanted and choose(run, node, USABLE, CHOSEN, shape, wanted):
+        if _ready_after(run, shape, i) >= wanted:
+            if run.tables.least_loaded[run.tables.shape_partition[shape]]:
+                _let_end(run, state, i)
+            pick(run, scratch.node, CHOSEN, shape, wanted)
             return last_end if last_end > now else max(now + 1, last_end + run.knobs.end_grace_s)
     return NONE
+
+
+@kernel_inline
+def _let_end(run: Run, state: State, ended: int) -> None:
+    """Copy the nodes to Scratch.node and take the first `ended` running jobs off."""
+    copy_nodes(run, state)
+    for i in range(ended):
+        slot = state.planned[i, 2]
+        for w in range(state.held.shape[1]):
+            bits = state.held[slot, w]
+            while bits != 0:
+                vacate(run, run.scratch.node, (w << 6) + lowest_bit(bits), run.jobs.shape[state.running[slot, RUN_JOB]])
+                bits &= bits - 1

@@ -8,6 +8,7 @@ from simulator.slurm.state import (
     DRAINED,
     DRAINS,
     EXCLUSIVE,
+    HOLDING,
     IDLE_CPUS,
     IDLE_GPUS,
     IDLE_MEMORY,
@@ -69,24 +70,39 @@ def add(words: Int64s, row: int, n: int) -> None:
 def choose(run: Run, node: Int64s, available: int, chosen: int, shape: int, wanted: int) -> bool:
     """Choose `wanted` nodes for a share of `shape` among row `available` of Scratch.words, into row `chosen`.
 
-    False, with row `chosen` undefined, if fewer hold the share in `node`. Runs of neighbouring nodes of one weight are
-    used up best fit first, as select/cons_tres `_eval_nodes` does.
+    False, with row `chosen` undefined, if fewer hold the share in `node`.
+    """
+    words, able, share = run.scratch.words, run.tables.shape_nodes, share_of(run.tables, shape)
+    for w in range(words.shape[1]):
+        bits = words[available, w] & able[shape, w]
+        found = 0
+        while bits != 0:
+            if holds(node, (w << 6) + lowest_bit(bits), share):
+                found |= bits & -bits
+            bits &= bits - 1
+        words[HOLDING, w] = found
+    return pick(run, node, chosen, shape, wanted)
+
+
+@kernel
+def pick(run: Run, node: Int64s, chosen: int, shape: int, wanted: int) -> bool:
+    """Choose `wanted` of the nodes in row HOLDING, all of which hold a share of `shape`; False if there are fewer.
+
+    Runs of neighbouring nodes of one weight are used up best fit first, as select/cons_tres `_eval_nodes` does. Where
+    jobs are spread it takes the idle CPUs of `node`.
     """
     tables, words, runs = run.tables, run.scratch.words, run.scratch.runs
-    found = 0
-    total = 0
-    last = -2
-    share = share_of(tables, shape)
+    if count(words, HOLDING) < wanted:
+        return False
     weight = tables.node_weight
-    able = tables.shape_nodes
+    found = 0
+    last = -2
     for w in range(words.shape[1]):
         words[chosen, w] = 0
-        bits = words[available, w] & able[shape, w]
+        bits = words[HOLDING, w]
         while bits != 0:
             n = (w << 6) + lowest_bit(bits)
             bits &= bits - 1
-            if not holds(node, n, share):
-                continue
             if n != last + 1 or weight[n] != runs[found - 1, _WEIGHT]:
                 runs[found, _FIRST], runs[found, _NODES] = n, 0
                 runs[found, _WEIGHT] = weight[n]
@@ -94,9 +110,6 @@ def choose(run: Run, node: Int64s, available: int, chosen: int, shape: int, want
             runs[found - 1, _LAST] = n
             runs[found - 1, _NODES] += 1
             last = n
-            total += 1
-    if total < wanted:
-        return False
     if tables.least_loaded[tables.shape_partition[shape]]:
         _spread(run, node, found, chosen, wanted)
     else:

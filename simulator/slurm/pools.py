@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.slurm.state import NO_CAP, NONE
+from simulator.slurm.unplaceable import distinct
 from simulator.slurm.world import World
 
 Int64s = NDArray[np.int64]
@@ -21,8 +22,7 @@ def limit_pools(world: World) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     partition_qos = np.full(len(jobs), NONE, np.int64)
     known = (jobs.partition >= 0) & (jobs.partition < len(partitions))
     partition_qos[known] = partitions.qos[jobs.partition[known]]
-    what = np.column_stack([jobs.qos, partition_qos, jobs.user, jobs.association])
-    kinds, class_of_job = np.unique(what, axis=0, return_inverse=True)
+    kinds, class_of_job = distinct((jobs.qos, partition_qos, jobs.user, jobs.association))
     pools: dict[tuple[str, int, int], int] = {}
     limits: list[list[int]] = []
     first, ids = [0], []

@@ -12,7 +12,7 @@ from simulator.slurm import world as w
 from simulator.slurm.bits import as_words
 from simulator.slurm.fairtree import rank_users
 from simulator.slurm.pools import limit_pools
-from simulator.slurm.priority import requests, static_priority
+from simulator.slurm.priority import static_priority
 from simulator.slurm.state import (
     CAPACITY,
     FREE_FROM,
@@ -47,7 +47,7 @@ from simulator.slurm.state import (
     Tables,
     copy_state,
 )
-from simulator.slurm.unplaceable import Shapes, shapes_of, unplaceable
+from simulator.slurm.unplaceable import Shapes, request, shapes_of, unplaceable
 from traces.errors import InputError
 
 Int64s = NDArray[np.int64]
@@ -72,29 +72,16 @@ def prepared(world: w.World, arrivals: int | None = None) -> Prepared:
     """
     _check(world)
     jobs, settings = world.jobs, world.settings
+    static = static_priority(world)  # first: it is what takes most room on the way
     shapes = shapes_of(world)
     class_of_job, pool_first, pool_ids, pool_limit = limit_pools(world)
     reason = unplaceable(world, shapes, class_of_job, pool_first, pool_ids, pool_limit)
     placeable = reason == w.PLACEABLE
-    level = _preemption_levels(world.qos)
-    partition = np.where(placeable, jobs.partition, 0)
-    tier = world.partitions.priority_tier[partition]
     child_first, child, waits = _dependencies(world, placeable)
     group, group_next, group_head, singleton = _groups(world, placeable, waits)
     preemption = bool(world.qos.preempts.any())
     knobs = _knobs(settings, len(jobs) if arrivals is None else arrivals, len(world.dependencies.job), preemption)
-    request = requests(world)
-    billing = (world.partitions.billing[partition] * request).sum(axis=1) * world.qos.usage_factor[jobs.qos]
-    columns = Jobs(
-        submit_s=_column(jobs.submit_s), eligible_s=_column(jobs.eligible_s), cancel_s=_column(jobs.cancel_s),
-        run_s=_column(jobs.run_s), limit_s=_column(jobs.limit_s), failed=np.ascontiguousarray(jobs.failed, bool),
-        nodes=_column(jobs.nodes), shape=_column(shapes.of_job),
-        rank=(level[jobs.qos] << 16 | tier).astype(np.int32),
-        static=np.ascontiguousarray(static_priority(world), np.float64), pools=_column(class_of_job),
-        user=_column(jobs.user), qos=_column(jobs.qos), association=_column(jobs.association),
-        charge=np.round(1000 * billing).astype(np.int64), array=_column(jobs.array),
-        any_dependency=np.ascontiguousarray(jobs.any_dependency, bool), pinned_s=_column(jobs.pinned_s),
-    )  # fmt: skip
+    columns = _columns(world, shapes.of_job, class_of_job, static, placeable)
     tables = _tables(
         world, shapes, (pool_first, pool_ids, pool_limit), (child_first, child), (group, group_next, singleton)
     )
@@ -127,6 +114,29 @@ def branch_of(ready: Prepared) -> Prepared:
     state = as_block(_new_state(ready.run, len(ready.state.queue), len(ready.state.group_head)))
     copy_state(state, ready.state)
     return Prepared(ready.run, state, ready.reason)
+
+
+def _columns(
+    world: w.World, shape: Int64s, class_of_job: Int64s, static: NDArray[np.float64], placeable: NDArray[np.bool_]
+) -> Jobs:
+    """The jobs' columns, those of the world itself where they are laid out as the compiled code wants them."""
+    jobs, partitions = world.jobs, world.partitions
+    partition = np.where(placeable, jobs.partition, 0)
+    rank = _preemption_levels(world.qos)[jobs.qos] << 16
+    rank |= partitions.priority_tier[partition]
+    billing = np.zeros(len(jobs))
+    for tres in range(w.TRES):
+        billing += partitions.billing[partition, tres] * request(jobs, tres)
+    billing *= world.qos.usage_factor[jobs.qos]
+    billing *= 1000
+    return Jobs(
+        submit_s=_column(jobs.submit_s), eligible_s=_column(jobs.eligible_s), cancel_s=_column(jobs.cancel_s),
+        run_s=_column(jobs.run_s), limit_s=_column(jobs.limit_s), failed=np.ascontiguousarray(jobs.failed, bool),
+        nodes=_column(jobs.nodes), shape=_column(shape), rank=rank.astype(np.int32), static=static,
+        pools=_column(class_of_job), user=_column(jobs.user), qos=_column(jobs.qos),
+        association=_column(jobs.association), charge=np.round(billing).astype(np.int64), array=_column(jobs.array),
+        any_dependency=np.ascontiguousarray(jobs.any_dependency, bool), pinned_s=_column(jobs.pinned_s),
+    )  # fmt: skip
 
 
 def _column(values: Int64s) -> Int64s:
@@ -297,7 +307,8 @@ def _scratch(world: w.World, knobs: Knobs, tables: Tables) -> Scratch:
         part_count=np.zeros((len(world.partitions), 3), np.int64),
         user_count=np.zeros(users, np.int64), array_count=np.zeros((len(world.array_throttle), 2), np.int64),
         known=np.zeros(len(tables.shape_partition), bool), idle=np.zeros_like(tables.shape_nodes),
-        stamp=np.zeros(1, np.int64), memory=np.zeros((_REMEMBERED, 4), np.int64),
+        stamp=np.zeros(1, np.int64), ready_stamp=np.zeros(len(tables.shape_partition), np.int64),
+        ready=np.zeros((len(tables.shape_partition), nodes), np.int32), memory=np.zeros((_REMEMBERED, 4), np.int64),
         memory_nodes=np.zeros((_REMEMBERED, 2, words), np.int64),
         order=np.zeros((len(world.associations), 4), np.int64), keys=np.zeros(len(world.associations)),
         victims=np.zeros(rows, np.int64),

@@ -224,7 +224,9 @@ class Scratch(NamedTuple):
     array_count: Int64s  # (arrays, 2) rejected, reservations
     known: Bools  # (shapes,) whether `idle` holds
     idle: Int64s  # (shapes, words) nodes that hold the share now
-    stamp: Int64s  # (1,) of what `memory` may still be used
+    stamp: Int64s  # (1,) of what `ready` and `memory` may still be used
+    ready_stamp: Int64s  # (shapes,)
+    ready: Int32s  # (shapes, nodes) running jobs that must end before a node holds the share, by expected end
     memory: Int64s  # (a power of 2, 4) stamp, shape, number of nodes, when
     memory_nodes: Int64s  # (the same, 2, words) usable nodes, chosen ones
     order: Int64s  # (associations, 4) fair tree
@@ -243,7 +245,7 @@ class Out(NamedTuple):
 
 
 WORDS_ROWS = 8
-SERVICE, REMOVED, AVAILABLE, CHOSEN, BASE, USABLE = 0, 1, 2, 3, 4, 5  # rows of Scratch.words
+SERVICE, REMOVED, AVAILABLE, CHOSEN, BASE, USABLE, HOLDING = 0, 1, 2, 3, 4, 5, 6  # rows of Scratch.words
 
 
 class Run(NamedTuple):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.slurm import world as w
-from simulator.slurm.priority import requests
 from simulator.slurm.state import NO_CAP, NONE
 
 Int64s = NDArray[np.int64]
@@ -25,6 +25,30 @@ class Shapes(NamedTuple):
     nodes: Bools  # (shapes, nodes) nodes of the partition that hold the share when idle
 
 
+def distinct(columns: Sequence[NDArray[np.generic]]) -> tuple[Int64s, Int64s]:
+    """The distinct rows of some columns of whole numbers, sorted, shape (kinds, columns), and the row of each job.
+
+    As `np.unique(axis=0)`, which would copy all columns several times over.
+    """
+    key = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        if len(column) and (column != column[0]).any():
+            values, code = np.unique(column, return_inverse=True)
+            key *= len(values)
+            key += code
+            key = np.unique(key, return_inverse=True)[1]  # small again, so that no product overflows
+    _, first, of_job = np.unique(key, return_index=True, return_inverse=True)
+    return np.column_stack([column[first] for column in columns]).astype(np.int64), of_job
+
+
+def request(jobs: w.Jobs, tres: int) -> Int64s:
+    """What each job asks for in all of one TRES, shape (jobs,)."""
+    if tres == w.NODE:
+        return jobs.nodes
+    share = {w.CPU: jobs.cpus_per_node, w.MEMORY: jobs.memory_per_node_mb, w.GPU: jobs.gpus_per_node}[tres]
+    return jobs.nodes * share
+
+
 def shapes_of(world: w.World) -> Shapes:
     """The distinct shares that jobs ask for; a job without a partition gets that of row 0."""
     jobs, nodes, partitions = world.jobs, world.nodes, world.partitions
@@ -32,8 +56,8 @@ def shapes_of(world: w.World) -> Shapes:
     gpu_type = np.where(jobs.gpus_per_node > 0, jobs.gpu_type, NONE)
     exclusive = jobs.exclusive | partitions.exclusive[partition]
     columns = (partition, jobs.cpus_per_node, jobs.memory_per_node_mb, jobs.gpus_per_node, gpu_type, exclusive)
-    distinct, of_job = np.unique(np.column_stack(columns).astype(np.int64), axis=0, return_inverse=True)
-    of_partition, cpus, memory, gpus, kind, whole = (np.ascontiguousarray(column[:, None]) for column in distinct.T)
+    kinds, of_job = distinct(columns)
+    of_partition, cpus, memory, gpus, kind, whole = (np.ascontiguousarray(column[:, None]) for column in kinds.T)
     able = (
         partitions.nodes[of_partition[:, 0]]
         & (nodes.cpus >= cpus)
@@ -54,31 +78,37 @@ def unplaceable(
     reason = np.full(count, w.PLACEABLE, np.int64)
     known = (jobs.partition >= 0) & (jobs.partition < len(partitions))
     partition = np.where(known, jobs.partition, 0)
-    request = requests(world)
     over = np.zeros(count, bool)
     partition_qos = partitions.qos[partition]
-    for qos in (jobs.qos, np.where(partition_qos == NONE, jobs.qos, partition_qos)):
-        limit = world.qos.job_tres[qos]
-        over |= ((limit >= 0) & (request > limit)).any(axis=1)
+    all_qos = [jobs.qos, np.where(partition_qos == NONE, jobs.qos, partition_qos)]
+    del partition_qos
     least = np.full((len(pool_first) - 1, 5), NO_CAP, np.int64)
     for row in range(len(least)):
         mine = pool_ids[pool_first[row] : pool_first[row + 1]]
         if mine.size:
             least[row] = pool_limit[mine].min(axis=0)
     limited = np.flatnonzero(class_of_job != NONE)
-    alone = np.column_stack([np.ones(count, np.int64), request])
-    over[limited] |= (alone[limited] > least[class_of_job[limited]]).any(axis=1)
-    max_nodes, max_time = partitions.max_nodes[partition], partitions.max_time_s[partition]
+    over[limited] = least[class_of_job[limited], 0] < 1
+    for tres in range(w.TRES):
+        asked = request(jobs, tres)
+        for qos in all_qos:
+            over |= _over(world.qos.job_tres[qos, tres], asked)
+        over[limited] |= asked[limited] > least[class_of_job[limited], tres + 1]
+    del asked, all_qos
     for number, holds in (
         (w.UNKNOWN_PARTITION, ~known),
         (w.TOO_LARGE, shapes.nodes.sum(axis=1)[shapes.of_job] < jobs.nodes),
-        (w.OVER_MAX_NODES, (max_nodes >= 0) & (jobs.nodes > max_nodes)),
-        (w.OVER_MAX_TIME, (max_time >= 0) & (jobs.limit_s > max_time)),
+        (w.OVER_MAX_NODES, _over(partitions.max_nodes[partition], jobs.nodes)),
+        (w.OVER_MAX_TIME, _over(partitions.max_time_s[partition], jobs.limit_s)),
         (w.OVER_LIMIT, over),
     ):
         reason[(reason == w.PLACEABLE) & holds] = number
     _by_dependencies(world, reason)
     return reason
+
+
+def _over(limit: Int64s, values: Int64s) -> Bools:
+    return (limit >= 0) & (values > limit)
 
 
 def _by_dependencies(world: w.World, reason: Int64s) -> None:
