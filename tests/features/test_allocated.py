@@ -1,0 +1,90 @@
+"""Allocated share over time and by user, against SQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from polars.testing import assert_frame_equal
+
+from features import utilization
+from features.trace import Trace
+from tests.features.toy import CLUSTER, at, job, random_jobs, table, trace
+from traces import schema
+from traces.clusters import ClusterSettings
+from traces.store import query
+
+ALLOCATED_SQL = """
+WITH runs AS (
+    SELECT a.start_utc, a.end_utc, j."partition", a.gpus FROM attempts AS a JOIN jobs AS j USING (job_key)
+    WHERE a.start_utc IS NOT NULL
+),
+hours AS (
+    SELECT unnest(range(date_trunc('hour', min(start_utc)), max(end_utc), INTERVAL 1 HOUR)) AS hour_utc FROM runs
+)
+SELECT hour_utc, coalesce(sum(gpus * greatest(
+        epoch(least(end_utc, hour_utc + INTERVAL 1 HOUR)) - epoch(greatest(start_utc, hour_utc)), 0)
+    ), 0)::BIGINT AS allocated_s
+FROM hours LEFT JOIN runs ON start_utc < hour_utc + INTERVAL 1 HOUR AND end_utc > hour_utc
+GROUP BY hour_utc ORDER BY hour_utc
+"""
+
+
+@settings(max_examples=40, deadline=None)
+@given(random_jobs(fewest=1))
+def test_allocated_is_that_of_sql(rows: list[dict[str, Any]]) -> None:
+    of = trace(rows)
+    if not any(r["run_s"] and r["gpus"] for r in rows):
+        return
+    got = utilization.from_trace(of, ClusterSettings(CLUSTER))["utilization_allocated"]
+    whole = got.filter(pl.col("scope") == "cluster").select("hour_utc", "allocated_s")
+    expected = query(ALLOCATED_SQL, {"jobs": of.jobs, "attempts": of.attempts})
+    assert_frame_equal(whole, expected, check_dtypes=False)
+    parts = got.filter(pl.col("scope") == "partition").group_by("hour_utc").agg(pl.col("allocated_s").sum())
+    assert parts["allocated_s"].sum() == whole["allocated_s"].sum() == sum(
+        r["run_s"] * (r["gpus"] or 0) for r in rows if r["run_s"]
+    )  # fmt: skip
+
+
+def test_capacity_is_given_listed_or_the_peak_and_says_which() -> None:
+    of = trace([job("a", 0, 0, 3600, 2, nodes=1), job("b", 0, 0, 1800, 4, nodes=1)])
+    listed = Trace(of.jobs, of.attempts, of.placements, table(schema.NODES, [{"node": "n0", "gpus": 10}]))
+
+    def first(of: Trace, **known: Any) -> tuple[Any, ...]:
+        row = utilization.from_trace(of, ClusterSettings(CLUSTER, **known))["utilization_allocated"].to_dicts()[0]
+        return row["allocated_s"], row["capacity_s"], row["capacity_source"]
+
+    held = 2 * 3600 + 4 * 1800
+    assert first(of, nodes=5, gpus_per_node=4) == (held, 20 * 3600, "settings")
+    assert first(listed) == (held, 10 * 3600, "machine list")
+    short = Trace(of.jobs, of.attempts, of.placements, table(schema.NODES, [{"node": "n0", "gpus": 3}]))
+    assert first(short) == (held, 6 * 3600, "machine list, raised to the peak in use")
+    assert first(of) == (held, 6 * 3600, "peak in use")
+    by_date = first(of, nodes=5, gpus_per_node=4, nodes_by_date=((at(1800), 10),))
+    assert by_date == (held, 20 * 1800 + 40 * 1800, "settings")
+
+
+def test_nodes_stand_in_where_no_gpu_is_known() -> None:
+    got = utilization.from_trace(trace([job("a", 0, 0, 3600, None, nodes=3)]), ClusterSettings(CLUSTER, nodes=4))
+    row = got["utilization_allocated"].to_dicts()[0]
+    assert (row["unit"], row["allocated_share"]) == ("node", 0.75)
+
+
+@settings(max_examples=40, deadline=None)
+@given(random_jobs(fewest=1))
+def test_allocated_by_user_adds_up_to_the_cluster(rows: list[dict[str, Any]]) -> None:
+    found = utilization.from_trace(trace(rows), ClusterSettings(CLUSTER))
+    users = found["allocated_by_user"]
+    if users.is_empty() or users["unit"][0] == "node":
+        return
+    held = query(
+        "SELECT user_name, sum(run_s * gpus)::BIGINT AS s FROM attempts JOIN jobs USING (job_key) "
+        "WHERE attempts.run_s * gpus > 0 GROUP BY ALL",
+        {"attempts": trace(rows).attempts.select("job_key", "run_s", "gpus"), "jobs": trace(rows).jobs.drop("run_s")},
+    )
+    assert dict(users.group_by("user_name").agg(pl.col("allocated_s").sum()).iter_rows()) == dict(held.iter_rows())
+    assert users.group_by("week_utc").agg(pl.col("share_of_allocated").sum())["share_of_allocated"].to_list() == (
+        pytest.approx([1.0] * users["week_utc"].n_unique())
+    )
