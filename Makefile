@@ -9,7 +9,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 export DO_NOT_TRACK := 1
 
-.PHONY: help setup system run test test-fast lint live bench dev mlflow lock sample docs clean
+.PHONY: help setup system run test test-fast lint live fidelity bench dev mlflow lock sample docs clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 12
@@ -46,7 +46,10 @@ lint: setup      ## ruff, mypy, import-linter
 	$(BIN)/lint-imports
 
 live: setup      ## the long form of the tests against a real Slurm
-	BATON_REQUIRE=slurm BATON_LIVE=full $(BIN)/pytest -q -m live tests/live
+	BATON_REQUIRE=slurm BATON_LIVE=full $(BIN)/pytest -q -s -m live tests/live
+
+fidelity: setup  ## how far the slurm scheduler is from three recorded runs of a real Slurm (docs/fidelity.md)
+	$(BIN)/python -m tests.live.figures
 
 bench: setup     ## every benchmark in bench/, each a ratio against a named peer in the same run
 	for b in bench/bench_*.py; do $(BIN)/python $$b || exit 1; done

@@ -26,7 +26,7 @@ class OneStep:
 
     job: row of `World.jobs`. recorded_s: its recorded start. simulated_s: when the simulator starts it from the state
     before, NONE if not within `tolerance_s`. begun: distinct (step, job) starts that the simulator makes within the
-    tolerance; unmatched: those of them which the record starts more than `tolerance_s` after the end of the step.
+    tolerance; unmatched: those of them which the record starts not even within twice the tolerance.
     """
 
     job: Int64s
@@ -53,8 +53,9 @@ class OneStep:
 
 
 def one_step(world: World, simulate: Simulate, tolerance_s: int, every: int = 1) -> OneStep:
-    """At each `every`-th second with recorded starts: from the state before, what starts within `tolerance_s`?
+    """At each `every`-th second `t` with recorded starts: from the state before, what starts in [t, t + `tolerance_s`)?
 
+    With the backfill interval for a tolerance that is one backfill pass, at `t`, and the main passes until the next.
     `world.jobs.pinned_s` holds the recorded starts. All jobs that the record starts at one second are cases of one
     step, since a pass starts several at once. Raises ValueError for a world without any recorded start.
     """
@@ -65,8 +66,8 @@ def one_step(world: World, simulate: Simulate, tolerance_s: int, every: int = 1)
     cases: list[tuple[Int64s, Int64s]] = []
     begun = unmatched = 0
     for instant in instants:
-        starts = simulate(world, int(instant), int(instant) + tolerance_s).start_s
-        soon = (starts >= instant) & (starts <= instant + tolerance_s)
+        starts = simulate(world, int(instant), int(instant) + tolerance_s - 1).start_s
+        soon = (starts >= instant) & (starts < instant + tolerance_s)
         begun += int(soon.sum())
         unmatched += int((soon & (recorded > instant + 2 * tolerance_s)).sum())
         job = np.flatnonzero(recorded == instant)

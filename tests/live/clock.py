@@ -1,8 +1,8 @@
 """A clock that runs faster than real time, for daemons started under libfaketime.
 
-A job's own `sleep` is left real (its script drops LD_PRELOAD), so a job that shall run T simulated seconds sleeps T /
-rate. Everything else, Slurm's timers and time-outs included, runs `rate` times as fast: one real millisecond is `rate`
-simulated ones.
+Jobs stay on the real clock (`sbatch` runs without the library, and they inherit its environment), so a job that shall
+run T simulated seconds sleeps T / rate. Everything else, Slurm's timers and time-outs included, runs `rate` times as
+fast: one real millisecond is `rate` simulated ones.
 """
 
 from __future__ import annotations

@@ -10,14 +10,20 @@ import gzip
 import json
 import re
 import subprocess
+import sys
 import tempfile
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.live.clock import FastClock
-from tests.live.fidelity_workload import ACCOUNTS, CPUS_PER_GPU, USERS, Submission, generate
+from tests.live.fidelity_workload import ACCOUNTS, CPUS_PER_GPU, FULL, USERS, Plan, Submission, generate
 from tests.live.slurm import Cluster, Slurm
 
+# The processors do not run 60 times faster with the clock. Slurm bounds the work of a pass in seconds (2 s for a main
+# pass, bf_interval for a backfill pass, 2 s between its pauses). Those would be milliseconds of work here and cut short
+# what a Slurm on its own clock does in no noticeable time.
+PATIENCE = "max_sched_time=120,bf_max_time=1800,bf_yield_interval=10000000,bf_yield_sleep=1000"
 SETTINGS = {
     # Time-outs in simulated seconds: one real second is a minute, and slurmd must not be given up for it
     "SlurmctldTimeout": "3600",
@@ -31,16 +37,17 @@ SETTINGS = {
     "MinJobAge": "172800",
     "MaxJobCount": "20000",
     "SlurmctldDebug": "debug",
+    "DebugFlags": "Backfill",
     "SlurmdDebug": "error",
     "LogTimeFormat": "iso8601_ms",
     # What is compared
-    "SchedulerParameters": "bf_interval=120,bf_continue",
+    "SchedulerParameters": "bf_interval=180,bf_continue,bf_max_job_test=100," + PATIENCE,
     "DependencyParameters": "kill_invalid_depend",
     "PriorityDecayHalfLife": "12:00:00",
     "PriorityCalcPeriod": "5",
     "PriorityMaxAge": "12:00:00",
-    "PriorityWeightAge": "1000",
-    "PriorityWeightFairshare": "2000",
+    "PriorityWeightAge": "10000",
+    "PriorityWeightFairshare": "1000",
     "PriorityWeightJobSize": "500",
     "PriorityWeightPartition": "500",
     "PriorityWeightQOS": "3000",
@@ -82,8 +89,8 @@ def prepare(slurm: Slurm) -> None:
                   f"QOS={','.join(QOS)}", "DefaultQOS=normal")  # fmt: skip
 
 
-def options(job: Submission, ids: dict[int, str]) -> list[str]:
-    """The sbatch options of a submission; `ids` holds the job ids of the earlier ones."""
+def options(job: Submission, ids: dict[int, str], now: float) -> list[str]:
+    """The sbatch options of a submission at simulated second `now`; `ids` holds the job ids of the earlier ones."""
     line = [
         f"--uid={job.user}", f"--partition={job.partition}", f"--qos={job.qos}", f"--nodes={job.nodes}",
         "--ntasks-per-node=1", f"--cpus-per-task={job.gpus_per_node * CPUS_PER_GPU}",
@@ -95,7 +102,8 @@ def options(job: Submission, ids: dict[int, str]) -> list[str]:
     if job.tasks > 1:
         line.append(f"--array=0-{job.tasks - 1}" + (f"%{job.throttle}" if job.throttle else ""))
     if job.begin_after_s:
-        line.append(f"--begin=now+{job.begin_after_s}")
+        begin = datetime.fromtimestamp(now + job.begin_after_s, UTC)  # sbatch itself has the real clock
+        line.append(f"--begin={begin:%Y-%m-%dT%H:%M:%S}")
     if job.nice:
         line.append(f"--nice={job.nice}")
     if job.release_s is not None:
@@ -122,12 +130,12 @@ def drive(slurm: Slurm, workload: list[Submission]) -> tuple[dict[int, str], lis
         if job is None:
             looks += _look(slurm, clock)
         elif what == "submit":
-            script = f"unset LD_PRELOAD\nsleep {job.run_s / clock.rate:.3f}\nexit {job.exit_code}"
-            ids[job.index] = slurm.sbatch(*options(job, ids), script=script)
+            script = f"sleep {job.run_s / clock.rate:.3f}\nexit {job.exit_code}"
+            ids[job.index] = slurm.sbatch(*options(job, ids, clock.now()), script=script)
         else:  # either may come too late, when the job has started or ended: both then refuse
             command = ["scancel", "--state=PENDING"] if what == "cancel" else ["scontrol", "release"]
-            subprocess.run([*command, ids[job.index]], env=slurm.env, capture_output=True, check=False)
-    slurm.wait(1800, lambda: not slurm.run("squeue", "-h").strip(), "an empty queue")
+            subprocess.run([*command, ids[job.index]], env=slurm.real_env, capture_output=True, check=False)
+    slurm.wait(1800, lambda: not slurm.run("squeue", "-h").strip(), "an empty queue", every=3)
     return ids, looks
 
 
@@ -139,14 +147,15 @@ def _look(slurm: Slurm, clock: FastClock) -> list[str]:
     return [f"{now}|job|{line.strip()}" for line in lines] + [f"{now}|user|{line.strip()}" for line in shares]
 
 
-def record(folder: Path, jobs: int, hours: float, load: float, seed: int, *, keep_log: bool = False) -> None:
+def record(folder: Path, plan: Plan, *, keep_log: bool = False) -> None:
     """One run from a cluster of its own; the recording is written into `folder` (made if absent).
 
     `keep_log` keeps slurmctld's log too, in which every larger difference can be traced to its cause.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    workload = generate(jobs, hours, load, seed)
-    with tempfile.TemporaryDirectory(prefix="baton-slurm-") as place:
+    workload = generate(plan)
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # each write to a disk is a long time on this clock
+    with tempfile.TemporaryDirectory(prefix="baton-slurm-", dir=memory) as place:
         Path(place).chmod(0o755)
         slurm = Slurm(Path(place), CLUSTER, FastClock())
         try:
@@ -173,7 +182,7 @@ def record(folder: Path, jobs: int, hours: float, load: float, seed: int, *, kee
 def passes(log: str) -> list[str]:
     """`time|kind` of every scheduling pass in a log of slurmctld; kinds: depth and full (main loop), backfill."""
     main, backfill = r": Running job scheduler for (default|full)", "/backfill: _attempt_backfill: beginning"
-    found = re.findall(rf"(?m)^\[([-\dT:.]+)\] debug: +sched(?:{main}|{backfill})", log)
+    found = re.findall(rf"(?m)^\[([-\dT:.]+)\] (?:debug: +)?sched(?:{main}|{backfill})", log)
     names = {"default": "depth", "full": "full", "": "backfill"}
     return [f"{time}|{names[kind]}" for time, kind in found]
 
@@ -193,3 +202,7 @@ def write(path: Path, text: str) -> None:
     """Write a text, compressed without a time stamp where its name ends in .gz."""
     data = text.encode(errors="surrogateescape")
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+if __name__ == "__main__":  # python -m tests.live.fidelity FOLDER (as root, after make system): the full workload
+    record(Path(sys.argv[1]), FULL, keep_log=True)

@@ -27,6 +27,24 @@ CPUS_PER_GPU = 8
 
 
 @dataclass(frozen=True)
+class Plan:
+    """Size of a workload: at least `jobs` jobs submitted over `hours` simulated hours, at `load` times the GPUs.
+
+    No job runs longer than `longest_s`.
+    """
+
+    jobs: int
+    hours: float
+    load: float
+    seed: int
+    longest_s: int = 9000
+
+
+FULL = Plan(jobs=1060, hours=4, load=1.8, seed=2)
+SHORT = Plan(jobs=100, hours=0.25, load=2.0, seed=7, longest_s=900)
+
+
+@dataclass(frozen=True)
 class Submission:
     """One `sbatch`, and what is done to the job later.
 
@@ -55,18 +73,18 @@ class Submission:
     release_s: int | None = None
 
 
-def generate(jobs: int, hours: float, load: float, seed: int) -> list[Submission]:
-    """At least `jobs` jobs (array tasks counted) submitted over `hours` at `load` times the GPUs of 16 nodes of 4."""
-    rng = np.random.default_rng(seed)
+def generate(plan: Plan) -> list[Submission]:
+    """The submissions of a plan, array tasks counted as jobs, for 16 nodes of 4 GPUs."""
+    rng = np.random.default_rng(plan.seed)
     drafts: list[Submission] = []
     total = 0
-    while total < jobs:
+    while total < plan.jobs:
         drafts.append(_draft(rng, len(drafts)))
         total += drafts[-1].tasks
-    arrivals = _arrivals(rng, len(drafts), hours * 3600)
+    arrivals = _arrivals(rng, len(drafts), plan.hours * 3600)
     asked = sum(d.tasks * d.nodes * d.gpus_per_node * min(d.run_s, d.limit_min * 60) for d in drafts)
-    scale = load * hours * 3600 * 64 / asked
-    return [_finish(rng, draft, int(at), scale) for draft, at in zip(drafts, arrivals, strict=True)]
+    scale = plan.load * plan.hours * 3600 * 64 / asked
+    return [_finish(rng, draft, int(at), scale, plan.longest_s) for draft, at in zip(drafts, arrivals, strict=True)]
 
 
 def _arrivals(rng: np.random.Generator, count: int, seconds: float) -> np.ndarray:
@@ -107,9 +125,9 @@ def _draft(rng: np.random.Generator, index: int) -> Submission:
     )
 
 
-def _finish(rng: np.random.Generator, draft: Submission, submit_s: int, scale: float) -> Submission:
+def _finish(rng: np.random.Generator, draft: Submission, submit_s: int, scale: float, longest_s: int) -> Submission:
     """The draft with its run time at the load asked for, a limit, and what else happens to it."""
-    run_s = int(np.clip(draft.run_s * scale, 60, 6900 if draft.partition == "short" else 9_000))
+    run_s = int(np.clip(draft.run_s * scale, 60, min(longest_s, 6900 if draft.partition == "short" else 9_000)))
     reach = run_s * rng.choice((1.05, 1.5, 3.0, 8.0), p=(0.25, 0.35, 0.25, 0.15)) / 60
     longest = 120 if draft.partition == "short" else 720
     limit_min = next((limit for limit in LIMITS_MIN if limit >= reach), longest)
@@ -133,7 +151,7 @@ def _finish(rng: np.random.Generator, draft: Submission, submit_s: int, scale: f
         extra |= {"exit_code": 3}
     elif fate < 0.11:
         run_s = limit_min * 60 + 3600  # runs into its limit
-        while limit_min > 30:
+        while limit_min > min(30, longest_s // 60):
             limit_min //= 2
     nice = int(rng.choice((0, 200, 1000), p=(0.92, 0.05, 0.03)))
     changed = {"submit_s": submit_s, "run_s": run_s, "limit_min": min(limit_min, longest), "nice": nice, **extra}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -73,7 +73,12 @@ class RecordedJob:
 
 
 def read(folder: Path) -> list[RecordedJob]:
-    """The jobs of a recording by (submit, job id). Raises ValueError for a record without a known submission."""
+    """The jobs of a recording by (submit, submission, task). Raises ValueError for a record that was not submitted.
+
+    Not by job id: the first record of an array, with the array's own id, becomes its last task. The tasks of an array
+    are eligible together, at its first Eligible: of a task that its throttle held back sacct tells when that let it go,
+    but its age, as sprio shows, goes on counting from the array's.
+    """
     submissions: dict[int, Submission] = {}
     for line in _text(folder / "submissions.jsonl.gz").splitlines():
         fields = json.loads(line)
@@ -83,7 +88,12 @@ def read(folder: Path) -> list[RecordedJob]:
     header, *lines = _text(folder / "sacct.psv.gz").splitlines()
     names = header.split("|")
     jobs = [_job(dict(zip(names, line.split("|"), strict=True)), submissions) for line in lines]
-    return sorted(jobs, key=lambda job: (job.submit_s, job.job_id))
+    first: dict[int, int] = {}
+    for job in jobs:
+        if job.eligible_s is not None:
+            first[job.submission.index] = min(job.eligible_s, first.get(job.submission.index, job.eligible_s))
+    jobs = [replace(job, eligible_s=first.get(job.submission.index)) for job in jobs]
+    return sorted(jobs, key=lambda job: (job.submit_s, *job.key))
 
 
 def _job(row: dict[str, str], submissions: dict[int, Submission]) -> RecordedJob:
@@ -128,8 +138,12 @@ def world(folder: Path, jobs: list[RecordedJob], *, eligible_known: bool = True)
     """The world of a recorded run: its slurm.conf and accounts, its jobs with their recorded starts pinned.
 
     With `eligible_known` a job is eligible when sacct says so, and dependencies are not looked at again. Without, they
-    are simulated, and sacct's times count only for begin times, holds and jobs without dependencies.
+    are simulated, and sacct's times count only for begin times, holds and jobs without dependencies. Times are seconds
+    since the full hour before the first submission; the periodic passes count from the start of that slurmctld.
     """
+    origin = passes(folder, "full")[0] - 60  # a first full pass comes sched_interval (60 s) after the start
+    start = zero(jobs)
+    jobs = [_moved(job, -start) for job in jobs]
     place = load.cluster(
         read_slurm_conf(folder / "slurm.conf"),
         read_qos(folder / "qos.psv").rows,
@@ -183,8 +197,24 @@ def world(folder: Path, jobs: list[RecordedJob], *, eligible_known: bool = True)
         pinned_first=np.cumsum([0, *(len(job.nodes) for job in jobs)]),
         pinned_nodes=_ints(place.node_rows[name] for job in jobs for name in job.nodes),
         array_throttle=_ints(throttle[row] for row in range(len(arrays))),
-        settings=place.settings,
+        settings=replace(place.settings, origin_s=origin - start),
     )
+
+
+def zero(jobs: list[RecordedJob]) -> int:
+    """The second since 1970 that is second 0 of the world: the full hour before the first submission."""
+    return min(job.submit_s for job in jobs) // 3600 * 3600
+
+
+def passes(folder: Path, kind: str) -> list[int]:
+    """Begins of slurmctld's passes of a kind (depth, full or backfill), seconds since 1970."""
+    rows = (line.split("|") for line in _text(folder / "passes.psv.gz").splitlines())
+    return [_time(at) or 0 for at, of in rows if of == kind]
+
+
+def _moved(job: RecordedJob, by_s: int) -> RecordedJob:
+    eligible, start, end = (None if at is None else at + by_s for at in (job.eligible_s, job.start_s, job.end_s))
+    return replace(job, submit_s=job.submit_s + by_s, eligible_s=eligible, start_s=start, end_s=end)
 
 
 def _chained(job: RecordedJob, first_row: dict[int, int]) -> bool:

@@ -102,16 +102,22 @@ class Slurm:
         return done.stdout.decode(errors="surrogateescape")
 
     def sbatch(self, *options: str, script: str = "sleep 1") -> str:
-        """Submit a batch job; returns its id."""
+        """Submit a batch job; returns its id.
+
+        On the real clock even where the daemons have a fast one: the job inherits the environment, and libfaketime in
+        the processes of several users kills some of them (their shared memory is named by pid alone).
+        """
         body = f"#!/bin/sh\n{script}\n"
         command = ["sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp", *options]
-        done = subprocess.run(command, env=self.env, input=body.encode(), capture_output=True, check=False, timeout=60)
+        done = subprocess.run(
+            command, env=self.real_env, input=body.encode(), capture_output=True, check=False, timeout=60
+        )
         if done.returncode:
             raise RuntimeError(f"sbatch {options}: {done.stderr.decode(errors='replace').strip()}")
         return done.stdout.decode().strip().split(";")[0]
 
-    def wait(self, seconds: float, ready: Callable[[], bool], what: str) -> None:
-        """Poll `ready` until it holds."""
+    def wait(self, seconds: float, ready: Callable[[], bool], what: str, every: float = 0.1) -> None:
+        """Poll `ready`, `every` so many seconds, until it holds."""
         end = time.monotonic() + seconds
         while True:
             try:
@@ -121,7 +127,7 @@ class Slurm:
                 pass
             if time.monotonic() > end:
                 raise TimeoutError(f"{what}: not within {seconds:g} s")
-            time.sleep(0.1)
+            time.sleep(every)
 
     def up(self) -> None:
         """Write the configuration and start the daemons in order, each waited for."""
