@@ -200,14 +200,15 @@ SIMULATED: tuple[Rule, ...] = (
         "calibrated_starts",
         "not_before_submission",
         "no calibrated start before the submission",
-        "SELECT * FROM calibrated_starts WHERE least(frozen_wait_s, causal_wait_s, informed_wait_s) < 0",
+        "SELECT * FROM calibrated_starts WHERE least(frozen_wait_s, causal_wait_s, forked_wait_s, informed_wait_s) < 0",
     ),
     Rule(
         "calibration_figures",
         "jobs_counted",
-        "every figure of a month is over the same jobs, those of calibrated_starts",
+        "the figures of every form are over the jobs of calibrated_starts",
         """SELECT f.cluster, f.from_utc, f.form, f.jobs, count(s.job_key) AS found
            FROM calibration_figures f LEFT JOIN calibrated_starts s USING (cluster, from_utc)
+           WHERE f.change = 'all'
            GROUP BY f.cluster, f.from_utc, f.form, f.change, f.mechanism, f.jobs HAVING f.jobs <> found""",
     ),
 )

@@ -68,7 +68,7 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
     if figures.is_empty():
         why = "no month of the trace has four weeks of record before it to fit on, and 100 jobs"
         return shown(rows=0, reused=reused, why=why, fidelity=table(figures))
-    waits = {form: _ecdf(starts[f"{form}_wait_s"]) for form in ("recorded", "frozen", "causal", "informed")}
+    waits = {form: _ecdf(starts[f"{form}_wait_s"]) for form in ("recorded", "frozen", "causal", "forked", "informed")}
     return shown(
         rows=len(starts),
         reused=reused,

@@ -36,6 +36,7 @@ COOL_DOWN_S = 5 * DAY_S  # later pairs would outlive the arrivals that they comp
 FIT_SHARE, SELECT_SHARE = 0.6, 0.2  # of the usable starts, where the cluster declares no windows
 DECISION_S = 600
 FIT_DECISION_S = 1800  # learners see every third decision: a third of the work, and neighbours are alike
+MECHANISMS_EVERY = 8  # of the last month's jobs: enough to rank what each mechanism of calibration contributes
 PAIR_CODE = ("traces", "simulator", "features", "models/pairs.py", "models/protocol.py", "models/experiment.py")
 # A job without a limit gets the longest limit of its partition, as Slurm gives it the partition's.
 _JOBS_WITH_LIMITS = """
@@ -126,7 +127,8 @@ def calibration(data: DataFolder, settings: ClusterSettings) -> Study:
     from simulator.calibration.study import study
 
     record = read_record(data, settings.name)
-    return study(record, settings.name, months(record, declared_s(settings.fit_from)))
+    judged = months(record, declared_s(settings.fit_from))
+    return study(record, settings.name, judged, mechanisms_every=MECHANISMS_EVERY)
 
 
 def capacity_of(

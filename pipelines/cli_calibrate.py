@@ -55,7 +55,7 @@ def calibrate(
             judged = months(record, experiment.declared_s(settings.fit_from))
         until_s = options.utc_s(until) if until else (judged[0].from_s if from_ else int(record.submit_s[-1]) + 1)
         found = fit(record, until_s)
-        result = study(record, cluster, judged, mechanisms=mechanisms)
+        result = study(record, cluster, judged, mechanisms_every=int(mechanisms))
         if json:
             tables = {
                 "figures": result.figures,

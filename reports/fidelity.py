@@ -74,15 +74,16 @@ def _with_calibration(source: Source, section: Section) -> Section:
         section.missing.append("No month has four weeks of record before it, so nothing was calibrated.")
         return section
     whole = found.filter(pl.col("change") == "all").sort("from_utc", "form")
-    newest = whole.filter((pl.col("form") == "informed") & (pl.col("from_utc") == pl.col("from_utc").max()))
+    newest = whole.filter((pl.col("form") == "forked") & (pl.col("from_utc") == pl.col("from_utc").max()))
     section.sentences += [_calibrated_sentence(row) for row in newest.to_dicts()]
     section.tables.append(
         TableView(
             "calibration",
             "Calibrated waits, each month fitted on what came before it",
             "Frozen: the trace replayed with parameters from before the month. Causal: the same with the usable nodes "
-            "following the record. Informed: each job against the recorded state of the others before each instant. "
-            "Ceiling: Spearman of a model that knew every wait but tied those up to 10 s. "
+            "following the record. Forked: each job from the recorded state of the others at its submission, simulated "
+            "from then on. Informed: each job told of the others up to each instant, which is easier. Ceiling: "
+            "Spearman of a model that knew every wait but tied those up to 10 s. "
             + source.caption(int(newest["jobs"].sum()), "jobs of the newest month"),
             columns("month|month|name", "form|form|name", *_CALIBRATED, "spearman_ceiling|ceiling|number"),
             [_calibrated_row(row) for row in whole.to_dicts()],
@@ -94,7 +95,7 @@ def _with_calibration(source: Source, section: Section) -> Section:
             TableView(
                 "mechanisms",
                 "What each mechanism contributes",
-                "In the newest month: each added to those above it, from none on, and each left out of all. "
+                "A sample of the newest month: each added to those above it, from none on, and each left out of all. "
                 + source.caption(int(parts[0]["jobs"]), "jobs"),
                 columns("form|form|name", "change|change|name", "mechanism|mechanism|name", *_CALIBRATED),
                 [_calibrated_row(row) for row in parts],
@@ -105,7 +106,7 @@ def _with_calibration(source: Source, section: Section) -> Section:
         TableView(
             "unexplained",
             "Which waits stay unexplained",
-            "Jobs by the error of the informed form. Early: the record kept the job waiting for a reason that no rule "
+            "Jobs by the error of the forked form. Early: the record kept the job waiting for a reason that no rule "
             "here knows (a dependency, a begin time, a reservation, a pinned node). Late: it started past jobs that "
             "the rules put first. " + source.caption(starts.height, "jobs"),
             columns(
@@ -132,9 +133,9 @@ def _calibrated_sentence(row: dict[str, Any]) -> str:
     recorded, error = row["recorded_mean_wait_s"], row["mean_absolute_error_s"]
     order = "undefined" if row["spearman"] is None else f"{row['spearman']:.2f}"
     return (
-        f"Calibrated on what came before and told of the other jobs as they go, waits of {row['from_utc']:%B %Y} are "
-        f"off by {fmt.duration(error)} on average where the mean recorded wait is {fmt.duration(recorded)} (calibrated "
-        f"mean {fmt.duration(row['simulated_mean_wait_s'])}); Spearman {order}, n {row['jobs']:,}."
+        f"Calibrated on what came before and simulated from the queue at submission, waits of {row['from_utc']:%B %Y} "
+        f"are off by {fmt.duration(error)} on average where the mean recorded wait is {fmt.duration(recorded)} "
+        f"(calibrated mean {fmt.duration(row['simulated_mean_wait_s'])}); Spearman {order}, n {row['jobs']:,}."
     )
 
 

@@ -27,9 +27,10 @@ _SLURM = (
     "backfill", "bits", "fairtree", "kernel", "limits", "moves", "passes", "placement", "preemption", "priority",
     "slots", "state", "waiting",
 )  # fmt: skip
+_CALIBRATION = ("forked", "free", "informed", "passes", "record", "recorded", "single")
 _COMPILED_SOURCES = (
     "simulator/*.py",
-    "simulator/calibration/*.py",
+    *(f"simulator/calibration/{name}.py" for name in _CALIBRATION),
     *(f"simulator/slurm/{name}.py" for name in _SLURM),
     "models/pairs.py",
     "features/observe.py",

@@ -30,7 +30,7 @@ SIMULATED_STARTS = Table(
     key=("cluster", "job_key", "scheduler", "capacity_nodes"),
 )
 
-_FORM = Column("form", TEXT, "", "frozen, causal (both free-running) or informed (docs/calibration.md)", nullable=False)
+_FORM = Column("form", TEXT, "", "frozen, causal, forked or informed (docs/calibration.md)", nullable=False)
 _FROM = Column("from_utc", UTC, "", "start of the judged month; fitted on what was recorded before", nullable=False)
 _UNTIL = Column("until_utc", UTC, "", "end of the judged month, not included", nullable=False)
 
@@ -44,7 +44,7 @@ CALIBRATION_FIGURES = Table(
         _FORM,
         Column("change", TEXT, "", "all, none, added (to those listed before) or left out (of all)", nullable=False),
         Column("mechanism", TEXT, "", "the mechanism added or left out; empty for all and none", nullable=False),
-        Column("jobs", INT, "jobs", "jobs submitted in the month that ran", nullable=False),
+        Column("jobs", INT, "jobs", "jobs submitted in the month that ran (mechanisms: a sample)", nullable=False),
         Column("recorded_mean_wait_s", FLOAT, "s", "mean recorded wait", nullable=False),
         Column("simulated_mean_wait_s", FLOAT, "s", "mean calibrated wait", nullable=False),
         Column("recorded_p90_wait_s", FLOAT, "s", "90th percentile of the recorded waits", nullable=False),
@@ -68,8 +68,15 @@ CALIBRATED_STARTS = Table(
         Column("recorded_wait_s", INT, "s", "recorded start minus submission", nullable=False),
         Column("frozen_wait_s", INT, "s", "free-running, parameters from before the month", nullable=False),
         Column("causal_wait_s", INT, "s", "free-running, usable nodes following the record", nullable=False),
+        Column(
+            "forked_wait_s",
+            INT,
+            "s",
+            "simulated from the others' state at its submission",
+            nullable=False,
+        ),
         Column("informed_wait_s", INT, "s", "against the recorded state of the other jobs", nullable=False),
-        Column("informed_error", TEXT, "", "class of the informed form's error", nullable=False),
+        Column("forked_error", TEXT, "", "class of the forked form's error", nullable=False),
     ),
     key=("cluster", "job_key"),
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.calibration.informed import HORIZON_S, TICK_S
 from simulator.calibration.passes import (
     NONE,
     PASS,
@@ -29,6 +28,7 @@ from simulator.calibration.passes import (
     new_world,
 )
 from simulator.calibration.record import NEVER, Events, Int64s, Record
+from simulator.calibration.recorded import HORIZON_S, TICK_S
 from simulator.compiled import kernel
 
 

@@ -1,11 +1,12 @@
 """Calibrated waits against recorded ones, month by month, each fitted on what came before it.
 
-Three forms, so that no figure stands for another:
+Four forms, so that no figure stands for another:
 
   - `frozen`: the whole trace replayed free-running, every parameter from before the month;
   - `causal`: the same replay, usable nodes following the record up to each instant;
-  - `informed`: each job by itself against the recorded state of the others before each instant
-    (`simulator.calibration.informed`), parameters refitted every week on what was recorded by then.
+  - `forked`: each job by itself, from the recorded state of the others at its submission, simulated from then on
+    (`simulator.calibration.forked`), parameters refitted every week on what was recorded by then;
+  - `informed`: the same, but told of the others up to each instant (`simulator.calibration.informed`).
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from datetime import UTC, datetime
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from simulator.calibration.free import free_starts, usable_nodes
-from simulator.calibration.informed import informed_starts
 from simulator.calibration.parameters import (
     MECHANISMS,
     REPLAYED,
@@ -29,10 +30,12 @@ from simulator.calibration.parameters import (
     rules_of,
 )
 from simulator.calibration.record import NEVER, Events, Int64s, Record
+from simulator.calibration.single import single_starts
 from simulator.metrics import WAITED_S, wait_distance
 
-FROZEN, CAUSAL, INFORMED = "frozen", "causal", "informed"
-FORMS = (FROZEN, CAUSAL, INFORMED)
+FROZEN, CAUSAL, FORKED, INFORMED = "frozen", "causal", "forked", "informed"
+FORMS = (FROZEN, CAUSAL, FORKED, INFORMED)
+SINGLE = (FORKED, INFORMED)  # each job by itself
 ALL = frozenset(MECHANISMS)
 DAY_S = 86400
 REFIT_S = 7 * DAY_S
@@ -43,14 +46,17 @@ LEAST_JOBS = 100
 
 @dataclass(frozen=True)
 class Month:
-    """Jobs submitted in [from_s, until_s), epoch s."""
+    """Jobs submitted in [from_s, until_s), epoch s; all of them, or every n-th."""
 
     from_s: int
     until_s: int
+    every: int = 1
 
-    def of(self, record: Record) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def of(self, record: Record) -> NDArray[np.bool_]:
         """The jobs that are judged: those that ran, submitted in the month."""
-        return record.ran & (record.submit_s >= self.from_s) & (record.submit_s < self.until_s)
+        inside = record.ran & (record.submit_s >= self.from_s) & (record.submit_s < self.until_s)
+        chosen: NDArray[np.bool_] = inside & (np.cumsum(inside) % self.every == 0)
+        return chosen
 
 
 def months(record: Record, fit_from_s: int | None = None) -> list[Month]:
@@ -86,15 +92,17 @@ def starts(
     `fitted` are the parameters of `fits(record, month)`: the first is from before the month, each holds until the next.
     """
     first, *later = fitted
-    if form == INFORMED:
-        found = np.full(len(record), NEVER, np.int64)
+    if form in SINGLE:
+        found, judged = np.full(len(record), NEVER, np.int64), month.of(record)
         weeks = [(one.until_s, rules_of(one, mechanisms), one.points_per_hour) for one in (first, *later)]
         changes = [k for k in range(len(weeks)) if k == 0 or weeks[k][1:] != weeks[k - 1][1:]]
         untils = [weeks[k][0] for k in changes[1:]] + [month.until_s]
         for k, until_s in zip(changes, untils, strict=True):
             from_s, rules, slope = weeks[k]
             jobs = jobs_of(record, slope if "priority" in mechanisms else None)
-            found = np.minimum(found, informed_starts(record, happened, jobs, rules, from_s, until_s))
+            wanted = judged & (record.submit_s >= from_s) & (record.submit_s < until_s)
+            week = single_starts(record, happened, jobs, rules, wanted, forked=form == FORKED)
+            found = np.minimum(found, week)
         return found
     follows = form == CAUSAL and "usable nodes" in mechanisms
     usable = usable_nodes(record, happened, WINDOW_S) if follows else np.array([first.nodes], np.int64)
@@ -118,7 +126,7 @@ def contributions(
     record: Record, happened: Events, month: Month, fitted: list[Parameters], form: str
 ) -> list[tuple[str, str, dict[str, float]]]:
     """(how, mechanism, figures): each mechanism `added` to those before it from none on, and `left out` of all."""
-    names = [name for name in MECHANISMS if form == INFORMED or name in REPLAYED]
+    names = [name for name in MECHANISMS if form in SINGLE or name in REPLAYED]
     rows = [("none", "", figures(record, month, starts(form, record, happened, month, fitted, frozenset())))]
     for k, name in enumerate(names):
         on = frozenset(names[: k + 1])

@@ -1,7 +1,7 @@
 """One scheduling pass with the rules that a record reveals, and the world that it looks at. Compiled.
 
 A world is what a scheduler sees at an instant: who pends, who runs, what each user holds. It is either recorded (the
-log of the jobs, as far as it goes: `simulator.calibration.informed`) or simulated (`simulator.calibration.free`); the
+log of the jobs, as far as it goes: `simulator.calibration.recorded`) or simulated (`simulator.calibration.free`); the
 pass is the same.
 
 The pass takes the pending jobs by falling priority. A job whose user holds `max_jobs` jobs or would hold more than
@@ -188,7 +188,7 @@ def make_pass(jobs: Jobs, rules: Rules, world: World, scratch: Scratch, now: int
         i += 1
         user, size = jobs.user[job], jobs.size[job]
         if job != target and world.held[job] == 1:
-            if rules.siblings == 1 and target != NONE and _asks_no_more(jobs, job, target):
+            if rules.siblings == 1 and target != NONE and asks_no_more(jobs, job, target):
                 return False
             continue
         if over_limit(jobs, rules, world, job, scratch.ahead_jobs[user], scratch.ahead_nodes[user]):
@@ -221,7 +221,7 @@ def make_pass(jobs: Jobs, rules: Rules, world: World, scratch: Scratch, now: int
 
 
 @kernel
-def _asks_no_more(jobs: Jobs, first: int, second: int) -> bool:
+def asks_no_more(jobs: Jobs, first: int, second: int) -> bool:
     """Whether `first` is of the same user as `second` and asks for neither more nodes nor a longer limit."""
     return bool(
         jobs.user[first] == jobs.user[second]

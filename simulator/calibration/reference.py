@@ -1,15 +1,16 @@
-"""The slow twin of the calibrated pass and of both clocks, in obvious Python: dicts, sorted lists, no arrays.
+"""The slow twin of the calibrated pass and of its three clocks, in obvious Python: dicts, sorted lists, no arrays.
 
-`informed_start` is given the records of the other jobs only: what it cannot read cannot leak.
+`informed_start` and `forked_start` are given the records of the other jobs only: what they cannot read cannot leak.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from simulator.calibration.informed import HORIZON_S, TICK_S
+from simulator.calibration.forked import OUT_S
 from simulator.calibration.passes import Rules
 from simulator.calibration.record import NEVER
+from simulator.calibration.recorded import HORIZON_S, TICK_S
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class Job:
     def asks_no_more(self, other: Job) -> bool:
         """Whether it is the same user's and asks for neither more nodes nor a longer limit."""
         return self.user == other.user and self.size <= other.size and self.limit_s <= other.limit_s
+
+
+Records = list[tuple[int, int, int, Job]]  # second, kind, row, job
 
 
 @dataclass
@@ -124,7 +128,82 @@ def informed_start(others: list[Job], job: Job, rules: Rules) -> int:
         now = min([min(seconds) + 1, (now // TICK_S + 1) * TICK_S] + ([last] if submitted else []))
 
 
-def _records(jobs: list[Job]) -> list[tuple[int, int, int, Job]]:
+def forked_start(others: list[Job], job: Job, rules: Rules) -> int:
+    """As `informed_start`, but from the job's submission on the others are simulated."""
+    twin = Twin(rules)
+    records = _records(others)
+    levels: list[tuple[int, int]] = []  # (second, nodes busy after it), as recorded
+    now = min([*(time for time, *_ in records), job.submit_s]) + 1
+    while now <= job.submit_s:
+        records, told = _split(records, now)
+        for time, kind, _, other in told:
+            _happen(twin, time, kind, other)
+        levels.append((now - 1, twin.busy))
+        _look(twin, levels, now, None)
+        seconds = [time for time, *_ in records] + [job.submit_s]
+        now = min(min(seconds) + 1, (now // TICK_S + 1) * TICK_S)
+    twin.pending.append(job)
+    recorded = set(twin.running)  # who held nodes in truth at `now`
+    while True:
+        records, told = _split(records, now)
+        for other in [other for other in twin.running if _end_s(other, twin.running[other]) < now]:
+            del twin.running[other]
+        _tell(twin, told, recorded, levels)
+        nodes = _most_in_use(levels, rules, now)
+        back_s = job.submit_s + OUT_S
+        if now < back_s:
+            nodes = min(nodes, twin.ceiling)
+        starting = twin.make_pass(now, nodes)[1] if nodes > twin.busy else []
+        if _start(twin, starting, now, job):
+            return now
+        last = job.submit_s + HORIZON_S
+        if not records or now >= last:
+            return now
+        times = [_end_s(one, begun) + 1 for one, begun in twin.running.items()] + [records[0][0] + 1, last]
+        now = min(times + ([back_s] if now < back_s else []))
+
+
+def _tell(twin: Twin, told: Records, recorded: set[Job], levels: list[tuple[int, int]]) -> None:
+    """What a forked world hears of the others: arrivals, cancellations, starts of jobs held, and nodes in use."""
+    for time, kind, _, other in told:
+        if kind == 0:
+            recorded.discard(other)
+        elif kind == 1:
+            twin.pending.append(other)
+        elif kind == 2:
+            recorded.add(other)
+        if kind == 3 or (kind == 2 and other in twin.held):
+            pended = other in twin.pending
+            twin.pending = [one for one in twin.pending if one is not other]
+            if kind == 2 and pended:
+                twin.running[other] = time
+        levels.append((time, sum(one.size for one in recorded)))
+
+
+def _start(twin: Twin, starting: list[Job], now: int, job: Job) -> bool:
+    """Start those that wait for no held sibling, as far as `job`; whether it is among them."""
+    for one in sorted(starting, key=lambda one: one.rank):
+        ahead = [held for held in twin.pending if held in twin.held and held.rank < one.rank]
+        if twin.rules.siblings and any(held.asks_no_more(one) for held in ahead):
+            continue
+        if one is job:
+            return True
+        twin.pending = [other for other in twin.pending if other is not one]
+        twin.running[one] = now
+    return False
+
+
+def _split(records: Records, now: int) -> tuple[Records, Records]:
+    """What is at or after `now`, and what is before it."""
+    return [record for record in records if record[0] >= now], [record for record in records if record[0] < now]
+
+
+def _end_s(job: Job, begun: int) -> int:
+    """After its run time, but not before the record knows it."""
+    return job.end_s + (begun - job.start_s if job.start_s < NEVER and begun > job.start_s else 0)
+
+
+def _records(jobs: list[Job]) -> Records:
     """(second, order within it, row, job): ends, submissions, starts, cancellations."""
     found = []
     for job in jobs:
@@ -160,11 +239,7 @@ def _overtake(twin: Twin, time: int, job: Job) -> None:
 
 def _look(twin: Twin, levels: list[tuple[int, int]], now: int, target: Job | None) -> bool:
     rules = twin.rules
-    usable = rules.nodes
-    if rules.window_s:
-        opened = now - rules.window_s
-        found = [level for second, level in levels if second < opened][-1:]
-        usable = max([0, *found, *(level for second, level in levels if second >= opened)])
+    usable = _most_in_use(levels, rules, now)
     if twin.busy > twin.ceiling:
         twin.ceiling = NEVER
     if rules.stall_s:
@@ -172,6 +247,14 @@ def _look(twin: Twin, levels: list[tuple[int, int]], now: int, target: Job | Non
             if job not in twin.held and now - twin.could_start.get(job, now) >= rules.stall_s:
                 twin.ceiling = min(twin.ceiling, twin.busy + job.size - 1)
     return twin.make_pass(now, min(usable, twin.ceiling), target)[0]
+
+
+def _most_in_use(levels: list[tuple[int, int]], rules: Rules, now: int) -> int:
+    if not rules.window_s:
+        return rules.nodes
+    opened = now - rules.window_s
+    found = [level for second, level in levels if second < opened][-1:]
+    return max([0, *found, *(level for second, level in levels if second >= opened)])
 
 
 def free_starts(jobs: list[Job], rules: Rules, usable: list[int]) -> dict[Job, int]:

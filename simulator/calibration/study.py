@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ import polars as pl
 
 from simulator.calibration.judge import (
     CAUSAL,
+    FORKED,
     FORMS,
-    INFORMED,
     Month,
     contributions,
     error_classes,
@@ -38,8 +38,12 @@ class Study:
     parameters: pl.DataFrame
 
 
-def study(record: Record, cluster: str, judged: list[Month], *, mechanisms: bool = True) -> Study:
-    """All forms on each month; with `mechanisms`, what each contributes in the last month besides."""
+def study(record: Record, cluster: str, judged: list[Month], *, mechanisms_every: int = 0) -> Study:
+    """All forms on each month; in the last one also what each mechanism contributes, over every so many-th job.
+
+    0 leaves the mechanisms out. Each is a run of its own, and where few are on, queues are long: all jobs of a month
+    of 4,000 take minutes.
+    """
     happened = events(record)
     rows: list[dict[str, Any]] = []
     waits, parameters = [], []
@@ -49,10 +53,11 @@ def study(record: Record, cluster: str, judged: list[Month], *, mechanisms: bool
         begun = {form: starts(form, record, happened, month, fitted) for form in FORMS}
         rows += [_figure_row(record, month, form, "all", "", figures(record, month, begun[form])) for form in FORMS]
         waits.append(_wait_rows(record, cluster, month, begun))
-        if mechanisms and month is judged[-1]:
-            for form in (INFORMED, CAUSAL):
-                found = contributions(record, happened, month, fitted, form)
-                rows += [_figure_row(record, month, form, *row) for row in found]
+        if mechanisms_every and month is judged[-1]:
+            sample = replace(month, every=mechanisms_every)
+            for form in (FORKED, CAUSAL):
+                found = contributions(record, happened, sample, fitted, form)
+                rows += [_figure_row(record, sample, form, *row) for row in found]
     return Study(
         _frame(CALIBRATION_FIGURES, cluster, rows),
         pl.concat(waits) if waits else _frame(CALIBRATED_STARTS, cluster, []),
@@ -61,10 +66,10 @@ def study(record: Record, cluster: str, judged: list[Month], *, mechanisms: bool
 
 
 def unexplained(calibrated: pl.DataFrame) -> pl.DataFrame:
-    """Of `calibrated_starts`, by month and class of the informed error: jobs, wait hours, share of all error."""
-    error = (pl.col("informed_wait_s") - pl.col("recorded_wait_s")).abs()
+    """Of `calibrated_starts`, by month and class of the forked form's error: jobs, wait hours, share of all error."""
+    error = (pl.col("forked_wait_s") - pl.col("recorded_wait_s")).abs()
     return (
-        calibrated.group_by("from_utc", pl.col("informed_error").alias("class"))
+        calibrated.group_by("from_utc", pl.col("forked_error").alias("class"))
         .agg(
             pl.len().alias("jobs"),
             (pl.col("recorded_wait_s").sum() / 3600).alias("recorded_wait_h"),
@@ -112,7 +117,7 @@ def _wait_rows(record: Record, cluster: str, month: Month, begun: dict[str, Int6
         "submit_utc": record.submit_s[judged] * 1_000_000,
         "recorded_wait_s": recorded,
         **{f"{form}_wait_s": wait for form, wait in waits.items()},
-        "informed_error": error_classes(recorded, waits[INFORMED]),
+        "forked_error": error_classes(recorded, waits[FORKED]),
     }
     return _frame(CALIBRATED_STARTS, cluster, frame)
 

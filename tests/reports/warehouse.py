@@ -310,34 +310,34 @@ def _policy_tables(rng: np.random.Generator, cluster: str, jobs: pl.DataFrame) -
 
 
 def _calibrated(cluster: str) -> dict[str, pl.DataFrame]:
-    """A judged month of two jobs: the informed form is one hour off on average of a mean wait of four."""
+    """A judged month of two jobs: the forked form is one hour off on average of a mean wait of four."""
     month = {"cluster": cluster, "from_utc": datetime(2024, 2, 1)}
     waits = {
         "recorded_mean_wait_s": 14400.0, "simulated_mean_wait_s": 12600.0, "recorded_p90_wait_s": 21600.0,
         "simulated_p90_wait_s": 20000.0, "mean_absolute_error_s": 3600.0, "spearman": 0.9, "spearman_waited": None,
         "spearman_ceiling": 1.0,
     }  # fmt: skip
-    kinds = [("informed", "all", ""), ("frozen", "all", ""), ("informed", "none", ""), ("informed", "added", "holds")]
+    kinds = [("forked", "all", ""), ("frozen", "all", ""), ("forked", "none", ""), ("forked", "added", "holds")]
     figures = [
         {**month, "until_utc": datetime(2024, 3, 1), "form": form, "change": change, "mechanism": what, "jobs": 2}
         | waits
         for form, change, what in kinds
     ]
-    other = {"frozen_wait_s": 0, "causal_wait_s": 0, "submit_utc": datetime(2024, 2, 2), **month}
+    other = {"frozen_wait_s": 0, "causal_wait_s": 0, "informed_wait_s": 0, "submit_utc": datetime(2024, 2, 2), **month}
     starts = [
         {
             **other,
             "job_key": "a",
             "recorded_wait_s": 7200,
-            "informed_wait_s": 7200,
-            "informed_error": "within 10 minutes",
+            "forked_wait_s": 7200,
+            "forked_error": "within 10 minutes",
         },
         {
             **other,
             "job_key": "b",
             "recorded_wait_s": 21600,
-            "informed_wait_s": 14400,
-            "informed_error": "over 1 hour early",
+            "forked_wait_s": 14400,
+            "forked_error": "over 1 hour early",
         },
     ]
     return {

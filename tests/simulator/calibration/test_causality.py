@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from simulator.calibration.free import free_starts, usable_nodes
-from simulator.calibration.informed import informed_starts
 from simulator.calibration.parameters import fit, known_before
 from simulator.calibration.passes import Rules
 from simulator.calibration.record import NEVER, Int64s, Record, events
+from simulator.calibration.single import single_starts
 from tests.simulator.calibration.cases import jobs_of
 
 RULES = Rules(nodes=12, window_s=86400, stall_s=300, max_jobs=3, max_nodes=8, overtaken=1, siblings=1)
@@ -35,8 +35,8 @@ def busy_record(seed: int, count: int = 150) -> Record:
     return Record(submit, start, end, size, limit, user, priority, blank.job_key)
 
 
-def predicted(record: Record) -> Int64s:
-    return informed_starts(record, events(record), jobs_of(record), RULES)
+def predicted(record: Record, forked: bool) -> Int64s:
+    return single_starts(record, events(record), jobs_of(record), RULES, record.ran, forked=forked)
 
 
 def changed(record: Record, start_s: Int64s, end_s: Int64s) -> Record:
@@ -45,36 +45,43 @@ def changed(record: Record, start_s: Int64s, end_s: Int64s) -> Record:
     )
 
 
+@pytest.mark.parametrize("forked", [False, True])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_jobs_own_start_and_end_change_nothing(seed: int) -> None:
+def test_a_jobs_own_start_and_end_change_nothing(seed: int, forked: bool) -> None:
     record = busy_record(seed)
-    before = predicted(record)
+    before = predicted(record, forked)
     waited = np.flatnonzero(record.ran & (before > record.submit_s + 60))
     assert len(waited) > 20
     for row in waited[::4]:
         for start, end in ((0, 1), (5000, 90_000), (3 * 86400, 4 * 86400)):
             other = changed(record, record.start_s.copy(), record.end_s.copy())
             other.start_s[row], other.end_s[row] = record.submit_s[row] + start, record.submit_s[row] + end
-            assert predicted(other)[row] == before[row]
+            assert predicted(other, forked)[row] == before[row]
 
 
+@pytest.mark.parametrize("forked", [False, True])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_nothing_recorded_at_or_after_the_decision_changes_it(seed: int) -> None:
+def test_nothing_recorded_at_or_after_the_decision_changes_it(seed: int, forked: bool) -> None:
     record = busy_record(seed)
-    before = predicted(record)
+    before = predicted(record, forked)
     random = np.random.default_rng(seed)
     decisive = 0
     for row in np.flatnonzero(record.ran)[::5]:
         now = before[row]
-        # Later starts and ends move by up to half a day; what was cancelled later may run, and the other way round.
+        # Later starts and ends move by up to half a day; what was cancelled later may run, and the other way round;
+        # half of the later submissions vanish.
         later = random.integers(0, 43200, len(record))
         start, end = record.start_s.copy(), record.end_s.copy()
         moved = (start >= now) & (end >= now) & (np.arange(len(record)) != row)
         start[moved] = np.maximum(now, record.submit_s[moved]) + later[moved]
+        start[moved & (later % 5 == 0)] = NEVER
         open_end = end >= now
         end[open_end] = np.maximum(end[open_end], np.where(start < NEVER, start, 0)[open_end]) + 1 + later[open_end]
+        kept = (record.submit_s < now) | (later % 2 == 0)
+        kept[-1] = True
         decisive += int(moved.any())
-        assert predicted(changed(record, start, end))[row] == now
+        other = changed(record, start, end).take(kept)
+        assert predicted(other, forked)[np.count_nonzero(kept[:row])] == now
     assert decisive > 10
 
 

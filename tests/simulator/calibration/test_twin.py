@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.calibration import reference
 from simulator.calibration.free import free_starts, usable_nodes
-from simulator.calibration.informed import informed_starts
 from simulator.calibration.passes import Jobs, Rules
 from simulator.calibration.record import NEVER, Record, events
+from simulator.calibration.single import single_starts
 from tests.simulator.calibration.cases import records, rules, twins
 
 
+@pytest.mark.parametrize("forked", [False, True])
 @settings(max_examples=40, deadline=None)
-@given(records(), rules)
-def test_informed_start_equals_the_twin_that_never_saw_the_jobs_own_record(
-    drawn: tuple[Record, Jobs], given_rules: Rules
+@given(drawn=records(), given_rules=rules)
+def test_each_start_equals_the_twin_that_never_saw_the_jobs_own_record(
+    forked: bool, drawn: tuple[Record, Jobs], given_rules: Rules
 ) -> None:
     record, jobs = drawn
-    found = informed_starts(record, events(record), jobs, given_rules)
+    found = single_starts(record, events(record), jobs, given_rules, record.ran, forked=forked)
     listed = twins(record, jobs)
+    twin = reference.forked_start if forked else reference.informed_start
     for row, job in enumerate(listed):
         others = [other for other in listed if other is not job]
-        expected = reference.informed_start(others, job, given_rules) if record.ran[row] else NEVER
+        expected = twin(others, job, given_rules) if record.ran[row] else NEVER
         assert found[row] == expected
 
 
