@@ -57,8 +57,11 @@ class Log(NamedTuple):
 
 def log_of(record: Record, events: Events) -> Log:
     """The arrays of a record and its events for the kernels."""
-    columns = (record.start_s, record.end_s, events.started_at, events.ended_at, events.time_s, events.job, events.kind)
-    return Log(*(np.ascontiguousarray(column, np.int64) for column in columns), events.peak)
+    whole = np.ascontiguousarray
+    return Log(
+        whole(record.start_s), whole(record.end_s), events.started_at, events.ended_at, whole(events.time_s),
+        whole(events.job), whole(events.kind), events.peak,
+    )  # fmt: skip
 
 
 @kernel
