@@ -11,7 +11,9 @@ from pipelines.options import Data, Json
 from traces.errors import InputError
 
 if TYPE_CHECKING:
+    from simulator.calibration.judge import Month
     from simulator.calibration.parameters import Parameters
+    from simulator.calibration.record import Record
 
 
 def register(app: typer.Typer) -> None:
@@ -30,9 +32,13 @@ def calibrate(
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Infer limits, priorities, usable nodes and holds from the record, and judge them on what came later."""
+    """Infer limits, priorities, usable nodes and holds from the record, and judge them on what came later.
+
+    Waits of each later month, fitted on what was recorded before it, in four forms. frozen: the trace replayed
+    free-running; causal: the same, usable nodes following the record; forked: each job simulated from the recorded
+    queue at its submission; informed: each job told of the others up to each instant. docs/calibration.md says more.
+    """
     from models import experiment
-    from simulator.calibration.judge import Month, months
     from simulator.calibration.parameters import fit
     from simulator.calibration.study import study, unexplained
     from traces import clusters
@@ -47,25 +53,37 @@ def calibrate(
             raise InputError(
                 f"cluster {cluster!r}: none of its {len(record)} jobs ran, so there is nothing to calibrate"
             )
-        if from_ is not None and to is not None:
-            judged = [Month(options.utc_s(from_), options.utc_s(to))]
-            if not judged[0].of(record).any():
-                raise InputError(f"cluster {cluster!r}: no job that ran was submitted from {from_} to {to}")
-        else:
-            judged = months(record, experiment.declared_s(settings.fit_from))
+        judged = _judged(record, cluster, experiment.declared_s(settings.fit_from), from_, to)
         until_s = options.utc_s(until) if until else (judged[0].from_s if from_ else int(record.submit_s[-1]) + 1)
+        if until_s <= record.submit_s[0]:
+            raise InputError(
+                f"cluster {cluster!r}: nothing to fit on before {until or from_}; its first job was submitted "
+                f"{experiment.text(int(record.submit_s[0]))}: give a later {'--until' if until else '--from'}"
+            )
         found = fit(record, until_s)
         result = study(record, cluster, judged, mechanisms_every=int(mechanisms))
+        tables = {
+            "figures": result.figures,
+            "parameters": result.parameters,
+            "unexplained": unexplained(result.starts),
+        }
         if json:
-            tables = {
-                "figures": result.figures,
-                "parameters": result.parameters,
-                "unexplained": unexplained(result.starts),
-            }
             rows = {name: frame.to_dicts() for name, frame in tables.items()}
             options.write_json(out, {"cluster": cluster, "jobs": len(record), "fitted": _fitted(found), **rows})
         else:
-            out.write(_text(found, result.figures.to_dicts()))
+            out.write(_text(found, result.figures.to_dicts(), tables["unexplained"].to_dicts()))
+
+
+def _judged(record: Record, cluster: str, fit_from_s: int | None, from_: str | None, to: str | None) -> list[Month]:
+    """The window asked for, else every month that can be judged."""
+    from simulator.calibration.judge import Month, months
+
+    if from_ is None or to is None:
+        return months(record, fit_from_s)
+    window = Month(options.utc_s(from_), options.utc_s(to))
+    if not window.of(record).any():
+        raise InputError(f"cluster {cluster!r}: no job that ran was submitted from {from_} to {to}")
+    return [window]
 
 
 def _fitted(found: Parameters) -> dict[str, Any]:
@@ -76,7 +94,7 @@ def _fitted(found: Parameters) -> dict[str, Any]:
     return {**asdict(found), "until_utc": experiment.text(found.until_s)}
 
 
-def _text(found: Parameters, figures: list[dict[str, Any]]) -> str:
+def _text(found: Parameters, figures: list[dict[str, Any]], unexplained: list[dict[str, Any]]) -> str:
     from models import experiment
 
     growth = (
@@ -88,18 +106,25 @@ def _text(found: Parameters, figures: list[dict[str, Any]]) -> str:
         f"priority grows by {growth} (puts {found.concordance:.3f} of {found.pairs:,} overtaking pairs in order, "
         f"first come first served {found.concordance_fcfs:.3f})",
         f"{'month':<11}{'form':<10}{'mechanisms':<24}{'jobs':>6}{'mean h':>8}{'rec.':>7}{'p90 h':>8}{'rec.':>7}"
-        f"{'MAE h':>7}{'/mean':>7}{'rho':>7}{'>10min':>7}",
+        f"{'MAE h':>7}{'/mean':>7}{'rho':>7}{'>10min':>7}{'ceil.':>7}",
     ]
     for row in figures:
         hours = {name[:-2]: value / 3600 for name, value in row.items() if name.endswith("_s")}
         error, recorded = hours["mean_absolute_error"], hours["recorded_mean_wait"]
-        rho = [float("nan") if row[name] is None else row[name] for name in ("spearman", "spearman_waited")]
+        names = ("spearman", "spearman_waited", "spearman_ceiling")
+        rho = [float("nan") if row[name] is None else row[name] for name in names]
         lines.append(
             f"{row['from_utc']:%Y-%m-%d} {row['form']:<10}{(row['change'] + ' ' + row['mechanism']).strip():<24}"
             f"{row['jobs']:>6}{hours['simulated_mean_wait']:>8.2f}{recorded:>7.2f}"
             f"{hours['simulated_p90_wait']:>8.1f}{hours['recorded_p90_wait']:>7.1f}"
-            f"{error:>7.2f}{error / recorded if recorded else float('nan'):>7.2f}{rho[0]:>7.3f}{rho[1]:>7.3f}"
+            f"{error:>7.2f}{error / recorded if recorded else float('nan'):>7.2f}"
+            f"{''.join(f'{value:>7.3f}' for value in rho)}"
         )
+    lines += [
+        f"{row['from_utc']:%Y-%m-%d} forked, {row['class']}: {row['jobs']} jobs ({row['share_of_jobs']:.0%}), "
+        f"{row['share_of_error']:.0%} of the error"
+        for row in unexplained
+    ]
     if not figures:
         lines.append("no month has four weeks of record before it and 100 jobs in it: nothing was judged")
     return "\n".join(lines) + "\n"

@@ -27,6 +27,7 @@ _CALIBRATED = (
     "mean_absolute_error_s|MAE|duration", "relative_error|MAE of mean|percent", "spearman|Spearman|number",
     "spearman_waited|Spearman if waited|number",
 )  # fmt: skip
+_FORM_ORDER = {"frozen": 0, "causal": 1, "forked": 2, "informed": 3}
 
 
 def fidelity(source: Source) -> Section:
@@ -73,7 +74,7 @@ def _with_calibration(source: Source, section: Section) -> Section:
     if found.is_empty():
         section.missing.append("No month has four weeks of record before it, so nothing was calibrated.")
         return section
-    whole = found.filter(pl.col("change") == "all").sort("from_utc", "form")
+    whole = found.filter(pl.col("change") == "all").sort("from_utc", pl.col("form").replace_strict(_FORM_ORDER))
     newest = whole.filter((pl.col("form") == "forked") & (pl.col("from_utc") == pl.col("from_utc").max()))
     section.sentences += [_calibrated_sentence(row) for row in newest.to_dicts()]
     section.tables.append(

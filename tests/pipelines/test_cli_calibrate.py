@@ -52,11 +52,16 @@ def test_what_was_inferred_and_how_far_it_holds(baton: Baton, dump: Path) -> Non
     assert forked["mean_absolute_error_s"] < 0.5 * forked["recorded_mean_wait_s"]
     assert sum(row["jobs"] for row in found["unexplained"]) == forked["jobs"]
     text = baton("calibrate", "--cluster", "lab", "--from", "2024-02-05", "--to", "2024-02-12").out
-    assert "before 2024-02-05" in text and text.count("2024-02-05 ") == 4
+    assert "before 2024-02-05" in text and text.count("2024-02-05 ") - text.count("2024-02-05 forked, ") == 4
+    assert "% of the error" in text
 
 
 def test_a_window_without_jobs_is_refused(baton: Baton, dump: Path) -> None:
     baton("ingest", dump, "--cluster", "lab", "--timezone", "UTC", "--fields", FIELDS)
     refused = baton("calibrate", "--cluster", "lab", "--from", "2025-01-01", "--to", "2025-02-01")
     assert refused.code == 2 and "2025-01-01" in refused.err
+    early = baton("calibrate", "--cluster", "lab", "--until", "2023-01-01")
+    assert early.code == 2 and "nothing to fit on before 2023-01-01" in early.err and early.err.count("\n") == 1
+    unknown = baton("calibrate", "--cluster", "nowhere")
+    assert unknown.code == 2 and "nowhere" in unknown.err and unknown.err.count("\n") == 1
     assert "--to" in baton("calibrate", "--cluster", "lab", "--from", "2024-02-01").err
