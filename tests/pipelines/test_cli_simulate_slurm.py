@@ -54,6 +54,24 @@ def test_jobs_of_a_partition_that_is_not_there_are_listed(baton: Baton, lab: Pat
     assert "6 jobs can never start: 6 unknown partition" in result.err
 
 
+def test_a_job_larger_than_the_cluster_and_a_negative_run_time_are_counted(baton: Baton, tmp_path: Path) -> None:
+    """Five nodes of two can never start; a record that ends before it begins is set aside when it is read."""
+    data, log = tmp_path / "data", dump(tmp_path / "lab.psv")
+    rows = log.read_text().splitlines()
+    rows[2] = rows[2].replace("|1|billing", "|5|billing").replace("node=1", "node=5")
+    rows[4] = rows[4].replace("T03:00:00|7200", "T00:30:00|-1800")
+    log.write_text("\n".join(rows) + "\n")
+    read = baton("ingest", log, "--cluster", "lab", "--nodes", 8, "--data", data, "--json")
+    assert (read.code, read.json["tables"]["rejects"]) == (0, 1)
+    flags = ("--slurm-conf", conf(tmp_path), "--cluster", "lab", "--data", data, "--json")
+    result = baton("simulate", "--scheduler", "slurm", *flags)
+    assert result.code == 0
+    assert result.json["unplaceable"] == {"larger than its partition": 1}
+    assert "1 jobs can never start: 1 larger than its partition" in result.err
+    started = result.json["started_by_main"] + result.json["started_by_backfill"]
+    assert (started, result.json["slurm_jobs"]) == (4, 5)
+
+
 def test_the_settings_of_the_cluster_name_its_files(baton: Baton, lab: Path) -> None:
     conf(lab)
     (lab / "qos.psv").write_text("Name|Priority|MaxTRESPU\nnormal|10|node=1\n", encoding="utf-8")
