@@ -21,13 +21,14 @@ POLICIES = ["reactive", "average-wait", "start-estimate"]
 
 
 def materialize(data: DataFolder, cluster: str, raw: Path, **flags: Any) -> dict[str, dict[str, Any]]:
-    """Metadata of every asset of one run, by key; every check must have passed."""
+    """Metadata of every asset of one run, by key; every check must have passed, but for those that only warn."""
     resource = Resource(data=str(data.root), raw=str(raw), **flags)
     job = build_defs({"baton": resource}).resolve_job_def("whole_pipeline")
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("clusters", [cluster])
         result = job.execute_in_process(instance=instance, partition_key=cluster)
-        assert [e.check_name for e in result.get_asset_check_evaluations() if not e.passed] == []
+        failed = [check for check in result.get_asset_check_evaluations() if not check.passed]
+        assert [check.check_name for check in failed if check.severity is dg.AssetCheckSeverity.ERROR] == []
         return {
             event.asset_key.to_user_string(): {
                 name: getattr(value, "value", value) for name, value in event.materialization.metadata.items()
