@@ -13,11 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
+from simulator.slurm import kernel
 from simulator.slurm.compare import OneStep, free_run, one_step, relative
-from simulator.slurm.run import run
+from simulator.slurm.prepare import prepared
+from simulator.slurm.run import advanced, run
+from simulator.slurm.state import QUEUE_JOB, QUEUE_KEY, QUEUE_ROWS
 from simulator.slurm.world import NEVER, Int64s, Result, World
 from tests.live import recording
 
+LOW_WORD = (1 << 32) - 1  # of a queue's key: the priority
 RECORDINGS = Path(__file__).parents[1] / "fixtures/fidelity"
 REPETITIONS = 20  # runs of the simulator with every run time a second longer, shorter or as it is
 
@@ -69,6 +73,24 @@ def repeated(world: World) -> tuple[list[dict[str, float]], list[dict[str, float
     return figures, pairs
 
 
+def priorities(folder: Path, world: World) -> Int64s:
+    """The simulator's priority minus the one that sprio told, for each job that both had in their queues at a look."""
+    jobs = recording.read(folder)
+    rows = {job.job_id: row for row, job in enumerate(jobs)}
+    differences: list[int] = []
+    for at, told in recording.priorities(folder).items():
+        second = at - recording.zero(jobs)
+        ready = prepared(world)
+        kernel.free_from(ready.state, second)
+        ready = advanced(ready, second)
+        queue = ready.state.queue[: ready.state.scalars[QUEUE_ROWS]]
+        simulated = {
+            int(job): int(key) & LOW_WORD for job, key in zip(queue[:, QUEUE_JOB], queue[:, QUEUE_KEY], strict=True)
+        }
+        differences += [simulated[rows[job]] - value for job, value in told.items() if rows.get(job) in simulated]
+    return np.array(differences, np.int64)
+
+
 def spread(folders: list[Path]) -> dict[tuple[str, str], dict[str, float]]:
     """The same figures of each pair of recordings of one workload: how far Slurm is from itself."""
     waits = {
@@ -98,6 +120,10 @@ def main() -> None:
         print(
             f"| {folder.name} | {len(step.job)} | {step.share:.1%} | {whole.share:.1%} | {step.unmatched_share:.1%} |"
         )
+    _head("run", "priorities looked at", "equal to sprio's", "within 1")
+    for folder, world in worlds.items():
+        apart = np.abs(priorities(folder, world))
+        print(f"| {folder.name} | {len(apart)} | {(apart == 0).mean():.1%} | {(apart <= 1).mean():.1%} |")
     _head("run", "jobs", "recorded mean wait", "simulated", "difference", "Spearman", "mean absolute error")
     for folder, world in worlds.items():
         print(_row(folder.name, free_run(world, run(world))))

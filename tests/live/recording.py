@@ -212,6 +212,16 @@ def passes(folder: Path, kind: str) -> list[int]:
     return [_time(at) or 0 for at, of in rows if of == kind]
 
 
+def priorities(folder: Path) -> dict[int, dict[int, int]]:
+    """What sprio told: second since 1970 -> job id -> priority; of an array its own id stands for the pending tasks."""
+    told: dict[int, dict[int, int]] = {}
+    for line in _text(folder / "priorities.psv.gz").splitlines():
+        at, kind, *fields = line.split("|")
+        if kind == "job":
+            told.setdefault(int(at), {})[int(fields[0])] = int(fields[1])
+    return told
+
+
 def _moved(job: RecordedJob, by_s: int) -> RecordedJob:
     eligible, start, end = (None if at is None else at + by_s for at in (job.eligible_s, job.start_s, job.end_s))
     return replace(job, submit_s=job.submit_s + by_s, eligible_s=eligible, start_s=start, end_s=end)

@@ -48,3 +48,11 @@ def test_slurm_itself_does_not_repeat_its_waits() -> None:
     assert len(spread) == 3
     assert all(pair["jobs"] >= 1000 and 0.95 < pair["spearman"] < 0.98 for pair in spread)
     assert 0.005 < max(abs(pair["relative_mean_wait"]) for pair in spread) < 0.04
+
+
+@every_recording
+def test_priorities(folder: Path) -> None:
+    """Every pending job's priority is sprio's, to the rounding of a second of age."""
+    apart = figures.priorities(folder, recording.world(folder, recording.read(folder)))
+    assert len(apart) > 4000
+    assert np.abs(apart).max() <= 1
