@@ -7,7 +7,7 @@ each have columns of their own. A header inside a job's name is none: the record
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class Block:
 
 
 def blocks(pieces: Iterable[bytes], layout: Layout, name: str, delimiter: str | None = None) -> Iterator[Block]:
-    """The records' lines in blocks that no record crosses; headers are left out.
+    """The records' lines in blocks that no record crosses; headers are left out, or blanked.
 
     `delimiter` is the one that was given for the file. Raises InputError for a line that does not end.
     """
@@ -55,6 +55,13 @@ def blocks(pieces: Iterable[bytes], layout: Layout, name: str, delimiter: str | 
             at, new = (0, None) if skip else _next_header(carry, sought, end, layout, delimiter, last=not following)
             if new is None:
                 break
+            if replace(new, first=layout.first) == layout:  # of daily dumps put together: no reason to cut
+                stop = at
+                for _ in range(new.first):
+                    stop = carry.index(b"\n", stop) + 1
+                blank = b"\n".join(b" " * len(line) for line in carry[at:stop].split(b"\n"))
+                carry, sought = b"".join((carry[:at], blank, carry[stop:])), stop
+                continue
             if at:
                 yield Block(carry[:at], layout, before)
             before += carry.count(b"\n", 0, at)
@@ -154,7 +161,7 @@ def _is_genuine(before: list[str], after: list[str], old: Layout, new: Layout) -
             return False
         if not all(is_clean(line, new) for line in records[:MOST_FORGED]):
             return False
-    if old.widths:
+    if old.widths or all(is_clean(line, old) for line in (*before[-MOST_FORGED:], *records[:MOST_FORGED])):
         return True
     around = [*before, *after]
     clean = np.array([is_clean(line, old) for line in around], dtype=np.bool_)

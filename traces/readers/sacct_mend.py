@@ -67,7 +67,8 @@ class Mender:
             done = next((n - 1 for n in range(at + 1, done + 1) if self._is_broken_record(n)), done)
             if self.goes_on and goes_on and done - at < MOST_LINES:
                 owner = at - 1 if after_clean else owner
-                self._append(owner, "\n" + self._text(at, done))
+                if self._text(at, done).strip():
+                    self._append(owner, "\n" + self._text(at, done))
                 continue
             owner = -1
             if done - at < MOST_LINES:
