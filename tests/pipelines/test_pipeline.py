@@ -20,15 +20,19 @@ pytestmark = pytest.mark.slow
 POLICIES = ["reactive", "average-wait", "start-estimate"]
 
 
-def materialize(data: DataFolder, cluster: str, raw: Path, **flags: Any) -> dict[str, dict[str, Any]]:
-    """Metadata of every asset of one run, by key; every check must have passed, but for those that only warn."""
+def materialize(
+    data: DataFolder, cluster: str, raw: Path, warns: tuple[str, ...] = (), **flags: Any
+) -> dict[str, dict[str, Any]]:
+    """Metadata of every asset of one run, by key; every check must have passed, but for those in `warns`, which warn."""
     resource = Resource(data=str(data.root), raw=str(raw), **flags)
     job = build_defs({"baton": resource}).resolve_job_def("whole_pipeline")
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("clusters", [cluster])
         result = job.execute_in_process(instance=instance, partition_key=cluster)
         failed = [check for check in result.get_asset_check_evaluations() if not check.passed]
-        assert [check.check_name for check in failed if check.severity is dg.AssetCheckSeverity.ERROR] == []
+        assert [(check.check_name, check.severity) for check in failed] == [
+            (name, dg.AssetCheckSeverity.WARN) for name in warns
+        ]
         return {
             event.asset_key.to_user_string(): {
                 name: getattr(value, "value", value) for name, value in event.materialization.metadata.items()
@@ -92,7 +96,8 @@ def test_a_second_run_works_nothing_out(run: Run) -> None:
 def test_a_cluster_without_time_limits_has_no_policies(tmp_path: Path) -> None:
     sample = Path(__file__).resolve().parents[2] / "data" / "sample" / "philly"
     data = DataFolder(tmp_path / "data")
-    made = materialize(data, "philly-sample", sample)
+    # the generated machine list says less than was in use, as Philly's own does
+    made = materialize(data, "philly-sample", sample, warns=("nodes_gpus_in_use",))
     for key in (
         "simulation_replay",
         "simulation_calibration",
