@@ -23,7 +23,7 @@ POLICIES = ["reactive", "average-wait", "start-estimate"]
 def materialize(
     data: DataFolder, cluster: str, raw: Path, warns: tuple[str, ...] = (), **flags: Any
 ) -> dict[str, dict[str, Any]]:
-    """Metadata of every asset of one run, by key; every check must have passed, but for those in `warns`, which warn."""
+    """Metadata of every asset of one run, by key; every check must have passed, but those in `warns` warn."""
     resource = Resource(data=str(data.root), raw=str(raw), **flags)
     job = build_defs({"baton": resource}).resolve_job_def("whole_pipeline")
     with dg.DagsterInstance.ephemeral() as instance:
