@@ -120,6 +120,18 @@ def test_arrays(conf: SlurmConf) -> None:
     assert any("1 records of pending array tasks" in remark for remark in found.remarks)
 
 
+def test_tasks_of_a_throttled_array_age_from_its_first_eligible_time(conf: SlurmConf) -> None:
+    tasks = [
+        job("30", 10, 20, 50, job_id="30_1", array_job_id=30, array_task_id=1),
+        job("31", 10, 51, 80, job_id="30_2", array_job_id=30, array_task_id=2, eligible_utc=at(50)),
+        job("32", 10, None, 90, job_id="30_[3%1]", array_job_id=30, state="CANCELLED", eligible_utc=None),
+        job("40", 10, 20, 50, job_id="40_1", array_job_id=40, array_task_id=1),
+        job("41", 10, 51, 80, job_id="40_2", array_job_id=40, array_task_id=2, eligible_utc=at(50)),
+    ]
+    # nothing tells the throttle of array 40
+    assert loaded(conf, tasks).world.jobs.eligible_s.tolist() == [10, 10, 10, 10, 50]
+
+
 def test_names_and_defaults(conf: SlurmConf) -> None:
     found = loaded(conf, [
         job("1", 10, 20, 50, partition=None, qos=None, account=None, user_name=None, limit_s=None,
