@@ -7,9 +7,9 @@ Each recorded run is a row of its own: a requeue is submitted again when the log
 - A job that still ran when the log ended runs to its limit.
 - A job gets on each of its nodes the same share of what it held, rounded up; what it asked for, if it never ran.
 - Dependencies and begin times show as the recorded eligible time; the tables name no parent.
-- The eligible time of a task that its array's throttle held back is when the throttle let it go. Where the log tells the
-  throttle, it is simulated, and every task is eligible, and ages, from the array's first eligible time. (Seen on
-  Slurm 22.05 against sprio; docs/fidelity.md.) Where it does not, the recorded time stands for it.
+- The eligible time of a task that its array's throttle held back is when the throttle let it go. Where the log tells
+  the throttle, it is simulated, and every task is eligible, and ages, from the array's first eligible time (seen on
+  Slurm 22.05 against sprio; docs/fidelity.md). Where it does not, the recorded time stands for it.
 """
 
 from __future__ import annotations
