@@ -45,16 +45,17 @@ def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
             for declared in analysis.TABLES
         ],
     )
-    def compute(context: dg.AssetExecutionContext, baton: Baton) -> Iterator[dg.MaterializeResult[None]]:
+    def analysed(context: dg.AssetExecutionContext, baton: Baton) -> Iterator[dg.MaterializeResult[None]]:
         data, cluster = baton.folder, context.partition_key
         settings = baton.settings(cluster)
         now = digest(store.lake_digest(data, cluster), settings, code_digest(*CODE), tails_digest(data, cluster))
-        reused = all(store.derived_fingerprint(data, t.name, cluster) == now for t in analysis.TABLES)
-        frames = {} if reused else analysis.compute(data, settings)
-        for declared in analysis.TABLES:
-            if not reused:
-                store.write_derived(data, declared, cluster, frames[declared.name], now)
-            frame = store.read_derived(data, declared.name, cluster)
+
+        def compute() -> list[pl.DataFrame]:
+            made = analysis.compute(data, settings)
+            return [made[declared.name] for declared in analysis.TABLES]
+
+        frames, reused = store.derived(data, analysis.TABLES, cluster, now, compute)
+        for declared, frame in zip(analysis.TABLES, frames, strict=True):
             yield shown(
                 key=dg.AssetKey(declared.name),
                 rows=len(frame),
@@ -64,7 +65,7 @@ def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
                 **_drawn(declared.name, frame),
             )
 
-    return compute
+    return analysed
 
 
 def _drawn(name: str, frame: pl.DataFrame) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from assets.metadata import plot, shown, table
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models import experiment, study
 from models.fingerprint import code_digest, digest
+from models.tables import WHAT_IF
 from simulator.tables import CALIBRATION, SIMULATED_STARTS
 from traces import store
 
@@ -28,11 +29,9 @@ def simulation_replay(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
         return shown(rows=0, why=f"no job of cluster {cluster!r} has a time limit to plan with: nothing was replayed")
     settings = baton.settings(cluster)
     now = digest(store.lake_digest(data, cluster), settings.nodes, SCHEDULER, code_digest("simulator", "models"))
-    reused = store.derived_fingerprint(data, SIMULATED_STARTS.name, cluster) == now
-    if not reused:
-        frame = experiment.replay(data, settings, SCHEDULER)
-        store.write_derived(data, SIMULATED_STARTS, cluster, frame, now)
-    frame = store.read_derived(data, SIMULATED_STARTS.name, cluster)
+    (frame,), reused = store.derived(
+        data, [SIMULATED_STARTS], cluster, now, lambda: [experiment.replay(data, settings, SCHEDULER)]
+    )
     waits = {side: _ecdf(frame[f"{side}_wait_s"].drop_nulls()) for side in ("recorded", "simulated")}
     return shown(
         rows=len(frame),
@@ -59,12 +58,12 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
     settings = baton.settings(cluster)
     code = code_digest("simulator", "models/experiment.py")
     now = digest(store.lake_digest(data, cluster), settings.fit_from, code)
-    reused = all(store.derived_fingerprint(data, declared.name, cluster) == now for declared in CALIBRATION)
-    if not reused:
-        study = experiment.calibration(data, settings)
-        for declared, frame in zip(CALIBRATION, (study.figures, study.starts, study.parameters), strict=True):
-            store.write_derived(data, declared, cluster, frame, now)
-    figures, starts, parameters = (store.read_derived(data, declared.name, cluster) for declared in CALIBRATION)
+
+    def calibrate() -> list[pl.DataFrame]:
+        found = experiment.calibration(data, settings)
+        return [found.figures, found.starts, found.parameters]
+
+    (figures, starts, parameters), reused = store.derived(data, CALIBRATION, cluster, now, calibrate)
     if figures.is_empty():
         why = "no month of the trace has four weeks of record before it to fit on, and 100 jobs"
         return shown(rows=0, reused=reused, why=why, fidelity=table(figures))
@@ -78,6 +77,27 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
         unexplained=table(unexplained(starts)),
         waits=plot(waits, x="wait, h", y="share of jobs", log_x=True),
     )
+
+
+@dg.asset(
+    deps=[warehouse.key("jobs")],
+    group_name="simulation",
+    partitions_def=CLUSTERS,
+    kinds={"numba", "parquet"},
+    owners=OWNERS,
+    description="Mean wait under another scheduler, with more or fewer nodes, with tighter time limits.",
+)
+def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
+    from models.what_if import what_if
+
+    data, cluster = baton.folder, context.partition_key
+    if not experiment.has_limits(data, cluster):
+        return shown(rows=0, why=f"no job of cluster {cluster!r} has a time limit to plan with: nothing was replayed")
+    settings = baton.settings(cluster)
+    code = code_digest("simulator", "models/what_if.py", "models/experiment.py", "models/bootstrap.py")
+    now = digest(store.lake_digest(data, cluster), settings.nodes, code)
+    (frame,), reused = store.derived(data, [WHAT_IF], cluster, now, lambda: [what_if(data, settings)])
+    return shown(rows=len(frame), reused=reused, changes=table(frame))
 
 
 @dg.asset(

@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import checks, evaluation, features, ingest, policies, release, reports, simulation, warehouse, what_if
+from assets import checks, evaluation, features, ingest, policies, release, reports, simulation, warehouse
 from assets.resources import Baton
 from pipelines import triggers
 from pipelines.jobs import everything
@@ -30,7 +30,7 @@ def build_defs(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
             simulation.simulation_replay,
             simulation.simulation_calibration,
             simulation.pair_tables,
-            what_if.simulation_what_if,
+            simulation.simulation_what_if,
             policies.trained_policies,
             evaluation.policy_comparison,
             release.provisioning_policy,

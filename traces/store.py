@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,6 +178,24 @@ def read_derived(data: DataFolder, table_name: str, cluster: str) -> pl.DataFram
     if not path.is_file():
         raise InputError(f"no table {table_name} of cluster {cluster!r} in {data.lake}: run `baton run` first")
     return pl.read_parquet(path)
+
+
+def derived(
+    data: DataFolder,
+    tables: Sequence[schema.Table],
+    cluster: str,
+    fingerprint: str,
+    compute: Callable[[], Sequence[pl.DataFrame]],
+) -> tuple[list[pl.DataFrame], bool]:
+    """One cluster's part of those tables, and whether it was there already, computed from what `fingerprint` names.
+
+    Where any is not, `compute` makes them all, in order, and they are written.
+    """
+    reused = all(derived_fingerprint(data, table.name, cluster) == fingerprint for table in tables)
+    if not reused:
+        for table, frame in zip(tables, compute(), strict=True):
+            write_derived(data, table, cluster, frame, fingerprint)
+    return [read_derived(data, table.name, cluster) for table in tables], reused
 
 
 def _described(side: Path) -> dict[str, Any] | None:
