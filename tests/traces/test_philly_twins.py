@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+from collections.abc import Callable
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -83,6 +85,33 @@ def test_plain_entries_do_not_go_the_slow_way() -> None:
     }  # fmt: skip
     found = read_piece(json.dumps([plain, {**plain, "attempts": []}, {**plain, "attempts": None}]).encode(), ZONE)
     assert found is not None and (found.entries, found.left) == (3, [])
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_whole_log_is_taken_apart_by_duckdb(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
+) -> None:
+    """The slower source is for lists that DuckDB refuses; a refusal of every list would else be seen by nobody."""
+    monkeypatch.setattr(philly, "_pieces", None)
+    entry = {"status": "Pass", "vc": "v", "attempts": [], "submitted_time": "2017-10-07 01:00:00", "user": "u"}
+    log = json.dumps([{**entry, "jobid": str(n)} for n in range(5)]).encode()
+    (result,) = lake.ingest(lake.put("cluster_job_log", pack(log)), timezone=ZONE)
+    assert (result.rows, result.jobs, result.rejects) == (5, 5, 0)
+
+
+@pytest.mark.parametrize("odd", [{"user": {"a": 1}}, {"vc": ["x"]}])
+def test_an_object_in_place_of_a_text_is_no_text(lake: Lake, odd: dict[str, Any]) -> None:
+    entry = {"status": "Pass", "vc": "v", "attempts": [], "submitted_time": None, "user": "u", "jobid": "a"}
+    lake.ingest(lake.put("cluster_job_log", json.dumps([entry, {**entry, "jobid": "b", **odd}])), timezone=ZONE)
+    assert [(job["user_name"], job["partition"]) for job in lake.rows("jobs")] == [
+        ("u", "v"), (None if "user" in odd else "u", None if "vc" in odd else "v"),
+    ]  # fmt: skip
+
+
+def test_half_a_surrogate_pair_in_a_broken_list_is_read(lake: Lake) -> None:
+    entry = {"status": "Pass", "vc": "v", "attempts": [], "submitted_time": None, "user": "\ud800x", "jobid": "a"}
+    (result,) = lake.ingest(lake.put("cluster_job_log", json.dumps([entry, {"jobid": []}])[:-2]), timezone=ZONE)
+    assert ([job["user_name"] for job in lake.rows("jobs")], result.rejects) == (["?x"], 1)
 
 
 def test_a_broken_entry_costs_itself_alone(lake: Lake) -> None:

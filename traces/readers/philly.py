@@ -87,15 +87,23 @@ class JobLog:
 
 def _batches(file: RawFile) -> Iterator[Columns | bytes]:
     """The log as DuckDB reads it, by column. Raises InputError, also after some batches, where it refuses the list."""
-    compression = "gzip" if file.is_gzip() else "none"
+    compression = "gzip" if file.is_gzip() else "uncompressed"
     frames = store.json_batches(file.path, DUCKDB, BATCH_ENTRIES, compression)
     with ThreadPoolExecutor(1) as pool:
         waiting: deque[Future[Columns]] = deque()
         for frame in frames:
+            _check_texts(file, frame)
             waiting.append(pool.submit(columns_of, frame, file.settings.timezone))
             if len(waiting) > AHEAD:
                 yield waiting.popleft().result()
         yield from (future.result() for future in waiting)
+
+
+def _check_texts(file: RawFile, frame: pl.DataFrame) -> None:
+    """Raise InputError where the log seems to hold an object in place of a text: DuckDB takes its JSON for the text."""
+    for name in ("user", "vc", "jobid"):
+        if frame[name].str.contains(r"^[{\[]").any():
+            raise InputError(f"{file.path}: an object in place of a text in {name}")
 
 
 def _pieces(file: RawFile) -> Iterator[Columns | bytes]:

@@ -63,8 +63,8 @@ def entries(piece: bytes) -> Iterator[tuple[Any, str | None]]:
             end = next_.start() + 1 if next_ else len(text)
             yield text[at : min(end, at + 4_000)], "no whole JSON entry: the list is cut short or broken here"
             at = end
-        else:
-            yield entry, None
+        else:  # half a surrogate pair is valid JSON and no text
+            yield json.loads(json.dumps(entry, ensure_ascii=False).encode("utf-8", errors="replace")), None
 
 
 def job_of(line: int, entry: Any, zone: ZoneInfo) -> dict[str, Any]:
