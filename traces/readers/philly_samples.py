@@ -9,20 +9,25 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
-from typing import IO
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from traces import schema, store
+from traces import schema
 from traces.errors import InputError
-from traces.readers.common import Parsed, RawFile, Reject, localized, shown
+from traces.readers.common import UNREADABLE, Parsed, RawFile, Reject, localized, shown
 
-PIECE_BYTES = 1 << 25
+PIECE_BYTES = 1 << 24
 MOST_GPUS = 16
 OFFSETS_H = {"PDT": 7, "PST": 8, "UTC": 0}
-_NUMBER = r"^\s*\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\s*$"
+_VALUE = r"^\s*(?:NA|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)?\s*$"
 _TIME = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: (?:PDT|PST|UTC))?$"
 
 
@@ -45,26 +50,17 @@ class _Samples(ABC):
         """All samples, written to the file's folder as they come. Raises InputError where a column is missing."""
         parsed = Parsed()
         assert file.folder is not None
-        target = file.folder / f"{self.table.name}.parquet"
-        writer: pq.ParquetWriter | None = None
-        rows = 0
+        same = {"cluster": file.settings.name, "trace_sha256": file.sha256}
         try:
-            with file.open() as stream:
+            with file.open() as stream, _Writer(file.folder, self.table, same) as writer:
                 width = self._width(file, stream.readline().decode("utf-8", errors="replace"))
-                for line, lines in _pieces(stream, 2):
-                    frame = store.conform(self.table, self._piece(parsed, file, line, lines, width))
-                    arrow = frame.to_arrow()
-                    writer = writer or pq.ParquetWriter(target, arrow.schema, compression="zstd")
-                    writer.write_table(arrow)
-                    rows += len(frame)
-        except (OSError, EOFError) as error:
+                for lines in _pieces(stream, 2):
+                    writer.write(self._piece(parsed, file, lines, width))
+        except UNREADABLE as error:
             raise InputError(f"{file.path}: cannot be read: {error}: is the file whole?") from error
-        finally:
-            if writer is not None:
-                writer.close()
         if parsed.records == 0:
             raise InputError(f"{file.path}: no sample under the header")
-        parsed.written = {self.table.name: rows}
+        parsed.written = {self.table.name: writer.rows}
         return parsed
 
     def _width(self, file: RawFile, header: str) -> int:
@@ -76,49 +72,42 @@ class _Samples(ABC):
             )
         return len(names)
 
-    def _piece(self, parsed: Parsed, file: RawFile, line: int, lines: list[str], width: int) -> pl.DataFrame:
-        """The table's rows of some lines; counts them and notes rejects."""
-        frame = pl.DataFrame({"raw": lines}, schema={"raw": pl.String}).with_row_index("line", line)
-        frame = frame.with_columns(pl.col("line").cast(pl.Int64)).filter(pl.col("raw").str.strip_chars() != "")
+    def _piece(self, parsed: Parsed, file: RawFile, frame: pl.DataFrame, width: int) -> pl.DataFrame:
+        """The table's rows of some lines (line, raw); counts them and notes rejects."""
         parsed.records += len(frame)
-        total = len(frame)
-        frame = frame.unique("raw", keep="first", maintain_order=True)
-        parsed.duplicates += total - len(frame)
+        if frame["raw"].n_unique() < len(frame):
+            total = len(frame)
+            frame = frame.unique("raw", keep="first", maintain_order=True)
+            parsed.duplicates += total - len(frame)
         names = [f"v{i}" for i in range(width - 2)]
         # a trailing comma is common: one more, empty field
-        split = (
-            pl.col("raw").str.split_exact(",", width + 1).struct.rename_fields(["t", "node", *names, "rest", "more"])
-        )
-        frame = (
-            frame.with_columns(split.alias("parts")).unnest("parts").with_columns(pl.col("t", "node").str.strip_chars())
-        )
-        ok_value = [
-            (pl.col(n).str.contains(_NUMBER) | pl.col(n).str.strip_chars().is_in(["NA", ""]) | pl.col(n).is_null())
-            for n in names
-        ]
-        checks = {
-            "time": pl.col("t").str.contains(_TIME),
-            "machine": pl.col("node").str.contains(r"^\S+$").fill_null(False),
-            "value": pl.all_horizontal(*ok_value, pl.col("v0").is_not_null()),
+        split = frame["raw"].str.split_exact(",", width + 1).struct.rename_fields(["t", "node", *names, "rest", "more"])
+        frame = frame.hstack(split.struct.unnest())
+        node = pl.col("node").str.strip_chars()
+        times = _each(frame["t"], self._times(file)).alias("sample_utc")
+        checks: dict[str, pl.Expr | pl.Series] = {
+            "time": _each(frame["t"], pl.col("t").str.strip_chars().str.contains(_TIME)),
+            "machine": _each(frame["node"], node.str.contains(r"^\S+$").fill_null(False)),
+            "value": pl.all_horizontal(pl.col(names).str.contains(_VALUE).fill_null(True), pl.col("v0").is_not_null()),
             "number of fields": pl.col("rest").fill_null("").str.strip_chars().eq("") & pl.col("more").is_null(),
         }
-        frame = frame.with_columns(**{f"ok_{n}": c.fill_null(False) for n, c in checks.items()})
-        frame = frame.with_columns(self._times(file).alias("sample_utc"))
-        fine = pl.all_horizontal(*(f"ok_{n}" for n in checks), pl.col("sample_utc").is_not_null())
-        for row in frame.filter(~fine).iter_rows(named=True):
-            wrong = next((n for n in checks if not row[f"ok_{n}"]), "time")
-            parsed.rejects.append(Reject(row["line"], f"{wrong} is not of its form: {shown(row['raw'])}", row["raw"]))
-        frame = frame.filter(fine)
-        parsed.samples += len(frame)
-        return self._rows(frame, names).with_columns(
-            pl.lit(file.settings.name).alias("cluster"), pl.lit(file.sha256).alias("trace_sha256")
-        )
+        passed = frame.select(**checks)
+        fine = passed.select(pl.all_horizontal(pl.all(), times.is_not_null())).to_series()
+        if not fine.all():
+            raws = frame.select("line", "raw").filter(~fine).iter_rows()
+            for (line, raw), oks in zip(raws, passed.filter(~fine).iter_rows(named=True), strict=True):
+                wrong = next((name for name in checks if not oks[name]), "time")
+                parsed.rejects.append(Reject(line, f"{wrong} is not of its form: {shown(raw)}", raw))
+        parsed.samples += int(fine.sum())
+        nodes = _each(frame["node"], node.cast(pl.Categorical))
+        return self._rows(frame.select(times, nodes, *names).filter(fine), names)
 
     @staticmethod
     def _times(file: RawFile) -> pl.Expr:
-        """Naive UTC by the suffix; a time without one is read in the cluster's zone."""
-        local = pl.col("t").str.slice(0, 19).str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="us", strict=False)
-        suffix = pl.col("t").str.slice(20)
+        """Naive UTC by the suffix, null for what is no time; one without a suffix is read in the cluster's zone."""
+        text = pl.col("t").str.strip_chars()
+        local = text.str.slice(0, 19).str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="us", strict=False)
+        suffix = text.str.slice(20)
         result = pl.when(suffix == "").then(localized(local, file.settings.timezone)[0])
         for zone, hours in OFFSETS_H.items():
             result = result.when(suffix == zone).then(local + timedelta(hours=hours))  # type: ignore[assignment]
@@ -138,16 +127,15 @@ class GpuUtilization(_Samples):
     values = ("utilization_percent",)
 
     def _rows(self, frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-        long = frame.select("sample_utc", "node", *names).unpivot(
-            names, index=["sample_utc", "node"], variable_name="gpu", value_name="text"
-        )
-        long = long.with_columns(pl.col("text").str.strip_chars()).filter(pl.col("text").fill_null("") != "")
-        return long.select(
-            "node",
-            "sample_utc",
-            pl.col("gpu").str.slice(1).cast(pl.Int64),
-            pl.col("text").cast(pl.Float64, strict=False).alias("utilization_percent"),
-        )
+        gpus = [
+            frame.lazy()
+            .select("node", "sample_utc", pl.lit(gpu, pl.Int64).alias("gpu"), pl.col(name).str.strip_chars())
+            .filter(pl.col(name) != "")
+            .rename({name: "utilization_percent"})
+            .with_columns(pl.col("utilization_percent").cast(pl.Float64, strict=False))
+            for gpu, name in enumerate(names)
+        ]
+        return pl.concat(gpus).collect()
 
 
 class CpuUtilization(_Samples):
@@ -185,14 +173,86 @@ class MemoryUtilization(_Samples):
         return frame.select("node", "sample_utc", *values)
 
 
-def _pieces(stream: IO[bytes], line: int) -> Iterator[tuple[int, list[str]]]:
-    """(number of the first line, lines) of about PIECE_BYTES each."""
-    while lines := stream.readlines(PIECE_BYTES):
-        yield (
-            line,
-            b"".join(lines).decode("utf-8", errors="replace").replace("\r\n", "\n").removesuffix("\n").split("\n"),
-        )
-        line += len(lines)
+class _Writer:
+    """Writes a table's rows as they come, in a thread of its own; a batch is a row group, at most one waits.
+
+    Texts are categories: they are few, and go into the file as its dictionary without a text for every row.
+    """
+
+    def __init__(self, folder: Path, table: schema.Table, same: dict[str, str]) -> None:
+        self.rows = 0
+        self._path = folder / f"{table.name}.parquet"
+        self._columns = [
+            pl.lit(same[name], pl.Categorical).alias(name) if name in same else pl.col(name) for name in table.names
+        ]
+        self._writer: pq.ParquetWriter | None = None
+        self._thread = ThreadPoolExecutor(1)
+        self._waiting: Future[None] | None = None
+
+    def write(self, rows: pl.DataFrame) -> None:
+        if len(rows) == 0:
+            return
+        self.rows += len(rows)
+        if self._waiting:
+            self._waiting.result()
+        self._waiting = self._thread.submit(self._append, rows)
+
+    def _append(self, rows: pl.DataFrame) -> None:
+        arrow = rows.select(self._columns).to_arrow()
+        if self._writer is None:
+            # the Arrow schema is left out of the file: it would have every reader make categories of the texts
+            self._writer = pq.ParquetWriter(self._path, arrow.schema, compression="zstd", store_schema=False)
+        self._writer.write_table(arrow)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            if self._waiting and kind is None:
+                self._waiting.result()
+        finally:
+            self._thread.shutdown()
+            if self._writer is not None:
+                self._writer.close()
+
+
+def _each(values: pl.Series, compute: pl.Expr) -> pl.Series:
+    """The expression over the column, computed once for each distinct value."""
+    distinct = values.unique()
+    return values.replace_strict(distinct, distinct.to_frame().select(compute).to_series())
+
+
+def _pieces(stream: IO[bytes], line: int) -> Iterator[pl.DataFrame]:
+    """(line, raw) of about PIECE_BYTES each, blank lines left out; `line` is the number of the first."""
+    rest = b""
+    while block := stream.read(PIECE_BYTES):
+        cut = block.rfind(b"\n") + 1
+        if cut:
+            lines = _lines(rest + block[:cut])
+            yield _numbered(lines, line)
+            line += len(lines)
+            rest = b""
+        rest += block[cut:]
+    if rest:
+        yield _numbered(_lines(rest + b"\n"), line)
+
+
+def _numbered(lines: pl.Series, line: int) -> pl.DataFrame:
+    numbers = pl.int_range(line, line + pl.len(), dtype=pl.Int64).alias("line")
+    return lines.to_frame("raw").select(numbers, "raw").filter(pl.col("raw").str.contains(r"\S"))
+
+
+def _lines(text: bytes) -> pl.Series:
+    """The lines of text that ends with a line's end; what is no UTF-8 is read as U+FFFD."""
+    if not text.isascii():
+        text = text.decode("utf-8", errors="replace").encode()
+    if b"\r" in text:
+        text = text.replace(b"\r\n", b"\n")
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
+    offsets = pa.py_buffer(np.concatenate([[0], ends]))
+    lines = pl.Series(pl.from_arrow(pa.LargeStringArray.from_buffers(len(ends), offsets, pa.py_buffer(text))))
+    return lines.str.strip_suffix("\n")
 
 
 class MachineList:
