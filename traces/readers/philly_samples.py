@@ -24,7 +24,7 @@ from traces import schema
 from traces.errors import InputError
 from traces.readers.common import UNREADABLE, Parsed, RawFile, Reject, localized, shown
 
-PIECE_BYTES = 1 << 24
+PIECE_BYTES = 1 << 25
 MOST_GPUS = 16
 OFFSETS_H = {"PDT": 7, "PST": 8, "UTC": 0}
 _VALUE = r"^\s*(?:NA|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)?\s*$"
