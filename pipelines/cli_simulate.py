@@ -17,8 +17,7 @@ from traces.store import DataFolder
 if TYPE_CHECKING:
     import polars as pl
 
-    from simulator.replay import Replay
-    from simulator.workload import Workload
+    from simulator.workload import Replay, Workload
 
 
 def register(app: typer.Typer) -> None:

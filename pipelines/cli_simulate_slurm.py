@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipelines import options
-from simulator.replay import Replay
+from simulator.workload import Replay
 from traces.errors import InputError
 from traces.store import DataFolder
 

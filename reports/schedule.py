@@ -15,8 +15,7 @@ from reports import format as fmt
 from reports.build import render
 from reports.layout import Figure, Section, TableView, columns
 from simulator.metrics import mean_level
-from simulator.replay import Replay
-from simulator.workload import Int64s, Workload
+from simulator.workload import Int64s, Replay, Workload
 from traces.errors import InputError
 from traces.store import write_text
 

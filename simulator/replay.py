@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 
 from simulator.kernel import NO_ROOM, advance
 from simulator.state import CONSERVATIVE, EASY, FIFO, MIRAGE, NEVER, NONE, Jobs, Knobs, grown, new_state
-from simulator.workload import Int64s, Workload
+from simulator.workload import Int64s, Replay, Workload
 from traces.errors import InputError
 
 SCHEDULERS: dict[str, int] = {"fifo": FIFO, "easy": EASY, "conservative": CONSERVATIVE, "mirage": MIRAGE}
@@ -17,16 +16,6 @@ ESTIMATES = ("limit", "exact")
 PASSES = ("event", "instant")
 
 _FIRST_QUEUE_ROWS = 4096  # doubled when needed: a queue seldom grows with the trace
-
-
-@dataclass(frozen=True)
-class Replay:
-    """What a scheduler made of a workload's jobs."""
-
-    scheduler: str
-    starts: Int64s  # (jobs,) s, NONE (-1) where it never started
-    run_s: Int64s  # (jobs,) how long each runs from its start, s
-    wall_s: float  # of the kernel alone, compiled
 
 
 def simulate(

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import polars as pl
 
 from simulator.metrics import bounded_slowdown
-from simulator.workload import Int64s, Workload
+from simulator.workload import Int64s, Replay, Workload
 from traces.schema import CLUSTER, FLOAT, INT, JOB_KEY, TEXT, UTC, Column, Table
-
-if TYPE_CHECKING:
-    from simulator.replay import Replay  # the schedulers, and with them numba: not for reading a table's shape
 
 SIMULATED_STARTS = Table(
     "simulated_starts",

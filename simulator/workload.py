@@ -36,6 +36,16 @@ class Workload:
         return Workload(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
 
 
+@dataclass(frozen=True)
+class Replay:
+    """What a scheduler made of a workload's jobs."""
+
+    scheduler: str
+    starts: Int64s  # (jobs,) s, -1 where it never started
+    run_s: Int64s  # (jobs,) how long each runs from its start, s
+    wall_s: float  # of the kernel alone, compiled
+
+
 def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> tuple[Workload, list[str]]:
     """The jobs of a cluster that ran, as whole nodes, and their job keys in the same order.
 
