@@ -156,9 +156,7 @@ def map_unique(values: pl.Series, convert: Callable[[str], Any], kind: Any) -> t
 def coded(values: pl.Series) -> tuple[pl.Series, pl.Series]:
     """(distinct texts, the number among them of each value, null for a null)."""
     distinct = values.drop_nulls().unique()
-    frame = pl.DataFrame({"text": distinct}).with_row_index("code")
-    codes = values.to_frame("text").join(frame, on="text", how="left", maintain_order="left")["code"]
-    return distinct, codes
+    return distinct, values.cast(pl.Enum(distinct)).to_physical().cast(pl.UInt32)
 
 
 def map_codes(

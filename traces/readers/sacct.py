@@ -37,7 +37,7 @@ from traces.readers.sacct_jobs import fold
 from traces.readers.sacct_layout import Layout
 from traces.readers.sacct_spill import Batch, Spill
 
-BLOCK_BYTES = 1 << 24
+BLOCK_BYTES = 1 << 25
 THREADS = 2  # polars uses every core for some of a block, Python and numpy one: two blocks at once keep two cores busy
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -165,8 +165,8 @@ def _in_order(pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: I
 
 def _text_piece(block: Block, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
     """A block of lines."""
-    rows, rejects, slow = records(block.data, block.layout, settings)
-    return Piece(spill.put(number, rows), block.before, len(rows), rejects, slow)
+    rows, kept, rejects, slow = records(block.data, block.layout, settings)
+    return Piece(spill.put(number, rows, kept), block.before, int(kept.sum()), rejects, slow)
 
 
 def _json_piece(found: sacct_json.Records, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
@@ -174,8 +174,7 @@ def _json_piece(found: sacct_json.Records, settings: ClusterSettings, spill: Spi
     rows, valid = sacct_typed.typed(found.frame, settings)
     odd = (Reject(at, "a value is not of its form", str(found.frame.row(n))) for n, at in _refused(rows, valid))
     rejects = [*found.rejects, *odd]
-    rows = rows.filter(valid)
-    return Piece(spill.put(number, rows), found.before, len(rows), rejects, 0)
+    return Piece(spill.put(number, rows, valid), found.before, int(valid.sum()), rejects, 0)
 
 
 def _refused(rows: pl.DataFrame, valid: pl.Series) -> list[tuple[int, int]]:
@@ -184,22 +183,26 @@ def _refused(rows: pl.DataFrame, valid: pl.Series) -> list[tuple[int, int]]:
     return list(zip(at.to_list(), rows["line"].gather(at).to_list(), strict=True))
 
 
-def records(data: bytes, layout: Layout, settings: ClusterSettings) -> tuple[pl.DataFrame, list[Reject], int]:
-    """(typed rows, rejects, lines that went the slow way) of a block; lines count from 0."""
+def records(
+    data: bytes, layout: Layout, settings: ClusterSettings
+) -> tuple[pl.DataFrame, pl.Series, list[Reject], int]:
+    """(typed rows, which of them are kept, rejects, lines that went the slow way) of a block; lines count from 0.
+
+    Rows that are not kept are left among the others, as a copy without them takes long.
+    """
     lines = sacct_lines.split(data, layout)
-    rows, valid = sacct_typed.typed(lines.frame, settings)
+    rows, kept = sacct_typed.typed(lines.frame, settings)
     clean = lines.whole.copy()
-    clean[rows["line"].filter(~valid).to_numpy()] = False
+    clean[rows["line"].filter(~kept).to_numpy()] = False
     if clean.all():
-        return rows, [], 0
+        return rows, kept, [], 0
     slow = int((~clean).sum())
-    rows = rows.filter(valid)
     if layout.widths:
-        return rows, _fixed_rejects(lines, clean, layout), slow
+        return rows, kept, _fixed_rejects(lines, clean, layout), slow
     mender = sacct_mend.Mender(lines.line, clean, layout)
     mender.run()
     if mender.taken:
-        rows = rows.filter(~pl.col("line").is_in(list(mender.taken)))
+        kept &= ~rows["line"].is_in(list(mender.taken))
     if mender.tails and layout.columns[-1] == "JobName":
         tails = pl.DataFrame({"line": list(mender.tails), "tail": list(mender.tails.values())})
         name = pl.concat_str(pl.col("job_name").fill_null(""), pl.col("tail"))
@@ -212,8 +215,9 @@ def records(data: bytes, layout: Layout, settings: ClusterSettings) -> tuple[pl.
     if mender.mended:
         mended, odd = _mended(mender, layout, settings)
         rows = pl.concat([rows, mended])  # at the end: sorting a block for them takes a fifth of its time
+        kept = kept.extend(pl.repeat(True, len(mended), eager=True))
         rejects = sorted([*rejects, *odd], key=lambda reject: reject.line)
-    return rows, rejects, slow
+    return rows, kept, rejects, slow
 
 
 def _mended(mender: sacct_mend.Mender, layout: Layout, settings: ClusterSettings) -> tuple[pl.DataFrame, list[Reject]]:

@@ -34,9 +34,8 @@ USER_TEXT = frozenset({
     "Extra", "StdErr", "StdIn", "StdOut", "Reason", "WCKey",
 })  # fmt: skip
 TIMES = ("Submit", "Eligible", "Start", "End")
-# A local time as sacct prints it (polars' Rust knows the pattern too: [0-9], as \d is any digit of Unicode).
-LOCAL_TIME = r"^(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]$"
-# As other values of SLURM_TIME_FORMAT print it: a space for the T, parts of a second, an offset from UTC.
+# A local time as other values of SLURM_TIME_FORMAT print it: a space for the T, parts of a second, an offset from UTC
+# (polars' Rust knows the pattern too: [0-9], as \d is any digit of Unicode).
 OTHER_TIME = (
     r"^((?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9])[T ]([0-2][0-9]:[0-5][0-9]:[0-5][0-9])(?:\.[0-9]{1,9})?"
     r"(?: ?(Z|[+-][0-2][0-9]:?[0-5][0-9]))?$"

@@ -9,26 +9,43 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from traces.readers.sacct_layout import Layout
 
 STAND_IN = "\x1f"  # for a delimiter of several bytes, while the lines are split
 NEWLINE = 10
+PIECE_BYTES = 1 << 17
 
 
 def _text(block: bytes, layout: Layout) -> bytes:
     """The block as UTF-8, with U+FFFD where it is not, lines ended by a plain line break."""
     if layout.carriage:
         block = block.replace(b"\r\n", b"\n")
-    if not block.isascii():
-        try:
-            block.decode("utf-8")
-        except UnicodeDecodeError:
-            if layout.widths:  # a width counts bytes, and may cut a character in two
-                return block.decode("utf-8", errors="surrogateescape").encode("utf-8", errors="replace")
-            block = block.decode("utf-8", errors="replace").encode()
-    return block
+    if _is_utf8(block):
+        return block
+    pieces, at = [], 0
+    while at < len(block):  # in pieces of whole lines, as nearly all are well and repairing one is slow
+        end = block.rfind(b"\n", at, at + PIECE_BYTES) + 1 or len(block)
+        piece = block[at:end]
+        if not _is_utf8(piece):
+            # a width counts bytes, and may cut a character in two
+            broken = piece.decode("utf-8", errors="surrogateescape" if layout.widths else "replace")
+            piece = broken.encode("utf-8", errors="replace")
+        pieces.append(piece)
+        at = end
+    return b"".join(pieces)
+
+
+def _is_utf8(block: bytes) -> bool:
+    """As Arrow finds it: in a twentieth of the time of `bytes.decode`, which builds the text."""
+    ends = pa.py_buffer(np.array([0, len(block)], np.int64))
+    try:
+        pa.LargeStringArray.from_buffers(1, ends, pa.py_buffer(block)).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 @dataclass
@@ -79,14 +96,13 @@ def _starts(data: bytes) -> NDArray[np.int64]:
 
 def _counts(data: bytes, mark: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(starts of the lines and the end of the last, delimiters in each)."""
-    found = []
-    for at in range(0, len(data), 1 << 20):  # in pieces that stay in the processor's cache
-        piece = np.frombuffer(data, np.uint8, count=min(1 << 20, len(data) - at), offset=at)
-        here = np.flatnonzero((piece == mark) | (piece == NEWLINE))
-        found.append((here + at, piece[here] == NEWLINE))
-    position = np.concatenate([p for p, _ in found])
-    line_ends = np.flatnonzero(np.concatenate([is_end for _, is_end in found]))
-    return np.concatenate([[0], position[line_ends] + 1]), np.diff(line_ends, prepend=-1) - 1
+    starts = _starts(data)
+    marks = np.frombuffer(data, np.uint8) == mark
+    # sums in 8 bits are several times as fast; one that has run over shows in the total
+    counts = np.add.reduceat(marks.view(np.uint8), starts[:-1], dtype=np.uint8).astype(np.int64)
+    if counts.sum() != np.count_nonzero(marks):
+        counts = np.add.reduceat(marks, starts[:-1], dtype=np.int64)
+    return starts, counts
 
 
 def _by_hand(
@@ -107,7 +123,8 @@ def _kept(data: bytes, starts: NDArray[np.int64], whole: NDArray[np.bool_]) -> b
     if whole.all():
         return data
     edges = np.flatnonzero(np.diff(whole, prepend=False, append=False))
-    return b"".join(data[starts[a] : starts[b]] for a, b in zip(edges[::2], edges[1::2], strict=True))
+    view = memoryview(data)
+    return b"".join(view[starts[a] : starts[b]] for a, b in zip(edges[::2], edges[1::2], strict=True))
 
 
 def _columns(data: bytes, mark: str, layout: Layout, rows: int) -> pl.DataFrame:
@@ -118,8 +135,9 @@ def _columns(data: bytes, mark: str, layout: Layout, rows: int) -> pl.DataFrame:
     if rows == 0:
         return pl.DataFrame(schema=dict.fromkeys(wanted.values(), pl.String))
     frame = pl.read_csv(
-        data, has_header=False, columns=list(wanted), separator=mark, quote_char=None, infer_schema=False
-    )
+        data, has_header=False, columns=list(wanted), separator=mark, quote_char=None, infer_schema=False,
+        low_memory=True,
+    )  # fmt: skip
     frame.columns = list(wanted.values())
     if len(frame) != rows:
         raise AssertionError(f"{rows} lines were split into {len(frame)}")

@@ -37,10 +37,11 @@ class Spill:
     folder: Path
     batches: list[Batch] = field(default_factory=list)
 
-    def put(self, number: int, rows: pl.DataFrame) -> Batch:
-        """Write one block's rows; may be called from several threads with different numbers."""
-        allocations = rows.filter(pl.col("step_id").is_null())
-        steps = rows.filter(pl.col("step_id").is_not_null()).select(STEP_COLUMNS)
+    def put(self, number: int, rows: pl.DataFrame, kept: pl.Series) -> Batch:
+        """Write those of one block's rows that are kept; may be called from several threads with different numbers."""
+        is_step = rows["step_id"].is_not_null()
+        allocations = rows.filter(kept & ~is_step)
+        steps = rows.select(STEP_COLUMNS).filter(kept & is_step)
         allocations.write_ipc_stream(self._file("allocations", number))
         steps.write_ipc_stream(self._file("steps", number))
         key = steps.select(pl.struct("base", "step_id", "submit_utc").hash()).to_series()

@@ -218,13 +218,16 @@ def _ids(column: _Columns) -> list[pl.Series]:
     array_id = array.struct[0].cast(pl.Int64, strict=False)
     if "JobIDRaw" in column:
         base = column.text("JobIDRaw").str.splitn(".", 2).struct[0]
-        if base.str.contains(r"\D").any():
+        number = base.cast(pl.Int64, strict=False)
+        if number.null_count() > base.null_count():
             base = base.str.extract(r"^(\d+)")
+            number = base.cast(pl.Int64, strict=False)
     else:
         base = frame["job_id"]
+        number = base.cast(pl.Int64, strict=False)
     return [
         frame["job_id"],
-        base.cast(pl.Int64, strict=False).alias("job_id_raw"),
+        number.alias("job_id_raw"),
         base.alias("base"),
         array_id.set(task.is_null(), None).alias("array_job_id"),
         task.cast(pl.Int64, strict=False).alias("array_task_id"),
