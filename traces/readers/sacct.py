@@ -37,7 +37,7 @@ from traces.readers.sacct_jobs import fold
 from traces.readers.sacct_layout import Layout
 from traces.readers.sacct_spill import Batch, Spill
 
-BLOCK_BYTES = 1 << 25
+BLOCK_BYTES = 1 << 24
 THREADS = 2  # polars uses every core for some of a block, Python and numpy one: two blocks at once keep two cores busy
 Item = TypeVar("Item")
 Result = TypeVar("Result")

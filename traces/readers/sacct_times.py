@@ -104,9 +104,7 @@ def _rare(printed: pl.Series, zone: str) -> tuple[pl.Series, pl.Series, pl.Serie
         pl.when(pl.col("t").str.contains(EPOCH) & (pl.col("t") != "4294967295")).then(pl.col("t")).cast(pl.Int64)
     )
     instant = pl.from_epoch(rest.to_series(), time_unit="s").cast(pl.Datetime("us"))
-    early, late = (
-        pl.select(pl.coalesce(instant, other)).to_series() for other in _other_forms(printed, zone)
-    )
+    early, late = (pl.select(pl.coalesce(instant, other)).to_series() for other in _other_forms(printed, zone))
     return early, late, early.is_not_null() | printed.is_in(list(NO_TIME))
 
 
