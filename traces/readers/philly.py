@@ -92,18 +92,21 @@ def _batches(file: RawFile) -> Iterator[Columns | bytes]:
     with ThreadPoolExecutor(1) as pool:
         waiting: deque[Future[Columns]] = deque()
         for frame in frames:
-            _check_texts(file, frame)
-            waiting.append(pool.submit(columns_of, frame, file.settings.timezone))
+            waiting.append(pool.submit(_columns, file, frame))
             if len(waiting) > AHEAD:
                 yield waiting.popleft().result()
         yield from (future.result() for future in waiting)
 
 
-def _check_texts(file: RawFile, frame: pl.DataFrame) -> None:
-    """Raise InputError where the log seems to hold an object in place of a text: DuckDB takes its JSON for the text."""
-    for name in ("user", "vc", "jobid"):
+def _columns(file: RawFile, frame: pl.DataFrame) -> Columns:
+    """The rows of a batch. Raises InputError where it is not plainly of the schema."""
+    for name in ("user", "vc", "jobid"):  # DuckDB takes an object in place of a text as its JSON
         if frame[name].str.contains(r"^[{\[]").any():
             raise InputError(f"{file.path}: an object in place of a text in {name}")
+    try:
+        return columns_of(frame, file.settings.timezone)
+    except (pl.exceptions.PolarsError, ValueError) as error:
+        raise InputError(f"{file.path}: {error}") from error
 
 
 def _pieces(file: RawFile) -> Iterator[Columns | bytes]:

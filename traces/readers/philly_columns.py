@@ -17,6 +17,7 @@ from typing import IO, Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import orjson
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -24,17 +25,15 @@ from numpy.typing import NDArray
 from traces.readers.philly_entries import BOUNDARY, STATUS
 
 PIECE_BYTES = 1 << 24
+_DETAIL = pl.List(pl.Struct({"ip": pl.String, "gpus": pl.List(pl.String)}))
 SCHEMA: dict[str, Any] = {
     "status": pl.String, "vc": pl.String, "jobid": pl.String,
-    "attempts": pl.List(pl.Struct({
-        "start_time": pl.String, "end_time": pl.String,
-        "detail": pl.List(pl.Struct({"ip": pl.String, "gpus": pl.List(pl.String)})),
-    })),
+    "attempts": pl.List(pl.Struct({"start_time": pl.String, "end_time": pl.String, "detail": _DETAIL})),
     "submitted_time": pl.String, "user": pl.String,
 }  # fmt: skip
-DUCKDB = {
+DUCKDB = {  # the machines of an attempt stay JSON: the same few texts come again and again, and are taken apart once
     "status": "VARCHAR", "vc": "VARCHAR", "jobid": "VARCHAR",
-    "attempts": "STRUCT(start_time VARCHAR, end_time VARCHAR, detail STRUCT(ip VARCHAR, gpus VARCHAR[])[])[]",
+    "attempts": "STRUCT(start_time VARCHAR, end_time VARCHAR, detail VARCHAR)[]",
     "submitted_time": "VARCHAR", "user": "VARCHAR",
 }  # fmt: skip
 _BOUNDARY = re.compile(BOUNDARY.pattern.encode())
@@ -92,8 +91,9 @@ def read_piece(piece: bytes, zone: str) -> Columns | None:
 
 
 def columns_of(entries: pl.DataFrame, zone: str) -> Columns:
-    """The rows of entries of SCHEMA. Arrays are over its jobs (n), their attempts (m) and the machines of these (k).
+    """The rows of entries of SCHEMA, or of DUCKDB. Arrays are over jobs (n), attempts (m) and machines of these (k).
 
+    Raises PolarsError or ValueError for details that are no JSON of the schema.
     Over 50 lines: three tables, column after column, from the same arrays.
     """
     n = len(entries)
@@ -102,7 +102,7 @@ def columns_of(entries: pl.DataFrame, zone: str) -> Columns:
     job = np.repeat(np.arange(n), runs)
     listed = entries["attempts"].filter(pl.Series(runs > 0))
     tries = listed.explode(empty_as_null=False).struct.unnest() if len(job) else _no_attempts()
-    machines = _Machines(tries["detail"], len(job))
+    machines = _Machines(tries["detail"])
     submit, slow = _utc(entries["submitted_time"], zone)
     start, slow_start = _utc(tries["start_time"], zone)
     end, slow_end = _utc(tries["end_time"], zone)
@@ -149,28 +149,45 @@ def columns_of(entries: pl.DataFrame, zone: str) -> Columns:
     })  # fmt: skip
     return Columns(
         n, jobs.filter(pl.Series(~slow)), attempts.filter(pl.Series(keep)), placements.filter(pl.Series(keep[of])),
-        list(zip(np.flatnonzero(slow).tolist(), entries.filter(pl.Series(slow)).to_dicts(), strict=True)),
+        list(zip(np.flatnonzero(slow).tolist(), _objects(entries.filter(pl.Series(slow))), strict=True)),
     )  # fmt: skip
 
 
-class _Machines:
-    """The details of m attempts: a row a machine, and what each attempt holds."""
+def _objects(entries: pl.DataFrame) -> list[dict[str, Any]]:
+    """The entries as the log has them, details that are JSON still taken apart."""
+    objects = entries.to_dicts()
+    for attempt in (attempt for entry in objects for attempt in entry["attempts"] or [] if attempt):
+        if isinstance(attempt["detail"], str):
+            attempt["detail"] = orjson.loads(attempt["detail"])
+    return objects
 
-    def __init__(self, details: pl.Series, m: int) -> None:
+
+class _Machines:
+    """The details of m attempts: what each attempt holds, and a row a machine of it. The same JSON is read once."""
+
+    def __init__(self, details: pl.Series) -> None:
+        m = len(details)
+        code = np.arange(m)  # of each attempt in the d distinct details
+        if details.dtype == pl.String:
+            distinct = details.unique()
+            numbers = pl.int_range(len(distinct), eager=True)
+            code = details.replace_strict(distinct, numbers, return_dtype=pl.Int64).to_numpy()
+            details = distinct.str.json_decode(_DETAIL)
         lengths = details.list.len().fill_null(0).to_numpy().astype(np.int64)
-        self.attempt = np.repeat(np.arange(m), lengths)
+        of = np.repeat(np.arange(len(details)), lengths)
         listed = details.filter(pl.Series(lengths > 0))
-        rows = listed.explode(empty_as_null=False).struct.unnest() if len(self.attempt) else _no_machines()
-        self.node = rows["ip"]
+        rows = listed.explode(empty_as_null=False).struct.unnest() if len(of) else _no_machines()
         counts = rows["gpus"].list.len().fill_null(0).to_numpy().astype(np.int64)
-        self.counts = pl.Series(counts)
-        self.numbers, odd = _numbers(rows["gpus"], counts)
-        several = pl.DataFrame({"a": self.attempt, "ip": self.node}).filter(pl.Series(lengths[self.attempt] > 1))
-        twice = several.filter(several.is_duplicated())["a"].to_numpy()
-        self.slow = _any(odd | self.node.is_null().to_numpy(), self.attempt, m)
-        self.slow[twice] = True
-        self.nodes = lengths
-        self.gpus = np.bincount(self.attempt, self.counts.to_numpy(), m).astype(np.int64)
+        texts, odd = _numbers(rows["gpus"], counts)
+        several = pl.DataFrame({"a": of, "ip": rows["ip"]}).filter(pl.Series(lengths[of] > 1))
+        slow = _any(odd | rows["ip"].is_null().to_numpy(), of, len(details))
+        slow[several.filter(several.is_duplicated())["a"].to_numpy()] = True
+        self.slow, self.nodes = slow[code], lengths[code]
+        self.gpus = np.bincount(of, counts, len(details)).astype(np.int64)[code]
+        self.attempt = np.repeat(np.arange(m), self.nodes)
+        before = np.cumsum(self.nodes) - self.nodes
+        row = np.arange(len(self.attempt)) + ((np.cumsum(lengths) - lengths)[code] - before)[self.attempt]
+        self.node, self.counts, self.numbers = rows["ip"].gather(row), pl.Series(counts[row]), texts.gather(row)
 
 
 def _numbers(lists: pl.Series, counts: Int64s) -> tuple[pl.Series, Flags]:
@@ -187,7 +204,9 @@ def _numbers(lists: pl.Series, counts: Int64s) -> tuple[pl.Series, Flags]:
     if np.any((np.diff(values.astype(np.int64)) < 0) & (of[1:] == of[:-1])):
         digits = digits.gather(np.lexsort((values, of)))
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    regrouped = pa.ListArray.from_arrays(pa.array(offsets), digits.fill_null("").to_arrow().cast(pa.string()))
+    regrouped = pa.ListArray.from_arrays(
+        pl.Series(offsets).to_arrow(), digits.fill_null("").to_arrow().cast(pa.string())
+    )
     return pl.Series(pl.from_arrow(regrouped)).list.join(","), _any(odd, of, len(lists))
 
 
