@@ -261,16 +261,18 @@ def _blank(values: pl.Series) -> pl.Series:
 
 def _utc(texts: pl.Series, zone: str) -> tuple[Int64s, Flags]:
     """(epoch seconds or _NEVER, is left to the slow way) of local times; null, 'None' and '' are no time."""
-    absent = (texts.is_null() | texts.is_in(["None", ""])).fill_null(True)
-    parsed = texts.set(absent, None).str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="us", strict=False)
-    odd = (parsed.is_null() & ~absent) | (~absent & (texts.str.len_bytes() != 19)).fill_null(False)
+    parsed = texts.str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="ms", strict=False).to_physical()
+    slow = (texts.str.len_bytes() != 19).fill_null(False).to_numpy().copy()
     missing = parsed.is_null().to_numpy()
-    local = np.where(missing, 0, parsed.dt.epoch("s").fill_null(0).to_numpy())
-    slow = odd.to_numpy().copy()
+    if missing.any():
+        without = texts.filter(parsed.is_null())
+        slow[missing] = (without.is_not_null() & ~without.is_in(["None", ""])).fill_null(False).to_numpy()
     if missing.all():
         return np.full(len(texts), _NEVER), slow
-    years = np.unique(parsed.dt.year().drop_nulls().to_numpy())
-    at, offsets, doubled = _offsets(zone, int(years[0]), int(years[-1]))
+    local = parsed.fill_null(strategy="max").to_numpy() // 1_000
+    years = (local[[local.argmin(), local.argmax()]] // 86_400).astype("datetime64[D]").astype("datetime64[Y]")
+    first, last = (int(year) + 1970 for year in years.astype(np.int64))
+    at, offsets, doubled = _offsets(zone, first, last)
     for since, until in doubled:
         slow |= ~missing & (local >= since) & (local < until)
     utc = local - offsets[np.searchsorted(at, local, side="right")]
