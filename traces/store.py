@@ -339,6 +339,7 @@ def json_batches(
     source = f"read_json({sql_text(str(path))}, format = 'array', columns = {{{types}}}, compression = '{compression}')"
     with _in_memory() as connection:
         try:
+            connection.execute("SET threads = 1")  # one thread alone reads a list: others would only wait, and count
             connection.execute("SET produce_arrow_string_view = true")  # as polars holds texts: nothing is copied
             for batch in connection.sql(f"SELECT * FROM {source}").to_arrow_reader(rows):  # noqa: S608
                 yield _frame(batch)

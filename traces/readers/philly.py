@@ -26,7 +26,7 @@ from traces.readers.philly_samples import CpuUtilization, GpuUtilization, Machin
 
 __all__ = ["CpuUtilization", "GpuUtilization", "JobLog", "MachineList", "MemoryUtilization"]
 
-BATCH_ENTRIES = 100_000
+BATCH_ENTRIES = 50_000
 AHEAD = 1  # batches that wait to be written
 _TOLD = ["job_key", "attempts", "end_utc", "line"]
 
