@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 
 import polars as pl
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from traces.readers import sacct_lines, sacct_times
@@ -38,6 +38,7 @@ def _slow_time(text: str | None) -> datetime | None:
         return None
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(st.none(), _REAL, _NEAR, _DIGITS, st.sampled_from(["Unknown", "None", ""])), max_size=30))
 @example(["2024-02-29T23:59:59", "2023-02-29T00:00:00", "2023-12-31T23:59:60", None, "2026-06-01 00:01:39"])
 @example(["2024-02-29T23:59:59\u00e9", "2024-02-29T23:59:5\u00e9", "\u00e9" * 9 + "x"])
@@ -45,6 +46,7 @@ def test_times_are_those_of_python(texts: list[str | None]) -> None:
     assert sacct_times.standard(pl.Series(texts, dtype=pl.String)).to_list() == [_slow_time(text) for text in texts]
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("|a\u00e9", max_size=6), min_size=1, max_size=20), st.integers(0, 300))
 @example(["a"], 256)  # 8 bits hold no more than 255
 @example(["a"], 258)
@@ -58,6 +60,7 @@ def test_only_lines_with_the_right_number_of_delimiters_are_whole(lines: list[st
     assert [list(row) for row in found.frame.select("JobID", "User", "Account").rows()] == fields
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=12).map(lambda b: b.replace(b"\n", b"")), min_size=1, max_size=30))
 def test_bytes_that_are_no_text_are_replaced_as_python_does(lines: list[bytes]) -> None:
     block = b"".join(line + b"\n" for line in lines)
@@ -69,6 +72,7 @@ def test_bytes_that_are_no_text_are_replaced_as_python_does(lines: list[bytes]) 
     assert found.data == block.decode(errors="replace").encode()
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(st.none(), st.text(max_size=3)), max_size=30))
 def test_codes_give_the_texts_back(texts: list[str | None]) -> None:
     distinct, codes = coded(pl.Series(texts, dtype=pl.String))
