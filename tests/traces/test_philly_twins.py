@@ -21,11 +21,12 @@ from traces.readers.philly_columns import pieces, read_piece
 from traces.readers.philly_entries import entries
 
 ZONE = "America/Los_Angeles"
+LAST_DAY = "9999-12-31 23:59:59"
 TIMES = st.sampled_from(
     [
         None, "None", "", "2017-10-07 01:00:00", "2017-10-07 02:00:00", "2017-10-08 00:00:00", "2017-11-05 00:30:00",
         "2017-11-05 01:10:00", "2017-11-05 01:50:00", "2017-11-05 02:00:00", "2018-03-11 02:30:00", "2017-1-7 1:00:00",
-        "soon", "2017-11-05T01:10:00",
+        "soon", "2017-11-05T01:10:00", "0001-01-01 00:00:00", LAST_DAY, "0000-01-01 00:00:00",
     ]
 )  # fmt: skip
 PLAIN_GPUS = st.sampled_from(["gpu0", "gpu1", "gpu7", "gpu10", "gpu2"])
@@ -59,6 +60,7 @@ def both(piece: bytes) -> tuple[dict[str, pl.DataFrame], dict[str, pl.DataFrame]
 @settings(max_examples=80, deadline=None)
 @given(st.lists(ENTRIES, max_size=6))
 @example([])
+@example([{"jobid": "a", "status": "Pass", "vc": "v", "user": "u", "attempts": [], "submitted_time": LAST_DAY}])
 def test_the_same_rows_by_column_and_by_entry(log: list[dict[str, Any]]) -> None:
     fast, slow, refused, refused_slowly = both(json.dumps(log).encode())
     assert [(r.line, r.reason) for r in refused] == [(r.line, r.reason) for r in refused_slowly]

@@ -37,6 +37,7 @@ DUCKDB = {  # the machines of an attempt stay JSON: the same few texts come agai
     "submitted_time": "VARCHAR", "user": "VARCHAR",
 }  # fmt: skip
 _BOUNDARY = re.compile(BOUNDARY.pattern.encode())
+_FIRST, _LAST = -2_208_988_800, 4_102_444_800  # 1900 and 2100, local: times beyond them are looked at alone
 _NEVER = np.iinfo(np.int64).min  # a time that the log does not hold
 Int64s = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -269,14 +270,19 @@ def _utc(texts: pl.Series, zone: str) -> tuple[Int64s, Flags]:
         slow[missing] = (without.is_not_null() & ~without.is_in(["None", ""])).fill_null(False).to_numpy()
     if missing.all():
         return np.full(len(texts), _NEVER), slow
-    local = parsed.fill_null(strategy="max").to_numpy() // 1_000
-    years = (local[[local.argmin(), local.argmax()]] // 86_400).astype("datetime64[D]").astype("datetime64[Y]")
-    first, last = (int(year) + 1970 for year in years.astype(np.int64))
-    at, offsets, doubled = _offsets(zone, first, last)
+    exact = parsed.fill_null(0).to_numpy() // 1_000
+    local = np.clip(exact, _FIRST, _LAST - 1)
+    slow |= local != exact
+    known = local[~missing]
+    at, offsets, doubled = _offsets(zone, _year(known.min()), _year(known.max()))
     for since, until in doubled:
         slow |= ~missing & (local >= since) & (local < until)
     utc = local - offsets[np.searchsorted(at, local, side="right")]
     return np.where(missing, _NEVER, utc), slow
+
+
+def _year(seconds: np.int64) -> int:
+    return datetime.fromtimestamp(int(seconds), UTC).year
 
 
 @lru_cache(maxsize=64)

@@ -156,7 +156,10 @@ def in_order(local: list[datetime | None], zone: ZoneInfo) -> tuple[list[datetim
 
 def _readings(local: datetime, zone: ZoneInfo) -> list[datetime]:
     """The instants (naive UTC, ascending) that a local time may be; in the hour left out, by the offset before it."""
-    instants = [local.replace(tzinfo=zone, fold=fold).astimezone(UTC).replace(tzinfo=None) for fold in (0, 1)]
+    try:
+        instants = [local.replace(tzinfo=zone, fold=fold).astimezone(UTC).replace(tzinfo=None) for fold in (0, 1)]
+    except OverflowError as error:  # the first or last day that there is, and beyond it in UTC
+        raise ValueError(f"time {shown(str(local))} is out of range") from error
     return [instants[0]] if instants[1] <= instants[0] else instants
 
 
