@@ -32,12 +32,8 @@ def _replays(source: Source, section: Section) -> None:
         )
         return
     base = found.filter(pl.col("change") == BASE).to_dicts()[0]
-    others = found.filter(pl.col("change") != BASE).sort("wait_change_s")
-    section.sentences.append(_best_replay(base, others.to_dicts()))
-    rows = [
-        {**row, "interval": _interval(row), "nodes_held": row["capacity_nodes"]}
-        for row in [base, *others.sort("wait_change_s").to_dicts()]
-    ]
+    others = found.filter(pl.col("change") != BASE).sort("wait_change_s").to_dicts()
+    section.sentences.append(_best_replay(base, others))
     section.tables.append(
         TableView(
             "what_if",
@@ -47,12 +43,12 @@ def _replays(source: Source, section: Section) -> None:
             "against the cluster as it is, with its 95 % interval over blocks of 7 days. "
             f"{source.caption(base['jobs'], 'jobs')}",
             columns(
-                "change|what differs", "scheduler|scheduler|name", "nodes_held|nodes|count",
+                "change|what differs", "scheduler|scheduler|name", "capacity_nodes|nodes|count",
                 "mean_wait_s|mean wait|duration", "p50_wait_s|median|duration", "p95_wait_s|p95|duration",
                 "mean_bounded_slowdown|bounded slowdown|number", "wait_change_s|change|duration",
                 "interval|95 %|interval",
             ),
-            rows,
+            [{**row, "interval": _interval(row)} for row in (base, *others)],
         )
     )  # fmt: skip
 
@@ -60,19 +56,20 @@ def _replays(source: Source, section: Section) -> None:
 def _best_replay(base: dict[str, Any], others: list[dict[str, Any]]) -> str:
     """Only a change whose interval leaves out zero is called one."""
     start = f"In simulation the mean wait is {fmt.duration(base['mean_wait_s'])} with the cluster as it is"
-    sure = [row for row in others if row["wait_change_high_s"] is not None and row["wait_change_high_s"] < 0]
+    known = [row for row in others if row["wait_change_high_s"] is not None]
+    if not known:
+        return f"{start}; the log is too short to tell a change from chance."
+    sure = [row for row in known if row["wait_change_high_s"] < 0]
     if not sure:
         return f"{start}; no change that was tried shortens it by more than chance would."
     best = sure[0]
-    words = f"{start}, {fmt.duration(best['mean_wait_s'])} with {_words(best)}"
+    words = f"{start}, {fmt.duration(best['mean_wait_s'])} with {fmt.text(best['change'])}"
     free = [row for row in sure if row["capacity_nodes"] == base["capacity_nodes"]]
     if free and free[0] is not best:
-        words += f", and {fmt.duration(free[0]['mean_wait_s'])} without a further node, by {_words(free[0])}"
+        words += (
+            f", and {fmt.duration(free[0]['mean_wait_s'])} without a further node, by {fmt.text(free[0]['change'])}"
+        )
     return words + "."
-
-
-def _words(row: dict[str, Any]) -> str:
-    return fmt.text(row["change"])
 
 
 def _interval(row: dict[str, Any]) -> str:
