@@ -7,7 +7,10 @@ fast: one real millisecond is `rate` simulated ones.
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,3 +42,21 @@ class FastClock:
             "FAKETIME": f"@{start:%Y-%m-%d %H:%M:%S.%f} x{self.rate:g}",
             "FAKETIME_DONT_RESET": "1",
         }
+
+
+@contextmanager
+def ahead_of_others() -> Iterator[None]:
+    """Programs started inside run before all other work of the machine (SCHED_RR), where the system allows it.
+
+    0.1 s that a pass waits for a processor are 6 s on a clock 60 times fast, and Slurm's own pauses grow by them.
+    """
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
+    except PermissionError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, policy, parameters)

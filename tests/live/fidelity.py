@@ -16,7 +16,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.live.clock import FastClock
+from tests.live.clock import FastClock, ahead_of_others
 from tests.live.fidelity_workload import ACCOUNTS, CPUS_PER_GPU, FULL, USERS, Plan, Submission, generate
 from tests.live.slurm import Cluster, Slurm
 
@@ -53,6 +53,8 @@ SETTINGS = {
     "PriorityWeightQOS": "3000",
     "PriorityWeightTRES": "gres/gpu=300",
     "AccountingStorageEnforce": "associations,limits,qos",
+    "PreemptType": "preempt/none",
+    "PreemptMode": "OFF",
 }
 CLUSTER = Cluster(
     nodes=16,
@@ -155,7 +157,7 @@ def record(folder: Path, plan: Plan, *, keep_log: bool = False) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     workload = generate(plan)
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # each write to a disk is a long time on this clock
-    with tempfile.TemporaryDirectory(prefix="baton-slurm-", dir=memory) as place:
+    with ahead_of_others(), tempfile.TemporaryDirectory(prefix="baton-slurm-", dir=memory) as place:
         Path(place).chmod(0o755)
         slurm = Slurm(Path(place), CLUSTER, FastClock())
         try:

@@ -73,7 +73,9 @@ class RecordedJob:
 
 
 def read(folder: Path) -> list[RecordedJob]:
-    """The jobs of a recording by (submit, submission, task). Raises ValueError for a record that was not submitted.
+    """The jobs of a recording by (submit, submission, task).
+
+    Raises ValueError for a record that was not submitted, and for a job that ran twice: nothing here requeues.
 
     Not by job id: the first record of an array, with the array's own id, becomes its last task. The tasks of an array
     are eligible together, at its first Eligible: of a task that its throttle held back sacct tells when that let it go,
@@ -89,6 +91,8 @@ def read(folder: Path) -> list[RecordedJob]:
     names = header.split("|")
     jobs = [_job(dict(zip(names, line.split("|"), strict=True)), submissions) for line in lines]
     first: dict[int, int] = {}
+    if len({job.key for job in jobs}) < len(jobs):
+        raise ValueError(f"{folder}: a job has several records: it was requeued or preempted")
     for job in jobs:
         if job.eligible_s is not None:
             first[job.submission.index] = min(job.eligible_s, first.get(job.submission.index, job.eligible_s))

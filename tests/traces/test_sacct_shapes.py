@@ -124,6 +124,19 @@ def test_json_that_breaks_off_keeps_what_is_whole(lake: Lake) -> None:
     assert (result.rows, result.allocations, result.rejects) == (2, 1, 1)
 
 
+def test_json_of_another_program_is_named(lake: Lake) -> None:
+    live = {"job_id": 7, "job_state": "RUNNING", "submit_time": 1_700_000_000}
+    with pytest.raises(InputError, match=r"printed by squeue or scontrol.*sacct -a -D --json"):
+        lake.ingest(lake.put("dump.json", json.dumps({"meta": {"Slurm": {}}, "jobs": [live]})))
+
+
+def test_a_json_record_without_its_state_says_so(lake: Lake) -> None:
+    lame = {name: value for name, value in job(False, steps=[]).items() if name != "state"}
+    (result,) = lake.ingest(lake.put("dump.json", json.dumps({"jobs": [job(False, job_id=101), lame]})))
+    assert result.rejects == 1
+    assert lake.table("rejects")["reason"].to_list() == ["no record of a job: no field 'state'"]
+
+
 def test_json_without_jobs_is_refused(lake: Lake) -> None:
     with pytest.raises(InputError, match="without a list of jobs"):
         lake.ingest(lake.put("dump.json", '{"meta": {"Slurm": {}}, "errors": []}'))

@@ -63,15 +63,13 @@ def batches(file: RawFile) -> Iterator[Records]:
             rows.append((*_job(found), count))
         except _BROKEN as error:
             raw = found if isinstance(found, str) else json.dumps(found)
-            rejects.append(Reject(count, f"no record of a job: {type(error).__name__}: {error}", raw))
+            rejects.append(Reject(count, f"no record of a job: {_told(error)}", raw))
         else:
             for step in found.get("steps") or []:
                 try:
                     rows.append((*_step(step, found), count))
                 except _BROKEN as error:
-                    rejects.append(
-                        Reject(count, f"no record of a step: {type(error).__name__}: {error}", json.dumps(step))
-                    )
+                    rejects.append(Reject(count, f"no record of a step: {_told(error)}", json.dumps(step)))
         count += 1
         if count == BATCH:
             yield _records(rows, rejects, before)
@@ -114,8 +112,17 @@ def _objects(file: RawFile) -> Iterator[Any]:
         yield text[at : at + 4000]
 
 
+def _told(error: Exception) -> str:
+    """What is wrong, as one who looks at the record would say it."""
+    if isinstance(error, KeyError):
+        return f"no field {error}"
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+
+
 def _job(job: dict[str, Any]) -> tuple[str | None, ...]:
     """The job's record. What a version or a filter leaves out is blank; id, state and times must be there."""
+    if "job_state" in job and "time" not in job:
+        raise ValueError("printed by squeue or scontrol, which forget ended jobs: dump with `sacct -a -D --json`")
     raw, times, tres = int(job["job_id"]), job["time"], job.get("tres") or {}
     return (
         _printed(job), str(raw), _text(job.get("name")),
