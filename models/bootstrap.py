@@ -11,6 +11,7 @@ resampled mean is one matrix product.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,22 @@ def resampled_means(values: Floats, starts: Floats, seeds: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         means = (starts @ values.reshape(count * settings, n).T) / total
     return np.asarray(np.einsum("bs,bsk->bk", seeds, means.reshape(-1, count, settings)), dtype=np.float64)
+
+
+def resampled_percentiles(values: Floats, starts: Floats, seeds: Floats, percents: Sequence[float]) -> Floats:
+    """`percents`, each in (0, 100], of `values` (seeds, n) in every draw: (draws, percents); NaN where one holds no n.
+
+    Each value weighs what its start times its seed weigh in the draw; the percentile is the least value that at least
+    `percent` of the weight does not exceed. `starts` and `seeds` as in `resampled_means`.
+    """
+    order = np.argsort(values, axis=None)
+    ordered, wanted = values.ravel()[order], np.asarray(percents) / 100.0
+    found = np.full((len(starts), len(wanted)), np.nan)
+    for draw in range(len(starts)):
+        weight = np.cumsum(np.outer(seeds[draw], starts[draw]).ravel()[order])
+        if weight[-1] > 0.0:  # a sum in floating point may fall short of the share by its last bits
+            found[draw] = ordered[np.searchsorted(weight, wanted * weight[-1] * (1.0 - 1e-12))]
+    return found
 
 
 def interval(samples: NDArray[Any], level: float = 0.95) -> list[float] | None:

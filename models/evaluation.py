@@ -1,6 +1,6 @@
 """The comparison of policies on the same pairs: one row a policy, pair size and load, and the curve behind it.
 
-Pure functions of pair tables and artifacts; fits nothing and stores nothing. The protocol is in the design notes:
+Pure functions of pair tables and artifacts; fits nothing and stores nothing. The protocol (docs/decisions):
 settings are picked on the select window, the report window is only measured, no interruption stands without its
 overlap, and every interval is a moving-block bootstrap with the same draws for all policies.
 """
@@ -21,6 +21,7 @@ from models.bootstrap import (
     block_count,
     interval,
     resampled_means,
+    resampled_percentiles,
     seed_weights,
     start_weights,
 )
@@ -41,6 +42,7 @@ from traces.errors import InputError
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
+PERCENTILES = {"interruption_p50_h": 50.0, "interruption_p95_h": 95.0}
 BUDGETS: dict[str, float] = {"0.25": 0.25, "0.5": 0.5, "1": 1.0}  # mean overlap, hours
 
 
@@ -188,8 +190,7 @@ def _measure(whole: Outcome, select: Outcome | None, cell: _Cell, seed: int) -> 
         "seeds": seeds,
         "setting": outcome.settings[at],
         **figures,
-        "interruption_p50_h": float(np.percentile(interruption, 50)),
-        "interruption_p95_h": float(np.percentile(interruption, 95)),
+        **{name: float(np.percentile(interruption, percent)) for name, percent in PERCENTILES.items()},
         "reduction": _number(_reduction(np.array([figures["interruption_h"]]), reactive)),
         "interruption_h_at_overlap": {
             name: _number(at_overlap(*curve, reactive, budget)) for name, budget in BUDGETS.items()
@@ -218,7 +219,7 @@ def _headline_values(outcome: Outcome, at: int, cell: _Cell) -> dict[str, Floats
 
 
 def _intervals(outcome: Outcome, at: int, cell: _Cell, seed: int) -> dict[str, list[float] | None]:
-    """ci95 of every mean-type figure of a row and of the curve at each budget; empty where the window is one block."""
+    """ci95 of a row's means, percentiles and points of the curve; empty where the window is one block."""
     if cell.starts is None:
         return {}
     seeds = seed_weights(outcome.gap_h.shape[0], len(cell.starts), seed)
@@ -227,6 +228,8 @@ def _intervals(outcome: Outcome, at: int, cell: _Cell, seed: int) -> dict[str, l
     found = {name: interval(means[:, column]) for column, name in enumerate(values)}
     reactive = resampled_means(cell.reactive_h[None, None], cell.starts, np.ones((len(cell.starts), 1)))[:, 0]
     found["reduction"] = interval(_reduction(means[:, 0], reactive))
+    spread = resampled_percentiles(outcome.interruption_h[:, at], cell.starts, seeds, list(PERCENTILES.values()))
+    found |= {name: interval(spread[:, column]) for column, name in enumerate(PERCENTILES)}
     curve = [resampled_means(part, cell.starts, seeds) for part in (outcome.interruption_h, outcome.overlap_h)]
     for name, budget in BUDGETS.items():
         found[f"interruption_h_at_overlap_{name}"] = interval(at_overlap(curve[0], curve[1], reactive, budget))

@@ -23,9 +23,20 @@ _COMPARISON = (
 )  # fmt: skip
 _DETAIL = (
     "policy|policy|name", "reduction|less interruption|percent", "interruption_p50_h|median interruption, h|number",
-    "interruption_p95_h|p95, h|number", "within_10min_share|gap ≤ 10 min|percent", "cost_w05|cost w 0.5, h|number",
-    "at_overlap_025_h|at 0.25 h overlap|number", "at_overlap_05_h|at 0.5 h|number", "at_overlap_1_h|at 1 h|number",
+    "p50_ci|95 %|interval", "interruption_p95_h|p95, h|number", "p95_ci|95 %|interval",
+    "within_10min_share|gap ≤ 10 min|percent", "cost_w05|cost w 0.5, h|number",
 )  # fmt: skip
+_AT_OVERLAP = (
+    "policy|policy|name", "at_overlap_025_h|at 0.25 h overlap|number", "at_025_ci|95 %|interval",
+    "at_overlap_05_h|at 0.5 h|number", "at_05_ci|95 %|interval", "at_overlap_1_h|at 1 h|number",
+    "at_1_ci|95 %|interval",
+)  # fmt: skip
+_INTERVALS = {  # column: figure of ci95
+    "interruption_ci": "interruption_h", "overlap_ci": "overlap_h", "cost_ci": "cost_w1",
+    "p50_ci": "interruption_p50_h", "p95_ci": "interruption_p95_h",
+    "at_025_ci": "interruption_h_at_overlap_0.25", "at_05_ci": "interruption_h_at_overlap_0.5",
+    "at_1_ci": "interruption_h_at_overlap_1",
+}  # fmt: skip
 
 
 def policies(source: Source) -> Section:
@@ -75,9 +86,18 @@ def _pair_size(
         TableView(
             f"detail-{tag}",
             f"More figures on {what}",
-            "The same pairs and settings. Less interruption: against reactive. At … overlap: interruption, h, read off "
-            f"the curve there; it describes the curve and selects nothing. {ending}",
+            f"The same pairs, settings and intervals. Less interruption: against reactive. {ending}",
             columns(*_DETAIL),
+            rows,
+        )
+    )
+    section.tables.append(
+        TableView(
+            f"overlap-{tag}",
+            f"Interruption at equal overlap, {what}",
+            "Mean interruption a pair, h, read off each policy's curve at that mean overlap: it describes the curve "
+            f"and selects nothing. {ending}",
+            columns(*_AT_OVERLAP),
             rows,
         )
     )
@@ -99,12 +119,7 @@ def _with_intervals(row: dict[str, Any]) -> dict[str, Any]:
         ends = intervals.get(figure)
         return None if not ends or None in ends else f"{ends[0]:.2f} to {ends[1]:.2f}"
 
-    return {
-        **row,
-        "interruption_ci": interval("interruption_h"),
-        "overlap_ci": interval("overlap_h"),
-        "cost_ci": interval("cost_w1"),
-    }
+    return {**row, **{column: interval(figure) for column, figure in _INTERVALS.items()}}
 
 
 def _json(text: str | None) -> dict[str, Any]:
@@ -200,10 +215,10 @@ def _load_table(source: Source, group: pl.DataFrame, what: str, tag: str) -> Tab
         columns(
             "load|load|name", "policy|policy|name", "n|pairs|count", "blocks|blocks|count",
             "interruption_h|interruption, h|number", "overlap_h|overlap, h|number",
-            "zero_share|no interruption|percent", "cost_w1|cost w 1, h|number",
+            "zero_share|no interruption|percent", "cost_w1|cost w 1, h|number", "cost_ci|95 %|interval",
             "regret_h_w1|regret w 1, h|number", "reduction|less interruption|percent",
         ),
-        loads.to_dicts(),
+        [_with_intervals(row) for row in loads.to_dicts()],
     )  # fmt: skip
 
 

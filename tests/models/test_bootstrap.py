@@ -115,6 +115,20 @@ def test_resampled_means_are_those_of_the_twin() -> None:
             np.testing.assert_allclose(found[b, k], expected)
 
 
+def test_resampled_percentiles_are_those_of_the_twin() -> None:
+    rng = np.random.default_rng(2)
+    values, starts = rng.normal(size=(3, 10)), rng.integers(0, 3, size=(6, 10)).astype(float)
+    seeds = bootstrap.seed_weights(3, draws=6)
+    starts[2] = 0.0  # a draw that holds none of these pairs
+    found = bootstrap.resampled_percentiles(values, starts, seeds, [1, 50, 95, 100])
+    for b in range(6):
+        drawn = [values[s, i] for s in range(3) for _ in range(round(3 * seeds[b, s])) for i in range(10)
+                 for _ in range(int(starts[b, i]))]  # fmt: skip
+        for k, percent in enumerate((1, 50, 95, 100)):
+            expected = np.percentile(drawn, percent, method="inverted_cdf") if drawn else np.nan
+            np.testing.assert_equal(found[b, k], expected)
+
+
 def test_seeds_are_drawn_with_replacement() -> None:
     weights = bootstrap.seed_weights(5, draws=500)
     np.testing.assert_allclose(weights.sum(axis=1), 1.0)
