@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from simulator.workload import Replay, Workload
 
 
+MOST_UNITS = 1 << 40  # processors or nodes
+
+
 def register(app: typer.Typer) -> None:
     app.command()(simulate)
 
@@ -83,6 +86,8 @@ def simulate(
             raise InputError("--starts takes the starts of one scheduler: give --scheduler, or --jobs with --compare")
         if (trace is None) == (cluster is None):
             raise InputError("simulate needs a trace: give either --trace FILE.swf or --cluster NAME")
+        if plots is None and (gantt or gantt_from):
+            raise InputError("--gantt and --gantt-from are of the page of plots: give --plots FILE.html too")
         folder = options.data_folder(context, data)
         slurm = cli_simulate_slurm.files(wanted, folder, cluster, conf=slurm_conf, qos=qos, associations=associations)
         found = _of_swf(trace, capacity) if trace is not None else _of_cluster(folder, str(cluster), capacity)
@@ -161,6 +166,8 @@ def _fitting(
     capacity = capacity or peak_in_use(workload)
     if not capacity:
         raise InputError(f"{name}: it says neither how large the machine is nor when a job started; give --capacity")
+    if capacity > MOST_UNITS:
+        raise InputError(f"{name}: {capacity:,} {unit} ({source}) is no machine: give its size with --capacity")
     fits = workload.size <= capacity
     if not fits.any():
         smallest = int(np.argmin(workload.size))

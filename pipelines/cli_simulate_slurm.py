@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from simulator.workload import Workload
     from traces.slurm_conf import SlurmConf
 
+MOST_NODES = 1 << 20  # of a flat pool
 MOST_REMARKS = 20  # lines of what is not modelled; --json holds all
 
 
@@ -98,6 +99,8 @@ def replay(workload: Workload, ids: pl.Series, capacity: int, described: Files |
     from simulator.slurm.run import run_timed
 
     if described is None:
+        if capacity > MOST_NODES:
+            raise InputError(f"scheduler 'slurm' knows each node: {capacity:,} are over {MOST_NODES:,}; use easy")
         result, wall_s = run_timed(flat(workload, capacity))
         ran = np.where(result.end_s >= 0, result.end_s - result.start_s, workload.run_s)
         return SlurmReplay("slurm", result.start_s, ran, wall_s, _notes(result, (), {}))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import secrets
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -33,6 +32,7 @@ from reports.source import Names, Source, cluster_names
 from reports.summary import summary
 from reports.waits import waits
 from reports.waste import waste
+from traces import store
 from traces.errors import InputError, WorkError
 from traces.store import DataFolder
 
@@ -156,12 +156,7 @@ def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False) -> str:
 
 def _write(path: Path, html: str) -> None:
     """Whole or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(html, encoding="utf-8")
-        part.replace(path)
+        store.write_text(path, html)
     except OSError as error:
         raise WorkError(f"cannot write the report {path} ({error.strerror}): give another place with --out") from error
-    finally:
-        part.unlink(missing_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 from traces import store
 from traces.errors import InputError
 from traces.store import DataFolder
+from traces.whole_file import whole_file
 
 FORMATS = ("csv", "parquet")
 # A spreadsheet takes a cell that begins so, full-width signs too, for a formula (OWASP, CSV injection).
@@ -37,20 +37,12 @@ def write_csv(path: Path, frames: Iterable[pl.DataFrame]) -> int:
     Text that a spreadsheet would run as a formula gets an apostrophe before it, which makes it text.
     """
     text = pl.col(pl.String)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     rows = 0
-    try:
-        with part.open("wb") as stream:
-            for number, frame in enumerate(frames):
-                safe = frame.with_columns(
-                    pl.when(text.str.contains(_FORMULA)).then("'" + text).otherwise(text).name.keep()
-                )
-                safe.write_csv(stream, include_header=number == 0, datetime_format="%Y-%m-%dT%H:%M:%S")
-                rows += frame.height
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_file(path) as part, part.open("wb") as stream:
+        for number, frame in enumerate(frames):
+            safe = frame.with_columns(pl.when(text.str.contains(_FORMULA)).then("'" + text).otherwise(text).name.keep())
+            safe.write_csv(stream, include_header=number == 0, datetime_format="%Y-%m-%dT%H:%M:%S")
+            rows += frame.height
     return rows
 
 
@@ -105,9 +97,8 @@ def _write(data: DataFolder, name: str, path: Path, cluster: str | None, change:
 
 
 def _write_parquet(path: Path, frames: Iterable[pl.DataFrame]) -> int:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     writer, rows = None, 0
-    try:
+    with whole_file(path) as part:
         for frame in frames:
             arrow = frame.to_arrow()
             writer = writer or pq.ParquetWriter(part, arrow.schema, compression="zstd")
@@ -116,7 +107,4 @@ def _write_parquet(path: Path, frames: Iterable[pl.DataFrame]) -> int:
             rows += frame.height
         assert writer is not None
         writer.close()
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
     return rows

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from traces.whole_file import whole_file
+
 
 @contextmanager
 def open_text(path: Path, *, compress: bool) -> Iterator[IO[str]]:
@@ -16,16 +18,10 @@ def open_text(path: Path, *, compress: bool) -> Iterator[IO[str]]:
 
     The file is written beside its place and renamed, so that an interrupted run leaves nothing half-written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with partial.open("wb") as raw:
-            target: IO[bytes] = gzip.GzipFile("", "wb", 9, raw, mtime=0) if compress else raw  # type: ignore[assignment]
-            text = io.TextIOWrapper(target, encoding="utf-8", newline="\n", write_through=False)
-            yield text
-            text.detach()  # flushes, and leaves the target open
-            if compress:
-                target.close()
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(path) as part, part.open("wb") as raw:
+        target: IO[bytes] = gzip.GzipFile("", "wb", 9, raw, mtime=0) if compress else raw  # type: ignore[assignment]
+        text = io.TextIOWrapper(target, encoding="utf-8", newline="\n", write_through=False)
+        yield text
+        text.detach()  # flushes, and leaves the target open
+        if compress:
+            target.close()

@@ -21,6 +21,7 @@ import polars as pl
 
 from traces import schema, settle, staging
 from traces.errors import InputError, WorkError
+from traces.whole_file import whole_file
 
 POLARS_TYPES: dict[str, Any] = {
     schema.UTC: pl.Datetime("us"),
@@ -122,18 +123,14 @@ def sql_name(value: str) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Write a small file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
 
 
 def write_parquet(path: Path, frame: pl.DataFrame) -> None:
     """Write a Parquet file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    frame.write_parquet(part, compression="zstd", statistics=True)
-    part.replace(path)
+    with whole_file(path) as part:
+        frame.write_parquet(part, compression="zstd", statistics=True)
 
 
 # --- derived tables ---------------------------------------------------------------------------------------------------

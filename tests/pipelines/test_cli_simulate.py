@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -100,12 +102,28 @@ def test_a_cluster_of_the_warehouse(baton: Baton, tmp_path: Path) -> None:
         (("--compare", "easy,fifo", "--starts", "x.csv"), "--jobs"),
         (("--scheduler", "easy", "--capacity", "3"), "each of its 3 jobs is larger"),
         (("--scheduler", "easy", "--cluster", "lab"), "either --trace"),
+        (("--scheduler", "mirage", "--capacity", str(2**63)), "is no machine"),
+        (("--scheduler", "easy", "--gantt", "24h"), "give --plots"),
+        (("--scheduler", "slurm", "--capacity", str(10**12)), "knows each node"),
     ],
 )
 def test_wrong_usage_is_one_line(baton: Baton, trace: Path, arguments: tuple[str, ...], part: str) -> None:
     result = baton("simulate", "--trace", trace, *arguments)
     assert result.code == 2 and result.out == "" and result.err.count("\n") == 1
     assert part in result.err
+
+
+def test_results_may_go_into_a_pipe_and_not_over_a_folder(baton: Baton, trace: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    assert baton("simulate", "--trace", trace, "--scheduler", "easy", "--starts", pipe).code == 0
+    reader.join()
+    assert read[0].startswith("job_id,start\n") and pipe.is_fifo()
+    refused = baton("simulate", "--trace", trace, "--scheduler", "easy", "--starts", tmp_path)
+    assert refused.code == 2 and refused.err.strip().endswith("is a folder; name a file in it")
 
 
 def test_a_trace_of_jobs_that_never_ran(baton: Baton, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +42,25 @@ def test_other_lines_are_refused_by_place(tmp_path: Path, line: str, told: str) 
     path.write_text(line)
     with pytest.raises(InputError, match=told):
         read_swf(path)
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many", "9" * 30, "9" * 5000])
+def test_a_machine_of_no_size_is_unknown(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "trace.swf"
+    path.write_text(TEXT.replace("MaxProcs:  128", f"MaxProcs: {value}"))
+    assert read_swf(path).max_procs is None
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_pipe_and_a_byte_order_mark(tmp_path: Path, packed: bool) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = TEXT.encode("utf-8-sig")
+    writer = threading.Thread(target=pipe.write_bytes, args=(gzip.compress(text) if packed else text,))
+    writer.start()
+    trace = read_swf(pipe)
+    writer.join()
+    assert len(trace) == 2 and trace.header["Version"] == "2.2"
 
 
 def test_a_missing_or_broken_file_is_refused(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class SwfTrace:
     def max_procs(self) -> int | None:
         """Processors of the machine by the header's MaxProcs; None where it does not say."""
         value = (self.header.get("MaxProcs", "").split() or [""])[0]
-        return int(value) if value.isdecimal() and int(value) > 0 else None
+        return int(value) if re.fullmatch("[0-9]{1,18}", value) and int(value) > 0 else None
 
 
 def read_swf(path: Path) -> SwfTrace:
@@ -105,10 +105,11 @@ def _job(path: Path, number: int, line: str) -> list[float]:
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path, "rb") if packed else path.open("rb") as lines:
-            for line in lines:
-                yield line.decode("utf-8", errors="replace")
+        with path.open("rb") as file:  # once: it may be a pipe
+            packed = file.peek(2)[:2] == b"\x1f\x8b"
+            for number, line in enumerate(gzip.GzipFile(fileobj=file) if packed else file):
+                text = line.decode("utf-8", errors="replace")
+                yield text if number else text.removeprefix("\ufeff")
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
+        told = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise InputError(f"{path}: cannot be read: {told}") from error
