@@ -114,8 +114,10 @@ def pair_tables(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materiali
         return shown(rows=0, why=why)
     ours = study.of(data, baton.settings(cluster))
     parts = (ours.windows.fit, ours.windows.select, ours.windows.report)
-    reused = all(experiment.pair_path(data, ours.scenario, part).is_file() for part in parts)
-    tables = [ours.pairs(part) for part in parts]
+    fitted = experiment.fit_scenarios(ours.scenario, ours.workload)
+    kept = [(scenario, parts[0]) for scenario in fitted] + [(ours.scenario, part) for part in parts[1:]]
+    reused = all(experiment.pair_path(data, scenario, part).is_file() for scenario, part in kept)
+    tables = [ours.fit_pairs(parts[0]), *(ours.pairs(part) for part in parts[1:])]
     counts = pl.Series("pairs", [len(pairs) for pairs in tables])
     gaps = {
         name: _ecdf(pl.Series(pairs.gap_h[pairs.last]) * experiment.HOUR_S)

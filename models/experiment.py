@@ -7,7 +7,7 @@ Training and scoring are in `models.study`, which works on what this module hand
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +35,7 @@ WARM_UP_S = 2 * DAY_S  # an emptier start understates waits (measured on the A10
 COOL_DOWN_S = 5 * DAY_S  # later pairs would outlive the arrivals that they compete with
 FIT_SHARE, SELECT_SHARE = 0.6, 0.2  # of the usable starts, where the cluster declares no windows
 DECISION_S = 600
+FIT_CAPACITIES = (1.0, 0.9)  # of the nodes, on which learners see the fit window: as it was, and busier
 FIT_DECISION_S = 1800  # learners see every third decision: a third of the work, and neighbours are alike
 MECHANISMS_EVERY = 8  # of the last month's jobs: enough to rank what each mechanism of calibration contributes
 PAIR_CODE = ("traces", "simulator", "features", "models/pairs.py", "models/protocol.py", "models/experiment.py")
@@ -88,6 +89,17 @@ class Scenario:
             f"{self.cluster}: {self.scheduler} on {self.capacity} nodes, world {self.world}, "
             f"{sizes}-node pairs of {self.limit_s / HOUR_S:g} h, a start every {self.every_s / HOUR_S:g} h"
         )
+
+
+def fit_scenarios(scenario: Scenario, workload: Workload) -> list[Scenario]:
+    """The clusters that learners see: as it is, and with fewer nodes, but as many as the widest job needs.
+
+    A policy that saw only a calm month does not know what to do in a congested one; the same jobs on a tenth fewer
+    nodes wait up to four times as long (docs/decisions/0010).
+    """
+    least = max(int(workload.size.max()), *scenario.pair_nodes)
+    nodes = {max(int(scenario.capacity * share), least) for share in FIT_CAPACITIES}
+    return [replace(scenario, capacity=capacity) for capacity in sorted(nodes, reverse=True)]
 
 
 def has_limits(data: DataFolder, cluster: str) -> bool:

@@ -52,6 +52,7 @@ from simulator.state import (
 )
 from simulator.workload import Workload
 from traces.errors import InputError
+from traces.whole_file import whole_file
 
 Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]
@@ -338,11 +339,8 @@ def _with_pairs(workload: Workload, nodes: int, limit_s: int, threads: int) -> t
 
 def save(pairs: PairTable, path: Path) -> None:
     """Write the table as one compressed .npz, atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    with part.open("wb") as file:
+    with whole_file(path) as part, part.open("wb") as file:
         np.savez_compressed(file, **{name: getattr(pairs, name) for name in pairs.__dataclass_fields__})
-    part.replace(path)
 
 
 def load(path: Path) -> PairTable:

@@ -55,6 +55,11 @@ class Study:
     def pairs(self, window: Window) -> PairTable:
         return experiment.pair_table(self.data, self.workload, self.scenario, window)
 
+    def fit_pairs(self, window: Window) -> PairTable:
+        """What learners are fitted on: the window's pairs on each of `experiment.fit_scenarios`."""
+        scenarios = experiment.fit_scenarios(self.scenario, self.workload)
+        return experiment.join(experiment.pair_table(self.data, self.workload, each, window) for each in scenarios)
+
     def fit_window(self, until_s: int | None) -> Window:
         """Starts to fit on: all usable ones before `until_s`; None is the end of the declared fit window."""
         if until_s is None:
@@ -74,6 +79,7 @@ class Study:
             trace_digest=store.lake_digest(self.data, self.scenario.cluster),
             until_utc=datetime.fromtimestamp(until_s, UTC).replace(tzinfo=None),
             capacity=self.scenario.capacity,
+            fit_capacities=tuple(one.capacity for one in experiment.fit_scenarios(self.scenario, self.workload)),
             scheduler=self.scenario.scheduler,
             world=self.scenario.world,
             limit_s=self.scenario.limit_s,
@@ -165,7 +171,7 @@ def fit(
     fresh: list[TrainedPolicy] = []
     if missing:
         context = study.context(window.until_s)
-        fresh = train(study.pairs(window), missing, context=context, seeds=seeds, tracker=tracker(study.data))
+        fresh = train(study.fit_pairs(window), missing, context=context, seeds=seeds, tracker=tracker(study.data))
     for name in missing:
         ours = [one for one in fresh if one.name == name]
         for one in ours:

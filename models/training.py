@@ -31,6 +31,7 @@ class TrainingContext:
     trace_digest: str
     until_utc: datetime  # naive UTC or aware: outcomes from then on are unknown to the fit
     capacity: int  # nodes of the simulated cluster
+    fit_capacities: tuple[int, ...]  # nodes of those that learners were fitted on
     scheduler: str
     world: str
     limit_s: int
@@ -50,7 +51,8 @@ class TrainingContext:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         until = datetime.fromtimestamp(self.until_s, UTC).replace(tzinfo=None).isoformat()
-        return {**asdict(self), "pair_nodes": list(self.pair_nodes), "until_utc": until, "until_s": self.until_s}
+        lists = {"pair_nodes": list(self.pair_nodes), "fit_capacities": list(self.fit_capacities)}
+        return {**asdict(self), **lists, "until_utc": until, "until_s": self.until_s}
 
 
 @dataclass(frozen=True)

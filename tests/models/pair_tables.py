@@ -103,6 +103,7 @@ def context(until_s: int = FIRST_S) -> TrainingContext:
         trace_digest="0" * 64,
         until_utc=datetime.fromtimestamp(until_s, UTC).replace(tzinfo=None),
         capacity=80,
+        fit_capacities=(80, 72),
         scheduler="mirage",
         world="plain",
         limit_s=48 * 3600,

@@ -6,19 +6,26 @@ import json
 import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from agent.artifact import Artifact
+from features.observe import FEATURES
 from models import registry, training
+from models.experiment import Scenario, Window, fit_scenarios
 from models.outcomes import content_digest
 from models.policies.forest import Forest
 from models.protocol import PairTable
+from models.study import Study
 from models.training import code_version, train
+from simulator.workload import Workload
 from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs
+from traces.clusters import ClusterSettings
 from traces.errors import InputError
+from traces.store import DataFolder
 
 DAY_S = 86_400
 
@@ -53,6 +60,30 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     policy = Recorder()
     monkeypatch.setitem(registry.POLICIES, "recorder", lambda: policy)
     return policy
+
+
+def test_learners_are_fitted_on_the_cluster_and_on_a_smaller_one(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    n = 650
+    submit = np.sort(rng.integers(0, 12 * DAY_S, n))
+    limit = rng.integers(1, 13, n) * 3600
+    size = rng.integers(1, 5, n)
+    workload = Workload(np.arange(n), submit, size=size, run_s=limit // 2, limit_s=limit, start_s=np.full(n, -1))
+    scenario = Scenario("toy", capacity=20, pair_nodes=(1, 2), limit_s=4 * 3600, every_s=DAY_S)
+    window = Window(3 * DAY_S, 6 * DAY_S, 1800)
+    study = Study(DataFolder(tmp_path), ClusterSettings("toy"), scenario, workload)
+
+    fitted, as_it_is = study.fit_pairs(window), study.pairs(window)
+
+    capacity = fitted.observations[:, FEATURES.index("capacity_nodes")]
+    assert sorted(set(capacity.tolist())) == [18, 20] and len(fitted) == 2 * len(as_it_is) == 12
+    np.testing.assert_array_equal(fitted.observations[capacity == 20], as_it_is.observations)
+    waits = fitted.successor_start_s - fitted.decision_s
+    assert waits[capacity == 18].mean() > waits[capacity == 20].mean()
+    assert study.context(window.until_s).as_dict()["fit_capacities"] == [20, 18]
+    wide = replace(workload, size=np.full(n, 19))
+    assert [each.capacity for each in fit_scenarios(scenario, wide)] == [20, 19]
+    assert [each.capacity for each in fit_scenarios(scenario, replace(workload, size=np.full(n, 20)))] == [20]
 
 
 def test_a_fit_never_sees_a_pair_known_after_until(recorder: Recorder) -> None:
