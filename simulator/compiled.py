@@ -24,8 +24,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Relative to the folder that holds the packages.
 _SLURM = (
-    "backfill", "bits", "fairtree", "kernel", "limits", "moves", "passes", "placement", "preemption", "priority",
-    "slots", "state", "waiting",
+    "ahead", "backfill", "bits", "candidates", "fairtree", "kernel", "limits", "moves", "passes", "placement",
+    "preemption", "priority", "slots", "state", "waiting",
 )  # fmt: skip
 _CALIBRATION = ("forked", "free", "informed", "passes", "record", "recorded", "single")
 _COMPILED_SOURCES = (

@@ -302,14 +302,17 @@ def _scratch(world: w.World, knobs: Knobs, tables: Tables) -> Scratch:
     rows = min(len(world.jobs), _FIRST_ROWS) + 1
     return Scratch(
         node=np.zeros((nodes, NODE_COLUMNS), np.int64), words=np.zeros((WORDS_ROWS, words), np.int64),
-        runs=np.zeros((nodes + 1, 4), np.int64), slots=np.zeros(2, np.int64),
+        runs=np.zeros((nodes + 1, 4), np.int64), slots=np.zeros(5, np.int64),
         slot_begin=np.zeros(slots + 1, np.int64), slot_nodes=np.zeros((words, slots), np.int64),
+        slot_and=np.zeros((words, slots), np.int64),
         part_count=np.zeros((len(world.partitions), 3), np.int64),
         user_count=np.zeros(users, np.int64), array_count=np.zeros((len(world.array_throttle), 2), np.int64),
         known=np.zeros(len(tables.shape_partition), bool), idle=np.zeros_like(tables.shape_nodes),
         stamp=np.zeros(1, np.int64), ready_stamp=np.zeros(len(tables.shape_partition), np.int64),
-        ready=np.zeros((len(tables.shape_partition), nodes), np.int32), memory=np.zeros((_REMEMBERED, 4), np.int64),
-        memory_nodes=np.zeros((_REMEMBERED, 2, words), np.int64),
+        ready=np.zeros((len(tables.shape_partition), nodes), np.int32),
+        ready_order=np.zeros((len(tables.shape_partition), nodes), np.int32),
+        ready_nodes=np.zeros(len(tables.shape_partition), np.int64), memory=np.zeros((_REMEMBERED, 4), np.int64),
+        memory_nodes=np.zeros((_REMEMBERED, words), np.int64), kept_from=np.zeros(nodes, np.int64),
         order=np.zeros((len(world.associations), 4), np.int64), keys=np.zeros(len(world.associations)),
         victims=np.zeros(rows, np.int64),
     )  # fmt: skip

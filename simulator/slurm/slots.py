@@ -6,9 +6,10 @@ Slot j lasts from slot_begin[j] to slot_begin[j + 1]; its nodes are column j of 
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
-from simulator.slurm.state import BASE, CHOSEN, NONE, USABLE, Run
+from simulator.slurm.state import BASE, CHOSEN, NONE, ROLLED, USABLE, Run
 
-USED, CUTS = 0, 1  # entries of Scratch.slots: slots there are; slots made in all, which the limit counts
+# Entries of Scratch.slots: slots there are; slots made in all, which the limit counts; and where `roll_on` is.
+USED, CUTS, FIRST, LAST, TURN = 0, 1, 2, 3, 4
 
 
 @kernel_inline
@@ -21,28 +22,66 @@ def first_slot_after(run: Run, first: int, second: int) -> int:
 
 
 @kernel
-def usable(run: Run, first: int, end: int) -> int:
-    """Step 4.b: row USABLE from row BASE and the slots from `first` on; returns `later`, NONE for none."""
+def usable(run: Run, end: int, first: int) -> None:
+    """Row USABLE: the nodes of row BASE that are in every slot from `first` on that begins by `end`."""
     begin, nodes, words = run.scratch.slot_begin, run.scratch.slot_nodes, run.scratch.words
-    used = int(run.scratch.slots[USED])
-    last = first  # the first slot that begins behind `end`
+    last = first
+    while last < run.scratch.slots[USED] and begin[last] <= end:
+        last += 1
+    for w in range(words.shape[1]):
+        left = words[BASE, w]
+        for j in range(first, last):
+            left &= nodes[w, j]
+        words[USABLE, w] = left
+
+
+@kernel_inline
+def begin_rolling(run: Run) -> None:
+    """Before the first `roll_on` of a job."""
+    slots = run.scratch.slots
+    slots[FIRST], slots[LAST], slots[TURN] = 0, 0, 0
+
+
+@kernel_inline
+def roll_on(run: Run, attempt: int, end: int) -> int:
+    """Step 4.b: row USABLE from row BASE and the slots within [attempt, end]; returns `later`, NONE for none.
+
+    Neither second may be less than in the call before. Slots FIRST .. LAST - 1 are a queue that is ANDed in constant
+    time a slot, as two stacks: column j of slot_and holds the AND of slots j .. TURN - 1, row ROLLED that of TURN ..
+    LAST - 1; when the former are used up all become one such stack. `later` is the end of the first slot with a node
+    missing in it that the next one has: until then each slot holds no more nodes than the one before.
+    """
+    scratch, slots = run.scratch, run.scratch.slots
+    begin, nodes, stack, words = scratch.slot_begin, scratch.slot_nodes, scratch.slot_and, scratch.words
+    used, old, turn = int(slots[USED]), int(slots[LAST]), int(slots[TURN])
+    first = first_slot_after(run, int(slots[FIRST]), attempt)
+    last = old
     while last < used and begin[last] <= end:
         last += 1
-    later = used
+    slots[FIRST], slots[LAST] = first, last
+    stop = max(first, min(last + 1, used - 1))
+    later = stop
     for w in range(words.shape[1]):
-        base = words[BASE, w]
-        left = base
-        j = first
-        while j < min(later, last + 1, used - 1):
-            if base & nodes[w, j + 1] & ~(left & nodes[w, j]):
-                later = j
-            if j < last:
+        left = -1
+        if first >= turn:
+            for j in range(last - 1, first - 1, -1):
                 left &= nodes[w, j]
+                stack[w, j] = left
+            words[ROLLED, w] = -1
+        else:
+            left = words[ROLLED, w]
+            for j in range(old, last):
+                left &= nodes[w, j]
+            words[ROLLED, w] = left
+            left &= stack[w, first]
+        words[USABLE, w] = words[BASE, w] & left
+        j = first
+        while j < later and not words[BASE, w] & nodes[w, j + 1] & ~nodes[w, j]:
             j += 1
-        for k in range(j, last):
-            left &= nodes[w, k]
-        words[USABLE, w] = left
-    return int(begin[later + 1]) if later < used else NONE
+        later = j
+    if first >= turn:
+        slots[TURN] = last
+    return int(begin[later + 1]) if later < stop else NONE
 
 
 @kernel_inline

@@ -216,9 +216,10 @@ class Scratch(NamedTuple):
     node: Int64s  # (nodes, NODE_COLUMNS) copy for looking ahead
     words: Int64s  # (WORDS_ROWS, words)
     runs: Int64s  # (nodes + 1, 4) placement: first, last, number, weight
-    slots: Int64s  # (2,) slots there are, slots made in this pass
+    slots: Int64s  # (5,) `simulator.slurm.slots`
     slot_begin: Int64s  # (most slots + 1,)
     slot_nodes: Int64s  # (words, most slots)
+    slot_and: Int64s  # (words, most slots)
     part_count: Int64s  # (partitions, 3) blocked, taken up, reserving
     user_count: Int64s  # (users,) taken up
     array_count: Int64s  # (arrays, 2) rejected, reservations
@@ -227,8 +228,11 @@ class Scratch(NamedTuple):
     stamp: Int64s  # (1,) of what `ready` and `memory` may still be used
     ready_stamp: Int64s  # (shapes,)
     ready: Int32s  # (shapes, nodes) running jobs that must end before a node holds the share, by expected end
-    memory: Int64s  # (a power of 2, 4) stamp, shape, number of nodes, when
-    memory_nodes: Int64s  # (the same, 2, words) usable nodes, chosen ones
+    ready_order: Int32s  # (shapes, nodes) the nodes that will, in this order
+    ready_nodes: Int64s  # (shapes,) their number
+    memory: Int64s  # (a power of 2, 4) stamp, shape, number of nodes, row of State.planned
+    memory_nodes: Int64s  # (the same, words) usable nodes
+    kept_from: Int64s  # (nodes,) the second from which on a slot lacks the node
     order: Int64s  # (associations, 4) fair tree
     keys: Floats  # (associations,) fair tree
     victims: Int64s  # (running rows,) preemption
@@ -244,8 +248,9 @@ class Out(NamedTuple):
     placement: Int32s
 
 
-WORDS_ROWS = 8
-SERVICE, REMOVED, AVAILABLE, CHOSEN, BASE, USABLE, HOLDING = 0, 1, 2, 3, 4, 5, 6  # rows of Scratch.words
+# Rows of Scratch.words.
+SERVICE, REMOVED, AVAILABLE, CHOSEN, BASE, USABLE, HOLDING, EARLY, ROLLED = range(9)
+WORDS_ROWS = 9
 
 
 class Run(NamedTuple):

@@ -1,0 +1,223 @@
+"""When nodes will hold a share: now, or once running jobs have reached their expected ends. Compiled.
+
+Step 4.d of docs/schedulers/slurm.md, "Backfill pass". What is found out holds until a job starts or the pass ends.
+"""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel, kernel_inline
+from simulator.slurm.bits import count_bits, lowest_bit
+from simulator.slurm.placement import add, contains, copy_nodes, holds, pick, share_of, vacate
+from simulator.slurm.state import (
+    CHOSEN,
+    EARLY,
+    HOLDING,
+    RUN_JOB,
+    RUNNING_ROWS,
+    SERVICE,
+    USABLE,
+    Run,
+    State,
+)
+
+_STAMP, _SHAPE, _WANTED, _PLACE = 0, 1, 2, 3  # columns of Scratch.memory
+_LOW_BITS, _ODD = (1 << 31) - 1, 0x5851F42D  # of a hash that stays below 1 << 62
+_FIRST_WINDOW_S = 30  # select/cons_tres looks at the ends of running jobs in groups that grow from 30 s on
+
+NEVER_READY = (1 << 31) - 1  # in Scratch.ready
+
+
+@kernel_inline
+def forget(run: Run) -> None:
+    """A pass begins or a job has started: what was found out about the nodes no longer holds."""
+    scratch = run.scratch
+    scratch.stamp[0] += 1
+    for shape in range(len(scratch.known)):
+        scratch.known[shape] = False
+
+
+@kernel
+def that_hold(run: Run, state: State, shape: int, row: int) -> int:
+    """Number of nodes in row `row` of Scratch.words that hold a share of `shape` now; row `shape` of Scratch.idle."""
+    scratch = run.scratch
+    idle = scratch.idle
+    if not scratch.known[shape]:
+        scratch.known[shape] = True
+        share = share_of(run.tables, shape)
+        for w in range(idle.shape[1]):
+            bits = run.tables.shape_nodes[shape, w] & scratch.words[SERVICE, w]
+            found = 0
+            while bits != 0:
+                if holds(state.node, (w << 6) + lowest_bit(bits), share):
+                    found |= bits & -bits
+                bits &= bits - 1
+            idle[shape, w] = found
+    total = 0
+    for w in range(idle.shape[1]):
+        total += count_bits(idle[shape, w] & scratch.words[row, w])
+    return total
+
+
+@kernel
+def count_ends(run: Run, state: State, shape: int) -> None:
+    """How many running jobs must have ended, in the order of expected ends, before each node holds a share of `shape`.
+
+    Fills row `shape` of Scratch.ready, and of Scratch.ready_order with the nodes in this order, those idle now first.
+    """
+    scratch, node, able = run.scratch, run.scratch.node, run.tables.shape_nodes
+    if scratch.ready_stamp[shape] == scratch.stamp[0]:
+        return
+    scratch.ready_stamp[shape] = scratch.stamp[0]
+    ready, order, share = scratch.ready, scratch.ready_order, share_of(run.tables, shape)
+    that_hold(run, state, shape, SERVICE)
+    copy_nodes(run, state)
+    found = 0
+    for n in range(len(node)):
+        ready[shape, n] = NEVER_READY
+        if contains(scratch.idle, shape, n):
+            ready[shape, n] = 0
+            order[shape, found] = n
+            found += 1
+    for i in range(state.scalars[RUNNING_ROWS]):
+        slot = state.planned[i, 2]
+        of_job = run.jobs.shape[state.running[slot, RUN_JOB]]
+        for w in range(able.shape[1]):
+            bits = state.held[slot, w]
+            while bits != 0:
+                n = (w << 6) + lowest_bit(bits)
+                bits &= bits - 1
+                vacate(run, node, n, of_job)
+                if ready[shape, n] == NEVER_READY and contains(able, shape, n) and holds(node, n, share):
+                    ready[shape, n] = i + 1
+                    order[shape, found] = n
+                    found += 1
+    scratch.ready_nodes[shape] = found
+
+
+@kernel_inline
+def ready_by(run: Run, state: State, shape: int, known: int, second: int) -> int:
+    """Put the nodes that are ready by `second` into row EARLY, which has the first `known` already; their number."""
+    scratch, planned = run.scratch, state.planned
+    while known < scratch.ready_nodes[shape]:
+        n = scratch.ready_order[shape, known]
+        ended = scratch.ready[shape, n]
+        if ended > 0 and planned[ended - 1, 0] > second:
+            break
+        add(scratch.words, EARLY, n)
+        known += 1
+    return known
+
+
+@kernel
+def remembered(run: Run, state: State, shape: int, wanted: int, known: int) -> int:
+    """`_last_of_group`, which depends on the shape, the number and the usable nodes alone."""
+    scratch, words = run.scratch, run.scratch.words
+    memory, nodes = scratch.memory, scratch.memory_nodes
+    mixed = shape * 64 + wanted
+    for w in range(words.shape[1]):
+        word = words[USABLE, w]
+        mixed = ((mixed ^ word ^ (word >> 31)) & _LOW_BITS) * _ODD
+        mixed ^= mixed >> 29
+    at = mixed & (len(memory) - 1)
+    same = memory[at, _STAMP] == scratch.stamp[0] and memory[at, _SHAPE] == shape and memory[at, _WANTED] == wanted
+    for w in range(words.shape[1]):
+        same = same and nodes[at, w] == words[USABLE, w]
+    if not same:
+        memory[at, _STAMP], memory[at, _SHAPE], memory[at, _WANTED] = scratch.stamp[0], shape, wanted
+        memory[at, _PLACE] = _last_of_group(run, state, shape, wanted, known)
+        for w in range(words.shape[1]):
+            nodes[at, w] = words[USABLE, w]
+    return int(memory[at, _PLACE])
+
+
+@kernel_inline
+def _touches(run: Run, state: State, i: int) -> bool:
+    """Whether the running job in row `i` of State.planned holds a usable node."""
+    words, slot = run.scratch.words, state.planned[i, 2]
+    touched = 0
+    for w in range(words.shape[1]):
+        touched |= state.held[slot, w] & words[USABLE, w]
+    return touched != 0
+
+
+@kernel_inline
+def _last_of_group(run: Run, state: State, shape: int, wanted: int, known: int) -> int:
+    """The row of State.planned whose job is the last of the group with which `wanted` usable nodes hold the share.
+
+    At least so many of the first `known` in the order of `ready` are usable, and fewer hold it now.
+
+    `_will_run_test()` of select/cons_tres removes running jobs that touch a usable node group by group and tries after
+    each. A group begins at a row i, and its window reaches to B(m) = origin + 30 * 2^m s with the least m for which
+    end[i] <= B(m): the first begins with the row that sets the origin, and what makes a group end is a next row beyond
+    its window. It goes on to the first touching row that has none behind it within B(m). So the group of row `enough`,
+    the one whose end makes the last of `wanted` nodes ready, has the window that reaches it, unless it is what an
+    earlier group took beyond its own: then the row behind the touching one before it lies within a smaller window.
+    """
+    scratch, words, planned = run.scratch, run.scratch.words, state.planned
+    running = int(state.scalars[RUNNING_ROWS])
+    ready_usable = 0
+    for w in range(words.shape[1]):
+        ready_usable += count_bits(words[USABLE, w] & words[EARLY, w])
+    k = known
+    while ready_usable >= wanted:
+        k -= 1
+        if contains(words, USABLE, scratch.ready_order[shape, k]):
+            ready_usable -= 1
+    enough = int(scratch.ready[shape, scratch.ready_order[shape, k]]) - 1
+    first = 0
+    while not _touches(run, state, first):
+        first += 1
+    origin = (int(planned[first, 0]) // _FIRST_WINDOW_S + 1) * _FIRST_WINDOW_S
+    window = _FIRST_WINDOW_S
+    while planned[enough, 0] > origin + window:
+        window *= 2
+    before = enough - 1
+    while before >= first and not _touches(run, state, before):
+        before -= 1
+    if window > _FIRST_WINDOW_S and planned[before + 1, 0] <= origin + window // 2:
+        return enough
+    low, high = enough, running  # the first row beyond the window
+    while low < high:
+        middle = (low + high) // 2
+        if planned[middle, 0] > origin + window:
+            high = middle
+        else:
+            low = middle + 1
+    last = low - 1
+    while last < running and not _touches(run, state, last):
+        last += 1
+    if last == running:  # all have been removed
+        last = low - 1
+        while not _touches(run, state, last):
+            last -= 1
+    return last
+
+
+@kernel
+def place_ahead(run: Run, state: State, shape: int, wanted: int, last: int) -> None:
+    """Row CHOSEN: `wanted` usable nodes as they are when the jobs up to row `last` of State.planned have ended."""
+    scratch, words = run.scratch, run.scratch.words
+    for w in range(words.shape[1]):
+        bits = words[USABLE, w] & run.tables.shape_nodes[shape, w]
+        found = 0
+        while bits != 0:
+            if scratch.ready[shape, (w << 6) + lowest_bit(bits)] <= last + 1:
+                found |= bits & -bits
+            bits &= bits - 1
+        words[HOLDING, w] = found
+    if run.tables.least_loaded[run.tables.shape_partition[shape]]:
+        _let_end(run, state, last + 1)
+    pick(run, scratch.node, CHOSEN, shape, wanted)
+
+
+@kernel_inline
+def _let_end(run: Run, state: State, ended: int) -> None:
+    """Copy the nodes to Scratch.node and take the first `ended` running jobs off."""
+    copy_nodes(run, state)
+    for i in range(ended):
+        slot = state.planned[i, 2]
+        for w in range(state.held.shape[1]):
+            bits = state.held[slot, w]
+            while bits != 0:
+                vacate(run, run.scratch.node, (w << 6) + lowest_bit(bits), run.jobs.shape[state.running[slot, RUN_JOB]])
+                bits &= bits - 1

@@ -1,0 +1,150 @@
+"""Which jobs of the queue can still start in a backfill pass, and what can still keep them from it. Compiled.
+
+Plans serve but to find what starts now: no reservation outlives its pass. Without preemption, idle nodes and slots
+only lose nodes in the course of a pass, so a job that cannot start at one point of it cannot later.
+"""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel, kernel_inline
+from simulator.slurm.ahead import NEVER_READY, count_ends, that_hold
+from simulator.slurm.bits import lowest_bit
+from simulator.slurm.limits import over_limit, throttled
+from simulator.slurm.passes import keep_off_reservations, reserves
+from simulator.slurm.slots import CUTS, USED, first_slot_after, usable
+from simulator.slurm.state import (
+    BASE,
+    HOLDING,
+    NEVER,
+    NONE,
+    NOW,
+    QUEUE_JOB,
+    RESERVATIONS,
+    SERVICE,
+    USABLE,
+    Run,
+    State,
+)
+
+
+@kernel
+def take_base(run: Run, state: State, shape: int, begin: int, end: int) -> int:
+    """Row BASE: nodes of the partition in service that no known reservation holds; see `keep_off_reservations`."""
+    words, partition = run.scratch.words, int(run.tables.shape_partition[shape])
+    for w in range(words.shape[1]):
+        words[BASE, w] = run.tables.partition_nodes[partition, w] & words[SERVICE, w]
+    if state.scalars[RESERVATIONS] == 0:
+        return NEVER
+    return int(keep_off_reservations(run, state, BASE, begin, end, partition))
+
+
+@kernel
+def may_start(run: Run, state: State, row: int) -> bool:
+    """Whether the job in row `row` of the queue could start now, by limits, idle nodes and the slots so far."""
+    job = state.queue[row, QUEUE_JOB]
+    if over_limit(run, state, job) or throttled(run, state, job):
+        return False
+    shape, wanted = int(run.jobs.shape[job]), run.jobs.nodes[job]
+    if that_hold(run, state, shape, SERVICE) < wanted:
+        return False
+    now = int(state.scalars[NOW])
+    end = now + int(run.jobs.limit_s[job])
+    take_base(run, state, shape, now, end)
+    usable(run, end, first_slot_after(run, 0, now))
+    return bool(that_hold(run, state, shape, USABLE) >= wanted)
+
+
+@kernel
+def last_that_may_start(run: Run, state: State, from_row: int, to_row: int) -> int:
+    """The last row of the queue in [from_row, to_row] whose job may start, else from_row - 1."""
+    row = to_row
+    while row >= from_row and not may_start(run, state, row):
+        row -= 1
+    return row
+
+
+@kernel_inline
+def only_nodes_count(run: Run, row: int, job: int, last: int, tested: int) -> bool:
+    """Whether nothing that the rows from `row` to `last` do but taking nodes can keep `job` in row `last` from a start.
+
+    That is, no count of theirs can reach a limit that would end the pass before or leave the job out.
+    """
+    knobs = run.knobs
+    return bool(
+        knobs.bf_max_job_part == 0
+        and knobs.bf_max_job_user == 0
+        and run.jobs.array[job] == NONE
+        and tested + (last - row) < knobs.bf_max_job_test
+        and run.scratch.slots[CUTS] + 2 * (last - row) < max(2, knobs.bf_max_job_test)
+    )
+
+
+@kernel
+def last_in_the_way(run: Run, state: State, from_row: int, to_row: int, last: int) -> int:
+    """The last row in [from_row, to_row] that might take a node from row `last`, which may start; else from_row - 1.
+
+    None of these rows may start. A node matters on which the job in row `last` could start, until its end; a job that
+    waits reserves it no earlier than the node is ready for it, and must leave it before the next reservation of it.
+    """
+    scratch, words = run.scratch, run.scratch.words
+    now = int(state.scalars[NOW])
+    may_start(run, state, last)
+    job = state.queue[last, QUEUE_JOB]
+    end, shape = now + int(run.jobs.limit_s[job]), run.jobs.shape[job]
+    for w in range(words.shape[1]):
+        words[HOLDING, w] = words[USABLE, w] & scratch.idle[shape, w]
+    _find_kept(run, now)
+    row = to_row
+    while row >= from_row:
+        job = state.queue[row, QUEUE_JOB]
+        if (
+            reserves(run, state, row)
+            and not over_limit(run, state, job)
+            and not throttled(run, state, job)
+            and _in_the_way(run, state, job, end)
+        ):
+            break
+        row -= 1
+    return row
+
+
+@kernel_inline
+def _find_kept(run: Run, now: int) -> None:
+    """Fill Scratch.kept_from with the first second from `now` on from which a slot lacks each node of row HOLDING."""
+    scratch, words = run.scratch, run.scratch.words
+    first = first_slot_after(run, 0, now)
+    for w in range(words.shape[1]):
+        bits = words[HOLDING, w]
+        while bits != 0:
+            bit = bits & -bits
+            j = first
+            while j < scratch.slots[USED] and scratch.slot_nodes[w, j] & bit:
+                j += 1
+            n = (w << 6) + lowest_bit(bits)
+            scratch.kept_from[n] = scratch.slot_begin[j] if j < scratch.slots[USED] else NEVER
+            bits ^= bit
+
+
+@kernel_inline
+def _in_the_way(run: Run, state: State, job: int, end: int) -> bool:
+    """Whether `job` might reserve a node of row HOLDING from a second up to `end` on, before it is kept for another."""
+    scratch, words, resolution = run.scratch, run.scratch.words, run.knobs.bf_resolution_s
+    now, shape, length = int(state.scalars[NOW]), run.jobs.shape[job], int(run.jobs.limit_s[job])
+    for w in range(words.shape[1]):
+        bits = words[HOLDING, w] & run.tables.shape_nodes[shape, w]
+        while bits != 0:
+            n = (w << 6) + lowest_bit(bits)
+            bits &= bits - 1
+            if (now + length) // resolution * resolution > scratch.kept_from[n]:
+                continue
+            count_ends(run, state, shape)
+            ended = scratch.ready[shape, n]
+            if ended == NEVER_READY:
+                continue
+            begin = now if ended == 0 else max(now, int(state.planned[ended - 1, 0]))
+            if (
+                begin // resolution * resolution <= end
+                and (begin + length) // resolution * resolution <= scratch.kept_from[n]
+            ):
+                return True
+    return False
