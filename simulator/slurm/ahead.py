@@ -8,10 +8,14 @@ from __future__ import annotations
 from simulator.compiled import kernel, kernel_inline
 from simulator.slurm.bits import count_bits, lowest_bit
 from simulator.slurm.placement import add, contains, copy_nodes, holds, pick, share_of, vacate
+from simulator.slurm.slots import ATTEMPT, KNOWN, READY, TESTED, begin_rolling, roll_on
 from simulator.slurm.state import (
     CHOSEN,
     EARLY,
     HOLDING,
+    NEVER,
+    NONE,
+    NOW,
     RUN_JOB,
     RUNNING_ROWS,
     SERVICE,
@@ -95,21 +99,61 @@ def count_ends(run: Run, state: State, shape: int) -> None:
 
 
 @kernel_inline
-def ready_by(run: Run, state: State, shape: int, known: int, second: int) -> int:
-    """Put the nodes that are ready by `second` into row EARLY, which has the first `known` already; their number."""
-    scratch, planned = run.scratch, state.planned
-    while known < scratch.ready_nodes[shape]:
-        n = scratch.ready_order[shape, known]
-        ended = scratch.ready[shape, n]
-        if ended > 0 and planned[ended - 1, 0] > second:
-            break
-        add(scratch.words, EARLY, n)
-        known += 1
-    return known
+def begin_attempts(run: Run) -> None:
+    """Before the first `next_attempt` of a job."""
+    scratch = run.scratch
+    begin_rolling(run)
+    scratch.slots[KNOWN], scratch.slots[TESTED] = 0, 0
+    for w in range(scratch.words.shape[1]):
+        scratch.words[EARLY, w] = 0
 
 
 @kernel
-def remembered(run: Run, state: State, shape: int, wanted: int, known: int) -> int:
+def next_attempt(run: Run, state: State, job: int, attempt: int, patient: bool) -> int:
+    """Roll on to `attempt`: rows USABLE and EARLY, the nodes ready by `later`; returns `later`, NONE for none.
+
+    If `patient`, and fewer than the job's number are both, the attempt at `later` comes at once, and so on: no earlier
+    start can be found, because too few nodes will be ready before. slots[ATTEMPT] is the attempt arrived at,
+    slots[READY] the number of nodes that are both, slots[TESTED] whether enough were usable at any attempt.
+    """
+    scratch, words, slots = run.scratch, run.scratch.words, run.scratch.slots
+    order, shape = scratch.ready_order, run.jobs.shape[job]
+    wanted, length = run.jobs.nodes[job], run.jobs.limit_s[job]
+    last_attempt = state.scalars[NOW] + run.knobs.bf_window_s
+    known, all_nodes = int(slots[KNOWN]), int(scratch.ready_nodes[shape])
+    next_ready = _when_ready(run, state, shape, known)
+    while True:
+        later = roll_on(run, attempt, attempt + length)
+        until = NEVER if later == NONE else later
+        while known < all_nodes and next_ready <= until:
+            add(words, EARLY, order[shape, known])
+            known += 1
+            next_ready = _when_ready(run, state, shape, known)
+        usable_nodes, early = 0, 0
+        for w in range(words.shape[1]):
+            usable_nodes += count_bits(words[USABLE, w])
+            early += count_bits(words[USABLE, w] & words[EARLY, w])
+        if usable_nodes >= wanted:
+            slots[TESTED] = 1
+        if early >= wanted or later == NONE or not patient or later > last_attempt:
+            break
+        attempt = later
+    slots[KNOWN], slots[ATTEMPT], slots[READY] = known, attempt, early
+    return later
+
+
+@kernel_inline
+def _when_ready(run: Run, state: State, shape: int, k: int) -> int:
+    """The expected end with which the k-th node in the order of `ready` holds the share, 0 for now, NEVER for none."""
+    scratch = run.scratch
+    if k >= scratch.ready_nodes[shape]:
+        return NEVER
+    ended = scratch.ready[shape, scratch.ready_order[shape, k]]
+    return int(state.planned[ended - 1, 0]) if ended > 0 else 0
+
+
+@kernel
+def remembered(run: Run, state: State, shape: int, wanted: int) -> int:
     """`_last_of_group`, which depends on the shape, the number and the usable nodes alone."""
     scratch, words = run.scratch, run.scratch.words
     memory, nodes = scratch.memory, scratch.memory_nodes
@@ -124,7 +168,7 @@ def remembered(run: Run, state: State, shape: int, wanted: int, known: int) -> i
         same = same and nodes[at, w] == words[USABLE, w]
     if not same:
         memory[at, _STAMP], memory[at, _SHAPE], memory[at, _WANTED] = scratch.stamp[0], shape, wanted
-        memory[at, _PLACE] = _last_of_group(run, state, shape, wanted, known)
+        memory[at, _PLACE] = _last_of_group(run, state, shape, wanted)
         for w in range(words.shape[1]):
             nodes[at, w] = words[USABLE, w]
     return int(memory[at, _PLACE])
@@ -141,10 +185,10 @@ def _touches(run: Run, state: State, i: int) -> bool:
 
 
 @kernel_inline
-def _last_of_group(run: Run, state: State, shape: int, wanted: int, known: int) -> int:
+def _last_of_group(run: Run, state: State, shape: int, wanted: int) -> int:
     """The row of State.planned whose job is the last of the group with which `wanted` usable nodes hold the share.
 
-    At least so many of the first `known` in the order of `ready` are usable, and fewer hold it now.
+    At least so many are among those ready by `later`, and fewer hold it now.
 
     `_will_run_test()` of select/cons_tres removes running jobs that touch a usable node group by group and tries after
     each. A group begins at a row i, and its window reaches to B(m) = origin + 30 * 2^m s with the least m for which
@@ -153,15 +197,12 @@ def _last_of_group(run: Run, state: State, shape: int, wanted: int, known: int) 
     the one whose end makes the last of `wanted` nodes ready, has the window that reaches it, unless it is what an
     earlier group took beyond its own: then the row behind the touching one before it lies within a smaller window.
     """
-    scratch, words, planned = run.scratch, run.scratch.words, state.planned
+    scratch, planned = run.scratch, state.planned
     running = int(state.scalars[RUNNING_ROWS])
-    ready_usable = 0
-    for w in range(words.shape[1]):
-        ready_usable += count_bits(words[USABLE, w] & words[EARLY, w])
-    k = known
+    k, ready_usable = int(scratch.slots[KNOWN]), int(scratch.slots[READY])
     while ready_usable >= wanted:
         k -= 1
-        if contains(words, USABLE, scratch.ready_order[shape, k]):
+        if contains(scratch.words, USABLE, scratch.ready_order[shape, k]):
             ready_usable -= 1
     enough = int(scratch.ready[shape, scratch.ready_order[shape, k]]) - 1
     first = 0

@@ -6,24 +6,22 @@ Step numbers are those of docs/schedulers/slurm.md, "Backfill pass".
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
-from simulator.slurm.ahead import count_ends, forget, place_ahead, ready_by, remembered, that_hold
-from simulator.slurm.bits import count_bits
+from simulator.slurm.ahead import begin_attempts, count_ends, forget, next_attempt, place_ahead, remembered, that_hold
 from simulator.slurm.candidates import last_in_the_way, last_that_may_start, only_nodes_count, take_base
 from simulator.slurm.limits import over_limit, throttled
 from simulator.slurm.moves import start
 from simulator.slurm.passes import clear_counts, know_reservations, reserves
 from simulator.slurm.placement import count, in_service, pick
 from simulator.slurm.preemption import choose_by_preemption
-from simulator.slurm.slots import CUTS, FIRST, USED, begin_rolling, overlaps, reserve, roll_on
+from simulator.slurm.slots import ATTEMPT, CUTS, FIRST, READY, TESTED, USED, overlaps, reserve
 from simulator.slurm.state import (
     CHOSEN,
-    EARLY,
     HOLDING,
-    NEVER,
     NONE,
     NOW,
     QUEUE_JOB,
     QUEUE_ROWS,
+    RESERVATIONS,
     SERVICE,
     USABLE,
     Run,
@@ -73,8 +71,8 @@ def backfill_pass(run: Run, state: State) -> None:
             knobs.bf_job_part_count_reserve == 0
             or scratch.part_count[partition, _RESERVING] < knobs.bf_job_part_count_reserve
         )
-        outcome, was_tested = _plan(run, state, job, reserving)
-        tested += was_tested
+        outcome = _plan(run, state, job, reserving)
+        tested += scratch.slots[TESTED]
         if outcome == _STARTED:
             queue[row, QUEUE_JOB] = NONE
             started += 1
@@ -135,74 +133,62 @@ def _is_skipped(run: Run, state: State, job: int, array: int) -> bool:
 
 
 @kernel_inline
-def _plan(run: Run, state: State, job: int, reserving: bool) -> tuple[int, int]:
-    """Steps 4.a to 4.f for row `job`: (what became of it, 1 if it was tested)."""
-    knobs, words, scratch, planned = run.knobs, run.scratch.words, run.scratch, state.planned
+def _plan(run: Run, state: State, job: int, reserving: bool) -> int:
+    """Steps 4.a to 4.f for row `job`: what became of it; slots[TESTED] is 1 if it was tested."""
+    knobs, words, scratch, slots = run.knobs, run.scratch.words, run.scratch, run.scratch.slots
     now, wanted, shape = int(state.scalars[NOW]), int(run.jobs.nodes[job]), int(run.jobs.shape[job])
     length, resolution = int(run.jobs.limit_s[job]), knobs.bf_resolution_s
-    tested = 0
-    known = 0  # of the nodes in the order in which they will be ready, how many are in row EARLY
-    for w in range(words.shape[1]):
-        words[EARLY, w] = 0
-    if reserving:
-        count_ends(run, state, shape)
-    begin_rolling(run)
+    count_ends(run, state, shape)
+    begin_attempts(run)
+    # With reservations the base changes, and a job that may preempt may start at once where too few nodes are ready.
+    patient = reserving and state.scalars[RESERVATIONS] == 0 and knobs.preemption == 0
     attempt = now
     while attempt <= now + knobs.bf_window_s:
-        end = attempt + length
-        reserved_until = take_base(run, state, shape, attempt, end)
-        later = roll_on(run, attempt, end)
+        reserved_until = take_base(run, state, shape, attempt, attempt + length)
+        later = next_attempt(run, state, job, attempt, patient)
+        attempt = int(slots[ATTEMPT])
         if reserved_until < now + knobs.bf_window_s and (later == NONE or reserved_until < later):
             later = reserved_until
-        begin = NONE
-        last = NONE
-        if count(words, USABLE) >= wanted:
-            tested = 1
-            if that_hold(run, state, shape, USABLE) >= wanted:
-                begin = now
-                for w in range(words.shape[1]):
-                    words[HOLDING, w] = words[USABLE, w] & scratch.idle[shape, w]
-                pick(run, state.node, CHOSEN, shape, wanted)
-            elif attempt == now and knobs.preemption != 0 and choose_by_preemption(run, state, USABLE, job):
-                begin = now
-            elif reserving:
-                # What is not ready by `later` is as good as what never is: `later` is tried next.
-                known = ready_by(run, state, shape, known, NEVER if later == NONE else later)
-                if _usable_early(run) >= wanted:
-                    last = remembered(run, state, shape, wanted, known)
-                    begin = int(planned[last, 0])
-                    if begin <= now:
-                        begin = max(now + 1, begin + knobs.end_grace_s)
-        if begin == NONE or (reserving and later != NONE and begin > later):
+        begin, last = NONE, NONE
+        if that_hold(run, state, shape, USABLE) >= wanted:
+            begin = now
+        elif (
+            attempt == now
+            and knobs.preemption != 0
+            and count(words, USABLE) >= wanted
+            and choose_by_preemption(run, state, USABLE, job)
+        ):
+            start(run, state, job, True)
+            return _STARTED
+        elif reserving and slots[READY] >= wanted:
+            last = remembered(run, state, shape, wanted)
+            begin = int(state.planned[last, 0])
+            if begin <= now:
+                begin = max(now + 1, begin + knobs.end_grace_s)
+        if begin == NONE or (later != NONE and begin > later):
             if later == NONE or not reserving:
-                return _NEXT_JOB, tested
+                return _NEXT_JOB
             attempt = later
             continue
+        if begin > now:
+            place_ahead(run, state, shape, wanted, last)
+        else:
+            for w in range(words.shape[1]):
+                words[HOLDING, w] = words[USABLE, w] & scratch.idle[shape, w]
+            pick(run, state.node, CHOSEN, shape, wanted)
         begin = max(begin, attempt)
         if begin == now:
             start(run, state, job, True)
-            return _STARTED, tested
+            return _STARTED
         if not reserving or begin > now + knobs.bf_window_s:
-            return _NEXT_JOB, tested
-        if last != NONE:
-            place_ahead(run, state, shape, wanted, last)
+            return _NEXT_JOB
         reserve_from = begin // resolution * resolution
         reserve_to = (begin + length) // resolution * resolution
-        if overlaps(run, 0 if reserve_from < attempt else int(scratch.slots[FIRST]), reserve_from, reserve_to):
+        if overlaps(run, 0 if reserve_from < attempt else int(slots[FIRST]), reserve_from, reserve_to):
             attempt = begin + (resolution if begin == attempt else 0)
             continue
-        if scratch.slots[CUTS] >= max(2, knobs.bf_max_job_test):
-            return _END_PASS, tested
+        if slots[CUTS] >= max(2, knobs.bf_max_job_test):
+            return _END_PASS
         reserve(run, reserve_from, max(reserve_to, reserve_from + resolution))
-        return _RESERVED, tested
-    return _NEXT_JOB, tested
-
-
-@kernel_inline
-def _usable_early(run: Run) -> int:
-    """Number of nodes in both row USABLE and row EARLY."""
-    words = run.scratch.words
-    total = 0
-    for w in range(words.shape[1]):
-        total += count_bits(words[USABLE, w] & words[EARLY, w])
-    return total
+        return _RESERVED
+    return _NEXT_JOB

@@ -302,7 +302,7 @@ def _scratch(world: w.World, knobs: Knobs, tables: Tables) -> Scratch:
     rows = min(len(world.jobs), _FIRST_ROWS) + 1
     return Scratch(
         node=np.zeros((nodes, NODE_COLUMNS), np.int64), words=np.zeros((WORDS_ROWS, words), np.int64),
-        runs=np.zeros((nodes + 1, 4), np.int64), slots=np.zeros(5, np.int64),
+        runs=np.zeros((nodes + 1, 4), np.int64), slots=np.zeros(9, np.int64),
         slot_begin=np.zeros(slots + 1, np.int64), slot_nodes=np.zeros((words, slots), np.int64),
         slot_and=np.zeros((words, slots), np.int64),
         part_count=np.zeros((len(world.partitions), 3), np.int64),

@@ -8,8 +8,9 @@ from __future__ import annotations
 from simulator.compiled import kernel, kernel_inline
 from simulator.slurm.state import BASE, CHOSEN, NONE, ROLLED, USABLE, Run
 
-# Entries of Scratch.slots: slots there are; slots made in all, which the limit counts; and where `roll_on` is.
-USED, CUTS, FIRST, LAST, TURN = 0, 1, 2, 3, 4
+# Entries of Scratch.slots: slots there are; slots made in all, which the limit counts; where `roll_on` is; and where
+# `ahead.next_attempt` is.
+USED, CUTS, FIRST, LAST, TURN, KNOWN, ATTEMPT, READY, TESTED = range(9)
 
 
 @kernel_inline

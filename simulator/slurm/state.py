@@ -216,7 +216,7 @@ class Scratch(NamedTuple):
     node: Int64s  # (nodes, NODE_COLUMNS) copy for looking ahead
     words: Int64s  # (WORDS_ROWS, words)
     runs: Int64s  # (nodes + 1, 4) placement: first, last, number, weight
-    slots: Int64s  # (5,) `simulator.slurm.slots`
+    slots: Int64s  # (9,) `simulator.slurm.slots`
     slot_begin: Int64s  # (most slots + 1,)
     slot_nodes: Int64s  # (words, most slots)
     slot_and: Int64s  # (words, most slots)
