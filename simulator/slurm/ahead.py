@@ -34,10 +34,7 @@ NEVER_READY = (1 << 31) - 1  # in Scratch.ready
 @kernel_inline
 def forget(run: Run) -> None:
     """A pass begins or a job has started: what was found out about the nodes no longer holds."""
-    scratch = run.scratch
-    scratch.stamp[0] += 1
-    for shape in range(len(scratch.known)):
-        scratch.known[shape] = False
+    run.scratch.stamp[0] += 1
 
 
 @kernel
@@ -45,8 +42,8 @@ def that_hold(run: Run, state: State, shape: int, row: int) -> int:
     """Number of nodes in row `row` of Scratch.words that hold a share of `shape` now; row `shape` of Scratch.idle."""
     scratch = run.scratch
     idle = scratch.idle
-    if not scratch.known[shape]:
-        scratch.known[shape] = True
+    if scratch.idle_stamp[shape] != scratch.stamp[0]:
+        scratch.idle_stamp[shape] = scratch.stamp[0]
         share = share_of(run.tables, shape)
         for w in range(idle.shape[1]):
             bits = run.tables.shape_nodes[shape, w] & scratch.words[SERVICE, w]
@@ -117,18 +114,20 @@ def next_attempt(run: Run, state: State, job: int, attempt: int, patient: bool) 
     slots[READY] the number of nodes that are both, slots[TESTED] whether enough were usable at any attempt.
     """
     scratch, words, slots = run.scratch, run.scratch.words, run.scratch.slots
-    order, shape = scratch.ready_order, run.jobs.shape[job]
+    planned, ready, order, shape = state.planned, scratch.ready, scratch.ready_order, run.jobs.shape[job]
     wanted, length = run.jobs.nodes[job], run.jobs.limit_s[job]
     last_attempt = state.scalars[NOW] + run.knobs.bf_window_s
     known, all_nodes = int(slots[KNOWN]), int(scratch.ready_nodes[shape])
-    next_ready = _when_ready(run, state, shape, known)
     while True:
         later = roll_on(run, attempt, attempt + length)
         until = NEVER if later == NONE else later
-        while known < all_nodes and next_ready <= until:
-            add(words, EARLY, order[shape, known])
+        while known < all_nodes:
+            n = order[shape, known]
+            ended = ready[shape, n]
+            if ended > 0 and planned[ended - 1, 0] > until:
+                break
+            add(words, EARLY, n)
             known += 1
-            next_ready = _when_ready(run, state, shape, known)
         usable_nodes, early = 0, 0
         for w in range(words.shape[1]):
             usable_nodes += count_bits(words[USABLE, w])
@@ -140,16 +139,6 @@ def next_attempt(run: Run, state: State, job: int, attempt: int, patient: bool) 
         attempt = later
     slots[KNOWN], slots[ATTEMPT], slots[READY] = known, attempt, early
     return later
-
-
-@kernel_inline
-def _when_ready(run: Run, state: State, shape: int, k: int) -> int:
-    """The expected end with which the k-th node in the order of `ready` holds the share, 0 for now, NEVER for none."""
-    scratch = run.scratch
-    if k >= scratch.ready_nodes[shape]:
-        return NEVER
-    ended = scratch.ready[shape, scratch.ready_order[shape, k]]
-    return int(state.planned[ended - 1, 0]) if ended > 0 else 0
 
 
 @kernel

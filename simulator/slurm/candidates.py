@@ -26,6 +26,8 @@ from simulator.slurm.state import (
     State,
 )
 
+_STAMP, _WANTED, _LENGTH = 0, 1, 2  # columns of Scratch.refused
+
 
 @kernel
 def take_base(run: Run, state: State, shape: int, begin: int, end: int) -> int:
@@ -44,14 +46,28 @@ def may_start(run: Run, state: State, row: int) -> bool:
     job = state.queue[row, QUEUE_JOB]
     if over_limit(run, state, job) or throttled(run, state, job):
         return False
-    shape, wanted = int(run.jobs.shape[job]), run.jobs.nodes[job]
-    if that_hold(run, state, shape, SERVICE) < wanted:
+    shape, wanted, length = run.jobs.shape[job], run.jobs.nodes[job], run.jobs.limit_s[job]
+    stamp, refused = run.scratch.stamp[0], run.scratch.refused
+    if refused[shape, _STAMP] == stamp and wanted >= refused[shape, _WANTED] and length >= refused[shape, _LENGTH]:
         return False
-    now = int(state.scalars[NOW])
-    end = now + int(run.jobs.limit_s[job])
-    take_base(run, state, shape, now, end)
-    usable(run, end, first_slot_after(run, 0, now))
-    return bool(that_hold(run, state, shape, USABLE) >= wanted)
+    if _fit(run, state, shape, length) >= wanted:
+        return True
+    refused[shape, _STAMP], refused[shape, _WANTED], refused[shape, _LENGTH] = stamp, wanted, length
+    return False
+
+
+@kernel
+def _fit(run: Run, state: State, shape: int, length: int) -> int:
+    """Number of nodes on which a share of `shape` could start now for `length` seconds; they are in row HOLDING."""
+    words, now = run.scratch.words, int(state.scalars[NOW])
+    total = that_hold(run, state, shape, SERVICE)
+    if total > 0:
+        take_base(run, state, shape, now, now + length)
+        usable(run, now + length, first_slot_after(run, 0, now))
+        total = that_hold(run, state, shape, USABLE)
+    for w in range(words.shape[1]):
+        words[HOLDING, w] = words[USABLE, w] & run.scratch.idle[shape, w]
+    return int(total)
 
 
 @kernel
@@ -86,13 +102,10 @@ def last_in_the_way(run: Run, state: State, from_row: int, to_row: int, last: in
     None of these rows may start. A node matters on which the job in row `last` could start, until its end; a job that
     waits reserves it no earlier than the node is ready for it, and must leave it before the next reservation of it.
     """
-    scratch, words = run.scratch, run.scratch.words
     now = int(state.scalars[NOW])
-    may_start(run, state, last)
     job = state.queue[last, QUEUE_JOB]
-    end, shape = now + int(run.jobs.limit_s[job]), run.jobs.shape[job]
-    for w in range(words.shape[1]):
-        words[HOLDING, w] = words[USABLE, w] & scratch.idle[shape, w]
+    end = now + int(run.jobs.limit_s[job])
+    _fit(run, state, run.jobs.shape[job], run.jobs.limit_s[job])
     _find_kept(run, now)
     row = to_row
     while row >= from_row:

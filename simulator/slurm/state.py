@@ -223,9 +223,10 @@ class Scratch(NamedTuple):
     part_count: Int64s  # (partitions, 3) blocked, taken up, reserving
     user_count: Int64s  # (users,) taken up
     array_count: Int64s  # (arrays, 2) rejected, reservations
-    known: Bools  # (shapes,) whether `idle` holds
     idle: Int64s  # (shapes, words) nodes that hold the share now
-    stamp: Int64s  # (1,) of what `ready` and `memory` may still be used
+    stamp: Int64s  # (1,) of what still holds in `idle`, `refused`, `ready` and `memory`
+    idle_stamp: Int64s  # (shapes,)
+    refused: Int64s  # (shapes, 3) stamp; a number of nodes that cannot start now, and for how long
     ready_stamp: Int64s  # (shapes,)
     ready: Int32s  # (shapes, nodes) running jobs that must end before a node holds the share, by expected end
     ready_order: Int32s  # (shapes, nodes) the nodes that will, in this order
