@@ -1,26 +1,19 @@
-"""Numba's `njit` with a disk cache that can be trusted across several source files.
-
-Numba keys its cache by the modification time of the file that defines a function and does not see that a function
-imported from another file changed. Here the cache folder is named after a digest of every source that holds compiled
-code, so a change of any of them starts an empty one. The folder lies in the user's cache directory, outside the
-repository; where that cannot be written nothing is cached and each process compiles for itself.
-"""
+"""Numba's `njit` for the simulator and for what calls it compiled, in one cache (`traces.compiled`)."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast, overload
+from typing import Any, overload
 
 import numba
 import numba.core.config
 
+from traces import compiled
+from traces.compiled import Function
+
 _types: Any = numba.types  # untyped
 _config: Any = numba.core.config  # numba fills this module at run time, so no checker knows its names
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Relative to the folder that holds the packages.
 _SLURM = (
@@ -80,35 +73,14 @@ def _once(function: Function) -> Function:
 
 
 def _decorate(function: Function, options: dict[str, Any]) -> Function:
-    folder = cache_folder()
-    before = _config.CACHE_DIR  # read by numba at decoration; other libraries in the process keep their own
-    try:
-        if folder is not None:
-            _config.CACHE_DIR = str(folder)
-        return cast(Function, numba.njit(**{"cache": folder is not None, **options})(function))
-    finally:
-        _config.CACHE_DIR = before
+    return compiled.jit(function, _COMPILED_SOURCES, options)
 
 
-@cache
 def cache_folder() -> Path | None:
     """The folder of compiled code for the present sources, or None where it cannot be written."""
-    try:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        folder = base / "baton" / "numba" / source_digest()
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # RuntimeError: no home directory
-        return None
-    return folder if os.access(folder, os.W_OK) else None
+    return compiled.cache_folder(_COMPILED_SOURCES)
 
 
 def source_digest(root: Path | None = None) -> str:
-    """Digest of the names and bytes of every source with compiled code under `root` (default: this installation)."""
-    root = root or Path(__file__).resolve().parents[1]
-    digest = hashlib.sha256()
-    for pattern in _COMPILED_SOURCES:
-        for path in sorted(root.glob(pattern)):
-            content = path.read_bytes()
-            digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
-            digest.update(content)
-    return digest.hexdigest()[:16]
+    """Digest of every source with compiled code under `root` (default: this installation)."""
+    return compiled.source_digest(_COMPILED_SOURCES, root)

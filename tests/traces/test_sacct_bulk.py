@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
+import numpy as np
 import polars as pl
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from traces.readers import sacct_lines, sacct_times
+from traces import slurm_text
+from traces.clusters import ClusterSettings
+from traces.readers import sacct_columns, sacct_lines, sacct_typed
 from traces.readers.common import coded
+from traces.readers.sacct_fields import Field
 from traces.readers.sacct_layout import Layout
 
 _FORM = re.compile(r"(?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
@@ -43,7 +50,70 @@ def _slow_time(text: str | None) -> datetime | None:
 @example(["2024-02-29T23:59:59", "2023-02-29T00:00:00", "2023-12-31T23:59:60", None, "2026-06-01 00:01:39"])
 @example(["2024-02-29T23:59:59\u00e9", "2024-02-29T23:59:5\u00e9", "\u00e9" * 9 + "x"])
 def test_times_are_those_of_python(texts: list[str | None]) -> None:
-    assert sacct_times.standard(pl.Series(texts, dtype=pl.String)).to_list() == [_slow_time(text) for text in texts]
+    micros, odd = Field.of(pl.Series(texts, dtype=pl.String)).read("times")
+    assert micros.cast(pl.Datetime("us")).to_list() == [_slow_time(text) for text in texts]
+    assert odd.tolist() == [n for n, text in enumerate(texts) if text and _slow_time(text) is None]
+
+
+_PARTS = st.lists(st.sampled_from([*"0123456789", "10", "59", "000", "123456", "-", ":", ".", "K", "k", "M", " ", "/"]))
+_CLOCKS = st.from_regex(r"([0-9]{1,7}-)?([0-9]{1,3}:)?[0-9]{1,2}:[0-9]{1,3}(\.[0-9]{1,7})?", fullmatch=True)
+_WORDS = st.sampled_from(["", "INVALID", "Unknown", "999999999", "1000000000", "4294967295", "20K", "0", "\u0661"])
+
+
+@pytest.mark.parametrize(
+    ("form", "kind", "slow"),
+    [
+        ("counts", np.int64, sacct_columns.FORMS["NCPUS"]),
+        ("durations", np.float64, sacct_columns.FORMS["TotalCPU"]),
+        ("sizes_kib", np.int64, slurm_text.parse_rss_kib),
+    ],
+)
+@settings(deadline=None)
+@given(texts=st.lists(st.one_of(_CLOCKS, _PARTS.map("".join), _WORDS), max_size=30))
+@example(texts=["00:00:00", "23:59:59.999", "1-00:00:00", "123456-00:00:01.5", "05:07.250", "1234567-00:00:00"])
+def test_forms_are_those_of_the_slow_functions(
+    form: str, kind: Any, slow: Callable[[str], Any], texts: list[str]
+) -> None:
+    """What the kernel is certain of is what the definition says; what it says of nothing else is told as odd."""
+    values, odd = Field.of(pl.Series(texts, dtype=pl.String)).read(form, kind)
+    for row, text in enumerate(texts):
+        if row in odd:
+            assert values[row] is None
+        else:
+            assert values[row] == slow(text)
+    for usual in ("12", "00:01:02", "7-00:01:02", "05:07.250", "4K"):
+        fits = {"counts": "12", "durations": "00:01:02 7-00:01:02 05:07.250", "sizes_kib": "12 4K"}[form].split()
+        assert (len(Field.of(pl.Series([usual])).read(form, kind)[1]) == 0) == (usual in fits)
+
+
+_IDS = st.from_regex(
+    r"[0-9]{1,19}(_[0-9]{1,3}|_\[[0-9,%.-]{0,6}\]?)?(\+[0-9]{1,10})?(\.[a-z0-9_+.-]{0,8})?", fullmatch=True
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(_IDS, _IDS), min_size=1, max_size=20))
+@example([("1_[4-7%3]", "9"), ("1_2.batch", "9.batch"), ("5+1.0", "6.0"), ("7_[1,2...", "8"), ("007.x.y", "007")])
+def test_ids_are_those_of_the_slow_function(ids: list[tuple[str, str]]) -> None:
+    """Whichever rows the kernel leaves: number, task and step are what `parse_job_id` says."""
+    frame = pl.DataFrame(ids, schema={"JobID": pl.String, "JobIDRaw": pl.String}, orient="row")
+    fields = {column.name: Field.of(column) for column in frame} | {
+        name: Field.of(pl.Series([None] * len(ids), dtype=pl.String)) for name in ("Submit", "Start", "End")
+    }
+    rows, valid = sacct_typed.typed(fields, np.arange(len(ids)), ClusterSettings("c"))
+    for (printed, raw), row, fits in zip(ids, rows.iter_rows(named=True), valid, strict=True):
+        try:
+            job, of_raw = slurm_text.parse_job_id(printed), slurm_text.parse_job_id(raw)
+        except ValueError:
+            assert not fits
+            continue
+        if not fits:  # a number that 64 bits do not hold, or an offset that Slurm has not
+            assert re.search(r"[0-9]{19}|\+[0-9]{10}", f"{printed} {raw}")
+            continue
+        assert row["job_id"] == printed.removesuffix(f".{job.step}")
+        assert (row["job_id_raw"], row["base"]) == (of_raw.job, re.match("[0-9]+", raw)[0])  # type: ignore[index]
+        assert (row["array_task_id"], row["step_id"]) == (job.task, job.step)
+        assert row["array_job_id"] == (None if job.task is None and job.pending is None else job.job)
 
 
 @settings(deadline=None)
@@ -57,7 +127,8 @@ def test_only_lines_with_the_right_number_of_delimiters_are_whole(lines: list[st
     assert found.whole.tolist() == [line.count("|") == 2 for line in lines]
     assert [found.line(n) for n in range(len(lines))] == lines
     fields = [[part or None for part in line.split("|")] for line in lines if line.count("|") == 2]
-    assert [list(row) for row in found.frame.select("JobID", "User", "Account").rows()] == fields
+    assert list(map(list, zip(*(found.fields[name].texts() for name in layout.columns), strict=True))) == fields
+    assert found.numbers.tolist() == [n for n, line in enumerate(lines) if line.count("|") == 2]
 
 
 @settings(deadline=None)
@@ -77,3 +148,12 @@ def test_bytes_that_are_no_text_are_replaced_as_python_does(lines: list[bytes]) 
 def test_codes_give_the_texts_back(texts: list[str | None]) -> None:
     distinct, codes = coded(pl.Series(texts, dtype=pl.String))
     assert [None if code is None else distinct[code] for code in codes] == texts
+
+
+@settings(deadline=None)
+@given(st.lists(st.text("ab", max_size=20), max_size=60))
+@example(["abababab", "ababababa", "abababababababab", "abababab", ""])
+def test_the_kernels_codes_give_the_texts_back(texts: list[str]) -> None:
+    distinct, codes = Field.of(pl.Series(texts, dtype=pl.String)).codes()
+    assert [distinct[code] or "" for code in codes] == texts
+    assert distinct.to_list() == [None, *dict.fromkeys(filter(None, texts))]

@@ -162,12 +162,12 @@ def coded(values: pl.Series) -> tuple[pl.Series, pl.Series]:
 def map_codes(
     distinct: pl.Series, codes: pl.Series, convert: Callable[[str], Any], kind: Any
 ) -> tuple[pl.Series, pl.Series]:
-    """As `map_unique`, of values that are coded already."""
+    """As `map_unique`, of values that are coded already; a null among the texts converts to null."""
     results: list[Any] = []
     failed: list[int] = []
     for number, text in enumerate(distinct):
         try:
-            new = convert(text)
+            new = None if text is None else convert(text)
             if isinstance(new, int) and abs(new) >> 62:
                 raise ValueError("out of range")
             results.append(new)
@@ -179,16 +179,6 @@ def map_codes(
     if len(distinct) == 0 or kind == pl.Null:
         return pl.Series([None], dtype=kind).new_from_index(0, len(codes)), valid
     return pl.Series(results, dtype=kind).gather(codes), valid
-
-
-def map_rest(values: pl.Series, fast: pl.Series, convert: Callable[[str], Any]) -> tuple[pl.Series, pl.Series]:
-    """As `map_unique` for the texts that `fast`, their bulk conversion, leaves null."""
-    rest = (fast.is_null() & values.is_not_null()).arg_true()
-    if len(rest) == 0:
-        return fast, pl.repeat(True, len(values), eager=True)
-    new, valid = map_unique(values.gather(rest), convert, fast.dtype)
-    every = pl.repeat(True, len(values), eager=True)
-    return fast.scatter(rest, new), every.scatter(rest, valid)
 
 
 def localized(local: pl.Expr, zone: str) -> tuple[pl.Expr, pl.Expr]:

@@ -33,6 +33,7 @@ from traces.readers import (
 )
 from traces.readers.common import HEAD_BYTES, Parsed, RawFile, Reject, rejects_frame
 from traces.readers.sacct_blocks import Block
+from traces.readers.sacct_fields import fields_of
 from traces.readers.sacct_jobs import fold
 from traces.readers.sacct_layout import Layout
 from traces.readers.sacct_spill import Batch, Spill
@@ -171,7 +172,8 @@ def _text_piece(block: Block, settings: ClusterSettings, spill: Spill, number: i
 
 def _json_piece(found: sacct_json.Records, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
     """A batch of JSON records."""
-    rows, valid = sacct_typed.typed(found.frame, settings)
+    fields, line = fields_of(found.frame.drop("line")), found.frame["line"].to_numpy()
+    rows, valid = sacct_typed.typed(fields, line, settings)
     odd = (Reject(at, "a value is not of its form", str(found.frame.row(n))) for n, at in _refused(rows, valid))
     rejects = [*found.rejects, *odd]
     return Piece(spill.put(number, rows, valid), found.before, int(valid.sum()), rejects, 0)
@@ -191,7 +193,7 @@ def records(
     Rows that are not kept are left among the others, as a copy without them takes long.
     """
     lines = sacct_lines.split(data, layout)
-    rows, kept = sacct_typed.typed(lines.frame, settings)
+    rows, kept = sacct_typed.typed(lines.fields, lines.numbers, settings)
     clean = lines.whole.copy()
     clean[rows["line"].filter(~kept).to_numpy()] = False
     if clean.all():
@@ -224,9 +226,9 @@ def _mended(mender: sacct_mend.Mender, layout: Layout, settings: ClusterSettings
     """The records put together as typed rows; those with a value that no column can hold are refused."""
     read = layout.read
     names = [layout.columns[n] for n in read]
-    texts = [[at, *(fields[n] or None for n in read)] for at, fields in mender.mended.items()]
-    kinds = {"line": pl.Int64, **dict.fromkeys(names, pl.String)}
-    rows, valid = sacct_typed.typed(pl.DataFrame(texts, schema=kinds, orient="row"), settings)
+    texts = [[fields[n] or None for n in read] for fields in mender.mended.values()]
+    frame = pl.DataFrame(texts, schema=dict.fromkeys(names, pl.String), orient="row")
+    rows, valid = sacct_typed.typed(fields_of(frame), np.array(list(mender.mended)), settings)
     odd = [
         Reject(at, "a value is out of range", layout.delimiter.join(mender.mended[at]))
         for _, at in _refused(rows, valid)

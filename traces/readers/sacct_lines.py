@@ -12,9 +12,10 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from traces.readers.sacct_fields import Field, fields_of, kernel
 from traces.readers.sacct_layout import Layout
 
-STAND_IN = "\x1f"  # for a delimiter of several bytes, while the lines are split
+STAND_IN = b"\x1f"  # for a delimiter of several bytes, while the lines are split
 NEWLINE = 10
 PIECE_BYTES = 1 << 17
 
@@ -40,6 +41,8 @@ def _text(block: bytes, layout: Layout) -> bytes:
 
 def _is_utf8(block: bytes) -> bool:
     """As Arrow finds it: in a twentieth of the time of `bytes.decode`, which builds the text."""
+    if block.isascii():
+        return True
     ends = pa.py_buffer(np.array([0, len(block)], np.int64))
     try:
         pa.LargeStringArray.from_buffers(1, ends, pa.py_buffer(block)).validate(full=True)
@@ -50,14 +53,15 @@ def _is_utf8(block: bytes) -> bool:
 
 @dataclass
 class Lines:
-    """The lines of a block. `frame`: the text of the columns that are read, null where blank, and `line` (0-based), of
-    those lines (`whole`) that have the right number of columns.
+    """The lines of a block. `fields`: the columns that are read of those lines (`whole`) that have the right number of
+    columns, by name; `numbers` (rows,): these lines, 0-based.
     """
 
     data: bytes
     starts: NDArray[np.int64]  # (lines + 1,) offsets in data
     whole: NDArray[np.bool_]  # (lines,)
-    frame: pl.DataFrame
+    numbers: NDArray[np.int64]
+    fields: dict[str, Field]
 
     def line(self, number: int) -> str:
         """Text of a line, 0-based, without its end."""
@@ -69,53 +73,30 @@ def split(data: bytes, layout: Layout) -> Lines:
     data = _text(data, layout)
     if layout.widths:
         return _fixed(data, layout)
-    delimiters = len(layout.columns) - 1 + layout.trailing
-    plain, mark = data, layout.delimiter
-    if len(mark.encode()) == 1:
-        starts, counts = plain_starts, _ = _counts(data, ord(mark))
-    elif STAND_IN.encode() not in data:
-        plain, mark = data.replace(mark.encode(), STAND_IN.encode()), STAND_IN
-        starts = _starts(data)
-        plain_starts, counts = _counts(plain, ord(mark))
-    else:
-        starts, mark = _starts(data), STAND_IN
-        counts, plain, plain_starts = _by_hand(data, starts, layout, mark)
-    whole = counts == delimiters
-    frame = _columns(_kept(plain, plain_starts, whole), mark, layout, int(whole.sum()))
-    frame = frame.with_columns(pl.Series("line", np.flatnonzero(whole), dtype=pl.Int64))
-    if layout.trailing:
-        whole[frame["line"].filter(frame["rest"].is_not_null()).to_numpy()] = False
-        frame = frame.filter(pl.col("rest").is_null()).drop("rest")
-    return Lines(data, starts, whole, frame)
+    plain, mark = data, layout.delimiter.encode()
+    if len(mark) > 1:
+        plain = _with_stand_in(data, mark)
+    bytes_of = np.frombuffer(plain, np.uint8)
+    lines, width = int(np.count_nonzero(bytes_of == NEWLINE)), len(layout.columns) + 1
+    starts, whole = np.empty(lines + 1, np.int64), np.empty(lines, np.bool_)
+    places = np.empty(len(plain) + 2, np.int32)  # far too long: what is not written takes no memory
+    one = mark[0] if len(mark) == 1 else STAND_IN[0]
+    rows = kernel().split(bytes_of, one, len(layout.columns), layout.trailing, places, starts, whole)
+    ends = places[: rows * width].reshape(rows, width).T.copy()  # a column's places together
+    fields = {layout.columns[n]: Field(bytes_of, ends[n], ends[n + 1]) for n in layout.read}
+    return Lines(data, starts if plain is data else _starts(data), whole, np.flatnonzero(whole), fields)
+
+
+def _with_stand_in(data: bytes, mark: bytes) -> bytes:
+    """The data with a stand-in of one byte for the delimiter; a line that holds that byte is left blank."""
+    if STAND_IN not in data:
+        return data.replace(mark, STAND_IN)
+    return b"\n".join(b"" if STAND_IN in line else line.replace(mark, STAND_IN) for line in data.split(b"\n"))
 
 
 def _starts(data: bytes) -> NDArray[np.int64]:
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == NEWLINE)
     return np.concatenate([[0], ends + 1])
-
-
-def _counts(data: bytes, mark: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(starts of the lines and the end of the last, delimiters in each)."""
-    starts = _starts(data)
-    marks = np.frombuffer(data, np.uint8) == mark
-    # sums in 8 bits are several times as fast; one that has run over shows in the total
-    counts = np.add.reduceat(marks.view(np.uint8), starts[:-1], dtype=np.uint8).astype(np.int64)
-    if counts.sum() != np.count_nonzero(marks):
-        counts = np.add.reduceat(marks, starts[:-1], dtype=np.int64)
-    return starts, counts
-
-
-def _by_hand(
-    data: bytes, starts: NDArray[np.int64], layout: Layout, mark: str
-) -> tuple[NDArray[np.int64], bytes, NDArray[np.int64]]:
-    """(delimiters of each line or -1 for one that holds the stand-in, the data with it for the delimiter, starts)."""
-    delimiter, stand_in = layout.delimiter.encode(), mark.encode()
-    lines = data.split(b"\n")[:-1]
-    counts = np.fromiter(
-        (-1 if stand_in in line else line.count(delimiter) for line in lines), dtype=np.int64, count=len(lines)
-    )
-    plain = b"\n".join(line.replace(delimiter, stand_in) for line in lines) + b"\n"
-    return counts, plain, _starts(plain)
 
 
 def _kept(data: bytes, starts: NDArray[np.int64], whole: NDArray[np.bool_]) -> bytes:
@@ -125,23 +106,6 @@ def _kept(data: bytes, starts: NDArray[np.int64], whole: NDArray[np.bool_]) -> b
     edges = np.flatnonzero(np.diff(whole, prepend=False, append=False))
     view = memoryview(data)
     return b"".join(view[starts[a] : starts[b]] for a, b in zip(edges[::2], edges[1::2], strict=True))
-
-
-def _columns(data: bytes, mark: str, layout: Layout, rows: int) -> pl.DataFrame:
-    """The columns that are read; `rest` is what follows a trailing delimiter."""
-    wanted = {n: layout.columns[n] for n in layout.read}
-    if layout.trailing:
-        wanted[len(layout.columns)] = "rest"
-    if rows == 0:
-        return pl.DataFrame(schema=dict.fromkeys(wanted.values(), pl.String))
-    frame = pl.read_csv(
-        data, has_header=False, columns=list(wanted), separator=mark, quote_char=None, infer_schema=False,
-        low_memory=True,
-    )  # fmt: skip
-    frame.columns = list(wanted.values())
-    if len(frame) != rows:
-        raise AssertionError(f"{rows} lines were split into {len(frame)}")
-    return frame
 
 
 def _fixed(data: bytes, layout: Layout) -> Lines:
@@ -161,8 +125,7 @@ def _fixed(data: bytes, layout: Layout) -> Lines:
             text = pl.col("raw").bin.slice(at, width).cast(pl.String, strict=False).str.strip_chars(" ")
             columns.append(_uncut(text, layout.columns[n], width).alias(layout.columns[n]))
         at += width + 1
-    frame = raw.select(columns).with_columns(pl.Series("line", np.flatnonzero(whole), dtype=pl.Int64))
-    return Lines(data, starts, whole, frame)
+    return Lines(data, starts, whole, np.flatnonzero(whole), fields_of(raw.select(columns)))
 
 
 # Columns that still tell something when they are cut: ids and times do not, and make the record unreadable.

@@ -6,42 +6,43 @@ the time limit; what nothing settles is read as the earlier and flagged.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from traces.readers.common import localized
 from traces.readers.sacct_columns import EPOCH, OTHER_TIME, TIMES
+from traces.readers.sacct_fields import Field
 from traces.slurm_text import NO_TIME
 
 KILL_WAIT_S = 30  # Slurm's default KillWait: a job at its limit may live that much longer
 SLACK_S = 30  # and some seconds pass until the node has told the controller
-_MONTHS = np.arange("1900-01", "2100-02", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
-_FIRST_DAY, _DAYS = _MONTHS[:-1], np.diff(_MONTHS)  # of each month from January 1900: days since 1970, and its length
 
 
-def to_utc(rows: pl.DataFrame, text: pl.DataFrame, zone: str) -> tuple[pl.DataFrame, pl.Series]:
+def to_utc(rows: pl.DataFrame, fields: Mapping[str, Field], zone: str) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
     """(rows with submit_utc, eligible_utc, start_utc, end_utc, is_time_ambiguous and has_alloc_tres; valid).
 
-    `text` holds the times as printed; `rows` holds elapsed_s, suspended_s and limit_s. A time that is none is null;
+    `fields` holds the times as printed; `rows` holds elapsed_s, suspended_s and limit_s. A time that is none is null;
     valid is false where a text is no time.
     """
     names = [f"{column.lower()}_utc" for column in TIMES]
-    valid = pl.repeat(True, len(text), dtype=pl.Boolean, eager=True)
+    valid = np.ones(len(rows), np.bool_)
     early: list[pl.Series] = []
     late: list[pl.Series] = []
     for column, name in zip(TIMES, names, strict=True):
-        if column in text.columns:
-            first, last, fits = _instants(text[column], zone)
+        if column in fields:
+            first, last, fits = _instants(fields[column], zone)
             valid &= fits
         else:
-            first = last = pl.Series([None], dtype=pl.Datetime("us")).new_from_index(0, len(text))
+            first = last = pl.Series([None], dtype=pl.Datetime("us")).new_from_index(0, len(rows))
         early.append(first.alias(name))
         late.append(last.alias(f"{name}_late"))
-    held = text["AllocTRES"].is_not_null() if "AllocTRES" in text.columns else pl.lit(None, dtype=pl.Boolean)
+    held = pl.Series(fields["AllocTRES"].given()) if "AllocTRES" in fields else pl.lit(None, dtype=pl.Boolean)
     rows = rows.with_columns(*early, held.alias("has_alloc_tres"), pl.lit(False).alias("is_time_ambiguous"))
     if all(first.equals(last, check_names=False) for first, last in zip(early, late, strict=True)):
         return rows, valid
@@ -53,49 +54,16 @@ def to_utc(rows: pl.DataFrame, text: pl.DataFrame, zone: str) -> tuple[pl.DataFr
     return rows.drop(f"{name}_late" for name in names), valid
 
 
-def _instants(printed: pl.Series, zone: str) -> tuple[pl.Series, pl.Series, pl.Series]:
+def _instants(printed: Field, zone: str) -> tuple[pl.Series, pl.Series, NDArray[np.bool_]]:
     """(earliest, latest, valid) of one column of times."""
-    local = standard(printed)
-    early, late = _in_utc(local, zone)
-    valid = local.is_not_null() | printed.is_null()
-    rest = (~valid).arg_true()
+    micros, rest = printed.read("times")
+    early, late = _in_utc(micros.cast(pl.Datetime("us")), zone)
+    valid = np.ones(len(printed), np.bool_)
     if len(rest):
-        first, last, fits = _rare(printed.gather(rest), zone)
+        first, last, fits = _rare(printed.take(rest).texts(), zone)
         early, late = early.clone().scatter(rest, first), late.clone().scatter(rest, last)
-        valid = valid.scatter(rest, fits)
+        valid[rest] = fits.to_numpy()
     return early, late, valid
-
-
-def standard(printed: pl.Series) -> pl.Series:
-    """Datetimes of the texts YYYY-MM-DDTHH:MM:SS from 1900 to 2099; null for all others.
-
-    Digits are read at their places, in all texts at once: that is three times as fast as polars, whose parser takes
-    other forms too, so that a regular expression must go over the texts first.
-    """
-    usual = (printed.str.len_bytes() == 19).fill_null(False)
-    text = printed.filter(usual)
-    none = pl.Series([None], dtype=pl.Datetime("us")).new_from_index(0, len(printed))
-    if text.is_empty():
-        return none
-    places = np.frombuffer(text.str.join("").item().encode(), np.uint8).reshape(-1, 19).T.copy()  # (19, texts)
-    fits = np.ones(len(text), np.bool_)
-    for place, mark in zip((4, 7, 10, 13, 16), b"--T::", strict=True):
-        fits &= places[place] == mark
-    digits = places - ord("0")  # what is below "0" wraps round to more than 9
-    for place in (0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18):
-        fits &= digits[place] <= 9
-    century, year, month, day, hour, minute, second = (
-        digits[at] * np.uint8(10) + digits[at + 1] for at in (0, 2, 5, 8, 11, 14, 17)
-    )
-    fits &= ((century == 19) | (century == 20)) & (year <= 99) & (month >= 1) & (month <= 12)
-    number = (century.astype(np.int32) * 100 + year - 1900) * 12 + month - 1
-    number[~fits] = 0
-    fits &= (day >= 1) & (day <= _DAYS[number]) & (hour < 24) & (minute < 60) & (second < 60)
-    seconds = (_FIRST_DAY[number] + day - 1) * 86_400 + (hour.astype(np.int32) * 60 + minute) * 60 + second
-    times = pl.Series(seconds * 1_000_000).cast(pl.Datetime("us"))
-    if not fits.all():
-        times = times.set(pl.Series(~fits), None)
-    return times if len(times) == len(printed) else none.scatter(usual.arg_true(), times)
 
 
 def _rare(printed: pl.Series, zone: str) -> tuple[pl.Series, pl.Series, pl.Series]:

@@ -6,30 +6,41 @@ What is common goes through polars in bulk; only distinct texts, and those of an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from traces import slurm_text
 from traces.clusters import ClusterSettings
 from traces.readers import sacct_columns, sacct_times
-from traces.readers.common import coded, map_codes, map_rest, map_unique
+from traces.readers.common import map_codes, map_unique
+from traces.readers.sacct_fields import Field, kernel, series
 
-_ID = r"^\d{1,18}(?:_(?:\d{1,18}|\[[^\]]*\]?))?(?:\+\d{1,9})?(?:\.[A-Za-z0-9_+.]+)?$"
+_ID = re.compile(
+    r"(?P<id>(?P<job>[0-9]{1,18})(?:_(?:(?P<task>[0-9]{1,18})|(?P<range>\[[^\]]*\]?)))?(?:\+[0-9]{1,9})?)"
+    r"(?:\.[A-Za-z0-9_+.]+)?"
+)
+NO_ARRAY, RANGE = -1, -2
 
 _ONE_BRACKET = r"^[^\[\],\s]*\[[0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]{1,9})?)*\]$"
 
 
-def typed(text: pl.DataFrame, settings: ClusterSettings) -> tuple[pl.DataFrame, pl.Series]:
+def typed(
+    fields: Mapping[str, Field], line: NDArray[np.int64], settings: ClusterSettings
+) -> tuple[pl.DataFrame, pl.Series]:
     """(rows, valid): one typed row a record, and whether all its columns have their forms.
 
-    `text` has a String column for each column of the dump that is read, null where blank, and `line`. Ids, names and
-    states are as in the canonical tables; times are naive UTC; what the dump lacks is null. A row that is not valid
-    holds nulls where it does not fit.
+    `fields` has each column of the dump that is read, `line` (rows,) the line of each record. Ids, names and states are
+    as in the canonical tables; times are naive UTC; what the dump lacks is null. A row that is not valid holds nulls
+    where it does not fit.
     """
-    column = _Columns(text)
-    rows = pl.DataFrame({"line": text["line"]}).with_columns(
+    column = _Columns(fields, len(line))
+    rows = pl.DataFrame({"line": line}).with_columns(
         *_ids(column),
         column.text("JobName").alias("job_name"),
         pl.coalesce(column.word("User"), column.word("UID")).alias("user_name"),
@@ -47,97 +58,98 @@ def typed(text: pl.DataFrame, settings: ClusterSettings) -> tuple[pl.DataFrame, 
         column.size_kib("MaxRSS").alias("max_rss_kib"),
         column.duration("TotalCPU").alias("cpu_time_s"),
         column.nodes("NodeList").alias("nodes"),
-        (column.text("NodeList") == "None assigned").alias("is_unassigned"),
+        column.is_text("NodeList", "None assigned").alias("is_unassigned"),
     )
-    rows, fits = sacct_times.to_utc(rows, text, settings.timezone)
+    rows, fits = sacct_times.to_utc(rows, fields, settings.timezone)
     column.valid &= fits
     rows = rows.with_columns(_sizes(column, settings))
     for name in ("Group", "GID", "Cluster", "DerivedExitCode"):
         column.mapped(name, sacct_columns.FORMS[name], pl.Object)
-    return _never_started(_states(rows, "State" in text.columns)), column.valid
+    return _never_started(_states(rows, "State" in fields)), pl.Series(column.valid)
 
 
 class _Columns:
-    """Typed columns of the text frame; one that the dump lacks is null. `valid`: rows whose texts had their forms."""
+    """Typed columns of the fields; one that the dump lacks is null. `valid` (rows,): whose texts had their forms."""
 
-    def __init__(self, text: pl.DataFrame) -> None:
-        self.frame = text
-        self.valid = pl.repeat(True, len(text), dtype=pl.Boolean, eager=True)
+    def __init__(self, fields: Mapping[str, Field], rows: int) -> None:
+        self.fields = fields
+        self.rows = rows
+        self.valid = np.ones(rows, np.bool_)
         self._codes: dict[str, tuple[pl.Series, pl.Series]] = {}
 
     def __contains__(self, name: str) -> bool:
-        return name in self.frame.columns
+        return name in self.fields
 
-    def text(self, name: str) -> pl.Series:
-        """The text, null where blank."""
-        if name in self.frame.columns:
-            return self.frame[name]
-        return pl.Series([None], dtype=pl.String).new_from_index(0, len(self.frame))
+    def none(self, kind: Any) -> pl.Series:
+        """A column of nulls."""
+        return pl.Series([None], dtype=kind).new_from_index(0, self.rows)
 
     def codes(self, name: str) -> tuple[pl.Series, pl.Series]:
         """(distinct texts of the column, the number of each row's), found once."""
         if name not in self._codes:
-            self._codes[name] = coded(self.frame[name])
+            self._codes[name] = self.fields[name].codes()
         return self._codes[name]
+
+    def text(self, name: str) -> pl.Series:
+        """The text, null where blank."""
+        if name not in self.fields:
+            return self.none(pl.String)
+        distinct, codes = self.codes(name)
+        return distinct.gather(codes)
+
+    def is_text(self, name: str, text: str) -> pl.Series:
+        """Is it that text? Null where blank."""
+        if name not in self.fields:
+            return self.none(pl.Boolean)
+        distinct, codes = self.codes(name)
+        return (distinct == text).gather(codes)
 
     def mapped(self, name: str, convert: Callable[[str], Any], kind: Any) -> pl.Series:
         """`convert` of each distinct text."""
-        if name not in self.frame.columns:
-            return pl.Series([None], dtype=kind).new_from_index(0, len(self.frame))
+        if name not in self.fields:
+            return self.none(kind)
         values, valid = map_codes(*self.codes(name), convert, kind)
-        self.valid &= valid
+        self.valid &= valid.to_numpy()
         return values
 
     def word(self, name: str) -> pl.Series:
         """The text, which must be one word."""
-        if name in self.frame.columns:
+        if name in self.fields:
             self.mapped(name, sacct_columns.FORMS[name], pl.Object)
         return self.text(name)
 
     def count(self, name: str) -> pl.Series:
         """A whole number."""
-        if name not in self.frame.columns:
-            return self.mapped(name, sacct_columns.FORMS[name], pl.Int64)
-        # ten digits at most, so that no sum of products leaves 64 bits; the rest is words and 20K
-        text = self.frame[name]
-        plain = text.str.len_bytes() <= 9
-        fast = text.to_frame("t").select(pl.when(plain).then(pl.col("t").cast(pl.UInt32, strict=False)).cast(pl.Int64))
-        return self._rest(text, fast.to_series(), sacct_columns.FORMS[name])
+        return self._read(name, "counts", np.int64)
 
     def duration(self, name: str) -> pl.Series:
         """Seconds of [DD-[HH:]]MM:SS[.mmm]."""
-        if name not in self.frame.columns:
-            return self.mapped(name, sacct_columns.FORMS[name], pl.Float64)
-        text = self.frame[name]
-        part = [pl.col("t").str.slice(at, 2).cast(pl.UInt32, strict=False) for at in (0, 3, 6)]
-        clock = pl.col("t").str.contains(r"^\d\d:\d\d:\d\d$")
-        seconds = (part[0] * 3600 + part[1] * 60 + part[2]).cast(pl.Float64)
-        fast = text.to_frame("t").select(pl.when(clock).then(seconds)).to_series()
-        return self._rest(text, fast, sacct_columns.FORMS[name])
+        return self._read(name, "durations", np.float64)
 
     def size_kib(self, name: str) -> pl.Series:
         """KiB of a size."""
-        if name not in self.frame.columns:
-            return self.mapped(name, sacct_columns.FORMS[name], pl.Int64)
-        text = self.frame[name]
-        kib = pl.col("t").str.strip_suffix("K").cast(pl.UInt32, strict=False).cast(pl.Int64)
-        plain = pl.col("t").str.contains(r"^\d{1,9}K$")
-        fast = text.to_frame("t").select(pl.when(plain).then(kib)).to_series()
-        return self._rest(text, fast, sacct_columns.FORMS[name])
+        return self._read(name, "sizes_kib", np.int64)
+
+    def _read(self, name: str, form: str, kind: Any) -> pl.Series:
+        if name not in self.fields:
+            return self.none(pl.Int64 if kind is np.int64 else pl.Float64)
+        field = self.fields[name]
+        values, odd = field.read(form, kind)
+        if len(odd) == 0:
+            return values
+        new, valid = map_codes(*field.take(odd).codes(), sacct_columns.FORMS[name], values.dtype)
+        self.valid[odd] &= valid.to_numpy()
+        return values.scatter(odd, new)
 
     def nodes(self, name: str) -> pl.Series:
         """The nodes of a list, each once; null for none."""
-        if name not in self.frame.columns:
-            return self.mapped(name, _never, pl.List(pl.String))
+        if name not in self.fields:
+            return self.none(pl.List(pl.String))
         distinct, codes = self.codes(name)
         lists, valid = node_lists(distinct)
-        self.valid &= valid.gather(codes).fill_null(True)
+        if not valid.all():
+            self.valid &= valid.gather(codes).to_numpy()
         return lists.gather(codes)
-
-    def _rest(self, text: pl.Series, fast: pl.Series, convert: Callable[[str], Any]) -> pl.Series:
-        values, valid = map_rest(text, fast, convert)
-        self.valid &= valid
-        return values
 
 
 def node_lists(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
@@ -199,40 +211,58 @@ def _limit(column: _Columns, name: str) -> pl.Series:
 
 def _ids(column: _Columns) -> list[pl.Series]:
     """job_id (without its step), job_id_raw, base (the key before reuse is settled), array ids and step_id."""
-    printed = column.text("JobID") if "JobID" in column else column.text("JobIDRaw")
-    for name in ("JobID", "JobIDRaw"):
-        if name in column:
-            column.valid &= column.text(name).str.contains(_ID).fill_null(False)
-    frame = printed.to_frame("printed").select(
-        pl.col("printed").str.splitn(".", 2).struct.rename_fields(["job_id", "step_id"]).struct.unnest()
-    )
-    if printed.str.contains("[", literal=True).any():  # a range cut at 64 bytes ends in dots: they begin no step
-        in_range = pl.col("printed").str.contains("[", literal=True)
-        parts = [pl.col("printed").str.extract(pattern) for pattern in (r"^([^\[]*\[[^\]]*\]?)", r"\]\.(.+)$")]
-        frame = frame.with_columns(printed.alias("printed")).select(
-            pl.when(in_range).then(part).otherwise(pl.col(name)).alias(name)
-            for part, name in zip(parts, ("job_id", "step_id"), strict=True)
-        )
-    array = frame["job_id"].str.splitn("_", 2)
-    task = array.struct[1]
-    array_id = array.struct[0].cast(pl.Int64, strict=False)
+    printed = column.fields["JobID" if "JobID" in column else "JobIDRaw"]
+    parts = _parts(printed)
+    column.valid &= parts.valid
+    job_id = Field(printed.data, printed.before, parts.stops).texts()
     if "JobIDRaw" in column:
-        base = column.text("JobIDRaw").str.splitn(".", 2).struct[0]
-        number = base.cast(pl.Int64, strict=False)
-        if number.null_count() > base.null_count():
-            base = base.str.extract(r"^(\d+)")
-            number = base.cast(pl.Int64, strict=False)
+        raw = column.fields["JobIDRaw"]
+        of_raw = _parts(raw) if raw is not printed else parts
+        column.valid &= of_raw.valid
+        base, number = Field(raw.data, raw.before, of_raw.digits).texts(), pl.Series(of_raw.numbers)
     else:
-        base = frame["job_id"]
-        number = base.cast(pl.Int64, strict=False)
+        base, number = job_id, series(parts.numbers, parts.digits == parts.stops)
+    distinct, codes = Field(printed.data, parts.stops, printed.end).codes()
     return [
-        frame["job_id"],
+        job_id.alias("job_id"),
         number.alias("job_id_raw"),
         base.alias("base"),
-        array_id.set(task.is_null(), None).alias("array_job_id"),
-        task.cast(pl.Int64, strict=False).alias("array_task_id"),
-        frame["step_id"],
+        series(parts.numbers, parts.tasks != NO_ARRAY).alias("array_job_id"),
+        series(parts.tasks, parts.tasks >= 0).alias("array_task_id"),
+        distinct.gather(codes).alias("step_id"),
     ]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Of each id (rows,): its number, its task (RANGE for several, NO_ARRAY for none), where in the bytes its first
+    digits end and where it ends itself, before the dot of a step; whether it is of the form of an id.
+    """
+
+    numbers: NDArray[np.int64]
+    tasks: NDArray[np.int64]
+    digits: NDArray[np.int32]
+    stops: NDArray[np.int32]
+    valid: NDArray[np.bool_]
+
+
+def _parts(ids: Field) -> _Parts:
+    numbers, tasks = np.empty((2, len(ids)), np.int64)
+    digits, stops = np.empty((2, len(ids)), np.int32)
+    valid = np.empty(len(ids), np.bool_)
+    kernel().ids(ids.data, ids.before, ids.end, numbers, tasks, digits, stops, valid)
+    odd = np.flatnonzero(~valid)
+    for row, text in zip(odd.tolist(), ids.take(odd).texts(), strict=True):
+        match = _ID.fullmatch(text or "")
+        begin = ids.before[row] + 1
+        if match is None:
+            numbers[row], tasks[row], digits[row], stops[row] = 0, NO_ARRAY, begin, begin
+            continue
+        valid[row] = True
+        numbers[row], digits[row] = int(match["job"]), begin + len(match["job"])
+        tasks[row] = int(match["task"]) if match["task"] else RANGE if match["range"] else NO_ARRAY
+        stops[row] = begin + len(match["id"].encode())
+    return _Parts(numbers, tasks, digits, stops, valid)
 
 
 def _sizes(column: _Columns, settings: ClusterSettings) -> list[pl.Expr]:
@@ -240,7 +270,7 @@ def _sizes(column: _Columns, settings: ClusterSettings) -> list[pl.Expr]:
 
     def first(*names: str) -> pl.Series:
         given = [column.count(name) for name in names if name in column]
-        return pl.select(pl.coalesce(given)).to_series() if given else column.mapped("", _never, pl.Int64)
+        return pl.select(pl.coalesce(given)).to_series() if given else column.none(pl.Int64)
 
     def tres(name: str, part: str) -> pl.Series:
         return column.mapped(name, lambda text: _tres_count(text, part), pl.Int64)
@@ -259,10 +289,6 @@ def _sizes(column: _Columns, settings: ClusterSettings) -> list[pl.Expr]:
         pl.lit(requested).alias("requested_gpus"),
         pl.lit(_memory(column, requested_nodes, requested_cpus)).alias("requested_mem_mib"),
     ]
-
-
-def _never(text: str) -> None:
-    raise ValueError(text)
 
 
 def _tres_count(text: str, part: str) -> int | None:
