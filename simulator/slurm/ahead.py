@@ -24,7 +24,7 @@ from simulator.slurm.state import (
     State,
 )
 
-_STAMP, _SHAPE, _WANTED, _PLACE = 0, 1, 2, 3  # columns of Scratch.memory
+_TAG, _PLACE, _NODES = 0, 1, 2  # columns of Scratch.memory
 _LOW_BITS, _ODD = (1 << 31) - 1, 0x5851F42D  # of a hash that stays below 1 << 62
 _FIRST_WINDOW_S = 30  # select/cons_tres looks at the ends of running jobs in groups that grow from 30 s on
 
@@ -144,22 +144,21 @@ def next_attempt(run: Run, state: State, job: int, attempt: int, patient: bool) 
 @kernel
 def remembered(run: Run, state: State, shape: int, wanted: int) -> int:
     """`_last_of_group`, which depends on the shape, the number and the usable nodes alone."""
-    scratch, words = run.scratch, run.scratch.words
-    memory, nodes = scratch.memory, scratch.memory_nodes
+    scratch, words, memory = run.scratch, run.scratch.words, run.scratch.memory
+    tag = (scratch.stamp[0] * len(scratch.ready) + shape) * (scratch.ready.shape[1] + 1) + wanted
     mixed = shape * 64 + wanted
     for w in range(words.shape[1]):
         word = words[USABLE, w]
         mixed = ((mixed ^ word ^ (word >> 31)) & _LOW_BITS) * _ODD
         mixed ^= mixed >> 29
     at = mixed & (len(memory) - 1)
-    same = memory[at, _STAMP] == scratch.stamp[0] and memory[at, _SHAPE] == shape and memory[at, _WANTED] == wanted
+    same = memory[at, _TAG] == tag
     for w in range(words.shape[1]):
-        same = same and nodes[at, w] == words[USABLE, w]
+        same = same and memory[at, _NODES + w] == words[USABLE, w]
     if not same:
-        memory[at, _STAMP], memory[at, _SHAPE], memory[at, _WANTED] = scratch.stamp[0], shape, wanted
-        memory[at, _PLACE] = _last_of_group(run, state, shape, wanted)
+        memory[at, _TAG], memory[at, _PLACE] = tag, _last_of_group(run, state, shape, wanted)
         for w in range(words.shape[1]):
-            nodes[at, w] = words[USABLE, w]
+            memory[at, _NODES + w] = words[USABLE, w]
     return int(memory[at, _PLACE])
 
 

@@ -39,27 +39,31 @@ _NEXT_JOB, _STARTED, _RESERVED, _END_PASS = 0, 1, 2, 3  # what became of a job
 def backfill_pass(run: Run, state: State) -> None:
     """One pass over the queue, of which only what starts remains: it plans no more jobs than that depends on.
 
-    It ends behind the last row that may start (`last`), and skips to it once no other row may start (`rival`) and none
-    before it can take its nodes (`in_the_way`). Each of the three only ever moves towards the front.
+    It ends behind the last row that may start (`last`). Once at most one other may (`rival`; the one before is `third`)
+    and none of the rest can take their nodes (`in_the_way` is the last that might), it skips to them: the first starts,
+    and whatever that does to the second, no start depends on the plans passed over. All four only move to the front.
     """
     scratch, knobs, queue = run.scratch, run.knobs, state.queue
     _begin_pass(run, state)
     changed = True
     last = int(state.scalars[QUEUE_ROWS]) - 1
-    rival, in_the_way = last, last
+    rival, third, in_the_way = last, last, last
     tested = 0
     started = 0
     row = 0
     while row <= last and tested < knobs.bf_max_job_test:
-        if knobs.preemption == 0 and (changed or row - 1 == rival or row - 1 == in_the_way):
+        if knobs.preemption == 0 and (changed or row - 1 == third or row - 1 == in_the_way):
             last = last_that_may_start(run, state, row, last)
             if last < row:
                 break
-            rival = last_that_may_start(run, state, row, min(rival, last - 1))
-            if rival < row and only_nodes_count(run, row, queue[last, QUEUE_JOB], last, tested):
-                in_the_way = last_in_the_way(run, state, row, min(in_the_way, last - 1), last)
+            was_rival, rival = rival, last_that_may_start(run, state, row, min(rival, last - 1))
+            if rival < was_rival < last:
+                in_the_way = max(in_the_way, was_rival)
+            third = last_that_may_start(run, state, row, min(third, rival - 1))
+            if third < row and only_nodes_count(run, state, row, rival, last, tested):
+                in_the_way = last_in_the_way(run, state, row, min(in_the_way, last - 1), rival, last)
                 if in_the_way < row:
-                    row = last
+                    row = rival if rival >= row else last
         job = int(queue[row, QUEUE_JOB])
         array = int(run.jobs.array[job])
         if _is_skipped(run, state, job, array):

@@ -13,6 +13,7 @@ from simulator.slurm.limits import over_limit, throttled
 from simulator.slurm.passes import keep_off_reservations, reserves
 from simulator.slurm.slots import CUTS, USED, first_slot_after, usable
 from simulator.slurm.state import (
+    AVAILABLE,
     BASE,
     HOLDING,
     NEVER,
@@ -80,38 +81,50 @@ def last_that_may_start(run: Run, state: State, from_row: int, to_row: int) -> i
 
 
 @kernel_inline
-def only_nodes_count(run: Run, row: int, job: int, last: int, tested: int) -> bool:
-    """Whether nothing that the rows from `row` to `last` do but taking nodes can keep `job` in row `last` from a start.
+def only_nodes_count(run: Run, state: State, row: int, rival: int, last: int, tested: int) -> bool:
+    """Whether rows from `row` on can keep those of `rival` and `last` from a start by nothing but by taking nodes.
 
-    That is, no count of theirs can reach a limit that would end the pass before or leave the job out.
+    That is, no count of theirs can reach a limit that would end the pass before `last` or leave one of the two out.
     """
-    knobs = run.knobs
+    knobs, array = run.knobs, run.jobs.array
     return bool(
         knobs.bf_max_job_part == 0
         and knobs.bf_max_job_user == 0
-        and run.jobs.array[job] == NONE
+        and (rival < row or array[state.queue[rival, QUEUE_JOB]] == NONE)
+        and array[state.queue[last, QUEUE_JOB]] == NONE
         and tested + (last - row) < knobs.bf_max_job_test
         and run.scratch.slots[CUTS] + 2 * (last - row) < max(2, knobs.bf_max_job_test)
     )
 
 
 @kernel
-def last_in_the_way(run: Run, state: State, from_row: int, to_row: int, last: int) -> int:
-    """The last row in [from_row, to_row] that might take a node from row `last`, which may start; else from_row - 1.
+def last_in_the_way(run: Run, state: State, from_row: int, to_row: int, rival: int, last: int) -> int:
+    """The last row in [from_row, to_row] that might take a node from row `rival` or `last`; else from_row - 1.
 
-    None of these rows may start. A node matters on which the job in row `last` could start, until its end; a job that
-    waits reserves it no earlier than the node is ready for it, and must leave it before the next reservation of it.
+    None but these two may start; there may be no `rival` from `from_row` on. A node matters on which one of them could
+    start, until its end. A job that waits reserves a node no earlier than it is ready for the job, and must leave it
+    before the next reservation of it.
     """
-    now = int(state.scalars[NOW])
+    words, now = run.scratch.words, int(state.scalars[NOW])
     job = state.queue[last, QUEUE_JOB]
-    end = now + int(run.jobs.limit_s[job])
-    _fit(run, state, run.jobs.shape[job], run.jobs.limit_s[job])
+    length = int(run.jobs.limit_s[job])
+    _fit(run, state, run.jobs.shape[job], length)
+    if rival >= from_row:
+        for w in range(words.shape[1]):
+            words[AVAILABLE, w] = words[HOLDING, w]
+        job = state.queue[rival, QUEUE_JOB]
+        _fit(run, state, run.jobs.shape[job], run.jobs.limit_s[job])
+        length = max(length, int(run.jobs.limit_s[job]))
+        for w in range(words.shape[1]):
+            words[HOLDING, w] |= words[AVAILABLE, w]
+    end = now + length
     _find_kept(run, now)
     row = to_row
     while row >= from_row:
         job = state.queue[row, QUEUE_JOB]
         if (
-            reserves(run, state, row)
+            row != rival
+            and reserves(run, state, row)
             and not over_limit(run, state, job)
             and not throttled(run, state, job)
             and _in_the_way(run, state, job, end)

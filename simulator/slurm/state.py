@@ -231,8 +231,7 @@ class Scratch(NamedTuple):
     ready: Int32s  # (shapes, nodes) running jobs that must end before a node holds the share, by expected end
     ready_order: Int32s  # (shapes, nodes) the nodes that will, in this order
     ready_nodes: Int64s  # (shapes,) their number
-    memory: Int64s  # (a power of 2, 4) stamp, shape, number of nodes, row of State.planned
-    memory_nodes: Int64s  # (the same, words) usable nodes
+    memory: Int64s  # (a power of 2, 2 + words) stamp, shape and number of nodes; row of State.planned; usable nodes
     kept_from: Int64s  # (nodes,) the second from which on a slot lacks the node
     order: Int64s  # (associations, 4) fair tree
     keys: Floats  # (associations,) fair tree

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from simulator.slurm import reference
 from simulator.slurm import world as w
 from simulator.slurm.run import run
-from tests.simulator.slurm.worlds import FEATURES, random_world
+from tests.simulator.slurm.worlds import FEATURES, crowded_world, random_world
 
 COMPARED = ("state", "reason", "start_s", "end_s", "restarts", "placement_first", "placement")
 
@@ -40,6 +40,12 @@ def test_kernel_equals_twin_with_a_feature(feature: str, seed: int) -> None:
 @given(seed=st.integers(0, 2**32 - 1), features=st.sets(st.sampled_from(FEATURES), max_size=6))
 def test_kernel_equals_twin_with_features_mixed(seed: int, features: set[str]) -> None:
     assert_equal(random_world(seed, features))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_kernel_equals_twin_where_many_wait(seed: int) -> None:
+    assert_equal(crowded_world(seed))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

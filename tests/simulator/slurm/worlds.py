@@ -237,6 +237,40 @@ def random_world(seed: int, features: set[str]) -> w.World:
     )
 
 
+def crowded_world(seed: int) -> w.World:
+    """One partition with a long queue of jobs of arbitrary lengths, for what a backfill pass plans and passes over."""
+    rng = np.random.default_rng(seed)
+    count, size = int(rng.integers(15, 50)), _one(rng, 2, 3, 5)
+    run = np.maximum(rng.lognormal(np.log(_one(rng, 60, 900)), 1.5, count), 1).astype(np.int64)
+    limit = (run * rng.uniform(0.9, 3, count)).astype(np.int64) // _one(rng, 1, 60) * 60 + 60
+    submit = np.sort(rng.integers(0, _one(rng, 100, 1000, 4000), count))
+    gpus = _some(rng, [1, 1, 2, 4, 4], count)
+    jobs = w.plain_jobs(
+        submit, run, limit, _some(rng, [1, 1, 1, 1, 2, 3], count), gpus_per_node=gpus, cpus_per_node=gpus,
+        array=np.where(rng.random(count) < _one(rng, 0, 0, 1) / 4, 0, w.NONE),
+    )  # fmt: skip
+    machine, parts = w.whole_nodes(size)
+    machine = replace(
+        machine, cpus=np.full(size, 4), gpus=np.full(size, 4), gpu_type=np.zeros(size, np.int64),
+        weight=_some(rng, [1, 1, 1, 2], size),
+    )  # fmt: skip
+    parts = replace(parts, exclusive=np.zeros(1, bool), least_loaded=np.full(1, _one(rng, 0, 0, 1), bool))
+    settings = w.Settings(
+        weight_age=1000,
+        weight_job_size=_one(rng, 0, 5000),
+        kill_wait_s=30,
+        bf_interval_s=_one(rng, 60, 300),
+        sched_interval_s=300,
+        bf_resolution_s=_one(rng, 1, 60, 60, 100, 600),
+        bf_window_s=_one(rng, 3600, 86_400, 86_400),
+        bf_max_job_test=_one(rng, 5, 20, 500, 500),
+        bf_max_job_user=_one(rng, 0, 0, 0, 5),
+        bf_min_age_reserve_s=_one(rng, 0, 0, 0, 600),
+    )
+    world = w.flat_world(jobs, size, settings, nodes=machine, partitions=parts)
+    return replace(world, array_throttle=np.zeros(int(jobs.array.max() + 1), np.int64))
+
+
 @st.composite
 def worlds(draw: st.DrawFn, *features: str) -> w.World:
     """A random world with some of the features drawn (from all, where none is named)."""
