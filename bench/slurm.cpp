@@ -1,6 +1,8 @@
 // The `slurm` scheduler as far as bench_slurm.py exercises it, as a C++ peer of simulator/slurm/kernel.py: one partition
 // in service all the time, placement with packing, main and backfill loops, age and fair share (users below one root).
-// No limits, arrays, dependencies, outages or preemption. The rules are those of docs/schedulers/slurm.md.
+// No limits, arrays, dependencies, outages or preemption. The rules are those of docs/schedulers/slurm.md. A backfill pass
+// plans every job before the last that could start, attempt by attempt, and looks ahead group by group with a memory of
+// the results: what the kernel passes over because no start depends on it, this program does.
 //
 // Reads from standard input int64: the fields of `Size`, then of `Knobs`, then the columns of `main`, and doubles where
 // it says so. Writes start, first node and by-backfill of each job as int64 to standard output, its processor

@@ -1,0 +1,64 @@
+"""Looking ahead finds the last job of a group in closed form; here is the loop that it stands for."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.slurm import world as w
+from simulator.slurm.ahead import remembered
+from simulator.slurm.prepare import prepared
+from simulator.slurm.slots import KNOWN, READY
+from simulator.slurm.state import EARLY, RUNNING_ROWS, USABLE
+
+NODES, JOBS = 12, 40
+
+
+def last_of_group(ends: list[int], touching: list[bool], enough: int) -> int:
+    """Step 4.d word for word: the last job removed of the first group by which `enough` jobs, in order, have ended."""
+    window, origin, i, last = 30, -1, 0, -1
+    while i < enough:
+        while i < len(ends):
+            i += 1
+            if not touching[i - 1]:
+                continue
+            last = i - 1
+            if origin < 0:
+                origin = (ends[last] // 30 + 1) * 30
+            if i < len(ends) and ends[i] > origin + window:
+                break
+        window *= 2
+        while i < len(ends) and ends[i] > origin + window:
+            window *= 2
+    return last
+
+
+@settings(max_examples=500, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_last_of_a_group_is_found_without_making_groups(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    one = np.ones(JOBS, np.int64)
+    run, state, _ = prepared(w.flat_world(w.plain_jobs(0 * one, one, one, one), NODES, w.Settings()))
+    scratch, running = run.scratch, int(rng.integers(1, JOBS + 1))
+    ends = np.sort((1000 + rng.exponential(1, running) * rng.choice([20, 300, 5000])).astype(np.int64))
+    holds = rng.random((running, NODES)) < rng.choice([0.05, 0.1, 0.3])
+    holds[rng.integers(running), rng.integers(NODES)] = True  # at least one node is held
+    bits = 1 << np.arange(NODES)
+    state.scalars[RUNNING_ROWS] = running
+    state.planned[:running, 0], state.planned[:running, 2] = ends, np.arange(running)
+    state.held[:running, 0] = holds @ bits
+    # Each node that is held comes to hold the share with the end of one of its jobs.
+    held = np.flatnonzero(holds.any(axis=0))
+    ready = np.array([1 + rng.choice(np.flatnonzero(holds[:, n])) for n in held])
+    usable = np.union1d(rng.choice(held, rng.integers(1, len(held) + 1), replace=False), rng.integers(NODES, size=3))
+    order = np.argsort(ready, kind="stable")
+    scratch.ready[0, held], scratch.ready_order[0, : len(held)] = ready, held[order]
+    scratch.words[USABLE, 0], scratch.words[EARLY, 0] = bits[usable].sum(), bits[held].sum()
+    both = np.intersect1d(usable, held)
+    scratch.slots[KNOWN], scratch.slots[READY], scratch.stamp[0] = len(held), len(both), 1
+    wanted = int(rng.integers(1, len(both) + 1))
+    enough = int(np.sort(scratch.ready[0, both])[wanted - 1])
+    expected = last_of_group(ends.tolist(), holds[:, usable].any(axis=1).tolist(), enough)
+    assert remembered(run, state, 0, wanted) == expected
+    assert remembered(run, state, 0, wanted) == expected  # and again, from memory
