@@ -42,7 +42,7 @@ def test_kernel_equals_twin_with_features_mixed(seed: int, features: set[str]) -
     assert_equal(random_world(seed, features))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_kernel_equals_twin_where_many_wait(seed: int) -> None:
     assert_equal(crowded_world(seed))
