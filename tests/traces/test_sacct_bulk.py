@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -157,3 +160,44 @@ def test_the_kernels_codes_give_the_texts_back(texts: list[str]) -> None:
     distinct, codes = Field.of(pl.Series(texts, dtype=pl.String)).codes()
     assert [distinct[code] or "" for code in codes] == texts
     assert distinct.to_list() == [None, *dict.fromkeys(filter(None, texts))]
+
+
+_WITHOUT_JIT = """
+import sys
+import numpy as np
+np.seterr(over="ignore")  # hashes run over
+import polars as pl
+from traces.clusters import ClusterSettings
+from traces.readers import sacct_fields, sacct_lines, sacct_typed
+from traces.readers.sacct_layout import Layout
+sacct_fields._SEED = np.uint64(7)
+columns = tuple(sys.argv[1].split("|"))
+lines = sacct_lines.split(sys.stdin.buffer.read(), Layout(columns, "|"))
+rows, valid = sacct_typed.typed(lines.fields, lines.numbers, ClusterSettings("c"))
+print(lines.whole.tolist(), valid.to_list(), rows.rows())
+"""
+
+
+def test_the_kernels_source_means_the_same_uncompiled() -> None:
+    """With the JIT off numpy checks every index, which compiled code does not."""
+    columns = "JobID|JobIDRaw|JobName|User|State|Submit|Start|End|ElapsedRaw|NCPUS|ReqTRES|NodeList|MaxRSS|TotalCPU"
+    lines = (
+        "7_1|8|train|anna|COMPLETED|2024-02-29T23:59:59|2024-03-01T00:00:00|2024-03-01T01:00:00|3600|8|cpu=8,mem=4G|n[1-3]||",
+        "7_1.batch|8.batch|batch|||Unknown|2024-03-01T00:00:00|2024-03-01T01:00:00|3600|8||n1|12K|1-00:05:07.250",
+        "9_[4-7%3]|9|a name longer than eight|anna|PENDING|2024-02-30T00:00:00||||20K||None assigned|0|05:07",
+        "cut short|1",
+        "11+1.0|12.0|x|o\u00e9|FAILED|2024-01-01T00:00:00|None|Unknown|0|1||n[1-2],m||00:00:01",
+    )
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", _WITHOUT_JIT, columns],
+            env={**os.environ, "NUMBA_DISABLE_JIT": flag, "PYTHONPATH": os.pathsep.join(sys.path)},
+            input="".join(f"{line}\n" for line in lines).encode(),
+            capture_output=True,
+            timeout=120,
+        )
+        for flag in "10"
+    ]
+    assert found[0].stdout, found[0].stderr
+    assert found[0].stdout == found[1].stdout
+    assert found[0].stdout.startswith(b"[True, True, True, False, True] [True, True, False, True]")

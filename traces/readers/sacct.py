@@ -186,7 +186,7 @@ def _refused(rows: pl.DataFrame, valid: pl.Series) -> list[tuple[int, int]]:
 
 
 def records(
-    data: bytes, layout: Layout, settings: ClusterSettings
+    data: bytes | memoryview, layout: Layout, settings: ClusterSettings
 ) -> tuple[pl.DataFrame, pl.Series, list[Reject], int]:
     """(typed rows, which of them are kept, rejects, lines that went the slow way) of a block; lines count from 0.
 

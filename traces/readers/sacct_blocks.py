@@ -26,7 +26,7 @@ IN_EVERY_HEADER = b"JobID"  # JobIDRaw too
 class Block:
     """Lines, each ended by a line break, how they are laid out, and how many lines of the file stand before them."""
 
-    data: bytes
+    data: memoryview
     layout: Layout
     before: int
 
@@ -63,7 +63,7 @@ def blocks(pieces: Iterable[bytes], layout: Layout, name: str, delimiter: str | 
                 carry, sought = b"".join((carry[:at], blank, carry[stop:])), stop
                 continue
             if at:
-                yield Block(carry[:at], layout, before)
+                yield Block(memoryview(carry)[:at], layout, before)
             before += carry.count(b"\n", 0, at)
             carry, layout, skip, sought = carry[at:], new, new.first, 0
         # at: from there on a header may stand whose lines have not all come
@@ -71,7 +71,7 @@ def blocks(pieces: Iterable[bytes], layout: Layout, name: str, delimiter: str | 
         if cut == 0 and len(carry) > LONGEST_LINE:
             cut = carry.rfind(b"\n") + 1  # so many lines without a whole record: text made to that end
         if cut:
-            yield Block(carry[:cut], layout, before)
+            yield Block(memoryview(carry)[:cut], layout, before)  # a copy would take as long as reading
             before += carry.count(b"\n", 0, cut)
         carry, sought = carry[cut:], max(at - cut, 0)
 
