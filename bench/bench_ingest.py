@@ -42,16 +42,26 @@ told |= {"rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 told |= {"rows": result.rows, "slow": result.slow}
 print(json.dumps(told))
 """
+_GENERATE = """
+import sys
+from pathlib import Path
+from traces.generate import generate_slurm
+print(generate_slurm(Path(sys.argv[1]), jobs=int(sys.argv[2]), weeks=1, nodes=400, gpus_per_node=4, seed=3, steps=True,
+                     compress=False))
+"""  # in a process of its own: Linux hands the peak memory of a process on to what it starts
 RECORDS_A_JOB = 3.475  # rows with steps that the generator prints for a job on 400 nodes
 
 
 def once(program: str, dump: Path) -> dict[str, float]:
     with tempfile.TemporaryDirectory(dir=dump.parent) as folder:
-        run = subprocess.run(
-            [sys.executable, "-c", program, str(dump), folder], cwd=ROOT, capture_output=True, text=True, check=True
-        )
-    told: dict[str, float] = json.loads(run.stdout)
+        told: dict[str, float] = json.loads(_run(program, str(dump), folder))
     return told
+
+
+def _run(program: str, *arguments: str) -> str:
+    """What a program prints."""
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def main() -> None:
@@ -62,12 +72,8 @@ def main() -> None:
     peaks = []
     for rows in options.rows or [1_000_000]:
         with tempfile.TemporaryDirectory() as folder:
-            from traces.generate import generate_slurm
-
-            jobs = round(rows / RECORDS_A_JOB)
-            dump = generate_slurm(
-                Path(folder), jobs=jobs, weeks=1, nodes=400, gpus_per_node=4, seed=3, steps=True, compress=False
-            )
+            jobs = str(round(rows / RECORDS_A_JOB))
+            dump = Path(_run(_GENERATE, folder, jobs).strip())
             peer, ours = [], []
             for _ in range(options.repeat):
                 peer.append(once(_PEER, dump))
@@ -88,5 +94,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     main()
