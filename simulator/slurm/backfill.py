@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
 from simulator.slurm.ahead import begin_attempts, count_ends, forget, next_attempt, place_ahead, remembered, that_hold
-from simulator.slurm.candidates import last_in_the_way, last_that_may_start, only_nodes_count, take_base
+from simulator.slurm.candidates import fit_now, last_in_the_way, last_that_may_start, only_nodes_count, take_base
 from simulator.slurm.limits import over_limit, throttled
 from simulator.slurm.moves import start
 from simulator.slurm.passes import clear_counts, know_reservations, reserves
@@ -52,10 +52,11 @@ def backfill_pass(run: Run, state: State) -> None:
     started = 0
     row = 0
     while row <= last and tested < knobs.bf_max_job_test:
-        if knobs.preemption == 0 and (changed or row - 1 == third or row - 1 == in_the_way):
+        if knobs.preemption == 0 and changed:
             last = last_that_may_start(run, state, row, last)
             if last < row:
                 break
+        if knobs.preemption == 0 and last > row and (changed or row - 1 == third or row - 1 == in_the_way):
             was_rival, rival = rival, last_that_may_start(run, state, row, min(rival, last - 1))
             if rival < was_rival < last:
                 in_the_way = max(in_the_way, was_rival)
@@ -142,8 +143,13 @@ def _plan(run: Run, state: State, job: int, reserving: bool) -> int:
     knobs, words, scratch, slots = run.knobs, run.scratch.words, run.scratch, run.scratch.slots
     now, wanted, shape = int(state.scalars[NOW]), int(run.jobs.nodes[job]), int(run.jobs.shape[job])
     length, resolution = int(run.jobs.limit_s[job]), knobs.bf_resolution_s
-    count_ends(run, state, shape)
     begin_attempts(run)
+    if fit_now(run, state, shape, length) >= wanted:
+        slots[TESTED] = 1
+        pick(run, state.node, CHOSEN, shape, wanted)
+        start(run, state, job, True)
+        return _STARTED
+    count_ends(run, state, shape)
     # With reservations the base changes, and a job that may preempt may start at once where too few nodes are ready.
     patient = reserving and state.scalars[RESERVATIONS] == 0 and knobs.preemption == 0
     attempt = now

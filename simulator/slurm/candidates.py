@@ -51,14 +51,14 @@ def may_start(run: Run, state: State, row: int) -> bool:
     stamp, refused = run.scratch.stamp[0], run.scratch.refused
     if refused[shape, _STAMP] == stamp and wanted >= refused[shape, _WANTED] and length >= refused[shape, _LENGTH]:
         return False
-    if _fit(run, state, shape, length) >= wanted:
+    if fit_now(run, state, shape, length) >= wanted:
         return True
     refused[shape, _STAMP], refused[shape, _WANTED], refused[shape, _LENGTH] = stamp, wanted, length
     return False
 
 
 @kernel
-def _fit(run: Run, state: State, shape: int, length: int) -> int:
+def fit_now(run: Run, state: State, shape: int, length: int) -> int:
     """Number of nodes on which a share of `shape` could start now for `length` seconds; they are in row HOLDING."""
     words, now = run.scratch.words, int(state.scalars[NOW])
     total = that_hold(run, state, shape, SERVICE)
@@ -108,12 +108,12 @@ def last_in_the_way(run: Run, state: State, from_row: int, to_row: int, rival: i
     words, now = run.scratch.words, int(state.scalars[NOW])
     job = state.queue[last, QUEUE_JOB]
     length = int(run.jobs.limit_s[job])
-    _fit(run, state, run.jobs.shape[job], length)
+    fit_now(run, state, run.jobs.shape[job], length)
     if rival >= from_row:
         for w in range(words.shape[1]):
             words[AVAILABLE, w] = words[HOLDING, w]
         job = state.queue[rival, QUEUE_JOB]
-        _fit(run, state, run.jobs.shape[job], run.jobs.limit_s[job])
+        fit_now(run, state, run.jobs.shape[job], run.jobs.limit_s[job])
         length = max(length, int(run.jobs.limit_s[job]))
         for w in range(words.shape[1]):
             words[HOLDING, w] |= words[AVAILABLE, w]
