@@ -98,7 +98,7 @@ def _pair_size(
             "Mean interruption a pair, h, read off each policy's curve at that mean overlap: it describes the curve "
             f"and selects nothing. {ending}",
             columns(*_AT_OVERLAP),
-            rows,
+            [row for row in rows if row["policy"] not in ("oracle", "reactive")],  # of one point there is no curve
         )
     )
     figure = _curve_figure(source, whole, curves, what, ending, tag)

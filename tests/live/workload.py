@@ -77,10 +77,9 @@ def submit_all(slurm: Slurm) -> dict[str, Expected]:
     slurm.wait(15, lambda: never in slurm.run("squeue", "-h", "-t", "PD", "-o", "%i").split(), "the wide job to pend")
     slurm.run("scancel", never)
     slurm.run("scontrol", "requeue", again)
-    for job in (again, preempted, moved):  # a requeued job waits until its old credential is void
-        slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now")
     slurm.run("scontrol", "update", f"JobId={long}", "EndTime=now+2")
     slurm.run("scancel", killed)
+    # Requeued jobs begin by themselves once their old credential is void: `cred_expire` is 5 s in this cluster
     slurm.wait(180, lambda: not slurm.run("squeue", "-h", "-t", "PD,R,CG").strip(), "an empty queue")
     slurm.wait(30, lambda: _is_back(slurm, "n4"), "the failed node to come back")
     slurm.wait(30, lambda: not _unsettled(slurm), "the accounting to catch up")

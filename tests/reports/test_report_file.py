@@ -14,7 +14,7 @@ import pytest
 from reports.build import SECTIONS, build_report, section_data
 from reports.source import Source
 from tests.reports import warehouse
-from traces.errors import InputError, WorkError
+from traces.errors import InputError
 from traces.store import DataFolder
 
 ALLOWED_TAGS = frozenset(
@@ -131,6 +131,6 @@ def test_unknown_names_list_the_known(full_data: DataFolder, tmp_path: Path) -> 
 
 def test_nothing_half_written_where_the_place_is_a_folder(full_data: DataFolder, tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
-    with pytest.raises(WorkError, match="cannot write the report"):
+    with pytest.raises(InputError, match="taken: is a folder; name a file in it"):
         build_report(full_data, out=tmp_path / "taken", section="read")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
