@@ -65,9 +65,9 @@ def _word(data: Bytes, at: int, end: int) -> np.uint64:
 def split(data: Bytes, mark: int, columns: int, trailing: bool, places: Places, starts: Int64s, whole: Flags) -> int:
     """Find the fields of the lines that have that many columns, apart by `mark`, and return how many lines these are.
 
-    Out: starts (lines + 1,): where each line begins; whole (lines,): which have them; places (bytes + 2,): for each of
-    these lines, one after the other, the place before its first field and the end of each field. A carriage return
-    before a line break is no part of the last.
+    Out: starts (lines + 1,): where each line begins; whole (lines,): which have them; places (bytes + lines + 2,): for
+    each of these lines, one after the other, the place before its first field and the end of each field: one more than
+    the bytes of a line of nothing but delimiters. A carriage return before a line break is no part of the last.
     """
     marks, newlines = np.uint64(mark) * _EACH, np.uint64(_NEWLINE) * _EACH
     base = rows = line = 0  # base: where in `places` the line at hand stands

@@ -80,7 +80,7 @@ def split(data: bytes | memoryview, layout: Layout) -> Lines:
     bytes_of = np.frombuffer(plain, np.uint8)
     lines, width = int(np.count_nonzero(bytes_of == NEWLINE)), len(layout.columns) + 1
     starts, whole = np.empty(lines + 1, np.int64), np.empty(lines, np.bool_)
-    places = np.empty(len(plain) + 2, np.int32)  # far too long: what is not written takes no memory
+    places = np.empty(len(plain) + lines + 2, np.int32)  # mostly too long: what is not written takes no memory
     one = mark[0] if len(mark) == 1 else STAND_IN[0]
     rows = kernel().split(bytes_of, one, len(layout.columns), layout.trailing, places, starts, whole)
     ends = places[: rows * width].reshape(rows, width).T.copy()  # a column's places together
