@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -22,6 +23,7 @@ from traces.readers import sacct_columns, sacct_lines, sacct_typed
 from traces.readers.common import coded
 from traces.readers.sacct_fields import Field
 from traces.readers.sacct_layout import Layout
+from traces.readers.sacct_mend import Mender
 
 _FORM = re.compile(r"(?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _DIGITS = st.text("0123456789 +-:T/a\u00e9", max_size=4)
@@ -203,3 +205,18 @@ def test_the_kernels_source_means_the_same_uncompiled() -> None:
     assert found[0].stdout, found[0].stderr
     assert found[0].stdout == found[1].stdout
     assert found[0].stdout.startswith(b"[True, True, True, False, True, True,")
+
+
+def test_broken_lines_are_looked_at_a_bounded_number_of_times() -> None:
+    """What goes on with nothing, between lines of many columns: a walk to the end from each would take for ever."""
+    layout = Layout(("JobID", "User", "State"), "|")
+    lines = ["||||", "\r"] * 1000
+    looked = Counter[int]()
+
+    def line(number: int) -> str:
+        looked[number] += 1
+        return lines[number]
+
+    mender = Mender(line, np.zeros(len(lines), np.bool_), layout)
+    mender.run()
+    assert len(mender.rejects) == 1000 and max(looked.values()) < 20

@@ -63,8 +63,7 @@ class Mender:
                 owner = -1
                 self._reject(at, self.line(at))
                 continue
-            done = self._fragment(at)
-            done = next((n - 1 for n in range(at + 1, done + 1) if self._is_broken_record(n)), done)
+            done = self._fragment(at, lambda n: not self._is_broken_record(n))
             if self.goes_on and goes_on and done - at < MOST_LINES:
                 owner = at - 1 if after_clean else owner
                 if self._text(at, done).strip():
@@ -119,10 +118,10 @@ class Mender:
         self._reject(at, self._text(at, last))
         return last, -1
 
-    def _fragment(self, at: int) -> int:
-        """Last line of the run of lines from here that neither are clean nor start a record."""
-        end = at
-        while end + 1 < len(self.clean) and not self.clean[end + 1] and not self.starts(self.line(end + 1)):
+    def _fragment(self, at: int, too: Callable[[int], bool] = lambda _line: True) -> int:
+        """Last line of the run of lines from here that neither are clean nor start a record, and are `too`."""
+        end, lines = at, len(self.clean)
+        while end + 1 < lines and not self.clean[end + 1] and too(end + 1) and not self.starts(self.line(end + 1)):
             end += 1
         return end
 
