@@ -39,7 +39,7 @@ from simulator.slurm.run import result as outcome
 
 NODES, GPUS, CPUS, USERS, SEED = 64, 4, 64, 40, 1
 TWIN_JOBS = 300
-LOADS = (0.80, 0.90, 0.93, 0.97, 1.01)
+LOADS = (0.80, 0.90, 0.93, 0.97, 1.008, 1.01)  # mean queues from 1 to 20, 100, 200
 GROWTH_LOAD = 0.90
 ONCE_FROM = 1_000_000  # so long that one run is enough
 
@@ -150,7 +150,7 @@ def report(load: float, count: int, peer: Path | None, repeat: int) -> float:
     result, seconds = min((run_kernel(world) for _ in range(repeat)), key=lambda timed: timed[1])
     waits = result.start_s - world.jobs.submit_s
     depth = float(waits.sum()) / float(result.start_s.max() - world.jobs.submit_s[0])  # Little's law
-    row = f"{load:>5.2f} {count:>9,} {depth:>10.1f} {count / seconds:>14,.0f}"
+    row = f"{load:>5.3f} {count:>9,} {depth:>10.1f} {count / seconds:>14,.0f}"
     if peer is None:
         row += f" {'no compiler':>22}"
     else:
