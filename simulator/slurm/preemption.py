@@ -6,7 +6,7 @@ from simulator.compiled import kernel
 from simulator.slurm.bits import lowest_bit
 from simulator.slurm.moves import preempt_slot
 from simulator.slurm.placement import choose, copy_nodes, vacate
-from simulator.slurm.state import CHOSEN, NONE, NOW, RUN_JOB, RUN_START, RUNNING_ROWS, Run, State
+from simulator.slurm.state import CHOSEN, NONE, NOW, RUN_JOB, RUN_RELEASE, RUN_START, RUNNING_ROWS, Run, State
 
 _OFF, _REQUEUE = 0, 1  # world.PREEMPT_OFF, world.PREEMPT_REQUEUE
 
@@ -23,6 +23,7 @@ def _next_victim(run: Run, state: State, available: int, job: int, taken: int) -
             not tables.qos_preempts[run.jobs.qos[job], qos]
             or tables.qos_mode[qos] == _OFF
             or now - state.running[slot, RUN_START] < tables.qos_exempt[qos]
+            or state.running[slot, RUN_RELEASE] - run.knobs.completing_s <= now
         ):
             continue
         touches = False

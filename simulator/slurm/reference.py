@@ -143,15 +143,15 @@ class Controller:
 
     def _ends(self) -> bool:
         settings = self.settings
-        ending = [job for job in self.running if self._recorded_end(job) + settings.completing_s <= self.now]
+        ending = [job for job in self.running if self.recorded_end(job) + settings.completing_s <= self.now]
         for job in ending:
             state = w.TIMEOUT if job.run > job.limit else w.FAILED if self.world.jobs.failed[job.row] else w.COMPLETED
-            self.leave(job, state, self._recorded_end(job))
+            self.leave(job, state, self.recorded_end(job))
         if ending:
             self._meet_capacity()
         return bool(ending)
 
-    def _recorded_end(self, job: Job) -> int:
+    def recorded_end(self, job: Job) -> int:
         return job.start + min(job.run, job.limit + self.settings.over_time_limit_s + self.settings.kill_wait_s)
 
     def _main_pass_if_due(self, ended: bool) -> None:
@@ -238,7 +238,7 @@ class Controller:
                     if parent.first_start != w.NONE:
                         fixed.append(parent.first_start + int(delays.delay_s[at]))
             elif job.state == w.RUNNING:
-                fixed.append(self._recorded_end(job) + settings.completing_s)
+                fixed.append(self.recorded_end(job) + settings.completing_s)
             if now < self.free_from != -1:
                 fixed.append(int(world.jobs.pinned_s[job.row]))
         if self.free_from != -1:

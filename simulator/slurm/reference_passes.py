@@ -281,6 +281,7 @@ def _preempt(controller: Controller, job: Job, available: set[int]) -> list[int]
         if qos.preempts[job.qos, other.qos]
         and qos.preempt_mode[other.qos] != w.PREEMPT_OFF
         and now - other.start >= qos.preempt_exempt_s[other.qos]
+        and controller.recorded_end(other) > now
         and set(other.held) & available
     ]
     victims.sort(key=lambda other: (int(qos.priority[other.qos]), -other.start, other.row))

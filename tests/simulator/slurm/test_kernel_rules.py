@@ -225,21 +225,33 @@ def test_fair_share_prefers_the_user_who_used_less() -> None:
 
 @pytest.mark.parametrize(("mode", "state"), [(w.PREEMPT_REQUEUE, w.COMPLETED), (w.PREEMPT_CANCEL, w.PREEMPTED)])
 def test_preemption(mode: int, state: int) -> None:
+    queue = jobs([(0, 100, 100, 2), (10, 50, 50, 2), (10, 30, 30, 1)], qos=[0, 1, 1])
+    result = run(w.flat_world(queue, 3, replace(NOTHING, requeue_delay_s=5), qos=low_and_high(mode)))
+    assert result.state.tolist() == [state, w.COMPLETED, w.COMPLETED]
+    # Job 0 is safe until 20; the next passes are those of second 30.
+    assert result.start_s.tolist()[1:] == [30, 30]
+    if mode == w.PREEMPT_REQUEUE:
+        assert (result.start_s[0], result.restarts[0]) == (80, 1)
+
+
+def test_a_job_that_only_completes_is_not_preempted() -> None:
+    """It has ended, and its nodes come free no sooner."""
+    queue = jobs([(0, 25, 100, 2), (30, 50, 50, 2)], qos=[0, 1])
+    result = run(w.flat_world(queue, 2, replace(NOTHING, completing_s=60), qos=low_and_high(w.PREEMPT_CANCEL)))
+    assert (result.state.tolist(), result.end_s[0]) == ([w.COMPLETED, w.COMPLETED], 25)
+    assert result.start_s[1] >= 85
+
+
+def low_and_high(mode: int) -> w.Qos:
+    """Two QOS, of which the second preempts the first after 20 s."""
     one = w.no_qos()
-    two = w.Qos(
+    return w.Qos(
         names=("low", "high"), priority=np.array([0, 1]), usage_factor=np.ones(2),
         **{name: np.repeat(getattr(one, name), 2, axis=0) for name in
            ("group_jobs", "group_tres", "user_jobs", "user_tres", "account_jobs", "account_tres", "job_tres")},
         preempts=np.array([[False, False], [True, False]]), preempt_mode=np.array([mode, 0]),
         preempt_exempt_s=np.array([20, 0]),
     )  # fmt: skip
-    queue = jobs([(0, 100, 100, 2), (10, 50, 50, 2), (10, 30, 30, 1)], qos=[0, 1, 1])
-    result = run(w.flat_world(queue, 3, replace(NOTHING, requeue_delay_s=5), qos=two))
-    assert result.state.tolist() == [state, w.COMPLETED, w.COMPLETED]
-    # Job 0 is safe until 20; the next passes are those of second 30.
-    assert result.start_s.tolist()[1:] == [30, 30]
-    if mode == w.PREEMPT_REQUEUE:
-        assert (result.start_s[0], result.restarts[0]) == (80, 1)
 
 
 def test_replays_that_are_freed() -> None:
