@@ -324,7 +324,7 @@ def query(sql: str, frames: Mapping[str, pl.DataFrame | Path | str], params: Seq
 
 
 def json_batches(
-    path: Path, columns: Mapping[str, str], rows: int, compression: str = "none"
+    path: Path, columns: Mapping[str, str], rows: int, compression: str = "uncompressed"
 ) -> Iterator[pl.DataFrame]:
     """The objects of a JSON list in a file, in order, `rows` at a time; `columns` are DuckDB's types by name.
 
@@ -340,7 +340,8 @@ def json_batches(
             connection.execute("SET produce_arrow_string_view = true")  # as polars holds texts: nothing is copied
             for batch in connection.sql(f"SELECT * FROM {source}").to_arrow_reader(rows):  # noqa: S608
                 yield _frame(batch)
-        except (duckdb.Error, OSError, RuntimeError) as error:
+        except (duckdb.Error, OSError, RuntimeError, UnicodeDecodeError) as error:
+            # the last: DuckDB's message quotes the file, and may be cut within a letter
             raise InputError(f"{path}: {str(error).splitlines()[0]}") from error
 
 

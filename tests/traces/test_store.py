@@ -129,3 +129,12 @@ def test_the_digest_follows_the_files(lake: Lake, sacct_row: Row) -> None:
     assert store.lake_digest(lake.data, "lab") == one != store.lake_digest(lake.data, "other")
     lake.ingest(lake.put("b", f"{HEADER}\n{sacct_row(JobID='7')}\n"))
     assert store.lake_digest(lake.data, "lab") != one
+
+
+@pytest.mark.parametrize("before", range(40))
+def test_a_broken_list_is_refused_wherever_its_message_is_cut(tmp_path: Path, before: int) -> None:
+    """DuckDB quotes so many bytes of the file, and what it says is no text where that ends within a letter."""
+    path = tmp_path / "log.json"
+    path.write_text("x" * before + "\u00e9" * 200, encoding="utf-8")
+    with pytest.raises(InputError, match=r"log\.json: "):
+        list(store.json_batches(path, {"status": "VARCHAR"}, 10))
