@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 UTC, TEXT, INT, FLOAT, FLAG = "TIMESTAMP", "VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN"
 
@@ -95,6 +95,7 @@ JOBS = Table(
         Column("exit_signal", INT, "", "signal that ended the last attempt; 0 for none"),
         Column("priority", INT, "", "priority as the log prints it"),
         Column("started_by", TEXT, "", "scheduler pass that started it, from sacct Flags: main, backfill or submit"),
+        Column("reason", TEXT, "", "why it last waited, for other than Priority or Resources: sacct's Reason as written, None included"),
         Column("attempts", INT, "attempts", "runs of the job; 0 for one that never ran", nullable=False),
         Column("is_time_ambiguous", FLAG, "", "a local time fell into the hour of a clock change and nothing in the log settles it", nullable=False),
         FILE,

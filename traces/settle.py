@@ -1,8 +1,10 @@
 """The lake's files into the warehouse's tables; a job that several files tell of is settled here, newest record first.
 
 Two files tell of the same job where the id agrees and either the submission does, or user and name do and the later
-submission lies within a week of the earlier record (a requeue resets it). Anything else is an id used again.
-Attempts of such a job are the union over its files, one a start. Opens no connection: `traces.store` hands one in.
+submission lies within a week of the earlier record (a requeue resets it). Anything else is an id used again. The start
+stands for a submission that a file does not print, and a record without times is of the job before it.
+Attempts of such a job are the union over its files, one a start; those without times count where no file has one.
+Opens no connection: `traces.store` hands one in.
 """
 
 from __future__ import annotations
@@ -101,27 +103,28 @@ FROM raw_jobs GROUP BY ALL HAVING count(DISTINCT trace_sha256) > 1
 _SETTLED = """
 CREATE TEMP TABLE settled AS
 WITH told AS (
-  SELECT j.cluster, j.trace_sha256, j.job_key, s.base, j.submit_utc, j.user_name, rtrim(j.job_name, '+') AS name,
+  SELECT j.cluster, j.trace_sha256, j.job_key, s.base, j.submit_utc, j.user_name,
+         coalesce(j.submit_utc, j.start_utc) AS asked_utc, rtrim(j.job_name, '+') AS name,
          j.state, j.start_utc, j.end_utc, j.attempts, j.line,
          coalesce(j.end_utc, j.start_utc, j.submit_utc) AS last_utc
   FROM raw_jobs j JOIN shared s ON s.cluster = j.cluster AND s.base = split_part(j.job_key, '@', 1)
 ), after AS (
-  SELECT *, lag(submit_utc) OVER w AS p_submit, lag(user_name) OVER w AS p_user, lag(name) OVER w AS p_name,
-         max(last_utc) OVER (PARTITION BY cluster, base ORDER BY submit_utc, trace_sha256, line
+  SELECT *, lag(asked_utc) OVER w AS p_asked, lag(user_name) OVER w AS p_user, lag(name) OVER w AS p_name,
+         max(last_utc) OVER (PARTITION BY cluster, base ORDER BY asked_utc, trace_sha256, line
                              ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS p_last
-  FROM told WINDOW w AS (PARTITION BY cluster, base ORDER BY submit_utc, trace_sha256, line)
+  FROM told WINDOW w AS (PARTITION BY cluster, base ORDER BY asked_utc, trace_sha256, line)
 ), uses AS (
   SELECT *, sum(CASE
-      WHEN p_last IS NULL OR submit_utc IS NOT DISTINCT FROM p_submit THEN 0
+      WHEN p_last IS NULL OR asked_utc IS NULL OR asked_utc IS NOT DISTINCT FROM p_asked THEN 0
       WHEN coalesce(user_name = p_user, true)
        AND coalesce(starts_with(name, p_name) OR starts_with(p_name, name), true)
-       AND submit_utc <= p_last + INTERVAL 7 DAY THEN 0
+       AND asked_utc <= p_last + INTERVAL 7 DAY THEN 0
       ELSE 1 END)
-    OVER (PARTITION BY cluster, base ORDER BY submit_utc, trace_sha256, line) AS use
+    OVER (PARTITION BY cluster, base ORDER BY asked_utc, trace_sha256, line) AS use
   FROM after
 ), keyed AS (
   SELECT *, CASE WHEN max(use) OVER (PARTITION BY cluster, base) = 0 THEN base
-    ELSE base || '@' || epoch(min(submit_utc) OVER (PARTITION BY cluster, base, use))::BIGINT END AS final_key
+    ELSE base || '@' || epoch(min(asked_utc) OVER (PARTITION BY cluster, base, use))::BIGINT END AS final_key
   FROM uses
 )
 SELECT cluster, trace_sha256, job_key, final_key,
@@ -138,9 +141,11 @@ WITH mapped AS (
          s.final_key IS NOT NULL AS is_shared, coalesce(s.wins, true) AS wins
   FROM raw_attempts a LEFT JOIN settled s USING (cluster, trace_sha256, job_key)
 ), ranked AS (
-  SELECT *, NOT is_shared OR row_number() OVER (
+  SELECT *, NOT is_shared OR CASE WHEN coalesce(start_utc, submit_utc) IS NULL
+    THEN wins AND NOT bool_or(start_utc IS NOT NULL) OVER (PARTITION BY cluster, job_key)
+    ELSE row_number() OVER (
       PARTITION BY cluster, job_key, coalesce(start_utc, submit_utc)
-      ORDER BY end_utc DESC NULLS LAST, wins DESC, trace_sha256, attempt) = 1 AS kept
+      ORDER BY end_utc DESC NULLS LAST, wins DESC, trace_sha256, attempt) = 1 END AS kept
   FROM mapped
 )
 SELECT * REPLACE (CASE WHEN is_shared THEN

@@ -288,15 +288,16 @@ def test_the_hour_that_spring_leaves_out(lake: Lake, sacct_row: Row) -> None:
 @pytest.mark.parametrize(
     ("text", "how", "told"),
     [
-        ("JobID|State|Start|End\n1|COMPLETED|a|b\n", {}, "Submit"),
+        ("JobID|User|Submit|End\n1|u|a|b\n", {}, "column State or Start is missing"),
         ("State|Submit|Start|End\nCOMPLETED|a|b|c\n", {}, "JobID"),
-        ("JobID|Submit|Start|State\n1|a|b|c\n", {}, "End"),
+        ("JobID|Submit|Start|User\n1|a|b|c\n", {}, "column State or End or ElapsedRaw or Elapsed is missing"),
+        ("JOBID|STATE|REASON|SUBMIT_TIME\n1|PENDING|None|a\n", {}, "squeue"),
         ("1|2|3\n", {"fields": ["JobID", "Foo", "End"]}, "Foo"),
         ("1|2|3\n", {"fields": ["JobID", "JobID", "End"]}, "twice"),
         ("1|2|3\n", {"fields": ["JobID", "Submit"]}, "columns of --fields"),
         ("JobID|Submit|Start|End\n", {}, "no record"),
         ("JobID|Submit|Start|End\n1|2\n", {}, "cut short"),
-        ("JobID     JobName    State\n--------- ---------- -----\n1         a          OK\n", {}, "column Submit"),
+        ("JobID     JobName    User \n--------- ---------- -----\n1         a          u\n", {}, "State or Start"),
     ],
 )
 def test_a_file_of_no_use_is_refused_and_nothing_written(lake: Lake, text: str, how: dict[str, Any], told: str) -> None:

@@ -110,6 +110,7 @@ def test_json(lake: Lake, new: bool) -> None:
     expected = {
         "job_key": "100", "job_name": "a|b\nc", "state": "COMPLETED", "wait_s": 1800, "run_s": 3600, "limit_s": 7200,
         "allocated_gpus": 4, "requested_mem_mib": 65_536, "started_by": "backfill", "allocated_nodes": 2,
+        "reason": "None",
     }  # fmt: skip
     assert {name: first[name] for name in expected} == expected
     assert (second["job_id"], second["array_job_id"], second["array_task_id"]) == ("102_3", 102, 3)

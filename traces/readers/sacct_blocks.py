@@ -133,7 +133,7 @@ def _next_header(
             continue
         after = _lines(data, start, end)
         new = sacct_layout.announced(after[:8], 0, delimiter)
-        if new is None or not sacct_columns.is_enough(new.columns):
+        if new is None or not (new.columns == layout.columns or sacct_columns.is_enough(new.columns)):
             continue
         if len(after) <= MOST_LINES + 2 and not last:
             return start, None

@@ -126,8 +126,7 @@ FORMS: dict[str, Callable[[str], Any]] = {
 }
 
 
-READ = frozenset(FORMS) | {"JobName", "QOS", "Flags", "AllocGRES", "ReqGRES"}
-
+READ = frozenset(FORMS) | {"JobName", "QOS", "Flags", "AllocGRES", "ReqGRES", "Reason"}
 # What tells where a column begins when user text has broken a record. An odd value in one of these columns is no
 # reason to refuse a record that is whole.
 _USUAL_FORMS = (
@@ -141,6 +140,7 @@ _USUAL_FORMS = (
     (r"(Ave|Min|System|User)CPU|CPUTime|ResvCPU|PlannedCPU|Reserved|Planned", r"([\d:.-]*|INVALID)"),
     (r"TRESUsage\w+", r"([\w/:.-]+=[^,|\s]*(,|$))*"),
     (r"Flags", r"[A-Za-z_,]*"),
+    (r"Reason", r"[\w .,:()\[\]/-]*"),  # of Slurm's own words
 )
 
 
@@ -205,16 +205,24 @@ def from_header(line: str, delimiter: str | None) -> tuple[list[str], str, bool]
     return [n if n not in names[:i] else f"{n} ({i})" for i, n in enumerate(names)], delimiter, trailing
 
 
-_NEEDED = (("JobID", "JobIDRaw"), ("Submit",), ("Start",), ("End", "ElapsedRaw", "Elapsed"))
+_WHOLE = (("JobID", "JobIDRaw"), ("Submit",), ("Start",), ("End", "ElapsedRaw", "Elapsed"))
+# What a record must tell at least: which job, and what became of it (a state is inferred from times where they are all
+# that there is). sacct's own default columns hold no time at all: how jobs ended still stands.
+_NEEDED = (("JobID", "JobIDRaw"), ("State", "Start"), ("State", "End", "ElapsedRaw", "Elapsed"))
 
 
 def is_enough(columns: Sequence[str]) -> bool:
-    """Do the columns say which job, when submitted, when started and how long?"""
-    return all(any(name in columns for name in choices) for choices in _NEEDED)
+    """Do the columns say which job, when submitted, when started and how long?
+
+    It is asked of a header among records: fewer columns could be a user's text.
+    """
+    return all(any(name in columns for name in choices) for choices in _WHOLE)
 
 
 def check_needed(columns: list[str], where: str) -> None:
-    """Raises InputError where the columns are not enough."""
+    """Raises InputError where the columns do not tell which job, or nothing of what became of it."""
+    if "START_TIME" in columns or "SUBMIT_TIME" in columns:
+        raise InputError(f"{where}: printed by squeue, which forgets ended jobs: dump with `sacct -a -D -P`")
     for choices in _NEEDED:
         if not any(name in columns for name in choices):
             known = ", ".join(name for name in columns if name in NAMES)

@@ -2,7 +2,9 @@
 
 One id may have several records: a job that was requeued or resized (each a record of its own, the submission reset),
 the same job told of twice as it went on, or an id used again after it ran out. A requeue follows its record within a
-week and keeps user and name; anything later or else is another job, and its key carries its submission.
+week and keeps user and name; anything later or else is another job, and its key carries its submission. Where a dump
+does not print submissions, the start stands for it; where it prints no times, records of one id are runs of one job in
+the order of the dump.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ def fold(allocations: pl.DataFrame, steps: pl.DataFrame, *, single: bool = False
 def _newest(rows: pl.DataFrame, key: list[str]) -> tuple[pl.DataFrame, int]:
     """Rows without those that a newer record of the same run supersedes, and how many these were.
 
-    The same run has the same key and start; a record without a start is superseded by one with the same key.
+    The same run has the same key and start. One that ran, but of which no start is printed, is superseded by a record
+    that says the same, and while it goes on by any that has ended; a record that never ran by one with the same key.
     """
     ordered = rows.sort(
         *key, pl.col("start_utc").is_null(), "start_utc", pl.col("state").is_in(_OPEN), "end_utc", "line",
@@ -59,10 +62,22 @@ def _newest(rows: pl.DataFrame, key: list[str]) -> tuple[pl.DataFrame, int]:
     started = ordered.filter(pl.col("start_utc").is_not_null()).unique(
         [*key, "start_utc"], keep="last", maintain_order=True
     )
-    waiting = ordered.filter(pl.col("start_utc").is_null()).unique(key, keep="last", maintain_order=True)
-    waiting = waiting.join(started.select(key), on=key, how="anti", nulls_equal=True)
-    kept = pl.concat([started, waiting]).sort("line")
+    untimed = _untimed(ordered.filter(pl.col("start_utc").is_null() & pl.col("ran")), key)
+    ran = pl.concat([started, untimed])
+    waiting = ordered.filter(pl.col("start_utc").is_null() & ~pl.col("ran")).unique(
+        key, keep="last", maintain_order=True
+    )
+    waiting = waiting.join(ran.select(key), on=key, how="anti", nulls_equal=True)
+    kept = pl.concat([ran, waiting]).sort("line")
     return kept, len(rows) - len(kept)
+
+
+def _untimed(ordered: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """The distinct runs among records that ran at a time that the dump does not print."""
+    told = [name for name in ordered.columns if name not in {"line", "nodes"}]
+    ended = ordered.filter(~pl.col("state").is_in(_OPEN)).unique(told, keep="last", maintain_order=True)
+    still = ordered.filter(pl.col("state").is_in(_OPEN)).unique(key, keep="last", maintain_order=True)
+    return pl.concat([ended, still.join(ended.select(key), on=key, how="anti", nulls_equal=True)])
 
 
 def _keyed(allocations: pl.DataFrame) -> pl.DataFrame:
@@ -74,25 +89,26 @@ def _keyed(allocations: pl.DataFrame) -> pl.DataFrame:
 
 
 def _uses_of_one_id(allocations: pl.DataFrame) -> pl.DataFrame:
-    rows = allocations.sort("base", "submit_utc", "start_utc", "line", nulls_last=True)
+    asked = pl.coalesce("submit_utc", "start_utc")
+    rows = allocations.sort("base", asked, "start_utc", "line", nulls_last=True)
     last = pl.max_horizontal("end_utc", "start_utc", "submit_utc").cum_max().over("base").shift().over("base")
     name = pl.col("job_name").str.strip_chars_end("+")
     before = name.shift().over("base")
     same_name = (name.str.starts_with(before) | before.str.starts_with(name)).fill_null(True)
     same_user = (pl.col("user_name") == pl.col("user_name").shift().over("base")).fill_null(True)
-    soon = ((pl.col("submit_utc") - last).dt.total_seconds() <= REQUEUE_WITHIN_S).fill_null(True)
+    soon = ((asked - last).dt.total_seconds() <= REQUEUE_WITHIN_S).fill_null(True)
     same_submit = (pl.col("submit_utc") == pl.col("submit_utc").shift().over("base")).fill_null(False)
     first = pl.int_range(pl.len()).over("base") == 0
     another = ~(first | same_submit | (same_name & same_user & soon))
     rows = rows.with_columns(another.cast(pl.Int64).cum_sum().over("base").alias("use"))
-    submitted = pl.col("submit_utc").min().over("base", "use").dt.epoch("s").cast(pl.String)
+    submitted = asked.min().over("base", "use").dt.epoch("s").cast(pl.String)
     reused = pl.col("use").max().over("base") > 0
     key = pl.when(reused).then(pl.concat_str("base", pl.lit("@"), submitted.fill_null("?"))).otherwise("base")
     return rows.with_columns(key.alias("job_key")).drop("use")
 
 
 def _attempts(allocations: pl.DataFrame, single: bool) -> pl.DataFrame:
-    ran = allocations.filter(pl.col("start_utc").is_not_null())
+    ran = allocations.filter("ran")
     ran = ran.with_columns(pl.lit(0, dtype=pl.Int64).alias("attempt")) if single else _numbered(ran)
     return ran.select(
         "job_key",
@@ -130,11 +146,10 @@ def _numbered(ran: pl.DataFrame) -> pl.DataFrame:
 
 def _jobs(allocations: pl.DataFrame, attempts: pl.DataFrame, single: bool) -> pl.DataFrame:
     """The newest record of each job, with its first submission and start and the sums over its attempts."""
-    ran = pl.col("start_utc").is_not_null()
     if single:
         jobs = allocations.with_columns(
-            (pl.col("allocated_gpus") * pl.when(ran).then("run_s")).alias("gpu_time_s"),
-            ran.cast(pl.Int64).alias("attempts"),
+            (pl.col("allocated_gpus") * pl.when("ran").then("run_s")).alias("gpu_time_s"),
+            pl.col("ran").cast(pl.Int64).alias("attempts"),
         )
     else:
         jobs = _summed(allocations, attempts)
@@ -147,7 +162,7 @@ def _jobs(allocations: pl.DataFrame, attempts: pl.DataFrame, single: bool) -> pl
         # and a requeue while it runs overwrites when a job became eligible: it is not known any more
         pl.when(eligible_wait >= 0).then(eligible_wait).alias("eligible_wait_s"),
     )
-    jobs = jobs.drop("base", "step_id", "max_rss_kib", "cpu_time_s", "nodes")
+    jobs = jobs.drop("base", "step_id", "max_rss_kib", "cpu_time_s", "nodes", "ran")
     return jobs if single else jobs.sort("line")
 
 
@@ -158,7 +173,8 @@ def _summed(allocations: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
         pl.col("is_time_ambiguous").any(),
     )  # fmt: skip
     sums = attempts.group_by("job_key").agg(
-        pl.col("run_s").sum(), pl.col("gpu_time_s").sum(), pl.len().cast(pl.Int64).alias("attempts"),
+        pl.when(pl.col("run_s").count() > 0).then(pl.col("run_s").sum()), pl.col("gpu_time_s").sum(),
+        pl.len().cast(pl.Int64).alias("attempts"),
         pl.col("gpu_time_s").null_count().alias("unknown"),
     )  # fmt: skip
     jobs = newest.drop("submit_utc", "eligible_utc", "start_utc", "is_time_ambiguous", "run_s").join(
@@ -198,9 +214,8 @@ def _steps(steps: pl.DataFrame, allocations: pl.DataFrame, single: bool) -> pl.D
 
 def _owned(steps: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
     """Steps with job_key."""
-    keys = allocations.select("base", "job_key", pl.col("submit_utc").alias("from_utc")).unique(
-        ["base", "job_key", "from_utc"]
-    )
+    asked = pl.coalesce("submit_utc", "start_utc")
+    keys = allocations.select("base", "job_key", asked.alias("from_utc")).unique(["base", "job_key", "from_utc"])
     at = pl.coalesce("submit_utc", "start_utc")
     steps = steps.with_columns(at.alias("at_utc")).sort("at_utc", nulls_last=True)
     single = keys.unique("base", keep="none").select("base", pl.col("job_key").alias("only"))

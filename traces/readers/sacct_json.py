@@ -23,7 +23,7 @@ from traces.readers.sacct_columns import NO_VALUE
 COLUMNS = (
     "JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "Submit", "Eligible", "Start",
     "End", "ElapsedRaw", "Suspended", "TimelimitRaw", "AllocNodes", "AllocCPUS", "ReqTRES", "AllocTRES", "NodeList",
-    "Priority", "Flags", "MaxRSS", "TotalCPU",
+    "Priority", "Flags", "MaxRSS", "TotalCPU", "Reason",
 )  # fmt: skip
 BATCH = 10_000  # jobs
 PIECE_BYTES = 1 << 22
@@ -132,6 +132,7 @@ def _job(job: dict[str, Any]) -> tuple[str | None, ...]:
         _count(times.get("elapsed")), _clock(times.get("suspended")), _limit(times.get("limit")),
         _count(job.get("allocation_nodes")), None, _tres(tres.get("requested")), _tres(tres.get("allocated")),
         _text(job.get("nodes")), _count(job.get("priority")), _flags(job.get("flags") or []), None, None,
+        _reason(job["state"]),
     )  # fmt: skip
 
 
@@ -160,6 +161,7 @@ def _step(step: dict[str, Any], job: dict[str, Any]) -> tuple[str | None, ...]:
         _count(times.get("elapsed")), _clock(times.get("suspended")), None,
         _count((step.get("nodes") or {}).get("count")), _cpus(held), None, _tres(held), None, None, None,
         None if most is None else str(_number(most) or 0), _clock((times.get("total") or {}).get("seconds")),
+        None,
     )  # fmt: skip
 
 
@@ -206,6 +208,10 @@ def _state(value: Any) -> str | None:
     """`current` is a text up to 23.02 and a list since, flags after the base state."""
     current = value["current"] if isinstance(value, dict) else value
     return _text(" ".join(map(str, current)) if isinstance(current, list) else current)
+
+
+def _reason(state: Any) -> str | None:
+    return _text(state.get("reason")) if isinstance(state, dict) else None
 
 
 def _flags(flags: list[str]) -> str | None:

@@ -97,7 +97,7 @@ class Spill:
 
 STEP_COLUMNS = (
     "line", "base", "step_id", "job_name", "state", "submit_utc", "start_utc", "end_utc", "run_s", "allocated_cpus",
-    "max_rss_kib", "cpu_time_s", "exit_code", "exit_signal",
+    "max_rss_kib", "cpu_time_s", "exit_code", "exit_signal", "ran",
 )  # fmt: skip
 
 

@@ -26,6 +26,11 @@ _ID = re.compile(
     r"(?:\.[A-Za-z0-9_+.]+)?"
 )
 NO_ARRAY, RANGE = -1, -2
+# A job in one of these states has run. One that was cancelled, or missed its deadline, may never have.
+RAN_BY_STATE = (
+    "COMPLETED", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REQUEUED", "RESIZING", "RUNNING", "SUSPENDED",
+    "TIMEOUT",
+)  # fmt: skip
 
 _ONE_BRACKET = r"^[^\[\],\s]*\[[0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]{1,9})?)*\]$"
 
@@ -33,7 +38,7 @@ _ONE_BRACKET = r"^[^\[\],\s]*\[[0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]
 def typed(
     fields: Mapping[str, Field], line: NDArray[np.int64], settings: ClusterSettings
 ) -> tuple[pl.DataFrame, pl.Series]:
-    """(rows, valid): one typed row a record, and whether all its columns have their forms.
+    """(rows, valid): one typed row a record, with whether it `ran`, and whether all its columns have their forms.
 
     `fields` has each column of the dump that is read, `line` (rows,) the line of each record. Ids, names and states are
     as in the canonical tables; times are naive UTC; what the dump lacks is null. A row that is not valid holds nulls
@@ -55,6 +60,7 @@ def typed(
         column.mapped("ExitCode", lambda t: slurm_text.parse_exit_code(t)[0], pl.Int64).alias("exit_code"),
         column.mapped("ExitCode", lambda t: slurm_text.parse_exit_code(t)[1], pl.Int64).alias("exit_signal"),
         column.mapped("Flags", started_by, pl.String).alias("started_by"),
+        column.text("Reason").alias("reason"),
         column.size_kib("MaxRSS").alias("max_rss_kib"),
         column.duration("TotalCPU").alias("cpu_time_s"),
         column.nodes("NodeList").alias("nodes"),
@@ -65,7 +71,8 @@ def typed(
     rows = rows.with_columns(_sizes(column, settings))
     for name in ("Group", "GID", "Cluster", "DerivedExitCode"):
         column.mapped(name, sacct_columns.FORMS[name], pl.Object)
-    return _never_started(_states(rows, "State" in fields)), pl.Series(column.valid)
+    rows = _states(rows, "State" in fields)
+    return (_never_started(rows) if "Start" in fields else _without_starts(rows)), pl.Series(column.valid)
 
 
 class _Columns:
@@ -374,20 +381,30 @@ def _never_started(rows: pl.DataFrame) -> pl.DataFrame:
         | (still & (pl.col("state") == "CANCELLED") & ~held)
         | (still & pl.col("is_unassigned"))
     )
-    rows = rows.with_columns(never.fill_null(True).alias("never"))
+    rows = rows.with_columns((~never.fill_null(True)).alias("ran"))
     # sacct itself clamps a start after the end to the end.
-    start = (
-        pl.when(pl.col("never"))
-        .then(None)
-        .otherwise(pl.min_horizontal("start_utc", pl.coalesce("end_utc", "start_utc")))
-    )
-    rows = rows.with_columns(start.alias("start_utc"))
+    start = pl.when(pl.col("ran")).then(pl.min_horizontal("start_utc", pl.coalesce("end_utc", "start_utc")))
+    return _held_while_run(rows.with_columns(start.alias("start_utc")))
+
+
+def _without_starts(rows: pl.DataFrame) -> pl.DataFrame:
+    """As `_never_started`, of a dump without the column Start: a job ran where it has run time, else by its state.
+
+    A step is only recorded once it has started.
+    """
+    by_state = pl.col("state").is_in(RAN_BY_STATE) | pl.col("step_id").is_not_null()
+    ran = pl.when(pl.col("elapsed_s").is_null()).then(by_state).otherwise(pl.col("elapsed_s") > 0)
+    return _held_while_run(rows.with_columns(ran.alias("ran")))
+
+
+def _held_while_run(rows: pl.DataFrame) -> pl.DataFrame:
+    """`run_s`, and no sizes held of records that never ran."""
     run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds() - pl.col("suspended_s")
     kept = [
-        pl.when(pl.col("never")).then(pl.lit(0)).otherwise(pl.col(name)).alias(name)
+        pl.when("ran").then(pl.col(name)).otherwise(pl.lit(0)).alias(name)
         for name in ("allocated_nodes", "allocated_cpus", "allocated_gpus")
     ]
     return rows.with_columns(
-        pl.when(pl.col("never")).then(None).otherwise(pl.coalesce("elapsed_s", run)).clip(0).alias("run_s"),
+        pl.when("ran").then(pl.coalesce("elapsed_s", run)).clip(0).alias("run_s"),
         *kept,
-    ).drop("never", "elapsed_s", "suspended_s", "has_alloc_tres", "is_unassigned")
+    ).drop("elapsed_s", "suspended_s", "has_alloc_tres", "is_unassigned")
