@@ -11,10 +11,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from features.queueing import free_gpus
 from features.tables.queueing import START_ORDER, START_ORDER_BY
 from features.trace import Trace, read_trace, shaped
-from features.usage import Int64s, Steps, asked_gpus, capacity, horizon, queue_end, runs, size_bucket
+from features.usage import Int64s, Steps, asked_gpus, capacity, free_gpus, horizon, queue_end, runs, size_bucket
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import DataFolder

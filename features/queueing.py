@@ -1,8 +1,8 @@
-"""Who waits and why: the wait of each job, split into fair-share and fragmentation delay.
+"""Who waits and why: the wait of each job by cause (`features.causes`), and as the Philly study splits it.
 
-The split follows Jeon et al., ATC'19, section 3.1. While a waiting job would bring its group (virtual cluster or
-account) over the group's quota, it waits for its own group: fair-share delay. While the quota has room for it, it waits
-for enough GPUs in the right places: fragmentation delay.
+The study's split follows Jeon et al., ATC'19, section 3.1. While a waiting job would bring its group (virtual cluster
+or account) over the group's quota, it waits for its own group: fair-share delay. All the rest is called fragmentation
+delay, be it that the cluster is full, that free GPUs are scattered or that another job goes first.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from features.causes import CAUSES, with_causes
 from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
 from features.trace import Trace, read_trace, shaped
 from features.usage import (
@@ -22,6 +23,7 @@ from features.usage import (
     asked_gpus,
     asked_nodes,
     capacity,
+    from_epoch,
     horizon,
     queue_end,
     runs,
@@ -52,30 +54,34 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
     return {QUEUEING_DELAY.name: delays, QUEUEING_BY.name: queueing_by(delays, settings.timezone)}
 
 
-def queueing_delay(trace: Trace, settings: ClusterSettings, quantile: float = QUOTA_QUANTILE) -> pl.DataFrame:
-    """One row a job, in order of submission; quotas that are not given are that quantile of the group's use."""
-    held = runs(trace, settings)
+def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
+    """One row a job, in order of submission."""
+    held = grouped_runs(trace, settings)
+    jobs = with_causes(philly_delay(trace, settings, held), trace, settings, held)
+    return shaped(jobs.sort("submit_utc", "job_key"), QUEUEING_DELAY)
+
+
+def grouped_runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
+    """`usage.runs` with group_name, the account or partition whose quota an attempt counts against."""
     group = group_column(trace.jobs, settings)
-    jobs = _waits(trace, settings, group)
-    if group is None:
-        held = held.with_columns(pl.lit(None, pl.String).alias("group_name"))
-    else:
-        held = held.with_columns(pl.col(group).alias("group_name"))
-    size = capacity(trace, settings, held)
-    quotas = _quotas(held, settings, size, quantile)
-    if group is not None and quotas:
-        table = pl.DataFrame(
-            [(name, quota.gpus, quota.source) for name, quota in quotas.items()],
-            schema={"group_name": pl.String, "quota_gpus": pl.Int64, "quota_source": pl.String},
-            orient="row",
-        )
-        jobs = jobs.join(table, on="group_name", how="left")
-    else:
-        jobs = jobs.with_columns(
-            pl.lit(None, pl.Int64).alias("quota_gpus"), pl.lit(None, pl.String).alias("quota_source")
-        )
-    split = _split(jobs, held, size)
-    return shaped(jobs.join(split, on="job_key", how="left").sort("submit_utc", "job_key"), QUEUEING_DELAY)
+    name = pl.lit(None, pl.String) if group is None else pl.col(group)
+    return runs(trace, settings).with_columns(name.alias("group_name"))
+
+
+def philly_delay(
+    trace: Trace, settings: ClusterSettings, held: pl.DataFrame, quantile: float = QUOTA_QUANTILE
+) -> pl.DataFrame:
+    """One row a job with the wait as the Philly study splits it; quotas that are not given are that quantile of the
+    group's use. `held`: see `grouped_runs`."""
+    jobs = _waits(trace, settings, group_column(trace.jobs, settings))
+    quotas = _quotas(held, settings, capacity(trace, settings, held), quantile)
+    table = pl.DataFrame(
+        [(name, quota.gpus, quota.source) for name, quota in quotas.items()],
+        schema={"group_name": pl.String, "quota_gpus": pl.Int64, "quota_source": pl.String},
+        orient="row",
+    )
+    jobs = jobs.join(table, on="group_name", how="left")
+    return jobs.join(_philly_split(jobs, held), on="job_key", how="left")
 
 
 def group_column(jobs: pl.DataFrame, settings: ClusterSettings) -> str | None:
@@ -107,12 +113,13 @@ def _waits(trace: Trace, settings: ClusterSettings, group: str | None) -> pl.Dat
         ran.alias("ran"),
         (start - submit).alias("wait_s"),
         (start - eligible).alias("eligible_wait_s"),
-        (eligible - submit).alias("held_s"),
         pl.when(~ran).then((queue_end(until) - submit).clip(lower_bound=0)).alias("abandoned_wait_s"),
         (pl.col(group) if group else pl.lit(None, pl.String)).alias("group_name"),
+        submit.alias("submit"),
+        pl.col("eligible_utc").dt.epoch("s").alias("eligible_from"),
         eligible.alias("waiting_from"),
         start.alias("waiting_to"),
-    ).with_columns(pl.when(pl.col("waiting_to").is_not_null()).then("held_s").alias("held_s"))  # fmt: skip
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -139,78 +146,40 @@ def _by_group(frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
         yield str(name), rows
 
 
-def _split(jobs: pl.DataFrame, held: pl.DataFrame, size: Capacity) -> pl.DataFrame:
-    """fair_share_delay_s, fragmentation_delay_s, resource_delay_s and cause of every job that ran and asked for a GPU.
+def _philly_split(jobs: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
+    """fair_share_delay_s, fragmentation_delay_s and philly_cause of every job with a start, a GPU and a quota.
 
     Exact, and no loop over jobs: for one demand, "over the quota" is a 0/1 step function, and the time that it holds in
     [a, b) is its integral at b minus that at a. One pass for each demand and group that occur.
     """
-    waiting = jobs.filter(pl.col("gpus") > 0).drop_nulls(["waiting_from", "waiting_to"])
+    waiting = jobs.filter(pl.col("gpus") > 0).drop_nulls(["waiting_from", "waiting_to", "quota_gpus"])
     used_by_group = {name: steps_of(rows, "gpus") for name, rows in _by_group(held)}
-    free = free_gpus(held, size)
-    short_of: dict[int, Steps] = {}  # demand -> 1 while fewer GPUs are free in the whole cluster
-    parts = [_part(waiting["job_key"].clear(), np.zeros(0, np.int64), None, None)]
-    for (demand_, name, quota), rows in waiting.group_by(["gpus", "group_name", "quota_gpus"], maintain_order=True):
-        demand, room = int(str(demand_)), None if quota is None else int(str(quota)) - int(str(demand_))
+    parts = [_part(waiting["job_key"].clear(), np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    for (demand, name, quota), rows in waiting.group_by(["gpus", "group_name", "quota_gpus"], maintain_order=True):
         begin = rows["waiting_from"].to_numpy()
         end = np.maximum(begin, rows["waiting_to"].to_numpy())  # a clock change can make a wait negative
-        over = None if room is None else _over(used_by_group.get(str(name)), room)
-        fair = None if over is None else over.area(end) - over.area(begin)
-        if free is not None and demand not in short_of:
-            short_of[demand] = Steps(free.times, (free.values < demand).astype(np.int64))
-        short = short_of.get(demand)
-        resource = None if short is None else short.area(end) - short.area(begin)
-        if over is not None and short is not None and resource is not None:
-            resource = resource - (overlap_area(over, short, end) - overlap_area(over, short, begin))
-        parts.append(_part(rows["job_key"], end - begin, fair, resource))
+        over = _over(used_by_group.get(str(name)), int(str(quota)) - int(str(demand)))
+        parts.append(_part(rows["job_key"], end - begin, over.area(end) - over.area(begin)))
     return pl.concat(parts)
 
 
 def _over(used: Steps | None, room: int) -> Steps:
     """1 while more than `room` GPUs are used, from the epoch on: a demand over the quota itself is always over."""
-    times = np.zeros(1, dtype=np.int64)
-    values = np.zeros(1, dtype=np.int64)
-    if used is not None:
-        times, values = np.concatenate([times, used.times]), np.concatenate([values, used.values])
-    return Steps(times, values).above(room)
+    nothing = Steps(np.zeros(1, np.int64), np.zeros(1, np.int64))
+    return (nothing if used is None else from_epoch(used)).above(room)
 
 
-def free_gpus(held: pl.DataFrame, size: Capacity) -> Steps | None:
-    """GPUs free in the whole cluster over time, null where the size of the cluster is unknown."""
-    if size.gpus is None:
-        return None
-    used = steps_of(held, "gpus")
-    dated = size.gpu_steps()
-    # From the epoch on, so that a job before the first start is judged by an empty cluster.
-    times = np.unique(np.concatenate([[0], used.times, dated.times if dated else used.times[:0]])).astype(np.int64)
-    return Steps(times, (size.gpus if dated is None else dated.at(times)) - used.at(times))
-
-
-def overlap_area(over: Steps, short: Steps, instants: Int64s) -> Int64s:
-    """Integral of the product of two 0/1 step functions up to each instant (s)."""
-    if not len(over.times):
-        return np.zeros(len(instants), dtype=np.int64)
-    reached = short.area(over.times)
-    before = np.concatenate([[0], np.cumsum(over.values[:-1] * np.diff(reached))])
-    place = np.maximum(np.searchsorted(over.times, instants, side="right") - 1, 0)
-    area: Int64s = before[place] + over.values[place] * np.maximum(short.area(instants) - reached[place], 0)
-    return area
-
-
-def _part(keys: pl.Series, total: Int64s, fair: Int64s | None, resource: Int64s | None) -> pl.DataFrame:
+def _part(keys: pl.Series, total: Int64s, fair: Int64s) -> pl.DataFrame:
     """Rows of the split; `total` is the eligible wait."""
-    null = pl.lit(None, pl.Int64)
-    frame = pl.DataFrame({"job_key": keys}).with_columns(
-        (null if fair is None else pl.Series(fair, dtype=pl.Int64)).alias("fair_share_delay_s"),
-        (null if fair is None else pl.Series(total - fair, dtype=pl.Int64)).alias("fragmentation_delay_s"),
-        (null if resource is None else pl.Series(resource, dtype=pl.Int64)).alias("resource_delay_s"),
-    )
     fair_s, other_s = pl.col("fair_share_delay_s"), pl.col("fragmentation_delay_s")
-    return frame.with_columns(
-        pl.when(fair_s + other_s > 0)
-        .then(pl.when(fair_s > other_s).then(pl.lit("fair share")).otherwise(pl.lit("fragmentation")))
-        .alias("cause")
-    )
+    larger = pl.when(fair_s > other_s).then(pl.lit("fair share")).otherwise(pl.lit("fragmentation"))
+    return pl.DataFrame(
+        {
+            "job_key": keys,
+            "fair_share_delay_s": pl.Series(fair, dtype=pl.Int64),
+            "fragmentation_delay_s": pl.Series(total - fair, dtype=pl.Int64),
+        }
+    ).with_columns(pl.when(fair_s + other_s > 0).then(larger).alias("philly_cause"))
 
 
 def queueing_by(delays: pl.DataFrame, timezone: str) -> pl.DataFrame:
@@ -250,14 +219,13 @@ def _summary() -> list[pl.Expr]:
         pl.when(total_weight > 0).then((wait * weight).sum() / total_weight).alias("wait_gpu_time_weighted_s"),
         eligible.mean().alias("eligible_wait_mean_s"),
         wait.sum().alias("wait_total_s"),
-        pl.col("held_s").sum().alias("held_total_s"),
         pl.col("abandoned_wait_s").sum().alias("abandoned_wait_total_s"),
         *(
             pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
-            for name in ("fair_share_delay_s", "fragmentation_delay_s", "resource_delay_s")
+            for name in (*CAUSES, "fair_share_delay_s", "fragmentation_delay_s")
         ),
         *(
-            pl.when(pl.col("quota_gpus").count() > 0).then((pl.col("cause") == cause).sum()).alias(name)
+            pl.when(pl.col("quota_gpus").count() > 0).then((pl.col("philly_cause") == cause).sum()).alias(name)
             for name, cause in (("fair_share_jobs", "fair share"), ("fragmentation_jobs", "fragmentation"))
         ),
     ]

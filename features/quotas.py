@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from features.queueing import QUOTA_QUANTILE, queueing_delay
+from features.queueing import QUOTA_QUANTILE, grouped_runs, philly_delay
 from features.tables.queueing import QUOTA_SENSITIVITY
 from features.trace import Trace, read_trace, shaped
 from traces.clusters import ClusterSettings
@@ -22,9 +22,10 @@ def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFra
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """The table from canonical frames: one row a quantile; a single row where every quota is given."""
+    held = grouped_runs(trace, settings)
     parts = []
     for quantile in QUANTILES:
-        delays = queueing_delay(trace, settings, quantile).drop_nulls("fair_share_delay_s")
+        delays = philly_delay(trace, settings, held, quantile).drop_nulls("fair_share_delay_s")
         parts.append(_summary(delays, quantile))
         if not (delays["quota_source"] == "inferred").any():
             break  # the quantile changes nothing
@@ -46,6 +47,6 @@ def _summary(delays: pl.DataFrame, quantile: float) -> pl.DataFrame:
         fair.alias("fair_share_delay_s"),
         rest.alias("fragmentation_delay_s"),
         pl.when(fair + rest > 0).then(fair / (fair + rest)).alias("fair_share_delay_share"),
-        (pl.col("cause") == "fair share").sum().alias("fair_share_jobs"),
-        (pl.col("cause") == "fragmentation").sum().alias("fragmentation_jobs"),
+        (pl.col("philly_cause") == "fair share").sum().alias("fair_share_jobs"),
+        (pl.col("philly_cause") == "fragmentation").sum().alias("fragmentation_jobs"),
     )

@@ -244,6 +244,35 @@ def capacity(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> Cap
     return Capacity(steps_of(held, "nodes").peak or None, _peak_gpus(held), per_node, "peak in use")
 
 
+def free_gpus(held: pl.DataFrame, size: Capacity) -> Steps | None:
+    """GPUs free in the whole cluster over time, null where the size of the cluster is unknown."""
+    if size.gpus is None:
+        return None
+    used = steps_of(held, "gpus")
+    dated = size.gpu_steps()
+    # From the epoch on, so that a job before the first start is judged by an empty cluster.
+    times = np.unique(np.concatenate([[0], used.times, dated.times if dated else used.times[:0]])).astype(np.int64)
+    return Steps(times, (size.gpus if dated is None else dated.at(times)) - used.at(times))
+
+
+def overlap_area(over: Steps, short: Steps, instants: Int64s) -> Int64s:
+    """Integral of the product of two 0/1 step functions up to each instant (s)."""
+    if not len(over.times):
+        return np.zeros(len(instants), dtype=np.int64)
+    reached = short.area(over.times)
+    before = np.concatenate([[0], np.cumsum(over.values[:-1] * np.diff(reached))])
+    place = np.maximum(np.searchsorted(over.times, instants, side="right") - 1, 0)
+    area: Int64s = before[place] + over.values[place] * np.maximum(short.area(instants) - reached[place], 0)
+    return area
+
+
+def from_epoch(steps: Steps) -> Steps:
+    """The same step function with a first step at the epoch, so that it tells 0 from not yet begun."""
+    if len(steps.times) and steps.times[0] <= 0:
+        return steps
+    return Steps(np.append(0, steps.times), np.append(0, steps.values))
+
+
 def _node_steps(settings: ClusterSettings) -> Steps | None:
     """Nodes by date; `settings.nodes`, else the first figure, holds before the first date."""
     if not settings.nodes_by_date:

@@ -28,6 +28,7 @@ _COMPILED_SOURCES = (
     "models/pairs.py",
     "features/observe.py",
     "features/tally.py",
+    "features/room.py",
 )
 
 

@@ -1,0 +1,135 @@
+"""Limits that the record shows: how much one user may run at once, and which of the scheduler's reasons name one.
+
+A peak is no limit: most users simply never asked for more. Here a user counts as stopped at a peak only if, while at
+it, a job of theirs waited that would have gone beyond it and for which the cluster had room. Where several users
+stopped at one number and hardly any went beyond, it is called a limit (`shared_limit` of the calibration). That a group
+of users never held more than it did is no evidence: a group has one peak, and nobody to share it with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from features.usage import Int64s, Steps
+from simulator.calibration.parameters import BEYOND, shared_limit
+
+# Slurm's job_reason_string: reasons that name a limit of a user, account, association or QOS.
+LIMIT_REASON = (
+    r"^(?:QOS(?:Max|Grp|Min|Job|Resource|Time|Usage)|Assoc(?:Max|Grp|iation)|Max\w+PerAccount|JobArrayTaskLimit)"
+)
+HOLD_REASON = r"^(?:Dependency|BeginTime|JobHeld)"
+PRESSED_S = 600  # waited so long at the peak, with room in the cluster, before a user counts as stopped there
+WORDS = {"jobs": "running jobs a user", "nodes": "nodes a user", "gpus": "GPUs a user"}
+
+
+class Limit(NamedTuple):
+    """At most `most` of `amount` (a key of WORDS) for each user, in one partition or (null) the whole cluster."""
+
+    partition: str | None
+    amount: str
+    most: int
+
+    def __str__(self) -> str:
+        where = "" if self.partition is None else f" in {self.partition}"
+        return f"{self.most} {WORDS[self.amount]}{where} (inferred)"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What each user holds over time, in the whole cluster (partition null) and in each partition."""
+
+    steps: dict[tuple[str | None, str], dict[str, Steps]]
+
+    @classmethod
+    def of(cls, held: pl.DataFrame) -> Usage:
+        """`held`: see `usage.runs`, with a column jobs of ones."""
+        known = held.filter(pl.col("user_name").is_not_null() & (pl.col("end_epoch") > pl.col("start_epoch")))
+        steps = {}
+        scopes = [known.with_columns(pl.lit(None, pl.String).alias("partition"))]
+        if known["partition"].drop_nulls().n_unique() > 1:
+            scopes.append(known.filter(pl.col("partition").is_not_null()))
+        for scope in scopes:
+            for (partition, user), rows in scope.group_by("partition", "user_name", maintain_order=True):
+                where = None if partition is None else str(partition)
+                steps[where, str(user)] = _levels(rows)
+        return cls(steps)
+
+    def over(self, limit: Limit, user: str, asked: int) -> Steps | None:
+        """1 while the user, with `asked` more, would be over the limit; null for one whose own peak is beyond it.
+
+        A single job may be wider than a limit on nodes or GPUs, as far as the record tells, so one must run already.
+        """
+        levels = self.steps.get((limit.partition, user))
+        if levels is None or self.peak(limit.amount, levels) > limit.most:
+            return None
+        return over(levels, limit.amount, asked, limit.most)
+
+    @staticmethod
+    def peak(amount: str, levels: dict[str, Steps]) -> int:
+        """Most held at once: of nodes and GPUs while at least two jobs run."""
+        values = levels[amount].values
+        several = levels["jobs"].values >= (1 if amount == "jobs" else 2)
+        return int(values[several].max(initial=0))
+
+
+def over(levels: dict[str, Steps], amount: str, asked: int, most: int) -> Steps:
+    """1 while at least one job runs and `asked` more would go beyond `most`."""
+    held, jobs = levels[amount], levels["jobs"]
+    return Steps(held.times, ((held.values + asked > most) & (jobs.values > 0)).astype(np.int64))
+
+
+def _levels(rows: pl.DataFrame) -> dict[str, Steps]:
+    """Jobs, nodes and GPUs of one user over time, all with the same instants."""
+    start, end = rows["start_epoch"].to_numpy(), rows["end_epoch"].to_numpy()
+    amounts = {name: rows[name].fill_null(0).to_numpy() for name in WORDS}
+    return {name: Steps.of_intervals(start, end, amount) for name, amount in amounts.items()}
+
+
+Pressed = Callable[[pl.DataFrame, Steps], Int64s]  # seconds for which each waiting job fitted while the steps are 1
+
+
+def inferred(waiting: pl.DataFrame, usage: Usage, pressed: Pressed) -> list[Limit]:
+    """The limits on users that the record shows.
+
+    `waiting`: jobs that waited while they fitted, with user_name, partition, gpus, nodes. `pressed` measures some of
+    its rows. Nothing is inferred where the log holds the scheduler's reasons and none of them names a limit.
+    """
+    reasons = waiting["reason"].drop_nulls() if "reason" in waiting.columns else pl.Series("reason", [], pl.String)
+    if len(reasons) and not reasons.str.contains(LIMIT_REASON).any():
+        return []
+    found = []
+    for partition in sorted({where for where, _ in usage.steps}, key=lambda name: (name is not None, name)):
+        rows = waiting if partition is None else waiting.filter(pl.col("partition") == partition)
+        users = {user: levels for (where, user), levels in usage.steps.items() if where == partition}
+        for amount in WORDS:
+            if (most := _shared(rows, users, amount, pressed)) is not None:
+                found.append(Limit(partition, amount, most))
+    # A partition's limit that is the cluster's says nothing more.
+    whole = {(limit.amount, limit.most) for limit in found if limit.partition is None}
+    return [limit for limit in found if limit.partition is None or (limit.amount, limit.most) not in whole]
+
+
+def _shared(rows: pl.DataFrame, users: dict[str, dict[str, Steps]], amount: str, pressed: Pressed) -> int | None:
+    """The number at which users with a job waiting and room for it stopped, or None."""
+    peaks = {user: Usage.peak(amount, levels) for user, levels in users.items()}
+    stopped = []
+    for (user,), jobs in rows.group_by("user_name", maintain_order=True):
+        levels = users.get(str(user))
+        if levels is None or (peak := peaks[str(user)]) < 2:
+            continue
+        seconds = 0
+        asked = pl.lit(1) if amount == "jobs" else pl.col(amount).fill_null(0)
+        for (more,), alike in jobs.group_by(asked.alias("asked"), maintain_order=True):
+            seconds += int(pressed(alike, over(levels, amount, int(str(more)), peak)).sum())
+            if seconds >= PRESSED_S:
+                stopped.append(peak)
+                break
+    most = shared_limit(np.array(stopped, dtype=np.int64))
+    if most is None or sum(peak > most for peak in peaks.values()) * BEYOND > stopped.count(most):
+        return None
+    return most
