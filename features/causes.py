@@ -17,7 +17,7 @@ import polars as pl
 from features.limits import HOLD_REASON, LIMIT_REASON, Usage, inferred
 from features.pools import COUNTS, KNOWN, Basis, Counted, Demand, Fit, Placed, placed_pools
 from features.trace import Trace
-from features.usage import Int64s, Steps, from_epoch, overlap_area, steps_of
+from features.usage import Int64s, Steps, from_epoch, overlap_area, shows_its_end, steps_of
 from traces.clusters import ClusterSettings
 
 MAIN_CAUSES = {
@@ -106,7 +106,7 @@ class _Rooms:
             room = self.placed.get(partition) or max(self.placed.values(), key=lambda pool: len(pool.gpus))
         else:
             if basis not in self.counted:
-                self.counted[basis] = Counted(self.held, COUNTS[basis])
+                self.counted[basis] = Counted(self.held, COUNTS[basis], shows_its_end(self.trace))
             room = self.counted[basis]
         key = (id(room), demand)
         if key not in self.fits:

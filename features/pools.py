@@ -17,7 +17,7 @@ import polars as pl
 
 from features.room import nodes_with_room
 from features.trace import Trace
-from features.usage import Int64s, Steps, horizon, steps_of
+from features.usage import Int64s, Steps, horizon, shows_its_end, steps_of
 from simulator.calibration.parameters import WINDOW_S
 from traces.clusters import ClusterSettings
 
@@ -45,11 +45,11 @@ class Fit:
     fits: Steps
 
 
-def usable(used: Steps) -> Steps:
+def usable(used: Steps, shows_its_end: bool) -> Steps:
     """What is in service at each change of use: the most in use within WINDOW_S before or after it, the lesser of both.
 
     So a dip shorter than the window is idle time, and a longer one is nodes out of service. A window that reaches
-    beyond the log's first or last change is moved inside.
+    beyond the first change is moved inside; so is one beyond the last, if the log shows the machine at its end.
     """
     if not len(used.times):
         return used
@@ -58,7 +58,8 @@ def usable(used: Steps) -> Steps:
     times = np.stack([np.append(used.times[0], used.times[1:] - 1), used.times], axis=1).ravel()
     values = np.stack([np.append(0, used.values[:-1]), used.values], axis=1).ravel()
     before = _rolling(times, values, np.maximum(used.times, min(first + WINDOW_S, last)))
-    after = _rolling(-times[::-1], values[::-1], np.maximum(-used.times, min(-last + WINDOW_S, -first)))
+    latest = min(-last + WINDOW_S, -first) if shows_its_end else -last
+    after = _rolling(-times[::-1], values[::-1], np.maximum(-used.times, latest))
     return Steps(used.times, np.minimum(before, after))
 
 
@@ -81,15 +82,14 @@ def collapsed(times: Int64s, values: Int64s) -> Steps:
 class Counted:
     """The whole cluster by counts alone."""
 
-    def __init__(self, held: pl.DataFrame, amount: str) -> None:
+    def __init__(self, held: pl.DataFrame, amount: str, shows_its_end: bool) -> None:
         """`held`: see `usage.runs`, with columns cpus and jobs; `amount` is one of COUNTS."""
         used = steps_of(held, amount)
-        free = Steps(used.times, usable(used).values - used.values)
+        there = usable(used, shows_its_end).values
         self._amount = amount
-        self._times = np.append(0, free.times)
+        self._times = np.append(0, used.times)
         # Before the first start the cluster is taken to be what it was then.
-        first = usable(used).values[:1] if len(used.times) else np.zeros(1, np.int64)
-        self._free = np.append(first, free.values)
+        self._free = np.append(there[:1] if len(there) else 0, there - used.values)
 
     def fit(self, demand: Demand) -> Fit:
         """Full while less is free than `demand`; whatever is enough is taken to fit."""
@@ -145,7 +145,8 @@ class Placed:
 def placed_pools(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> dict[str | None, Placed] | None:
     """The nodes that the jobs of each partition may use; None where the log does not name the nodes of its jobs.
 
-    A node is out of service in every span longer than WINDOW_S in which nothing ran on it.
+    A node is out of service in every span longer than WINDOW_S in which nothing ran on it, and after its last job where
+    the log does not show the machine at its end.
     """
     on_nodes = trace.placements.select("job_key", "attempt", "node", pl.col("gpus").alias("there")).join(
         held.filter(pl.col("end_epoch") > pl.col("start_epoch")), on=["job_key", "attempt"]
@@ -155,7 +156,7 @@ def placed_pools(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) ->
         return None
     on_nodes = _shares(trace, settings, on_nodes)
     size = _sizes(on_nodes)
-    changes = _changes(on_nodes, size, horizon(trace))
+    changes = _changes(on_nodes, size, horizon(trace), WINDOW_S if shows_its_end(trace) else -1)
     pools: dict[str | None, Placed] = {}
     by_nodes: dict[frozenset[str], Placed] = {}
     for name, names in _nodes_of_partitions(on_nodes).items():
@@ -193,29 +194,29 @@ def _sizes(on_nodes: pl.DataFrame) -> pl.DataFrame:
     return size.with_columns(alike.alias("cpus"))
 
 
-def _changes(on_nodes: pl.DataFrame, size: pl.DataFrame, until: int) -> pl.DataFrame:
-    """time, node, gpus, cpus in order of time: what attempts take and give back, and nodes that leave and return."""
+def _changes(on_nodes: pl.DataFrame, size: pl.DataFrame, until: int, idle_at_end_s: int) -> pl.DataFrame:
+    """time, node, gpus, cpus in order of time: what attempts take and give back, and nodes that leave and return.
+
+    A node that is idle for more than `idle_at_end_s` until the log ends (`until`) has left for good.
+    """
     held = on_nodes.select("node", "start_epoch", "end_epoch", "gpus", "cpus")
     first = int(str(held["start_epoch"].min()))
-    spans = held.sort("start_epoch").select(
+    idle = held.sort("start_epoch").select(
         "node",
-        pl.col("end_epoch").cum_max().shift(1).over("node").alias("start_epoch"),
+        pl.col("end_epoch").cum_max().shift(1, fill_value=first).over("node").alias("start_epoch"),
         pl.col("start_epoch").alias("end_epoch"),
     )
-    ends = held.group_by("node").agg(
-        pl.col("end_epoch").max().alias("start_epoch"), pl.lit(max(until, first), pl.Int64).alias("end_epoch")
+    # What is out when the log begins or ends is out for good.
+    away = idle.filter(pl.col("end_epoch") - pl.col("start_epoch") > WINDOW_S).with_columns(
+        pl.when(pl.col("start_epoch") == first).then(0).otherwise("start_epoch").alias("start_epoch")
     )
-    idle = pl.concat([spans.with_columns(pl.col("start_epoch").fill_null(first)), ends])
-    out = (
-        idle.filter(pl.col("end_epoch") - pl.col("start_epoch") > WINDOW_S)
-        .with_columns(
-            # What is out when the log begins or ends is out for good.
-            pl.when(pl.col("start_epoch") == first).then(0).otherwise("start_epoch").alias("start_epoch"),
-            pl.when(pl.col("end_epoch") == until).then(FOREVER).otherwise("end_epoch").alias("end_epoch"),
-        )
-        .join(size, on="node")
-        .select(held.columns)
+    gone = (
+        held.group_by("node")
+        .agg(pl.col("end_epoch").max().alias("start_epoch"))
+        .filter(until - pl.col("start_epoch") > idle_at_end_s)
+        .with_columns(pl.lit(FOREVER, pl.Int64).alias("end_epoch"))
     )
+    out = pl.concat([away, gone]).join(size, on="node").select(held.columns)
     both = pl.concat([held, out])
     taken = both.select("node", pl.col("start_epoch").alias("time"), "gpus", "cpus")
     given = both.select("node", pl.col("end_epoch").alias("time"), -pl.col("gpus"), -pl.col("cpus"))

@@ -159,6 +159,16 @@ def horizon(trace: Trace) -> int:
     return max((int(instant) for instant in instants if instant is not None), default=0)
 
 
+def shows_its_end(trace: Trace) -> bool:
+    """Whether the log shows the machine at its end: some job still runs or waits there.
+
+    A log of jobs that are over (`sacct` by end time, or with states selected) lacks those that ran on: near its last
+    instant the machine looks emptier than it was.
+    """
+    is_open = pl.col("end_utc").is_null() & (pl.col("start_utc").is_not_null() | (pl.col("state") == "PENDING"))
+    return bool(trace.jobs.select(is_open.any()).item())
+
+
 def queue_end(until: int) -> pl.Expr:
     """When a job left the queue (epoch s): at its start, else its end, else `until` where the log shows it pending.
 
