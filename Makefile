@@ -23,7 +23,7 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 	test -x $(BIN)/python || python3 -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check uv
 	$(BIN)/pip install -q --disable-pip-version-check $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
-	$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --require-hashes -r requirements.lock
+	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python --no-deps --require-hashes -r requirements.lock
 	$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
 	touch $@
 

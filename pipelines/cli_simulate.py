@@ -240,7 +240,7 @@ def _figures(trace: Trace, replay: Replay) -> dict[str, Any]:
         "spearman": distance["spearman"],
         "wall_s": replay.wall_s,
         "jobs_per_s": len(workload) / replay.wall_s,
-        **(replay.notes if isinstance(replay, cli_simulate_slurm.SlurmReplay) else {}),
+        **replay.notes,
     }
 
 

@@ -12,10 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from pipelines import options
-from simulator.workload import Replay
 from traces.errors import InputError
 from traces.store import DataFolder
 
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
 
     from simulator.slurm.load_jobs import Loaded
     from simulator.slurm.world import Result
-    from simulator.workload import Workload
+    from simulator.workload import Replay, Workload
     from traces.slurm_conf import SlurmConf
 
 MOST_NODES = 1 << 20  # of a flat pool
@@ -40,13 +37,6 @@ class Files:
     conf: SlurmConf
     qos: Path | None
     associations: Path | None
-
-
-@dataclass(frozen=True)
-class SlurmReplay(Replay):
-    """A replay with what the files and the run have to say besides."""
-
-    notes: dict[str, Any]
 
 
 def files(
@@ -93,22 +83,25 @@ def _beside(conf: Path, name: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def replay(workload: Workload, ids: pl.Series, capacity: int, described: Files | None) -> SlurmReplay:
+def replay(workload: Workload, ids: pl.Series, capacity: int, described: Files | None) -> Replay:
     """The schedule that Slurm would make of the workload's jobs (of a cluster: all its recorded jobs compete)."""
+    import numpy as np
+
     from simulator.slurm.load_jobs import flat
     from simulator.slurm.run import run_timed
+    from simulator.workload import Replay
 
     if described is None:
         if capacity > MOST_NODES:
             raise InputError(f"scheduler 'slurm' knows each node: {capacity:,} are over {MOST_NODES:,}; use easy")
         result, wall_s = run_timed(flat(workload, capacity))
         ran = np.where(result.end_s >= 0, result.end_s - result.start_s, workload.run_s)
-        return SlurmReplay("slurm", result.start_s, ran, wall_s, _notes(result, (), {}))
+        return Replay("slurm", result.start_s, ran, wall_s, _notes(result, (), {}))
     loaded = load(described)
     result, wall_s = run_timed(loaded.world)
     starts, run_s = _of_workload(workload, ids, loaded, result)
     notes = _notes(result, loaded.remarks, loaded.left_out)
-    return SlurmReplay("slurm", starts, run_s, wall_s, notes)
+    return Replay("slurm", starts, run_s, wall_s, notes)
 
 
 def load(described: Files) -> Loaded:
@@ -137,6 +130,8 @@ def load(described: Files) -> Loaded:
 
 def _of_workload(workload: Workload, ids: pl.Series, loaded: Loaded, result: Result) -> tuple[Any, Any]:
     """First start of each job of the workload and how long it ran; a requeued job as long as recorded."""
+    import numpy as np
+
     runs = Counter(loaded.keys)
     row_of = {key: row for row, key in reversed(list(enumerate(loaded.keys)))}
     rows = np.array([row_of.get(key, -1) for key in ids.to_list()], np.int64)

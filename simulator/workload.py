@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -44,6 +45,7 @@ class Replay:
     starts: Int64s  # (jobs,) s, -1 where it never started
     run_s: Int64s  # (jobs,) how long each runs from its start, s
     wall_s: float  # of the kernel alone, compiled
+    notes: dict[str, Any] = field(default_factory=dict)  # what else the scheduler says of the run, by name
 
 
 def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> tuple[Workload, list[str]]:

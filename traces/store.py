@@ -2,6 +2,7 @@
 
 The warehouse is built beside the old one and renamed over it; everyone else opens it read-only, and whoever has the
 old file open keeps reading it. DuckDB lets one process write and blocks readers meanwhile, so nothing writes in place.
+DuckDB and polars are imported where they are used: every command knows this module, and `--help` needs neither.
 """
 
 from __future__ import annotations
@@ -13,23 +14,17 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
-
-import duckdb
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from traces import schema, settle, staging
 from traces.errors import InputError, WorkError
 from traces.whole_file import whole_file
 
-POLARS_TYPES: dict[str, Any] = {
-    schema.UTC: pl.Datetime("us"),
-    schema.TEXT: pl.String,
-    schema.INT: pl.Int64,
-    schema.FLOAT: pl.Float64,
-    schema.FLAG: pl.Boolean,
-}
+if TYPE_CHECKING:
+    import duckdb
+    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -82,17 +77,32 @@ class DataFolder:
             ) from error
 
 
+@cache
+def _polars_types() -> dict[str, Any]:
+    import polars as pl
+
+    return {
+        schema.UTC: pl.Datetime("us"),
+        schema.TEXT: pl.String,
+        schema.INT: pl.Int64,
+        schema.FLOAT: pl.Float64,
+        schema.FLAG: pl.Boolean,
+    }
+
+
 def conform(table: schema.Table, frame: pl.DataFrame) -> pl.DataFrame:
     """The frame with the table's columns in order, cast; a missing nullable column is null.
 
     Raises WorkError for a column the table does not have, a missing required one, or a null in a required one.
     """
+    import polars as pl
+
     extra = set(frame.columns) - set(table.names)
     if extra:
         raise WorkError(f"table {table.name}: unknown columns {sorted(extra)}: allowed are {', '.join(table.names)}")
     columns = []
     for column in table.columns:
-        kind = POLARS_TYPES[column.type]
+        kind = _polars_types()[column.type]
         if column.name in frame.columns:
             columns.append(pl.col(column.name).cast(kind))
         elif column.nullable:
@@ -108,7 +118,9 @@ def conform(table: schema.Table, frame: pl.DataFrame) -> pl.DataFrame:
 
 def empty(table: schema.Table) -> pl.DataFrame:
     """A frame of no rows with the table's columns and types."""
-    return pl.DataFrame(schema={column.name: POLARS_TYPES[column.type] for column in table.columns})
+    import polars as pl
+
+    return pl.DataFrame(schema={column.name: _polars_types()[column.type] for column in table.columns})
 
 
 def sql_text(value: str) -> str:
@@ -174,6 +186,8 @@ def read_derived(data: DataFolder, table_name: str, cluster: str) -> pl.DataFram
     path = _derived(data, table_name, cluster)
     if not path.is_file():
         raise InputError(f"no table {table_name} of cluster {cluster!r} in {data.lake}: run `baton run` first")
+    import polars as pl
+
     return pl.read_parquet(path)
 
 
@@ -251,7 +265,10 @@ def lake_digest(data: DataFolder, cluster: str) -> str:
 
 
 @contextmanager
-def _in_memory() -> Iterator[duckdb.DuckDBPyConnection]:
+def in_memory() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB of its own in memory, in UTC, that keeps the order of rows."""
+    import duckdb
+
     connection = duckdb.connect(":memory:", config={"preserve_insertion_order": True})
     try:
         connection.execute("SET TimeZone='UTC'")
@@ -275,12 +292,15 @@ def batches(
     """`read` some rows at a time, in the same order, for tables that memory does not hold; at least one frame."""
     with _published(data, memory) as connection:
         reader = connection.execute(sql, list(params)).to_arrow_reader(rows)
-        yield _frame(reader.schema.empty_table())
+        yield as_frame(reader.schema.empty_table())
         for batch in reader:
-            yield _frame(batch)
+            yield as_frame(batch)
 
 
-def _frame(arrow: Any) -> pl.DataFrame:
+def as_frame(arrow: Any) -> pl.DataFrame:
+    """The rows of an Arrow table or batch."""
+    import polars as pl
+
     frame = pl.from_arrow(arrow)
     assert isinstance(frame, pl.DataFrame)
     return frame
@@ -291,6 +311,8 @@ def _published(data: DataFolder, memory: str | None) -> Iterator[duckdb.DuckDBPy
     """The warehouse, read-only and of this schema version."""
     if not data.warehouse.is_file():
         raise InputError(f"no warehouse at {data.warehouse}: run `baton ingest` first")
+    import duckdb
+
     try:
         connection = duckdb.connect(str(data.warehouse), read_only=True)
     except duckdb.IOException as error:
@@ -313,7 +335,9 @@ def _published(data: DataFolder, memory: str | None) -> Iterator[duckdb.DuckDBPy
 
 def query(sql: str, frames: Mapping[str, pl.DataFrame | Path | str], params: Sequence[Any] = ()) -> pl.DataFrame:
     """Run one SELECT over frames and Parquet globs by their names, in a DuckDB in memory."""
-    with _in_memory() as connection:
+    import polars as pl
+
+    with in_memory() as connection:
         for name, frame in frames.items():
             if isinstance(frame, pl.DataFrame):
                 connection.register(name, frame.to_arrow())
@@ -321,28 +345,6 @@ def query(sql: str, frames: Mapping[str, pl.DataFrame | Path | str], params: Seq
                 source = f"read_parquet({sql_text(str(frame))}, union_by_name = true)"
                 connection.execute(f"CREATE VIEW {sql_name(name)} AS SELECT * FROM {source}")  # noqa: S608
         return connection.execute(sql, list(params)).pl()
-
-
-def json_batches(
-    path: Path, columns: Mapping[str, str], rows: int, compression: str = "uncompressed"
-) -> Iterator[pl.DataFrame]:
-    """The objects of a JSON list in a file, in order, `rows` at a time; `columns` are DuckDB's types by name.
-
-    Raises InputError, also after some batches, where the file is no such list or a name of it is a glob.
-    """
-    if set(str(path)) & set("*?["):
-        raise InputError(f"{path}: a path that DuckDB takes for a pattern")
-    types = ", ".join(f"{sql_text(name)}: {sql_text(kind)}" for name, kind in columns.items())
-    source = f"read_json({sql_text(str(path))}, format = 'array', columns = {{{types}}}, compression = '{compression}')"
-    with _in_memory() as connection:
-        try:
-            connection.execute("SET threads = 1")  # one thread alone reads a list: others would only wait, and count
-            connection.execute("SET produce_arrow_string_view = true")  # as polars holds texts: nothing is copied
-            for batch in connection.sql(f"SELECT * FROM {source}").to_arrow_reader(rows):  # noqa: S608
-                yield _frame(batch)
-        except (duckdb.Error, OSError, RuntimeError, UnicodeDecodeError) as error:
-            # the last: DuckDB's message quotes the file, and may be cut within a letter
-            raise InputError(f"{path}: {str(error).splitlines()[0]}") from error
 
 
 # --- the warehouse ----------------------------------------------------------------------------------------------------
@@ -354,6 +356,8 @@ def build_warehouse(data: DataFolder) -> dict[str, int]:
     The same job in several files is settled here (`traces.settle`). Raises WorkError where a part of the lake was
     written by another schema version: ingest that file again.
     """
+    import duckdb
+
     data.ensure_writable()
     files = lake_files(data)
     for described in files:

@@ -13,6 +13,7 @@ import pytest
 from tests.traces.conftest import HEADER, Lake
 from traces import schema, store
 from traces.errors import InputError, WorkError
+from traces.readers.json_list import json_batches
 from traces.store import DataFolder
 
 Row = Callable[..., str]
@@ -137,4 +138,4 @@ def test_a_broken_list_is_refused_wherever_its_message_is_cut(tmp_path: Path, be
     path = tmp_path / "log.json"
     path.write_text("x" * before + "\u00e9" * 200, encoding="utf-8")
     with pytest.raises(InputError, match=r"log\.json: "):
-        list(store.json_batches(path, {"status": "VARCHAR"}, 10))
+        list(json_batches(path, {"status": "VARCHAR"}, 10))

@@ -16,10 +16,10 @@ from zoneinfo import ZoneInfo
 import orjson
 import polars as pl
 
-from traces import store
 from traces.errors import InputError
 from traces.lake import FileTables
 from traces.readers.common import Parsed, RawFile, Reject
+from traces.readers.json_list import json_batches
 from traces.readers.philly_columns import DUCKDB, Columns, columns_of, pieces, read_piece
 from traces.readers.philly_entries import entries, job_of, tables_of
 from traces.readers.philly_samples import CpuUtilization, GpuUtilization, MachineList, MemoryUtilization
@@ -88,7 +88,7 @@ class JobLog:
 def _batches(file: RawFile) -> Iterator[Columns | bytes]:
     """The log as DuckDB reads it, by column. Raises InputError, also after some batches, where it refuses the list."""
     compression = "gzip" if file.is_gzip() else "uncompressed"
-    frames = store.json_batches(file.path, DUCKDB, BATCH_ENTRIES, compression)
+    frames = json_batches(file.path, DUCKDB, BATCH_ENTRIES, compression)
     with ThreadPoolExecutor(1) as pool:
         waiting: deque[Future[Columns]] = deque()
         for frame in frames:

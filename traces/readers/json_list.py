@@ -1,0 +1,37 @@
+"""A JSON file that is one long list of objects, read by DuckDB some rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traces import store
+from traces.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def json_batches(
+    path: Path, columns: Mapping[str, str], rows: int, compression: str = "uncompressed"
+) -> Iterator[pl.DataFrame]:
+    """The objects of a JSON list in a file, in order, `rows` at a time; `columns` are DuckDB's types by name.
+
+    Raises InputError, also after some batches, where the file is no such list or a name of it is a glob.
+    """
+    import duckdb
+
+    if set(str(path)) & set("*?["):
+        raise InputError(f"{path}: a path that DuckDB takes for a pattern")
+    types = ", ".join(f"{store.sql_text(name)}: {store.sql_text(kind)}" for name, kind in columns.items())
+    source = f"read_json({store.sql_text(str(path))}, format = 'array', columns = {{{types}}}, compression = '{compression}')"
+    with store.in_memory() as connection:
+        try:
+            connection.execute("SET threads = 1")  # one thread alone reads a list: others would only wait, and count
+            connection.execute("SET produce_arrow_string_view = true")  # as polars holds texts: nothing is copied
+            for batch in connection.sql(f"SELECT * FROM {source}").to_arrow_reader(rows):  # noqa: S608
+                yield store.as_frame(batch)
+        except (duckdb.Error, OSError, RuntimeError, UnicodeDecodeError) as error:
+            # the last: DuckDB's message quotes the file, and may be cut within a letter
+            raise InputError(f"{path}: {str(error).splitlines()[0]}") from error
