@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.artifact import network_inputs
 from features.observe import FEATURES
+from models.scaling import Scaling
 
 if TYPE_CHECKING:
     import torch
@@ -61,17 +61,12 @@ class Inputs:
         """Standardised on these very observations."""
         import torch
 
-        column, minus = columns()
-        zero, one = np.zeros(len(column), np.float32), np.ones(len(column), np.float32)
-        step = max(1, len(observations) // 50_000)  # mean and scale need no more
-        logarithm = network_inputs(observations[::step], column, minus, zero, one, bound=np.inf)
-        mean = logarithm.mean(axis=0, dtype=np.float64).astype(np.float32)
-        scale = np.maximum(logarithm.std(axis=0, dtype=np.float64), 0.05).astype(np.float32)
-        return cls(torch.from_numpy(network_inputs(observations, column, minus, mean, scale)), mean, scale)
+        scaling = Scaling.of(observations, *columns())
+        return cls(torch.from_numpy(scaling(observations)), scaling.mean, scaling.scale)
 
     def normalise(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
         """(n, i) other observations (n, F) as the network sees them."""
-        return network_inputs(observations, *columns(), self.mean, self.scale)
+        return Scaling(*columns(), self.mean, self.scale)(observations)
 
     @property
     def width(self) -> int:

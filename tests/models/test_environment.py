@@ -9,7 +9,9 @@ import pytest
 
 from features.observe import FEATURES
 from models.environment import SUBMIT, WAIT, BatchedPairs, ProvisioningEnv, rewards
+from models.pairs import build_pairs
 from models.protocol import PairTable
+from simulator.workload import Workload
 
 
 def test_passes_gymnasiums_checker(report_table: PairTable) -> None:
@@ -22,13 +24,46 @@ def test_passes_gymnasiums_checker(report_table: PairTable) -> None:
     assert not unexpected
 
 
-def test_docstring_names_every_feature_and_every_part() -> None:
+def documented() -> list[dict[str, str]]:
+    """The rows of the observation table in the docstring of the environment."""
+    lines = [line.strip() for line in (ProvisioningEnv.__doc__ or "").splitlines() if line.strip().startswith("|")]
+    header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def test_docstring_names_every_part_and_every_feature_in_order_with_its_unit() -> None:
     documentation = ProvisioningEnv.__doc__ or ""
-    for part in ("Num | Observation | Min | Max", "Rewards", "Starting state", "Episode end"):
-        assert part in documentation
+    for part in ("Action space", "Observation space", "Rewards", "Starting state", "Episode end"):
+        assert f"## {part}" in documentation
     assert f"({len(FEATURES)},)" in documentation
-    missing = [name for name in FEATURES if name not in documentation]
-    assert not missing
+    rows = documented()
+    assert [row["Num"] for row in rows] == [str(i) for i in range(len(FEATURES))]
+    assert tuple(row["Observation"].split(":")[0] for row in rows) == FEATURES
+    unit_of_ending = {"node_h": "node-h", "nodes": "nodes", "jobs": "jobs", "h": "h"}
+    for row in rows:
+        name = row["Observation"].split(":")[0]
+        unit = next((unit for ending, unit in unit_of_ending.items() if name.endswith(f"_{ending}")), "1")
+        assert row["Unit"] == unit, name
+
+
+def test_what_is_observed_in_a_replay_lies_in_the_documented_ranges() -> None:
+    rng = np.random.default_rng(0)
+    jobs = 600
+    submit = np.sort(rng.integers(0, 20 * 86400, jobs)) + 1_600_000_000
+    limit = rng.integers(1, 48, jobs) * 3600
+    run = np.maximum((limit * rng.random(jobs)).astype(np.int64), 60)
+    size = np.minimum(rng.geometric(0.4, jobs), 8)
+    workload = Workload(np.arange(jobs), submit, size, run, limit, np.full(jobs, -1))
+    starts = submit[0] + np.arange(3, 14) * 86400
+    table = build_pairs(
+        workload, capacity=40, scheduler="mirage", submits_s=starts, pair_nodes=2, limit_s=24 * 3600, decision_s=3600
+    )
+    bounds = {"limit": 24.0, "-limit": -24.0, "capacity": 40.0, "Inf": np.inf}
+    assert table.observations[:, FEATURES.index("pending_jobs")].max() > 0, "nothing ever waited: nothing was tested"
+    for i, row in enumerate(documented()):
+        low, high = (bounds[row[end]] if row[end] in bounds else float(row[end]) for end in ("Min", "Max"))
+        seen = table.observations[:, i]
+        assert low <= seen.min() + 1e-6 and seen.max() <= high + 1e-6, (row, seen.min(), seen.max())
 
 
 def test_the_same_seed_gives_the_same_trajectory(report_table: PairTable) -> None:
@@ -117,6 +152,25 @@ def test_refuses_what_cannot_be_stepped(report_table: PairTable) -> None:
         BatchedPairs(report_table, 0)
     with pytest.raises(ValueError, match="positive"):
         ProvisioningEnv(report_table, weight=0.0)
+
+
+def test_a_pair_that_is_not_in_the_table_and_an_unknown_render_mode_are_refused(report_table: PairTable) -> None:
+    with pytest.raises(ValueError, match="render_mode 'human'"):
+        ProvisioningEnv(report_table, render_mode="human")
+    for pair in (-1, len(report_table)):
+        with pytest.raises(ValueError, match=f"pair {pair}; the table has pairs 0 to {len(report_table) - 1}"):
+            ProvisioningEnv(report_table).reset(options={"pair": pair})
+
+
+def test_renders_what_is_observed_in_one_line_where_asked(report_table: PairTable) -> None:
+    assert ProvisioningEnv(report_table).render() is None
+    env = ProvisioningEnv(report_table, render_mode="ansi")
+    env.reset(options={"pair": 2})
+    env.step(np.int64(WAIT))
+    seen = report_table.observations[report_table.offset[2] + 1]
+    line = env.render() or ""
+    assert f"{seen[FEATURES.index('remaining_h')]:.1f} h left" in line and "\n" not in line
+    assert f"{seen[FEATURES.index('start_estimate_h')]:.1f} h by limits" in line
 
 
 def test_reward_scale_moves_no_optimum() -> None:

@@ -1,0 +1,123 @@
+"""Pairs and the environment from a data folder: what they hold, `gymnasium.make`, and what is refused in one line."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from models import study
+from models.environment import ENV_ID, ProvisioningEnv, ScaledObservation
+from models.experiment import DAY_S, HOUR_S, Window
+from models.from_data import make_env, pairs_of
+from models.scaling import Scaling
+from traces import clusters, ingest, store
+from traces.errors import InputError
+from traces.generate import generate_slurm
+from traces.store import DataFolder
+
+SCENARIO = {"pair_nodes": (1, 4), "limit_s": 24 * HOUR_S, "every_s": 24 * HOUR_S}
+DECLARED = "[lab]\nnodes = 16\n[short]\nnodes = 16\n[unlimited]\nnodes = 16\n"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four generated weeks of one cluster, three days of another, and a third without limits."""
+    folder = tmp_path_factory.mktemp("from_data")
+    data = DataFolder(folder / "data")
+    data.ensure_writable()
+    data.clusters_toml.write_text(DECLARED)
+    raw = generate_slurm(folder, jobs=None, weeks=4, nodes=16, gpus_per_node=4, seed=3, steps=False, compress=False)
+    header, *rows = raw.read_text().splitlines()
+    names = header.split("|")
+    submit, limit = names.index("Submit"), names.index("TimelimitRaw" if "TimelimitRaw" in names else "Timelimit")
+    days = sorted({row.split("|")[submit][:10] for row in rows})
+    few = [row for row in rows if row.split("|")[submit][:10] in days[:3]]
+    none = [[*row.split("|")[:limit], "UNLIMITED", *row.split("|")[limit + 1 :]] for row in few]
+    logs = {"lab": rows, "short": few, "unlimited": ["|".join(cells) for cells in none]}
+    for cluster, lines in logs.items():
+        path = folder / f"{cluster}.psv"
+        path.write_text("\n".join([header, *lines]) + "\n")
+        ingest.ingest([path], cluster=clusters.resolve(data, cluster=cluster), data=data)
+    store.build_warehouse(data)
+    return data.root
+
+
+def test_the_pairs_are_those_that_policies_are_fitted_and_judged_on(data: Path) -> None:
+    folder = DataFolder(data)
+    ours = study.of(folder, clusters.resolve(folder, cluster="lab"), **SCENARIO)
+    fit, select, report = (pairs_of(data, "lab", window, **SCENARIO) for window in ("fit", "select", "report"))
+    expected = ours.fit_pairs(ours.windows.fit).known_before(ours.windows.fit.until_s)
+    np.testing.assert_array_equal(fit.observations, expected.observations)
+    np.testing.assert_array_equal(fit.successor_start_s, expected.successor_start_s)
+    assert set(fit.observations[:, 5].tolist()) == {16.0, 14.0}, "as it is, and on a tenth fewer nodes"
+    assert fit.submit_s.max() < select.submit_s.min() and select.submit_s.max() < report.submit_s.min()
+    assert (fit.successor_start_s[fit.last] < ours.windows.fit.until_s).all()
+    assert (select.successor_start_s[select.last] < ours.windows.select.until_s).all()
+    np.testing.assert_array_equal(report.observations, ours.pairs(ours.windows.report).observations)
+    assert set(report.pair_nodes.tolist()) == {1, 4}
+
+
+def test_a_window_of_ones_own_and_a_path_as_text(data: Path) -> None:
+    folder = DataFolder(data)
+    usable = study.of(folder, clusters.resolve(folder, cluster="lab"), **SCENARIO).usable
+    window = Window(usable.from_s, usable.from_s + 2 * DAY_S, decision_s=2 * HOUR_S)
+    table = make_env(str(data), "lab", window, weight=2.0, every=2, **SCENARIO).table
+    assert len(table) == 2 * 2 and set(np.diff(table.offset).tolist()) == {24 // 2 + 1}
+
+
+def test_gymnasium_makes_it_by_name_and_its_checker_passes(data: Path) -> None:
+    env = gymnasium.make(
+        f"models.environment:{ENV_ID}", data=data, cluster="lab", window="report", weight=0.5, **SCENARIO
+    )
+    assert isinstance(env.unwrapped, ProvisioningEnv) and env.unwrapped.weight == 0.5
+    assert env.spec is not None and env.spec.id == ENV_ID
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_env(env.unwrapped)  # makes it again from its spec, once for each render mode
+    assert [str(one.message) for one in caught if "infinity" not in str(one.message)] == []
+    again = gymnasium.make(ENV_ID, data=data, cluster="lab", window="report", every=6, render_mode="ansi", **SCENARIO)
+    again.reset(seed=1)
+    assert "16 nodes free" in str(again.render())
+
+
+def test_a_learner_of_stable_baselines3_takes_the_scaled_environment(data: Path) -> None:
+    stable_baselines3 = pytest.importorskip("stable_baselines3")
+    env = gymnasium.make(f"models.environment:{ENV_ID}", data=data, cluster="lab", every=4, **SCENARIO)
+    assert isinstance(env.unwrapped, ProvisioningEnv)
+    scaled = ScaledObservation(env, Scaling.of(env.unwrapped.table.observations))
+    model = stable_baselines3.PPO("MlpPolicy", scaled, n_steps=64, batch_size=64, seed=0, device="cpu").learn(64)
+    action, _ = model.predict(scaled.reset(seed=3)[0], deterministic=True)
+    assert scaled.action_space.contains(np.int64(action))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"cluster": "nowhere"}, "unknown cluster 'nowhere'"),
+        ({"cluster": "lab", "window": "all"}, "unknown window 'all'; known: fit, select, report"),
+        ({"cluster": "lab", "scheduler": "lottery"}, "unknown scheduler 'lottery'"),
+        ({"cluster": "lab", "pair_nodes": (17,)}, "has 16 nodes; ask for fewer"),
+        ({"cluster": "short"}, "days of submissions; pairs need at least"),
+        ({"cluster": "unlimited"}, "no job of cluster 'unlimited' has a time limit"),
+        ({"cluster": "sample"}, "cluster 'sample' has no jobs"),
+        ({"cluster": "lab", "window": Window(0, 0)}, "no pair of cluster 'lab' started in"),
+    ],
+)
+def test_refusals_are_one_line(data: Path, arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message.replace("(", r"\(")) as error:
+        pairs_of(data, **arguments)  # type: ignore[arg-type]
+    assert "\n" not in str(error.value)
+
+
+def test_other_refusals(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no warehouse at"):
+        pairs_of(tmp_path, "sample")
+    with pytest.raises(TypeError, match="nodes_of_pair"):
+        pairs_of(data, "lab", nodes_of_pair=3)
+    with pytest.raises(ValueError, match="weight of overlap -1"):
+        make_env(data, "lab", weight=-1, **SCENARIO)
