@@ -48,10 +48,14 @@ BUDGETS: dict[str, float] = {"0.25": 0.25, "0.5": 0.5, "1": 1.0}  # mean overlap
 
 @dataclass(frozen=True)
 class Comparison:
-    """results: rows of `baton evaluate` (policy x pair size x load). curves: points of policy_curves."""
+    """results: rows of `baton evaluate` (policy x pair size x load). curves: points of policy_curves.
+
+    by_seed: a row a window, policy, seed and pair size, at the headline setting; their means over seeds are `results`.
+    """
 
     results: list[dict[str, Any]]
     curves: list[dict[str, Any]]
+    by_seed: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ def compare(
         )
     results: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
+    by_seed: list[dict[str, Any]] = []
     for size in sizes(report):
         pairs = report.take(of_size(report, size))
         outcomes = play_all(pairs, trained)
@@ -99,8 +104,11 @@ def compare(
                 {**_identity(outcome, size, context), **_measure(outcome, picked, cell, seed)} for cell in cells
             ]
             for window, measured in (("select", picked), ("report", outcome)):
-                curves += [] if measured is None else _curve(measured, window, size[0], context.cluster)
-    return Comparison(results, curves)
+                if measured is not None:
+                    curves += _curve(measured, window, size[0], context.cluster)
+                    seeds = [one.seed for one in trained if one.name == outcome.policy]
+                    by_seed += _by_seed(measured, headline(outcome, picked), window, size[0], seeds)
+    return Comparison(results, curves, by_seed)
 
 
 def headline(outcome: Outcome, select: Outcome | None) -> int:
@@ -270,6 +278,23 @@ def _curve(outcome: Outcome, window: str, pair_nodes: int, cluster: str) -> list
             "n": outcome.gap_h.shape[2],
         }
         for at, setting in enumerate(outcome.settings)
+    ]
+
+
+def _by_seed(outcome: Outcome, at: int, window: str, pair_nodes: int, seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """What each fit of the policy did at that setting; the oracle, which has no fits, has no rows."""
+    return [
+        {
+            "window": window,
+            "policy": outcome.policy,
+            "seed": seed,
+            "pair_nodes": pair_nodes,
+            "setting": outcome.settings[at],
+            "interruption_h": float(outcome.interruption_h[place, at].mean()),
+            "overlap_h": float(outcome.overlap_h[place, at].mean()),
+            "cost_w1_h": float(outcome.cost_h(1.0)[place, at].mean()),
+        }
+        for place, seed in enumerate(seeds)
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from agent.artifact import Artifact
 from features.observe import FEATURES, VERSION
-from models import tracking
+from models import mlflow_store, tracking
 from models.bootstrap import (
     INDICATIVE_BELOW_BLOCKS,
     block_count,
@@ -28,6 +28,7 @@ from models.bootstrap import (
 from models.fingerprint import code_digest, digest
 from models.outcomes import content_digest, of_size, play, sizes, stopping_rows
 from models.protocol import PairTable
+from models.release_note import release_note
 from models.training import TrainedPolicy, TrainingContext
 from traces.errors import InputError, WorkError
 from traces.store import DataFolder
@@ -36,6 +37,16 @@ GATE_S = 28 * 86_400
 TOLERANCE_H = 0.1  # upper end of the interval of the cost difference up to which a candidate counts as not worse
 RELEASED_CODE = ("agent/artifact.py", "features/observe.py", "models/pyfunc_entry.py")
 DIGEST_TAG, ROLLED_BACK_TAG, HISTORY_TAG = "content_digest", "rolled_back", "champion_history"
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The part of the select window that a candidate was picked on, and how sure its cost there is."""
+
+    n: int
+    from_s: int  # first and last submission, epoch s
+    until_s: int
+    ci95: list[float] | None  # of the candidate's cost, all seeds together; None within one block of 7 days
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,7 @@ class Candidate:
     cost_h: float  # weight 1, on the select window, averaged over pair sizes and seeds
     artifact: Artifact
     run_id: str
+    selected: Selected | None = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +141,9 @@ def choose_candidate(select: PairTable, trained: Sequence[TrainedPolicy]) -> Can
     simplicity = {name: place for place, name in enumerate(POLICIES)}
     names = sorted({one.name for one in trained}, key=lambda name: (simplicity.get(name, len(simplicity)), name))
     candidates = [_best_of(select, [one for one in trained if one.name == name]) for name in names]
-    return min(candidates, key=lambda candidate: round(candidate.cost_h, 9))
+    best = min(candidates, key=lambda candidate: round(candidate.cost_h, 9))
+    fits = [one.artifact.with_setting(best.setting) for one in trained if one.name == best.policy]
+    return replace(best, selected=_selected(select, fits))
 
 
 def gate(
@@ -190,7 +204,7 @@ def release(
     Nothing new is registered where the candidate is the champion already (same content and loader), nor where it is a
     version that was rolled back: that one only comes back by `promote`.
     """
-    tracking.initialise(data)
+    mlflow_store.initialise(data)
     now = (decided_utc or datetime.now(UTC)).replace(microsecond=0)
     now = (now.astimezone(UTC) if now.tzinfo else now).replace(tzinfo=None)
     present = tracking.champion(data)
@@ -240,7 +254,7 @@ def promote(data: DataFolder, version: int) -> int:
     if wanted is None:
         known = ", ".join(map(str, tracking.versions(data))) or "none"
         raise InputError(f"{tracking.MODEL_NAME} has no version {version}; registered: {known}")
-    with tracking.locked(data):
+    with mlflow_store.locked(data):
         present = tracking.champion(data)
         if present is not None and present.version != version:
             history = [*_history(data), present.version]
@@ -255,7 +269,7 @@ def rollback(data: DataFolder) -> int:
     present = tracking.champion(data)
     if present is None:
         raise WorkError(f"{tracking.MODEL_NAME} has no champion to roll back from; release a policy first")
-    with tracking.locked(data):
+    with mlflow_store.locked(data):
         history = _history(data)
         if not history:
             raise WorkError(
@@ -280,9 +294,20 @@ def _best_of(select: PairTable, trained: Sequence[TrainedPolicy]) -> Candidate:
     middle = int(np.argsort(cost[:, at], kind="stable")[(len(trained) - 1) // 2])
     one = trained[middle]
     setting = one.artifact.settings[at]
-    return Candidate(
-        one.name, one.seed, setting, float(cost[:, at].mean()), one.artifact.with_setting(setting), one.run_id
-    )
+    mean_h = float(cost[:, at].mean())
+    return Candidate(one.name, one.seed, setting, mean_h, one.artifact.with_setting(setting), one.run_id)
+
+
+def _selected(select: PairTable, fits: Sequence[Artifact]) -> Selected:
+    """Where the fits (one a seed, at the setting picked) were picked, with the interval of their mean cost there."""
+    starts = start_weights(select.submit_s)
+    found = None
+    if starts is not None:
+        seeds = seed_weights(len(fits), len(starts))
+        cost = np.stack([_cost_h(select, artifact) for artifact in fits])[:, None]  # (seeds, 1, p)
+        masks = [of_size(select, size) for size in sizes(select)]
+        found = interval(np.mean([resampled_means(cost[..., m], starts[:, m], seeds)[:, 0] for m in masks], axis=0))
+    return Selected(len(select), int(select.submit_s.min()), int(select.submit_s.max()), found)
 
 
 def _cost_h(pairs: PairTable, artifact: Artifact | None) -> Any:
@@ -320,9 +345,9 @@ def _register(data: DataFolder, candidate: Candidate, gate: Gate, context: Train
         "training_run_id": candidate.run_id,
         DIGEST_TAG: content,
     }
-    numbers = {"select_cost_w1": candidate.cost_h, "gate_difference_h": gate.difference_h, "gate_low_h": gate.low_h}
+    numbers = {"select_cost_w1_h": candidate.cost_h, "gate_difference_h": gate.difference_h, "gate_low_h": gate.low_h}
     numbers |= {"gate_high_h": gate.high_h, "gate_pairs": float(gate.n), "gate_blocks": float(gate.blocks)}
-    description = f"{candidate.policy}, {tags['knob']} = {tags['setting']}, fitted on {context.cluster}: {gate.reason}"
+    description = release_note(candidate, gate)
     return tracking.register(
         data,
         candidate.artifact,

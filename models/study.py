@@ -6,7 +6,7 @@ twice. Which pairs belong to which window is settled in `models.experiment`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -162,7 +162,7 @@ def fit(
     Returns them in the order given, and the names of those that were fitted before from the same things and were
     only loaded. Raises InputError for an unknown policy, or where no outcome was known.
     """
-    from models.tracking import tracker
+    from models.training_runs import MlflowTracker
 
     for name in policies:
         make_policy(name)
@@ -171,7 +171,7 @@ def fit(
     fresh: list[TrainedPolicy] = []
     if missing:
         context = study.context(window.until_s)
-        fresh = train(study.fit_pairs(window), missing, context=context, seeds=seeds, tracker=tracker(study.data))
+        fresh = train(study.fit_pairs(window), missing, context=context, seeds=seeds, tracker=MlflowTracker(study.data))
     for name in missing:
         ours = [one for one in fresh if one.name == name]
         for one in ours:
@@ -268,6 +268,26 @@ def compare_on(study: Study, trained: Sequence[TrainedPolicy], report: Window, s
 
     pairs = None if select is None else study.pairs(select).known_before(select.until_s)
     return compare(study.pairs(report), trained, context=study.context(report.from_s), select=pairs)
+
+
+def remember_comparison(
+    study: Study,
+    trained: Sequence[TrainedPolicy],
+    compared: Comparison,
+    report: Window,
+    select: Window | None,
+    pictures: Mapping[str, bytes] | None = None,
+) -> None:
+    """What the policies earned goes to their runs in MLflow, with the comparison as a table, and those pictures."""
+    from models.tables import results_frame
+    from models.training_runs import add_comparison, dataset
+
+    context = study.context(report.from_s)
+    measured_on = [dataset(context, study.pairs(report), "report")]
+    if select is not None and len(known := study.pairs(select).known_before(select.until_s)):
+        measured_on.insert(0, dataset(context, known, "select"))
+    table = results_frame(compared.results).drop("ci95", "chosen", "trace_digest", "policy_version")
+    add_comparison(study.data, compared, trained, measured_on, table, pictures or {})
 
 
 def comparison_fingerprint(study: Study, policies: Sequence[str], seeds: Sequence[int] = SEEDS) -> str:

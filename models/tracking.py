@@ -1,20 +1,13 @@
-"""MLflow: training runs, the released model as a self-contained pyfunc, and the registry. The only importer of mlflow.
+"""The registered model: versions of `provisioning-policy`, each a self-contained pyfunc, and the champion alias.
 
-(`models/pyfunc_entry.py` imports it too, but is never imported: it is copied into releases.) mlflow takes seconds to
-import and is imported inside functions only. The store is sqlite with artifacts beside it, both in `DATA/mlflow`;
-MLflow keeps absolute artifact paths, so that folder cannot be moved once it holds runs.
+The store that they lie in is `models.mlflow_store`'s. (`models/pyfunc_entry.py` imports mlflow too, but is never
+imported: it is copied into releases.)
 """
 
 from __future__ import annotations
 
-import fcntl
-import logging
-import os
 import shutil
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -23,14 +16,14 @@ from typing import Any
 import agent.artifact
 import features.observe
 from agent.artifact import Artifact
+from models.mlflow_store import client, initialise, quiet
+from models.runs import UI, NewRun, add_files, closed_run
 from traces.errors import WorkError
 from traces.store import DataFolder
 
 MODEL_NAME = "provisioning-policy"
 CHAMPION = "champion"
 CHAMPION_URI = f"models:/{MODEL_NAME}@{CHAMPION}"
-EXPERIMENT = "baton"
-BATCH = 500  # metrics a request; the store takes at most 1,000
 MODEL_DESCRIPTION = (
     "When to submit the successor of a time-limited job, so that work passes on with neither a gap nor a double "
     "booking. Input: one row a decision, one float column a feature. Output: submit (bool) and score."
@@ -46,56 +39,9 @@ class RegisteredVersion:
     tags: dict[str, str]
 
 
-def store_uri(data: DataFolder) -> str:
-    """URI of the tracking store and registry; for `mlflow server --backend-store-uri` too."""
-    return f"sqlite:///{data.mlflow.resolve() / 'mlflow.db'}"
-
-
-def initialise(data: DataFolder) -> None:
-    """Creates the store, its experiment and nothing else; does nothing where they are.
-
-    Behind a file lock: a fresh store opened by two processes at once can break for good.
-    """
-    with locked(data):
-        client = _client(data)
-        if client.get_experiment_by_name(EXPERIMENT) is None:
-            artifacts = data.mlflow.resolve() / "artifacts"
-            artifacts.mkdir(parents=True, exist_ok=True)
-            client.create_experiment(EXPERIMENT, artifact_location=artifacts.as_uri())
-
-
-@dataclass(frozen=True)
-class MlflowTracker:
-    """Implements `models.training.Tracker`. Make it with `tracker`, which initialises the store."""
-
-    data: DataFolder
-
-    def record(
-        self,
-        name: str,
-        params: dict[str, Any],
-        metrics: dict[str, list[float]],
-        tags: dict[str, str],
-        artifact: Artifact,
-    ) -> str:
-        """One finished run with parameters, metric series, tags, and the artifact's folder under `policy`."""
-        client = _client(self.data)
-        run_id = _start_run(client, name, params, metrics, {**tags, "baton.kind": "training"})
-        try:
-            with tempfile.TemporaryDirectory() as temporary:
-                artifact.save(Path(temporary) / "policy")
-                client.log_artifacts(run_id, temporary)
-        except BaseException:
-            client.set_terminated(run_id, "FAILED")
-            raise
-        client.set_terminated(run_id)
-        return run_id
-
-
-def tracker(data: DataFolder) -> MlflowTracker:
-    """A tracker on the initialised store of that data folder."""
-    initialise(data)
-    return MlflowTracker(data)
+def version_url(version: int) -> str:
+    """Where `make mlflow` (or the server named by BATON_MLFLOW_UI) shows that version of the registered model."""
+    return f"{UI}/#/models/{MODEL_NAME}/versions/{version}"
 
 
 def save_model(artifact: Artifact, folder: Path) -> None:
@@ -105,7 +51,7 @@ def save_model(artifact: Artifact, folder: Path) -> None:
     requirements (mlflow-skinny, numpy, pandas and what the artifact names). Signature: one double column a feature,
     the optional parameter `setting`; returns `submit` and `score`.
     """
-    _quiet()
+    quiet()
     import mlflow.pyfunc
     import pandas as pd
     from mlflow.models import ModelSignature
@@ -154,26 +100,20 @@ def register(
     A run of its own holds the model folder, the tags and the metrics of the release.
     """
     initialise(data)
-    client = _client(data)
-    params = {"policy": artifact.manifest["policy"], "setting": artifact.manifest["default_setting"]}
-    run_id = _start_run(
-        client,
-        f"release {artifact.manifest['policy']}",
-        params,
-        {name: [value] for name, value in metrics.items()},
-        {**tags, "baton.kind": "release"},
+    opened = client(data)
+    run = NewRun(
+        name=f"release {artifact.manifest['policy']}",
+        params={"policy": artifact.manifest["policy"], "setting": artifact.manifest["default_setting"]},
+        metrics={name: [value] for name, value in metrics.items()},
+        tags={**tags, "baton.kind": "release", "mlflow.note.content": description},
     )
-    try:
+    with closed_run(data, run) as run_id:
         with tempfile.TemporaryDirectory() as temporary:
             save_model(artifact, Path(temporary) / "model")
-            client.log_artifacts(run_id, temporary)
-        _ensure_model(client)
-        source = f"{client.get_run(run_id).info.artifact_uri}/model"
-        made = client.create_model_version(MODEL_NAME, source, run_id, tags=tags, description=description)
-    except BaseException:
-        client.set_terminated(run_id, "FAILED")
-        raise
-    client.set_terminated(run_id)
+            add_files(data, run_id, Path(temporary))
+        _ensure_model(opened)
+        source = f"{opened.get_run(run_id).info.artifact_uri}/model"
+        made = opened.create_model_version(MODEL_NAME, source, run_id, tags=tags, description=description)
     return int(made.version)
 
 
@@ -186,14 +126,14 @@ def find_version(data: DataFolder, version: int | None) -> RegisteredVersion | N
     """That version (None: the champion), or None where it is not registered."""
     if not (data.mlflow / "mlflow.db").is_file():
         return None
-    client = _client(data)
+    opened = client(data)
     from mlflow.exceptions import MlflowException
 
     try:
         if version is None:
-            found = client.get_model_version_by_alias(MODEL_NAME, CHAMPION)
+            found = opened.get_model_version_by_alias(MODEL_NAME, CHAMPION)
         else:
-            found = client.get_model_version(MODEL_NAME, str(version))
+            found = opened.get_model_version(MODEL_NAME, str(version))
     except MlflowException as error:
         if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
             return None
@@ -203,7 +143,7 @@ def find_version(data: DataFolder, version: int | None) -> RegisteredVersion | N
 
 def set_champion(data: DataFolder, version: int) -> None:
     """Points the alias at a registered version."""
-    _client(data).set_registered_model_alias(MODEL_NAME, CHAMPION, str(version))
+    client(data).set_registered_model_alias(MODEL_NAME, CHAMPION, str(version))
 
 
 def find_tagged(data: DataFolder, key: str, value: str) -> RegisteredVersion | None:
@@ -220,9 +160,9 @@ def versions(data: DataFolder) -> list[int]:
 def _search(data: DataFolder) -> list[RegisteredVersion]:
     if not (data.mlflow / "mlflow.db").is_file():
         return []
-    client, found, token = _client(data), [], None
+    opened, found, token = client(data), [], None
     while True:
-        page = client.search_model_versions(f"name='{MODEL_NAME}'", page_token=token)
+        page = opened.search_model_versions(f"name='{MODEL_NAME}'", page_token=token)
         found += [RegisteredVersion(int(one.version), str(one.run_id), dict(one.tags)) for one in page]
         token = page.token
         if not token:
@@ -231,27 +171,27 @@ def _search(data: DataFolder) -> list[RegisteredVersion]:
 
 def set_version_tag(data: DataFolder, version: int, key: str, value: str) -> None:
     """Sets a tag of one version."""
-    _client(data).set_model_version_tag(MODEL_NAME, str(version), key, value)
+    client(data).set_model_version_tag(MODEL_NAME, str(version), key, value)
 
 
 def delete_version_tag(data: DataFolder, version: int, key: str) -> None:
     """Takes a tag off one version, where it has it."""
     found = find_version(data, version)
     if found is not None and key in found.tags:
-        _client(data).delete_model_version_tag(MODEL_NAME, str(version), key)
+        client(data).delete_model_version_tag(MODEL_NAME, str(version), key)
 
 
 def model_tag(data: DataFolder, key: str) -> str | None:
     """A tag of the registered model as a whole."""
     if champion(data) is None:
         return None
-    value = _client(data).get_registered_model(MODEL_NAME).tags.get(key)
+    value = client(data).get_registered_model(MODEL_NAME).tags.get(key)
     return None if value is None else str(value)
 
 
 def set_model_tag(data: DataFolder, key: str, value: str) -> None:
     """Sets a tag of the registered model as a whole."""
-    _client(data).set_registered_model_tag(MODEL_NAME, key, value)
+    client(data).set_registered_model_tag(MODEL_NAME, key, value)
 
 
 def download(data: DataFolder, version: int | None = None, into: Path | None = None) -> Path:
@@ -267,7 +207,7 @@ def download(data: DataFolder, version: int | None = None, into: Path | None = N
     from mlflow.exceptions import MlflowException
 
     try:
-        source = _client(data).get_model_version_download_uri(MODEL_NAME, str(found.version))
+        source = client(data).get_model_version_download_uri(MODEL_NAME, str(found.version))
         return Path(
             mlflow.artifacts.download_artifacts(artifact_uri=source, dst_path=None if into is None else str(into))
         )
@@ -284,58 +224,11 @@ def load_artifact(data: DataFolder, version: int | None = None) -> Artifact:
         raise WorkError(f"{MODEL_NAME}: {error}; roll back or release again") from error
 
 
-@contextmanager
-def locked(data: DataFolder) -> Iterator[None]:
-    """One process at a time in here; not to be nested."""
-    data.mlflow.mkdir(parents=True, exist_ok=True)
-    with (data.mlflow / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _quiet() -> None:
-    """Before the first import: no telemetry, no progress bars of two files, no migration log on every new store."""
-    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-    os.environ["DO_NOT_TRACK"] = "1"
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    for name in ("alembic", "mlflow.store.db.utils", "mlflow.tracking._model_registry.client", "mlflow.pyfunc"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-
-
-def _client(data: DataFolder) -> Any:
-    _quiet()
-    from mlflow.tracking import MlflowClient
-
-    where = store_uri(data)
-    return MlflowClient(tracking_uri=where, registry_uri=where)
-
-
-def _start_run(
-    client: Any, name: str, params: dict[str, Any], metrics: dict[str, list[float]], tags: dict[str, str]
-) -> str:
-    from mlflow.entities import Metric, Param, RunTag
-
-    experiment = client.get_experiment_by_name(EXPERIMENT)
-    run_id = str(client.create_run(experiment.experiment_id, run_name=name).info.run_id)
-    now_ms = int(time.time() * 1000)
-    points = [
-        Metric(key, float(value), now_ms, step) for key, series in metrics.items() for step, value in enumerate(series)
-    ]
-    client.log_batch(
-        run_id,
-        params=[Param(key, str(value)) for key, value in params.items()],
-        tags=[RunTag(key, value) for key, value in tags.items()],
-    )
-    for begin in range(0, len(points), BATCH):
-        client.log_batch(run_id, metrics=points[begin : begin + BATCH])
-    return run_id
-
-
-def _ensure_model(client: Any) -> None:
+def _ensure_model(opened: Any) -> None:
     from mlflow.exceptions import MlflowException
 
     try:
-        client.create_registered_model(MODEL_NAME, description=MODEL_DESCRIPTION)
+        opened.create_registered_model(MODEL_NAME, description=MODEL_DESCRIPTION)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise

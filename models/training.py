@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -66,18 +67,30 @@ class TrainedPolicy:
     wall_s: float
 
 
-class Tracker(Protocol):
-    """Remembers a training run."""
+class TrainingRun(Protocol):
+    """Remembers the fits of one training."""
 
     def record(
         self,
         name: str,
         params: dict[str, Any],
         metrics: dict[str, list[float]],
-        tags: dict[str, str],
         artifact: Artifact,
+        *,
+        began_s: float,
+        ended_s: float,
     ) -> str:
-        """Stores the run, each metric a series, and returns its id."""
+        """Stores a fit that took from `began_s` to `ended_s` (epoch seconds), each metric a series; returns its id."""
+        ...
+
+
+class Tracker(Protocol):
+    """Remembers trainings."""
+
+    def training(
+        self, context: TrainingContext, policies: Sequence[str], pairs: PairTable
+    ) -> AbstractContextManager[TrainingRun]:
+        """What remembers the fits of these policies on these pairs while they are made."""
         ...
 
 
@@ -132,37 +145,34 @@ def train(
     fits = [(policy, seed) for policy in chosen for seed in (seeds if policy.is_learned else seeds[:1])]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     trained: list[TrainedPolicy] = []
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    remembered = nullcontext() if tracker is None else tracker.training(context, [one.name for one in chosen], known)
+    with remembered as run, Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("training", total=len(fits))
         for policy, seed in fits:
             progress.update(task, description=f"training {policy.name}, seed {seed}")
-            trained.append(_fit(policy, known, seed, context, tracker))
+            trained.append(_fit(policy, known, seed, context, run))
             progress.advance(task)
         progress.update(task, description=f"trained on {len(known)} pairs")
     return trained
 
 
 def _fit(
-    policy: Policy, pairs: PairTable, seed: int, context: TrainingContext, tracker: Tracker | None
+    policy: Policy, pairs: PairTable, seed: int, context: TrainingContext, run: TrainingRun | None
 ) -> TrainedPolicy:
-    began = time.perf_counter()
+    began_s, began = time.time(), time.perf_counter()
     artifact, metrics = policy.fit(pairs, seed)
     wall_s = time.perf_counter() - began
     trained_on = {**context.as_dict(), "seed": seed, "pairs": len(pairs), "decisions": len(pairs.decision_s)}
     artifact = replace(artifact, manifest={**artifact.manifest, "trained_on": trained_on})
     run_id = ""
-    if tracker is not None:
-        run_id = tracker.record(
+    if run is not None:
+        run_id = run.record(
             name=f"{policy.name} seed {seed}",
             params={"policy": policy.name, "knob": policy.knob, "settings": list(policy.settings), **trained_on},
             metrics={**metrics, "fit_wall_s": [wall_s]},
-            tags={
-                "policy": policy.name,
-                "cluster": context.cluster,
-                "trace_digest": context.trace_digest,
-                "code_version": context.code_version,
-            },
             artifact=artifact,
+            began_s=began_s,
+            ended_s=began_s + wall_s,
         )
     return TrainedPolicy(policy.name, seed, artifact, run_id, wall_s)
 

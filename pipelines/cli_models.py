@@ -112,6 +112,7 @@ def evaluate(
             options.say(f"warning: {warning}")
         select = Window(fitted_until_s, report.from_s) if fitted_until_s < report.from_s else None
         compared = study.compare_on(ours, trained, report, select)
+        study.remember_comparison(ours, trained, compared, report, select)
         if json:
             options.write_json(out, {"results": compared.results})
         else:

@@ -56,7 +56,7 @@ def dagster_home(context: typer.Context, data: Data = None) -> None:
 
 def mlflow_uri(context: typer.Context, data: Data = None) -> None:
     """Print the address of the MLflow store, made ready for several processes."""
-    from models.tracking import initialise, store_uri
+    from models.mlflow_store import initialise, store_uri
 
     folder = options.data_folder(context, data)
     folder.ensure_writable()

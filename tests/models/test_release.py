@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models import tracking
+from models import mlflow_store, tracking
 from models.protocol import PairTable
 from models.release import (
     Candidate,
+    Gate,
     choose_candidate,
     gate,
     gate_window,
@@ -22,7 +23,9 @@ from models.release import (
     release_digest,
     rollback,
 )
+from models.release_note import release_note
 from models.tables import release_log_frame
+from models.training import TrainedPolicy
 from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs, reactive, trained
 from traces.errors import InputError, WorkError
 from traces.store import DataFolder
@@ -138,7 +141,7 @@ def test_too_little_to_compare_does_not_pass() -> None:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An initialised, empty store, copied by each test: making one takes seconds."""
     folder = DataFolder(tmp_path_factory.mktemp("data"))
-    tracking.initialise(folder)
+    mlflow_store.initialise(folder)
     return folder.root
 
 
@@ -146,7 +149,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def data(store: Path) -> DataFolder:
     """The store without any registered version."""
     folder = DataFolder(store)
-    client = tracking._client(folder)
+    client = mlflow_store.client(folder)
     for model in client.search_registered_models():
         client.delete_registered_model(model.name)
     return folder
@@ -227,3 +230,30 @@ def test_promoting_what_is_not_there_lists_what_is(data: DataFolder) -> None:
 def test_a_digest_is_of_content_and_not_of_the_training_run() -> None:
     assert release_digest(artifact(until_s=1)) == release_digest(artifact(until_s=2)) == release_digest(artifact())
     assert release_digest(artifact(default=2.0)) != release_digest(artifact())
+
+
+def test_the_note_of_a_version_can_be_read() -> None:
+    """Policy, knob, what it was trained on until when, cost with its interval, and how it passed."""
+    fits = [TrainedPolicy("start-estimate", seed, artifact(until_s=FIRST_S), "run", 0.0) for seed in (0, 1)]
+    for one in fits:
+        one.artifact.manifest["trained_on"] |= {
+            **context().as_dict(),
+            "pairs": 1234,
+            "until_utc": "2023-01-01T00:00:00",
+        }
+    select = random_pairs(3, 120)
+    chosen = choose_candidate(select, fits)
+    assert chosen.selected is not None and chosen.selected.n == len(select)
+    low, high = chosen.selected.ci95 or (1.0, 0.0)
+    assert low < chosen.cost_h < high
+    note = release_note(chosen, Gate(True, "not worse than reactive"))
+    for words in (
+        "**start-estimate**: The reservation profile's wait, times a.",
+        f"Knob “factor” = {chosen.setting:g} (declared from 0 to 2, least to most overlap)",
+        "cluster `toy`: 1,234 pairs whose outcome was known before 2023-01-01T00:00:00 UTC",
+        f"{chosen.cost_h:.2f} h a pair, 95 % [{low:.2f}, {high:.2f}]; 240 pairs from 2023-01-01T00:00",
+        "**Gate**: not worse than reactive.",
+    ):
+        assert words in note, note
+    short = choose_candidate(random_pairs(3, 12), fits)
+    assert "no interval, all within one block" in release_note(short, Gate(True, "x"))

@@ -1,12 +1,15 @@
-"""The MLflow store, and that a released model needs nothing but itself."""
+"""The registered model: that it needs nothing but itself, and that its folder may be moved."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,14 +18,12 @@ import pandas as pd
 import pytest
 
 import agent.artifact
-from agent.artifact import Artifact
 from features.observe import FEATURES
-from models import tracking
+from models import mlflow_store, moved_store, tracking
 from models.policies.lightgbm import LightGBMQuantile
-from models.training import train
 from tests.conftest import REPOSITORY
 from tests.models.generated import queue_table
-from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs
+from tests.models.pair_tables import artifact, random_pairs
 from traces.errors import WorkError
 from traces.store import DataFolder
 
@@ -31,7 +32,7 @@ from traces.store import DataFolder
 def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
     """A data folder with one initialised store (making one takes seconds)."""
     folder = DataFolder(tmp_path_factory.mktemp("data"))
-    tracking.initialise(folder)
+    mlflow_store.initialise(folder)
     return folder
 
 
@@ -41,8 +42,8 @@ def global_store(data: DataFolder) -> Iterator[None]:
     import mlflow
 
     before = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
-    mlflow.set_tracking_uri(tracking.store_uri(data))
-    mlflow.set_registry_uri(tracking.store_uri(data))
+    mlflow.set_tracking_uri(mlflow_store.store_uri(data))
+    mlflow.set_registry_uri(mlflow_store.store_uri(data))
     yield
     mlflow.set_tracking_uri(before[0])
     mlflow.set_registry_uri(before[1])
@@ -53,43 +54,13 @@ def frame_of(observations: np.ndarray) -> pd.DataFrame:
 
 
 def test_initialising_again_changes_nothing(data: DataFolder) -> None:
-    before = tracking._client(data).get_experiment_by_name(tracking.EXPERIMENT)
-    tracking.initialise(data)
-    assert tracking._client(data).get_experiment_by_name(tracking.EXPERIMENT).experiment_id == before.experiment_id
+    before = mlflow_store.client(data).get_experiment_by_name(mlflow_store.EXPERIMENT)
+    mlflow_store.initialise(data)
+    after = mlflow_store.client(data).get_experiment_by_name(mlflow_store.EXPERIMENT)
+    assert (after.experiment_id, after.tags) == (before.experiment_id, before.tags)
     assert before.artifact_location == (data.mlflow / "artifacts").as_uri()
+    assert before.tags["mlflow.experimentKind"] == "custom_model_development"
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
-
-
-def test_a_training_run_holds_parameters_series_tags_and_the_artifact(data: DataFolder) -> None:
-    where = context(FIRST_S + 90 * 86_400)
-    (fit,) = train(random_pairs(0, 6), ["start-estimate"], context=where, tracker=tracking.tracker(data))
-    client = tracking._client(data)
-    run = client.get_run(fit.run_id)
-    assert run.info.status == "FINISHED"
-    assert run.data.params["policy"] == "start-estimate" and run.data.params["pairs"] == "12"
-    assert run.data.tags["trace_digest"] == where.trace_digest and run.data.tags["code_version"] == "test"
-    assert run.data.metrics["fit_wall_s"] == pytest.approx(fit.wall_s)
-    assert Artifact.load(data.mlflow / "artifacts" / fit.run_id / "artifacts" / "policy") == fit.artifact
-
-
-def test_a_long_metric_series_is_kept_in_order(data: DataFolder) -> None:
-    series = [float(n) for n in range(1234)]
-    run_id = tracking.tracker(data).record("long", {}, {"loss": series, "nan": [float("nan")]}, {}, artifact())
-    history = tracking._client(data).get_metric_history(run_id, "loss")
-    assert [point.value for point in sorted(history, key=lambda point: point.step)] == series
-
-
-def test_a_run_that_breaks_is_marked_failed(data: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments: object) -> None:
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(Artifact, "save", full)
-    with pytest.raises(OSError, match="no space"):
-        tracking.tracker(data).record("broken", {}, {}, {"mark": "broken"}, artifact())
-    client = tracking._client(data)
-    experiment = client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id
-    (run,) = client.search_runs([experiment], "tags.mark = 'broken'")
-    assert run.info.status == "FAILED"
 
 
 def test_an_empty_data_folder_has_no_champion_and_is_left_empty(tmp_path: Path) -> None:
@@ -161,6 +132,38 @@ def test_a_damaged_release_is_told_in_one_line(data: DataFolder) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_copied_data_folder_works_without_the_old_one(data: DataFolder, tmp_path: Path) -> None:
+    """Runs, versions and their files are found where the folder is now; the old place is gone."""
+    number = tracking.register(data, artifact(), tags={}, description="d", metrics={})
+    old = DataFolder(tmp_path / "50%_of 'a' data")
+    shutil.copytree(data.root, old.root)
+    mlflow_store.initialise(old)
+    client = mlflow_store.client(old)
+    run_id = client.get_model_version(tracking.MODEL_NAME, str(number)).run_id
+    assert client.get_run(run_id).info.artifact_uri.startswith((old.mlflow / "artifacts").as_uri())
+
+    new = DataFolder(tmp_path / "moved" / "data")
+    shutil.move(old.root, new.root)
+    tracking.set_champion(new, number)
+    assert tracking.load_artifact(new) == artifact()
+    assert mlflow_store.store_uri(new).endswith("/moved/data/mlflow/mlflow.db")
+    with closing(sqlite3.connect(new.mlflow / "mlflow.db")) as connection:
+        dump = "\n".join(connection.iterdump())
+    assert old.root.as_uri() not in dump and str(old.root) not in dump
+    later = tracking.register(new, artifact(default=2.0), tags={}, description="d", metrics={})
+    assert new.root in tracking.download(new, later).parents
+    assert data.root in tracking.download(data, number).parents  # the one it was copied from is as it was
+
+
+def test_a_moved_store_that_cannot_be_written_says_so(data: DataFolder, tmp_path: Path) -> None:
+    copy = DataFolder(tmp_path / "copy")
+    shutil.copytree(data.root, copy.root)
+    with closing(sqlite3.connect(copy.mlflow / "mlflow.db")) as connection, connection:
+        connection.execute("CREATE TRIGGER no BEFORE UPDATE ON experiments BEGIN SELECT raise(ABORT, 'read-only'); END")
+    with pytest.raises(WorkError, match=r"mlflow\.db holds runs .* make it writable"):
+        moved_store.follow(copy.mlflow / "mlflow.db", mlflow_store.EXPERIMENT, "file:///elsewhere")
+
+
 LOOK_FROM_OUTSIDE = """
 import importlib.util, json, sys
 assert not any(importlib.util.find_spec(name) for name in ("agent", "models", "features", "torch", "sqlalchemy"))
@@ -208,8 +211,8 @@ def test_the_champion_predicts_in_an_empty_environment(data: DataFolder, global_
 @pytest.mark.slow
 def test_two_processes_may_initialise_a_fresh_store_at_once(tmp_path: Path) -> None:
     code = "import sys, pathlib; from models import tracking; from traces.store import DataFolder\n" \
-           "tracking.tracker(DataFolder(pathlib.Path(sys.argv[1])))"  # fmt: skip
+           "MlflowTracker(DataFolder(pathlib.Path(sys.argv[1])))"  # fmt: skip
     both = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=REPOSITORY) for _ in range(2)]
     assert [process.wait(timeout=120) for process in both] == [0, 0]
-    client = tracking._client(DataFolder(tmp_path))
-    assert [e.name for e in client.search_experiments()].count(tracking.EXPERIMENT) == 1
+    client = mlflow_store.client(DataFolder(tmp_path))
+    assert [e.name for e in client.search_experiments()].count(mlflow_store.EXPERIMENT) == 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -20,7 +22,7 @@ from models.outcomes import content_digest
 from models.policies.forest import Forest
 from models.protocol import PairTable
 from models.study import Study
-from models.training import code_version, train
+from models.training import TrainingContext, code_version, train
 from simulator.workload import Workload
 from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs
 from traces.clusters import ClusterSettings
@@ -49,6 +51,12 @@ class Notes:
 
     def __init__(self) -> None:
         self.runs: list[dict[str, Any]] = []
+        self.trainings: list[tuple[TrainingContext, list[str], int]] = []
+
+    @contextmanager
+    def training(self, context: TrainingContext, policies: list[str], pairs: PairTable) -> Iterator[Notes]:
+        self.trainings.append((context, policies, len(pairs)))
+        yield self
 
     def record(self, **told: Any) -> str:
         self.runs.append(told)
@@ -134,12 +142,9 @@ def test_every_fit_is_recorded_with_what_it_was_made_from(recorder: Recorder) ->
     run = notes.runs[1]
     assert run["params"]["seed"] == 1 and run["params"]["pairs"] == 24 and run["params"]["until_s"] == where.until_s
     assert run["metrics"]["loss"] == [2.0, 1.0] and run["metrics"]["fit_wall_s"][0] >= 0
-    assert run["tags"] == {
-        "policy": "recorder",
-        "cluster": "toy",
-        "trace_digest": "0" * 64,
-        "code_version": "test",
-    }
+    assert run["ended_s"] - run["began_s"] == pytest.approx(fits[1].wall_s, abs=1e-6)
+    assert run["began_s"] >= notes.runs[0]["ended_s"] - 1e-3
+    assert notes.trainings == [(where, ["recorder"], 24)]
     note = fits[1].artifact.manifest["trained_on"]
     assert (note["cluster"], note["until_s"], note["seed"]) == ("toy", where.until_s, 1)
     json.dumps(fits[1].artifact.manifest, allow_nan=False)

@@ -1,0 +1,113 @@
+"""The MLflow store of a data folder: made, opened, locked, and put in order after a move or a kill.
+
+It is sqlite with artifacts beside it, both in `DATA/mlflow`, which may be moved or copied (`models.moved_store`).
+mlflow takes seconds to import: it is imported here, in `models.runs` and in `models.tracking`, inside functions only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from models import moved_store
+from traces.store import DataFolder
+
+EXPERIMENT = "baton"
+EXPERIMENT_NOTE = (
+    "One run a training (a set of policies fitted on one cluster up to one instant), below it one run a policy and "
+    "seed, and one run a release. `select_cost_w1_h` and `report_cost_w1_h` (interruption + overlap, hours a pair) "
+    "are what policies are chosen by and measured by: sort by them. Hours end in `_h`; `_8n` is for pairs of 8 nodes."
+)
+KIND = "mlflow.experimentKind"
+CLASSIC_VIEW = "custom_model_development"  # without it MLflow 3 may open its view for language models
+
+
+def store_uri(data: DataFolder) -> str:
+    """URI of the tracking store and registry; for `mlflow server --backend-store-uri` too."""
+    return f"sqlite:///{data.mlflow.resolve() / 'mlflow.db'}"
+
+
+def initialise(data: DataFolder) -> None:
+    """Creates the store and its experiment where they are not, and settles the runs of processes that were killed.
+
+    Behind a file lock: a fresh store opened by two processes at once can break for good.
+    """
+    with locked(data):
+        opened = client(data)
+        experiment = opened.get_experiment_by_name(EXPERIMENT)
+        if experiment is None:
+            data.mlflow.joinpath("artifacts").mkdir(parents=True, exist_ok=True)
+            tags = {KIND: CLASSIC_VIEW, "mlflow.note.content": EXPERIMENT_NOTE}
+            opened.create_experiment(EXPERIMENT, artifact_location=_artifacts(data), tags=tags)
+        elif KIND not in experiment.tags:
+            opened.set_experiment_tag(experiment.experiment_id, KIND, CLASSIC_VIEW)
+        with (data.mlflow / ".at-work").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return  # a training is at work, and what runs may be its own
+            _settle_killed(opened)
+
+
+@contextmanager
+def at_work(data: DataFolder) -> Iterator[None]:
+    """While in here this process has runs that are open: no other process takes them for those of a killed one."""
+    with (data.mlflow / ".at-work").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+
+
+@contextmanager
+def locked(data: DataFolder) -> Iterator[None]:
+    """One process at a time in here; not to be nested."""
+    data.mlflow.mkdir(parents=True, exist_ok=True)
+    with (data.mlflow / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def client(data: DataFolder) -> Any:
+    """The client of that store. Where the folder was moved since, the store is told first."""
+    moved_store.follow(data.mlflow / "mlflow.db", EXPERIMENT, _artifacts(data))
+    return _client_of(store_uri(data))
+
+
+@cache
+def _client_of(where: str) -> Any:
+    quiet()
+    from mlflow.tracking import MlflowClient
+
+    return MlflowClient(tracking_uri=where, registry_uri=where)
+
+
+def _artifacts(data: DataFolder) -> str:
+    """Where the artifacts of all runs lie, as a URI."""
+    return (data.mlflow.resolve() / "artifacts").as_uri()
+
+
+def experiment_id(opened: Any) -> str:
+    """Of the one experiment that holds every run."""
+    return str(opened.get_experiment_by_name(EXPERIMENT).experiment_id)
+
+
+def _settle_killed(opened: Any) -> None:
+    """Runs left open by a process that is gone become KILLED, at the end of the last thing that they finished."""
+    where = [experiment_id(opened)]
+    for run in opened.search_runs(where, "attributes.status = 'RUNNING'"):
+        children = opened.search_runs(where, f"tags.mlflow.parentRunId = '{run.info.run_id}'")
+        ends = [child.info.end_time or child.info.start_time for child in children]
+        opened.set_terminated(run.info.run_id, "KILLED", end_time=max(ends, default=run.info.start_time))
+
+
+def quiet() -> None:
+    """Before the first import: no telemetry, no progress bars of two files, no migration log on every new store."""
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+    os.environ["DO_NOT_TRACK"] = "1"
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    for name in ("alembic", "mlflow.store.db.utils", "mlflow.tracking._model_registry.client", "mlflow.pyfunc"):
+        logging.getLogger(name).setLevel(logging.WARNING)

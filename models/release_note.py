@@ -1,0 +1,51 @@
+"""The description of a released version: the text on its page in the registry, for a person who did not train it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from models.experiment import text
+
+if TYPE_CHECKING:
+    from models.release import Candidate, Gate
+
+
+def release_note(candidate: Candidate, gate: Gate) -> str:
+    """Which policy a version is, what it was trained on, what it costs, and why it was let through; Markdown."""
+    parts = [_policy(candidate), _training(candidate), _cost(candidate), f"**Gate**: {gate.reason}."]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _policy(candidate: Candidate) -> str:
+    """Its name, the first line of its own description, and its knob with the setting and where it could be turned."""
+    from models.registry import POLICIES
+
+    settings = candidate.artifact.settings
+    words = POLICIES[candidate.policy].__doc__ if candidate.policy in POLICIES else None
+    first = (words or "").strip().split("\n", 1)[0].rstrip(".")
+    range_ = f" (declared from {settings[0]:g} to {settings[-1]:g}, least to most overlap)" if len(settings) > 1 else ""
+    knob = f"Knob “{candidate.artifact.manifest['knob']}” = {candidate.setting:g}{range_}."
+    return " ".join([f"**{candidate.policy}**:", *([f"{first}."] if first else []), knob])
+
+
+def _training(candidate: Candidate) -> str:
+    note = candidate.artifact.manifest.get("trained_on")
+    if not note:
+        return ""
+    return (
+        f"**Trained on** cluster `{note['cluster']}`: {note['pairs']:,} pairs whose outcome was known before "
+        f"{note['until_utc']} UTC, from replays of the trace `{note['trace_digest'][:12]}` by the scheduler "
+        f"{note['scheduler']} on {note['capacity']} nodes. Seed {candidate.seed}: of a learner's seeds the one of "
+        "median cost."
+    )
+
+
+def _cost(candidate: Candidate) -> str:
+    on = candidate.selected
+    if on is None:
+        return ""
+    spread = "no interval, all within one block of 7 days"
+    if on.ci95 is not None:
+        spread = f"95 % [{on.ci95[0]:.2f}, {on.ci95[1]:.2f}]"
+    figure = f"**Cost**, interruption + overlap, where it was selected: {candidate.cost_h:.2f} h a pair"
+    return f"{figure}, {spread}; {on.n} pairs from {text(on.from_s)} to {text(on.until_s)} UTC."
