@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
 from simulator.slurm.bits import count_bits, lowest_bit
-from simulator.slurm.placement import add, contains, copy_nodes, holds, pick, share_of, vacate
+from simulator.slurm.placement import add, contains, copy_nodes, find_idle, holds, pick, share_of, vacate
 from simulator.slurm.slots import ATTEMPT, KNOWN, READY, TESTED, begin_rolling, roll_on
 from simulator.slurm.state import (
     CHOSEN,
@@ -16,9 +16,9 @@ from simulator.slurm.state import (
     NEVER,
     NONE,
     NOW,
+    ON_NODES,
     RUN_JOB,
     RUNNING_ROWS,
-    SERVICE,
     USABLE,
     Run,
     State,
@@ -31,34 +31,6 @@ _FIRST_WINDOW_S = 30  # select/cons_tres looks at the ends of running jobs in gr
 NEVER_READY = (1 << 31) - 1  # in Scratch.ready
 
 
-@kernel_inline
-def forget(run: Run) -> None:
-    """A pass begins or a job has started: what was found out about the nodes no longer holds."""
-    run.scratch.stamp[0] += 1
-
-
-@kernel
-def that_hold(run: Run, state: State, shape: int, row: int) -> int:
-    """Number of nodes in row `row` of Scratch.words that hold a share of `shape` now; row `shape` of Scratch.idle."""
-    scratch = run.scratch
-    idle = scratch.idle
-    if scratch.idle_stamp[shape] != scratch.stamp[0]:
-        scratch.idle_stamp[shape] = scratch.stamp[0]
-        share = share_of(run.tables, shape)
-        for w in range(idle.shape[1]):
-            bits = run.tables.shape_nodes[shape, w] & scratch.words[SERVICE, w]
-            found = 0
-            while bits != 0:
-                if holds(state.node, (w << 6) + lowest_bit(bits), share):
-                    found |= bits & -bits
-                bits &= bits - 1
-            idle[shape, w] = found
-    total = 0
-    for w in range(idle.shape[1]):
-        total += count_bits(idle[shape, w] & scratch.words[row, w])
-    return total
-
-
 @kernel
 def count_ends(run: Run, state: State, shape: int) -> None:
     """How many running jobs must have ended, in the order of expected ends, before each node holds a share of `shape`.
@@ -66,11 +38,11 @@ def count_ends(run: Run, state: State, shape: int) -> None:
     Fills row `shape` of Scratch.ready, and of Scratch.ready_order with the nodes in this order, those idle now first.
     """
     scratch, node, able = run.scratch, run.scratch.node, run.tables.shape_nodes
-    if scratch.ready_stamp[shape] == scratch.stamp[0]:
+    if scratch.ready_stamp[shape] == scratch.stamp[ON_NODES]:
         return
-    scratch.ready_stamp[shape] = scratch.stamp[0]
+    scratch.ready_stamp[shape] = scratch.stamp[ON_NODES]
     ready, order, share = scratch.ready, scratch.ready_order, share_of(run.tables, shape)
-    that_hold(run, state, shape, SERVICE)
+    find_idle(run, state, shape)
     copy_nodes(run, state)
     found = 0
     for n in range(len(node)):
@@ -96,13 +68,42 @@ def count_ends(run: Run, state: State, shape: int) -> None:
 
 
 @kernel_inline
-def begin_attempts(run: Run) -> None:
+def begin_attempts(run: Run, state: State, shape: int) -> None:
     """Before the first `next_attempt` of a job."""
     scratch = run.scratch
     begin_rolling(run)
     scratch.slots[KNOWN], scratch.slots[TESTED] = 0, 0
+    whole = run.knobs.whole_nodes != 0
+    if whole:
+        find_idle(run, state, shape)
+    else:
+        count_ends(run, state, shape)
     for w in range(scratch.words.shape[1]):
-        scratch.words[EARLY, w] = 0
+        scratch.words[EARLY, w] = scratch.idle[shape, w] if whole else 0
+
+
+@kernel_inline
+def _know(run: Run, state: State, shape: int, known: int, until: int) -> int:
+    """Add to row EARLY the nodes that are ready by `until`; `known` of `ready_order` are in, and then what is returned.
+
+    Where nodes are taken whole these are the nodes that running jobs hold, and `known` counts rows of State.planned.
+    """
+    scratch, words, planned = run.scratch, run.scratch.words, state.planned
+    if run.knobs.whole_nodes != 0:
+        while known < state.scalars[RUNNING_ROWS] and planned[known, 0] <= until:
+            slot = planned[known, 2]
+            for w in range(words.shape[1]):
+                words[EARLY, w] |= state.held[slot, w] & run.tables.shape_nodes[shape, w]
+            known += 1
+        return known
+    while known < scratch.ready_nodes[shape]:
+        n = scratch.ready_order[shape, known]
+        ended = scratch.ready[shape, n]
+        if ended > 0 and planned[ended - 1, 0] > until:
+            break
+        add(words, EARLY, n)
+        known += 1
+    return known
 
 
 @kernel
@@ -113,21 +114,13 @@ def next_attempt(run: Run, state: State, job: int, attempt: int, patient: bool) 
     start can be found, because too few nodes will be ready before. slots[ATTEMPT] is the attempt arrived at,
     slots[READY] the number of nodes that are both, slots[TESTED] whether enough were usable at any attempt.
     """
-    scratch, words, slots = run.scratch, run.scratch.words, run.scratch.slots
-    planned, ready, order, shape = state.planned, scratch.ready, scratch.ready_order, run.jobs.shape[job]
-    wanted, length = run.jobs.nodes[job], run.jobs.limit_s[job]
+    words, slots = run.scratch.words, run.scratch.slots
+    shape, wanted, length = run.jobs.shape[job], run.jobs.nodes[job], run.jobs.limit_s[job]
     last_attempt = state.scalars[NOW] + run.knobs.bf_window_s
-    known, all_nodes = int(slots[KNOWN]), int(scratch.ready_nodes[shape])
+    known = int(slots[KNOWN])
     while True:
         later = roll_on(run, attempt, attempt + length)
-        until = NEVER if later == NONE else later
-        while known < all_nodes:
-            n = order[shape, known]
-            ended = ready[shape, n]
-            if ended > 0 and planned[ended - 1, 0] > until:
-                break
-            add(words, EARLY, n)
-            known += 1
+        known = _know(run, state, shape, known, NEVER if later == NONE else later)
         usable_nodes, early = 0, 0
         for w in range(words.shape[1]):
             usable_nodes += count_bits(words[USABLE, w])
@@ -145,7 +138,7 @@ def next_attempt(run: Run, state: State, job: int, attempt: int, patient: bool) 
 def remembered(run: Run, state: State, shape: int, wanted: int) -> int:
     """`_last_of_group`, which depends on the shape, the number and the usable nodes alone."""
     scratch, words, memory = run.scratch, run.scratch.words, run.scratch.memory
-    tag = (scratch.stamp[0] * len(scratch.ready) + shape) * (scratch.ready.shape[1] + 1) + wanted
+    tag = (scratch.stamp[ON_NODES] * len(scratch.ready) + shape) * (scratch.ready.shape[1] + 1) + wanted
     mixed = shape * 64 + wanted
     for w in range(words.shape[1]):
         word = words[USABLE, w]
@@ -173,6 +166,26 @@ def _touches(run: Run, state: State, i: int) -> bool:
 
 
 @kernel_inline
+def _row_of_last(run: Run, state: State, shape: int, wanted: int) -> int:
+    """The row of State.planned whose end makes the last of `wanted` usable nodes ready; see `_last_of_group`."""
+    scratch, words = run.scratch, run.scratch.words
+    k, ready_usable = int(scratch.slots[KNOWN]), int(scratch.slots[READY])
+    if run.knobs.whole_nodes != 0:
+        while ready_usable >= wanted:
+            k -= 1
+            slot = state.planned[k, 2]
+            for w in range(words.shape[1]):
+                held = state.held[slot, w] & run.tables.shape_nodes[shape, w]
+                ready_usable -= count_bits(held & words[USABLE, w])
+        return k
+    while ready_usable >= wanted:
+        k -= 1
+        if contains(words, USABLE, scratch.ready_order[shape, k]):
+            ready_usable -= 1
+    return int(scratch.ready[shape, scratch.ready_order[shape, k]]) - 1
+
+
+@kernel_inline
 def _last_of_group(run: Run, state: State, shape: int, wanted: int) -> int:
     """The row of State.planned whose job is the last of the group with which `wanted` usable nodes hold the share.
 
@@ -185,14 +198,9 @@ def _last_of_group(run: Run, state: State, shape: int, wanted: int) -> int:
     the one whose end makes the last of `wanted` nodes ready, has the window that reaches it, unless it is what an
     earlier group took beyond its own: then the row behind the touching one before it lies within a smaller window.
     """
-    scratch, planned = run.scratch, state.planned
+    planned = state.planned
     running = int(state.scalars[RUNNING_ROWS])
-    k, ready_usable = int(scratch.slots[KNOWN]), int(scratch.slots[READY])
-    while ready_usable >= wanted:
-        k -= 1
-        if contains(scratch.words, USABLE, scratch.ready_order[shape, k]):
-            ready_usable -= 1
-    enough = int(scratch.ready[shape, scratch.ready_order[shape, k]]) - 1
+    enough = _row_of_last(run, state, shape, wanted)
     first = 0
     while not _touches(run, state, first):
         first += 1
@@ -222,18 +230,35 @@ def _last_of_group(run: Run, state: State, shape: int, wanted: int) -> int:
     return last
 
 
+@kernel_inline
+def _hold_ahead(run: Run, state: State, shape: int, last: int) -> None:
+    """Row HOLDING, where nodes are taken whole: the usable ones that are idle now or that rows up to `last` hold."""
+    words = run.scratch.words
+    for w in range(words.shape[1]):
+        words[HOLDING, w] = run.scratch.idle[shape, w]
+    for i in range(last + 1):
+        slot = state.planned[i, 2]
+        for w in range(words.shape[1]):
+            words[HOLDING, w] |= state.held[slot, w]
+    for w in range(words.shape[1]):
+        words[HOLDING, w] &= words[USABLE, w] & run.tables.shape_nodes[shape, w]
+
+
 @kernel
 def place_ahead(run: Run, state: State, shape: int, wanted: int, last: int) -> None:
     """Row CHOSEN: `wanted` usable nodes as they are when the jobs up to row `last` of State.planned have ended."""
     scratch, words = run.scratch, run.scratch.words
-    for w in range(words.shape[1]):
-        bits = words[USABLE, w] & run.tables.shape_nodes[shape, w]
-        found = 0
-        while bits != 0:
-            if scratch.ready[shape, (w << 6) + lowest_bit(bits)] <= last + 1:
-                found |= bits & -bits
-            bits &= bits - 1
-        words[HOLDING, w] = found
+    if run.knobs.whole_nodes != 0:
+        _hold_ahead(run, state, shape, last)
+    else:
+        for w in range(words.shape[1]):
+            bits = words[USABLE, w] & run.tables.shape_nodes[shape, w]
+            found = 0
+            while bits != 0:
+                if scratch.ready[shape, (w << 6) + lowest_bit(bits)] <= last + 1:
+                    found |= bits & -bits
+                bits &= bits - 1
+            words[HOLDING, w] = found
     if run.tables.least_loaded[run.tables.shape_partition[shape]]:
         _let_end(run, state, last + 1)
     pick(run, scratch.node, CHOSEN, shape, wanted)

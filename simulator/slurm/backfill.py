@@ -6,19 +6,19 @@ Step numbers are those of docs/schedulers/slurm.md, "Backfill pass".
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
-from simulator.slurm.ahead import begin_attempts, count_ends, forget, next_attempt, place_ahead, remembered, that_hold
+from simulator.slurm.ahead import begin_attempts, next_attempt, place_ahead, remembered
 from simulator.slurm.candidates import fit_now, last_in_the_way, last_that_may_start, only_nodes_count, take_base
 from simulator.slurm.limits import over_limit, throttled
 from simulator.slurm.moves import start
 from simulator.slurm.passes import clear_counts, know_reservations, reserves
-from simulator.slurm.placement import count, in_service, pick
+from simulator.slurm.placement import count, hold_now, in_service, pick
 from simulator.slurm.preemption import choose_by_preemption
 from simulator.slurm.slots import ATTEMPT, CUTS, FIRST, READY, TESTED, USED, overlaps, reserve
 from simulator.slurm.state import (
     CHOSEN,
-    HOLDING,
     NONE,
     NOW,
+    ON_PASS,
     QUEUE_JOB,
     QUEUE_ROWS,
     RESERVATIONS,
@@ -83,7 +83,6 @@ def backfill_pass(run: Run, state: State) -> None:
             started += 1
             if started == knobs.bf_max_job_start:
                 break
-            forget(run)
         elif outcome == _RESERVED:
             scratch.part_count[partition, _RESERVING] += 1
             if array != NONE:
@@ -107,7 +106,7 @@ def _begin_pass(run: Run, state: State) -> None:
     in_service(run, state, SERVICE)
     clear_counts(run)
     know_reservations(run, state)
-    forget(run)
+    scratch.stamp[ON_PASS] += 1
     scratch.slots[USED], scratch.slots[CUTS] = 1, 1
     scratch.slot_begin[0] = now // resolution * resolution
     scratch.slot_begin[1] = (now + run.knobs.bf_window_s) // resolution * resolution
@@ -140,16 +139,15 @@ def _is_skipped(run: Run, state: State, job: int, array: int) -> bool:
 @kernel_inline
 def _plan(run: Run, state: State, job: int, reserving: bool) -> int:
     """Steps 4.a to 4.f for row `job`: what became of it; slots[TESTED] is 1 if it was tested."""
-    knobs, words, scratch, slots = run.knobs, run.scratch.words, run.scratch, run.scratch.slots
+    knobs, words, slots = run.knobs, run.scratch.words, run.scratch.slots
     now, wanted, shape = int(state.scalars[NOW]), int(run.jobs.nodes[job]), int(run.jobs.shape[job])
     length, resolution = int(run.jobs.limit_s[job]), knobs.bf_resolution_s
-    begin_attempts(run)
-    if fit_now(run, state, shape, length) >= wanted:
+    if fit_now(run, state, shape, wanted, length):
         slots[TESTED] = 1
         pick(run, state.node, CHOSEN, shape, wanted)
         start(run, state, job, True)
         return _STARTED
-    count_ends(run, state, shape)
+    begin_attempts(run, state, shape)
     # With reservations the base changes, and a job that may preempt may start at once where too few nodes are ready.
     patient = reserving and state.scalars[RESERVATIONS] == 0 and knobs.preemption == 0
     attempt = now
@@ -160,7 +158,7 @@ def _plan(run: Run, state: State, job: int, reserving: bool) -> int:
         if reserved_until < now + knobs.bf_window_s and (later == NONE or reserved_until < later):
             later = reserved_until
         begin, last = NONE, NONE
-        if that_hold(run, state, shape, USABLE) >= wanted:
+        if hold_now(run, state, shape, USABLE) >= wanted:
             begin = now
         elif (
             attempt == now
@@ -183,8 +181,6 @@ def _plan(run: Run, state: State, job: int, reserving: bool) -> int:
         if begin > now:
             place_ahead(run, state, shape, wanted, last)
         else:
-            for w in range(words.shape[1]):
-                words[HOLDING, w] = words[USABLE, w] & scratch.idle[shape, w]
             pick(run, state.node, CHOSEN, shape, wanted)
         begin = max(begin, attempt)
         if begin == now:

@@ -16,6 +16,8 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from simulator.compiled import kernel_inline
+
 WORD = 64
 
 
@@ -46,6 +48,19 @@ Instruction = Callable[[int], int]
 # The number of bits set in an int64, and the position of the lowest bit of an int64 that is not 0.
 count_bits: Instruction = _plain_count if _config.DISABLE_JIT else cast(Instruction, intrinsic(_count_bits))
 lowest_bit: Instruction = _plain_lowest if _config.DISABLE_JIT else cast(Instruction, intrinsic(_lowest_bit))
+
+
+@kernel_inline
+def add_range(words: NDArray[np.int64], row: int, first: int, last: int) -> None:
+    """Put the nodes `first` .. `last` into row `row` of `words`."""
+    from_word, to_word = first >> 6, last >> 6
+    for w in range(from_word, to_word + 1):
+        mask = -1
+        if w == from_word:
+            mask <<= first & 63
+        if w == to_word and last & 63 != 63:
+            mask &= (1 << (last & 63) + 1) - 1
+        words[row, w] |= mask
 
 
 def as_words(sets: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -7,10 +7,11 @@ only lose nodes in the course of a pass, so a job that cannot start at one point
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
-from simulator.slurm.ahead import NEVER_READY, count_ends, that_hold
+from simulator.slurm.ahead import NEVER_READY, count_ends
 from simulator.slurm.bits import lowest_bit
 from simulator.slurm.limits import over_limit, throttled
 from simulator.slurm.passes import keep_off_reservations, reserves
+from simulator.slurm.placement import find_idle, hold_now
 from simulator.slurm.slots import CUTS, USED, first_slot_after, usable
 from simulator.slurm.state import (
     AVAILABLE,
@@ -19,6 +20,7 @@ from simulator.slurm.state import (
     NEVER,
     NONE,
     NOW,
+    ON_PASS,
     QUEUE_JOB,
     RESERVATIONS,
     SERVICE,
@@ -48,27 +50,24 @@ def may_start(run: Run, state: State, row: int) -> bool:
     if over_limit(run, state, job) or throttled(run, state, job):
         return False
     shape, wanted, length = run.jobs.shape[job], run.jobs.nodes[job], run.jobs.limit_s[job]
-    stamp, refused = run.scratch.stamp[0], run.scratch.refused
+    stamp, refused = run.scratch.stamp[ON_PASS], run.scratch.refused
     if refused[shape, _STAMP] == stamp and wanted >= refused[shape, _WANTED] and length >= refused[shape, _LENGTH]:
         return False
-    if fit_now(run, state, shape, length) >= wanted:
+    if fit_now(run, state, shape, wanted, length):
         return True
     refused[shape, _STAMP], refused[shape, _WANTED], refused[shape, _LENGTH] = stamp, wanted, length
     return False
 
 
 @kernel
-def fit_now(run: Run, state: State, shape: int, length: int) -> int:
-    """Number of nodes on which a share of `shape` could start now for `length` seconds; they are in row HOLDING."""
-    words, now = run.scratch.words, int(state.scalars[NOW])
-    total = that_hold(run, state, shape, SERVICE)
-    if total > 0:
-        take_base(run, state, shape, now, now + length)
-        usable(run, now + length, first_slot_after(run, 0, now))
-        total = that_hold(run, state, shape, USABLE)
-    for w in range(words.shape[1]):
-        words[HOLDING, w] = words[USABLE, w] & run.scratch.idle[shape, w]
-    return int(total)
+def fit_now(run: Run, state: State, shape: int, wanted: int, length: int) -> bool:
+    """Whether a share of `shape` could start now for `length` seconds on `wanted` nodes; they are in row HOLDING."""
+    if find_idle(run, state, shape) < wanted:
+        return False
+    now = int(state.scalars[NOW])
+    take_base(run, state, shape, now, now + length)
+    usable(run, now + length, first_slot_after(run, 0, now))
+    return bool(hold_now(run, state, shape, USABLE) >= wanted)
 
 
 @kernel
@@ -108,12 +107,12 @@ def last_in_the_way(run: Run, state: State, from_row: int, to_row: int, rival: i
     words, now = run.scratch.words, int(state.scalars[NOW])
     job = state.queue[last, QUEUE_JOB]
     length = int(run.jobs.limit_s[job])
-    fit_now(run, state, run.jobs.shape[job], length)
+    fit_now(run, state, run.jobs.shape[job], run.jobs.nodes[job], length)
     if rival >= from_row:
         for w in range(words.shape[1]):
             words[AVAILABLE, w] = words[HOLDING, w]
         job = state.queue[rival, QUEUE_JOB]
-        fit_now(run, state, run.jobs.shape[job], run.jobs.limit_s[job])
+        fit_now(run, state, run.jobs.shape[job], run.jobs.nodes[job], run.jobs.limit_s[job])
         length = max(length, int(run.jobs.limit_s[job]))
         for w in range(words.shape[1]):
             words[HOLDING, w] |= words[AVAILABLE, w]
@@ -163,6 +162,8 @@ def _in_the_way(run: Run, state: State, job: int, end: int) -> bool:
             bits &= bits - 1
             if (now + length) // resolution * resolution > scratch.kept_from[n]:
                 continue
+            if run.knobs.whole_nodes != 0:  # it is empty
+                return True
             count_ends(run, state, shape)
             ended = scratch.ready[shape, n]
             if ended == NEVER_READY:

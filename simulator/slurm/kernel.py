@@ -14,7 +14,7 @@ from simulator.slurm.backfill import backfill_pass
 from simulator.slurm.fairtree import account_usage, rank_users
 from simulator.slurm.moves import cancel, end_next, satisfy, start_pinned
 from simulator.slurm.passes import main_pass
-from simulator.slurm.placement import drain
+from simulator.slurm.placement import drain, nodes_changed
 from simulator.slurm.state import (
     CANCEL,
     CAPACITY,
@@ -77,6 +77,7 @@ def advance(run: Run, state: State, until_s: int, stop_job: int) -> int:
     """
     scalars = state.scalars
     scalars[WATCHED], scalars[WATCHED_START] = stop_job, NONE
+    nodes_changed(run)  # the scratch may have served another state
     while True:
         instant = _next_instant(run, state)
         if instant > until_s or instant == NEVER:
@@ -175,6 +176,7 @@ def _take_outages(run: Run, state: State) -> None:
     while scalars[NEXT_OUTAGE] < len(tables.outage_event) and tables.outage_event[scalars[NEXT_OUTAGE], 0] <= now:
         begins, row = tables.outage_event[scalars[NEXT_OUTAGE], 1], tables.outage_event[scalars[NEXT_OUTAGE], 2]
         if tables.outage_kind[row] == _DRAIN:
+            nodes_changed(run)
             drain(state, tables.outage_nodes, row, 1 if begins else -1)
         if not begins:
             request_pass(run, state)
@@ -187,14 +189,15 @@ def _take_outages(run: Run, state: State) -> None:
         scalars[CAPACITY] = nodes
         scalars[NEXT_CAPACITY] += 1
         scalars[HAPPENED] = 1
-        _settle_capacity(state)
+        _settle_capacity(run, state)
 
 
 @kernel
-def _settle_capacity(state: State) -> None:
+def _settle_capacity(run: Run, state: State) -> None:
     """Bring the number of nodes out of service to what the capacity says, as far as idle nodes allow."""
     scalars, out = state.scalars, state.sets
     nodes = len(state.node)
+    nodes_changed(run)
     wanted = nodes - scalars[CAPACITY]
     n = 0
     while scalars[OUT_COUNT] > wanted and n < nodes:
@@ -218,7 +221,7 @@ def _take_ends(run: Run, state: State) -> None:
         end_next(run, state)
         scalars[HAPPENED], scalars[ENDED] = 1, 1
     if scalars[ENDED] != 0 and len(state.node) - scalars[CAPACITY] > scalars[OUT_COUNT]:
-        _settle_capacity(state)
+        _settle_capacity(run, state)
 
 
 @kernel

@@ -5,17 +5,19 @@ from __future__ import annotations
 from simulator.compiled import kernel, kernel_inline
 from simulator.slurm.bits import lowest_bit
 from simulator.slurm.limits import count_in
-from simulator.slurm.placement import add, choose, in_service, occupy, vacate
+from simulator.slurm.placement import add, choose, in_service, nodes_changed, occupy, vacate
 from simulator.slurm.state import (
     AVAILABLE,
     CANCELLED,
     CHOSEN,
     COMPLETED,
     ELIGIBLE,
+    EMPTY,
     FAILED,
     HAPPENED,
     HELD,
     HELD_JOBS,
+    JOBS,
     LAST_USAGE,
     NEVER_WAITS,
     NONE,
@@ -50,8 +52,10 @@ def start(run: Run, state: State, job: int, by_backfill: bool) -> None:
     now = scalars[NOW]
     slot = scalars[RUNNING_ROWS]
     first = run.out.placement_first[job]
+    nodes_changed(run)
     for w in range(words.shape[1]):
         state.held[slot, w] = words[CHOSEN, w]
+        state.sets[EMPTY, w] &= ~words[CHOSEN, w]
         bits = words[CHOSEN, w]
         while bits != 0:
             n = (w << 6) + lowest_bit(bits)
@@ -111,10 +115,14 @@ def vacate_slot(run: Run, state: State, slot: int) -> int:
     scalars, running = state.scalars, state.running
     job = int(running[slot, RUN_JOB])
     shape = run.jobs.shape[job]
+    nodes_changed(run)
     for w in range(state.held.shape[1]):
         bits = state.held[slot, w]
         while bits != 0:
-            vacate(run, state.node, (w << 6) + lowest_bit(bits), shape)
+            n = (w << 6) + lowest_bit(bits)
+            vacate(run, state.node, n, shape)
+            if state.node[n, JOBS] == 0:
+                state.sets[EMPTY, w] |= bits & -bits
             bits &= bits - 1
     count_in(run, state, job, -1)
     if len(state.fresh) > 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from simulator.compiled import kernel, kernel_inline
 from simulator.slurm.limits import over_limit, throttled
 from simulator.slurm.moves import start
-from simulator.slurm.placement import choose, count, in_service
+from simulator.slurm.placement import count, hold_now, in_service, pick
 from simulator.slurm.preemption import choose_by_preemption
 from simulator.slurm.state import (
     AVAILABLE,
@@ -137,7 +137,7 @@ def main_pass(run: Run, state: State, full: bool) -> None:
             now = state.scalars[NOW]
             keep_off_reservations(run, state, AVAILABLE, now, now + run.jobs.limit_s[job], partition)
         wanted = int(run.jobs.nodes[job])
-        fits = choose(run, state.node, AVAILABLE, CHOSEN, shape, wanted)
+        fits = hold_now(run, state, shape, AVAILABLE) >= wanted and pick(run, state.node, CHOSEN, shape, wanted)
         if not fits and run.knobs.preemption != 0:
             fits = choose_by_preemption(run, state, AVAILABLE, job)
         if fits:

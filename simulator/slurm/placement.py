@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
-from simulator.slurm.bits import count_bits, lowest_bit
+from simulator.slurm.bits import add_range, count_bits, lowest_bit
 from simulator.slurm.state import (
     DRAINED,
     DRAINS,
+    EMPTY,
     EXCLUSIVE,
     HOLDING,
     IDLE_CPUS,
@@ -15,7 +16,9 @@ from simulator.slurm.state import (
     JOBS,
     NODE_COLUMNS,
     NONE,
+    ON_NODES,
     OUT,
+    SERVICE,
     Int64s,
     Run,
     State,
@@ -66,6 +69,50 @@ def add(words: Int64s, row: int, n: int) -> None:
     words[row, n >> 6] |= 1 << (n & 63)
 
 
+@kernel_inline
+def nodes_changed(run: Run) -> None:
+    """A job has started or left its nodes, or nodes went or came: what was found out about them no longer holds."""
+    run.scratch.stamp[ON_NODES] += 1
+
+
+@kernel
+def find_idle(run: Run, state: State, shape: int) -> int:
+    """Number of nodes in row SERVICE of Scratch.words that hold a share of `shape` now; row `shape` of Scratch.idle."""
+    scratch = run.scratch
+    if scratch.idle_stamp[shape] != scratch.stamp[ON_NODES]:
+        scratch.idle_stamp[shape] = scratch.stamp[ON_NODES]
+        idle, share, whole = scratch.idle, share_of(run.tables, shape), run.knobs.whole_nodes != 0
+        total = 0
+        for w in range(idle.shape[1]):
+            bits = run.tables.shape_nodes[shape, w] & scratch.words[SERVICE, w]
+            found = bits & state.sets[EMPTY, w]
+            if not whole:
+                found = 0
+                while bits != 0:
+                    if holds(state.node, (w << 6) + lowest_bit(bits), share):
+                        found |= bits & -bits
+                    bits &= bits - 1
+            idle[shape, w] = found
+            total += count_bits(found)
+        scratch.idle_nodes[shape] = total
+    return int(scratch.idle_nodes[shape])
+
+
+@kernel
+def hold_now(run: Run, state: State, shape: int, row: int) -> int:
+    """Row HOLDING: the nodes of row `row`, all in service, that hold a share of `shape` now; returns their number."""
+    words = run.scratch.words
+    if find_idle(run, state, shape) == 0:
+        for w in range(words.shape[1]):
+            words[HOLDING, w] = 0
+        return 0
+    total = 0
+    for w in range(words.shape[1]):
+        words[HOLDING, w] = run.scratch.idle[shape, w] & words[row, w]
+        total += count_bits(words[HOLDING, w])
+    return total
+
+
 @kernel
 def choose(run: Run, node: Int64s, available: int, chosen: int, shape: int, wanted: int) -> bool:
     """Choose `wanted` nodes for a share of `shape` among row `available` of Scratch.words, into row `chosen`.
@@ -94,22 +141,26 @@ def pick(run: Run, node: Int64s, chosen: int, shape: int, wanted: int) -> bool:
     tables, words, runs = run.tables, run.scratch.words, run.scratch.runs
     if count(words, HOLDING) < wanted:
         return False
-    weight = tables.node_weight
     found = 0
     last = -2
     for w in range(words.shape[1]):
         words[chosen, w] = 0
-        bits = words[HOLDING, w]
+        bits, changes = words[HOLDING, w], tables.weight_changes[w]
         while bits != 0:
-            n = (w << 6) + lowest_bit(bits)
-            bits &= bits - 1
-            if n != last + 1 or weight[n] != runs[found - 1, _WEIGHT]:
-                runs[found, _FIRST], runs[found, _NODES] = n, 0
-                runs[found, _WEIGHT] = weight[n]
+            at = lowest_bit(bits)
+            n = (w << 6) + at
+            if n != last + 1 or (changes >> at) & 1:
+                runs[found, _FIRST], runs[found, _WEIGHT] = n, tables.node_weight[n]
                 found += 1
-            runs[found - 1, _LAST] = n
-            runs[found - 1, _NODES] += 1
-            last = n
+            # It ends before the next node that is missing or of another weight, or with the word.
+            stop = (~bits >> at | changes >> at) & ~1
+            last = (w << 6) + 63
+            if stop != 0:
+                last = n + lowest_bit(stop) - 1
+            runs[found - 1, _LAST] = last
+            runs[found - 1, _NODES] = last + 1 - runs[found - 1, _FIRST]
+            beyond = last + 1 - (w << 6)
+            bits = bits >> beyond << beyond if beyond <= 63 else 0
     if tables.least_loaded[tables.shape_partition[shape]]:
         _spread(run, node, found, chosen, wanted)
     else:
@@ -138,8 +189,7 @@ def _pack(run: Run, found: int, chosen: int, wanted: int) -> None:
                 better = runs[k, _NODES] > runs[best, _NODES]
             if better:
                 best = k
-        for n in range(runs[best, _FIRST], min(runs[best, _LAST] + 1, runs[best, _FIRST] + missing)):
-            add(words, chosen, n)
+        add_range(words, chosen, runs[best, _FIRST], min(runs[best, _LAST], runs[best, _FIRST] + missing - 1))
         missing -= runs[best, _NODES]
         runs[best, _NODES] = 0
 

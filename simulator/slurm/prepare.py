@@ -15,6 +15,7 @@ from simulator.slurm.pools import limit_pools
 from simulator.slurm.priority import static_priority
 from simulator.slurm.state import (
     CAPACITY,
+    EMPTY,
     FREE_FROM,
     FUTURE,
     INJECTED_JOB,
@@ -80,7 +81,10 @@ def prepared(world: w.World, arrivals: int | None = None) -> Prepared:
     child_first, child, waits = _dependencies(world, placeable)
     group, group_next, group_head, singleton = _groups(world, placeable, waits)
     preemption = bool(world.qos.preempts.any())
-    knobs = _knobs(settings, len(jobs) if arrivals is None else arrivals, len(world.dependencies.job), preemption)
+    whole = bool(shapes.exclusive.all()) and bool((jobs.pinned_s == NEVER).all())
+    knobs = _knobs(
+        settings, len(jobs) if arrivals is None else arrivals, len(world.dependencies.job), preemption, whole
+    )
     columns = _columns(world, shapes.of_job, class_of_job, static, placeable)
     tables = _tables(
         world, shapes, (pool_first, pool_ids, pool_limit), (child_first, child), (group, group_next, singleton)
@@ -238,7 +242,7 @@ def _groups(
     return group, following, heads, singleton
 
 
-def _knobs(settings: w.Settings, arrivals: int, conditions: int, preemption: bool) -> Knobs:
+def _knobs(settings: w.Settings, arrivals: int, conditions: int, preemption: bool, whole: bool) -> Knobs:
     decay = 1.0
     if settings.decay_half_life_s > 0:
         decay = (1 - 0.693 / settings.decay_half_life_s) ** settings.calc_period_s
@@ -256,7 +260,7 @@ def _knobs(settings: w.Settings, arrivals: int, conditions: int, preemption: boo
         end_grace_s=settings.over_time_limit_s + settings.kill_wait_s, completing_s=settings.completing_s,
         requeue_delay_s=max(1, settings.requeue_delay_s),  # what a pass does enters the queue in the next second
         origin_s=settings.origin_s, arrivals=arrivals,
-        conditions=conditions, preemption=int(preemption),
+        conditions=conditions, preemption=int(preemption), whole_nodes=int(whole),
     )  # fmt: skip
 
 
@@ -273,11 +277,13 @@ def _tables(
         np.column_stack([outages.begin_s, np.ones_like(rows), rows]),
         np.column_stack([outages.end_s, np.zeros_like(rows), rows]),
     ]).astype(np.int64).reshape(-1, 3)  # fmt: skip
+    changes = np.concatenate([[False], np.diff(nodes.weight) != 0])[None]
     below = np.argsort(tree.parent[1:], kind="stable") + 1
     counts = np.bincount(tree.parent[1:], minlength=len(tree))
     return Tables(
         node_size=np.column_stack([nodes.cpus, nodes.memory_mb, nodes.gpus]).astype(np.int64),
-        node_weight=_column(nodes.weight), partition_nodes=as_words(world.partitions.nodes),
+        node_weight=_column(nodes.weight), weight_changes=as_words(changes)[0],
+        partition_nodes=as_words(world.partitions.nodes),
         least_loaded=np.ascontiguousarray(world.partitions.least_loaded, bool),
         shape_partition=shapes.partition, shape_share=shapes.share, shape_exclusive=shapes.exclusive,
         shape_nodes=as_words(shapes.nodes), pool_first=pools[0], pool_ids=pools[1], pool_limit=pools[2],
@@ -307,8 +313,8 @@ def _scratch(world: w.World, knobs: Knobs, tables: Tables) -> Scratch:
         slot_and=np.zeros((words, slots), np.int64),
         part_count=np.zeros((len(world.partitions), 3), np.int64),
         user_count=np.zeros(users, np.int64), array_count=np.zeros((len(world.array_throttle), 2), np.int64),
-        idle=np.zeros_like(tables.shape_nodes), stamp=np.zeros(1, np.int64),
-        idle_stamp=np.zeros(len(tables.shape_partition), np.int64),
+        idle=np.zeros_like(tables.shape_nodes), idle_nodes=np.zeros(len(tables.shape_partition), np.int64),
+        stamp=np.zeros(2, np.int64), idle_stamp=np.zeros(len(tables.shape_partition), np.int64),
         refused=np.zeros((len(tables.shape_partition), 3), np.int64),
         ready_stamp=np.zeros(len(tables.shape_partition), np.int64),
         ready=np.zeros((len(tables.shape_partition), nodes), np.int32),
@@ -336,6 +342,7 @@ def _new_state(run: Run, rows: int, groups: int) -> State:
     node = np.zeros((nodes, NODE_COLUMNS), np.int64)
     node[:, :3] = tables.node_size
     sets = np.zeros((SETS, words), np.int64)
+    sets[EMPTY] = as_words(np.ones((1, nodes), bool))[0]
     return State(
         scalars=scalars, queue=np.zeros((rows, QUEUE_COLUMNS), np.int64),
         running=np.zeros((rows, RUN_COLUMNS), np.int64),

@@ -11,7 +11,7 @@ Rows and columns, all int64 (`words` are sets of nodes, `simulator.slurm.bits`):
     planned[i, 0 | 1 | 2]                                          (RUN_PLANNED, job, slot), rising
     timers[i, 0 | 1]                                               heap of (second, kind << 40 | job)
     node[n, IDLE_CPUS | IDLE_MEMORY | IDLE_GPUS | JOBS | DRAINS]   an exclusive job counts EXCLUSIVE in JOBS
-    sets[OUT | DRAINED]                                            words: out of service for capacity, drained
+    sets[OUT | DRAINED | EMPTY]                                    words: out of service for capacity, drained, no job
     pool_used[p, 0..4]                                             running jobs and TRES of a pool of limits
 
 Compiled code takes `Run` and `State` as blocks (`simulator.blocks`), by address.
@@ -45,8 +45,8 @@ IDLE_CPUS, IDLE_MEMORY, IDLE_GPUS, JOBS, DRAINS = 0, 1, 2, 3, 4
 NODE_COLUMNS = 5
 EXCLUSIVE = 1 << 30
 
-OUT, DRAINED = 0, 1  # rows of State.sets
-SETS = 2
+OUT, DRAINED, EMPTY = 0, 1, 2  # rows of State.sets
+SETS = 3
 
 ELIGIBLE, SATISFIED, CANCEL, PIN, ENTER = 0, 1, 2, 3, 4  # kinds of timer, in the order in which they are taken
 
@@ -116,6 +116,7 @@ class Knobs(NamedTuple):
     arrivals: int  # rows of Jobs that arrive by themselves; later ones only through `submit`
     conditions: int  # dependencies, each of which may set a timer once
     preemption: int  # 1 where some QOS may preempt another
+    whole_nodes: int  # 1 where no node is ever held by two jobs: every job is exclusive, and none is pinned
 
 
 class Tables(NamedTuple):
@@ -123,6 +124,7 @@ class Tables(NamedTuple):
 
     node_size: Int64s  # (nodes, 3) CPUs, MB, GPUs
     node_weight: Int64s  # (nodes,)
+    weight_changes: Int64s  # (words,) nodes of another weight than the one before
     partition_nodes: Int64s  # (partitions, words)
     least_loaded: Bools  # (partitions,)
     shape_partition: Int64s  # (shapes,)
@@ -224,7 +226,8 @@ class Scratch(NamedTuple):
     user_count: Int64s  # (users,) taken up
     array_count: Int64s  # (arrays, 2) rejected, reservations
     idle: Int64s  # (shapes, words) nodes that hold the share now
-    stamp: Int64s  # (1,) of what still holds in `idle`, `refused`, `ready` and `memory`
+    idle_nodes: Int64s  # (shapes,) their number
+    stamp: Int64s  # (2,) ON_NODES: of what still holds in `idle`, `ready` and `memory`; ON_PASS: in `refused`
     idle_stamp: Int64s  # (shapes,)
     refused: Int64s  # (shapes, 3) stamp; a number of nodes that cannot start now, and for how long
     ready_stamp: Int64s  # (shapes,)
@@ -247,6 +250,8 @@ class Out(NamedTuple):
     placement_first: Int64s
     placement: Int32s
 
+
+ON_NODES, ON_PASS = 0, 1  # entries of Scratch.stamp
 
 # Rows of Scratch.words.
 SERVICE, REMOVED, AVAILABLE, CHOSEN, BASE, USABLE, HOLDING, EARLY, ROLLED = range(9)
