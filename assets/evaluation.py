@@ -32,9 +32,10 @@ COLUMNS = (
 )
 def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
-    if why := study.why_no_policies(data, cluster):
+    settings = baton.settings(cluster)
+    if why := study.why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
-    ours = study.of(data, baton.settings(cluster))
+    ours = study.of(data, settings)
     policies = study.every_policy()
     now = study.comparison_fingerprint(ours, policies)
     reused = store.derived_fingerprint(data, POLICY_RESULTS.name, cluster) == now

@@ -40,18 +40,29 @@ def file_key(cluster: str, sha256: str) -> str:
     partitions_def=CLUSTERS,
     kinds={"python", "parquet"},
     owners=OWNERS,
-    description="Raw logs of one cluster (data/raw/<cluster>/, or --raw DIR) read into the lake, each file once.",
+    description="Raw logs of one cluster (data/raw/<cluster>/, or those named) read into the lake, each file once.",
 )
 def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     from traces.ingest import ingest
 
     cluster = context.partition_key
-    folder = baton.raw_folder(cluster)
-    if not folder.exists():
-        raise InputError(f"no raw logs for cluster {cluster!r}: {folder} does not exist; put them there or give --raw")
-    results = ingest([folder], cluster=baton.settings(cluster), data=baton.folder)
+    paths = baton.raw_paths(cluster)
     files = store.lake_files(baton.folder, cluster)
-    gone = disappeared(files, folder)
+    if not baton.raw and not paths[0].exists():
+        if not files:
+            raise InputError(f"no raw logs for cluster {cluster!r}: {paths[0]} does not exist; put them there")
+        results = []  # what `baton ingest` has read stands
+    else:
+        results = ingest(
+            paths,
+            cluster=baton.settings(cluster),
+            data=baton.folder,
+            format=baton.format,
+            fields=baton.fields,
+            delimiter=baton.delimiter,
+        )
+        files = store.lake_files(baton.folder, cluster)
+    gone = disappeared(files, paths)
     for path in gone:
         context.log.warning(f"{path} has disappeared; its rows are kept until it is ingested changed, or deleted")
     context.instance.add_dynamic_partitions(str(RAW_FILES.name), [file_key(cluster, f["sha256"]) for f in files])
@@ -69,9 +80,9 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
     )
 
 
-def disappeared(files: list[dict[str, Any]], folder: Path) -> list[str]:
-    """Files of the lake that lay in the folder and do so no more."""
-    inside = str(folder.resolve()) + "/"
+def disappeared(files: list[dict[str, Any]], paths: list[Path]) -> list[str]:
+    """Files of the lake that lay in one of the folders and do so no more."""
+    inside = tuple(str(path.resolve()) + "/" for path in paths)
     sources = [str(described.get("source") or "") for described in files]
     return sorted(source for source in sources if source.startswith(inside) and not Path(source).exists())
 

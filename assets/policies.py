@@ -18,9 +18,10 @@ from models import study
 )
 def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
-    if why := study.why_no_policies(data, cluster):
+    settings = baton.settings(cluster)
+    if why := study.why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
-    ours = study.of(data, baton.settings(cluster))
+    ours = study.of(data, settings)
     trained, kept = study.fit(ours, study.every_policy(), ours.windows.fit)
     frame = pl.DataFrame(
         [

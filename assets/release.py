@@ -17,10 +17,11 @@ from models import study
 )
 def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
-    if why := study.why_no_policies(data, cluster):
+    settings = baton.settings(cluster)
+    if why := study.why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
     from models.publish import publish
 
-    log, reused = publish(study.of(data, baton.settings(cluster)))
+    log, reused = publish(study.of(data, settings))
     columns = ("released_utc", "registered_version", "policy", "passed", "reason")
     return shown(rows=len(log), reused=reused, decisions=table(log.reverse().select(columns), length=300))

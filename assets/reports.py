@@ -1,4 +1,8 @@
-"""Reports: everything derived goes into the warehouse, and one HTML file is made from the warehouse alone."""
+"""Reports: everything derived goes into the warehouse, and one HTML file is made from the warehouse alone.
+
+Both are made twice: once without waiting for any policy, so that a report stands whatever becomes of training, and
+once more with the policies.
+"""
 
 import dagster as dg
 import polars as pl
@@ -6,27 +10,42 @@ import polars as pl
 from assets import features, warehouse
 from assets.metadata import shown, table
 from assets.resources import OWNERS, Baton
+from models import study
 from models.fingerprint import code_digest, digest, read_stamp, write_stamp
 from traces import store
 
-DERIVED = [
-    "simulation_replay",
-    "simulation_calibration",
-    "simulation_what_if",
-    "policy_comparison",
-    "provisioning_policy",
-]
+REPLAYS = ["simulation_replay", "simulation_what_if"]
+POLICIES = ["simulation_calibration", "policy_comparison", "provisioning_policy"]
+FIRST = {"dagster/priority": "10"}  # of what is ready to run, a report goes before any training
 
 
 @dg.asset(
     key=["warehouse", "derived_tables"],
-    deps=[*DERIVED, *(spec.key for made in features.ASSETS for spec in made.specs)],
+    deps=[*REPLAYS, *(spec.key for made in features.ASSETS for spec in made.specs)],
     group_name="reports",
     kinds=warehouse.KINDS,
     owners=OWNERS,
-    description="The warehouse once more, with the derived tables of every cluster beside the canonical ones.",
+    op_tags=FIRST,
+    description="The warehouse once more, with the analytics of every cluster beside the canonical tables.",
 )
 def derived_tables(baton: Baton) -> dg.MaterializeResult[None]:
+    return _built(baton)
+
+
+@dg.asset(
+    key=["warehouse", "policy_tables"],
+    deps=[derived_tables, *POLICIES],
+    group_name="reports",
+    kinds=warehouse.KINDS,
+    owners=OWNERS,
+    description="The warehouse once more, with calibrated waits and the policies' results beside the analytics.",
+)
+def policy_tables(baton: Baton) -> dg.MaterializeResult[None]:
+    return _built(baton)
+
+
+def _built(baton: Baton) -> dg.MaterializeResult[None]:
+    """The warehouse with everything derived that the lake holds."""
     rows, reused = warehouse.build(baton.folder)
     names = [name for name in rows if name in store.derived_tables(baton.folder)]
     counts = pl.DataFrame({"table": names, "rows": [rows[name] for name in names]})
@@ -38,16 +57,36 @@ def derived_tables(baton: Baton) -> dg.MaterializeResult[None]:
     group_name="reports",
     kinds={"html", "matplotlib"},
     owners=OWNERS,
+    op_tags=FIRST,
     description="The report: one self-contained HTML file about every cluster in the warehouse.",
 )
 def report(baton: Baton) -> dg.MaterializeResult[None]:
+    return _written(baton)
+
+
+@dg.asset(
+    deps=[report, policy_tables],
+    group_name="reports",
+    kinds={"html", "matplotlib"},
+    owners=OWNERS,
+    description="The same report, written again with the policies and what they were compared to.",
+)
+def report_with_policies(baton: Baton) -> dg.MaterializeResult[None]:
+    return _written(baton)
+
+
+def _written(baton: Baton) -> dg.MaterializeResult[None]:
+    """The report of what the warehouse holds now."""
     from reports.build import build_report
 
     data, out = baton.folder, baton.folder.reports / "report.html"
-    now = digest(warehouse.fingerprint(data), code_digest("reports"))
+    sizes = store.read(data, "SELECT cluster, count(*) AS files FROM trace_files GROUP BY cluster ORDER BY cluster")
+    reasons = {
+        name: why for name in sizes["cluster"] if (why := study.why_no_policies(data, name, baton.settings(name)))
+    }
+    now = digest(warehouse.fingerprint(data), code_digest("reports"), reasons)
     reused = out.is_file() and read_stamp(data, "report", warehouse.ALL, now) is not None
     if not reused:
-        build_report(data, out=out)
+        build_report(data, out=out, no_policies=reasons)
         write_stamp(data, "report", warehouse.ALL, now, {})
-    sizes = store.read(data, "SELECT cluster, count(*) AS files FROM trace_files GROUP BY cluster ORDER BY cluster")
     return shown(rows=len(sizes), reused=reused, path=dg.MetadataValue.path(out), clusters=table(sizes))

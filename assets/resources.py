@@ -16,10 +16,14 @@ OWNERS = ["team:cluster-operations"]
 
 
 class Baton(dg.ConfigurableResource[None]):
-    """One data folder. The flags are those of `baton run`; left out, clusters.toml alone decides."""
+    """One data folder. The flags are those of `baton analyze` and `run`; left out, clusters.toml alone decides."""
 
     data: str
-    raw: str | None = None
+    cluster: str | None = None  # that the flags are for; none: any
+    raw: list[str] | None = None  # files and folders; none: the cluster's folder under raw/
+    format: str = "auto"
+    fields: list[str] | None = None
+    delimiter: str | None = None
     timezone: str | None = None
     nodes: int | None = None
     gpus_per_node: int | None = None
@@ -28,16 +32,19 @@ class Baton(dg.ConfigurableResource[None]):
     def folder(self) -> DataFolder:
         return DataFolder(Path(self.data))
 
-    def raw_folder(self, cluster: str) -> Path:
-        """Where the cluster's raw logs lie: the flag's folder, else data/raw/<cluster>."""
-        return Path(self.raw) if self.raw else self.folder.raw / cluster
+    def raw_paths(self, cluster: str) -> list[Path]:
+        """The cluster's raw logs, files or folders: those named, else data/raw/<cluster>."""
+        named = self.raw if self.cluster in (None, cluster) else []
+        return [Path(path) for path in named or ()] or [self.folder.raw / cluster]
 
     def settings(self, cluster: str) -> ClusterSettings:
         """The cluster's settings, flags first. Raises InputError for a cluster that nothing declares."""
+        if self.cluster not in (None, cluster):
+            return clusters.resolve(self.folder, cluster=cluster)
         return clusters.resolve(
             self.folder,
-            raw=self.raw_folder(cluster) if self.raw_folder(cluster).is_dir() else None,
             cluster=cluster,
+            new=bool(self.raw) or self.raw_paths(cluster)[0].exists(),
             timezone=self.timezone,
             nodes=self.nodes,
             gpus_per_node=self.gpus_per_node,

@@ -25,9 +25,9 @@ SCHEDULER = "mirage"
 )
 def simulation_replay(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
-    if not experiment.has_limits(data, cluster):
-        return shown(rows=0, why=f"no job of cluster {cluster!r} has a time limit to plan with: nothing was replayed")
     settings = baton.settings(cluster)
+    if why := experiment.why_not_replayed(data, settings):
+        return shown(rows=0, why=why)
     now = digest(store.lake_digest(data, cluster), settings.nodes, SCHEDULER, code_digest("simulator", "models"))
     (frame,), reused = store.derived(
         data, [SIMULATED_STARTS], cluster, now, lambda: [experiment.replay(data, settings, SCHEDULER)]
@@ -53,8 +53,8 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
     from simulator.calibration.study import unexplained
 
     data, cluster = baton.folder, context.partition_key
-    if not experiment.has_limits(data, cluster):
-        return shown(rows=0, why=f"no job of cluster {cluster!r} has a time limit to plan with: nothing was calibrated")
+    if why := experiment.why_no_plan(data, cluster):
+        return shown(rows=0, why=why)
     settings = baton.settings(cluster)
     code = code_digest("simulator", "models/experiment.py")
     now = digest(store.lake_digest(data, cluster), settings.fit_from, code)
@@ -91,8 +91,8 @@ def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.Ma
     from models.what_if import what_if
 
     data, cluster = baton.folder, context.partition_key
-    if not experiment.has_limits(data, cluster):
-        return shown(rows=0, why=f"no job of cluster {cluster!r} has a time limit to plan with: nothing was replayed")
+    if why := experiment.why_no_plan(data, cluster):
+        return shown(rows=0, why=why)
     settings = baton.settings(cluster)
     code = code_digest("simulator", "models/what_if.py", "models/experiment.py", "models/bootstrap.py")
     now = digest(store.lake_digest(data, cluster), settings.nodes, code)
@@ -110,9 +110,10 @@ def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.Ma
 )
 def pair_tables(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
-    if why := study.why_no_policies(data, cluster):
+    settings = baton.settings(cluster)
+    if why := study.why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
-    ours = study.of(data, baton.settings(cluster))
+    ours = study.of(data, settings)
     parts = (ours.windows.fit, ours.windows.select, ours.windows.report)
     fitted = experiment.fit_scenarios(ours.scenario, ours.workload)
     kept = [(scenario, parts[0]) for scenario in fitted] + [(ours.scenario, part) for part in parts[1:]]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from models.fingerprint import code_digest, digest
 from models.protocol import PairTable
-from simulator.workload import Workload, from_jobs
+from simulator.workload import Workload, from_jobs, peak_in_use
 from traces import store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
@@ -102,10 +102,44 @@ def fit_scenarios(scenario: Scenario, workload: Workload) -> list[Scenario]:
     return [replace(scenario, capacity=capacity) for capacity in sorted(nodes, reverse=True)]
 
 
-def has_limits(data: DataFolder, cluster: str) -> bool:
-    """Whether any job of the cluster has a time limit: without limits no job needs a successor."""
-    frame = store.read(data, "SELECT count(limit_s) AS n FROM jobs WHERE cluster = ?", (cluster,))
-    return bool(frame["n"][0])
+def why_no_plan(data: DataFolder, cluster: str) -> str | None:
+    """Why nothing can be planned with the cluster's jobs, in one sentence; None where it can.
+
+    Without time limits no job needs a successor, and without submissions nothing says who waited.
+    """
+    counts = store.read(
+        data,
+        "SELECT count(*) AS jobs, count(submit_utc) AS submits, count(limit_s) AS limits, "
+        "count(*) FILTER (submit_utc IS NOT NULL AND start_utc IS NOT NULL AND run_s > 0) AS ran "
+        "FROM jobs WHERE cluster = ?",
+        (cluster,),
+    ).row(0, named=True)
+    if not counts["jobs"]:
+        return f"the trace of cluster {cluster!r} holds no job"
+    if not counts["submits"]:
+        return f"the log of cluster {cluster!r} does not say when jobs were submitted: waits are not known"
+    if not counts["limits"]:
+        return f"no job of cluster {cluster!r} has a time limit, so none needs a successor: nothing to provision"
+    if not counts["ran"]:
+        return f"none of the {counts['jobs']:,} jobs of cluster {cluster!r} ran and ended"
+    return None
+
+
+def why_not_replayed(data: DataFolder, settings: ClusterSettings) -> str | None:
+    """Why the trace cannot be replayed on the cluster's nodes, in one sentence; None where it can."""
+    if why := why_no_plan(data, settings.name):
+        return why
+    workload, keys = read_workload(data, settings.name)
+    if settings.nodes is None:
+        return (
+            f"how many nodes cluster {settings.name!r} has is not known (the log shows {peak_in_use(workload)} in use "
+            "at once): give --nodes, or set nodes in clusters.toml"
+        )
+    try:
+        capacity_of(data, settings, workload, keys)
+    except InputError as error:
+        return str(error)
+    return None
 
 
 def read_workload(data: DataFolder, cluster: str) -> tuple[Workload, list[str]]:

@@ -19,9 +19,10 @@ from models.experiment import Scenario, Window, Windows
 from models.fingerprint import code_digest, digest, read_stamp, write_stamp
 from models.protocol import PairTable
 from models.registry import make_policy
+from models.support import too_few_pairs
 from models.training import SEEDS, TrainedPolicy, TrainingContext, code_version, train
 from simulator.workload import Workload
-from traces import store
+from traces import clusters, store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.store import DataFolder
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 CHAMPION = "champion"
 COMPARISON = "comparison"  # the stamp that holds the rows of a cluster's standing comparison
 WORLDS = ("plain",)
+PAIR_NODES = (1, 8)
 FIT_CODE = ("models", "agent", "features/observe.py")
 
 
@@ -109,13 +111,16 @@ def of(
     settings: ClusterSettings,
     *,
     capacity: int | None = None,
-    pair_nodes: tuple[int, ...] = (1, 8),
+    pair_nodes: tuple[int, ...] | None = None,
     limit_s: int = 48 * experiment.HOUR_S,
     scheduler: str = "mirage",
     world: str = "plain",
     every_s: int = 4 * experiment.HOUR_S,
 ) -> Study:
-    """The study of that cluster. Raises InputError where it cannot be replayed in that scenario."""
+    """The study of that cluster; `pair_nodes` None is those of PAIR_NODES that fit on it.
+
+    Raises InputError where it cannot be replayed in that scenario.
+    """
     from simulator.replay import SCHEDULERS
 
     if scheduler not in SCHEDULERS:
@@ -124,6 +129,7 @@ def of(
         raise InputError(f"unknown world {world!r}; known: {', '.join(WORLDS)}")
     workload, keys = experiment.read_workload(data, settings.name)
     nodes = experiment.capacity_of(data, settings, workload, keys, capacity)
+    pair_nodes = pair_nodes or tuple(size for size in PAIR_NODES if size <= nodes)
     if max(pair_nodes) > nodes:
         raise InputError(f"--pair-nodes {max(pair_nodes)}: cluster {settings.name!r} has {nodes} nodes; ask for fewer")
     scenario = Scenario(settings.name, nodes, pair_nodes, limit_s, scheduler, world, every_s)
@@ -137,21 +143,18 @@ def every_policy() -> list[str]:
     return list(POLICIES)
 
 
-def why_no_policies(data: DataFolder, cluster: str) -> str | None:
+def why_no_policies(data: DataFolder, cluster: str, settings: ClusterSettings | None = None) -> str | None:
     """Why this cluster's trace supports no provisioning policies, in one sentence; None where it does.
 
-    Raises InputError where no job ran at all: then nothing can be replayed either.
+    Nothing is trained or simulated to find out. Without `settings` the declared ones count.
     """
-    if not experiment.has_limits(data, cluster):
-        return (
-            f"no job of cluster {cluster!r} has a time limit, so none needs a successor: there is nothing to provision"
-        )
-    workload, _ = experiment.read_workload(data, cluster)
+    settings = settings or clusters.resolve(data, cluster=cluster)
+    if why := experiment.why_not_replayed(data, settings):
+        return why
     try:
-        experiment.usable_starts(workload)
+        return too_few_pairs(of(data, settings))
     except InputError as error:
         return str(error)
-    return None
 
 
 def fit(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pipelines import options
-from pipelines.options import Data, GpusPerNode, Json, Nodes, Timezone
+from pipelines.options import Data, Delimiter, Fields, Format, GpusPerNode, Json, Nodes, Timezone
 from traces.store import DataFolder
 
 
@@ -23,10 +23,10 @@ def ingest(
         list[Path], typer.Argument(help="Raw log files, folders of them, or - for standard input.", show_default=False)
     ],
     cluster: Annotated[str, typer.Option("--cluster", help="Cluster that the logs come from.")],
-    format_: Annotated[str, typer.Option("--format", help="Reader, or auto.")] = "auto",
+    format_: Format = "auto",
     timezone: Timezone = None,
-    fields: Annotated[str | None, typer.Option("--fields", help="Columns of a dump without a header: a,b,c.")] = None,
-    delimiter: Annotated[str | None, typer.Option("--delimiter", help="Delimiter of a dump without a header.")] = None,
+    fields: Fields = None,
+    delimiter: Delimiter = None,
     nodes: Nodes = None,
     gpus_per_node: GpusPerNode = None,
     build: Annotated[bool, typer.Option("--build/--no-build", help="Rebuild the warehouse afterwards.")] = True,
@@ -56,10 +56,10 @@ def ingest(
             options.write_json(out, {"files": [vars(result) for result in results], "tables": rows})
         else:
             for result in results:
-                out.write(_sentence(vars(result)) + "\n")
+                out.write(sentence(vars(result)) + "\n")
 
 
-def _sentence(result: dict[str, Any]) -> str:
+def sentence(result: dict[str, Any]) -> str:
     if result.get("skipped_reason"):
         return f"{result['path']}: skipped, {result['skipped_reason']}"
     counts = ", ".join(

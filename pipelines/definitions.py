@@ -12,7 +12,7 @@ import dagster as dg
 from assets import checks, evaluation, features, ingest, policies, release, reports, simulation, warehouse
 from assets.resources import Baton
 from pipelines import triggers
-from pipelines.jobs import everything
+from pipelines.jobs import analytics, everything
 from pipelines.progress import progress_logger
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -36,9 +36,11 @@ def build_defs(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
             release.provisioning_policy,
             reports.derived_tables,
             reports.report,
+            reports.policy_tables,
+            reports.report_with_policies,
         ],
-        asset_checks=[checks.canonical_checks, checks.derived_checks],
-        jobs=[everything],
+        asset_checks=[checks.canonical_checks, checks.derived_checks, checks.policy_checks],
+        jobs=[analytics, everything],
         sensors=[triggers.raw_files],
         schedules=[triggers.weekly_retraining],
         resources={"baton": Baton(data=data), **(resources or {})},

@@ -6,10 +6,25 @@ import dagster as dg
 
 from assets.resources import CLUSTERS
 
+# Everything that the report reads when no policy is trained: it is upstream of the report, by the asset graph.
+_NOT_MADE = dg.AssetSelection.assets("raw_file")
+ANALYTICS = dg.AssetSelection.assets("report").upstream().required_multi_asset_neighbors() - _NOT_MADE
+POLICIES = dg.AssetSelection.all() - ANALYTICS - _NOT_MADE
+# Of all clusters at once: where several are materialized one after the other, the last one's run makes them.
+REPORT = dg.AssetSelection.groups("reports")
+
+analytics = dg.define_asset_job(
+    "analytics",
+    selection=ANALYTICS,
+    partitions_def=CLUSTERS,
+    executor_def=dg.in_process_executor,
+    description="Raw logs of one cluster to the warehouse, the analytics and the report: no training.",
+)
+
 everything = dg.define_asset_job(
     "whole_pipeline",
     selection=dg.AssetSelection.all(),
     partitions_def=CLUSTERS,
     executor_def=dg.in_process_executor,
-    description="Raw logs of one cluster to compared policies, a release and the report.",
+    description="Raw logs of one cluster to the report, then compared policies, a release and the report again.",
 )

@@ -32,6 +32,9 @@ Cluster = Annotated[str | None, typer.Option("--cluster", help="Cluster name, as
 Timezone = Annotated[str | None, typer.Option("--timezone", help="Zone of the log's local times (IANA name).")]
 Nodes = Annotated[int | None, typer.Option("--nodes", min=1, help="Nodes of the cluster.")]
 GpusPerNode = Annotated[int | None, typer.Option("--gpus-per-node", min=1, help="GPUs in a node.")]
+Format = Annotated[str, typer.Option("--format", help="Reader, or auto.")]
+Fields = Annotated[str | None, typer.Option("--fields", help="Columns of a dump without a header: a,b,c.")]
+Delimiter = Annotated[str | None, typer.Option("--delimiter", help="Delimiter of a dump without a header.")]
 
 
 def data_folder(context: typer.Context, data: Path | None) -> DataFolder:

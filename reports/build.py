@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -59,11 +59,13 @@ def build_report(
     anonymise: bool = False,
     section: str | None = None,
     key: bytes | None = None,
+    no_policies: Mapping[str, str] | None = None,
 ) -> Path:
     """Write the report (default: report.html in the data folder's reports) and return its path.
 
     `clusters` None means all in the warehouse. `anonymise` replaces users, accounts and job names by keyed hashes, with
     `key` or, without one, a key that is made for this report and forgotten. `section` keeps one of SECTIONS.
+    `no_policies` says why a cluster has no policies to compare, by cluster.
 
     Raises InputError for an unknown cluster or section or an absent warehouse, WorkError where the file cannot be
     written.
@@ -72,7 +74,7 @@ def build_report(
     wanted = _known_sections(section)
     pages = []
     for cluster in _known_clusters(data, clusters):
-        source = Source(data, cluster, names)
+        source = Source(data, cluster, names, (no_policies or {}).get(cluster))
         sections = [SECTIONS[name](source) for name in wanted]
         pages.append({"source": source, "sections": [made for made in sections if made.applies or section]})
     html = render(pages, is_anonymised=names.are_hidden)

@@ -59,8 +59,11 @@ def cluster_names(data: store.DataFolder) -> list[str]:
 class Source:
     """One cluster of the warehouse."""
 
-    def __init__(self, data: store.DataFolder, cluster: str, names: Names | None = None) -> None:
-        self.data, self.cluster, self.names = data, cluster, names or Names()
+    def __init__(
+        self, data: store.DataFolder, cluster: str, names: Names | None = None, no_policies: str | None = None
+    ) -> None:
+        """`no_policies` says why none can be compared on this cluster; None where they can, or nobody asked."""
+        self.data, self.cluster, self.names, self.no_policies = data, cluster, names or Names(), no_policies
         self.tables = table_names(data)
 
     def rows(self, table: str) -> pl.DataFrame:

@@ -16,7 +16,7 @@ from traces import clusters, store
 from traces.ingest import ingest
 from traces.store import DataFolder
 
-RULES = {(rule.table, rule.name): rule for rule in (*rules.CANONICAL, *checks.DERIVED_RULES)}
+RULES = {(rule.table, rule.name): rule for rule in (*rules.CANONICAL, *checks.ANALYTICS_RULES, *checks.POLICY_RULES)}
 FIRST = pl.int_range(pl.len()) == 0
 
 
@@ -134,8 +134,9 @@ def test_a_table_of_an_older_shape_fails_and_says_why(data: DataFolder) -> None:
 
 
 def test_a_table_that_no_cluster_has_passes(data: DataFolder) -> None:
-    results = list(checks.results(data, checks.DERIVED_RULES, checks.DERIVED_KEYS))
-    assert len(results) == len(checks.DERIVED_RULES) and all(result.passed for result in results)
+    derived = (*checks.ANALYTICS_RULES, *checks.POLICY_RULES)
+    results = list(checks.results(data, derived, checks.DERIVED_KEYS))
+    assert len(results) == len(derived) and all(result.passed for result in results)
 
 
 def test_a_violation_is_shown_and_a_warning_is_no_error(data: DataFolder) -> None:

@@ -39,7 +39,11 @@ def described(defs: dg.Definitions) -> dict[str, Any]:
         }
         for spec in defs.resolve_all_asset_specs()
     }
-    for check in (*checks.canonical_checks.check_specs, *checks.derived_checks.check_specs):
+    for check in (
+        *checks.canonical_checks.check_specs,
+        *checks.derived_checks.check_specs,
+        *checks.policy_checks.check_specs,
+    ):
         graph[check.asset_key.to_user_string()]["checks"].append(check.name)
     return graph
 
@@ -63,8 +67,8 @@ def test_every_asset_says_what_it_is(defs: dg.Definitions) -> None:
 
 
 def test_every_table_has_a_check() -> None:
-    declared = {table.name for table in (*schema.CANONICAL, *checks.DERIVED)}
-    assert {rule.table for rule in (*rules.CANONICAL, *checks.DERIVED_RULES)} == declared
+    declared = {table.name for table in (*schema.CANONICAL, *checks.ANALYTICS, *checks.POLICIES)}
+    assert {rule.table for rule in (*rules.CANONICAL, *checks.ANALYTICS_RULES, *checks.POLICY_RULES)} == declared
 
 
 def test_importing_the_definitions_is_light() -> None:

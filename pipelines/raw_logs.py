@@ -1,0 +1,120 @@
+"""Which raw logs a command is about, and which cluster they are of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines import options
+from traces.clusters import NAME, RESERVED, ClusterSettings
+from traces.errors import InputError
+from traces.store import DataFolder
+
+SAMPLE = options.REPOSITORY / "data" / "sample"
+STANDARD_INPUT = Path("-")
+NAMELESS = "cluster"  # where a file's name has no letter that a cluster's name may have
+
+
+@dataclass(frozen=True)
+class RawLogs:
+    """Raw logs of one cluster: files and folders; none where what the lake holds already is meant."""
+
+    settings: ClusterSettings
+    paths: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How raw logs are to be read: the options that `analyze` and `run` share with `ingest`; None is left out."""
+
+    cluster: str | None = None
+    timezone: str | None = None
+    nodes: int | None = None
+    gpus_per_node: int | None = None
+    format: str = "auto"
+    fields: str | None = None
+    delimiter: str | None = None
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """The options that override a cluster's declared settings."""
+        return {"timezone": self.timezone, "nodes": self.nodes, "gpus_per_node": self.gpus_per_node}
+
+    @property
+    def of_text(self) -> dict[str, Any]:
+        """The options that say how the text is read."""
+        fields = options.names(self.fields) if self.fields else None
+        return {"format": self.format, "fields": fields, "delimiter": self.delimiter}
+
+    def check(self) -> None:
+        """Raises InputError for a format that no reader has."""
+        from traces.readers.registry import check_format
+
+        check_format(self.format)
+
+
+def of_paths(folder: DataFolder, raw: Sequence[Path], reading: Reading) -> list[RawLogs]:
+    """The raw logs by cluster: all of --cluster, else each of the declared cluster whose folder it is or lies in.
+
+    What belongs to no declared cluster is one cluster together, named after the file or folder, and said so.
+    Raises InputError for a path that is not there.
+    """
+    from traces import clusters
+
+    paths = [path if path == STANDARD_INPUT else path.resolve() for path in raw]
+    for path, given in zip(paths, raw, strict=True):
+        if path != STANDARD_INPUT and not path.exists():
+            raise InputError(f"{given}: no such file or folder; give the raw logs, or the folder that holds them")
+    declared = {settings.folder: name for name, settings in clusters.load(folder).items() if settings.folder}
+    groups: dict[str, list[Path]] = {}
+    for path in paths:
+        home = path.name if path.is_dir() else path.parent.name
+        groups.setdefault(reading.cluster or declared.get(home, ""), []).append(path)
+    made = []
+    for cluster, of in groups.items():
+        name = cluster or _name_of(of)
+        if not cluster:
+            options.say(f"cluster name {name!r} is taken from {_home(of).name!r}: --cluster NAME gives another")
+        made.append(RawLogs(clusters.resolve(folder, cluster=name, new=True, **reading.flags), tuple(of)))
+    return made
+
+
+def in_the_lake(folder: DataFolder, reading: Reading) -> list[RawLogs]:
+    """The clusters whose logs the data folder holds, or the one of --cluster. Raises InputError where there is none."""
+    from traces import clusters, store
+
+    held = sorted({described["folder"].parent.name for described in store.lake_files(folder)})
+    wanted = held if reading.cluster is None else [name for name in held if name == reading.cluster]
+    if not wanted:
+        what = f"of cluster {reading.cluster!r} " if reading.cluster else ""
+        raise InputError(
+            f"no log {what}has been read into {folder.root} (it holds {', '.join(held) or 'none'}): "
+            "name raw logs, as in `baton analyze sacct.txt`"
+        )
+    return [RawLogs(clusters.resolve(folder, cluster=name, **reading.flags)) for name in wanted]
+
+
+def sample(folder: DataFolder) -> list[RawLogs]:
+    """The bundled sample: a cluster a folder."""
+    from traces import clusters
+
+    folders = [SAMPLE / "philly", SAMPLE / "slurm"]
+    return [RawLogs(clusters.resolve(folder, raw=path), (path,)) for path in folders]
+
+
+def _home(paths: Sequence[Path]) -> Path:
+    """What names the cluster of those paths: the only one, else the folder that they lie in together."""
+    if len(paths) == 1:
+        return Path("standard-input") if paths[0] == STANDARD_INPUT else paths[0]
+    return paths[0].parent
+
+
+def _name_of(paths: Sequence[Path]) -> str:
+    """A cluster's name of the letters that one may have: the file's up to its first dot, or the folder's."""
+    home = _home(paths)
+    stem = home.name if home.is_dir() else home.name.split(".")[0]
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip(".-_")[:64]
+    return name if NAME.fullmatch(name) and name not in RESERVED else NAMELESS

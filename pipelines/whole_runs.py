@@ -1,0 +1,53 @@
+"""Materializing the jobs `analytics` and `whole_pipeline` for one cluster, in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipelines.raw_logs import RawLogs, Reading
+from traces.store import DataFolder
+
+if TYPE_CHECKING:
+    from dagster import AssetSelection
+
+
+def analyse(folder: DataFolder, logs: RawLogs, reading: Reading, *, with_report: bool) -> None:
+    """Raw logs to the warehouse, the analytics and, where asked for, the report. Raises what the failing asset raised.
+
+    The report is about all clusters: where several are run one after the other, the last one's run makes it.
+    """
+    from pipelines.jobs import ANALYTICS, REPORT
+
+    _materialize(folder, logs, reading, "analytics", ANALYTICS if with_report else ANALYTICS - REPORT)
+
+
+def learn(folder: DataFolder, logs: RawLogs, reading: Reading, *, with_report: bool) -> None:
+    """After `analyse`: pairs, training, comparison, release and the report again. Raises as `analyse` does."""
+    from pipelines.jobs import POLICIES, REPORT
+
+    _materialize(folder, logs, reading, "whole_pipeline", POLICIES if with_report else POLICIES - REPORT)
+
+
+def _materialize(folder: DataFolder, logs: RawLogs, reading: Reading, job: str, chosen: AssetSelection) -> None:
+    from dagster import DagsterExecutionInterruptedError
+
+    from assets.resources import CLUSTERS, Baton
+    from pipelines.definitions import build_defs
+    from pipelines.home import instance_of
+
+    name = logs.settings.name
+    paths = [str(path) for path in logs.paths]
+    baton = Baton(data=str(folder.root), cluster=name, raw=paths, **reading.flags, **reading.of_text)
+    defs = build_defs({"baton": baton})
+    try:
+        with instance_of(folder) as instance:
+            instance.add_dynamic_partitions(str(CLUSTERS.name), [name])
+            defs.resolve_job_def(job).execute_in_process(
+                instance=instance,
+                asset_selection=list(chosen.resolve(defs.resolve_asset_graph())),
+                partition_key=name,
+                run_config={"loggers": {"progress": {}}},
+            )
+    except DagsterExecutionInterruptedError:
+        # Dagster makes its own exception of Ctrl-C, which nobody above knows.
+        raise KeyboardInterrupt from None
