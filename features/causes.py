@@ -102,8 +102,7 @@ class _Rooms:
         """When the job's pool was too full for it, and when it fitted."""
         room: Placed | Counted
         if self.placed is not None:
-            # A partition of which no job is placed: any pool holds nodes it might use, so take the largest.
-            room = self.placed.get(partition) or max(self.placed.values(), key=lambda pool: len(pool.gpus))
+            room = self.placed[partition]
         else:
             if basis not in self.counted:
                 self.counted[basis] = Counted(self.held, COUNTS[basis], shows_its_end(self.trace))

@@ -159,7 +159,8 @@ def placed_pools(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) ->
     changes = _changes(on_nodes, size, horizon(trace), WINDOW_S if shows_its_end(trace) else -1)
     pools: dict[str | None, Placed] = {}
     by_nodes: dict[frozenset[str], Placed] = {}
-    for name, names in _nodes_of_partitions(on_nodes).items():
+    everywhere = dict.fromkeys(trace.jobs["partition"].unique(), frozenset(size["node"]))  # where none was placed
+    for name, names in (everywhere | _nodes_of_partitions(on_nodes)).items():
         if names not in by_nodes:
             by_nodes[names] = _pool(changes, size, names)
         pools[name] = by_nodes[names]
@@ -230,7 +231,7 @@ def _nodes_of_partitions(on_nodes: pl.DataFrame) -> dict[str | None, frozenset[s
     one on its node (Good-Turing estimate of what is unseen), it also gets the nodes of every partition that shares one
     with it.
     """
-    counts = on_nodes.group_by("partition", "node").len()
+    counts = on_nodes.group_by("partition", "node", maintain_order=True).len()
     seen: dict[str | None, frozenset[str]] = {}
     sure: set[str | None] = set()
     for (name,), rows in counts.group_by("partition", maintain_order=True):
