@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from simulator.slurm import world as w
 from simulator.slurm.ahead import remembered
 from simulator.slurm.prepare import prepared
 from simulator.slurm.slots import KNOWN, READY
-from simulator.slurm.state import EARLY, RUNNING_ROWS, USABLE
+from simulator.slurm.state import EARLY, ON_NODES, RUNNING_ROWS, USABLE
 
 NODES, JOBS = 12, 40
 
@@ -34,16 +38,31 @@ def last_of_group(ends: list[int], touching: list[bool], enough: int) -> int:
     return last
 
 
+def holders(rng: np.random.Generator, running: int, whole: bool) -> NDArray[np.bool_]:
+    """Which running job holds which node, shape (running, NODES): at least one does; if `whole`, a node has one job."""
+    holds = rng.random((running, NODES)) < rng.choice([0.05, 0.1, 0.3])
+    row, node = rng.integers(running), rng.integers(NODES)
+    holds[row, node] = True
+    if whole:
+        kept = rng.integers(0, running, NODES)
+        kept[node] = row
+        holds &= np.arange(running)[:, None] == kept
+    return holds
+
+
+@pytest.mark.parametrize("whole", [False, True])
 @settings(max_examples=500, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_the_last_of_a_group_is_found_without_making_groups(seed: int) -> None:
+def test_the_last_of_a_group_is_found_without_making_groups(whole: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
     one = np.ones(JOBS, np.int64)
-    run, state, _ = prepared(w.flat_world(w.plain_jobs(0 * one, one, one, one), NODES, w.Settings()))
+    world = w.flat_world(w.plain_jobs(0 * one, one, one, one), NODES, w.Settings())
+    parts = replace(world.partitions, exclusive=np.full(1, whole))
+    run, state, _ = prepared(replace(world, partitions=parts))
+    assert run.knobs.whole_nodes == whole
     scratch, running = run.scratch, int(rng.integers(1, JOBS + 1))
     ends = np.sort((1000 + rng.exponential(1, running) * rng.choice([20, 300, 5000])).astype(np.int64))
-    holds = rng.random((running, NODES)) < rng.choice([0.05, 0.1, 0.3])
-    holds[rng.integers(running), rng.integers(NODES)] = True  # at least one node is held
+    holds = holders(rng, running, whole)
     bits = 1 << np.arange(NODES)
     state.scalars[RUNNING_ROWS] = running
     state.planned[:running, 0], state.planned[:running, 2] = ends, np.arange(running)
@@ -56,7 +75,8 @@ def test_the_last_of_a_group_is_found_without_making_groups(seed: int) -> None:
     scratch.ready[0, held], scratch.ready_order[0, : len(held)] = ready, held[order]
     scratch.words[USABLE, 0], scratch.words[EARLY, 0] = bits[usable].sum(), bits[held].sum()
     both = np.intersect1d(usable, held)
-    scratch.slots[KNOWN], scratch.slots[READY], scratch.stamp[0] = len(held), len(both), 1
+    # What is known: rows of State.planned where nodes are taken whole, else nodes in the order of `ready_order`.
+    scratch.slots[KNOWN], scratch.slots[READY], scratch.stamp[ON_NODES] = running if whole else len(held), len(both), 1
     wanted = int(rng.integers(1, len(both) + 1))
     enough = int(np.sort(scratch.ready[0, both])[wanted - 1])
     expected = last_of_group(ends.tolist(), holds[:, usable].any(axis=1).tolist(), enough)
