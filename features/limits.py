@@ -102,32 +102,41 @@ def inferred(waiting: pl.DataFrame, usage: Usage, pressed: Pressed) -> list[Limi
     reasons = waiting["reason"].drop_nulls() if "reason" in waiting.columns else pl.Series("reason", [], pl.String)
     if len(reasons) and not reasons.str.contains(LIMIT_REASON).any():
         return []
-    found = []
+    found: list[Limit] = []
     for partition in sorted({where for where, _ in usage.steps}, key=lambda name: (name is not None, name)):
         rows = waiting if partition is None else waiting.filter(pl.col("partition") == partition)
-        users = {user: levels for (where, user), levels in usage.steps.items() if where == partition}
         for amount in WORDS:
-            if (most := _shared(rows, users, amount, pressed)) is not None:
+            if (most := _shared(rows, usage, (partition, amount), found, pressed)) is not None:
                 found.append(Limit(partition, amount, most))
-    # A partition's limit that is the cluster's says nothing more.
-    whole = {(limit.amount, limit.most) for limit in found if limit.partition is None}
-    return [limit for limit in found if limit.partition is None or (limit.amount, limit.most) not in whole]
+    return found
 
 
-def _shared(rows: pl.DataFrame, users: dict[str, dict[str, Steps]], amount: str, pressed: Pressed) -> int | None:
-    """The number at which users with a job waiting and room for it stopped, or None."""
+def _shared(
+    rows: pl.DataFrame, usage: Usage, of: tuple[str | None, str], known: list[Limit], pressed: Pressed
+) -> int | None:
+    """The number at which users with a job waiting and room for it stopped, or None.
+
+    While one of the limits already `known` held a user back, that is reason enough.
+    """
+    partition, amount = of
+    users = {user: levels for (where, user), levels in usage.steps.items() if where == partition}
     peaks = {user: Usage.peak(amount, levels) for user, levels in users.items()}
+    asked = [(pl.lit(1) if name == "jobs" else pl.col(name).fill_null(0)).alias(f"ask {name}") for name in WORDS]
     stopped = []
-    for (user,), jobs in rows.group_by("user_name", maintain_order=True):
-        levels = users.get(str(user))
-        if levels is None or (peak := peaks[str(user)]) < 2:
+    for (user_,), jobs in rows.group_by("user_name", maintain_order=True):
+        user = str(user_)
+        if peaks.get(user, 0) < 2:
             continue
         seconds = 0
-        asked = pl.lit(1) if amount == "jobs" else pl.col(amount).fill_null(0)
-        for (more,), alike in jobs.group_by(asked.alias("asked"), maintain_order=True):
-            seconds += int(pressed(alike, over(levels, amount, int(str(more)), peak)).sum())
+        for more, alike in jobs.group_by(*asked, maintain_order=True):
+            ask = dict(zip(WORDS, (int(str(count)) for count in more), strict=True))
+            stop = over(users[user], amount, ask[amount], peaks[user])
+            for limit in known:
+                if (earlier := usage.over(limit, user, ask[limit.amount])) is not None:
+                    stop = Steps(stop.times, stop.values * (1 - earlier.at(stop.times)))
+            seconds += int(pressed(alike, stop).sum())
             if seconds >= PRESSED_S:
-                stopped.append(peak)
+                stopped.append(peaks[user])
                 break
     most = shared_limit(np.array(stopped, dtype=np.int64))
     if most is None or sum(peak > most for peak in peaks.values()) * BEYOND > stopped.count(most):
