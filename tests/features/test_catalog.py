@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from features.catalog import FEATURES
+from features.causes import CAUSES
 from tests.features.toy import CLUSTER, job, trace
 from traces.clusters import ClusterSettings
 from traces.generate import generate_philly
@@ -88,8 +89,10 @@ def test_philly_from_raw_files_to_derived_tables(philly: DataFolder) -> None:
     assert delays["quota_source"].drop_nulls().unique().to_list() == ["inferred"]
     split = delays.drop_nulls("fair_share_delay_s").filter(pl.col("wait_s") >= 0)
     assert split.height > 500
-    parts = split["held_s"] + split["fair_share_delay_s"] + split["fragmentation_delay_s"]
-    assert (parts == split["wait_s"]).all()
+    assert (split["fair_share_delay_s"] + split["fragmentation_delay_s"] == split["eligible_wait_s"]).all()
+    waited = delays.filter(pl.col("wait_s") >= 0)
+    assert (waited.select(pl.sum_horizontal(CAUSES)).to_series() == waited["wait_s"]).all()
+    assert waited["cause_basis"].unique().to_list() == ["placements"] and waited["own_limit_s"].sum() == 0
     assert found["fragmentation"]["basis"].unique().to_list() == ["placements"]
     # No machine has more GPUs than the generator's largest, although the log lacks the ends of some jobs.
     assert found["fragmentation"]["largest_node_gpus"].max() <= 8
@@ -116,7 +119,14 @@ def test_the_a100_log(shared_traces: Path, tmp_path: Path) -> None:
     delays = found["queueing_delay"]
     assert delays["fair_share_delay_s"].null_count() == delays.height == read(data, "SELECT * FROM jobs").height
     assert delays["quota_source"].null_count() == delays.height
-    assert delays.filter("ran")["resource_delay_s"].null_count() == 0
+    waited = delays.drop_nulls("wait_s")
+    assert (waited.select(pl.sum_horizontal(CAUSES)).to_series() == waited["wait_s"]).all()
+    assert waited["cause_basis"].unique().to_list() == ["GPU counts"]
+    # No user of this log runs more than eight jobs at once, and 22 reach exactly eight.
+    assert delays["own_limit"].drop_nulls().unique().to_list() == ["8 running jobs a user (inferred)"]
+    total = waited["wait_s"].sum()
+    shares = [waited[name].sum() / total for name in CAUSES]
+    assert shares == pytest.approx([0, 0.161, 0.297, 0, 0.542], abs=0.001)
     jobs = read(data, "SELECT wait_s, start_utc, end_utc, allocated_nodes FROM jobs")
     whole = found["queueing_by"].filter(pl.col("dimension") == "all").row(0, named=True)
     assert whole["wait_mean_s"] == pytest.approx(jobs["wait_s"].drop_nulls().mean())

@@ -117,7 +117,7 @@ def test_sensitivity_holds_the_default_split_and_less_fair_share_with_a_larger_q
     default = found.filter("is_default").row(0, named=True)
     assert default["fair_share_delay_s"] == split["fair_share_delay_s"].sum()
     assert default["fragmentation_delay_s"] == split["fragmentation_delay_s"].sum()
-    assert default["fair_share_jobs"] == (split["cause"] == "fair share").sum()
+    assert default["fair_share_jobs"] == (split["philly_cause"] == "fair share").sum()
     ordered = found.sort("quantile")
     assert ordered["fair_share_delay_s"].to_list() == sorted(ordered["fair_share_delay_s"].to_list(), reverse=True)
     assert found["quota_source"].unique().to_list() == ["inferred"]
