@@ -182,7 +182,7 @@ def _limited(waiting: pl.DataFrame, rooms: _Rooms, held: pl.DataFrame) -> pl.Dat
         binding: dict[str, Steps] = {}
         if source == "given" and (asked := int(str(gpus or 0))) > 0:
             used = groups.get(str(group), Steps(np.zeros(0, np.int64), np.zeros(0, np.int64)))
-            binding[f"{quota} GPUs for {group} (given)"] = from_epoch(used).above(int(str(quota)) - asked)
+            binding[f"{quota} GPUs for its group (given)"] = from_epoch(used).above(int(str(quota)) - asked)
         for limit in limits:
             if user is None or limit.partition not in (None, rows["partition"][0]):
                 continue

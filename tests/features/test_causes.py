@@ -70,7 +70,7 @@ def test_each_second_goes_to_the_first_cause_that_holds() -> None:
     # Held to 40; over the quota to 100; 3 of 8 GPUs free to 200; 4 free, but 2 and 2, to 300; then n0 is empty.
     assert seconds(x) == (40, 60, 100, 100, 200)
     assert (x["wait_s"], x["main_cause"], x["cause_basis"]) == (500, "behind others", "placements")
-    assert x["own_limit"] == "6 GPUs for a (given)"
+    assert x["own_limit"] == "6 GPUs for its group (given)"
 
 
 def test_a_gang_needs_as_many_nodes_as_it_asks_for() -> None:
