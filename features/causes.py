@@ -39,7 +39,7 @@ def with_causes(jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, hel
     column group_name.
     """
     cpus = pl.coalesce(pl.col("allocated_cpus").replace(0, None), "requested_cpus")
-    told = trace.jobs.select("job_key", cpus.alias("cpus"), *(["reason"] if "reason" in trace.jobs.columns else []))
+    told = trace.jobs.select("job_key", cpus.alias("cpus"), "reason")
     waiting = jobs.filter(pl.col("waiting_to") >= pl.col("submit")).join(told, on="job_key", how="left")
     eligible = pl.coalesce("eligible_from", "submit").clip(pl.col("submit"), pl.col("waiting_to"))
     waiting = waiting.with_columns(eligible.alias("from")).with_columns(
@@ -124,7 +124,7 @@ def _by_shape(
     """The waiting jobs of one pool and demand (and of equal `also`), and how they fitted."""
     for (basis, partition, gpus, cpus, nodes, *rest), rows in waiting.group_by(*_SHAPE, *also, maintain_order=True):
         demand = Demand(int(str(gpus)), int(str(cpus)), int(str(nodes)))
-        yield rooms.fit(basis, partition, demand), tuple(rest), rows  # type: ignore[arg-type]
+        yield rooms.fit(basis, partition, demand), tuple(rest), rows
 
 
 def _between(steps: Steps, begin: Int64s, end: Int64s) -> Int64s:
@@ -221,8 +221,6 @@ def _named(waiting: pl.DataFrame) -> pl.DataFrame:
     Slurm keeps the last reason that was not Priority or Resources. One that names a limit outweighs our `behind`. One
     that names a hold does so only where the log has no eligible time: else that time already says how long it lasted.
     """
-    if "reason" not in waiting.columns:
-        return waiting
     behind = pl.col("behind_s")
     limit = pl.col("reason").str.contains(LIMIT_REASON).fill_null(False) & (behind > 0)
     hold = pl.col("reason").str.contains(HOLD_REASON).fill_null(False) & pl.col("eligible_from").is_null()

@@ -96,10 +96,10 @@ Pressed = Callable[[pl.DataFrame, Steps], Int64s]  # seconds for which each wait
 def inferred(waiting: pl.DataFrame, usage: Usage, pressed: Pressed) -> list[Limit]:
     """The limits on users that the record shows.
 
-    `waiting`: jobs that waited while they fitted, with user_name, partition, gpus, nodes. `pressed` measures some of
-    its rows. Nothing is inferred where the log holds the scheduler's reasons and none of them names a limit.
+    `waiting`: jobs that waited while they fitted, with user_name, partition, gpus, nodes, reason. `pressed` measures
+    some of its rows. Nothing is inferred where the log holds the scheduler's reasons and none of them names a limit.
     """
-    reasons = waiting["reason"].drop_nulls() if "reason" in waiting.columns else pl.Series("reason", [], pl.String)
+    reasons = waiting["reason"].drop_nulls()
     if len(reasons) and not reasons.str.contains(LIMIT_REASON).any():
         return []
     found: list[Limit] = []

@@ -1,61 +1,187 @@
-"""Why jobs waited: fair share against fragmentation, and how far that split hangs on the quotas."""
+"""Why jobs waited: the five causes that add up to the wait, and beside them the Philly study's two-way split."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import polars as pl
 
 from reports import figures
 from reports import format as fmt
-from reports.layout import Figure, Section, TableView, columns
+from reports.layout import Figure, Section, TableView, columns, cut
 from reports.sizes import by_size, gpus
 from reports.source import Source
 
+# column: what it is called, its colour, what it means
+CAUSES = {
+    "held_s": ("not yet eligible", "class0", "a dependency, a hold or a begin time: no scheduler can shorten it"),
+    "own_limit_s": ("own limit", "class2", "its user or group was at a limit or quota"),
+    "cluster_full_s": ("cluster full", "class1", "too little was free where it may run: nobody could have started it"),
+    "fragmented_s": ("fragmented", "class3", "enough was free in all, but on no nodes of the shape that it asks for"),
+    "behind_s": (
+        "behind others",
+        "class4",
+        "it would have fitted: others went first, or the log does not show what for",
+    ),
+}
+MOST_ROWS = 25
+
 
 def split(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFrame) -> None:
-    """Fair share against fragmentation, seconds per cause, labelled by where the quota came from."""
-    known = delays.filter(pl.col("fair_share_delay_s").is_not_null())
-    sources = sorted(known["quota_source"].drop_nulls().unique().to_list())
-    if known.is_empty() or not sources:
-        section.missing.append(
-            "Waits are not split into fair-share and fragmentation delay: no quota is given for this cluster, and the "
-            "log does not name two groups (accounts or virtual clusters) from whose use quotas could be inferred."
-        )
+    """Seconds and shares of each cause, in all, by size and by user; then the split of the Philly study."""
+    _causes(source, section, delays, by)
+    _as_philly(source, section, delays, by)
+    _sensitivity(source, section)
+
+
+def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFrame) -> None:
+    waited = delays.filter(pl.col("main_cause").is_not_null())
+    if waited.is_empty():
+        section.missing.append("No job that started had to wait, so there is no wait to explain.")
         return
-    label = " and ".join(f"{kind} quotas" for kind in sources)
+    sums = {name: int(waited[name].sum()) for name in CAUSES}
+    total = sum(sums.values())
+    largest = sorted((name for name in CAUSES if sums[name]), key=lambda name: -sums[name])
+    section.sentences.append(
+        "Of all waiting, "
+        + ", ".join(
+            f"{fmt.percent(sums[name] / total)} was {CAUSES[name][0]} ({CAUSES[name][2]})" for name in largest[:2]
+        )
+        + (
+            f"; the rest, {fmt.percent(1 - sum(sums[n] for n in largest[:2]) / total)}, see below."
+            if len(largest) > 2
+            else "."
+        )
+    )
+    limits = waited.filter(pl.col("own_limit_s") > 0)["own_limit"].drop_nulls().value_counts(sort=True)
+    if not limits.is_empty():
+        named = ", ".join(fmt.text(name) for name in limits["own_limit"].head(3))
+        section.sentences.append(f"Limits that kept jobs waiting: {named}.")
+    section.missing += _not_told(waited)
+    rows = [
+        {"cause": label, "meaning": meaning, "wait_s": sums[name], "share": sums[name] / total,
+         "jobs": waited.filter(pl.col("main_cause") == _MAIN[name]).height}
+        for name, (label, _, meaning) in CAUSES.items()
+    ]  # fmt: skip
+    section.tables.append(
+        TableView(
+            "causes",
+            "What jobs waited for",
+            "Every second of every wait counts once, for the first cause in this order that held; together they are "
+            f"{fmt.duration(total)} of waiting. Jobs: those of which it was the largest cause. "
+            + source.caption(waited.height, "jobs"),
+            columns("cause|cause", "wait_s|waiting|duration", "share|share|percent", "jobs|mostly so|count",
+                    "meaning|meaning"),
+            rows,
+        )
+    )  # fmt: skip
+    section.figures.append(_figure(source, by, sums, waited.height))
+    for dimension, title, label in (
+        ("size_bucket", "What jobs waited for, by GPUs", "GPUs"),
+        ("user_name", "What jobs waited for, by user: the longest in sum", "user"),
+        ("partition", "What jobs waited for, by partition or virtual cluster", "partition"),
+    ):
+        if (table := _by(source, by, dimension, title, label)) is not None:
+            section.tables.append(table)
+
+
+_MAIN = {name: "behind others" if name == "behind_s" else name.removesuffix("_s").replace("_", " ") for name in CAUSES}
+
+
+def _not_told(waited: pl.DataFrame) -> list[str]:
+    """What the log cannot tell of the causes."""
+    bases = waited["cause_basis"].drop_nulls().unique().sort().to_list()
+    if bases in ([], ["placements"]):
+        return []
+    return [
+        f"The log names no nodes, so whether a job would have fitted is judged by {' and '.join(bases)} over the whole "
+        "cluster: what was fragmented, or free for other partitions alone, stands under behind others."
+    ]
+
+
+def _shares(row: dict[str, float]) -> tuple[float, ...] | None:
+    """Shares of the causes in CAUSES' order, of one row of queueing_by."""
+    values = [row[name] or 0 for name in CAUSES]
+    return tuple(value / sum(values) for value in values) if sum(values) else None
+
+
+def _figure(source: Source, by: pl.DataFrame, sums: dict[str, int], n: int) -> Figure:
+    groups = {"all": _shares({name: float(value) for name, value in sums.items()}) or (0.0,) * len(CAUSES)}
+    sizes = by.filter((pl.col("dimension") == "size_bucket") & pl.col("value").is_not_null()).sort(by_size("value"))
+    for row in sizes.to_dicts():
+        if (shares := _shares(row)) is not None:
+            groups[gpus(row["value"])] = shares
+    return Figure(
+        "waits_causes",
+        "What jobs wait for",
+        f"Shares of the waiting time by cause. {source.caption(n, 'jobs')}",
+        figures.shares(
+            f"{source.slug}-causes", [label for label, _, _ in CAUSES.values()], groups,
+            [tint for _, tint, _ in CAUSES.values()],
+        ),
+        "Stacked shares of the causes of waits, in all and by size; the table of causes has the figures.",
+    )  # fmt: skip
+
+
+def _by(source: Source, by: pl.DataFrame, dimension: str, title: str, label: str) -> TableView | None:
+    rows = by.filter((pl.col("dimension") == dimension) & (pl.sum_horizontal(*CAUSES) > 0))
+    if rows.is_empty() or rows["value"].null_count() == rows.height:
+        return None
+    total = pl.sum_horizontal(*CAUSES)
+    rows = rows.with_columns(total.alias("all_s"), *((pl.col(name) / total).alias(f"{name}hare") for name in CAUSES))
+    rows = rows.sort(by_size("value")) if dimension == "size_bucket" else rows.sort("all_s", descending=True)
+    if dimension == "user_name":
+        rows = source.hide(rows.rename({"value": "user_name"})).rename({"user_name": "value"})
+    shown, left_out = cut(rows.to_dicts(), MOST_ROWS)
+    return TableView(
+        f"causes_by_{dimension}",
+        title,
+        f"Shares of the waiting time. {source.caption(int(rows['jobs'].sum()), 'jobs')}",
+        columns(
+            f"value|{label}|name", "jobs|jobs|count", "all_s|waiting|duration",
+            *(f"{name}hare|{words}|percent" for name, (words, _, _) in CAUSES.items()),
+        ),
+        shown,
+        left_out,
+    )  # fmt: skip
+
+
+def _as_philly(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFrame) -> None:
+    """Fair share against all the rest, which the study calls fragmentation, labelled by where the quota came from."""
+    known = delays.filter(pl.col("fair_share_delay_s").is_not_null())
     fair, rest = float(known["fair_share_delay_s"].sum()), float(known["fragmentation_delay_s"].sum())
     if fair + rest <= 0:
-        section.missing.append(f"With {label} no job has an eligible wait to split.")
-        return
+        return  # no quota, given or inferred: the study's split says nothing that the causes do not
+    label = " and ".join(f"{kind} quotas" for kind in sorted(known["quota_source"].drop_nulls().unique().to_list()))
     section.sentences.append(
-        f"By {label}, {fmt.percent(fair / (fair + rest))} of the eligible waiting is fair-share delay (the group was "
-        f"at its quota) and {fmt.percent(rest / (fair + rest))} fragmentation delay (within it, but no fitting GPUs)."
+        f"As the Philly study splits it (by {label}): {fmt.percent(_share(fair, rest))} of the eligible waiting is "
+        f"fair-share delay (the group was at its quota); all the rest, {fmt.percent(_share(rest, fair))}, the study "
+        "calls fragmentation delay, be the cluster full or not."
     )
     sizes = by.filter(
-        (pl.col("dimension") == "size_bucket")
-        & pl.col("value").is_not_null()
-        & (pl.col("fair_share_delay_s") + pl.col("fragmentation_delay_s") > 0)
+        (pl.col("dimension") == "size_bucket") & (pl.col("fair_share_delay_s") + pl.col("fragmentation_delay_s") > 0)
     ).sort(by_size("value"))
-    groups = {"all": (fair / (fair + rest), rest / (fair + rest))}
-    for row in sizes.to_dicts():
-        both = row["fair_share_delay_s"] + row["fragmentation_delay_s"]
-        groups[gpus(row["value"])] = (row["fair_share_delay_s"] / both, row["fragmentation_delay_s"] / both)
-    section.figures.append(
-        Figure(
-            "waits_split",
-            f"What one waits for ({label})",
-            f"Shares of the eligible waiting time. Quotas are {' and '.join(sources)}"
-            + (" (99th percentile of what the group used while busy)" if "inferred" in sources else "")
-            + f". {source.caption(known.height, 'jobs')}",
-            figures.shares(
-                f"{source.slug}-split",
-                ("fair-share delay", "fragmentation delay"),
-                groups,
-                ("fair_share", "fragmentation"),
-            ),
-            "Stacked shares of fair-share and fragmentation delay by size.",
+    rows: list[dict[str, Any]] = [{"value": "all", "fair_share_delay_s": int(fair), "fragmentation_delay_s": int(rest)}]
+    rows += [
+        {"value": gpus(row["value"]), **{name: row[name] for name in ("fair_share_delay_s", "fragmentation_delay_s")}}
+        for row in sizes.to_dicts()
+    ]
+    rows = [{**row, "share": _share(row["fair_share_delay_s"], row["fragmentation_delay_s"])} for row in rows]
+    section.tables.append(
+        TableView(
+            "philly_split",
+            f"As the Philly study splits it ({label})",
+            "Eligible waiting of jobs with a quota. An inferred quota is the 99th percentile of what the group used "
+            f"while busy. {source.caption(known.height, 'jobs')}",
+            columns("value|GPUs", "fair_share_delay_s|fair-share delay|duration",
+                    "fragmentation_delay_s|fragmentation delay|duration", "share|fair share|percent"),
+            rows,
         )
-    )
-    _sensitivity(source, section)
+    )  # fmt: skip
+
+
+def _share(part: float, other: float) -> float:
+    return part / (part + other)
 
 
 def _sensitivity(source: Source, section: Section) -> None:

@@ -27,7 +27,7 @@ _ELIGIBLE = ("eligible_wait_mean_s|mean from eligible|duration", "eligible_wait_
 
 
 def waits(source: Source) -> Section:
-    """Waits by size, partition, user and hour of the week; the fair-share / fragmentation split where it is known."""
+    """Waits by size, partition, user and hour of the week; what they waited for."""
     section = Section("waits", "Who waits and why")
     delays, by = source.rows("queueing_delay"), source.rows("queueing_by")
     if delays.is_empty() or by.is_empty():
@@ -37,7 +37,7 @@ def waits(source: Source) -> Section:
     if waited.is_empty():
         section.missing.append("No job of this trace has both a submission and a start, so there is no wait to show.")
         return section
-    section.sentences += _sentences(waited, by)
+    section.sentences += _sentences(by)
     section.figures.append(_by_size_figure(source, waited))
     if (heat := _heatmap(source, by)) is not None:
         section.figures.append(heat)
@@ -58,19 +58,12 @@ def waits(source: Source) -> Section:
     return section
 
 
-def _sentences(waited: pl.DataFrame, by: pl.DataFrame) -> list[str]:
+def _sentences(by: pl.DataFrame) -> list[str]:
     whole = by.filter(pl.col("dimension") == "all").to_dicts()[0]
     sentences = [
         f"Half of the jobs started within {fmt.duration(whole['wait_p50_s'])}, 5 % waited over "
         f"{fmt.duration(whole['wait_p95_s'])}; {fmt.percent(whole['over_10min_share'])} waited over 10 minutes."
     ]
-    held = waited["held_s"].fill_null(0)
-    total = int(waited["wait_s"].sum())
-    if total and held.sum() / total >= 0.0005:
-        sentences.append(
-            f"{fmt.percent(float(held.sum()) / total)} of all waiting was before the job was eligible "
-            "(dependency, hold or begin time): no scheduler can shorten that part."
-        )
     if whole["never_ran"]:
         sentences.append(f"{whole['never_ran']:,} jobs never ran; they count in no wait.")
     return sentences
@@ -133,7 +126,7 @@ def _by_table(source: Source, by: pl.DataFrame, dimension: str, title: str, labe
         f"by_{dimension}",
         title,
         f"Jobs that started, unless the heading says otherwise. {source.caption(int(rows['jobs'].sum()), 'jobs')}",
-        columns(f"value|{label}", *_BY_COLUMNS, *(_ELIGIBLE if by["held_total_s"].sum() else ())),
+        columns(f"value|{label}", *_BY_COLUMNS, *(_ELIGIBLE if by["held_s"].sum() else ())),
         shown,
         left_out,
     )

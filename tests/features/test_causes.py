@@ -14,12 +14,11 @@ from features import limits, pools, queueing, room
 from features.causes import CAUSES, MAIN_CAUSES
 from features.usage import Int64s, Steps
 from simulator.calibration.free import free_starts
-from simulator.calibration.parameters import WINDOW_S
 from simulator.calibration.passes import Jobs, Rules
 from simulator.calibration.record import NEVER, Record
 from simulator.replay import simulate
 from simulator.workload import Workload
-from tests.features.toy import CLUSTER, EPOCH, job, random_jobs, trace
+from tests.features.toy import CLUSTER, job, random_jobs, trace
 from traces.clusters import ClusterSettings
 
 DAY_S = 86_400
@@ -32,10 +31,8 @@ def delays(
     **known: Any,
 ) -> dict[str, dict[str, Any]]:
     """Rows of queueing_delay by job."""
+    jobs = [{**row, "reason": (reason or {}).get(row["job_key"])} for row in jobs]
     of = trace(jobs, placements=placements or [])
-    if reason is not None:
-        named = pl.col("job_key").replace_strict(reason, default=None, return_dtype=pl.String).alias("reason")
-        of = type(of)(of.jobs.with_columns(named), of.attempts, of.placements, of.nodes)
     found = queueing.from_trace(of, ClusterSettings(CLUSTER, **known))["queueing_delay"]
     return {row["job_key"]: row for row in found.to_dicts()}
 
@@ -157,7 +154,7 @@ def test_without_placements_counts_tell_and_say_which(ask: dict[str, Any], basis
 
 def test_no_wait_has_no_causes() -> None:
     found = delays([job("never", 0, None, 50, 1), job("back", 100, 40, 90, 1), job("unknown", None, 40, 90, 1)])
-    assert all(seconds(row) == (None,) * 5 and row["main_cause"] is None for row in found.values())
+    assert all(row[name] is None for row in found.values() for name in (*CAUSES, "main_cause", "cause_basis"))
 
 
 def test_the_schedulers_reason_names_a_limit_or_a_hold() -> None:
@@ -353,10 +350,10 @@ def slow_causes(rows: list[tuple[Any, ...]], window: int, is_open: bool, quota: 
 @settings(max_examples=60, deadline=None)
 @given(random_jobs(most=9), st.booleans(), st.sampled_from(({}, {"vc-a": 4})))
 def test_causes_add_up_to_the_wait(rows: list[dict[str, Any]], whole_nodes: bool, quotas: dict[str, int]) -> None:
-    known = {"nodes": 3, "gpus_per_node": 4} if whole_nodes else {}
+    known: dict[str, Any] = {"nodes": 3, "gpus_per_node": 4} if whole_nodes else {}
     for row in delays(rows, quotas=quotas, **known).values():
         if row["wait_s"] is None or row["wait_s"] < 0:
-            assert seconds(row) == (None,) * 5 and row["main_cause"] is None
+            assert all(row[name] is None for name in (*CAUSES, "main_cause"))
             continue
         assert sum(seconds(row)) == row["wait_s"] and min(seconds(row)) >= 0
         names = {MAIN_CAUSES[name] for name in CAUSES if row[name] == max(seconds(row)) > 0}
@@ -374,13 +371,14 @@ def test_nodes_with_room_are_those_of_a_loop(changes: list[tuple[int, int, int]]
     expected = []
     for i in range(len(changes) + 1):
         now = [row[:] for row in free]
-        for node, taken_gpus, taken_cpus in changes[:i]:
-            now[0][node] -= taken_gpus
-            now[1][node] -= taken_cpus
+        for place, more_gpus, more_cpus in changes[:i]:
+            now[0][place] -= more_gpus
+            now[1][place] -= more_cpus
         expected.append(sum(g >= gpus and c >= cpus for g, c in zip(*now, strict=True)))
-    columns = np.array(changes, np.int64).reshape(-1, 3).T.copy()
+    node, taken_gpus, taken_cpus = np.array(changes, np.int64).reshape(-1, 3).T.copy()
     count = np.zeros(len(changes) + 1, np.int64)
-    room.nodes_with_room(*columns, *(np.array(row, np.int64) for row in free), gpus, cpus, count)
+    before = [np.array(row, np.int64) for row in free]
+    room.nodes_with_room(node, taken_gpus, taken_cpus, before[0], before[1], gpus, cpus, count)
     assert count.tolist() == expected
 
 
@@ -489,7 +487,3 @@ def test_a_simulated_limit_on_running_jobs_is_found_and_takes_what_it_took(capac
     assert np.array_equal(ours, at_limit)
     if capacity == 400:  # room for all: nothing else is waited for
         assert totals(got)["cluster_full_s"] < 0.02 * waited
-
-
-def test_a_window_is_that_of_the_calibration() -> None:
-    assert WINDOW_S == pools.WINDOW_S == 3 * DAY_S and EPOCH.year == 2023
