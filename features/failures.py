@@ -13,7 +13,7 @@ from features.savings import retries, savings
 from features.signatures import TAILS, read_tails
 from features.tables.failures import FAILURE_SAVINGS, FAILURES, FAILURES_BY, RETRIES
 from features.trace import Trace, read_trace, shaped
-from features.usage import filled_gpus, size_bucket
+from features.usage import runs, size_bucket
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import DataFolder
@@ -95,21 +95,18 @@ def _with_tails(ended: pl.DataFrame, trace: Trace, tails: pl.DataFrame) -> pl.Da
 def _attempts(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     """Attempts that started, with their job's user, partition and final state, and GPUs filled from whole nodes."""
     jobs = trace.jobs.select("job_key", "user_name", "partition", pl.col("state").alias("job_state"))
-    gpus = filled_gpus(pl.col("gpus"), pl.col("nodes"), settings)
+    held = runs(trace, settings).select("job_key", "attempt", "gpus", pl.col("gpu_time_s").alias("gpu_time_lost_s"))
     run = pl.coalesce("run_s", pl.col("end_utc").dt.epoch("s") - pl.col("start_utc").dt.epoch("s"))
     return (
-        trace.attempts.filter(pl.col("start_utc").is_not_null())
+        trace.attempts.drop("gpus", "gpu_time_s")
+        .join(held, on=["job_key", "attempt"])
         .join(jobs, on="job_key", how="left")
         .with_columns(
-            gpus.alias("gpus"),
             run.alias("runtime_to_failure_s"),
             (pl.col("attempt").max().over("job_key") - pl.col("attempt")).alias("retries_after"),
             pl.coalesce("job_state", "state").alias("job_state"),
         )
-        .with_columns(
-            size_bucket(pl.col("gpus")).alias("size_bucket"),
-            pl.coalesce("gpu_time_s", pl.col("gpus") * pl.col("runtime_to_failure_s")).alias("gpu_time_lost_s"),
-        )
+        .with_columns(size_bucket(pl.col("gpus")).alias("size_bucket"))
     )
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from features.tables.load import DRIFT, LOAD
 from features.trace import Trace, read_trace, shaped
-from features.usage import Int64s, Steps, asked_gpus, asked_nodes, horizon, queue_end, runs, steps_of
+from features.usage import Int64s, Steps, asked_gpus, asked_nodes, horizon, queue_end, runs, steps_of, with_gpu_time
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import DataFolder, empty
@@ -114,8 +114,9 @@ def _described(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     """What drifts, one row a job with a submission, in order of submission."""
     submit = pl.col("submit_utc").dt.epoch("s")
     local = pl.col("submit_utc").dt.replace_time_zone("UTC").dt.convert_time_zone(settings.timezone)
-    jobs = trace.jobs.drop_nulls("submit_utc").sort("submit_utc", "job_key")
-    running, waiting = _concurrency(trace, runs(trace, settings))
+    held = runs(trace, settings)
+    jobs = with_gpu_time(trace.jobs, held).drop_nulls("submit_utc").sort("submit_utc", "job_key")
+    running, waiting = _concurrency(trace, held)
     before = jobs["submit_utc"].dt.epoch("s").to_numpy() - 1  # what the job met, itself not counted
     return jobs.select(
         "submit_utc", "user_name", "partition", "account", "qos", "state", "limit_s", "run_s", "wait_s",

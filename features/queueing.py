@@ -29,6 +29,7 @@ from features.usage import (
     runs,
     size_bucket,
     steps_of,
+    with_gpu_time,
 )
 from traces.clusters import ClusterSettings
 from traces.schema import Table
@@ -73,7 +74,7 @@ def philly_delay(
 ) -> pl.DataFrame:
     """One row a job with the wait as the Philly study splits it; quotas that are not given are that quantile of the
     group's use. `held`: see `grouped_runs`."""
-    jobs = _waits(trace, settings, group_column(trace.jobs, settings))
+    jobs = _waits(trace, settings, held)
     quotas = _quotas(held, settings, capacity(trace, settings, held), quantile)
     table = pl.DataFrame(
         [(name, quota.gpus, quota.source) for name, quota in quotas.items()],
@@ -97,15 +98,15 @@ def group_column(jobs: pl.DataFrame, settings: ClusterSettings) -> str | None:
     return next((column for column in ("account", "partition") if jobs[column].null_count() < jobs.height), None)
 
 
-def _waits(trace: Trace, settings: ClusterSettings, group: str | None) -> pl.DataFrame:
+def _waits(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> pl.DataFrame:
     """Everything about a job but its split; it waits, eligible, in [waiting_from, waiting_to), epoch s."""
-    until = horizon(trace)
+    until, group = horizon(trace), group_column(trace.jobs, settings)
     nodes = asked_nodes()
     gpus = asked_gpus(settings)
     submit, start = pl.col("submit_utc").dt.epoch("s"), pl.col("start_utc").dt.epoch("s")
     eligible = pl.coalesce(pl.col("eligible_utc").dt.epoch("s"), submit)
     ran = start.is_not_null() | (pl.col("run_s") > 0).fill_null(False)  # some logs tell how long, and not from when
-    return trace.jobs.select(
+    return with_gpu_time(trace.jobs, held).select(
         "cluster", "job_key", "submit_utc", "user_name", "partition", "state", "gpu_time_s",
         gpus.alias("gpus"),
         nodes.alias("nodes"),

@@ -73,7 +73,7 @@ def _pre_run(ended: pl.DataFrame, limit_s: int) -> pl.DataFrame:
         pl.lit(None, pl.String).alias("reason"),
         pl.len().cast(pl.Int64).alias("jobs"),
         met.sum().cast(pl.Int64).alias("attempts_avoided"),
-        (gpus * run).filter(met).sum().alias("gpu_time_saved_s"),
+        pl.col("gpu_time_lost_s").filter(met).sum().alias("gpu_time_saved_s"),
         run.clip(0, limit_s).sum().alias("gpu_time_cost_s"),
         pl.lit(0, pl.Int64).alias("jobs_stopped_wrongly"),
     )
@@ -91,7 +91,7 @@ def _no_retry(ended: pl.DataFrame) -> pl.DataFrame:
     completed = (pl.col("state") == "COMPLETED") | (pl.col("job_state") == "COMPLETED")
     jobs = later.group_by("job_key", "why").agg(
         pl.len().alias("attempts_avoided"),
-        (pl.col("gpus") * pl.col("runtime_to_failure_s")).sum().alias("gpu_time_saved_s"),
+        pl.col("gpu_time_lost_s").sum().alias("gpu_time_saved_s"),
         completed.any().alias("wrong"),
     )
     every = pl.concat([jobs, jobs.with_columns(pl.lit(None, pl.String).alias("why"))])

@@ -180,12 +180,14 @@ def queue_end(until: int) -> pl.Expr:
 
 def runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     """Attempts that started: job_key, attempt, state, partition, account, user_name, start_epoch, end_epoch, nodes,
-    gpus.
+    gpus, gpu_time_s.
 
-    An end that the log does not hold is settled by `given_out_again`, else by the log's horizon; GPUs are filled from
-    whole nodes where it holds none.
+    The GPU time is defined here, once for every table and section: GPUs held times the time they were held, until the
+    log's end by what still runs there; null where no GPU count is known. An end that the log does not hold is settled
+    by `given_out_again`, else by the log's horizon; GPUs are filled from whole nodes where it holds none.
     """
     until = horizon(trace)
+    held_s = (pl.col("end_epoch") - pl.col("start_epoch")).clip(0)
     return (
         trace.attempts.filter(pl.col("start_utc").is_not_null())
         .join(given_out_again(trace), on=["job_key", "attempt"], how="left")
@@ -197,7 +199,16 @@ def runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
             "nodes",
             filled_gpus(pl.col("gpus"), pl.col("nodes"), settings).alias("gpus"),
         )
+        .with_columns((pl.col("gpus") * held_s).alias("gpu_time_s"))
     )  # fmt: skip
+
+
+def with_gpu_time(jobs: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
+    """`jobs` with the gpu_time_s of `runs` (`held`), summed over attempts; a run of which the log has no start counts
+    as the log says."""
+    known = held.drop_nulls("gpu_time_s").group_by("job_key").agg(pl.col("gpu_time_s").sum().alias("held_gpu_time_s"))
+    gpu_time = pl.coalesce("held_gpu_time_s", pl.when(pl.col("start_utc").is_null()).then("gpu_time_s"))
+    return jobs.join(known, on="job_key", how="left", maintain_order="left").with_columns(gpu_time.alias("gpu_time_s"))
 
 
 def given_out_again(trace: Trace) -> pl.DataFrame:

@@ -138,18 +138,15 @@ def _attempts(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
     placed = trace.placements.group_by("job_key", "attempt").agg(
         pl.col("node").n_unique().cast(pl.Int64).alias("placed")
     )
-    logged = trace.attempts.select("job_key", "attempt", "run_s", "gpu_time_s")
-    run = pl.coalesce("run_s", pl.col("end_epoch") - pl.col("start_epoch"))
     return (
         held.join(jobs, on="job_key", how="left")
-        .join(logged, on=["job_key", "attempt"], how="left")
         .join(placed, on=["job_key", "attempt"], how="left")
         .select(
             "job_key", "attempt", "user_name", "partition", "gpus",
             pl.coalesce("job_state", "state").alias("state"),
             size_bucket(pl.col("gpus")).alias("size_bucket"),
             pl.coalesce("placed", "nodes").alias("nodes"),
-            pl.coalesce("gpu_time_s", pl.col("gpus") * run).alias("gpu_time_s"),
+            "gpu_time_s",
         )
     )  # fmt: skip
 

@@ -35,7 +35,8 @@ def fails(source: Source) -> Section:
         TableView(
             "states",
             "Final states by jobs and GPU time",
-            f"Shares of all jobs that ran and of all GPU time. {source.caption(int(states['jobs'].sum()), 'jobs')}",
+            f"Shares of all jobs that ran and of all GPU time{_total(states)}. "
+            + source.caption(int(states["jobs"].sum()), "jobs"),
             columns(
                 "value|state|name", "jobs|jobs|count", "jobs_share|of jobs|percent", "users|users|count",
                 "gpu_time_s|GPU time|gpu_time", "gpu_time_share|of GPU time|percent", *_RUNTIME,
@@ -57,6 +58,12 @@ def _sentence(states: pl.DataFrame) -> str:
     if states["gpu_time_share"].null_count() < states.height:
         return f"{words}, with {fmt.percent(float(done['gpu_time_share'].sum() or 0))} of the GPU time."
     return f"{words}; the log holds no GPU counts, so GPU time is not known."
+
+
+def _total(states: pl.DataFrame) -> str:
+    """The GPU time of all attempts, as held: what still runs counts until the log's end."""
+    known = states["gpu_time_s"].drop_nulls()
+    return f" ({fmt.gpu_time(float(known.sum()))}, what runs at the log's end until there)" if len(known) else ""
 
 
 def _states_figure(source: Source, states: pl.DataFrame) -> Figure:

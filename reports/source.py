@@ -93,11 +93,14 @@ class Source:
         """The cluster's jobs, the columns that any section needs."""
         if "jobs" not in self.tables:
             raise InputError(f"the warehouse {self.data.warehouse} has no table jobs: rebuild it with `baton ingest`")
+        # GPU time as every section counts it: what still runs at the log's end counts until there.
+        counted = "queueing_delay" in self.tables
+        gpu_time = "q.gpu_time_s" if counted else "j.gpu_time_s"
+        joined = "LEFT JOIN queueing_delay q USING (cluster, job_key)" if counted else ""
         return self.read(
-            "SELECT user_name, partition, state, submit_utc, start_utc, end_utc, requested_nodes, requested_gpus, "
-            "allocated_nodes, allocated_gpus, limit_s, run_s, wait_s, gpu_time_s, is_time_ambiguous, attempts, "
-            "trace_sha256 "
-            "FROM jobs WHERE cluster = ?"
+            "SELECT j.user_name, j.partition, j.state, j.submit_utc, start_utc, end_utc, requested_nodes, "  # noqa: S608 - our own names
+            f"requested_gpus, allocated_nodes, allocated_gpus, limit_s, run_s, j.wait_s, {gpu_time} AS gpu_time_s, "
+            f"is_time_ambiguous, attempts, trace_sha256 FROM jobs j {joined} WHERE cluster = ?"
         )
 
     @cached_property

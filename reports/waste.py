@@ -44,7 +44,8 @@ def _allocated(source: Source, section: Section) -> None:
     share = float(held["allocated_s"].sum()) / max(float(held["capacity_s"].sum()), 1.0)
     known = "the most ever in use at once" if basis == "peak in use" else f"the {basis}"
     section.sentences.append(
-        f"Over the whole window {fmt.percent(share)} of the {unit} hours were allocated (capacity by {known})."
+        f"Over the whole window {fmt.percent(share)} of the {unit} hours were allocated (capacity by {known}): "
+        f"{float(held['allocated_s'].sum()) / 3600:,.0f} {unit} h, what runs at the log's end until there."
     )
     if basis == "peak in use":
         section.missing.append(

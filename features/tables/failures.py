@@ -48,7 +48,7 @@ FAILURES = Table(
         Column("runtime_to_failure_s", INT, "s", "time run until it failed"),
         Column("retries_after", INT, "attempts", "later attempts of the same job", nullable=False),
         Column("job_state", TEXT, "", "state that the job ended in after all attempts", nullable=False),
-        Column("gpu_time_lost_s", INT, "GPU s", "GPUs times time run of this attempt"),
+        Column("gpu_time_lost_s", INT, "GPU s", "GPUs held times the time they were held"),
     ),
     key=("cluster", "job_key", "attempt"),
 )

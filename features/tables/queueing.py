@@ -81,7 +81,12 @@ QUEUEING_DELAY = Table(
             "s",
             "time in the queue of a job that never ran, until it was cancelled, or the log ends with it pending; null for one that ran, and where the log does not tell",
         ),
-        Column("gpu_time_s", INT, "GPU s", "GPUs times time run, for weighting"),
+        Column(
+            "gpu_time_s",
+            INT,
+            "GPU s",
+            "GPUs held times the time they were held, over all attempts, until the log's end where one still runs; the log's own figure where it has no start",
+        ),
         Column(
             "group_name", TEXT, "", "account or partition whose quota it counts against; null where the log has neither"
         ),

@@ -174,7 +174,12 @@ UTILIZATION_BY = Table(
         Column("state", TEXT, "", "state that the job ended in", nullable=False),
         Column("jobs", INT, "jobs", "jobs", nullable=False),
         Column("attempts", INT, "attempts", "attempts", nullable=False),
-        Column("gpu_time_s", INT, "GPU s", "GPU time; null where no GPU count is known"),
+        Column(
+            "gpu_time_s",
+            INT,
+            "GPU s",
+            "GPUs held times the time they were held, until the log's end where an attempt still runs: summed over the table, what utilization_allocated holds; null where no GPU count is known",
+        ),
         Column("gpu_time_share", FLOAT, "", "of the GPU time of the cluster"),
         Column("measured_attempts", INT, "attempts", "attempts with samples", nullable=False),
         Column("samples", INT, "samples", "GPU-minutes measured", nullable=False),
