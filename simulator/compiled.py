@@ -18,7 +18,7 @@ _config: Any = numba.core.config  # numba fills this module at run time, so no c
 # Relative to the folder that holds the packages.
 _SLURM = (
     "ahead", "backfill", "bits", "candidates", "fairtree", "kernel", "limits", "moves", "passes", "placement",
-    "preemption", "priority", "slots", "state", "waiting",
+    "preemption", "priority", "slots", "state", "waiting", "whole",
 )  # fmt: skip
 _CALIBRATION = ("forked", "free", "informed", "passes", "record", "recorded", "single")
 _COMPILED_SOURCES = (

@@ -23,6 +23,7 @@ from simulator.slurm.state import (
     Run,
     State,
 )
+from simulator.slurm.whole import hold_after, know_ends, row_of_last
 
 _TAG, _PLACE, _NODES = 0, 1, 2  # columns of Scratch.memory
 _LOW_BITS, _ODD = (1 << 31) - 1, 0x5851F42D  # of a hash that stays below 1 << 62
@@ -82,30 +83,6 @@ def begin_attempts(run: Run, state: State, shape: int) -> None:
         scratch.words[EARLY, w] = scratch.idle[shape, w] if whole else 0
 
 
-@kernel_inline
-def _know(run: Run, state: State, shape: int, known: int, until: int) -> int:
-    """Add to row EARLY the nodes that are ready by `until`; `known` of `ready_order` are in, and then what is returned.
-
-    Where nodes are taken whole these are the nodes that running jobs hold, and `known` counts rows of State.planned.
-    """
-    scratch, words, planned = run.scratch, run.scratch.words, state.planned
-    if run.knobs.whole_nodes != 0:
-        while known < state.scalars[RUNNING_ROWS] and planned[known, 0] <= until:
-            slot = planned[known, 2]
-            for w in range(words.shape[1]):
-                words[EARLY, w] |= state.held[slot, w] & run.tables.shape_nodes[shape, w]
-            known += 1
-        return known
-    while known < scratch.ready_nodes[shape]:
-        n = scratch.ready_order[shape, known]
-        ended = scratch.ready[shape, n]
-        if ended > 0 and planned[ended - 1, 0] > until:
-            break
-        add(words, EARLY, n)
-        known += 1
-    return known
-
-
 @kernel
 def next_attempt(run: Run, state: State, job: int, attempt: int, patient: bool) -> int:
     """Roll on to `attempt`: rows USABLE and EARLY, the nodes ready by `later`; returns `later`, NONE for none.
@@ -114,13 +91,23 @@ def next_attempt(run: Run, state: State, job: int, attempt: int, patient: bool) 
     start can be found, because too few nodes will be ready before. slots[ATTEMPT] is the attempt arrived at,
     slots[READY] the number of nodes that are both, slots[TESTED] whether enough were usable at any attempt.
     """
-    words, slots = run.scratch.words, run.scratch.slots
-    shape, wanted, length = run.jobs.shape[job], run.jobs.nodes[job], run.jobs.limit_s[job]
+    scratch, words, slots = run.scratch, run.scratch.words, run.scratch.slots
+    planned, ready, order, shape = state.planned, scratch.ready, scratch.ready_order, run.jobs.shape[job]
+    wanted, length, whole = run.jobs.nodes[job], run.jobs.limit_s[job], run.knobs.whole_nodes != 0
     last_attempt = state.scalars[NOW] + run.knobs.bf_window_s
-    known = int(slots[KNOWN])
+    known, all_nodes = int(slots[KNOWN]), 0 if whole else int(scratch.ready_nodes[shape])
     while True:
         later = roll_on(run, attempt, attempt + length)
-        known = _know(run, state, shape, known, NEVER if later == NONE else later)
+        until = NEVER if later == NONE else later
+        if whole:
+            known = know_ends(run, state, shape, known, until)
+        while known < all_nodes:
+            n = order[shape, known]
+            ended = ready[shape, n]
+            if ended > 0 and planned[ended - 1, 0] > until:
+                break
+            add(words, EARLY, n)
+            known += 1
         usable_nodes, early = 0, 0
         for w in range(words.shape[1]):
             usable_nodes += count_bits(words[USABLE, w])
@@ -166,26 +153,6 @@ def _touches(run: Run, state: State, i: int) -> bool:
 
 
 @kernel_inline
-def _row_of_last(run: Run, state: State, shape: int, wanted: int) -> int:
-    """The row of State.planned whose end makes the last of `wanted` usable nodes ready; see `_last_of_group`."""
-    scratch, words = run.scratch, run.scratch.words
-    k, ready_usable = int(scratch.slots[KNOWN]), int(scratch.slots[READY])
-    if run.knobs.whole_nodes != 0:
-        while ready_usable >= wanted:
-            k -= 1
-            slot = state.planned[k, 2]
-            for w in range(words.shape[1]):
-                held = state.held[slot, w] & run.tables.shape_nodes[shape, w]
-                ready_usable -= count_bits(held & words[USABLE, w])
-        return k
-    while ready_usable >= wanted:
-        k -= 1
-        if contains(words, USABLE, scratch.ready_order[shape, k]):
-            ready_usable -= 1
-    return int(scratch.ready[shape, scratch.ready_order[shape, k]]) - 1
-
-
-@kernel_inline
 def _last_of_group(run: Run, state: State, shape: int, wanted: int) -> int:
     """The row of State.planned whose job is the last of the group with which `wanted` usable nodes hold the share.
 
@@ -198,9 +165,17 @@ def _last_of_group(run: Run, state: State, shape: int, wanted: int) -> int:
     the one whose end makes the last of `wanted` nodes ready, has the window that reaches it, unless it is what an
     earlier group took beyond its own: then the row behind the touching one before it lies within a smaller window.
     """
-    planned = state.planned
+    scratch, planned = run.scratch, state.planned
     running = int(state.scalars[RUNNING_ROWS])
-    enough = _row_of_last(run, state, shape, wanted)
+    if run.knobs.whole_nodes != 0:
+        enough = row_of_last(run, state, shape, wanted)
+    else:
+        k, ready_usable = int(scratch.slots[KNOWN]), int(scratch.slots[READY])
+        while ready_usable >= wanted:
+            k -= 1
+            if contains(scratch.words, USABLE, scratch.ready_order[shape, k]):
+                ready_usable -= 1
+        enough = int(scratch.ready[shape, scratch.ready_order[shape, k]]) - 1
     first = 0
     while not _touches(run, state, first):
         first += 1
@@ -230,26 +205,12 @@ def _last_of_group(run: Run, state: State, shape: int, wanted: int) -> int:
     return last
 
 
-@kernel_inline
-def _hold_ahead(run: Run, state: State, shape: int, last: int) -> None:
-    """Row HOLDING, where nodes are taken whole: the usable ones that are idle now or that rows up to `last` hold."""
-    words = run.scratch.words
-    for w in range(words.shape[1]):
-        words[HOLDING, w] = run.scratch.idle[shape, w]
-    for i in range(last + 1):
-        slot = state.planned[i, 2]
-        for w in range(words.shape[1]):
-            words[HOLDING, w] |= state.held[slot, w]
-    for w in range(words.shape[1]):
-        words[HOLDING, w] &= words[USABLE, w] & run.tables.shape_nodes[shape, w]
-
-
 @kernel
 def place_ahead(run: Run, state: State, shape: int, wanted: int, last: int) -> None:
     """Row CHOSEN: `wanted` usable nodes as they are when the jobs up to row `last` of State.planned have ended."""
     scratch, words = run.scratch, run.scratch.words
     if run.knobs.whole_nodes != 0:
-        _hold_ahead(run, state, shape, last)
+        hold_after(run, state, shape, last)
     else:
         for w in range(words.shape[1]):
             bits = words[USABLE, w] & run.tables.shape_nodes[shape, w]

@@ -158,7 +158,7 @@ def _plan(run: Run, state: State, job: int, reserving: bool) -> int:
         if reserved_until < now + knobs.bf_window_s and (later == NONE or reserved_until < later):
             later = reserved_until
         begin, last = NONE, NONE
-        if hold_now(run, state, shape, USABLE) >= wanted:
+        if hold_now(run, state, shape, USABLE, wanted):
             begin = now
         elif (
             attempt == now

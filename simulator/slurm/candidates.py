@@ -67,7 +67,7 @@ def fit_now(run: Run, state: State, shape: int, wanted: int, length: int) -> boo
     now = int(state.scalars[NOW])
     take_base(run, state, shape, now, now + length)
     usable(run, now + length, first_slot_after(run, 0, now))
-    return bool(hold_now(run, state, shape, USABLE) >= wanted)
+    return hold_now(run, state, shape, USABLE, wanted)
 
 
 @kernel

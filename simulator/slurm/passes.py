@@ -137,7 +137,7 @@ def main_pass(run: Run, state: State, full: bool) -> None:
             now = state.scalars[NOW]
             keep_off_reservations(run, state, AVAILABLE, now, now + run.jobs.limit_s[job], partition)
         wanted = int(run.jobs.nodes[job])
-        fits = hold_now(run, state, shape, AVAILABLE) >= wanted and pick(run, state.node, CHOSEN, shape, wanted)
+        fits = hold_now(run, state, shape, AVAILABLE, wanted) and pick(run, state.node, CHOSEN, shape, wanted)
         if not fits and run.knobs.preemption != 0:
             fits = choose_by_preemption(run, state, AVAILABLE, job)
         if fits:

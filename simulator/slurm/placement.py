@@ -98,19 +98,16 @@ def find_idle(run: Run, state: State, shape: int) -> int:
     return int(scratch.idle_nodes[shape])
 
 
-@kernel
-def hold_now(run: Run, state: State, shape: int, row: int) -> int:
-    """Row HOLDING: the nodes of row `row`, all in service, that hold a share of `shape` now; returns their number."""
-    words = run.scratch.words
-    if find_idle(run, state, shape) == 0:
-        for w in range(words.shape[1]):
-            words[HOLDING, w] = 0
-        return 0
-    total = 0
+@kernel_inline
+def hold_now(run: Run, state: State, shape: int, row: int, wanted: int) -> bool:
+    """Whether `wanted` nodes of row `row`, all in service, hold a share of `shape` now; if so, they are row HOLDING."""
+    if find_idle(run, state, shape) < wanted:
+        return False
+    words, total = run.scratch.words, 0
     for w in range(words.shape[1]):
         words[HOLDING, w] = run.scratch.idle[shape, w] & words[row, w]
         total += count_bits(words[HOLDING, w])
-    return total
+    return total >= wanted
 
 
 @kernel
