@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,11 @@ from markupsafe import Markup
 
 from reports import format as fmt
 from reports.change import change
+from reports.explore import embedded
 from reports.fails import fails
 from reports.fidelity import fidelity
 from reports.figures import sparkline
+from reports.glossary import first_used
 from reports.intake import intake
 from reports.layout import Section
 from reports.load import load
@@ -29,7 +33,7 @@ from reports.palette import style_sheet
 from reports.philly_study import study
 from reports.policies import policies
 from reports.source import Names, Source, cluster_names
-from reports.summary import summary
+from reports.summary import lead, summary
 from reports.waits import waits
 from reports.waste import waste
 from traces import store
@@ -48,6 +52,8 @@ SECTIONS: dict[str, Callable[[Source], Section]] = {
     "study": study,
     "read": intake,
 }
+FIRST = "summary"  # shown at once; what comes after it opens on demand
+OFFENDERS = "offenders.csv"
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -65,28 +71,40 @@ def build_report(
 
     `clusters` None means all in the warehouse. `anonymise` replaces users, accounts and job names by keyed hashes, with
     `key` or, without one, a key that is made for this report and forgotten. `section` keeps one of SECTIONS.
-    `no_policies` says why a cluster has no policies to compare, by cluster.
+    `why_no_policies` tells of a cluster why none can be compared on it, or None where they can. Real clusters come
+    before generated ones.
 
     Raises InputError for an unknown cluster or section or an absent warehouse, WorkError where the file cannot be
     written.
     """
     names = Names((key or secrets.token_bytes(32)) if anonymise else None)
     wanted = _known_sections(section)
-    pages = []
-    for cluster in _known_clusters(data, clusters):
-        source = Source(data, cluster, names, (no_policies or {}).get(cluster))
-        sections = [SECTIONS[name](source) for name in wanted]
-        pages.append({"source": source, "sections": [made for made in sections if made.applies or section]})
-    html = render(pages, is_anonymised=names.are_hidden)
     path = out or data.reports / "report.html"
-    _write(path, html)
+    sources = [
+        Source(data, cluster, names, why_no_policies(cluster) if why_no_policies else None)
+        for cluster in _known_clusters(data, clusters)
+    ]
+    pages = []
+    for source in sorted(sources, key=lambda source: source.is_generated):
+        sections = [SECTIONS[name](source) for name in wanted]
+        pages.append(
+            {
+                "source": source,
+                "sections": [made for made in sections if made.applies or section],
+                "lead": None if section or source.jobs.is_empty() else lead(source),
+                "explore": None if section else embedded(source),
+            }
+        )
+    offenders = not section and path.with_name(OFFENDERS).is_file()
+    _write(path, render(pages, is_anonymised=names.are_hidden, offenders=offenders))
     return path
 
 
 def section_data(
     data: DataFolder, cluster: str, name: str, *, anonymise: bool = False, key: bytes | None = None
 ) -> dict[str, Any]:
-    """One section as plain JSON values: sentences, tables as rows of raw values (s, h, shares), what is missing.
+    """One section as plain JSON values: sentences, tables as rows of raw values (s, h, shares; an interval is
+    [low, high]), actions with their effect and how far to trust it, what is missing.
 
     Raises InputError for an unknown cluster or section.
     """
@@ -100,11 +118,13 @@ def section_data(
         "title": section.title,
         "is_generated": source.is_generated,
         "sentences": section.sentences,
+        "lead": lead(source) if name == FIRST and not source.jobs.is_empty() else None,
         "numbers": {tile.label: tile.value for tile in section.tiles},
         "tables": {
             table.name: [{column.name: _plain(row.get(column.name)) for column in table.columns} for row in table.rows]
             for table in section.tables
         },
+        "actions": [asdict(action) for action in section.actions],
         "missing": section.missing,
     }
 
@@ -130,8 +150,13 @@ def _known_clusters(data: DataFolder, wanted: list[str] | None) -> list[str]:
     return known if wanted is None else list(dict.fromkeys(wanted))
 
 
-def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False) -> str:
-    """The page: of each entry `source` (slug, cluster, is_generated) and `sections`; all text in it is escaped."""
+def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False, offenders: bool = False) -> str:
+    """The page: of each entry `source` (slug, cluster, is_generated), `sections`, and where there are `lead` (a line
+    under the name) and `explore` (JSON of reports.explore); all text in it is escaped.
+
+    A page of one section shows it; of several the first is shown and the others open on demand. `offenders` says that
+    offenders.csv lies beside the page.
+    """
     tiles = [{tile.label: tile for section in page["sections"] for tile in section.tiles} for page in pages]
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
@@ -140,12 +165,25 @@ def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    script = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
+    environment.filters["tight"] = _tight
+    scripts = ("report.js", "explore.js") if any(page.get("explore") for page in pages) else ("report.js",)
+    script = "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in scripts)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("report.html").render(
-        pages=[{**page, "tiles": of_page} for page, of_page in zip(pages, tiles, strict=True)],
+        pages=[
+            {
+                "lead": None,
+                **page,
+                "tiles": of_page,
+                "terms": first_used(page["sections"]),
+                "explore": Markup(page["explore"]) if page.get("explore") else None,  # noqa: S704 - reports.explore escapes
+            }
+            for page, of_page in zip(pages, tiles, strict=True)
+        ],
+        first_section=FIRST,
         index_labels=list(dict.fromkeys(label for of_page in tiles for label in of_page)),
         is_anonymised=is_anonymised,
+        offenders=offenders,
         made_utc=fmt.moment(datetime.now(UTC)),
         text=fmt.text,
         sparkline=lambda values: Markup(sparkline(values)),  # noqa: S704 - made of numbers alone
@@ -154,6 +192,14 @@ def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False) -> str:
         script=Markup(script),  # noqa: S704 - ours
         script_digest=digest,
     )
+
+
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|s|min|h|d|GPU)\b|%)")
+
+
+def _tight(words: str) -> str:
+    """No line breaks between a number and its unit."""
+    return _UNIT.sub("\u00a0", words)
 
 
 def _write(path: Path, html: str) -> None:

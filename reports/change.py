@@ -46,7 +46,7 @@ def _replays(source: Source, section: Section) -> None:
                 "change|what differs", "scheduler|scheduler|name", "capacity_nodes|nodes|count",
                 "mean_wait_s|mean wait|duration", "p50_wait_s|median|duration", "p95_wait_s|p95|duration",
                 "mean_bounded_slowdown|bounded slowdown|number", "wait_change_s|change|duration",
-                "interval|95 %|interval",
+                "interval|95 %|interval_s",
             ),
             [{**row, "interval": _interval(row)} for row in (base, *others)],
         )
@@ -72,11 +72,9 @@ def _best_replay(base: dict[str, Any], others: list[dict[str, Any]]) -> str:
     return words + "."
 
 
-def _interval(row: dict[str, Any]) -> str:
+def _interval(row: dict[str, Any]) -> list[float] | None:
     low, high = row["wait_change_low_s"], row["wait_change_high_s"]
-    if row["change"] == BASE or low is None or high is None:
-        return ""
-    return f"{fmt.duration(low)} to {fmt.duration(high)}"
+    return None if row["change"] == BASE or low is None or high is None else [low, high]
 
 
 def _hand_over(source: Source, section: Section) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,8 @@ from reports import figures
 from reports import format as fmt
 from reports.layout import Figure, Section, TableView, columns
 from reports.source import Source
+from reports.trust import distance
 from simulator.calibration.study import unexplained
-from simulator.metrics import wait_distance
 
 _WAITS = {
     f"{side}_{figure}_wait": f"{side}, {figure}"
@@ -138,12 +137,6 @@ def _calibrated_sentence(row: dict[str, Any]) -> str:
         f"are off by {fmt.duration(error)} on average where the mean recorded wait is {fmt.duration(recorded)} "
         f"(calibrated mean {fmt.duration(row['simulated_mean_wait_s'])}); Spearman {order}, n {row['jobs']:,}."
     )
-
-
-def distance(group: pl.DataFrame) -> dict[str, Any]:
-    """`simulator.metrics.wait_distance` of one replay, with null for a figure that has no meaning."""
-    found = wait_distance(group["simulated_wait_s"].to_numpy(), group["recorded_wait_s"].to_numpy())
-    return {name: None if math.isnan(value) else value for name, value in found.items()}
 
 
 def _sentence(row: dict[str, Any]) -> str:

@@ -174,6 +174,40 @@ def over_time(
     return _drawing(paint, name=name)
 
 
+_STEP_DAYS = {"hour": 1 / 24, "day": 1.0, "week": 7.0, "month": 28.0}
+
+
+def stacked(
+    name: str, times: Sequence[Any], step: str, series: Mapping[str, tuple[NDArray[np.float64], str]], y_label: str
+) -> str:
+    """Stacked bars, one a `step` (hour, day, week or month) that begins at a naive UTC time.
+
+    `series`: label -> (values of shape (times,), colour name), drawn upwards in that order.
+    """
+
+    def paint(axes: Axes) -> None:
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+
+        at = date2num(np.asarray(times, dtype="datetime64[s]"))  # type: ignore[no-untyped-call]
+        floor = np.zeros(len(at))
+        for label, (values, tint) in series.items():
+            axes.bar(at, values, 0.86 * _STEP_DAYS[step], floor, align="edge", color=colour(tint), label=label)
+            floor = floor + values
+        axes.xaxis_date()
+        locator = AutoDateLocator(maxticks=7)  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+        axes.yaxis.set_major_formatter(
+            lambda hours, _position: f"{hours:,.0f}" if hours >= 1 or not hours else f"{hours:g}"
+        )
+        axes.set_ylabel(y_label)
+        axes.grid(visible=False, axis="x")
+        if len(series) > 1:
+            axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, handlelength=1, columnspacing=1)
+
+    return _drawing(paint, name=name)
+
+
 def _mean(values: NDArray[np.float64]) -> float:
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")

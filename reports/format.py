@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -39,6 +40,16 @@ def number(value: float | None) -> str:
     if value != 0 and abs(value) < 0.005:
         return f"{value:.1g}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" if abs(value) >= 100 else f"{value:.2f}"
+
+
+def interval(ends: Sequence[float] | None) -> str:
+    """Both ends of an interval, to two digits after the point."""
+    return MISSING if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}"
+
+
+def interval_s(ends: Sequence[float] | None) -> str:
+    """Both ends of an interval of seconds."""
+    return MISSING if ends is None else f"{duration(ends[0])} to {duration(ends[1])}"
 
 
 def percent(share: float | None) -> str:
@@ -92,7 +103,8 @@ FORMATS: dict[str, Any] = {
     "text": text,
     "name": text,
     "code": text,
-    "interval": text,
+    "interval": interval,
+    "interval_s": interval_s,
     "count": count,
     "number": number,
     "duration": duration,

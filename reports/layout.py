@@ -23,17 +23,31 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        return self.kind in ("text", "name", "code", "interval")
+        return self.kind in ("text", "name", "code")
+
+    @property
+    def is_interval(self) -> bool:
+        return self.kind.startswith("interval")
+
+    @property
+    def style(self) -> str:
+        """The CSS classes of its cells: `n` aligns and sorts as numbers."""
+        return self.kind if self.is_text else "n interval" if self.is_interval else "n"
 
     def show(self, row: dict[str, Any]) -> str:
         """The value as a person reads it."""
         return str(FORMATS[self.kind](row.get(self.name)))
 
     def sort_key(self, row: dict[str, Any]) -> str:
-        """The value as the sorting script reads it: a number, or text; '' for a null, which sorts last."""
+        """The value as the sorting script reads it: a number, or text; '' for a null, which sorts last.
+
+        An interval sorts by its lower end.
+        """
         value = row.get(self.name)
         if value is None:
             return ""
+        if self.is_interval:
+            return repr(float(value[0]))
         if isinstance(value, datetime | date):
             return value.isoformat()
         return self.show(row) if self.is_text else repr(float(value))
@@ -41,7 +55,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableView:
-    """One table: rows are dicts of raw values; `cut` rows more exist than are shown."""
+    """One table: rows are dicts of raw values; `cut` rows more exist than are shown. An interval is [low, high]."""
 
     name: str
     title: str
@@ -49,6 +63,20 @@ class TableView:
     columns: tuple[Column, ...]
     rows: list[dict[str, Any]]
     cut: int = 0
+
+    @property
+    def known_columns(self) -> tuple[Column, ...]:
+        """The columns that hold something: what is empty in every row tells a person nothing."""
+        return tuple(
+            column for column in self.columns if any(row.get(column.name) not in (None, "") for row in self.rows)
+        )
+
+    @property
+    def holds_something(self) -> bool:
+        """False where there is no row, and where every number in it is 0 or unknown."""
+        numbers = [row.get(column.name) for row in self.rows for column in self.columns if not column.is_text]
+        has_text_alone = all(column.is_text for column in self.columns)
+        return bool(self.rows) and (has_text_alone or any(value not in (None, 0) for value in numbers))
 
 
 @dataclass(frozen=True)
@@ -73,11 +101,26 @@ class Tile:
     trend_words: str = ""
 
 
+@dataclass(frozen=True)
+class Action:
+    """What is recommended, what it would do, and how far to trust that; all three are for a person.
+
+    `interval` are the ends of the 95 % interval of the effect, in `unit`; None where it has none.
+    """
+
+    do: str
+    effect: str
+    trust: str
+    interval: list[float] | None = None
+    unit: str = "s"
+
+
 @dataclass
 class Section:
     """One section of one cluster. `missing` says what the log does not hold, one sentence each.
 
     A section that does not apply to this kind of log is left out of a report, unless it is asked for by name.
+    `actions` are the recommended one and what else would help, in that order.
     """
 
     name: str
@@ -87,7 +130,18 @@ class Section:
     figures: list[Figure] = field(default_factory=list)
     tables: list[TableView] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
     applies: bool = True
+
+    @property
+    def is_bare(self) -> bool:
+        """True where all that there is to say is what is not known."""
+        return not (self.sentences or self.tiles or self.figures or self.tables or self.actions)
+
+    @property
+    def gist(self) -> str:
+        """One line for the closed fold-out."""
+        return next(iter(self.sentences or self.missing), "")
 
 
 def columns(*specifications: str) -> tuple[Column, ...]:

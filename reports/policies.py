@@ -112,12 +112,12 @@ def _pair_size(
 
 
 def _with_intervals(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with its intervals as text; ci95 is JSON {figure: [low, high]}."""
+    """The row with its intervals as [low, high]; ci95 is JSON {figure: [low, high]}."""
     intervals = _json(row["ci95"])
 
-    def interval(figure: str) -> str | None:
+    def interval(figure: str) -> list[float] | None:
         ends = intervals.get(figure)
-        return None if not ends or None in ends else f"{ends[0]:.2f} to {ends[1]:.2f}"
+        return None if not ends or None in ends else [float(end) for end in ends]
 
     return {**row, **{column: interval(figure) for column, figure in _INTERVALS.items()}}
 

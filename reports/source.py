@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 
@@ -73,6 +74,16 @@ class Source:
         frame = store.read(self.data, f'SELECT * FROM "{table}" WHERE cluster = ?', [self.cluster])  # noqa: S608 - our own names
         return self.hide(frame)
 
+    def whole(self, table: str) -> dict[str, Any] | None:
+        """Of a table by dimensions the row of the whole cluster; None where there is none."""
+        frame = self.rows(table)
+        found = frame.filter(pl.col("dimension") == "all").to_dicts() if not frame.is_empty() else []
+        return found[0] if found else None
+
+    def hidden(self, column: str, name: str | None) -> str | None:
+        """One name of a column of NAME_COLUMNS, hidden where that was asked for."""
+        return self.names.hide(NAME_COLUMNS[column], name) if column in NAME_COLUMNS else name
+
     def read(self, sql: str) -> pl.DataFrame:
         """Any statement with one parameter, the cluster."""
         return self.hide(store.read(self.data, sql, [self.cluster]))
@@ -115,6 +126,12 @@ class Source:
         last = [self.jobs[column].max() for column in ("submit_utc", "start_utc", "end_utc")]
         first = self.jobs["submit_utc"].min()
         return first, max((moment for moment in last if moment is not None), default=None)  # type: ignore[return-value]
+
+    @cached_property
+    def mean_wait_s(self) -> float | None:
+        """Mean wait of the jobs that have one, s."""
+        mean = self.jobs["wait_s"].mean()
+        return float(mean) if isinstance(mean, int | float) else None
 
     @cached_property
     def timezone(self) -> str:

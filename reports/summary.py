@@ -1,4 +1,4 @@
-"""Section `summary`: the page for someone with one minute: three sentences, five numbers, each with its trend."""
+"""Section `summary`, the first page: three sentences, five numbers with trends, one plot, one recommended action."""
 
 from __future__ import annotations
 
@@ -6,29 +6,36 @@ import math
 
 import polars as pl
 
+from reports import findings
 from reports import format as fmt
+from reports.advice import actions
 from reports.layout import Section, Tile
 from reports.source import Source
+from reports.waiting_over_time import over_time
 
 TREND_WEEKS = 4
+MOST_ALSO = 2  # what would help besides, at most
 
 
 def summary(source: Source) -> Section:
-    """What the trace is, what hurts, what would help; and the five numbers."""
-    section = Section("summary", "Summary")
-    jobs = source.jobs
-    if jobs.is_empty():
-        section.missing.append("The raw files of this cluster hold no job.")
+    """Three sentences (who, why, what to do), five numbers, one plot, and the recommended action."""
+    section = Section("summary", "The finding")
+    found = findings.of(source)
+    if source.jobs.is_empty():
+        section.missing = [finding["sentence"] for finding in found]
         return section
-    section.sentences = [_what(source), _hurts(source), _helps(source)]
+    section.sentences = [finding["sentence"] for finding in found]
     section.tiles = _tiles(source)
+    section.figures += [figure for figure in (over_time(source),) if figure is not None]
+    section.actions = actions(source)[: 1 + MOST_ALSO]
     return section
 
 
-def _what(source: Source) -> str:
+def lead(source: Source) -> str:
+    """What the log is: jobs, people, window and machine, in one line."""
     jobs, (first, last) = source.jobs, source.window
     users = jobs["user_name"].drop_nulls().n_unique()
-    ran = jobs["start_utc"].is_not_null().sum()
+    ran = int(jobs["start_utc"].is_not_null().sum())
     size = source.read(
         "SELECT max(capacity_nodes) AS nodes, max(capacity_gpus) AS gpus FROM fragmentation WHERE cluster = ?"
     ).to_dicts()[0] if "fragmentation" in source.tables else {"nodes": None, "gpus": None}  # fmt: skip
@@ -36,8 +43,8 @@ def _what(source: Source) -> str:
     machine += f" with {_plural(size['gpus'], 'GPU')}" if machine and size["gpus"] else ""
     people = f" of {_plural(users, 'user')}" if users else ""
     return (
-        f"This {'generated ' if source.is_generated else ''}trace holds {_plural(jobs.height, 'job')}{people} "
-        f"from {fmt.day(first)} to {fmt.day(last)}{machine}; {ran:,} of them ran."
+        f"{_plural(jobs.height, 'job')}{people}, {fmt.day(first)} to {fmt.day(last)}{machine}; "
+        f"{ran:,} of {'it' if jobs.height == 1 else 'them'} started."
     )
 
 
@@ -45,43 +52,10 @@ def _plural(n: int, unit: str) -> str:
     return f"{n:,} {unit}{'' if n == 1 else 's'}"
 
 
-def _hurts(source: Source) -> str:
-    waits = source.jobs["wait_s"].drop_nulls()
-    if waits.is_empty():
-        return "No job has both a submission and a start, so nothing is known of waits."
-    long = (waits > 600).mean()
-    share = _allocated(source)
-    held = f", while {fmt.percent(share)} of the capacity was allocated" if share is not None else ""
-    return (
-        f"Half of the jobs that ran waited at most {fmt.duration(_quantile(waits, 0.5))} and 5 % over "
-        f"{fmt.duration(_quantile(waits, 0.95))} ({fmt.percent(_float(long))} over 10 minutes){held}."
-    )
-
-
-def _helps(source: Source) -> str:
-    results = source.rows("policy_results")
-    if not results.is_empty():
-        results = results.filter(pl.col("load") == "all").sort("pair_nodes", "cost_w1", descending=[True, False])
-    if results.is_empty():
-        return "No provisioning policies were compared on it yet."
-    rows = results.filter(pl.col("pair_nodes") == results["pair_nodes"][0]).to_dicts()
-    reactive = next((row for row in rows if row["policy"] == "reactive"), None)
-    offered = [row for row in rows if row["policy"] not in ("oracle", "reactive")]
-    if reactive is None or not offered:
-        return f"{len(rows)} provisioning policies were compared."
-    best = offered[0]
-    words = (
-        f"In simulation, chained {best['pair_nodes']}-node jobs lose {reactive['interruption_h']:.1f} h a hand-over "
-        f"when the successor is submitted at the end; {fmt.text(best['policy'])} brings that to "
-        f"{best['interruption_h']:.1f} h for {best['overlap_h']:.1f} h of double booking"
-    )
-    return words + ("." if best["cost_w1"] < reactive["cost_w1"] else ", which is no gain when both count alike.")
-
-
 def _tiles(source: Source) -> list[Tile]:
     jobs = source.jobs
     waits = jobs["wait_s"].drop_nulls()
-    share = _allocated(source)
+    share = findings.allocated_share(source)
     known = jobs.filter(pl.col("state") != "UNKNOWN")
     done, weighted = _completed(known)
     return [
@@ -105,14 +79,6 @@ def _completed(jobs: pl.DataFrame) -> tuple[float | None, bool]:
 def _completed_share(weighted: bool) -> pl.Expr:
     weight = pl.col("gpu_time_s").fill_null(0) if weighted else pl.col("start_utc").is_not_null().cast(pl.Int64)
     return weight.filter(pl.col("state") == "COMPLETED").sum() / weight.sum()
-
-
-def _allocated(source: Source) -> float | None:
-    held = _allocated_hours(source)
-    if held.is_empty():
-        return None
-    capacity = float(held["capacity_s"].sum())
-    return float(held["allocated_s"].sum()) / capacity if capacity else None
 
 
 def _allocated_hours(source: Source) -> pl.DataFrame:

@@ -38,3 +38,35 @@ document.querySelectorAll("table[data-table] thead button").forEach(function (bu
     }).forEach(function (row) { body.appendChild(row); });
   });
 });
+// Opens the fold-out that a link of the contents leads to, and all of them on paper.
+(function () {
+  var openTarget = function () {
+    var place = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    var fold = place && place.querySelector("details");
+    if (fold && place.tagName === "SECTION") { fold.open = true; place.scrollIntoView(); }
+  };
+  var links = document.querySelectorAll(".contents a");
+  links.forEach(function (link) { link.addEventListener("click", function () { setTimeout(openTarget); }); });
+  window.addEventListener("hashchange", openTarget);
+  openTarget();
+  var opened = [];
+  window.addEventListener("beforeprint", function () {
+    opened = Array.from(document.querySelectorAll("details:not([open])"));
+    opened.forEach(function (fold) { fold.open = true; });
+  });
+  window.addEventListener("afterprint", function () { opened.forEach(function (fold) { fold.open = false; }); });
+  document.querySelectorAll(".contents").forEach(function (contents) {
+    var folds = Array.from(contents.closest("article").querySelectorAll("details"));
+    if (!folds.length) { return; }
+    var button = document.createElement("button");
+    button.type = "button";
+    button.className = "all";
+    button.textContent = "Open all";
+    button.addEventListener("click", function () {
+      var isOpen = button.textContent === "Open all";
+      folds.forEach(function (fold) { fold.open = isOpen; });
+      button.textContent = isOpen ? "Close all" : "Open all";
+    });
+    contents.append(button);
+  });
+}());

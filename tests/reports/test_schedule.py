@@ -54,7 +54,7 @@ def test_the_page_holds_every_plot_and_no_trusted_name(tmp_path: Path) -> None:
     jobs = Workload(jobs.job_id, jobs.submit_s, jobs.size, jobs.run_s, jobs.limit_s, jobs.submit_s + 60)
     replays = [replay(jobs, scheduler=name, capacity=32) for name in ("easy", "fifo")]
     page = tmp_path / "page.html"
-    write_page(page, Shown(HOSTILE, jobs, 32, "nodes"), replays, [{"scheduler": "easy"}], ["Said."])
+    write_page(page, Shown(HOSTILE, jobs, 32, "nodes"), replays, [{"scheduler": "easy", "jobs": 300}], ["Said."])
     html = page.read_text()
     assert "<script>alert" not in html and "&lt;script&gt;" in html
     titles = re.findall(r"<h3>(.*?)</h3>", html)

@@ -1,0 +1,193 @@
+"""What is worth doing, best first: each with its effect, simulated where it can be, and how far to trust that.
+
+What costs nothing comes before what must be bought, and what is only an upper bound comes last.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from reports import format as fmt
+from reports.causes import shares
+from reports.layout import Action
+from reports.source import Source
+from reports.trust import FEW_BLOCKS, trust_in_replays
+
+NOTICED_S = 600  # a wait that somebody notices: where 95 % wait less, nothing is done about waits
+WORTH = 0.1  # of the mean wait, or of the cost of a hand-over: a smaller gain is not recommended first
+WORTH_GPU_TIME = 0.01  # of all GPU time held
+AS_IT_IS, NEVER_OFFERED = "as it is", ("exact time limits", "fifo scheduling")
+_WORDS = {
+    "half the slack in time limits": "Ask for tighter time limits: half of what is asked for beyond what jobs run",
+    "easy scheduling": "Try EASY backfill: one reservation, for the first job that waits",
+}
+_BOUND = "As an upper bound, counted in the log and not simulated."
+
+
+def actions(source: Source) -> list[Action]:
+    """What helps, best first; one that says that nothing need be done where nothing would."""
+    whole = source.whole("queueing_by")
+    found: list[Action | None] = []
+    if whole is not None and (whole["wait_p95_s"] or 0) > NOTICED_S:
+        free, bought, small = _replays(source)
+        found += [_by_cause(source, whole), free, _hand_over(source), bought]
+    else:
+        small = None
+        found.append(_hand_over(source))
+    found += [_rule(source), _idle(source)]
+    return [action for action in found if action is not None] or [_nothing(source, whole, small)]
+
+
+def _nothing(source: Source, whole: dict[str, Any] | None, small: Action | None) -> Action:
+    if whole is None or whole["wait_p95_s"] is None:
+        return Action(
+            "Nothing can be recommended on waits",
+            "The log holds no job with both a submission and a start.",
+            "Not known until the log is dumped again with the fields Submit, Start and End.",
+        )
+    if whole["wait_p95_s"] <= NOTICED_S:
+        return Action(
+            "Nothing need be done about waits",
+            f"95 % of the jobs start within {fmt.duration(whole['wait_p95_s'])}.",
+            "Fully: the log has it so, nothing is simulated.",
+        )
+    if small is not None:
+        does = f"The best of them ({small.do[0].lower()}{small.do[1:]}) does little: {small.effect[0].lower()}"
+        return replace(small, do="No change that was simulated is worth it", effect=does + small.effect[1:])
+    return Action(
+        "No change that was tried is sure to help",
+        "Of the changes simulated, none shortens the mean wait by more than chance would."
+        if not source.rows("what_if").is_empty()
+        else "No replay of a changed cluster is in the warehouse: replays need time limits.",
+        "Not known: no effect was found to trust.",
+    )
+
+
+def _replays(source: Source) -> tuple[Action | None, Action | None, Action | None]:
+    """Of the changes that shorten the mean wait beyond chance: the best free one that is worth it, the fewest nodes
+    that are, and the best free one that is not worth it."""
+    found = source.rows("what_if")
+    base = found.filter(pl.col("change") == AS_IT_IS).to_dicts() if not found.is_empty() else []
+    if not base or not base[0]["mean_wait_s"]:
+        return None, None, None
+    sure = found.filter((pl.col("wait_change_high_s") < 0) & ~pl.col("change").is_in(NEVER_OFFERED))
+    sure = sure.with_columns(is_worth=pl.col("wait_change_s") <= -WORTH * base[0]["mean_wait_s"])
+    same = pl.col("capacity_nodes") == base[0]["capacity_nodes"]
+    free = sure.filter(same).sort("wait_change_s")
+    more = sure.filter(~same & pl.col("is_worth")).sort("capacity_nodes")
+    trust = trust_in_replays(source, base[0]["mean_wait_s"])
+
+    def first(rows: pl.DataFrame) -> Action | None:
+        return None if rows.is_empty() else _replay(base[0], rows.to_dicts()[0], trust)
+
+    return first(free.filter("is_worth")), first(more), first(free.filter(~pl.col("is_worth")))
+
+
+def _replay(base: dict[str, Any], row: dict[str, Any], trust: str) -> Action:
+    more = row["capacity_nodes"] - base["capacity_nodes"]
+    bought = f"Add {more} node{'s' * (more != 1)} ({100 * more / base['capacity_nodes']:.0f} % more)"
+    do = bought if more else _WORDS.get(row["change"], fmt.text(row["change"]).capitalize())
+    ends = [row["wait_change_low_s"], row["wait_change_high_s"]]
+    return Action(
+        do,
+        f"In simulation the mean wait falls from {fmt.duration(base['mean_wait_s'])} to "
+        f"{fmt.duration(row['mean_wait_s'])} (by {fmt.duration(-row['wait_change_s'])}; 95 % interval "
+        f"{fmt.duration(-ends[1])} to {fmt.duration(-ends[0])}).",
+        trust,
+        ends,
+    )
+
+
+def _by_cause(source: Source, whole: dict[str, Any]) -> Action | None:
+    """What a replay knows nothing of: limits of users and groups, scattered GPUs; where it is the main cause."""
+    causes = {cause.column: share for cause, share in shares(whole).items() if cause.column != "held_s"}
+    main = next(iter(causes), None)
+    if main == "fragmented_s":
+        return Action(
+            "Pack small jobs together, so that whole nodes stay free",
+            f"{fmt.percent(causes[main])} of all waiting passed while enough GPUs were free, on nodes where the job "
+            "did not fit.",
+            _BOUND,
+        )
+    if main != "own_limit_s":
+        return None
+    users = source.rows("queueing_by").filter((pl.col("dimension") == "user_name") & (pl.col(main) > 0))
+    users = users.sort(main, "value", descending=[True, False])
+    most = ""
+    if not users.is_empty():
+        name, share = source.hidden("user_name", users["value"][0]), users[main][0] / users[main].sum()
+        most = f" User {fmt.text(name)} has {fmt.percent(share)} of that." if name is not None else ""
+    return Action(
+        "Review the limits of users and groups",
+        f"{fmt.percent(causes[main])} of all waiting passed while the user or group was at a limit of its own.{most}",
+        _BOUND + " Without the limit such a job may find the cluster full.",
+    )
+
+
+def _hand_over(source: Source) -> Action | None:
+    """Chained jobs: the compared policy with the least cost, where it costs clearly less than submitting at the end."""
+    found = source.rows("policy_results")
+    found = found.filter(pl.col("load") == "all") if not found.is_empty() else found
+    if found.is_empty():
+        return None
+    widest = found.filter(pl.col("pair_nodes") == found["pair_nodes"].max()).sort("cost_w1").to_dicts()
+    reactive = next((row for row in widest if row["policy"] == "reactive"), None)
+    best = next((row for row in widest if row["policy"] not in ("oracle", "reactive")), None)
+    if reactive is None or best is None or best["cost_w1"] > (1 - WORTH) * reactive["cost_w1"]:
+        return None
+    ends = json.loads(best["ci95"] or "{}").get("interruption_h")
+    known = f" (95 % interval {fmt.interval(ends)} h)" if ends and None not in ends else ""
+    few = f" Only {best['blocks']} blocks of 7 days: indicative." if best["blocks"] < FEW_BLOCKS else ""
+    nodes = best["pair_nodes"]
+    return Action(
+        f"Let chained jobs submit their next one ahead of time, by the policy {fmt.text(best['policy'])}",
+        f"In simulation a chain of {nodes}-node jobs stands still for {best['interruption_h']:.1f} h between two "
+        f"jobs{known} instead of {reactive['interruption_h']:.1f} h, and holds both for {best['overlap_h']:.1f} h.",
+        "As far as the simulation goes. "
+        f"Measured on {best['n']:,} hand-overs of the {fmt.text(best['world'])} world, none of which the policy was "
+        f"fitted on.{few}",
+        [float(end) for end in ends] if known else None,
+        "h",
+    )
+
+
+def _rule(source: Source) -> Action | None:
+    """The rule against failures that gives back most GPU time, where that is a share that counts."""
+    found, held = source.rows("failure_savings"), source.rows("utilization_by")
+    if found.is_empty() or held.is_empty():
+        return None
+    all_ = float(held["gpu_time_s"].sum() or 0)
+    best = found.filter(pl.col("reason").is_null()).sort("gpu_time_net_s", descending=True).to_dicts()
+    if not best or best[0]["gpu_time_net_s"] < WORTH_GPU_TIME * all_ or not all_:
+        return None
+    row = best[0]
+    is_pre_run = row["limit_s"] is not None
+    do = (
+        f"Run every job of several GPUs for {fmt.duration(row['limit_s'])} on one first"
+        if is_pre_run
+        else "Do not run again what failed for a reason that cannot go away"
+    )
+    return Action(
+        do,
+        f"It would have given back {fmt.gpu_time(row['gpu_time_net_s'])} "
+        f"({fmt.percent(row['gpu_time_net_s'] / all_)} of all GPU time held).",
+        "As far as the past tells, counted in the log and not simulated. "
+        f"{row['jobs']:,} jobs are touched, of which {row['jobs_stopped_wrongly']:,} completed later after all.",
+    )
+
+
+def _idle(source: Source) -> Action | None:
+    """GPUs that stood at 0 while they were held."""
+    all_ = source.whole("idle_gpu_time")
+    if all_ is None or (all_["idle_share"] or 0) < WORTH_GPU_TIME:
+        return None
+    return Action(
+        "Ask for idle GPUs back: warn, then end, jobs whose GPUs all read 0",
+        f"{fmt.gpu_time(all_['idle_gpu_time_s'])} were held with every GPU at 0, {fmt.percent(all_['idle_share'])} of "
+        "what was measured.",
+        _BOUND + " Gaps shorter than a hand-over cannot be used.",
+    )

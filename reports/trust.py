@@ -1,0 +1,86 @@
+"""How far a replay is from the record: what a simulated effect is worth."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import polars as pl
+
+from reports import format as fmt
+from reports.source import Source
+from simulator.metrics import wait_distance
+
+CLOSE, NEAR = 1.25, 2.0  # times that the simulated mean wait is off by: a size to plan with, an order of magnitude
+KEPT_WELL, KEPT_SOMEWHAT = 0.8, 0.5  # Spearman's rank correlation of simulated and recorded waits
+FEW_BLOCKS, BLOCK_DAYS = 8, 7  # under so many 7-day blocks an interval is only indicative
+
+
+def distance(group: pl.DataFrame) -> dict[str, Any]:
+    """`simulator.metrics.wait_distance` of one replay, with null for a figure that has no meaning."""
+    found = wait_distance(group["simulated_wait_s"].to_numpy(), group["recorded_wait_s"].to_numpy())
+    return {name: None if math.isnan(value) else value for name, value in found.items()}
+
+
+def compared_starts(source: Source) -> pl.DataFrame:
+    """Simulated starts of jobs that have a wait on both sides."""
+    starts = source.rows("simulated_starts")
+    if starts.is_empty():
+        return starts
+    return starts.filter((pl.col("recorded_wait_s") >= 0) & (pl.col("simulated_wait_s") >= 0))
+
+
+def trust_in_replays(source: Source, replayed_mean_wait_s: float) -> str:
+    """One or two sentences: a verdict, and the distance between the replay of the cluster as it is and the record.
+
+    Where the replay was not kept job by job, the mean waits alone are compared.
+    """
+    starts = compared_starts(source)
+    order: float | None = None
+    if starts.is_empty():
+        recorded, simulated = source.mean_wait_s, replayed_mean_wait_s
+    else:
+        found = distance(starts)
+        recorded, simulated = found["recorded_mean_wait_s"], found["simulated_mean_wait_s"]
+        order = found["spearman"]
+    if recorded is None:
+        return "Not known: the log holds no wait to hold the simulation against."
+    words = (
+        f"{_verdict(recorded, simulated, order)} The same replay of the cluster as it is gives a mean wait of "
+        f"{fmt.duration(simulated)}; the log has {fmt.duration(recorded)}"
+    )
+    if order is not None:
+        words += f", and job by job the order agrees with a rank correlation of {order:.2f} (1 is perfect)"
+    return f"{words}.{_calibrated(source)}{indicative(source)}"
+
+
+def _verdict(recorded: float, simulated: float, order: float | None) -> str:
+    low, high = sorted((recorded + 1, simulated + 1))  # one second more, for waits of none
+    if high / low <= CLOSE and (order is None or order >= KEPT_WELL):
+        return "Well, sizes hold."
+    if high / low <= NEAR and (order is None or order >= KEPT_SOMEWHAT):
+        return "Moderately, read it as an order of magnitude."
+    return "Little, read the direction, not the size."
+
+
+def _calibrated(source: Source) -> str:
+    """How far the calibrated simulator, in which policies are compared, is off in the newest month."""
+    found = source.rows("calibration_figures")
+    if not found.is_empty():
+        found = found.filter((pl.col("change") == "all") & (pl.col("form") == "forked")).sort("from_utc")
+    if found.is_empty():
+        return ""
+    row = found.to_dicts()[-1]
+    return (
+        f" Calibrated on the record, single waits of {row['from_utc']:%B %Y} are off by "
+        f"{fmt.duration(row['mean_absolute_error_s'])} where the mean is {fmt.duration(row['recorded_mean_wait_s'])}."
+    )
+
+
+def indicative(source: Source) -> str:
+    """A sentence for a log of few weeks, else ''."""
+    first, last = source.window
+    blocks = 0 if first is None or last is None else (last - first).days // BLOCK_DAYS
+    if blocks >= FEW_BLOCKS:
+        return ""
+    return f" The log has {blocks} whole week{'s' * (blocks != 1)}: the interval is indicative."
