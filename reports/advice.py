@@ -23,9 +23,28 @@ WORTH_GPU_TIME = 0.01  # of all GPU time held
 AS_IT_IS, NEVER_OFFERED = "as it is", ("exact time limits", "fifo scheduling")
 _WORDS = {
     "half the slack in time limits": "Ask for tighter time limits: half of what is asked for beyond what jobs run",
-    "easy scheduling": "Try EASY backfill: one reservation, for the first job that waits",
+    "easy scheduling": "Try EASY backfill",
 }
 _BOUND = "As an upper bound, counted in the log and not simulated."
+
+# main cause of waiting -> what to do, "... of all waiting passed while ...", what the bound leaves out
+_ADVICE = {
+    "own_limit_s": (
+        "Review the limits of users and groups",
+        "the user or group was at a limit of its own",
+        " Without the limit such a job may find the cluster full.",
+    ),
+    "fragmented_s": (
+        "Pack small jobs together, so that whole nodes stay free",
+        "enough was free, on nodes where the job did not fit",
+        " Packed tighter, some of these jobs would still wait for others.",
+    ),
+    "behind_s": (
+        "Find out why jobs that fit do not start: priorities, reservations, depth and pace of backfill",
+        "the job would have fitted",
+        " Part of it is the price of keeping room for wide jobs, or a limit that the log does not name.",
+    ),
+}
 
 
 def actions(source: Source) -> list[Action]:
@@ -34,7 +53,9 @@ def actions(source: Source) -> list[Action]:
     found: list[Action | None] = []
     if whole is not None and (whole["wait_p95_s"] or 0) > NOTICED_S:
         free, bought, small = _replays(source)
-        found += [_by_cause(source, whole), free, _hand_over(source), bought]
+        other = _by_cause(source, whole)
+        found += [other.get("own_limit_s"), other.get("fragmented_s"), free, _hand_over(source)]
+        found += [other.get("behind_s"), bought]
     else:
         small = None
         found.append(_hand_over(source))
@@ -102,30 +123,24 @@ def _replay(base: dict[str, Any], row: dict[str, Any], trust: str) -> Action:
     )
 
 
-def _by_cause(source: Source, whole: dict[str, Any]) -> Action | None:
-    """What a replay knows nothing of: limits of users and groups, scattered GPUs; where it is the main cause."""
-    causes = {cause.column: share for cause, share in shares(whole).items() if cause.column != "held_s"}
-    main = next(iter(causes), None)
-    if main == "fragmented_s":
-        return Action(
-            "Pack small jobs together, so that whole nodes stay free",
-            f"{fmt.percent(causes[main])} of all waiting passed while enough GPUs were free, on nodes where the job "
-            "did not fit.",
-            _BOUND,
-        )
-    if main != "own_limit_s":
-        return None
+def _by_cause(source: Source, whole: dict[str, Any]) -> dict[str, Action]:
+    """What a replay knows nothing of, by the cause that it is about; empty unless that is the main cause of waiting.
+
+    Time before a job was eligible is left out: no scheduler can shorten it.
+    """
+    parts = {cause.column: share for cause, share in shares(whole).items() if cause.column != "held_s"}
+    main = next(iter(parts), "")
+    if main not in _ADVICE:
+        return {}
+    do, while_, limits = _ADVICE[main]
     users = source.rows("queueing_by").filter((pl.col("dimension") == "user_name") & (pl.col(main) > 0))
-    users = users.sort(main, "value", descending=[True, False])
     most = ""
-    if not users.is_empty():
-        name, share = source.hidden("user_name", users["value"][0]), users[main][0] / users[main].sum()
-        most = f" User {fmt.text(name)} has {fmt.percent(share)} of that." if name is not None else ""
-    return Action(
-        "Review the limits of users and groups",
-        f"{fmt.percent(causes[main])} of all waiting passed while the user or group was at a limit of its own.{most}",
-        _BOUND + " Without the limit such a job may find the cluster full.",
-    )
+    if users.height > 1:
+        top, share = users.sort(main, "value", descending=[True, False]).to_dicts()[0], 1 / users[main].sum()
+        name = fmt.text(source.hidden("user_name", top["value"]))
+        most = f" User {name} has most of that, {fmt.percent(top[main] * share)}." if top["value"] is not None else ""
+    effect = f"{fmt.percent(parts[main])} of all waiting passed while {while_}.{most}"
+    return {main: Action(do, effect, f"{_BOUND}{limits}")}
 
 
 def _hand_over(source: Source) -> Action | None:
@@ -188,6 +203,6 @@ def _idle(source: Source) -> Action | None:
     return Action(
         "Ask for idle GPUs back: warn, then end, jobs whose GPUs all read 0",
         f"{fmt.gpu_time(all_['idle_gpu_time_s'])} were held with every GPU at 0, {fmt.percent(all_['idle_share'])} of "
-        "what was measured.",
+        f"the {fmt.gpu_time(all_['measured_gpu_time_s'])} measured.",
         _BOUND + " Gaps shorter than a hand-over cannot be used.",
     )

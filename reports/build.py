@@ -10,7 +10,7 @@ import base64
 import hashlib
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -71,8 +71,7 @@ def build_report(
 
     `clusters` None means all in the warehouse. `anonymise` replaces users, accounts and job names by keyed hashes, with
     `key` or, without one, a key that is made for this report and forgotten. `section` keeps one of SECTIONS.
-    `why_no_policies` tells of a cluster why none can be compared on it, or None where they can. Real clusters come
-    before generated ones.
+    `no_policies` says why a cluster has no policies to compare, by cluster. Real clusters come before generated ones.
 
     Raises InputError for an unknown cluster or section or an absent warehouse, WorkError where the file cannot be
     written.
@@ -81,8 +80,7 @@ def build_report(
     wanted = _known_sections(section)
     path = out or data.reports / "report.html"
     sources = [
-        Source(data, cluster, names, why_no_policies(cluster) if why_no_policies else None)
-        for cluster in _known_clusters(data, clusters)
+        Source(data, cluster, names, (no_policies or {}).get(cluster)) for cluster in _known_clusters(data, clusters)
     ]
     pages = []
     for source in sorted(sources, key=lambda source: source.is_generated):

@@ -20,7 +20,7 @@ class Cause:
 CAUSES = (
     Cause("cluster_full_s", "cluster full", "with the cluster full (too little free for anybody)", "cause_full"),
     Cause("behind_s", "behind others", "behind others, although the job would have fitted", "cause_behind"),
-    Cause("fragmented_s", "fragmented", "with enough GPUs free, on nodes where it did not fit", "cause_fragmented"),
+    Cause("fragmented_s", "fragmented", "with enough free, on nodes where the job did not fit", "cause_fragmented"),
     Cause("own_limit_s", "own limit", "at the user's or the group's own limit", "cause_own"),
     Cause("held_s", "held", "before the job was eligible (dependency, hold or begin time)", "cause_held"),
 )

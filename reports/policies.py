@@ -44,13 +44,17 @@ def policies(source: Source) -> Section:
     section = Section("policies", "Provisioning policies")
     results, curves = source.rows("policy_results"), source.rows("policy_curves")
     if results.is_empty():
-        section.missing.append("No policies were compared on this cluster, so there is nothing to choose between.")
+        section.missing.append(
+            f"None can be compared here: {fmt.text(source.no_policies).rstrip('.')}."
+            if source.no_policies
+            else "None were compared on this cluster yet: `baton run` trains and compares them."
+        )
     else:
         for (nodes, limit_h, world), group in results.sort("pair_nodes").group_by(
             "pair_nodes", "limit_h", "world", maintain_order=True
         ):
             _pair_size(source, section, group, curves, (int(str(nodes)), float(str(limit_h)), str(world)))
-    _releases(source, section)
+    _releases(source, section, is_asked_for=not results.is_empty())
     return section
 
 
@@ -222,10 +226,12 @@ def _load_table(source: Source, group: pl.DataFrame, what: str, tag: str) -> Tab
     )  # fmt: skip
 
 
-def _releases(source: Source, section: Section) -> None:
+def _releases(source: Source, section: Section, *, is_asked_for: bool) -> None:
+    """The decisions of the gate, newest first; that there was none is said only of a cluster with a comparison."""
     log = source.rows("release_log")
     if log.is_empty():
-        section.missing.append("No release was decided for this cluster.")
+        if is_asked_for:
+            section.missing.append("No release was decided for this cluster.")
         return
     log = log.sort("released_utc", descending=True)
     last = log.to_dicts()[0]

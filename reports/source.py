@@ -17,6 +17,7 @@ from traces import store
 from traces.errors import InputError
 
 GENERATED_CLUSTERS = frozenset({"sample", "philly-sample"})
+MOST_KEPT = 50_000  # rows of a table that several sections read: larger ones are read again
 NAME_COLUMNS = {"user_name": "user", "account": "account", "group_name": "account", "job_name": "job"}
 _GENERATED_PATH = re.compile(r"generated|(^|/)data/sample(/|$)", re.IGNORECASE)
 
@@ -66,13 +67,18 @@ class Source:
         """`no_policies` says why none can be compared on this cluster; None where they can, or nobody asked."""
         self.data, self.cluster, self.names, self.no_policies = data, cluster, names or Names(), no_policies
         self.tables = table_names(data)
+        self._kept: dict[str, pl.DataFrame] = {}
 
     def rows(self, table: str) -> pl.DataFrame:
         """The cluster's rows of `table` with names hidden where asked; an empty frame where there is no such table."""
         if table not in self.tables:
             return pl.DataFrame()
-        frame = store.read(self.data, f'SELECT * FROM "{table}" WHERE cluster = ?', [self.cluster])  # noqa: S608 - our own names
-        return self.hide(frame)
+        if table in self._kept:
+            return self._kept[table]
+        frame = self.read(f'SELECT * FROM "{table}" WHERE cluster = ?')  # noqa: S608 - our own names
+        if frame.height <= MOST_KEPT:
+            self._kept[table] = frame
+        return frame
 
     def whole(self, table: str) -> dict[str, Any] | None:
         """Of a table by dimensions the row of the whole cluster; None where there is none."""

@@ -1,0 +1,260 @@
+"""The findings: computed from the tables, true of any log, and honest where it holds nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+
+from models.tables import WHAT_IF, frame
+from reports import format as fmt
+from reports.advice import actions
+from reports.build import build_report, section_data
+from reports.causes import CAUSES, shares
+from reports.findings import findings, of, who, why
+from reports.source import Names, Source
+from reports.trust import trust_in_replays
+from simulator.tables import SIMULATED_STARTS
+from tests.reports import warehouse
+from traces import schema, store
+from traces.clusters import ClusterSettings
+from traces.store import DataFolder
+
+SETTINGS = ClusterSettings("lab", nodes=8, gpus_per_node=4)
+
+
+def _data(root: Path, rows: list[dict[str, Any]], settings: ClusterSettings = SETTINGS) -> DataFolder:
+    jobs = pl.DataFrame(rows, infer_schema_length=None)
+    tables = {
+        "jobs": jobs,
+        "attempts": warehouse.attempts_of(store.conform(schema.JOBS, jobs)),
+        "trace_files": pl.DataFrame([warehouse.trace_file("lab", len(rows))]),
+    }
+    return warehouse.with_features(root, tables, settings)
+
+
+def _jobs(count: int, **values: Any) -> list[dict[str, Any]]:
+    """Jobs of the cluster `lab`, one an hour, each value a constant or a function of the job's number."""
+    return [
+        warehouse.job(
+            "lab", number, submit_utc=warehouse.START + timedelta(hours=number),
+            **{name: value(number) if callable(value) else value for name, value in values.items()},
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def _sql(data: DataFolder, sql: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect(str(data.warehouse), read_only=True) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def _add(data: DataFolder, name: str, rows: pl.DataFrame) -> None:
+    with duckdb.connect(str(data.warehouse)) as connection:
+        connection.register("incoming", rows.to_arrow())
+        connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM incoming')
+
+
+def test_each_finding_names_who_why_and_what_to_do(full_data: DataFolder) -> None:
+    found = findings(full_data, "gpu-lab")
+    assert [finding["kind"] for finding in found] == ["who", "why", "do"]
+    assert section_data(full_data, "gpu-lab", "summary")["sentences"] == [finding["sentence"] for finding in found]
+    ((user, share, of_jobs, total),) = _sql(
+        full_data,
+        "SELECT user_name, sum(wait_s) / (SELECT sum(wait_s) FROM jobs), count(wait_s) / (SELECT count(wait_s) "
+        "FROM jobs), (SELECT sum(wait_s) FROM jobs) FROM jobs GROUP BY 1 ORDER BY 2 DESC LIMIT 1",
+    )
+    assert "\x00" in user  # a hostile name, shown with its control characters made visible
+    assert found[0]["sentence"].startswith(
+        f"User abc\\u202etxt.exe\\x00\\n has {100 * share:.1f} % of the {fmt.duration(total)} "
+        f"that jobs waited in all, with {100 * of_jobs:.1f} % of the jobs, "
+    )
+    assert "How far to trust that: " in found[2]["sentence"]
+
+
+def test_names_are_hidden_in_every_finding(full_data: DataFolder) -> None:
+    found = " ".join(f["sentence"] for f in findings(full_data, "gpu-lab", Names(b"k" * 32)))
+    assert found.count("user-") >= 2
+    assert not [name for (name,) in _sql(full_data, "SELECT DISTINCT user_name FROM jobs") if name in found]
+
+
+def test_the_size_and_the_hour_that_wait_longest(tmp_path: Path) -> None:
+    def wait(number: int) -> int:
+        return 40_000 if number % 24 == 13 else 20_000 if number % 3 == 1 else 1_000
+
+    rows = _jobs(480, wait_s=wait, requested_gpus=lambda n: 16 if n % 3 == 1 else 1, user_name=lambda n: f"u{n % 20}")
+    words = who(Source(_data(tmp_path, rows), "lab"))
+    assert words.startswith("The waiting is spread over 20 users: nobody has more than ")
+    assert "jobs of more than 8 GPUs (" in words and "those submitted from 13:00 to 13:59 (11 h 7 min)" in words
+
+
+@pytest.mark.parametrize(
+    ("values", "settings", "words"),
+    [
+        ({"wait_s": 5000}, SETTINGS, "All jobs are those of user ann and waited 1 h 23 min on average."),
+        ({"wait_s": 5000, "user_name": None}, SETTINGS, "Jobs waited 1 h 23 min on average (the log names no users)."),
+        ({"wait_s": 0}, SETTINGS, "Hardly anybody waits: 95 % of the jobs start within 0 s; user ann held all of it."),
+        (
+            {"wait_s": None, "run_s": None, "state": "CANCELLED", "attempts": 0}, SETTINGS,
+            "The log does not tell how long jobs waited.",
+        ),
+        (
+            {"wait_s": 30, "requested_gpus": None, "allocated_gpus": 0}, replace(SETTINGS, gpus_per_node=None),
+            "Hardly anybody waits: 95 % of the jobs start within 30 s; user ann held all of it.",
+        ),
+    ],
+    ids=["one user", "no users", "no waits", "nothing ran", "CPU only"],
+)  # fmt: skip
+def test_any_log_has_its_sentences(
+    tmp_path: Path, values: dict[str, Any], settings: ClusterSettings, words: str
+) -> None:
+    data = _data(tmp_path, _jobs(30, **values), settings)
+    found = findings(data, "lab")
+    assert found[0]["sentence"] == words and len(found) == 3
+    for finding in found:
+        assert finding["sentence"].endswith(".") and ".." not in finding["sentence"], finding
+        assert "None" not in finding["sentence"] and "nan" not in finding["sentence"], finding
+    assert words in build_report(data).read_text(encoding="utf-8").replace("\u00a0", " ")
+
+
+def test_a_log_without_a_job_says_so(tmp_path: Path) -> None:
+    tables = {"trace_files": pl.DataFrame([warehouse.trace_file("lab", 0)])}
+    data = warehouse.with_features(tmp_path, tables, SETTINGS)
+    assert findings(data, "lab") == [{"kind": "none", "sentence": "The raw files of this cluster hold no job."}]
+
+
+# --- why: the five causes -------------------------------------------------------------------------------------------
+
+
+def _with_causes(data: DataFolder, **parts: float) -> Source:
+    """The waits of queueing_by and queueing_delay divided among causes, in these shares."""
+    for table, total in (("queueing_by", "wait_total_s"), ("queueing_delay", "wait_s")):
+        rows = store.read(data, f"SELECT * FROM {table}")
+        rows = rows.drop([cause.column for cause in CAUSES], strict=False).with_columns(
+            (pl.col(total) * parts.get(cause.column, 0.0)).round().cast(pl.Int64).alias(cause.column)
+            for cause in CAUSES
+        )
+        _add(data, table, rows)
+    return Source(data, "lab")
+
+
+def test_why_names_the_largest_cause_and_the_next_where_it_counts(tmp_path: Path) -> None:
+    data = _data(tmp_path, _jobs(30, wait_s=5000))
+    source = _with_causes(data, cluster_full_s=0.7, held_s=0.25, behind_s=0.05)
+    assert why(source).startswith(
+        "70.0 % of the waiting passed with the cluster full (too little free for anybody), 25.0 % before the job was "
+        "eligible (dependency, hold or begin time); "
+    )
+    assert "cluster full" in build_report(data).read_text(encoding="utf-8")  # the plot's legend, and the filters
+    assert list(shares({cause.column: 0 for cause in CAUSES})) == []
+
+
+@pytest.mark.parametrize(
+    ("cause", "do"),
+    [
+        ("own_limit_s", "Review the limits of users and groups"),
+        ("fragmented_s", "Pack small jobs together, so that whole nodes stay free"),
+        ("behind_s", "Find out why jobs that fit do not start"),
+    ],
+)
+def test_what_no_replay_knows_is_advised_by_its_cause(tmp_path: Path, cause: str, do: str) -> None:
+    data = _data(tmp_path, _jobs(40, wait_s=5000, user_name=lambda n: "bob" if n < 30 else "ann"))
+    first = actions(_with_causes(data, **{cause: 0.6, "held_s": 0.4}))[0]
+    assert first.do.startswith(do) and "60.0 % of all waiting" in first.effect
+    assert "User bob has most of that, 75.0 %." in first.effect
+    assert first.trust.startswith("As an upper bound, counted in the log and not simulated.")
+
+
+# --- what to do: replays, how far to trust them -----------------------------------------------------------------------
+
+
+def _replays(source: Source, *rows: tuple[str, int, float, float, float, float]) -> Source:
+    named = [
+        {"cluster": "lab", "change": change, "scheduler": "mirage", "capacity_nodes": nodes, "jobs": 40,
+         "mean_wait_s": mean, "p50_wait_s": mean, "p95_wait_s": mean, "mean_bounded_slowdown": 2.0,
+         "wait_change_s": diff, "wait_change_low_s": low, "wait_change_high_s": high}
+        for change, nodes, mean, diff, low, high in rows
+    ]  # fmt: skip
+    _add(source.data, "what_if", frame(WHAT_IF, named))
+    return Source(source.data, "lab")
+
+
+BASE = ("as it is", 8, 4000.0, 0.0, 0.0, 0.0)
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Source:
+    return Source(_data(tmp_path, _jobs(40, wait_s=5000)), "lab")
+
+
+def test_what_is_free_comes_before_what_is_bought(waiting: Source) -> None:
+    source = _replays(
+        waiting,
+        BASE,
+        ("easy scheduling", 8, 3000.0, -1000.0, -1500.0, -500.0),
+        ("+1 nodes (+12 %)", 9, 2000.0, -2000.0, -2500.0, -1500.0),
+        ("exact time limits", 8, 100.0, -3900.0, -3950.0, -3850.0),  # nobody can have them
+    )
+    first, second = actions(source)
+    assert (first.do, first.interval) == ("Try EASY backfill", [-1500.0, -500.0])
+    assert "from 1 h 7 min to 50 min (by 17 min; 95 % interval 8.3 min to 25 min)" in first.effect
+    assert second.do == "Add 1 node (12 % more)"
+
+
+def test_a_change_within_chance_or_too_small_is_not_recommended(waiting: Source) -> None:
+    small = ("easy scheduling", 8, 3900.0, -100.0, -150.0, -50.0)
+    chance = ("+1 nodes (+12 %)", 9, 2000.0, -2000.0, -4500.0, 500.0)
+    (only,) = actions(_replays(waiting, BASE, small, chance))
+    assert only.do == "No change that was simulated is worth it" and "try EASY backfill" in only.effect
+    (only,) = actions(_replays(waiting, BASE, chance))
+    assert only.do == "No change that was tried is sure to help"
+
+
+@pytest.mark.parametrize(
+    ("simulated", "verdict"), [(1.1, "Well"), (0.6, "Moderately"), (0.2, "Little"), (4.0, "Little")]
+)
+def test_trust_is_the_distance_from_the_record(waiting: Source, simulated: float, verdict: str) -> None:
+    waits = [100 * number + 60 for number in range(40)]
+    rows = pl.DataFrame(
+        {
+            "cluster": "lab", "job_key": [str(n) for n in range(40)], "scheduler": "mirage", "capacity_nodes": 8,
+            "submit_utc": [warehouse.START] * 40, "nodes": 1, "recorded_wait_s": waits,
+            "simulated_wait_s": [round(wait * simulated) for wait in waits],
+        }
+    ).select(SIMULATED_STARTS.names)  # fmt: skip
+    _add(waiting.data, "simulated_starts", rows)
+    words = trust_in_replays(Source(waiting.data, "lab"), 4000.0)
+    assert words.startswith(f"{verdict}, ") and "rank correlation of 1.00" in words
+    assert "The log has 0 whole weeks: the interval is indicative." in words
+
+
+def test_without_starts_the_mean_waits_are_compared(waiting: Source) -> None:
+    words = trust_in_replays(waiting, 1000.0)
+    assert words.startswith("Little, ") and "mean wait of 17 min; the log has 1 h 23 min." in words
+
+
+def test_a_policy_that_costs_clearly_less_is_offered(full_data: DataFolder) -> None:
+    offered = [action for action in actions(Source(full_data, "gpu-lab")) if action.unit == "h"]
+    ((name, interruption),) = _sql(
+        full_data,
+        "SELECT policy, interruption_h FROM policy_results WHERE load = 'all' AND pair_nodes = 8 "
+        "AND policy NOT IN ('oracle', 'reactive') ORDER BY cost_w1 LIMIT 1",
+    )
+    (action,) = offered
+    assert action.do.endswith(f"by the policy {name}") and f"{interruption:.1f} h between two jobs" in action.effect
+    assert action.interval is not None and action.interval[0] < interruption < action.interval[1]
+
+
+def test_idle_gpus_are_asked_back(full_data: DataFolder) -> None:
+    source = Source(full_data, "gpu-lab")
+    idle = next(action for action in actions(source) if action.do.startswith("Ask for idle GPUs back"))
+    ((seconds, share),) = _sql(
+        full_data, "SELECT idle_gpu_time_s, idle_share FROM idle_gpu_time WHERE dimension = 'all'"
+    )
+    assert fmt.gpu_time(seconds) in idle.effect and f"{100 * share:.1f} %" in idle.effect
+    assert of(source)[2]["kind"] == "do"
