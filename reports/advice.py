@@ -42,7 +42,7 @@ _ADVICE = {
     "behind_s": (
         "Find out why jobs that fit do not start: priorities, reservations, depth and pace of backfill",
         "the job would have fitted",
-        " Part of it is the price of keeping room for wide jobs, or a limit that the log does not name.",
+        " Part of it is the price of keeping room for wide jobs, or something that the log does not show.",
     ),
 }
 

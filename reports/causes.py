@@ -1,4 +1,4 @@
-"""What a job waits for: the five causes of `queueing_delay` in words, in the order in which a person asks for them."""
+"""What a job waits for: the five causes of `queueing_delay` in words, in the order in which they count."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Cause:
 
 
 CAUSES = (
-    Cause("cluster_full_s", "cluster full", "with the cluster full (too little free for anybody)", "cause_full"),
-    Cause("behind_s", "behind others", "behind others, although the job would have fitted", "cause_behind"),
-    Cause("fragmented_s", "fragmented", "with enough free, on nodes where the job did not fit", "cause_fragmented"),
-    Cause("own_limit_s", "own limit", "at the user's or the group's own limit", "cause_own"),
-    Cause("held_s", "held", "before the job was eligible (dependency, hold or begin time)", "cause_held"),
+    Cause("held_s", "not yet eligible", "before the job was eligible (dependency, hold or begin time)", "class0"),
+    Cause("own_limit_s", "own limit", "at the user's or the group's own limit", "class2"),
+    Cause("cluster_full_s", "cluster full", "with the cluster full (too little free for anybody)", "class1"),
+    Cause("fragmented_s", "fragmented", "with enough free, on nodes where the job did not fit", "class3"),
+    Cause("behind_s", "behind others", "behind others, although the job would have fitted", "class4"),
 )
 
 

@@ -8,22 +8,31 @@ from __future__ import annotations
 import base64
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import numpy as np
 import pytest
 
 from reports.build import build_report
 from tests.conftest import skip_or_fail
 from tests.reports import warehouse
+from traces.store import DataFolder
 
 pytestmark = pytest.mark.browser
 WIDTHS_PX = (390, 768, 1280)
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
+    return warehouse.full(tmp_path_factory.mktemp("full"), jobs=400, weeks=10)
+
+
+@pytest.fixture(scope="module")
+def page(data: DataFolder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Headless Chromium with the report of a cluster that has everything, hostile names included."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver is None:
@@ -32,7 +41,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from selenium.webdriver.chrome.service import Service
 
     folder = tmp_path_factory.mktemp("report")
-    report = build_report(warehouse.full(folder / "data", jobs=400, weeks=10), out=folder / "report.html")
+    report = build_report(data, out=folder / "report.html")
     options = ChromeOptions()
     options.binary_location = chromium
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"):
@@ -56,6 +65,16 @@ def _set(page: Any, width: int, scheme: str = "light") -> None:
     )
 
 
+@pytest.fixture(autouse=True)
+def _all_open(page: Any) -> None:
+    """Every fold-out is open, as long as a test does not close it."""
+    _fold(page, is_open=True)
+
+
+def _fold(page: Any, *, is_open: bool) -> None:
+    page.execute_script("document.querySelectorAll('details').forEach(d => { d.open = arguments[0]; })", is_open)
+
+
 def test_no_error_no_dialog_and_no_request(page: Any) -> None:
     from selenium.common.exceptions import NoAlertPresentException
 
@@ -63,7 +82,9 @@ def test_no_error_no_dialog_and_no_request(page: Any) -> None:
     with pytest.raises(NoAlertPresentException):
         page.switch_to.alert.accept()
     assert page.execute_script("return performance.getEntriesByType('resource').length") == 0
-    assert page.execute_script("return document.scripts.length + document.images.length") == 1
+    scripts = page.execute_script("return [...document.scripts].map(s => s.type)")
+    assert sorted(scripts) == ["", "application/json"]
+    assert page.execute_script("return document.images.length") == 0
 
 
 def test_injected_script_would_not_run(page: Any) -> None:
@@ -120,8 +141,10 @@ def test_a_long_table_shows_its_first_rows_until_asked_for_all(page: Any) -> Non
 
 @pytest.mark.parametrize("width", WIDTHS_PX)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_fits_the_width(page: Any, width: int, scheme: str) -> None:
+@pytest.mark.parametrize("is_open", [False, True], ids=["closed", "open"])
+def test_fits_the_width(page: Any, width: int, scheme: str, is_open: bool) -> None:
     _set(page, width, scheme)
+    _fold(page, is_open=is_open)
     assert page.execute_script("return document.documentElement.scrollWidth") <= width
     wide = page.execute_script(
         "return [...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll, svg')"
@@ -130,7 +153,135 @@ def test_fits_the_width(page: Any, width: int, scheme: str) -> None:
     assert wide == []
     if folder := os.environ.get("BATON_SCREENSHOTS"):
         shot = page.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})
-        (Path(folder) / f"report-{width}-{scheme}.png").write_bytes(base64.b64decode(shot["data"]))
+        (Path(folder) / f"report-{width}-{scheme}-{'open' if is_open else 'closed'}.png").write_bytes(
+            base64.b64decode(shot["data"])
+        )
+
+
+def test_nothing_is_cut_off_on_a_phone(page: Any) -> None:
+    """What is wider than its box must scroll in it: outside of a scrolling box nothing hides what it holds."""
+    _set(page, 390)
+    cut = page.execute_script(
+        "return [...document.querySelectorAll('main *')].filter(e => e.scrollWidth > e.clientWidth + 1"
+        " && e.clientWidth > 0 && !e.closest('svg') && getComputedStyle(e).overflowX === 'hidden')"
+        ".map(e => e.outerHTML.slice(0, 99))"
+    )
+    assert cut == []
+
+
+def test_the_first_page_ends_within_four_screens(page: Any) -> None:
+    _fold(page, is_open=False)
+    for width, height in ((1280, 800), (390, 844)):
+        _set(page, width)
+        tops = page.execute_script(
+            "return [...document.querySelectorAll('details')].map(d => d.getBoundingClientRect().top + scrollY)"
+        )
+        assert len(tops) == 8 and tops[0] / height <= (4 if width == 1280 else 8), width
+        assert page.execute_script("return document.querySelector('.advice').getBoundingClientRect().top") > 0
+
+
+def test_contents_lead_to_what_they_name_and_open_it(page: Any) -> None:
+    _set(page, 1280)
+    names = page.execute_script("return [...document.querySelectorAll('.contents a')].map(a => a.hash.slice(1))")
+    assert len(names) == 9
+    for name in names:
+        _fold(page, is_open=False)
+        page.execute_script(
+            "scrollTo(0, 0); document.querySelector(`.contents a[href='#${arguments[0]}']`).click()", name
+        )
+        time.sleep(0.2)
+        opened = page.execute_script("return [...document.querySelectorAll('details[open]')].map(d => d.parentNode.id)")
+        assert opened == ([] if name.endswith("-summary") else [name])
+        top = page.execute_script("return document.getElementById(arguments[0]).getBoundingClientRect().top", name)
+        assert top < 800
+
+
+def test_open_all_opens_all_and_closes_them_again(page: Any) -> None:
+    _fold(page, is_open=False)
+    open_ = "return document.querySelectorAll('details[open]').length"
+    press = "document.querySelector('.contents button').click()"
+    page.execute_script(press)
+    assert page.execute_script(open_) == 8
+    page.execute_script(press)
+    assert page.execute_script(open_) == 0
+
+
+def test_paper_shows_everything(page: Any) -> None:
+    _fold(page, is_open=False)
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        hidden = page.execute_script(
+            "return [...document.querySelectorAll('section table[data-table] tbody tr')]"
+            ".filter(r => !r.checkVisibility()).length"
+        )
+        assert hidden == 0
+    finally:
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def _choose(page: Any, **values: str) -> None:
+    for name, value in values.items():
+        page.execute_script(
+            "const s = document.querySelector(`[data-pick=${arguments[0]}]`);"
+            "s.value = [...s.options].find(o => o.text === arguments[1]).value;"
+            "s.dispatchEvent(new Event('change', {bubbles: true}))",
+            name.rstrip("_"), value,
+        )  # fmt: skip
+
+
+def _shown(page: Any) -> dict[str, str]:
+    return dict(
+        page.execute_script(
+            "return [...document.querySelectorAll('.explore .tile')]"
+            ".map(t => [t.children[0].innerText, t.children[1].innerText])"
+        )
+    )
+
+
+def test_filters_change_the_figures_and_say_what_is_filtered(page: Any, data: DataFolder) -> None:
+    """Each choice against SQL on the warehouse; what is not chosen shows no second set of figures."""
+    _set(page, 1280)
+    status = "return document.querySelector('.explore .status').innerText"
+    hidden = "return document.querySelector('.explore .found').hidden"
+    assert page.execute_script(hidden) and "all 400 jobs" in page.execute_script(status)
+    _choose(page, user="user07-of-the-laboratory", from_="2024-01-15", to="2024-02-12")
+    with duckdb.connect(str(data.warehouse), read_only=True) as connection:
+        found = connection.execute(
+            "SELECT count(*), avg((wait_s > 600)::INT), sum(gpu_time_s) / 3600, "
+            "count(*) FILTER (state = 'COMPLETED') / count(*) FILTER (start_utc IS NOT NULL OR run_s > 0) FROM jobs "
+            "WHERE user_name = 'user07-of-the-laboratory' AND submit_utc >= '2024-01-15' AND submit_utc < '2024-02-19'"
+        ).fetchone()
+    assert found is not None
+    jobs, long, gpu_hours, done = found
+    assert 0 < jobs < 20 and not page.execute_script(hidden)
+    assert page.execute_script(status) == (
+        f"Filtered: user user07-of-the-laboratory, 2024-01-15 up to the week of 2024-02-12. {jobs} of 400 jobs."
+    )
+    shown = _shown(page)
+    assert shown["jobs"] == str(jobs) and shown["over 10 minutes"] == f"{100 * long:.1f} %"
+    assert float(shown["GPU hours"].replace(",", "")) == pytest.approx(gpu_hours, rel=0.01)
+    assert shown["completed"] == f"{100 * done:.1f} %"
+    page.execute_script("document.querySelector('.explore .clear').click()")
+    assert page.execute_script(hidden) and "all 400 jobs" in page.execute_script(status)
+
+
+def test_filtered_percentiles_are_those_of_the_jobs(page: Any, data: DataFolder) -> None:
+    _choose(page, part="gpu")
+    with duckdb.connect(str(data.warehouse), read_only=True) as connection:
+        waits = [row[0] for row in connection.execute("SELECT wait_s FROM jobs WHERE partition = 'gpu'").fetchall()]
+    shown = _shown(page)
+    for label, share in (("median wait", 0.5), ("95th percentile of the wait", 0.95)):
+        expected = float(np.quantile([wait for wait in waits if wait is not None], share))
+        assert _seconds(shown[label]) == pytest.approx(expected, rel=0.05), label
+    rows = page.execute_script("return document.querySelectorAll('.ranked tbody tr').length")
+    assert rows == 6
+    page.execute_script("document.querySelector('.explore .clear').click()")
+
+
+def _seconds(words: str) -> float:
+    units = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+    parts = words.split()
+    return sum(float(value) * units[unit] for value, unit in zip(parts[::2], parts[1::2], strict=True))
 
 
 def test_dark_is_dark(page: Any) -> None:

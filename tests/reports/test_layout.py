@@ -1,0 +1,90 @@
+"""What a table shows, and the words that are explained where they first stand."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from reports.build import build_report, section_data
+from reports.glossary import TERMS, first_used
+from reports.layout import Section, TableView, columns
+from tests.reports import warehouse
+from traces.store import DataFolder
+
+
+def _table(rows: list[dict[str, Any]]) -> TableView:
+    return TableView("t", "Title", "Caption.", columns("who|who", "n|n|count", "share|share|percent"), rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "holds"),
+    [
+        ([], False),
+        ([{"who": "a", "n": 0, "share": None}, {"who": "b", "n": 0, "share": 0.0}], False),
+        ([{"who": "a", "n": 0, "share": None}, {"who": "b", "n": 1, "share": None}], True),
+    ],
+)
+def test_a_table_of_zeros_holds_nothing(rows: list[dict[str, Any]], holds: bool) -> None:
+    assert _table(rows).holds_something is holds
+
+
+def test_a_column_that_is_empty_in_every_row_is_left_out() -> None:
+    table = _table([{"who": "a", "n": 0, "share": None}, {"who": "b", "n": 1}])
+    assert [column.name for column in table.known_columns] == ["who", "n"]
+
+
+def test_no_table_of_the_report_is_empty(full_report: Path) -> None:
+    bodies = re.findall(r"<tbody>(.*?)</tbody>", full_report.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(bodies) > 20 and all("<td" in body for body in bodies if body)
+
+
+def test_a_word_is_explained_once_where_it_first_stands() -> None:
+    one = Section("one", "One", sentences=["Jobs that overlap."])
+    two = Section("two", "Two", sentences=["The overlap again, and the regret."])
+    assert [list(words) for words in first_used([one, two])] == [["overlap (O)"], ["regret"]]
+
+
+def test_every_word_of_the_comparison_is_explained(full_report: Path) -> None:
+    explained = re.findall(r"<dfn>(.*?)</dfn>", full_report.read_text(encoding="utf-8"))
+    assert len(explained) == len(set(explained))
+    for word in ("world", "setting", "interruption (I)", "overlap (O)", "pair, hand-over", "regret", "MAE"):
+        assert word in explained and word in TERMS
+
+
+def test_intervals_are_numbers_in_json(full_data: DataFolder) -> None:
+    tables = section_data(full_data, "gpu-lab", "policies")["tables"]
+    ends = [row["interruption_ci"] for row in tables["comparison-8-48-plain"] if row["interruption_ci"]]
+    assert ends and all(low <= high for low, high in ends)
+    change = section_data(full_data, "gpu-lab", "change")
+    assert change["tables"]["what_if"][1]["interval"] == [-3000.0, -1800.0]
+    json.dumps(change)
+
+
+def test_a_section_that_holds_nothing_is_one_line_with_the_reason(tmp_path: Path) -> None:
+    data = warehouse.one_job(tmp_path)
+    why = {"tiny": "no job of it has a <limit>"}
+    html = build_report(data, no_policies=why).read_text(encoding="utf-8")
+    (line,) = re.findall(r"<summary><h2>Provisioning policies</h2>(.*?)</summary>", html)
+    assert line == '<span class="gist">None can be compared here: no job of it has a &lt;limit&gt;.</span>'
+    html = build_report(data).read_text(encoding="utf-8")
+    assert "None were compared on this cluster yet" in html
+
+
+def test_offenders_are_linked_where_they_lie_beside_the_page(tmp_path: Path) -> None:
+    data = warehouse.one_job(tmp_path)
+    assert "offenders.csv" not in build_report(data).read_text(encoding="utf-8")
+    (data.reports / "offenders.csv").write_text("user\n", encoding="utf-8")
+    assert '<a href="offenders.csv">' in build_report(data).read_text(encoding="utf-8")
+
+
+def test_real_clusters_come_before_generated_ones(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    files = [warehouse.trace_file(name, 0) for name in ("sample", "zz-real", "aa-real")]
+    warehouse.write(data, warehouse.empty_tables() | {"trace_files": pl.DataFrame(files)})
+    html = build_report(data).read_text(encoding="utf-8")
+    assert re.findall(r"<h1><bdi>(.*?)</bdi>", html) == ["aa-real", "zz-real", "sample"]
