@@ -24,7 +24,7 @@ from features import observe
 from models.protocol import PairTable
 from simulator.compiled import njit
 from simulator.kernel import NO_ROOM, advance, submit
-from simulator.replay import SCHEDULERS
+from simulator.names import SCHEDULERS
 from simulator.state import (
     ARRIVALS,
     INJECTED_JOB,

@@ -18,9 +18,10 @@ from models import experiment
 from models.experiment import Scenario, Window, Windows
 from models.fingerprint import code_digest, digest, read_stamp, write_stamp
 from models.protocol import PairTable
-from models.registry import make_policy
+from models.registry import check_world, make_policy
 from models.support import too_few_pairs
 from models.training import SEEDS, TrainedPolicy, TrainingContext, code_version, train
+from simulator.names import check_names
 from simulator.workload import Workload
 from traces import clusters, store
 from traces.clusters import ClusterSettings
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 CHAMPION = "champion"
 COMPARISON = "comparison"  # the stamp that holds the rows of a cluster's standing comparison
-WORLDS = ("plain",)
 PAIR_NODES = (1, 8)
 FIT_CODE = ("models", "agent", "features/observe.py")
 
@@ -121,12 +121,8 @@ def of(
 
     Raises InputError where it cannot be replayed in that scenario.
     """
-    from simulator.replay import SCHEDULERS
-
-    if scheduler not in SCHEDULERS:
-        raise InputError(f"unknown scheduler {scheduler!r}; known: {', '.join(SCHEDULERS)}")
-    if world not in WORLDS:
-        raise InputError(f"unknown world {world!r}; known: {', '.join(WORLDS)}")
+    check_names(scheduler=scheduler)
+    check_world(world)
     workload, keys = experiment.read_workload(data, settings.name)
     nodes = experiment.capacity_of(data, settings, workload, keys, capacity)
     pair_nodes = pair_nodes or tuple(size for size in PAIR_NODES if size <= nodes)

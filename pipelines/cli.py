@@ -17,7 +17,6 @@ app = typer.Typer(
     name="baton",
     help="Raw cluster logs in, compared provisioning policies and a released artifact out.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -25,10 +24,21 @@ for module in (cli_run, cli_calibrate, cli_traces, cli_simulate, cli_export, cli
     module.register(app)
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"baton {version('baton')}")
+        raise typer.Exit
+
+
 @app.callback()
 def root(
     context: typer.Context,
     data: Annotated[Path | None, typer.Option("--data", help="Data folder, for every command.")] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     """Raw cluster logs in, compared provisioning policies and a released artifact out."""
     context.obj = data

@@ -38,16 +38,21 @@ def calibrate(
     free-running; causal: the same, usable nodes following the record; forked: each job simulated from the recorded
     queue at its submission; informed: each job told of the others up to each instant. docs/calibration.md says more.
     """
-    from models import experiment
-    from simulator.calibration.parameters import fit
-    from simulator.calibration.study import study, unexplained
-    from traces import clusters
+    from traces import clusters, contents
 
     folder = options.data_folder(context, data)
     if (from_ is None) != (to is None):
         raise InputError("--from and --to go together: give both, or neither for every month")
+    for date in (until, from_, to):
+        if date is not None:
+            options.utc_s(date)
     with options.output(json) as out:
         settings = clusters.resolve(folder, cluster=cluster)
+        contents.check_clusters(folder, [cluster])
+        from models import experiment
+        from simulator.calibration.parameters import fit
+        from simulator.calibration.study import study, unexplained
+
         record = experiment.read_record(folder, cluster)
         if not record.ran.any():
             raise InputError(

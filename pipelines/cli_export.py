@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from traces.export_tables import Exported
 
 FORMATS = ("swf", "csv", "parquet")
+PROCESSORS = ("cpus", "nodes", "gpus")  # what a processor of SWF is
 FREE_TEXT = {"trace_files": ("path",), "rejects": ("path", "reason", "raw")}  # may hold names of people
 
 
@@ -49,15 +50,18 @@ def export(
 
     In CSV a text that a spreadsheet would run as a formula gets an apostrophe before it.
     """
-    from traces import clusters, store
-    from traces.export_swf import write_swf
+    from traces import clusters, contents, store
 
     folder = options.data_folder(context, data)
     with options.output(json) as stream:
         if format_ not in FORMATS:
             raise InputError(f"--format {format_!r} is not understood: allowed are {', '.join(FORMATS)}")
         if format_ != "swf":
-            files = _write_tables(folder, options.names(tables or ""), out, format_, cluster, anonymise)
+            wanted = options.names(tables or "")
+            contents.check_tables(folder, wanted)
+            if cluster is not None:
+                contents.check_clusters(folder, [cluster])
+            files = _write_tables(folder, wanted, out, format_, cluster, anonymise)
             if json:
                 options.write_json(stream, {"files": [vars(file) for file in files]})
             for file in files if not json else ():
@@ -66,6 +70,11 @@ def export(
         if cluster is None or tables is not None:
             raise InputError("--format swf writes the jobs of one cluster: give --cluster, and no --tables")
         settings = clusters.resolve(folder, cluster=cluster)
+        if processors not in PROCESSORS:
+            raise InputError(f"--processors {processors!r} is not understood: allowed are {', '.join(PROCESSORS)}")
+        contents.check_clusters(folder, [cluster])
+        from traces.export_swf import write_swf
+
         jobs = store.read(folder, "SELECT * FROM jobs WHERE cluster = ?", [cluster])
         per_unit = {"nodes": 1, "gpus": settings.gpus_per_node or 0}.get(processors, 0)
         most = (settings.nodes or 0) * per_unit or None

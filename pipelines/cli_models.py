@@ -8,7 +8,7 @@ import typer
 
 from pipelines import options
 from pipelines.options import Data, Json
-from traces.errors import InputError
+from traces.errors import InputError, WorkError
 from traces.store import DataFolder
 
 if TYPE_CHECKING:
@@ -51,17 +51,23 @@ def train(
     json: Json = False,
 ) -> None:
     """Fit policies on pairs whose outcome was known before --until."""
-    from models import study
-
     folder = options.data_folder(context, data)
     with options.output(json) as out:
         folder.ensure_writable()
+        until_s = None if until is None else options.utc_s(until)
+        wanted = _wanted(policies)
+        if CHAMPION in wanted:
+            from models import registered
+
+            registered.check_champion(folder)
         ours = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, EVERY)
-        window = ours.fit_window(None if until is None else options.utc_s(until))
-        wanted = _recipes(folder, policies)
+        from models import study
+
+        window = ours.fit_window(until_s)
+        recipes = _recipes(folder, wanted)
         options.say(f"{ours.scenario}; fitted on starts from {window}")
-        trained, kept = study.fit(ours, wanted, window, range(seed, seed + seeds))
-        if CHAMPION in options.names(policies):
+        trained, kept = study.fit(ours, recipes, window, range(seed, seed + seeds))
+        if CHAMPION in wanted:
             study.remember_champion(ours, study.champion_policy(folder))
         rows = [
             {
@@ -97,17 +103,20 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Compare trained policies on the same chained pairs. Settings are picked between the fit's end and --from."""
-    from models import study
-    from models.comparison_text import format_table
-    from models.experiment import Window
-
     folder = options.data_folder(context, data)
     with options.output(json) as out:
-        report = Window(options.utc_s(from_), options.utc_s(to))
-        if report.from_s >= report.until_s:
+        from_s, to_s = options.utc_s(from_), options.utc_s(to)
+        if from_s >= to_s:
             raise InputError(f"--from {from_} is not before --to {to}")
+        wanted = _wanted(policies)
+        _check_trained(folder, cluster, wanted)
         ours = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, every)
-        trained, fitted_until_s = _trained(ours, policies)
+        from models import study
+        from models.comparison_text import format_table
+        from models.experiment import Window
+
+        report = Window(from_s, to_s)
+        trained, fitted_until_s = _trained(ours, wanted)
         for warning in study.warnings_about(ours, report, fitted_until_s):
             options.say(f"warning: {warning}")
         select = Window(fitted_until_s, report.from_s) if fitted_until_s < report.from_s else None
@@ -126,16 +135,25 @@ def promote(
     json: Json = False,
 ) -> None:
     """Make a registered version the champion, whatever the gate said."""
+    from models import registered
+
+    folder = options.data_folder(context, data)
+    registered.check_version(folder, version)
     from models.release import promote as promote_
 
-    _announce(promote_(options.data_folder(context, data), version), json, "promoted")
+    _announce(promote_(folder, version), json, "promoted")
 
 
 def rollback(context: typer.Context, data: Data = None, json: Json = False) -> None:
     """Make the champion before this one the champion again."""
+    from models import registered
+
+    folder = options.data_folder(context, data)
+    if registered.champion_version(folder) is None:
+        raise WorkError("provisioning-policy has no champion to roll back from; release a policy first")
     from models.release import rollback as rollback_
 
-    _announce(rollback_(options.data_folder(context, data)), json, "rolled back to")
+    _announce(rollback_(folder), json, "rolled back to")
 
 
 def _announce(version: int, json: bool, what: str) -> None:
@@ -156,51 +174,88 @@ def _study(
     world: str,
     every: str,
 ) -> Study:
+    """The study of those options. Names and values are checked before anything is imported that takes its time."""
+    from models.registry import check_world
+    from simulator.names import check_names
+    from traces import clusters, contents
+
+    settings = clusters.resolve(folder, cluster=cluster)
+    check_names(scheduler=scheduler)
+    check_world(world)
+    sizes = options.whole_numbers(pair_nodes, "--pair-nodes")
+    limit_s, every_s = options.duration_s(limit), options.duration_s(every)
+    contents.check_clusters(folder, [cluster])
     from models import study
-    from traces import clusters
 
     return study.of(
         folder,
-        clusters.resolve(folder, cluster=cluster),
+        settings,
         capacity=capacity,
-        pair_nodes=options.whole_numbers(pair_nodes, "--pair-nodes"),
-        limit_s=options.duration_s(limit),
+        pair_nodes=sizes,
+        limit_s=limit_s,
         scheduler=scheduler,
         world=world,
-        every_s=options.duration_s(every),
+        every_s=every_s,
     )
 
 
-def _recipes(folder: DataFolder, text: str) -> list[str]:
+def _wanted(text: str) -> list[str]:
+    """The names that --policies lists: of the registry, `all` or `champion`. Raises InputError."""
+    from models.registry import check_policy
+
+    wanted = options.names(text)
+    if not wanted:
+        raise InputError("--policies names none; give registry names a,b, or all, or champion")
+    for name in wanted:
+        if name not in (ALL, CHAMPION):
+            check_policy(name)
+    return wanted
+
+
+def _check_trained(folder: DataFolder, cluster: str, wanted: list[str]) -> None:
+    """Raises InputError for a policy that was trained for that cluster in no scenario at all."""
+    from models import registered
+    from models.fingerprint import stamp_path
+    from traces import clusters
+
+    clusters.resolve(folder, cluster=cluster)
+    for name in wanted:
+        stamps = stamp_path(folder, f"train-*-{name}", cluster)
+        if name == ALL or any(stamps.parent.glob(stamps.name)):
+            continue
+        if name == CHAMPION:
+            registered.check_champion(folder)
+        else:
+            raise InputError(
+                f"policy {name!r} was never trained for cluster {cluster!r} in {folder.root}: "
+                f"run `baton train --cluster {cluster} --policies {name}` first"
+            )
+
+
+def _recipes(folder: DataFolder, wanted: list[str]) -> list[str]:
     """Registry names: `all` is every one, `champion` the policy that the registered champion is."""
     from models import study
-    from models.registry import make_policy
 
     names: list[str] = []
-    for name in options.names(text):
+    for name in wanted:
         if name == ALL:
             names += study.every_policy()
         elif name == CHAMPION:
             names.append(study.champion_policy(folder))
         else:
-            make_policy(name)
             names.append(name)
-    if not names:
-        raise InputError("--policies names none; give registry names a,b, or all, or champion")
     return list(dict.fromkeys(names))
 
 
-def _trained(ours: Study, text: str) -> tuple[list[TrainedPolicy], int]:
+def _trained(ours: Study, wanted: list[str]) -> tuple[list[TrainedPolicy], int]:
     """The trained policies of that list and the latest instant that any of them was fitted until."""
     from models import study
 
     found: list[TrainedPolicy] = []
     until_s = 0
-    for name in options.names(text):
+    for name in wanted:
         for one in study.every_policy() if name == ALL else [name]:
             fits, fitted_until_s = study.champion(ours) if one == CHAMPION else study.last_fit(ours, one)
             if not any(other.name == one for other in found):
                 found, until_s = found + fits, max(until_s, fitted_until_s)
-    if not found:
-        raise InputError("--policies names none; give registry names a,b, or all, or champion")
     return found, until_s

@@ -80,6 +80,8 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Replay a trace by a scheduler, or several, and print the figures of the schedule."""
+    from simulator.names import check_names
+
     with options.output(json) as out:
         wanted = _schedulers(scheduler, compare)
         if starts is not None and compare is not None:
@@ -88,10 +90,12 @@ def simulate(
             raise InputError("simulate needs a trace: give either --trace FILE.swf or --cluster NAME")
         if plots is None and (gantt or gantt_from):
             raise InputError("--gantt and --gantt-from are of the page of plots: give --plots FILE.html too")
+        window = tuple(options.duration_s(text) if text else None for text in (gantt_from, gantt))
+        for name in wanted:
+            check_names(scheduler=name, estimate=estimate, pass_=pass_, slurm=True)
         folder = options.data_folder(context, data)
         slurm = cli_simulate_slurm.files(wanted, folder, cluster, conf=slurm_conf, qos=qos, associations=associations)
         found = _of_swf(trace, capacity) if trace is not None else _of_cluster(folder, str(cluster), capacity)
-        window = tuple(options.duration_s(text) if text else None for text in (gantt_from, gantt))
         knobs = Knobs(estimate, pass_, kill_at_limit, slurm)
         replays = [_replay(found, name, knobs) for name in wanted]
         for line in _said(found):
@@ -103,32 +107,34 @@ def simulate(
         if plots is not None:
             _plot(plots, found, replays, (window[0], window[1]))
         if json:
-            options.write_json(out, _result(found, knobs, replays, side_by_side=compare is not None))
+            options.write_json(out, _result(found, knobs, replays))
         else:
             _print(out, found, replays)
 
 
 def _schedulers(scheduler: str | None, compare: str | None) -> list[str]:
-    from simulator.replay import SCHEDULERS
-
     if (scheduler is None) == (compare is None):
         raise InputError("simulate needs a scheduler: give either --scheduler NAME or --compare NAME,NAME")
     wanted = [scheduler] if scheduler is not None else options.names(compare or "")
     if not wanted:
         raise InputError(f"--compare {compare!r} names no scheduler; write for example fifo,easy")
-    known = (*SCHEDULERS, "slurm")
-    if strange := [name for name in wanted if name not in known]:
-        raise InputError(f"unknown scheduler {strange[0]!r}: known are {', '.join(known)}")
     return wanted
 
 
 def _of_swf(path: Path, capacity: int | None) -> Trace:
+    from traces.readers.swf import NotSwfError, read_swf
+
+    try:
+        read = read_swf(path)
+    except NotSwfError as error:
+        raise InputError(
+            f"{error}; --trace reads SWF alone: for a sacct dump or another log, `baton ingest {path} --cluster NAME`, "
+            "then --cluster NAME"
+        ) from error
     import polars as pl
 
     from simulator.workload import from_swf
-    from traces.readers.swf import read_swf
 
-    read = read_swf(path)
     workload, left_out = from_swf(read)
     if not len(workload):
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
@@ -138,15 +144,17 @@ def _of_swf(path: Path, capacity: int | None) -> Trace:
 
 
 def _of_cluster(folder: DataFolder, cluster: str, capacity: int | None) -> Trace:
+    from traces import clusters, contents, store
+
+    settings = clusters.resolve(folder, cluster=cluster)
+    contents.check_clusters(folder, [cluster])
     import polars as pl
 
     from models import experiment
     from simulator.workload import left_out
-    from traces import clusters, store
 
     workload, keys = experiment.read_workload(folder, cluster)
     rows = store.read(folder, "SELECT submit_utc, start_utc, run_s FROM jobs WHERE cluster = ?", (cluster,))
-    settings = clusters.resolve(folder, cluster=cluster)
     known = {"--capacity": capacity, "nodes in clusters.toml": settings.nodes}
     largest = capacity or settings.nodes
     if largest is not None and not (workload.size <= largest).any():
@@ -185,8 +193,6 @@ def _replay(trace: Trace, scheduler: str, knobs: Knobs) -> Replay:
     from simulator.replay import replay
 
     if scheduler == "slurm":
-        if knobs.estimate == "exact":
-            raise InputError("scheduler 'slurm' plans with time limits only: use estimate 'limit'")
         return cli_simulate_slurm.replay(trace.workload, trace.ids, trace.capacity, knobs.slurm)
     return replay(
         trace.workload,
@@ -240,7 +246,7 @@ def _figures(trace: Trace, replay: Replay) -> dict[str, Any]:
         "spearman": distance["spearman"],
         "wall_s": replay.wall_s,
         "jobs_per_s": len(workload) / replay.wall_s,
-        **replay.notes,
+        "notes": replay.notes,
     }
 
 
@@ -253,8 +259,12 @@ def _recorded(trace: Trace) -> dict[str, Any] | None:
     return summary(trace.workload, trace.workload.start_s, trace.capacity)
 
 
-def _result(trace: Trace, knobs: Knobs, replays: Sequence[Replay], *, side_by_side: bool) -> dict[str, Any]:
-    """What --json prints: one scheduler's figures beside the trace's, or under `schedulers` those of each."""
+def _result(trace: Trace, knobs: Knobs, replays: Sequence[Replay]) -> dict[str, Any]:
+    """What --json prints, one shape for one scheduler and for several (docs/schedulers).
+
+    The trace and how it was replayed; under `schedulers` the figures of each, in the order asked for; and those of the
+    first once more beside the trace's, where whoever asked for one scheduler looks for them.
+    """
     about = {
         "trace": trace.name,
         "capacity": trace.capacity,
@@ -267,7 +277,7 @@ def _result(trace: Trace, knobs: Knobs, replays: Sequence[Replay], *, side_by_si
         "recorded": _recorded(trace),
     }
     figures = [_figures(trace, replay) for replay in replays]
-    return {**about, "schedulers": figures} if side_by_side else {**figures[0], **about}
+    return {**figures[0], **about, "schedulers": figures}
 
 
 def _columns(trace: Trace, replays: Sequence[Replay]) -> list[dict[str, Any]]:

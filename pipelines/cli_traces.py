@@ -9,6 +9,7 @@ import typer
 
 from pipelines import options
 from pipelines.options import Data, Delimiter, Fields, Format, GpusPerNode, Json, Nodes, Timezone
+from traces.errors import InputError
 from traces.store import DataFolder
 
 
@@ -35,14 +36,20 @@ def ingest(
 ) -> None:
     """Parse raw log files into the lake, then rebuild the warehouse."""
     from traces import clusters, store
-    from traces import ingest as ingest_
+    from traces.formats import check_format
 
     folder = options.data_folder(context, data)
     with options.output(json) as out:
         folder.ensure_writable()
+        check_format(format_)
+        for file in files:
+            if str(file) != "-" and not file.exists():
+                raise InputError(f"{file}: no such file or folder")
         settings = clusters.resolve(
             folder, cluster=cluster, timezone=timezone, nodes=nodes, gpus_per_node=gpus_per_node, new=True
         )
+        from traces import ingest as ingest_
+
         results = ingest_.ingest(
             files,
             cluster=settings,
@@ -87,10 +94,10 @@ def generate(
     json: Json = False,
 ) -> None:
     """Write generated raw logs: the bundled sample, or a Slurm dump of any size."""
-    from traces import generate as generate_
-
     with options.output(json) as stream:
         DataFolder(out.resolve()).ensure_writable()
+        from traces import generate as generate_
+
         if sample:
             written = generate_.generate_sample(out)
         else:

@@ -7,13 +7,10 @@ import time
 import numpy as np
 
 from simulator.kernel import NO_ROOM, advance
-from simulator.state import CONSERVATIVE, EASY, FIFO, MIRAGE, NEVER, NONE, Jobs, Knobs, grown, new_state
+from simulator.names import SCHEDULERS, check_names
+from simulator.state import NEVER, NONE, Jobs, Knobs, grown, new_state
 from simulator.workload import Int64s, Replay, Workload
 from traces.errors import InputError
-
-SCHEDULERS: dict[str, int] = {"fifo": FIFO, "easy": EASY, "conservative": CONSERVATIVE, "mirage": MIRAGE}
-ESTIMATES = ("limit", "exact")
-PASSES = ("event", "instant")
 
 _FIRST_QUEUE_ROWS = 4096  # doubled when needed: a queue seldom grows with the trace
 
@@ -29,9 +26,9 @@ def simulate(
 ) -> Int64s:
     """Start of each job, s, shape (jobs,), NONE (-1) where it never started.
 
-    `scheduler` is one of SCHEDULERS, defined in `simulator.kernel` and `simulator.passes`; `capacity` counts the units
-    of `Workload.size`; `estimate` is what the scheduler plans with; `pass_` says when it looks. `mirage` plans with
-    limits, looks once a minute and ends jobs at their limit, whatever `pass_` and `kill_at_limit` say.
+    `scheduler` is one of `simulator.names`, defined in `simulator.kernel` and `simulator.passes`; `capacity` counts
+    the units of `Workload.size`; `estimate` is what the scheduler plans with; `pass_` says when it looks. `mirage`
+    plans with limits, looks once a minute and ends jobs at their limit, whatever `pass_` and `kill_at_limit` say.
 
     Raises InputError for an unknown name, a capacity below the largest job, and jobs that make no sense.
     """
@@ -66,15 +63,7 @@ def checked_knobs(
     *, scheduler: str, capacity: int, estimate: str = "limit", pass_: str = "event", kill_at_limit: bool = False
 ) -> Knobs:
     """The kernel's knobs for these names; InputError names what is allowed."""
-    for what, value, allowed in (
-        ("scheduler", scheduler, tuple(SCHEDULERS)),
-        ("estimate", estimate, ESTIMATES),
-        ("pass", pass_, PASSES),
-    ):
-        if value not in allowed:
-            raise InputError(f"unknown {what} {value!r}: known are {', '.join(allowed)}")
-    if scheduler == "mirage" and estimate == "exact":
-        raise InputError("scheduler 'mirage' plans with time limits only: use estimate 'limit', or another scheduler")
+    check_names(scheduler=scheduler, estimate=estimate, pass_=pass_)
     if capacity < 1:
         raise InputError(f"capacity {capacity}: a cluster has at least 1 node or processor")
     exact, instant = int(estimate == "exact"), int(pass_ == "instant")

@@ -39,6 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.compiled import kernel, kernel_inline
+from simulator.names import SCHEDULERS
 
 Int64s = NDArray[np.int64]
 
@@ -57,7 +58,7 @@ RUNNING_COLUMNS = 6
 
 RELEASE_TIME, RELEASE_SIZE = 0, 1
 
-FIFO, EASY, CONSERVATIVE, MIRAGE = 0, 1, 2, 3
+FIFO, EASY, CONSERVATIVE, MIRAGE = (SCHEDULERS[name] for name in ("fifo", "easy", "conservative", "mirage"))
 
 MIRAGE_SLOTS = 288  # bf_window 2880 min / bf_resolution 600 s
 

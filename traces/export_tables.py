@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from traces import store
+from traces.contents import check_clusters, check_tables
 from traces.errors import InputError
 from traces.store import DataFolder
 from traces.whole_file import whole_file
@@ -62,30 +62,14 @@ def write_tables(
     """
     if format not in FORMATS:
         raise InputError(f"--format {format!r} is not understood: allowed are {', '.join(FORMATS)}")
-    known = _tables(data)
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=3)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
-            raise InputError(f"no table {name!r} in {data.warehouse}: {hint}")
-    if not names:
-        raise InputError(f"--tables names no table: there are {', '.join(known)}")
-    clusters = store.read(data, "SELECT DISTINCT cluster FROM trace_files ORDER BY cluster")["cluster"].to_list()
-    if cluster is not None and cluster not in clusters:
-        raise InputError(f"unknown cluster {cluster!r}: {data.warehouse} holds {', '.join(clusters) or 'none'}")
+    check_tables(data, names)
+    if cluster is not None:
+        check_clusters(data, [cluster])
     try:
         out.mkdir(parents=True, exist_ok=True)
         return [_write(data, name, out / f"{name}.{format}", cluster, change) for name in names]
     except OSError as error:
         raise InputError(f"--out {out}: {error.strerror}: name a folder that can be written") from error
-
-
-def _tables(data: DataFolder) -> list[str]:
-    """Canonical and derived tables of the warehouse, in order of name."""
-    found = store.read(
-        data, "SELECT table_name FROM information_schema.columns WHERE column_name = 'cluster' ORDER BY table_name"
-    )
-    return [str(name) for name in found["table_name"]]
 
 
 def _write(data: DataFolder, name: str, path: Path, cluster: str | None, change: Change) -> Exported:

@@ -25,9 +25,10 @@ import polars as pl
 from traces import schema, staging, store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
+from traces.formats import check_format
 from traces.lake import FileTables
 from traces.readers.common import Parsed, RawFile, Reader, rejects_frame
-from traces.readers.registry import READERS, check_format, reader_for
+from traces.readers.registry import READERS, reader_for
 from traces.store import DataFolder
 
 DIGEST_CHARACTERS = 16  # of the digest that name a file's folder

@@ -282,7 +282,7 @@ def read(data: DataFolder, sql: str, params: Sequence[Any] = (), memory: str | N
 
     Raises InputError where there is no warehouse or it is of another schema version.
     """
-    with _published(data, memory) as connection:
+    with published(data, memory) as connection:
         return connection.execute(sql, list(params)).pl()
 
 
@@ -290,7 +290,7 @@ def batches(
     data: DataFolder, sql: str, params: Sequence[Any] = (), rows: int = 100_000, memory: str | None = None
 ) -> Iterator[pl.DataFrame]:
     """`read` some rows at a time, in the same order, for tables that memory does not hold; at least one frame."""
-    with _published(data, memory) as connection:
+    with published(data, memory) as connection:
         reader = connection.execute(sql, list(params)).to_arrow_reader(rows)
         yield as_frame(reader.schema.empty_table())
         for batch in reader:
@@ -307,8 +307,8 @@ def as_frame(arrow: Any) -> pl.DataFrame:
 
 
 @contextmanager
-def _published(data: DataFolder, memory: str | None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The warehouse, read-only and of this schema version."""
+def published(data: DataFolder, memory: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The warehouse, read-only and of this schema version; InputError where there is none."""
     if not data.warehouse.is_file():
         raise InputError(f"no warehouse at {data.warehouse}: run `baton ingest` first")
     import duckdb

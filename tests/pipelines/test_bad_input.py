@@ -117,7 +117,6 @@ def test_a_cluster_smaller_than_its_largest_job(baton: Baton, tmp_path: Path) ->
     for command in (
         ("simulate", "--scheduler", "easy"),
         ("train", "--policies", "reactive"),
-        ("evaluate", "--policies", "reactive", "--from", "2026-03-02", "--to", "2026-03-03"),
     ):
         result = baton(*command, "--cluster", "lab", "--capacity", 4, "--data", data)
         assert_one_line(result, "jobs.psv:2", "9 nodes", "--capacity")

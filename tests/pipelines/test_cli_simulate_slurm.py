@@ -38,10 +38,10 @@ def test_a_cluster_by_its_slurm_conf(baton: Baton, lab: Path, tmp_path: Path) ->
     flags = ("--cluster", "lab", "--data", lab, "--starts", starts, "--json")
     result = baton("simulate", "--scheduler", "slurm", "--slurm-conf", conf(tmp_path), *flags)
     assert result.code == 0
-    assert (result.json["slurm_jobs"], result.json["jobs"], result.json["unstarted"]) == (6, 6, 0)
-    assert result.json["unplaceable"] == {} and 0 <= result.json["mean_wait_s"] <= 3
-    assert result.json["started_by_main"] + result.json["started_by_backfill"] == 6
-    assert any("TopologyPlugin" in remark for remark in result.json["remarks"])
+    assert (result.json["notes"]["slurm_jobs"], result.json["jobs"], result.json["unstarted"]) == (6, 6, 0)
+    assert result.json["notes"]["unplaceable"] == {} and 0 <= result.json["mean_wait_s"] <= 3
+    assert result.json["notes"]["started_by_main"] + result.json["notes"]["started_by_backfill"] == 6
+    assert any("TopologyPlugin" in remark for remark in result.json["notes"]["remarks"])
     assert "TopologyPlugin=topology/tree: not modelled" in result.err
     assert len(list(csv.reader(starts.open()))) == 7
 
@@ -50,7 +50,7 @@ def test_jobs_of_a_partition_that_is_not_there_are_listed(baton: Baton, lab: Pat
     path = conf(tmp_path, partition="other")
     flags = ("--cluster", "lab", "--data", lab, "--json")
     result = baton("simulate", "--scheduler", "slurm", "--slurm-conf", path, *flags)
-    assert result.json["unplaceable"] == {"unknown partition": 6} and result.json["unstarted"] == 6
+    assert result.json["notes"]["unplaceable"] == {"unknown partition": 6} and result.json["unstarted"] == 6
     assert "6 jobs can never start: 6 unknown partition" in result.err
 
 
@@ -66,10 +66,10 @@ def test_a_job_larger_than_the_cluster_and_a_negative_run_time_are_counted(baton
     flags = ("--slurm-conf", conf(tmp_path), "--cluster", "lab", "--data", data, "--json")
     result = baton("simulate", "--scheduler", "slurm", *flags)
     assert result.code == 0
-    assert result.json["unplaceable"] == {"larger than its partition": 1}
+    assert result.json["notes"]["unplaceable"] == {"larger than its partition": 1}
     assert "1 jobs can never start: 1 larger than its partition" in result.err
-    started = result.json["started_by_main"] + result.json["started_by_backfill"]
-    assert (started, result.json["slurm_jobs"]) == (4, 5)
+    started = result.json["notes"]["started_by_main"] + result.json["notes"]["started_by_backfill"]
+    assert (started, result.json["notes"]["slurm_jobs"]) == (4, 5)
 
 
 def test_the_settings_of_the_cluster_name_its_files(baton: Baton, lab: Path) -> None:
@@ -77,8 +77,8 @@ def test_the_settings_of_the_cluster_name_its_files(baton: Baton, lab: Path) -> 
     (lab / "qos.psv").write_text("Name|Priority|MaxTRESPU\nnormal|10|node=1\n", encoding="utf-8")
     (lab / "clusters.toml").write_text('[lab]\nnodes = 2\nslurm_conf = "slurm.conf"\n', encoding="utf-8")
     result = baton("simulate", "--scheduler", "slurm", "--cluster", "lab", "--data", lab, "--json")
-    assert result.json["slurm_jobs"] == 6
-    assert any("AccountingStorageEnforce" in remark for remark in result.json["remarks"])
+    assert result.json["notes"]["slurm_jobs"] == 6
+    assert any("AccountingStorageEnforce" in remark for remark in result.json["notes"]["remarks"])
 
 
 def test_a_trace_runs_on_a_flat_pool(baton: Baton, tmp_path: Path) -> None:

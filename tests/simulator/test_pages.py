@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from simulator import workload
-from simulator.replay import ESTIMATES, PASSES, SCHEDULERS
+from simulator.names import ESTIMATES, PASSES, SCHEDULERS
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "schedulers"
 

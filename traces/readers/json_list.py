@@ -25,7 +25,8 @@ def json_batches(
     if set(str(path)) & set("*?["):
         raise InputError(f"{path}: a path that DuckDB takes for a pattern")
     types = ", ".join(f"{store.sql_text(name)}: {store.sql_text(kind)}" for name, kind in columns.items())
-    source = f"read_json({store.sql_text(str(path))}, format = 'array', columns = {{{types}}}, compression = '{compression}')"
+    options = f"format = 'array', columns = {{{types}}}, compression = '{compression}'"
+    source = f"read_json({store.sql_text(str(path))}, {options})"
     with store.in_memory() as connection:
         try:
             connection.execute("SET threads = 1")  # one thread alone reads a list: others would only wait, and count

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from traces.errors import InputError
+from traces.formats import AUTO, FORMATS
 from traces.readers import acme, graham, helios, openb, philly, philly_derived, sacct, swf_jobs
 from traces.readers.common import RawFile, Reader
 from traces.readers.csv_lines import header_names
 
-# In the order in which they are tried: sacct's, which knows a dump by a few columns, comes last.
+# In the order in which they are tried, which is that of the names.
 READERS: dict[str, Reader] = {
     reader.name: reader
     for reader in (
@@ -26,18 +27,12 @@ READERS: dict[str, Reader] = {
         sacct.Sacct(),
     )
 }
-
+assert tuple(READERS) == FORMATS, "traces.formats names the readers"
 
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-def check_format(name: str) -> None:
-    """Raises InputError for a name that is neither auto nor a reader's."""
-    if name != "auto" and name not in READERS:
-        raise InputError(f"unknown format {name!r}: known are auto, {', '.join(READERS)}")
-
-
-def reader_for(raw: RawFile, name: str = "auto") -> Reader:
+def reader_for(raw: RawFile, name: str = AUTO) -> Reader:
     """The reader named, or the first that recognises the file. Raises InputError where none does."""
     if not raw.path.exists():
         raise InputError(f"{raw.path}: no such file")
@@ -46,7 +41,7 @@ def reader_for(raw: RawFile, name: str = "auto") -> Reader:
     head = raw.head()
     if not head.strip():
         raise InputError(f"{raw.path}: the file is empty")
-    if name != "auto":
+    if name != AUTO:
         return READERS[name]
     for reader in READERS.values():
         if reader.recognises(raw, head):

@@ -25,6 +25,10 @@ _KEPT = (_JOB, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _STATUS)
 _BLOCK_LINES = 1 << 16  # read at a time, so that a long trace costs its arrays and not its text
 
 
+class NotSwfError(InputError):
+    """The first line that should be a job is none: the file is of another format."""
+
+
 @dataclass(frozen=True)
 class SwfTrace:
     """The jobs in the file's order, int64 arrays of shape (jobs,). Times in the trace's own seconds."""
@@ -49,11 +53,20 @@ class SwfTrace:
 
 
 def read_swf(path: Path) -> SwfTrace:
-    """Read a trace, plain or gzip. Raises InputError, with file and line, for a line that is no job."""
+    """Read a trace, plain or gzip. Raises InputError, with file and line, for a line that is no job.
+
+    It is a NotSwfError where already the first is none.
+    """
     header: dict[str, str] = {}
-    blocks = [_columns(path, block) for block in _blocks(_jobs(path, header))]
-    if not blocks:
-        raise InputError(f"{path}: no job in it: SWF has one line of {FIELDS} numbers a job")
+    jobs = _jobs(path, header)
+    first = next(jobs, None)
+    if first is None:
+        raise NotSwfError(f"{path}: no job in it: SWF has one line of {FIELDS} numbers a job")
+    try:
+        _job(path, *first)
+    except InputError as error:
+        raise NotSwfError(str(error)) from error
+    blocks = [_columns(path, block) for block in _blocks(itertools.chain([first], jobs))]
     job_id, submit, wait, run, allocated, requested, limit, status = np.concatenate(blocks, axis=1)
     return SwfTrace(
         header, job_id, submit, wait, run,

@@ -1,0 +1,81 @@
+"""`python -m agent FOLDER`: what a released policy is, and what it decides. Needs numpy alone.
+
+FOLDER is the artifact itself (manifest.json, arrays.npz) or the MLflow model that holds it. With `--decide` every line
+of standard input is an observation, a JSON object with one number a feature, and every line of standard output its
+answer: `submit` (true or false) and `score` (submit where it is not negative, or where the predecessor has ended).
+Exit status: 0 done, 2 a folder or an observation that cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from agent.artifact import Artifact
+
+SHOWN = ("policy", "kind", "knob", "settings", "default_setting", "trained_on", "requirements", "features")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        artifact = Artifact.load(artifact_folder(options.folder))
+        if not options.decide:
+            told = {name: artifact.manifest[name] for name in SHOWN if name in artifact.manifest}
+            print(json.dumps(told, indent=1))
+            return 0
+        for number, line in enumerate(sys.stdin, 1):
+            if line.strip():
+                print(json.dumps(decision(artifact, line, f"standard input:{number}", options.setting)), flush=True)
+    except ValueError as error:
+        sys.stderr.write(f"agent: {' '.join(str(error).split())}\n")
+        return 2
+    return 0
+
+
+def artifact_folder(folder: Path) -> Path:
+    """The folder itself where it holds a manifest, else the policy in an MLflow model's folder. Raises ValueError."""
+    for found in (folder, folder / "artifacts" / "policy", folder / "policy"):
+        if (found / "manifest.json").is_file():
+            return found
+    raise ValueError(f"{folder}: holds no released policy: manifest.json is neither in it nor in artifacts/policy")
+
+
+def decision(artifact: Artifact, line: str, where: str, setting: float | None = None) -> dict[str, Any]:
+    """The answer to one observation. Raises ValueError that says which feature is missing, unknown or no number."""
+    try:
+        observation = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{where}: not JSON: {error}") from error
+    if not isinstance(observation, dict):
+        raise ValueError(f"{where}: an observation is an object with one number a feature")
+    features = artifact.manifest["features"]
+    missing, unknown = [n for n in features if n not in observation], [n for n in observation if n not in features]
+    if missing or unknown:
+        raise ValueError(f"{where}: features missing: {missing}; unknown: {unknown}")
+    for name in features:
+        if not isinstance(observation[name], int | float) or isinstance(observation[name], bool):
+            raise ValueError(f"{where}: {name} is {observation[name]!r}, not a number")
+    row = [[float(observation[name]) for name in features]]
+    try:
+        return {"submit": bool(artifact.decide(row, setting)[0]), "score": float(artifact.score(row, setting)[0])}
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m agent", description="What a released provisioning policy is, or what it decides."
+    )
+    parser.add_argument("folder", type=Path, help="a released artifact, or the MLflow model that holds it")
+    parser.add_argument("--decide", action="store_true", help="answer the observations on standard input, JSON lines")
+    parser.add_argument("--setting", type=float, help="value of the policy's knob (default: the one released)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""Names of the raw formats that Baton reads, as `--format` takes them: the readers are in `traces.readers.registry`."""
+
+from __future__ import annotations
+
+from traces.errors import InputError
+
+AUTO = "auto"
+# In the order in which they are tried: sacct's, which knows a dump by a few columns, comes last.
+FORMATS = (
+    "philly-jobs",
+    "philly-gpu-util",
+    "philly-cpu-util",
+    "philly-mem-util",
+    "philly-machines",
+    "philly-derived",
+    "helios",
+    "acme",
+    "openb-pods",
+    "openb-nodes",
+    "graham",
+    "swf",
+    "sacct",
+)
+
+
+def check_format(name: str) -> None:
+    """Raises InputError for a name that is neither auto nor a reader's."""
+    if name != AUTO and name not in FORMATS:
+        raise InputError(f"unknown format {name!r}: known are {AUTO}, {', '.join(FORMATS)}")
