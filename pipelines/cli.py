@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines import cli_calibrate, cli_export, cli_models, cli_report, cli_run, cli_simulate, cli_traces
+from pipelines import cli_calibrate, cli_explain, cli_export, cli_models, cli_report, cli_run, cli_simulate, cli_traces
 from traces.errors import BatonError
 
 app = typer.Typer(
@@ -20,7 +20,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for module in (cli_run, cli_calibrate, cli_traces, cli_simulate, cli_export, cli_models, cli_report):
+for module in (cli_run, cli_explain, cli_calibrate, cli_traces, cli_simulate, cli_export, cli_models, cli_report):
     module.register(app)
 
 

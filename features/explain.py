@@ -1,0 +1,209 @@
+"""One job, or one user, explained from the record: what it waited for, who was there meanwhile, how it ran.
+
+Describes and chooses nothing; what would have been with another limit or size is in `models.one_job`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from features import queueing
+from features.causes import CAUSES
+from features.tables.queueing import QUEUEING_DELAY
+from traces import contents, store
+from traces.clusters import ClusterSettings
+from traces.store import DataFolder
+
+MOST_OTHERS = 8  # jobs named; all are counted
+JUST_BEFORE_S = 120  # an end so shortly before the start made room for it, or may have
+_ABOUT = (
+    "job_id", "job_key", "user_name", "account", "partition", "qos", "job_name", "state", "reason", "submit_utc",
+    "eligible_utc", "start_utc", "end_utc", "requested_nodes", "requested_gpus", "limit_s",
+)  # fmt: skip
+_WAITED = ("wait_s", "eligible_wait_s", "main_cause", "cause_basis", "own_limit", "abandoned_wait_s")
+_OTHER = ("job_id", "user_name", "nodes", "gpus", "held_s", "until_utc")
+
+
+def delays(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
+    """`queueing_delay` of the cluster: the warehouse's, else computed now (after `baton ingest` alone)."""
+    if QUEUEING_DELAY.name in contents.table_names(data):
+        found = store.read(data, "SELECT * FROM queueing_delay WHERE cluster = ?", [settings.name])
+        if not found.is_empty():
+            return found
+    return queueing.compute(data, settings)[QUEUEING_DELAY.name]
+
+
+def job(data: DataFolder, settings: ClusterSettings, job_key: str) -> dict[str, Any]:
+    """All that the record tells of one job; JSON values but for datetimes. `wait_s_by_cause` adds up to `wait_s`."""
+    everyone = _everyone(data, settings.name)
+    row = store.read(data, "SELECT * FROM jobs WHERE cluster = ? AND job_key = ?", [settings.name, job_key])
+    about = row.row(0, named=True)
+    delay = delays(data, settings).filter(pl.col("job_key") == job_key).row(0, named=True)
+    return {
+        "cluster": settings.name,
+        **{name: about[name] for name in _ABOUT},
+        **{name: delay[name] for name in _WAITED},
+        "wait_s_by_cause": {name: delay[name] for name in CAUSES},
+        "meanwhile": _meanwhile(data, settings.name, about, everyone),
+        "ran": _ran(data, settings.name, about),
+    }
+
+
+def _everyone(data: DataFolder, cluster: str) -> pl.DataFrame:
+    """Every job of the cluster: ids, user, partition, times, nodes and GPUs held (else asked for)."""
+    return store.read(
+        data,
+        "SELECT job_key, job_id, user_name, partition, submit_utc, start_utc, end_utc, run_s, "
+        "coalesce(nullif(allocated_nodes, 0), requested_nodes) AS nodes, "
+        "coalesce(nullif(allocated_gpus, 0), requested_gpus) AS gpus FROM jobs WHERE cluster = ?",
+        [cluster],
+    )
+
+
+def _meanwhile(data: DataFolder, cluster: str, about: dict[str, Any], everyone: pl.DataFrame) -> dict[str, Any] | None:
+    """Who was ahead and who ran while it waited; None where it did not wait, or the log does not tell when."""
+    since = about["eligible_utc"] or about["submit_utc"]
+    until = about["start_utc"] or about["end_utc"]
+    if since is None or until is None or until <= since:
+        return None
+    others = everyone.filter(pl.col("job_key") != about["job_key"])
+    if about["partition"] is not None:
+        others = others.filter(pl.col("partition") == about["partition"])
+    waiting = pl.col("submit_utc") <= about["submit_utc"]
+    began = pl.col("start_utc")
+    ahead = others.filter(waiting & (began.fill_null(pl.col("end_utc")) > about["submit_utc"]))
+    passed = others.filter((pl.col("submit_utc") > about["submit_utc"]) & (began < until))
+    ran = _running(others, since, until)
+    before = ran.filter(
+        (pl.col("end_utc") <= until) & ((until - pl.col("end_utc")).dt.total_seconds() <= JUST_BEFORE_S)
+    )
+    named = _on_its_nodes(data, cluster, about["job_key"], everyone, since, until)
+    basis = "the nodes that it then got"
+    if named is None:
+        named, basis = ran, "the nodes of its partition" if about["partition"] is not None else "the cluster's nodes"
+    weight = pl.col("held_s") * pl.col("nodes").fill_null(1)
+    return {
+        "since_utc": since,
+        "until_utc": until,
+        "ahead": _counted(ahead),
+        "overtook": _counted(passed) if about["start_utc"] is not None else None,
+        "ended_just_before": _others(before.sort("end_utc", descending=True)),
+        "held": basis,
+        "held_by_jobs": named.height,
+        "held_by": _others(named.sort(weight, "job_key", descending=[True, False])),
+    }
+
+
+def _running(jobs: pl.DataFrame, since: datetime, until: datetime) -> pl.DataFrame:
+    """Jobs that ran in an interval, with held_s, how long of it, and until_utc, their end."""
+    ended = pl.col("end_utc").fill_null(until)
+    inside = (
+        pl.min_horizontal(ended, pl.lit(until)) - pl.max_horizontal("start_utc", pl.lit(since))
+    ).dt.total_seconds()
+    return jobs.filter((pl.col("start_utc") < until) & (ended > since)).with_columns(
+        inside.alias("held_s"), pl.col("end_utc").alias("until_utc")
+    )
+
+
+def _on_its_nodes(
+    data: DataFolder, cluster: str, job_key: str, everyone: pl.DataFrame, since: datetime, until: datetime
+) -> pl.DataFrame | None:
+    """Who held, while it waited, the nodes on which it started; None where the log names no nodes of it.
+
+    `nodes` and `held_s` are of these nodes alone: how many of them, and for how long the longest was held.
+    """
+    held = store.read(
+        data,
+        "SELECT p.job_key, p.node, a.start_utc, a.end_utc FROM placements p JOIN attempts a USING "
+        "(cluster, job_key, attempt) WHERE p.cluster = ? AND p.job_key <> ? AND p.node IN (SELECT node FROM placements "
+        "WHERE cluster = ? AND job_key = ? AND attempt = 0)",
+        [cluster, job_key, cluster, job_key],
+    )
+    if held.is_empty():
+        return None
+    inside = (
+        _running(held, since, until)
+        .group_by("job_key")
+        .agg(pl.col("node").n_unique().alias("nodes"), pl.col("held_s").max(), pl.col("until_utc").max())
+    )
+    return inside.join(everyone.select("job_key", "job_id", "user_name", "gpus"), on="job_key")
+
+
+def _counted(jobs: pl.DataFrame) -> dict[str, int]:
+    return {"jobs": jobs.height, "nodes": int(jobs["nodes"].fill_null(1).sum()), "users": jobs["user_name"].n_unique()}
+
+
+def _others(jobs: pl.DataFrame) -> list[dict[str, Any]]:
+    return jobs.select(_OTHER).head(MOST_OTHERS).to_dicts()
+
+
+def _ran(data: DataFolder, cluster: str, about: dict[str, Any]) -> dict[str, Any] | None:
+    """Attempts, steps, what was used of what was asked for; None for a job that never ran."""
+    if about["start_utc"] is None:
+        return None
+    key = [cluster, about["job_key"]]
+    attempts = store.read(data, "SELECT * FROM attempts WHERE cluster = ? AND job_key = ? ORDER BY attempt", key)
+    steps = store.read(
+        data,
+        "SELECT step_id, step_name, state, run_s, cpus, max_rss_kib, cpu_time_s, exit_code FROM steps "
+        "WHERE cluster = ? AND job_key = ? ORDER BY start_utc, step_id",
+        key,
+    )
+    nodes = store.read(
+        data, "SELECT DISTINCT node FROM placements WHERE cluster = ? AND job_key = ? ORDER BY node", key
+    )
+    longest_s = attempts["run_s"].max() if attempts.height else about["run_s"]
+    cpu_s, cpus = steps["cpu_time_s"].sum(), about["allocated_cpus"]
+    run_s, limit_s = about["run_s"], about["limit_s"]
+    return {
+        "run_s": run_s,
+        "limit_s": limit_s,
+        "limit_used_share": longest_s / limit_s if limit_s and longest_s is not None else None,
+        "nodes": about["allocated_nodes"],
+        "node_names": nodes["node"].head(MOST_OTHERS).to_list(),
+        "gpus": about["allocated_gpus"],
+        "gpu_time_s": about["gpu_time_s"],
+        "exit_code": about["exit_code"],
+        "exit_signal": about["exit_signal"],
+        "cpu_used_share": cpu_s / (cpus * run_s) if cpus and run_s and steps["cpu_time_s"].count() else None,
+        "memory_used_mib": _mib(steps["max_rss_kib"].max()),
+        "requested_mem_mib": about["requested_mem_mib"],
+        "attempts": attempts.select("attempt", "start_utc", "end_utc", "run_s", "state", "nodes", "gpus").to_dicts(),
+        "steps": steps.to_dicts(),
+        "gpu_use": _gpu_use(data, key),
+        "failures": _failures(data, key),
+    }
+
+
+def _mib(kib: Any) -> int | None:
+    return None if kib is None else int(kib) // 1024
+
+
+def _gpu_use(data: DataFolder, key: list[str]) -> dict[str, Any] | None:
+    """What its GPUs did, by samples; None where the log holds none of it."""
+    if "utilization_measured" not in contents.table_names(data):
+        return None
+    rows = store.read(
+        data,
+        "SELECT sum(samples) AS samples, sum(utilization_mean_percent * samples) / nullif(sum(samples), 0) / 100 "
+        "AS mean_share, sum(idle_samples) / nullif(sum(samples), 0) AS idle_share FROM utilization_measured "
+        "WHERE cluster = ? AND job_key = ?",
+        key,
+    )
+    found = rows.row(0, named=True)
+    return found if found["samples"] else None
+
+
+def _failures(data: DataFolder, key: list[str]) -> list[dict[str, Any]]:
+    """Attempts that ended badly, with the reason that was found for it; none where it was not looked for."""
+    if "failures" not in contents.table_names(data):
+        return []
+    return store.read(
+        data,
+        "SELECT attempt, state, reason, runtime_to_failure_s FROM failures WHERE cluster = ? AND job_key = ? "
+        "ORDER BY attempt",
+        key,
+    ).to_dicts()

@@ -1,0 +1,66 @@
+"""One user of one cluster from the record: how long their jobs waited and for what, how they ran, what stood out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from features import explain
+from features.causes import CAUSES
+from traces import store
+from traces.clusters import ClusterSettings
+from traces.store import DataFolder
+
+MOST_JOBS = 5
+ASKED_FAR_OVER = 0.1  # of the limit used: far over-asked
+
+
+def user(data: DataFolder, settings: ClusterSettings, name: str) -> dict[str, Any]:
+    """Waits by cause in all, states, use of limits, and the jobs that waited longest; beside them the cluster's.
+
+    `wait_s_by_cause` adds up to the `wait_s` of the jobs whose wait is known and not below 0.
+    """
+    everyone = explain.delays(data, settings)
+    jobs = everyone.filter(pl.col("user_name") == name)
+    held = store.read(
+        data,
+        "SELECT job_id, job_key, state, run_s, limit_s, gpu_time_s FROM jobs WHERE cluster = ? AND user_name = ?",
+        [settings.name, name],
+    )
+    used = pl.col("run_s") / pl.col("limit_s")
+    ended_well = held.filter((pl.col("state") == "COMPLETED") & (pl.col("limit_s") > 0))
+    longest = jobs.drop_nulls("wait_s").sort("wait_s", "job_key", descending=[True, False]).head(MOST_JOBS)
+    total_s = store.read(data, "SELECT sum(gpu_time_s) AS total FROM jobs WHERE cluster = ?", [settings.name])["total"][
+        0
+    ]
+    own_s = held["gpu_time_s"].sum() if held["gpu_time_s"].count() else None
+    return {
+        "cluster": settings.name,
+        "user_name": name,
+        "jobs": held.height,
+        "never_ran": jobs.filter(~pl.col("ran")).height,
+        **_waits(jobs),
+        "wait_s_by_cause": {cause: int(jobs[cause].sum()) for cause in CAUSES},
+        "of_the_cluster": _waits(everyone),
+        "gpu_time_s": own_s,
+        "gpu_time_share": own_s / total_s if own_s is not None and total_s else None,
+        "states": held.group_by("state").len("jobs").sort("jobs", "state", descending=[True, False]).to_dicts(),
+        "limit_used_p50_share": ended_well.select(used.median()).item(),
+        "far_over_asked_jobs": ended_well.filter(used < ASKED_FAR_OVER).height,
+        "completed_with_limit_jobs": ended_well.height,
+        "waited_longest": longest.join(held.select("job_key", "job_id"), on="job_key")
+        .select("job_id", "submit_utc", "nodes", "gpus", "wait_s", "main_cause", *CAUSES)
+        .to_dicts(),
+    }
+
+
+def _waits(jobs: pl.DataFrame) -> dict[str, Any]:
+    """Percentiles of the waits of jobs, s; null without any."""
+    wait = jobs["wait_s"].drop_nulls()
+    return {
+        "waited_jobs": len(wait),
+        "wait_s": int(wait.filter(wait >= 0).sum()),
+        "wait_p50_s": wait.median(),
+        "wait_p95_s": wait.quantile(0.95, "linear"),
+    }

@@ -1,0 +1,129 @@
+"""When one job would have started with another limit or size: it alone is simulated from its submission on, twice.
+
+Where the log says that it became eligible later, from then on. The world is the recorded one up to there, with rules
+fitted on what was known by then (the forked form of `simulator.calibration`). Once as it was, once with the change:
+what is told is the difference of the two. How far the unchanged replay is from the record says how far to trust it.
+Sizes are whole nodes of one pool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from models.experiment import DAY_S, HOUR_S, read_record
+from simulator.calibration.parameters import MECHANISMS, Parameters, fit, jobs_of, rules_of
+from simulator.calibration.record import ARRAYS, NEVER, Record, events
+from simulator.calibration.recorded import HORIZON_S
+from simulator.calibration.single import single_starts
+from traces import store
+from traces.store import DataFolder
+
+BEFORE_S = 14 * DAY_S  # of record that is played before the submission; the rules look back three days at most
+LEARN_S = 90 * DAY_S  # of record that the rules are fitted on
+STEP_S = 600  # limits are proposed in whole steps
+SLACK = 1.1  # a limit that fits is a tenth over what was used
+
+
+@dataclass(frozen=True)
+class Change:
+    """Another limit, another size, or both; None leaves it."""
+
+    name: str
+    limit_s: int | None = None
+    nodes: int | None = None
+
+
+def proposed(size: int, limit_s: int, run_s: int | None) -> list[Change]:
+    """What to try for a job of that size (nodes) and limit that ran for `run_s` (None: it never ran)."""
+    changes = []
+    if run_s is not None and (fits_s := -(-int(run_s * SLACK) // STEP_S) * STEP_S) and fits_s < limit_s:
+        changes.append(Change("a limit of what it used and a tenth more", limit_s=max(fits_s, STEP_S)))
+    half_s = limit_s // 2 // STEP_S * STEP_S
+    if half_s >= STEP_S and all(change.limit_s != half_s for change in changes):
+        changes.append(Change("half the limit", limit_s=half_s))
+    if size > 1:
+        changes.append(Change("half the nodes", nodes=size // 2))
+    if size > 3:
+        changes.append(Change("one node", nodes=1))
+    return changes
+
+
+def what_if(data: DataFolder, cluster: str, job_key: str, changes: list[Change] | None = None) -> dict[str, Any] | None:
+    """Waits of the job unchanged and with each change, s; None where the record cannot place it in a queue.
+
+    Waits count from when it was eligible, if the log says so, else from its submission. `distance_s` is the unchanged
+    replay's wait less the recorded one. A wait is null where the job had not started ten days later, and so is a
+    difference to it.
+    """
+    record = read_record(data, cluster)
+    if job_key not in record.job_key:
+        return None
+    eligible_s = _eligible_s(data, cluster, job_key)
+    record = record if eligible_s is None else _submitted(record, job_key, eligible_s)
+    row = record.job_key.index(job_key)
+    submit_s, start_s, end_s = int(record.submit_s[row]), int(record.start_s[row]), int(record.end_s[row])
+    run_s = end_s - start_s if start_s < NEVER and end_s < NEVER else None
+    size, limit_s = int(record.size[row]), int(record.limit_s[row])
+    near = record.take((record.submit_s >= submit_s - LEARN_S) & (record.submit_s < submit_s))
+    found = fit(near, submit_s)
+    played = record.take((record.end_s >= submit_s - BEFORE_S) & (record.submit_s <= submit_s + HORIZON_S))
+    base_s = _wait(played, job_key, found, Change("as it was"))
+    recorded_s = start_s - submit_s if start_s < NEVER else None
+    rows = []
+    for change in proposed(size, limit_s, run_s) if changes is None else changes:
+        wait_s = _wait(played, job_key, found, change)
+        rows.append(
+            {
+                "change": change.name,
+                "nodes": change.nodes or size,
+                "limit_s": change.limit_s or limit_s,
+                "wait_s": wait_s,
+                "difference_s": None if wait_s is None or base_s is None else wait_s - base_s,
+                "would_be_cut": run_s is not None and (change.limit_s or limit_s) < run_s and not change.nodes,
+            }
+        )
+    return {
+        "is_from_eligible": eligible_s is not None,
+        "recorded_wait_s": recorded_s,
+        "replayed_wait_s": base_s,
+        "distance_s": None if recorded_s is None or base_s is None else base_s - recorded_s,
+        "fitted_on_jobs": len(near),
+        "changes": rows,
+    }
+
+
+def _eligible_s(data: DataFolder, cluster: str, job_key: str) -> int | None:
+    """When the job became eligible, epoch s, where that was between its submission and its start; else None."""
+    found = store.read(
+        data,
+        "SELECT CAST(epoch(eligible_utc) AS BIGINT) FROM jobs WHERE cluster = ? AND job_key = ? AND "
+        "eligible_utc > submit_utc AND eligible_utc <= coalesce(start_utc, end_utc)",
+        [cluster, job_key],
+    )
+    return None if found.is_empty() else int(found.item())
+
+
+def _submitted(record: Record, job_key: str, submit_s: int) -> Record:
+    """The record with another submission of that job, in order again."""
+    submits = record.submit_s.copy()
+    submits[record.job_key.index(job_key)] = submit_s
+    order = np.argsort(submits, kind="stable")
+    columns = {name: getattr(record, name)[order] for name in ARRAYS} | {"submit_s": submits[order]}
+    return Record(**columns, job_key=[record.job_key[at] for at in order])
+
+
+def _wait(record: Record, job_key: str, found: Parameters, change: Change) -> int | None:
+    """Simulated wait of the job, s; None where it would not have started within the horizon."""
+    row = record.job_key.index(job_key)
+    size, limit_s = record.size.copy(), record.limit_s.copy()
+    size[row], limit_s[row] = change.nodes or size[row], change.limit_s or limit_s[row]
+    changed = replace(record, size=size, limit_s=limit_s)
+    wanted = np.zeros(len(changed), np.bool_)
+    wanted[row] = True
+    jobs = jobs_of(changed, found.points_per_hour)
+    starts = single_starts(changed, events(changed), jobs, rules_of(found, frozenset(MECHANISMS)), wanted, forked=True)
+    wait_s = int(starts[row] - changed.submit_s[row])
+    return wait_s if wait_s < HORIZON_S - HOUR_S else None

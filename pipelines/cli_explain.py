@@ -1,0 +1,87 @@
+"""`baton explain`: one job, or one user: waited for what, ran how, would have started when with another request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipelines import options
+from pipelines.options import Cluster, Data, Json
+from traces.errors import InputError
+from traces.store import DataFolder
+
+if TYPE_CHECKING:
+    from models.one_job import Change
+    from traces.clusters import ClusterSettings
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(explain)
+
+
+def explain(
+    context: typer.Context,
+    job_id: Annotated[
+        str | None, typer.Argument(metavar="JOBID", help="A job's id (123, 123_7, 123+1).", show_default=False)
+    ] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Explain all jobs of this user instead.")] = None,
+    cluster: Cluster = None,
+    limit: Annotated[str | None, typer.Option("--limit", help="Would have started when with this limit: 12h.")] = None,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", min=1, help="Would have started when with so many nodes.")
+    ] = None,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """What a job waited for, who was there meanwhile, how it ran, and when it would have started asking for less.
+
+    The wait is split into five causes that add up to it. The replay simulates this one job from its submission on, once
+    unchanged: how far that is from the record says how far to trust the differences.
+    """
+    from traces import clusters
+    from traces.find_job import find_job, find_user
+
+    folder = options.data_folder(context, data)
+    with options.output(json) as out:
+        if (job_id is None) == (user is None):
+            raise InputError("explain needs a job or a user: give either JOBID or --user NAME")
+        limit_s = None if limit is None else options.duration_s(limit)
+        if user is not None:
+            if limit is not None or nodes is not None:
+                raise InputError("--limit and --nodes are about one job: give a JOBID")
+            settings = clusters.resolve(folder, cluster=find_user(folder, user, cluster))
+            found = _of_user(folder, settings, user)
+        else:
+            named = find_job(folder, str(job_id), cluster)
+            for key in named.older:
+                options.say(f"an older job had this id too: its key is {key!r}; explained is the newest")
+            settings = clusters.resolve(folder, cluster=named.cluster)
+            found = _of_job(folder, settings, named.job_key, limit_s, nodes)
+        if json:
+            options.write_json(out, found)
+            return
+        from reports.explained import job_text, user_text
+
+        out.write(user_text(found) if user is not None else job_text(found))
+
+
+def _of_user(folder: DataFolder, settings: ClusterSettings, user: str) -> dict[str, Any]:
+    from features import explain_user
+
+    return explain_user.user(folder, settings, user)
+
+
+def _of_job(
+    folder: DataFolder, settings: ClusterSettings, job_key: str, limit_s: int | None, nodes: int | None
+) -> dict[str, Any]:
+    from features import explain as explain_
+    from models import one_job
+
+    changes: list[Change] | None = None
+    if limit_s is not None or nodes is not None:
+        changes = [one_job.Change("what you ask for", limit_s=limit_s, nodes=nodes)]
+    found = explain_.job(folder, settings, job_key)
+    answer = one_job.what_if(folder, settings.name, job_key, changes)
+    why = None if answer else "the record does not place it in a queue (no submission, or no start and no end after it)"
+    return {**found, "what_if": answer, "why_no_what_if": why}

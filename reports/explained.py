@@ -1,0 +1,173 @@
+"""A job or a user explained, as text for a terminal. All names in it are made harmless by `reports.format.text`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from reports import format as fmt
+
+CAUSES = {
+    "held_s": "held: not yet eligible (dependency, begin time, hold)",
+    "own_limit_s": "at the user's or group's own limit",
+    "cluster_full_s": "cluster full: nobody could have placed it",
+    "fragmented_s": "fragmented: enough was free, but in no place of its shape",
+    "behind_s": "behind others: it would have fitted (priority, a reservation, the scheduler's pace)",
+}
+
+
+def job_text(found: dict[str, Any]) -> str:
+    """What `features.explain.job` found, with `what_if` of `models.one_job` or the reason why there is none."""
+    return "\n".join([*_head(found), *_waited(found), *_meanwhile(found), *_ran(found), *_what_if(found)]) + "\n"
+
+
+def user_text(found: dict[str, Any]) -> str:
+    """What `features.explain_user.user` found."""
+    own, all_ = found, found["of_the_cluster"]
+    states = ", ".join(f"{row['jobs']:,} {fmt.text(row['state'])}" for row in found["states"])
+    lines = [
+        f"user {fmt.text(found['user_name'])} on cluster {fmt.text(found['cluster'])}: "
+        f"{_many(found['jobs'], 'job')} ({states})",
+        f"waited {fmt.duration(own['wait_p50_s'])} in the median, {fmt.duration(own['wait_p95_s'])} at the 95th "
+        f"percentile (the cluster: {fmt.duration(all_['wait_p50_s'])} and {fmt.duration(all_['wait_p95_s'])}); "
+        f"{found['never_ran']:,} never ran",
+        *_causes(found["wait_s_by_cause"]),
+    ]
+    if found["gpu_time_s"] is not None:
+        lines.append(f"held {fmt.gpu_time(found['gpu_time_s'])}, {fmt.percent(found['gpu_time_share'])} of all")
+    if found["completed_with_limit_jobs"]:
+        lines.append(
+            f"jobs that completed used {fmt.percent(found['limit_used_p50_share'])} of their limit in the median; "
+            f"{found['far_over_asked_jobs']:,} of {found['completed_with_limit_jobs']:,} used under a tenth of it"
+        )
+    for row in found["waited_longest"]:
+        lines.append(
+            f"  {fmt.text(row['job_id'])}, submitted {fmt.moment(row['submit_utc'])}: waited "
+            f"{fmt.duration(row['wait_s'])}, most of it: {row['main_cause'] or fmt.MISSING}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _many(number: float | None, unit: str) -> str:
+    return f"{fmt.count(number)} {unit}{'' if number == 1 else 's'}"
+
+
+def _head(found: dict[str, Any]) -> Iterator[str]:
+    asked = [
+        _many(found[name], unit)
+        for name, unit in (("requested_nodes", "node"), ("requested_gpus", "GPU"))
+        if found[name] is not None
+    ]
+    limit = "no limit known" if found["limit_s"] is None else f"limit {fmt.duration(found['limit_s'])}"
+    yield (
+        f"job {fmt.text(found['job_id'])} of {fmt.text(found['user_name'])} on cluster {fmt.text(found['cluster'])}, "
+        f"partition {fmt.text(found['partition'])}: {found['state']}"
+    )
+    yield f"asked for {', '.join([*asked, limit])}; name {fmt.text(found['job_name'])}"
+    yield (
+        f"submitted {fmt.moment(found['submit_utc'])}, eligible {fmt.moment(found['eligible_utc'])}, started "
+        f"{fmt.moment(found['start_utc'])}, ended {fmt.moment(found['end_utc'])} (UTC)"
+    )
+
+
+def _waited(found: dict[str, Any]) -> Iterator[str]:
+    if found["wait_s"] is None:
+        gave_up = found["abandoned_wait_s"]
+        yield (
+            "it never ran"
+            + ("" if gave_up is None else f": {fmt.duration(gave_up)} in the queue")
+            + (f"; the scheduler's reason: {fmt.text(found['reason'])}" if found["reason"] else "")
+        )
+        return
+    told = [f"seen by {found['cause_basis']}"] if found["cause_basis"] else []
+    told += [f"scheduler's reason: {fmt.text(found['reason'])}"] if found["reason"] else []
+    told += [f"limit: {fmt.text(found['own_limit'])}"] if found["own_limit"] else []
+    yield f"waited {fmt.duration(found['wait_s'])}" + (f" ({'; '.join(told)})" if told else "")
+    yield from _causes(found["wait_s_by_cause"])
+
+
+def _causes(seconds: dict[str, int | None]) -> Iterator[str]:
+    total = sum(value or 0 for value in seconds.values())
+    for name, heading in CAUSES.items():
+        if value := seconds[name]:
+            yield f"  {fmt.duration(value):>12}  {fmt.percent(value / total):>7}  {heading}"
+
+
+def _meanwhile(found: dict[str, Any]) -> Iterator[str]:
+    meanwhile = found["meanwhile"]
+    if meanwhile is None:
+        return
+    ahead, passed = meanwhile["ahead"], meanwhile["overtook"]
+    yield f"ahead of it when it was submitted: {_several(ahead)}" + (
+        "" if passed is None else f"; submitted later and started sooner: {_several(passed)}"
+    )
+    yield f"meanwhile {_many(meanwhile['held_by_jobs'], 'job')} held {meanwhile['held']}; those that held most:"
+    yield from (f"  {_other(row)} for {fmt.duration(row['held_s'])}" for row in meanwhile["held_by"])
+    for row in meanwhile["ended_just_before"]:
+        yield f"  just before its start ended {_other(row)}, at {fmt.moment(row['until_utc'])}"
+
+
+def _several(of: dict[str, int]) -> str:
+    return f"{_many(of['jobs'], 'job')} of {_many(of['users'], 'user')}, {_many(of['nodes'], 'node')}"
+
+
+def _other(row: dict[str, Any]) -> str:
+    gpus = "" if row["gpus"] is None else f", {_many(row['gpus'], 'GPU')}"
+    return f"{fmt.text(row['job_id'])} of {fmt.text(row['user_name'])} ({_many(row['nodes'], 'node')}{gpus})"
+
+
+def _ran(found: dict[str, Any]) -> Iterator[str]:
+    ran = found["ran"]
+    if ran is None:
+        return
+    named = f" ({', '.join(fmt.text(name) for name in ran['node_names'])})" if ran["node_names"] else ""
+    yield (
+        f"ran {fmt.duration(ran['run_s'])} on {_many(ran['nodes'], 'node')}{named}, {_many(ran['gpus'], 'GPU')}, "
+        f"{fmt.gpu_time(ran['gpu_time_s'])}; exit status {fmt.count(ran['exit_code'])}"
+    )
+    used = {
+        "of its limit": ran["limit_used_share"],
+        "of its CPU time": ran["cpu_used_share"],
+        "GPU utilization in the mean": ran["gpu_use"] and ran["gpu_use"]["mean_share"],
+        "of the measured GPU time idle": ran["gpu_use"] and ran["gpu_use"]["idle_share"],
+    }
+    if told := [f"{fmt.percent(share)} {what}" for what, share in used.items() if share is not None]:
+        yield f"used {', '.join(told)}"
+    if len(ran["attempts"]) > 1:
+        for row in ran["attempts"]:
+            yield (
+                f"  attempt {row['attempt']}: {fmt.moment(row['start_utc'])}, ran {fmt.duration(row['run_s'])}, "
+                f"{row['state']}"
+            )
+    for row in ran["steps"]:
+        yield f"  step {fmt.text(row['step_id'])}: {row['state']}, ran {fmt.duration(row['run_s'])}"
+    for row in ran["failures"]:
+        yield f"  attempt {row['attempt']} failed: {fmt.text(row['reason'])}"
+
+
+def _what_if(found: dict[str, Any]) -> Iterator[str]:
+    answer = found["what_if"]
+    if answer is None:
+        yield f"no replay: {found['why_no_what_if']}"
+        return
+    if answer["replayed_wait_s"] is None:
+        yield "no replay: simulated as it was, it does not start within ten days"
+        return
+    distance_s = answer["distance_s"]
+    told = ""
+    if distance_s is not None:
+        than = "more" if distance_s >= 0 else "less"
+        told = f": {fmt.duration(abs(distance_s))} {than} than it did, so trust a difference only where it is larger"
+    since = "eligible" if answer["is_from_eligible"] else "submitted"
+    waits = fmt.duration(answer["replayed_wait_s"])
+    yield f"replayed alone from when it was {since}, unchanged, it waits {waits}{told}"
+    for row in answer["changes"]:
+        what = f"  with {row['change']} ({_many(row['nodes'], 'node')}, {fmt.duration(row['limit_s'])})"
+        cut = "; it would have been cut there" if row["would_be_cut"] else ""
+        difference = row["difference_s"]
+        if difference is None:
+            yield f"{what} it does not start within ten days{cut}"
+        elif abs(difference) < 1:
+            yield f"{what} it starts at the same time{cut}"
+        else:
+            yield f"{what} it starts {fmt.duration(abs(difference))} {'sooner' if difference < 0 else 'later'}{cut}"
