@@ -51,7 +51,7 @@ class Reading:
 
     def check(self) -> None:
         """Raises InputError for a format that no reader has."""
-        from traces.readers.registry import check_format
+        from traces.formats import check_format
 
         check_format(self.format)
 
