@@ -1,0 +1,59 @@
+"""Learn when to submit the next job of a chain: the environment, a random policy and stable-baselines3's PPO.
+
+    .venv/bin/baton ingest data/sample/slurm --cluster sample
+    .venv/bin/python examples/train_policy.py [--data data] [--cluster sample] [--nodes 8] [--steps 30000]
+
+A long job is cut by its time limit. Submit its successor too late and the work stands still (interruption); too early
+and it holds its nodes twice (overlap). The policy looks at the cluster once an hour and says: now, or not yet.
+"""
+
+import argparse
+
+import gymnasium
+import numpy as np
+import torch
+from stable_baselines3 import PPO
+
+from models.environment import SUBMIT, WAIT, ScaledObservation
+from models.scaling import Scaling
+
+options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+options.add_argument("--data", default="data")
+options.add_argument("--cluster", default="sample")
+options.add_argument("--nodes", type=int, default=8)
+options.add_argument("--steps", type=int, default=60_000)
+given = options.parse_args()
+
+
+def environment(window, every):
+    """One predecessor a day of the window, several nodes wide; its other settings: `models.from_data.make_env`."""
+    name = "models.environment:Baton/Provisioning-v0"  # Gymnasium imports what stands before the colon
+    pairs = {"window": window, "every": every, "pair_nodes": (given.nodes,), "every_s": 24 * 3600}
+    return gymnasium.make(name, data=given.data, cluster=given.cluster, **pairs)
+
+
+def score(name, env, act):
+    """Plays every pair once and prints what the policy costs: an hour of overlap counts as one of interruption."""
+    ends = []
+    for pair in range(len(env.unwrapped.table)):
+        (observation, _), done = env.reset(options={"pair": pair}), False
+        while not done:
+            observation, _, done, _, info = env.step(act(observation))
+        ends.append((info["interruption_h"], info["overlap_h"]))
+    interruption_h, overlap_h = np.mean(ends, axis=0)
+    total = interruption_h + overlap_h
+    print(f"{name:10} interruption {interruption_h:5.2f} h + overlap {overlap_h:5.2f} h = {total:5.2f} h a pair")
+
+
+fit = environment("fit", every=2)  # what came before; half-hourly decisions, every second of them
+report = environment("report", every=6)  # what came after, never fitted on; decisions every 10 minutes, every sixth
+print(f"{len(fit.unwrapped.table)} pairs to learn from, {len(report.unwrapped.table)} to judge on")
+rng = np.random.default_rng(0)
+score("reactive", report, lambda _: WAIT)  # at the predecessor's very end the successor is submitted anyway
+score("random", report, lambda _: SUBMIT if rng.random() < 0.05 else WAIT)
+
+scaling = Scaling.of(fit.unwrapped.table.observations)  # statistics of the fit window alone, also when judging
+torch.set_num_threads(1)  # a network this small gains nothing from a second
+settings = {"gamma": 1.0, "learning_rate": 1e-3, "n_steps": 1024, "seed": 0, "device": "cpu"}
+learner = PPO("MlpPolicy", ScaledObservation(fit, scaling), **settings).learn(given.steps)
+score("PPO", ScaledObservation(report, scaling), lambda seen: learner.predict(seen, deterministic=True)[0])
