@@ -50,8 +50,8 @@ waits = [wait_h.median().alias("median_h"), wait_h.quantile(0.95).alias("p95_h")
 size = (2 ** pl.col("allocated_nodes").log(2).ceil()).cast(pl.Int64).alias("nodes_up_to")  # 1, 2, 4, 8, ...
 show("3. How long do jobs wait, by their size?", started.group_by(size).agg(waits).sort("nodes_up_to"))
 hour = pl.col("submit_utc").dt.hour().alias("hour_utc")
-worst = started.group_by(hour).agg(waits).sort("median_h", "hour_utc", descending=[True, False]).head(3)
-show("4. At which hours are those submitted that wait longest?", worst)
+worst = started.group_by(hour).agg(waits).sort("p95_h", "hour_utc", descending=[True, False]).head(3)
+show("4. At which hours are those submitted that wait longest (95th percentile)?", worst)
 
 ended = jobs.filter((pl.col("limit_s") > 0) & (pl.col("state") == "COMPLETED"))
 used = (100 * pl.col("run_s") / pl.col("limit_s")).median().alias("used_percent")
