@@ -39,7 +39,6 @@ class Forest:
             max_leaf_nodes=self.leaves,
             min_samples_leaf=self.min_samples_leaf,
             max_features=self.max_features,
-            n_jobs=2,
             random_state=seed,
         )
         model.fit(rows.inputs, rows.log_ratio, sample_weight=rows.weight)

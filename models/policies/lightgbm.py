@@ -46,7 +46,7 @@ class LightGBMQuantile:
             "seed": seed,
             "deterministic": True,
             "force_row_wise": True,
-            "num_threads": 2,
+            "num_threads": 1,
             "verbosity": -1,
         }
         data = lightgbm.Dataset(rows.inputs, rows.log_ratio, weight=rows.weight)

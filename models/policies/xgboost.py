@@ -38,7 +38,7 @@ class XGBoostMean:
             "subsample": 0.6,
             "colsample_bytree": 0.5,
             "seed": seed,
-            "nthread": 2,
+            "nthread": 1,
         }
         data = xgboost.DMatrix(rows.inputs, rows.log_ratio, weight=rows.weight)
         history: dict[str, dict[str, list[float]]] = {}

@@ -1,0 +1,156 @@
+"""Fits made in processes of their own, with arithmetic that is the same on every x86-64 machine.
+
+What a network learns from a seed hangs on the last bit of every sum, and numpy, torch and MKL each choose their
+instructions by the machine that they find. They read the settings that pin this down once, when they are loaded, so a
+fit is made in a fresh process that starts with them; two machines then make the same artifact of the same pairs, byte
+for byte (docs/decisions/0012). Each process works on one thread, and there are as many as there are processors.
+
+`python -m models.fitting FD` is such a process: it takes the pair table from the connection FD, then one
+(policy, seed) after the other, and answers each with what was made of it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from typing import Any, NamedTuple
+
+from agent.artifact import Artifact
+from models.fingerprint import ROOT
+from models.protocol import PairTable
+from models.registry import make_policy
+from traces.errors import WorkError
+
+ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+# The instructions that every x86-64 processor has, for each library that would choose others by itself.
+SAME_EVERYWHERE = {
+    "ATEN_CPU_CAPABILITY": "default",  # torch's own loops
+    "MKL_CBWR": "COMPATIBLE",  # torch's products of matrices
+    "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "OPENBLAS_CORETYPE": "Nehalem",  # numpy's products of matrices
+    "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR",  # numpy's loops
+}
+MOST_PROCESSES = 8  # each loads torch and holds the pairs: half a gigabyte
+
+
+class Made(NamedTuple):
+    """One fit."""
+
+    policy: str
+    seed: int
+    artifact: Artifact
+    metrics: dict[str, list[float]]
+    wall_s: float
+
+
+def fit_each(fits: Sequence[tuple[str, int]], pairs: PairTable, processes: int | None = None) -> Iterator[Made]:
+    """The fits (policy, seed), each as soon as it is made: in the order of their ends, which is not that of `fits`.
+
+    Raises what a policy's `fit` raised, and WorkError where a process ended before its work.
+    """
+    count = min(processes or len(os.sched_getaffinity(0)), len(fits), MOST_PROCESSES)
+    waiting = iter(fits)
+    working: dict[Connection[Any, Any], _Process] = {}
+    try:
+        for _ in range(count):
+            one = _Process(pairs)
+            working[one.connection] = one
+            one.begin(next(waiting))
+        for _ in fits:
+            ready = wait(list(working))[0]
+            one = working[ready]  # type: ignore[index]
+            yield one.result()
+            following = next(waiting, None)
+            if following is None:
+                working.pop(one.connection).end()
+            else:
+                one.begin(following)
+    finally:
+        for one in working.values():
+            one.end()
+
+
+def environment() -> dict[str, str]:
+    """The variables that a fit's process starts with: this one's, and those that fix its arithmetic."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    fixed: Mapping[str, str] = SAME_EVERYWHERE if platform.machine() == "x86_64" else {}
+    return {**os.environ, **ONE_THREAD, **fixed, "PYTHONPATH": path}
+
+
+class _Process:
+    """A process that fits, and what it was last asked for."""
+
+    def __init__(self, pairs: PairTable) -> None:
+        self.connection, theirs = Pipe()
+        self.fit = ("", 0)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "models.fitting", str(theirs.fileno())],
+                env=environment(),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # libraries print: standard output belongs to the result of the command
+            )
+        self._send(pairs)
+
+    def begin(self, fit: tuple[str, int]) -> None:
+        self.fit = fit
+        self._send(fit)
+
+    def result(self) -> Made:
+        """Waits for it."""
+        try:
+            answer = self.connection.recv()
+        except (EOFError, OSError):
+            self._died()
+        if isinstance(answer, Exception):
+            raise answer
+        return Made(*self.fit, *answer)
+
+    def end(self) -> None:
+        """At once, whatever it is doing."""
+        self.connection.close()
+        self.process.kill()
+        self.process.wait()
+
+    def _send(self, what: Any) -> None:
+        try:
+            self.connection.send(what)
+        except OSError:
+            self._died()
+
+    def _died(self) -> Any:
+        status = self.process.wait()
+        how = f"signal {-status}: out of memory?" if status < 0 else f"exit status {status}"
+        policy, seed = self.fit
+        raise WorkError(f"the process that fits policies ended early ({how}) while it fitted {policy!r}, seed {seed}")
+
+
+def _serve(descriptor: int) -> None:
+    """The other side: fits what it is asked for until the connection closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which then ends this
+    with Connection(descriptor) as connection:
+        try:
+            pairs = connection.recv()
+            while True:
+                name, seed = connection.recv()
+                began = time.perf_counter()
+                try:
+                    artifact, metrics = make_policy(name).fit(pairs, seed)
+                    answer: object = (artifact, metrics, time.perf_counter() - began)
+                except Exception as error:
+                    answer = error
+                connection.send(answer)
+        except (EOFError, OSError):
+            return
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]))
