@@ -71,9 +71,11 @@ def grid(held: pl.DataFrame) -> Int64s:
 class NodeStates:
     """Every node over time, from placements.
 
-    `gpus` (nodes,): GPUs of each, 0 where unknown; `jobs` and `held`: attempts on each and GPUs held there.
+    `names`: of those on which something ran, which come first; `gpus` (nodes,): GPUs of each, 0 where unknown; `jobs`
+    and `held`: attempts on each and GPUs held there.
     """
 
+    names: list[str]
     gpus: Int64s
     jobs: list[Steps]
     held: list[Steps]
@@ -91,24 +93,24 @@ def node_states(trace: Trace, settings: ClusterSettings, held: pl.DataFrame, siz
     on_nodes = trace.placements.select("job_key", "attempt", "node", pl.col("gpus").alias("there")).join(
         held.select("job_key", "attempt", "start_epoch", "end_epoch"), on=["job_key", "attempt"], how="inner"
     )
+    names: list[str] = []
     counts: list[int] = []
     jobs: list[Steps] = []
     used: list[Steps] = []
     for (name,), rows in on_nodes.group_by("node", maintain_order=True):
+        names.append(str(name))
         declared = settings.gpus_per_node or listed.get(name) or 0
         # A share of GPUs that the log does not give is taken to be the whole node.
         rows = rows.with_columns(pl.col("there").fill_null(declared), pl.lit(1).alias("one"))
         used.append(steps_of(rows, "there"))
         jobs.append(steps_of(rows, "one"))
         counts.append(max(declared, used[-1].peak))
-    seen = set(on_nodes["node"].unique().to_list())
-    never = [settings.gpus_per_node or gpus or 0 for name, gpus in listed.items() if name not in seen]
+    never = [settings.gpus_per_node or gpus or 0 for name, gpus in listed.items() if name not in names]
     missing = max((size.nodes or 0) - len(counts) - len(never), 0) if size.source == "settings" else 0
     never += [settings.gpus_per_node or 0] * missing
     nothing = Steps(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    return NodeStates(
-        np.array(counts + never, dtype=np.int64), jobs + [nothing] * len(never), used + [nothing] * len(never)
-    )
+    more = [nothing] * len(never)
+    return NodeStates(names, np.array(counts + never, dtype=np.int64), jobs + more, used + more)
 
 
 def _series(

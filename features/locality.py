@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from features.fragmentation import NodeStates, node_states
+from features.pools import nodes_of_partitions
 from features.tables.fragmentation import LOCALITY, PLACEMENT_SPREAD
 from features.trace import Trace, read_trace, shaped
 from features.usage import Capacity, Steps, capacity, runs, size_bucket, steps_of
@@ -33,19 +34,17 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
 
 def _spread(trace: Trace, held: pl.DataFrame, size: Capacity, nodes: NodeStates | None, cluster: str) -> pl.DataFrame:
     """Nodes used by each attempt that ran against the fewest that hold as many GPUs."""
-    largest = int(nodes.gpus.max(initial=0)) if nodes is not None else size.gpus_per_node
     placed = trace.placements.group_by("job_key", "attempt").agg(pl.len().cast(pl.Int64).alias("placed"))
-    fewest = (pl.col("gpus") + largest - 1) // largest if largest else pl.lit(None, pl.Int64)
     is_placed = pl.col("placed").is_not_null()
     rows = (
         held.join(placed, on=["job_key", "attempt"], how="left")
         .join(_shared(trace, held), on=["job_key", "attempt"], how="left")
+        .join(_fewest(trace, held, size, nodes), on=["partition", "gpus"], how="left", nulls_equal=True)
         .with_columns(
             pl.lit(cluster).alias("cluster"),
             pl.from_epoch("start_epoch", "s").cast(pl.Datetime("us")).alias("start_utc"),
             size_bucket(pl.col("gpus")).alias("size_bucket"),
             pl.coalesce("placed", "nodes").alias("nodes"),
-            pl.when(pl.col("gpus") > 0).then(fewest).alias("fewest_nodes"),
             pl.when(is_placed).then(pl.lit("placements")).otherwise(pl.lit("node counts")).alias("basis"),
             pl.when(pl.col("node_s") > 0).then(pl.col("shared_node_s") / pl.col("node_s")).alias("shared_share"),
         )
@@ -53,6 +52,29 @@ def _spread(trace: Trace, held: pl.DataFrame, size: Capacity, nodes: NodeStates 
         .sort("start_utc", "job_key", "attempt")
     )
     return shaped(rows, PLACEMENT_SPREAD)
+
+
+def _fewest(trace: Trace, held: pl.DataFrame, size: Capacity, nodes: NodeStates | None) -> pl.DataFrame:
+    """partition, gpus, fewest_nodes: of the nodes that jobs of the partition may use, the fewest with so many GPUs.
+
+    The largest come first, each with its own number of GPUs. Where the log names no nodes, each has that of the
+    settings.
+    """
+    asked = held.filter(pl.col("gpus") > 0).select("partition", "gpus").unique()
+    if nodes is None:
+        per_node = size.gpus_per_node
+        rounded_up = -(-pl.col("gpus") // per_node) if per_node else pl.lit(None, pl.Int64)
+        return asked.with_columns(rounded_up.alias("fewest_nodes"))
+    of_node = dict(zip(nodes.names, nodes.gpus.tolist(), strict=False))  # those without a name come last
+    placed = trace.placements.join(held.select("job_key", "attempt", "partition"), on=["job_key", "attempt"])
+    parts = [asked.clear().with_columns(pl.lit(None, pl.Int64).alias("fewest_nodes"))]
+    for partition, names in nodes_of_partitions(placed).items():
+        gpus = np.cumsum(sorted((of_node.get(name, 0) for name in names), reverse=True))
+        mine = asked.filter(pl.col("partition").eq_missing(pl.lit(partition, pl.String)))
+        mine = mine.filter(pl.col("gpus") <= int(gpus[-1]))
+        fewest = np.searchsorted(gpus, mine["gpus"].to_numpy()) + 1
+        parts.append(mine.with_columns(pl.Series("fewest_nodes", fewest, pl.Int64)))
+    return pl.concat(parts)
 
 
 def _shared(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:

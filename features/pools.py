@@ -160,7 +160,7 @@ def placed_pools(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) ->
     pools: dict[str | None, Placed] = {}
     by_nodes: dict[frozenset[str], Placed] = {}
     everywhere = dict.fromkeys(trace.jobs["partition"].unique(), frozenset(size["node"]))  # where none was placed
-    for name, names in (everywhere | _nodes_of_partitions(on_nodes)).items():
+    for name, names in (everywhere | nodes_of_partitions(on_nodes)).items():
         if names not in by_nodes:
             by_nodes[names] = _pool(changes, size, names)
         pools[name] = by_nodes[names]
@@ -224,8 +224,8 @@ def _changes(on_nodes: pl.DataFrame, size: pl.DataFrame, until: int, idle_at_end
     return pl.concat([taken, given]).sort("time")
 
 
-def _nodes_of_partitions(on_nodes: pl.DataFrame) -> dict[str | None, frozenset[str]]:
-    """Partition -> its nodes: those on which its jobs ran.
+def nodes_of_partitions(on_nodes: pl.DataFrame) -> dict[str | None, frozenset[str]]:
+    """Partition -> its nodes: those on which its jobs ran. `on_nodes`: a row a placement, with partition and node.
 
     A partition with few jobs was not seen on all of its nodes. Where more than one in ten of its placements is the only
     one on its node (Good-Turing estimate of what is unseen), it also gets the nodes of every partition that shares one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -12,18 +12,36 @@ from reports.layout import Figure, Section, TableView, columns, cut
 from reports.sizes import by_size, gpus
 from reports.source import Source
 
-# column: what it is called, its colour, what it means
+
+class _Cause(NamedTuple):
+    label: str
+    said: str  # in "54 % of all waiting was ..."
+    tint: str
+    meaning: str
+
+
 CAUSES = {
-    "held_s": ("not yet eligible", "class0", "a dependency, a hold or a begin time: no scheduler can shorten it"),
-    "own_limit_s": ("own limit", "class2", "its user or group was at a limit or quota"),
-    "cluster_full_s": ("cluster full", "class1", "too little was free where it may run: nobody could have started it"),
-    "fragmented_s": ("fragmented", "class3", "enough was free in all, but on no nodes of the shape that it asks for"),
-    "behind_s": (
-        "behind others",
-        "class4",
+    "held_s": _Cause(
+        "not yet eligible", "before the job was eligible", "class0",
+        "a dependency, a hold or a begin time: no scheduler can shorten it",
+    ),
+    "own_limit_s": _Cause(
+        "own limit", "at the user's or group's own limit", "class2",
+        "with it they would have been over a limit or quota",
+    ),
+    "cluster_full_s": _Cause(
+        "cluster full", "with the cluster full", "class1",
+        "too little was free where it may run: nobody could have started it",
+    ),
+    "fragmented_s": _Cause(
+        "fragmented", "with what was free scattered", "class3",
+        "enough was free in all, but not on nodes of the shape that it asks for",
+    ),
+    "behind_s": _Cause(
+        "behind others", "behind others", "class4",
         "it would have fitted: others went first, or the log does not show what for",
     ),
-}
+}  # fmt: skip
 MOST_ROWS = 25
 
 
@@ -45,13 +63,12 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
     section.sentences.append(
         "Of all waiting, "
         + ", ".join(
-            f"{fmt.percent(sums[name] / total)} was {CAUSES[name][0]} ({CAUSES[name][2]})" for name in largest[:2]
+            fmt.percent(sums[name] / total)
+            + f"{'' if place else ' was'} {CAUSES[name].said}"
+            + (f" ({CAUSES[name].meaning})" if place < 2 else "")
+            for place, name in enumerate(largest)
         )
-        + (
-            f"; the rest, {fmt.percent(1 - sum(sums[n] for n in largest[:2]) / total)}, see below."
-            if len(largest) > 2
-            else "."
-        )
+        + "."
     )
     limits = waited.filter(pl.col("own_limit_s") > 0)["own_limit"].drop_nulls().value_counts(sort=True)
     if not limits.is_empty():
@@ -59,9 +76,9 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
         section.sentences.append(f"Limits that kept jobs waiting: {named}.")
     section.missing += _not_told(waited)
     rows = [
-        {"cause": label, "meaning": meaning, "wait_s": sums[name], "share": sums[name] / total,
+        {"cause": cause.label, "meaning": cause.meaning, "wait_s": sums[name], "share": sums[name] / total,
          "jobs": waited.filter(pl.col("main_cause") == _MAIN[name]).height}
-        for name, (label, _, meaning) in CAUSES.items()
+        for name, cause in CAUSES.items()
     ]  # fmt: skip
     section.tables.append(
         TableView(
@@ -116,8 +133,8 @@ def _figure(source: Source, by: pl.DataFrame, sums: dict[str, int], n: int) -> F
         "What jobs wait for",
         f"Shares of the waiting time by cause. {source.caption(n, 'jobs')}",
         figures.shares(
-            f"{source.slug}-causes", [label for label, _, _ in CAUSES.values()], groups,
-            [tint for _, tint, _ in CAUSES.values()],
+            f"{source.slug}-causes", [cause.label for cause in CAUSES.values()], groups,
+            [cause.tint for cause in CAUSES.values()],
         ),
         "Stacked shares of the causes of waits, in all and by size; the table of causes has the figures.",
     )  # fmt: skip
@@ -139,7 +156,7 @@ def _by(source: Source, by: pl.DataFrame, dimension: str, title: str, label: str
         f"Shares of the waiting time. {source.caption(int(rows['jobs'].sum()), 'jobs')}",
         columns(
             f"value|{label}|name", "jobs|jobs|count", "all_s|waiting|duration",
-            *(f"{name}hare|{words}|percent" for name, (words, _, _) in CAUSES.items()),
+            *(f"{name}hare|{cause.label}|percent" for name, cause in CAUSES.items()),
         ),
         shown,
         left_out,

@@ -65,7 +65,7 @@ PLACEMENT_SPREAD = Table(
             "fewest_nodes",
             INT,
             "nodes",
-            "fewest nodes that hold as many GPUs: GPUs over the GPUs of the largest node, rounded up",
+            "fewest nodes of those that it may use (on which jobs of its partition ran, each with its own number of GPUs) that hold as many GPUs",
         ),
         Column("excess_nodes", INT, "nodes", "nodes beyond the fewest; null where GPUs or nodes are unknown"),
         Column("basis", TEXT, "", "'placements' or 'node counts'", nullable=False),

@@ -154,6 +154,26 @@ def test_the_series_is_that_of_a_loop(
             assert r[name] == pytest.approx(lost / (len(drawn) * sum(free.values())))
 
 
+def test_the_fewest_nodes_are_those_of_the_pool_that_a_job_may_use() -> None:
+    """Partition big has nodes of 8 GPUs, small nodes of 2 and one of 4: 8 GPUs of small take 3 nodes and not one."""
+    gpus = {"b0": 8, "b1": 8, "s0": 4, "s1": 2, "s2": 2, "s3": 2}
+    jobs, placed = [], []
+    for key, partition, nodes in (
+        ("wide", "small", ("s0", "s1", "s2", "s3")), ("best", "small", ("s0", "s1", "s2")), ("one", "big", ("b0",)),
+        ("two", "big", ("b0", "b1")), ("again", "small", ("s0", "s1", "s2", "s3")), ("more", "big", ("b0", "b1")),
+    ):  # fmt: skip
+        start = 100 * len(jobs)
+        jobs.append(job(key, start, start, start + 50, 8, partition=partition))
+        share = {"wide": 2, "again": 2}.get(key)
+        placed += [
+            {"job_key": key, "attempt": 0, "node": n, "gpus": share or min(gpus[n], 8 // len(nodes) + 1)} for n in nodes
+        ]
+    listed = [{"node": name, "gpus": count} for name, count in gpus.items()]
+    rows = locality.from_trace(trace(jobs, placements=placed, nodes=listed), ClusterSettings(CLUSTER))
+    found = {r["job_key"]: (r["fewest_nodes"], r["excess_nodes"]) for r in rows["placement_spread"].to_dicts()}
+    assert found["best"] == (3, 0) and found["wide"] == (3, 1) and found["one"] == (1, 0) and found["two"] == (1, 1)
+
+
 def test_spread_is_nodes_used_beyond_the_fewest() -> None:
     of = trace(
         [job("tight", 0, 0, 60, 8, nodes=1), job("spread", 0, 0, 60, 8, nodes=3), job("cpu", 0, 0, 60, 0, nodes=1)],
