@@ -53,6 +53,8 @@ EXIT_REASONS: dict[int, tuple[str, str]] = {
 OTHER_SIGNAL = ("other signal", "unknown")
 ERROR_EXIT = ("error exit", "user")
 NO_SIGNATURE = ("no signature", "unknown")
+# Philly's log gives one status a job and none an attempt: of an attempt that another follows it says no more.
+RAN_AGAIN = ("failed or preempted", "unknown")
 
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
@@ -115,7 +117,8 @@ def _reason() -> tuple[pl.Expr, ...]:
 
     What the scheduler knows comes first (state), then an explicit log signature, the signal (also as a shell reports
     it), an exit status with a meaning, a weak signature, and any other exit status. A tail in which nothing matches
-    and that ends in such a status has no signature.
+    and that ends in such a status has no signature. An attempt without exit status and tail that was run again may
+    have failed or have been preempted.
     """
     state, code = pl.col("state"), pl.col("exit_code")
     # Statuses over 128 + 64 name no signal: 255 is what ssh, and exit(-1), return.
@@ -123,8 +126,10 @@ def _reason() -> tuple[pl.Expr, ...]:
     signal = pl.coalesce(pl.when(pl.col("exit_signal") > 0).then(pl.col("exit_signal")), shell_signal).fill_null(0)
     logged = pl.col("log_reason").is_not_null()
 
+    ran_again = code.is_null() & pl.col("exit_signal").is_null() & (pl.col("retries_after") > 0) & ~pl.col("has_tail")
+
     def first(
-        of_state: pl.Expr, of_log: pl.Expr, of_signal: pl.Expr, of_exit: pl.Expr, other: str, none: str
+        of_state: pl.Expr, of_log: pl.Expr, of_signal: pl.Expr, of_exit: pl.Expr, other: str, again: str, none: str
     ) -> pl.Expr:
         return (
             pl.when(state.is_in(list(STATE_REASONS))).then(of_state)
@@ -133,6 +138,7 @@ def _reason() -> tuple[pl.Expr, ...]:
             .when(code.is_in(list(EXIT_REASONS))).then(of_exit)
             .when(logged).then(of_log)
             .when((code > 0) & ~pl.col("has_tail")).then(pl.lit(other))
+            .when(ran_again).then(pl.lit(again))
             .otherwise(pl.lit(none))
         )  # fmt: skip
 
@@ -142,9 +148,11 @@ def _reason() -> tuple[pl.Expr, ...]:
 
         by_signal = named(signal, SIGNAL_REASONS, OTHER_SIGNAL[part])
         by_state, by_exit = named(state, STATE_REASONS), named(code, EXIT_REASONS)
-        return first(by_state, pl.col(log), by_signal, by_exit, ERROR_EXIT[part], NO_SIGNATURE[part])
+        others = (ERROR_EXIT[part], RAN_AGAIN[part], NO_SIGNATURE[part])
+        return first(by_state, pl.col(log), by_signal, by_exit, *others)
 
-    source = first(pl.lit("state"), pl.lit("log"), pl.lit("signal"), pl.lit("exit status"), "exit status", "none")
+    of_exit = "exit status"
+    source = first(pl.lit("state"), pl.lit("log"), pl.lit("signal"), pl.lit(of_exit), of_exit, "none", "none")
     hopeless = ((source == "log") & pl.col("is_hopeless")) | (
         (source == "exit status") & code.is_in(list(EXIT_REASONS)) & (signal == 0)
     )

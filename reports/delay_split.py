@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
+from features.causes import MAIN_CAUSES
 from reports import figures
 from reports import format as fmt
+from reports.causes import CAUSES, shares
 from reports.layout import Figure, Section, TableView, columns, cut
 from reports.sizes import by_size, gpus
 from reports.source import Source
 
-
-class _Cause(NamedTuple):
-    label: str
-    said: str  # in "54 % of all waiting was ..."
-    tint: str
-    meaning: str
-
-
-CAUSES = {
-    "held_s": _Cause(
-        "not yet eligible", "before the job was eligible", "class0",
-        "a dependency, a hold or a begin time: no scheduler can shorten it",
-    ),
-    "own_limit_s": _Cause(
-        "own limit", "at the user's or group's own limit", "class2",
-        "with it they would have been over a limit or quota",
-    ),
-    "cluster_full_s": _Cause(
-        "cluster full", "with the cluster full", "class1",
-        "too little was free where it may run: nobody could have started it",
-    ),
-    "fragmented_s": _Cause(
-        "fragmented", "with what was free scattered", "class3",
-        "enough was free in all, but not on nodes of the shape that it asks for",
-    ),
-    "behind_s": _Cause(
-        "behind others", "behind others", "class4",
-        "it would have fitted: others went first, or the log does not show what for",
-    ),
-}  # fmt: skip
 MOST_ROWS = 25
+COLUMNS = tuple(cause.column for cause in CAUSES)
 
 
 def split(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFrame) -> None:
@@ -57,28 +30,19 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
     if waited.is_empty():
         section.missing.append("No job that started had to wait, so there is no wait to explain.")
         return
-    sums = {name: int(waited[name].sum()) for name in CAUSES}
+    sums = {name: int(waited[name].sum()) for name in COLUMNS}
     total = sum(sums.values())
-    largest = sorted((name for name in CAUSES if sums[name]), key=lambda name: -sums[name])
-    section.sentences.append(
-        "Of all waiting, "
-        + ", ".join(
-            fmt.percent(sums[name] / total)
-            + f"{'' if place else ' was'} {CAUSES[name].said}"
-            + (f" ({CAUSES[name].meaning})" if place < 2 else "")
-            for place, name in enumerate(largest)
-        )
-        + "."
-    )
+    said = [f"{fmt.percent(share)} of it passed {cause.words}" for cause, share in shares(sums).items()]
+    section.sentences.append(f"Jobs waited {fmt.duration(total)} in all: {', '.join(said)}.")
     limits = waited.filter(pl.col("own_limit_s") > 0)["own_limit"].drop_nulls().value_counts(sort=True)
     if not limits.is_empty():
         named = ", ".join(fmt.text(name) for name in limits["own_limit"].head(3))
         section.sentences.append(f"Limits that kept jobs waiting: {named}.")
     section.missing += _not_told(waited)
     rows = [
-        {"cause": cause.label, "meaning": cause.meaning, "wait_s": sums[name], "share": sums[name] / total,
-         "jobs": waited.filter(pl.col("main_cause") == _MAIN[name]).height}
-        for name, cause in CAUSES.items()
+        {"cause": cause.name, "meaning": cause.words, "wait_s": sums[cause.column], "share": sums[cause.column] / total,
+         "jobs": waited.filter(pl.col("main_cause") == MAIN_CAUSES[cause.column]).height}
+        for cause in CAUSES
     ]  # fmt: skip
     section.tables.append(
         TableView(
@@ -102,9 +66,6 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
             section.tables.append(table)
 
 
-_MAIN = {name: "behind others" if name == "behind_s" else name.removesuffix("_s").replace("_", " ") for name in CAUSES}
-
-
 def _not_told(waited: pl.DataFrame) -> list[str]:
     """What the log cannot tell of the causes."""
     bases = waited["cause_basis"].drop_nulls().unique().sort().to_list()
@@ -116,36 +77,31 @@ def _not_told(waited: pl.DataFrame) -> list[str]:
     ]
 
 
-def _shares(row: dict[str, float]) -> tuple[float, ...] | None:
-    """Shares of the causes in CAUSES' order, of one row of queueing_by."""
-    values = [row[name] or 0 for name in CAUSES]
-    return tuple(value / sum(values) for value in values) if sum(values) else None
-
-
 def _figure(source: Source, by: pl.DataFrame, sums: dict[str, int], n: int) -> Figure:
-    groups = {"all": _shares({name: float(value) for name, value in sums.items()}) or (0.0,) * len(CAUSES)}
+    rows = [{"value": None, **sums}]
     sizes = by.filter((pl.col("dimension") == "size_bucket") & pl.col("value").is_not_null()).sort(by_size("value"))
-    for row in sizes.to_dicts():
-        if (shares := _shares(row)) is not None:
-            groups[gpus(row["value"])] = shares
+    groups = {}
+    for row in [*rows, *sizes.to_dicts()]:
+        if found := shares(row):
+            groups["all" if row["value"] is None else gpus(row["value"])] = [found.get(cause, 0.0) for cause in CAUSES]
     return Figure(
         "waits_causes",
         "What jobs wait for",
         f"Shares of the waiting time by cause. {source.caption(n, 'jobs')}",
         figures.shares(
-            f"{source.slug}-causes", [cause.label for cause in CAUSES.values()], groups,
-            [cause.tint for cause in CAUSES.values()],
+            f"{source.slug}-causes", [cause.name for cause in CAUSES], groups,
+            [cause.tint for cause in CAUSES],
         ),
         "Stacked shares of the causes of waits, in all and by size; the table of causes has the figures.",
     )  # fmt: skip
 
 
 def _by(source: Source, by: pl.DataFrame, dimension: str, title: str, label: str) -> TableView | None:
-    rows = by.filter((pl.col("dimension") == dimension) & (pl.sum_horizontal(*CAUSES) > 0))
+    rows = by.filter((pl.col("dimension") == dimension) & (pl.sum_horizontal(COLUMNS) > 0))
     if rows.is_empty() or rows["value"].null_count() == rows.height:
         return None
-    total = pl.sum_horizontal(*CAUSES)
-    rows = rows.with_columns(total.alias("all_s"), *((pl.col(name) / total).alias(f"{name}hare") for name in CAUSES))
+    total = pl.sum_horizontal(COLUMNS)
+    rows = rows.with_columns(total.alias("all_s"), *((pl.col(name) / total).alias(_share_of(name)) for name in COLUMNS))
     rows = rows.sort(by_size("value")) if dimension == "size_bucket" else rows.sort("all_s", descending=True)
     if dimension == "user_name":
         rows = source.hide(rows.rename({"value": "user_name"})).rename({"user_name": "value"})
@@ -156,11 +112,15 @@ def _by(source: Source, by: pl.DataFrame, dimension: str, title: str, label: str
         f"Shares of the waiting time. {source.caption(int(rows['jobs'].sum()), 'jobs')}",
         columns(
             f"value|{label}|name", "jobs|jobs|count", "all_s|waiting|duration",
-            *(f"{name}hare|{cause.label}|percent" for name, cause in CAUSES.items()),
+            *(f"{_share_of(cause.column)}|{cause.name}|percent" for cause in CAUSES),
         ),
         shown,
         left_out,
     )  # fmt: skip
+
+
+def _share_of(column: str) -> str:
+    return f"{column.removesuffix('_s')}_share"
 
 
 def _as_philly(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFrame) -> None:

@@ -186,6 +186,7 @@ def _retries(source: Source, section: Section) -> None:
 def _causes(source: Source, section: Section, bad: pl.DataFrame) -> None:
     """Where the causes most likely lie, and what told so."""
     unsigned = bad.filter(pl.col("reason") == "no signature").height
+    again = bad.filter(pl.col("reason") == "failed or preempted").height
     rows = (
         bad.group_by("category", "reason_source")
         .agg(
@@ -195,6 +196,11 @@ def _causes(source: Source, section: Section, bad: pl.DataFrame) -> None:
         )
         .sort("attempts", descending=True)
     )
+    if again:
+        section.missing.append(
+            f"{fmt.percent(again / bad.height)} of the bad ends are attempts that were run again and of which the log "
+            "gives no status: whether they failed or were preempted is not known."
+        )
     if unsigned:
         section.missing.append(
             f"{fmt.percent(unsigned / bad.height)} of the bad ends carry no signature: give the tails of stdout and "

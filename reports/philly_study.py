@@ -116,7 +116,10 @@ def _failures(source: Source) -> list[_Figure]:
     unsigned = None
     repeated: dict[str, float | None] = {"job": None, "user": None}
     if attempts:
-        unsigned = float(bad.filter(pl.col("value") == "no signature")["attempts"].sum()) / attempts
+        unsigned = (
+            float(bad.filter(pl.col("value").is_in(["no signature", "failed or preempted"]))["attempts"].sum())
+            / attempts
+        )
         whole = source.read(
             "SELECT count(DISTINCT job_key) AS job, count(DISTINCT user_name) AS user FROM failures WHERE cluster = ?"
         ).to_dicts()[0]

@@ -15,7 +15,13 @@ FAILURES = Table(
         ATTEMPT,
         Column("user_name", TEXT, "", "user: hostile until escaped"),
         Column("partition", TEXT, "", "Slurm partition, or Philly virtual cluster"),
-        Column("state", TEXT, "", "state that the attempt ended in", nullable=False),
+        Column(
+            "state",
+            TEXT,
+            "",
+            "state that the attempt ended in; FAILED for a Philly attempt that another follows, which may have been preempted",
+            nullable=False,
+        ),
         Column("exit_code", INT, "", "exit status"),
         Column(
             "exit_signal", INT, "", "signal; 0 for none. A shell reports signal s of its child as exit status 128 + s"
@@ -24,7 +30,7 @@ FAILURES = Table(
             "reason",
             TEXT,
             "",
-            "class by state, then log signature, signal and exit status; 'no signature' where none of them tells",
+            "class by state, then log signature, signal and exit status; 'failed or preempted' where none of them tells of an attempt that was run again (Philly's log gives attempts no status), else 'no signature'",
             nullable=False,
         ),
         Column(

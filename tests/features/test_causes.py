@@ -313,7 +313,7 @@ def slow_causes(rows: list[tuple[Any, ...]], window: int, is_open: bool, quota: 
             return came - first <= window  # type: ignore[operator]
         if came is None:
             return until - left <= window if is_open else False
-        return came - left <= window
+        return bool(came - left <= window)
 
     def nodes_of(partition: str) -> set[int]:
         seen = {p: [n for r in runs if r[5] == p and r[1] > r[0] for n in r[6]] for p in "pq"}

@@ -45,6 +45,31 @@ def test_reason(state: str, code: int | None, signal: int | None, reason: str, c
     assert (found["reason"], found["category"]) == (reason, category)
 
 
+def test_of_an_attempt_without_a_status_that_was_run_again_the_log_tells_no_reason() -> None:
+    """As Philly's: one status a job. The last attempt failed; the one before it may have been preempted."""
+    runs = [
+        {
+            "job_key": "x",
+            "attempt": i,
+            "start_utc": at(100 * i),
+            "end_utc": at(100 * i + 50),
+            "state": "FAILED",
+            "gpus": 1,
+        }
+        for i in range(2)
+    ]
+    of = trace([job("x", 0, 0, 150, 1, state="FAILED", attempts=2)], attempts=runs)
+    found = failures.from_trace(of, TOY)["failures"].sort("attempt")
+    assert found["reason"].to_list() == ["failed or preempted", "no signature"]
+    assert found["category"].to_list() == ["unknown", "unknown"] and found["reason_source"].to_list() == [
+        "none",
+        "none",
+    ]
+    runs[0]["exit_code"] = 1  # Slurm's requeued attempts do have one
+    again = failures.from_trace(trace(of.jobs.to_dicts(), attempts=runs), TOY)["failures"].sort("attempt")
+    assert again["reason"].to_list() == ["error exit", "no signature"]
+
+
 def test_every_failure_state_has_a_reason_and_none_is_a_good_end() -> None:
     rows = [job(state, 0, 0, 10, 1, state=state) for state in failures.FAILURE_STATES]
     rows += [job(state, 0, 0, 10, 1, state=state) for state in ("COMPLETED", "CANCELLED", "RUNNING")]

@@ -157,7 +157,8 @@ def test_the_series_is_that_of_a_loop(
 def test_the_fewest_nodes_are_those_of_the_pool_that_a_job_may_use() -> None:
     """Partition big has nodes of 8 GPUs, small nodes of 2 and one of 4: 8 GPUs of small take 3 nodes and not one."""
     gpus = {"b0": 8, "b1": 8, "s0": 4, "s1": 2, "s2": 2, "s3": 2}
-    jobs, placed = [], []
+    jobs: list[dict[str, Any]] = []
+    placed: list[dict[str, Any]] = []
     for key, partition, nodes in (
         ("wide", "small", ("s0", "s1", "s2", "s3")), ("best", "small", ("s0", "s1", "s2")), ("one", "big", ("b0",)),
         ("two", "big", ("b0", "b1")), ("again", "small", ("s0", "s1", "s2", "s3")), ("more", "big", ("b0", "b1")),

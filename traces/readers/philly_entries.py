@@ -175,7 +175,7 @@ def tables_of(jobs: list[dict[str, Any]]) -> dict[str, pl.DataFrame]:
             seconds = int((run["end"] - run["start"]).total_seconds()) if run["start"] and run["end"] else None
             if seconds is not None:
                 known.append((seconds, seconds * run["gpus"]))
-            # a run that another one follows has failed: Philly retries failures only
+            # of a run that another one follows the log does not say whether it failed or was preempted
             state = job["state"] if run is job["runs"][-1] else "FAILED"
             gpu_time = None if seconds is None else seconds * run["gpus"]
             attempt_rows.append(
