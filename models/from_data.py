@@ -34,12 +34,13 @@ def pairs_of(data: str | os.PathLike[str], cluster: str, window: str | Window = 
         "select": where settings are chosen; "report": what is judged, touched once;
         or a `models.experiment.Window` of your own, in epoch seconds.
         Of "fit" and "select" only pairs are taken whose outcome was known when the window ended.
-    scenario: what `models.study.of` takes beside: `capacity` (nodes), `pair_nodes` (1, 8), `limit_s` (48 h),
-        `scheduler` ("mirage"), `every_s` (4 h between starts).
+    scenario: what `models.study.of` takes beside: `capacity` (nodes), `pair_nodes` (1 and 8, where they fit),
+        `limit_s` (48 h), `scheduler` ("mirage"), `every_s` (4 h between starts).
 
     Raises InputError, one line, where there is no warehouse, the cluster is unknown or has no nodes declared, its jobs
-    have no time limits (then nobody needs a successor), the trace is too short for its windows, the window has no pair
-    of a known outcome, or a scenario does not fit the cluster; TypeError for an unknown name in `scenario`.
+    have no time limits (then none needs a successor) or no submissions, the trace is too short for its windows, the
+    window has no pair of a known outcome, or a scenario does not fit the cluster; TypeError for an unknown name in
+    `scenario`.
     """
     from models import experiment, study
     from traces import clusters
@@ -49,9 +50,9 @@ def pairs_of(data: str | os.PathLike[str], cluster: str, window: str | Window = 
         raise InputError(f"unknown window {window!r}; known: {', '.join(WINDOWS)}, or a models.experiment.Window")
     folder = DataFolder(Path(data))
     settings = clusters.resolve(folder, cluster=cluster)
+    if why := experiment.why_no_plan(folder, cluster):
+        raise InputError(why)
     ours = study.of(folder, settings, **scenario)
-    if not experiment.has_limits(folder, cluster):
-        raise InputError(f"no job of cluster {cluster!r} has a time limit, so none needs a successor")
     chosen = window if not isinstance(window, str) else getattr(ours.windows, window)
     pairs = ours.fit_pairs(chosen) if window == "fit" else ours.pairs(chosen)
     if window in ("fit", "select"):

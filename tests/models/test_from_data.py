@@ -104,7 +104,7 @@ def test_a_learner_of_stable_baselines3_takes_the_scaled_environment(data: Path)
         ({"cluster": "lab", "pair_nodes": (17,)}, "has 16 nodes; ask for fewer"),
         ({"cluster": "short"}, "days of submissions; pairs need at least"),
         ({"cluster": "unlimited"}, "no job of cluster 'unlimited' has a time limit"),
-        ({"cluster": "sample"}, "cluster 'sample' has no jobs"),
+        ({"cluster": "sample"}, "the trace of cluster 'sample' holds no job"),
         ({"cluster": "lab", "window": Window(0, 0)}, "no pair of cluster 'lab' started in"),
     ],
 )
