@@ -36,7 +36,8 @@ Float64s = NDArray[np.float64]
 REMAINING = "remaining_h"  # the one feature that every kind needs: hours until the predecessor's end
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_ARRAY_BYTES = 1 << 28  # what arrays.npz may unpack to: a file from elsewhere must not fill the memory
-BLOCK_ROWS = 4096  # rows worked on at once, so that the intermediate arrays stay in the cache
+BLOCK_ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in the cache
+LEAVE_EVERY = 4  # levels of the trees, after which rows that have come to a leaf are left out
 KEYS: dict[str, type | tuple[type, ...]] = {
     "policy": str,
     "kind": str,
@@ -349,11 +350,18 @@ def sum_of_trees(artifact: Artifact, rows: Float32s) -> Float64s:
     feature, threshold = artifact.arrays["feature"], artifact.arrays["threshold"]
     child, root = artifact.arrays["child"], artifact.arrays["root"]
     flat = np.ascontiguousarray(rows).ravel()
-    first = (np.arange(len(rows), dtype=np.int64) * rows.shape[1])[:, None]
-    node = np.broadcast_to(root, (len(rows), len(root))).astype(np.int64)
-    for _ in range(artifact.depth):
+    at = np.broadcast_to(root, (len(rows), len(root))).astype(np.int64).ravel()  # node that each row is at in each tree
+    walking = np.arange(at.size)
+    node, first = at, np.repeat(np.arange(len(rows), dtype=np.int64) * rows.shape[1], len(root))
+    leaf = child == np.arange(len(child))
+    for level in range(artifact.depth):
         node = child.take(node) + (flat.take(first + feature.take(node)) > threshold.take(node))
-    found: Float64s = artifact.arrays["value"].take(node).sum(axis=1)
+        if level % LEAVE_EVERY == LEAVE_EVERY - 1:  # most walks are far shorter than the longest
+            at[walking] = node
+            inner = np.flatnonzero(~leaf.take(node))
+            walking, node, first = walking[inner], node[inner], first[inner]
+    at[walking] = node
+    found: Float64s = artifact.arrays["value"].take(at).reshape(len(rows), len(root)).sum(axis=1)
     return found
 
 
@@ -383,12 +391,14 @@ def mlp(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
     """A ReLU network with a linear path past it; the last input is log(setting), the weight of overlap.
 
     Head `q`: two outputs, the values of waiting and of submitting; score is their difference. Head `logit`: one output.
+    Products are of float64: they differ between processors, but far too little to turn a decision.
     """
-    arrays = artifact.arrays
-    normal = network_inputs(rows, arrays["column"], arrays["minus"], arrays["mean"], arrays["scale"])
+    arrays = {name: a.astype(np.float64) if a.dtype.kind == "f" else a for name, a in artifact.arrays.items()}
+    held = artifact.arrays
+    normal = network_inputs(rows, held["column"], held["minus"], held["mean"], held["scale"]).astype(np.float64)
     first = normal @ arrays["weight_0"][:, :-1].T + arrays["bias_0"]
     past = normal @ arrays["skip"][:, :-1].T
-    conditions = np.log(np.maximum(settings, 1e-6)).astype(np.float32) / arrays["condition_scale"][0]
+    conditions = np.log(np.maximum(settings, 1e-6)) / arrays["condition_scale"][0]
     out = np.empty((len(settings), len(rows)), np.float64)
     for i, condition in enumerate(conditions):
         hidden = first + condition * arrays["weight_0"][:, -1]
@@ -412,9 +422,15 @@ def network_inputs(
     Input i is the signed log(1 + |x|) of feature column[i], less that of feature minus[i] where that is not -1:
     the ratio of an estimated wait to the remaining time means the same at any load.
     """
-    logarithm = np.sign(rows) * np.log1p(np.abs(rows))
-    taken = logarithm[:, column] - np.where(minus >= 0, logarithm[:, minus], np.float32(0.0))
+    taken = signed_log(rows[:, column]) - np.where(minus >= 0, signed_log(rows[:, minus]), 0.0)
     found: Float32s = np.clip((taken - mean) / scale, -bound, bound).astype(np.float32)
+    return found
+
+
+def signed_log(numbers: Float32s) -> Float64s:
+    """sign(x) log(1 + |x|), in float64: numpy's float32 logarithm differs between processors."""
+    wide = numbers.astype(np.float64)
+    found: Float64s = np.sign(wide) * np.log1p(np.abs(wide))
     return found
 
 

@@ -25,6 +25,7 @@ from models.bootstrap import (
     seed_weights,
     start_weights,
 )
+from models.one_thread import one_thread
 from models.outcomes import (
     ORACLE,
     TEN_MINUTES_H,
@@ -71,6 +72,7 @@ class _Cell:
     starts: Floats | None  # (draws, n) bootstrap weights
 
 
+@one_thread
 def compare(
     report: PairTable,
     trained: Sequence[TrainedPolicy],

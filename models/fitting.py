@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from models.protocol import PairTable
 from models.registry import make_policy
 from traces.errors import WorkError
 
-ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 # The instructions that every x86-64 processor has, for each library that would choose others by itself.
 SAME_EVERYWHERE = {
     "ATEN_CPU_CAPABILITY": "default",  # torch's own loops
@@ -80,7 +80,7 @@ def fit_each(fits: Sequence[tuple[str, int]], pairs: PairTable, processes: int |
 def environment() -> dict[str, str]:
     """The variables that a fit's process starts with: this one's, and those that fix its arithmetic."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    fixed: Mapping[str, str] = SAME_EVERYWHERE if platform.machine() == "x86_64" else {}
+    fixed = SAME_EVERYWHERE if platform.machine() == "x86_64" else {}
     return {**os.environ, **ONE_THREAD, **fixed, "PYTHONPATH": path}
 
 

@@ -26,6 +26,8 @@ TEN_MINUTES_H = 600 / 3600.0
 LIGHT_H, MEDIUM_H = 2.0, 12.0  # gap of reactive up to which a pair counts as light, as medium load
 LOADS = ("all", "light", "medium", "heavy")
 ORACLE = "oracle"
+MOST_REMEMBERED = 256  # outcomes of a fit on a table, some tens of kilobytes each
+_REMEMBERED: dict[tuple[str, str], Floats] = {}  # by the digests of the pairs and of the artifact
 ORACLE_WEIGHTS = (1.0, 0.5)  # from least to most overlap, like any policy's settings
 
 
@@ -89,16 +91,28 @@ def play(pairs: PairTable, artifacts: Sequence[Artifact], policy: str) -> Outcom
     settings = artifacts[0].settings
     if any(artifact.settings != settings for artifact in artifacts):
         raise InputError(f"policy {policy!r}: its artifacts declare different settings; train all its seeds again")
-    gap = pairs.gap_h
-    gaps = [gap[stopping_rows(pairs, artifact.decisions(pairs.observations))] for artifact in artifacts]
+    contents = [content_digest(artifact) for artifact in artifacts]
+    of_pairs = pairs.digest
+    gaps = [_gaps(pairs, of_pairs, *one) for one in zip(artifacts, contents, strict=True)]
     return Outcome(
         policy,
-        digest([content_digest(artifact) for artifact in artifacts])[:12],
+        digest(contents)[:12],
         str(artifacts[0].manifest["knob"]),
         settings,
         float(artifacts[0].manifest["default_setting"]),
         np.stack(gaps),
     )
+
+
+def _gaps(pairs: PairTable, of_pairs: str, artifact: Artifact, content: str) -> Floats:
+    """(settings, pairs) gaps of one artifact, remembered: comparison and choice of a candidate ask alike."""
+    key = (of_pairs, content)
+    if key not in _REMEMBERED:
+        while len(_REMEMBERED) >= MOST_REMEMBERED:
+            _REMEMBERED.pop(next(iter(_REMEMBERED)))
+        _REMEMBERED[key] = pairs.gap_h[stopping_rows(pairs, artifact.decisions(pairs.observations))]
+        _REMEMBERED[key].flags.writeable = False
+    return _REMEMBERED[key]
 
 
 def play_oracle(pairs: PairTable) -> Outcome:

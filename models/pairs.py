@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from features import observe
 from models.protocol import PairTable
-from simulator.compiled import njit
+from simulator.compiled import kernel, njit
 from simulator.kernel import NO_ROOM, advance, submit
 from simulator.names import SCHEDULERS
 from simulator.state import (
@@ -89,14 +89,17 @@ def _new_history(rows: int, room: int) -> History:
     )
 
 
-@njit
+@kernel
 def _copy_history(target: History, source: History) -> None:
-    target.counts[:] = source.counts
-    target.started[:] = source.started
-    target.ended_use[:] = source.ended_use
+    for i in range(2):
+        target.counts[i] = source.counts[i]
+    for i in range(RECENT):  # a loop: numba compiles the assignment of slices for seconds
+        for k in range(3):
+            target.started[i, k] = source.started[i, k]
+        target.ended_use[i] = source.ended_use[i]
 
 
-@njit
+@kernel
 def _sort_by_time(events: Int64s, count: int) -> None:
     """By time, then row: an order that does not depend on where steps end. Few and nearly in order: insertion."""
     for i in range(1, count):
@@ -108,14 +111,14 @@ def _sort_by_time(events: Int64s, count: int) -> None:
         events[k, 0], events[k, 1] = time, row
 
 
-@njit
+@kernel
 def _run_of(jobs: Jobs, knobs: Knobs, row: int) -> int:
     if knobs.kill == 1 or knobs.scheduler == MIRAGE:
         return int(min(jobs.run_s[row], jobs.limit_s[row]))
     return int(jobs.run_s[row])
 
 
-@njit
+@kernel
 def _step(
     jobs: Jobs, knobs: Knobs, state: State, before: State, starts: Int64s, history: History, until_s: int, stop_job: int
 ) -> int:

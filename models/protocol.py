@@ -7,6 +7,7 @@ start if it were submitted then. A stopping rule is therefore a look-up, for tra
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,6 +54,14 @@ class PairTable:
     def last(self) -> Int64s:
         """(p,) row of each pair's exact end, where reactive submits."""
         return self.offset[1:] - 1
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything in the table."""
+        state = hashlib.sha256()
+        for name in self.__dataclass_fields__:
+            state.update(np.ascontiguousarray(getattr(self, name)).data)
+        return state.hexdigest()
 
     def take(self, pairs: NDArray[np.bool_] | Int64s) -> PairTable:
         """The given pairs (mask or positions) with all their decisions."""

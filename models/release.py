@@ -26,6 +26,7 @@ from models.bootstrap import (
     start_weights,
 )
 from models.fingerprint import code_digest, digest
+from models.one_thread import one_thread
 from models.outcomes import content_digest, of_size, play, sizes, stopping_rows
 from models.protocol import PairTable
 from models.release_note import release_note
@@ -123,6 +124,7 @@ class ReleaseDecision:
         }
 
 
+@one_thread
 def choose_candidate(select: PairTable, trained: Sequence[TrainedPolicy]) -> Candidate:
     """The candidate rule.
 
@@ -146,6 +148,7 @@ def choose_candidate(select: PairTable, trained: Sequence[TrainedPolicy]) -> Can
     return replace(best, selected=_selected(select, fits))
 
 
+@one_thread
 def gate(
     pairs: PairTable, candidate: Artifact, champion: Artifact | None, cluster: str, known_until_s: int | None = None
 ) -> Gate:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent.artifact import Artifact
 from models import experiment
@@ -98,8 +98,14 @@ class Study:
         told = {name: value for name, value in asdict(self.scenario).items() if name != "every_s"}
         return digest(told)[:12]
 
-    def _step(self, policy: str) -> str:
-        return f"train-{self._key}-{policy}"
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """What learners are fitted with: as many as the cluster's settings say, else SEEDS."""
+        return SEEDS if self.settings.seeds is None else tuple(range(self.settings.seeds))
+
+    def _step(self, policy: str, seed: int | None = None) -> str:
+        """Name of the stamp of a policy, or of one fit of it."""
+        return f"train-{self._key}-{policy}" + ("" if seed is None else f"-seed-{seed}")
 
     def _fingerprint(self, policy: str, window: Window, seeds: Sequence[int]) -> str:
         pairs = experiment.pair_fingerprint(self.data, self.scenario, window)
@@ -154,49 +160,57 @@ def why_no_policies(data: DataFolder, cluster: str, settings: ClusterSettings | 
 
 
 def fit(
-    study: Study, policies: Sequence[str], window: Window, seeds: Sequence[int] = SEEDS
+    study: Study, policies: Sequence[str], window: Window, seeds: Sequence[int] | None = None
 ) -> tuple[list[TrainedPolicy], list[str]]:
-    """The policies fitted on the pairs of the window whose outcomes were known at its end.
+    """The policies fitted on the pairs of the window whose outcomes were known at its end, with the study's seeds.
 
-    Returns them in the order given, and the names of those that were fitted before from the same things and were
-    only loaded. Raises InputError for an unknown policy, or where no outcome was known.
+    Each fit is kept as it ends, so that what an interrupted training made is only loaded by the next. Returns them in
+    the order given, and the names of those that were fitted before from the same things. Raises InputError for an
+    unknown policy, or where no outcome was known.
     """
     from models.training_runs import MlflowTracker
 
-    for name in policies:
-        make_policy(name)
-    kept = {name: _kept(study, name, study._fingerprint(name, window, seeds)) for name in policies}
-    missing = [name for name in policies if kept[name] is None]
-    fresh: list[TrainedPolicy] = []
+    seeds = study.seeds if seeds is None else seeds
+    asked = {name: tuple(seeds if make_policy(name).is_learned else seeds[:1]) for name in policies}
+    found = {(name, seed): _kept(study, name, seed, window) for name in asked for seed in asked[name]}
+    left = {"from_s": window.from_s, "until_s": window.until_s}
+
+    def keep(one: TrainedPolicy) -> None:
+        found[one.name, one.seed] = one
+        one.artifact.save(study.folder(one.name) / str(one.seed))
+        made_from = study._fingerprint(one.name, window, (one.seed,))
+        run = {"run_id": one.run_id, "wall_s": one.wall_s, **left}
+        write_stamp(study.data, study._step(one.name, one.seed), study.scenario.cluster, made_from, run)
+
+    before = {fit for fit, one in found.items() if one is not None}
+    missing = [name for name in policies if any((name, seed) not in before for seed in asked[name])]
     if missing:
-        context = study.context(window.until_s)
-        fresh = train(study.fit_pairs(window), missing, context=context, seeds=seeds, tracker=MlflowTracker(study.data))
-    for name in missing:
-        ours = [one for one in fresh if one.name == name]
-        for one in ours:
-            one.artifact.save(study.folder(name) / str(one.seed))
-        runs = [{"seed": one.seed, "run_id": one.run_id, "wall_s": one.wall_s} for one in ours]
-        left = {"runs": runs, "from_s": window.from_s, "until_s": window.until_s}
-        write_stamp(
-            study.data, study._step(name), study.scenario.cluster, study._fingerprint(name, window, seeds), left
-        )
-    found = [one for name in policies for one in (kept[name] or [f for f in fresh if f.name == name])]
-    return found, [name for name in policies if name not in missing]
+        context, tracker = study.context(window.until_s), MlflowTracker(study.data)
+        pairs = study.fit_pairs(window)
+        train(pairs, missing, context=context, seeds=seeds, tracker=tracker, keep=keep, but=before)
+    for name in policies:
+        made_from = study._fingerprint(name, window, asked[name])
+        told = {"seeds": list(asked[name]), **left}
+        if read_stamp(study.data, study._step(name), study.scenario.cluster, made_from) != told:
+            write_stamp(study.data, study._step(name), study.scenario.cluster, made_from, told)
+    fitted = [one for name in policies for seed in asked[name] if (one := found[name, seed]) is not None]
+    return fitted, [name for name in policies if name not in missing]
 
 
-def _kept(study: Study, policy: str, fingerprint: str) -> list[TrainedPolicy] | None:
-    left = read_stamp(study.data, study._step(policy), study.scenario.cluster, fingerprint)
-    return None if left is None else _loaded(study, policy, left)
+def _kept(study: Study, policy: str, seed: int, window: Window) -> TrainedPolicy | None:
+    """That fit, if it was made from exactly what it would be made from now."""
+    return _loaded(study, policy, seed, study._fingerprint(policy, window, (seed,)))
 
 
-def _loaded(study: Study, policy: str, left: dict[str, Any]) -> list[TrainedPolicy] | None:
-    folder = study.folder(policy)
+def _loaded(study: Study, policy: str, seed: int, fingerprint: str | None, **of: int) -> TrainedPolicy | None:
+    """The fit as it was kept; None where it is gone, was made from something else, or differs from `of`."""
+    left = read_stamp(study.data, study._step(policy, seed), study.scenario.cluster, fingerprint)
     try:
-        return [
-            TrainedPolicy(policy, run["seed"], Artifact.load(folder / str(run["seed"])), run["run_id"], run["wall_s"])
-            for run in left["runs"]
-        ]
-    except (OSError, ValueError):
+        if left is None or any(left[name] != value for name, value in of.items()):
+            return None
+        artifact = Artifact.load(study.folder(policy) / str(seed))
+        return TrainedPolicy(policy, seed, artifact, left["run_id"], left["wall_s"])
+    except (OSError, ValueError, KeyError):
         return None
 
 
@@ -206,9 +220,12 @@ def last_fit(study: Study, policy: str) -> tuple[list[TrainedPolicy], int]:
     Raises InputError where it never was, or its artifacts are gone.
     """
     make_policy(policy)
-    left = read_stamp(study.data, study._step(policy), study.scenario.cluster)
-    trained = None if left is None else _loaded(study, policy, left)
-    if left is None or trained is None:
+    left = read_stamp(study.data, study._step(policy), study.scenario.cluster) or {}
+    of = {name: left[name] for name in ("from_s", "until_s") if name in left}
+    # a training that was interrupted leaves some seeds of another window: they are not mixed
+    kept = [_loaded(study, policy, seed, None, **of) for seed in left.get("seeds", [])]
+    trained = [one for one in kept if one is not None]
+    if not trained or len(trained) < len(kept):
         raise InputError(
             f"policy {policy!r} is not trained for {study.scenario}; run `baton train --cluster "
             f"{study.scenario.cluster} --policies {policy}` with the same options first"
@@ -289,9 +306,9 @@ def remember_comparison(
     add_comparison(study.data, compared, trained, measured_on, table, pictures or {})
 
 
-def comparison_fingerprint(study: Study, policies: Sequence[str], seeds: Sequence[int] = SEEDS) -> str:
+def comparison_fingerprint(study: Study, policies: Sequence[str]) -> str:
     """Changes when the fits or the windows of the cluster's standing comparison do."""
-    fits = [study._fingerprint(name, study.windows.fit, seeds) for name in policies]
+    fits = [study._fingerprint(name, study.windows.fit, study.seeds) for name in policies]
     others = [
         experiment.pair_fingerprint(study.data, study.scenario, w) for w in (study.windows.select, study.windows.report)
     ]

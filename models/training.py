@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from agent.artifact import Artifact
 from models.fingerprint import ROOT, code_digest
+from models.fitting import Made, fit_each
 from models.protocol import PairTable, Policy
 from models.registry import make_policy
 from traces.errors import InputError
@@ -126,14 +127,17 @@ def train(
     context: TrainingContext,
     seeds: Sequence[int] = SEEDS,
     tracker: Tracker | None = None,
+    keep: Callable[[TrainedPolicy], None] | None = None,
+    but: Container[tuple[str, int]] = (),
 ) -> list[TrainedPolicy]:
     """Fits each policy on the pairs known before `context.until_utc`: learners once a seed, the others once.
 
-    Pairs whose reactive successor had not started by then are left out here, whatever the caller hands in.
-    Raises InputError for an unknown policy, or where no pair is left.
+    Pairs whose reactive successor had not started by then are left out here, whatever the caller hands in. `keep` is
+    given each fit as it ends, so that an interrupted training loses only what it was at; fits (policy, seed) in `but`
+    are left out. Returns them policy by policy.
+    Raises InputError for an unknown policy, or where no pair is left; WorkError where a process that fits died.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from models.waiting import Waiting
 
     chosen = [make_policy(name) for name in policies]
     known = pairs_fit.known_before(context.until_s)
@@ -142,39 +146,50 @@ def train(
             f"cluster {context.cluster!r}: none of the {len(pairs_fit)} pairs had an outcome before "
             f"{context.as_dict()['until_utc']} UTC; fit on a longer window, or until a later date"
         )
-    fits = [(policy, seed) for policy in chosen for seed in (seeds if policy.is_learned else seeds[:1])]
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    trained: list[TrainedPolicy] = []
-    remembered = nullcontext() if tracker is None else tracker.training(context, [one.name for one in chosen], known)
-    with remembered as run, Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("training", total=len(fits))
-        for policy, seed in fits:
-            progress.update(task, description=f"training {policy.name}, seed {seed}")
-            trained.append(_fit(policy, known, seed, context, run))
-            progress.advance(task)
-        progress.update(task, description=f"trained on {len(known)} pairs")
-    return trained
+    by_name = {policy.name: policy for policy in chosen}
+    each = [(policy.name, seed) for policy in chosen for seed in (seeds if policy.is_learned else seeds[:1])]
+    fits = [fit for fit in each if fit not in but]
+    trained: dict[tuple[str, int], TrainedPolicy] = {}
+    remembered = nullcontext() if tracker is None else tracker.training(context, list(by_name), known)
+    with remembered as run, Waiting("training", len(fits)) as waiting:
+        for made in _made(by_name, fits, known):
+            one = _described(by_name[made.policy], made, known, context, run)
+            if keep is not None:
+                keep(one)
+            trained[made.policy, made.seed] = one
+            waiting.advance(f"fitted {made.policy}, seed {made.seed}")
+        waiting.done(f"trained on {len(known)} pairs")
+    return [trained[fit] for fit in fits]
 
 
-def _fit(
-    policy: Policy, pairs: PairTable, seed: int, context: TrainingContext, run: TrainingRun | None
+def _made(policies: Mapping[str, Policy], fits: Sequence[tuple[str, int]], pairs: PairTable) -> Iterator[Made]:
+    """Rules without anything to learn at once and here; learners in processes of their own, as they end."""
+    for name, seed in fits:
+        if not policies[name].is_learned:
+            began = time.perf_counter()
+            artifact, metrics = policies[name].fit(pairs, seed)
+            yield Made(name, seed, artifact, metrics, time.perf_counter() - began)
+    yield from fit_each([fit for fit in fits if policies[fit[0]].is_learned], pairs)
+
+
+def _described(
+    policy: Policy, made: Made, pairs: PairTable, context: TrainingContext, run: TrainingRun | None
 ) -> TrainedPolicy:
-    began_s, began = time.time(), time.perf_counter()
-    artifact, metrics = policy.fit(pairs, seed)
-    wall_s = time.perf_counter() - began
-    trained_on = {**context.as_dict(), "seed": seed, "pairs": len(pairs), "decisions": len(pairs.decision_s)}
-    artifact = replace(artifact, manifest={**artifact.manifest, "trained_on": trained_on})
+    """The fit with what it was made from in its manifest, and remembered by the run."""
+    ended_s = time.time()
+    trained_on = {**context.as_dict(), "seed": made.seed, "pairs": len(pairs), "decisions": len(pairs.decision_s)}
+    artifact = replace(made.artifact, manifest={**made.artifact.manifest, "trained_on": trained_on})
     run_id = ""
     if run is not None:
         run_id = run.record(
-            name=f"{policy.name} seed {seed}",
+            name=f"{policy.name} seed {made.seed}",
             params={"policy": policy.name, "knob": policy.knob, "settings": list(policy.settings), **trained_on},
-            metrics={**metrics, "fit_wall_s": [wall_s]},
+            metrics={**made.metrics, "fit_wall_s": [made.wall_s]},
             artifact=artifact,
-            began_s=began_s,
-            ended_s=began_s + wall_s,
+            began_s=ended_s - made.wall_s,
+            ended_s=ended_s,
         )
-    return TrainedPolicy(policy.name, seed, artifact, run_id, wall_s)
+    return TrainedPolicy(policy.name, made.seed, artifact, run_id, made.wall_s)
 
 
 def _git(*arguments: str) -> str:

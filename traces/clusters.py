@@ -37,6 +37,7 @@ class ClusterSettings:
     select_until: datetime | None = None
     report_until: datetime | None = None
     slurm_conf: str | None = None
+    seeds: int | None = None  # that learners are fitted with in the pipeline; None is 5
 
 
 KEYS = tuple(f.name for f in fields(ClusterSettings) if f.name != "name")
@@ -143,6 +144,9 @@ def _converted(path: Path, name: str, table: Any) -> dict[str, Any]:
             value = _by_date(value, f"{where} {key}")
         elif key in _COUNTS:
             value = _count(value, f"{where} {key}")
+        elif key == "seeds":
+            if not _count(value, f"{where} seeds"):
+                raise InputError(f"{where} seeds: at least 1, got {value!r}")
         elif key == "quotas":
             if not isinstance(value, dict):
                 raise InputError(f"{where} quotas: a table of partition = GPUs, got {value!r}")
