@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from simulator.slurm.load_jobs import Loaded
-    from simulator.slurm.world import Result
+    from simulator.slurm.world import Result, World
     from simulator.workload import Replay, Workload
     from traces.slurm_conf import SlurmConf
 
@@ -88,20 +88,30 @@ def replay(workload: Workload, ids: pl.Series, capacity: int, described: Files |
     import numpy as np
 
     from simulator.slurm.load_jobs import flat
-    from simulator.slurm.run import run_timed
     from simulator.workload import Replay
 
     if described is None:
         if capacity > MOST_NODES:
             raise InputError(f"scheduler 'slurm' knows each node: {capacity:,} are over {MOST_NODES:,}; use easy")
-        result, wall_s = run_timed(flat(workload, capacity))
+        result, wall_s = _run(flat(workload, capacity))
         ran = np.where(result.end_s >= 0, result.end_s - result.start_s, workload.run_s)
         return Replay("slurm", result.start_s, ran, wall_s, _notes(result, (), {}))
     loaded = load(described)
-    result, wall_s = run_timed(loaded.world)
+    result, wall_s = _run(loaded.world)
     starts, run_s = _of_workload(workload, ids, loaded, result)
     notes = _notes(result, loaded.remarks, loaded.left_out)
     return Replay("slurm", starts, run_s, wall_s, notes)
+
+
+def _run(world: World) -> tuple[Result, float]:
+    """What becomes of the jobs, and the seconds that it took; how far it is stands on standard error meanwhile."""
+    from pipelines.waiting import Waiting
+    from simulator.slurm.run import is_compiled, run_timed
+
+    if not is_compiled():
+        options.say("slurm: compiling the scheduler, once for each version of it: about a minute")
+    with Waiting("slurm", len(world.jobs), "jobs") as waiting:
+        return run_timed(world, heard=waiting.reach)
 
 
 def load(described: Files) -> Loaded:

@@ -79,7 +79,7 @@ def advance(run: Run, state: State, until_s: int, stop_job: int) -> int:
     scalars[WATCHED], scalars[WATCHED_START] = stop_job, NONE
     nodes_changed(run)  # the scratch may have served another state
     while True:
-        instant = _next_instant(run, state)
+        instant = next_instant(run, state)
         if instant > until_s or instant == NEVER:
             if until_s != NEVER:
                 scalars[NOW] = max(scalars[NOW], until_s)
@@ -123,7 +123,7 @@ def _at_or_after(second: int, origin: int, period: int) -> int:
 
 
 @kernel
-def _next_instant(run: Run, state: State) -> int:
+def next_instant(run: Run, state: State) -> int:
     """The next second at which anything can happen, or NEVER."""
     scalars, knobs, tables = state.scalars, run.knobs, run.tables
     instant = NEVER

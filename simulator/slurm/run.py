@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
+from simulator.compiled import cache_folder
 from simulator.slurm import kernel
 from simulator.slurm import state as s
 from simulator.slurm.prepare import Prepared, grown, prepared
 from simulator.slurm.world import FUTURE, NEVER, NEVER_SATISFIED, PENDING, PLACEABLE, UNPLACEABLE, Result, World
+
+Heard = Callable[[int], None]  # is told the number of jobs that no longer wait, every now and then
+_LEAST_S, _MOST_S = 0.1, 0.4  # of real time between two words
+_FIRST_SLICE_S = 3600  # of simulated time
 
 
 def run(world: World, *, free_from: int | None = None, until: int | None = None) -> Result:
@@ -21,20 +27,50 @@ def run(world: World, *, free_from: int | None = None, until: int | None = None)
     return run_timed(world, free_from=free_from, until=until)[0]
 
 
-def run_timed(world: World, *, free_from: int | None = None, until: int | None = None) -> tuple[Result, float]:
-    """As `run`, with the seconds that the compiled part took, preparing the tables left out."""
+def run_timed(
+    world: World, *, free_from: int | None = None, until: int | None = None, heard: Heard | None = None
+) -> tuple[Result, float]:
+    """As `run`, with the seconds that the compiled part took, preparing the tables left out; see `advanced`."""
     ready = prepared(world)
     if free_from is not None:
         kernel.free_from(ready.state, free_from)
     kernel.advance(ready.run, ready.state, -1, s.NONE)  # compiles, or loads what was compiled
+    kernel.next_instant(ready.run, ready.state)
     before = time.perf_counter()
-    ready = advanced(ready, NEVER if until is None else until)
+    ready = advanced(ready, NEVER if until is None else until, heard)
     seconds = time.perf_counter() - before
     return result(ready), seconds
 
 
-def advanced(ready: Prepared, until: int) -> Prepared:
-    """Advance to `until`, in more room where it is needed."""
+def is_compiled() -> bool:
+    """Whether the kernel lies compiled on disk; else the first run compiles it for about a minute."""
+    folder = cache_folder()
+    return folder is not None and any(folder.glob("slurm_*/kernel.advance-*.nbi"))
+
+
+def advanced(ready: Prepared, until: int, heard: Heard | None = None) -> Prepared:
+    """Advance to `until`, in more room where it is needed.
+
+    Whoever wants to be `heard` is told in between, several times a second: the time to simulate is cut into slices that
+    change no start, and the process can be interrupted between them.
+    """
+    if heard is None:
+        return _advanced(ready, until)
+    length = _FIRST_SLICE_S
+    while (instant := kernel.next_instant(ready.run, ready.state)) <= until and instant != NEVER:
+        before = time.perf_counter()
+        ready = _advanced(ready, min(until, instant + length))
+        took = time.perf_counter() - before
+        if took < _LEAST_S:
+            length *= 2
+        elif took > _MOST_S:
+            length = max(1, length // 2)
+        scalars = ready.state.scalars
+        heard(int(scalars[s.NEXT_ARRIVAL] - scalars[s.HELD_JOBS] - scalars[s.QUEUE_ROWS]))
+    return _advanced(ready, until)
+
+
+def _advanced(ready: Prepared, until: int) -> Prepared:
     while kernel.advance(ready.run, ready.state, until, s.NONE) == kernel.NO_ROOM:
         ready = grown(ready)
     return ready

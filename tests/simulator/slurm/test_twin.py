@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from simulator.slurm import reference
 from simulator.slurm import world as w
 from simulator.slurm.run import run
-from tests.simulator.slurm.worlds import FEATURES, crowded_world, random_world
+from tests.simulator.slurm.worlds import FEATURES, crowded_world, random_world, wide_world
 
 COMPARED = ("state", "reason", "start_s", "end_s", "restarts", "placement_first", "placement")
 
@@ -46,6 +46,12 @@ def test_kernel_equals_twin_with_features_mixed(seed: int, features: set[str]) -
 @given(seed=st.integers(0, 2**32 - 1))
 def test_kernel_equals_twin_where_many_wait(seed: int) -> None:
     assert_equal(crowded_world(seed))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_kernel_equals_twin_on_many_nodes(seed: int) -> None:
+    assert_equal(wide_world(seed))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -271,6 +271,34 @@ def crowded_world(seed: int) -> w.World:
     return replace(world, array_throttle=np.zeros(int(jobs.array.max() + 1), np.int64))
 
 
+def wide_world(seed: int) -> w.World:
+    """One partition of more nodes than a word has bits; mostly jobs take them whole, some run beside each other.
+
+    In some, nodes go in and out of service, or a QOS preempts the other.
+    """
+    rng = np.random.default_rng(seed)
+    count, size = int(rng.integers(8, 24)), _one(rng, 63, 64, 65, 130)
+    run = np.maximum(rng.lognormal(np.log(300), 1.0, count), 1).astype(np.int64)
+    limit = (run * rng.uniform(0.9, 3, count)).astype(np.int64) // _one(rng, 1, 60) * 60 + 60
+    submit = np.sort(rng.integers(0, _one(rng, 100, 1000), count))
+    jobs = w.plain_jobs(
+        submit, run, limit, _some(rng, [1, 7, 20, 33, size // 2, size // 2, size - 1], count),
+        qos=rng.integers(0, 2, count), exclusive=rng.random(count) < _one(rng, 0, 1, 2) / 2,
+    )  # fmt: skip
+    machine, parts = w.whole_nodes(size)
+    machine = replace(machine, cpus=np.full(size, 2), weight=_some(rng, [1] * _one(rng, 9, 99, 999) + [2], size))
+    parts = replace(parts, exclusive=np.array([rng.random() < 0.7]), least_loaded=np.array([rng.random() < 0.2]))
+    qos = _qos(rng, {"preemption"} if rng.random() < 0.2 else set())
+    settings = w.Settings(bf_interval_s=_one(rng, 60, 300), sched_interval_s=300, bf_resolution_s=_one(rng, 1, 60, 600))
+    jobs = replace(jobs, qos=jobs.qos % len(qos))
+    spoilt = rng.random() < 0.3
+    return w.flat_world(
+        jobs, size, settings, nodes=machine, partitions=parts, qos=qos,
+        outages=_outages(rng, size) if spoilt else w.no_outages(size),
+        capacity=_capacity(rng, size) if spoilt else w.constant_capacity(),
+    )  # fmt: skip
+
+
 @st.composite
 def worlds(draw: st.DrawFn, *features: str) -> w.World:
     """A random world with some of the features drawn (from all, where none is named)."""
