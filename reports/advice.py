@@ -1,6 +1,7 @@
 """What is worth doing, best first: each with its effect, simulated where it can be, and how far to trust that.
 
-What costs nothing comes before what must be bought, and what is only an upper bound comes last.
+What costs nothing comes before what must be bought. What a replay knows nothing of comes first where it is the main
+cause of waiting; that jobs wait behind others, only where the replay, which has an order of its own, is far off.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _WORDS = {
     "half the slack in time limits": "Ask for tighter time limits: half of what is asked for beyond what jobs run",
     "easy scheduling": "Try EASY backfill",
 }
+_UNKNOWN = Action("", "", "Little")  # no replay: nothing says that the simulation is near
 _BOUND = "As an upper bound, counted in the log and not simulated."
 
 # main cause of waiting -> what to do, "... of all waiting passed while ...", what the bound leaves out
@@ -54,8 +56,10 @@ def actions(source: Source) -> list[Action]:
     if whole is not None and (whole["wait_p95_s"] or 0) > NOTICED_S:
         free, bought, small = _replays(source)
         other = _by_cause(source, whole)
-        found += [other.get("own_limit_s"), other.get("fragmented_s"), free, _hand_over(source)]
-        found += [other.get("behind_s"), bought]
+        simulated, behind = [free, _hand_over(source), bought], [other.get("behind_s")]
+        is_far_off = (free or bought or small or _UNKNOWN).trust.startswith("Little")
+        found += [other.get("own_limit_s"), other.get("fragmented_s")]
+        found += behind + simulated if is_far_off else simulated + behind
     else:
         small = None
         found.append(_hand_over(source))

@@ -129,12 +129,7 @@ def why(source: Source) -> str:
 def what_to_do(source: Source) -> str:
     """The recommended action with its effect and, in short, how far to trust it; the page has that in full."""
     first = actions(source)[0]
-    verdict = first.trust.split(". ")[0].removesuffix(".")
-    return f"{first.do}: {_small(first.effect)} How far to trust that: {_small(verdict)}."
-
-
-def _small(words: str) -> str:
-    return words[0].lower() + words[1:]
+    return f"{first.do}: {first.effect[0].lower()}{first.effect[1:]} How far to trust that: {first.verdict}."
 
 
 def holder(source: Source) -> str | None:

@@ -114,6 +114,12 @@ class Action:
     interval: list[float] | None = None
     unit: str = "s"
 
+    @property
+    def verdict(self) -> str:
+        """How far to trust it, in short: the first sentence, as the end of another."""
+        first = self.trust.split(". ")[0].removesuffix(".")
+        return first[0].lower() + first[1:]
+
 
 @dataclass
 class Section:

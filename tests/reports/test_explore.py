@@ -37,7 +37,8 @@ def test_cells_add_up_to_the_jobs_of_each_user(full_data: DataFolder) -> None:
     cells = _cells(content)
     with duckdb.connect(str(full_data.warehouse), read_only=True) as connection:
         found = connection.execute(
-            "SELECT count(*), count(*) FILTER (start_utc IS NOT NULL OR run_s > 0), count(*) FILTER (wait_s > 600), sum(wait_s), sum(gpu_time_s) FROM jobs "
+            "SELECT count(*), count(*) FILTER (start_utc IS NOT NULL OR run_s > 0), "
+            "count(*) FILTER (wait_s > 600), sum(wait_s), sum(gpu_time_s) FROM jobs "
             "WHERE user_name = 'user07-of-the-laboratory' AND partition = 'gpu-long'"
         ).fetchone()
         days = connection.execute("SELECT count(DISTINCT date_trunc('week', submit_utc)) FROM jobs").fetchone()
