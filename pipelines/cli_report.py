@@ -10,6 +10,7 @@ import typer
 
 from pipelines import options
 from pipelines.options import Data, Json
+from traces.store import DataFolder
 
 
 def register(app: typer.Typer) -> None:
@@ -23,16 +24,31 @@ def report(
     out: Annotated[Path | None, typer.Option("--out", help="HTML file (default: reports/report.html).")] = None,
     section: Annotated[str | None, typer.Option("--section", help="Only this section.")] = None,
     clusters: Annotated[str | None, typer.Option("--cluster", help="Only these clusters: a,b.")] = None,
+    offenders: Annotated[
+        Path | None, typer.Option("--offenders", help="Write only the CSV of whom to write to about waste, here.")
+    ] = None,
     anonymise: Annotated[bool, typer.Option("--anonymise", help="Keyed hashes in place of names.")] = False,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Write the report, one self-contained HTML file made from the warehouse. --json adds the data of a --section."""
-    from reports.build import build_report, section_data
-    from reports.source import cluster_names
+    """Write the report, one self-contained HTML file made from the warehouse. --json adds the data of a --section.
+
+    Beside it lies offenders.csv: users with idle GPUs, hopeless retries or over-asked limits, and a mail for each.
+    """
+    from reports.section_names import check_section
+    from traces.contents import check_clusters
 
     folder = options.data_folder(context, data)
     wanted = options.names(clusters) if clusters else None
+    if section is not None:
+        check_section(section)
+    check_clusters(folder, wanted or ())
+    if offenders is not None:
+        _write_offenders(folder, offenders, wanted, anonymise, json)
+        return
+    from reports.build import build_report, section_data
+    from reports.source import cluster_names
+
     key = secrets.token_bytes(32)  # one for both, so that a hash in the JSON is the one on the page
     with options.output(json) as stream:
         path = build_report(folder, out=out, clusters=wanted, anonymise=anonymise, section=section, key=key)
@@ -44,6 +60,21 @@ def report(
             options.write_json(stream, found)
         else:
             stream.write(f"{path.resolve()}\n")
+
+
+def _write_offenders(
+    folder: DataFolder, path: Path, clusters: list[str] | None, anonymise: bool, as_json: bool
+) -> None:
+    from reports.offenders import write_offenders
+    from reports.source import Names, Source, cluster_names
+
+    names = Names(secrets.token_bytes(32) if anonymise else None)
+    with options.output(as_json) as stream:
+        rows = write_offenders(path, [Source(folder, name, names) for name in clusters or cluster_names(folder)])
+        if as_json:
+            options.write_json(stream, {"path": path.resolve(), "rows": rows})
+        else:
+            stream.write(f"{path.resolve()}: {rows:,} rows\n")
 
 
 def dagster_home(context: typer.Context, data: Data = None) -> None:

@@ -29,9 +29,12 @@ from reports.glossary import first_used
 from reports.intake import intake
 from reports.layout import Section
 from reports.load import load
+from reports.offenders import FILE as OFFENDERS
+from reports.offenders import write_offenders
 from reports.palette import style_sheet
 from reports.philly_study import study
 from reports.policies import policies
+from reports.section_names import SECTION_NAMES, check_section
 from reports.source import Names, Source, cluster_names
 from reports.summary import lead, summary
 from reports.waits import waits
@@ -52,8 +55,8 @@ SECTIONS: dict[str, Callable[[Source], Section]] = {
     "study": study,
     "read": intake,
 }
+assert tuple(SECTIONS) == SECTION_NAMES
 FIRST = "summary"  # shown at once; what comes after it opens on demand
-OFFENDERS = "offenders.csv"
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -93,7 +96,7 @@ def build_report(
                 "explore": None if section else embedded(source),
             }
         )
-    offenders = not section and path.with_name(OFFENDERS).is_file()
+    offenders = not section and write_offenders(path.with_name(OFFENDERS), sources) > 0
     _write(path, render(pages, is_anonymised=names.are_hidden, offenders=offenders))
     return path
 
@@ -134,8 +137,7 @@ def _plain(value: Any) -> Any:
 def _known_sections(name: str | None) -> list[str]:
     if name is None:
         return list(SECTIONS)
-    if name not in SECTIONS:
-        raise InputError(f"unknown section {fmt.text(name)!r}: known are {', '.join(SECTIONS)}")
+    check_section(name)
     return [name]
 
 
