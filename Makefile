@@ -5,6 +5,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 RAW   ?=
 FLAGS ?=
+MLFLOW_PORT ?= 5000
 export DAGSTER_DISABLE_TELEMETRY := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 export DO_NOT_TRACK := 1
@@ -14,7 +15,7 @@ export DO_NOT_TRACK := 1
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 12
 
-setup: $(VENV)/.ready ## make .venv with everything in it (about half a minute)
+setup: $(VENV)/.ready ## make .venv with everything in it (about a minute)
 
 # torch goes in by pip alone: it is left out of the hashed lock so that a CPU build can be chosen
 # (TORCH_INDEX=https://download.pytorch.org/whl/cpu on a machine where pip's default is the CUDA build).
@@ -58,7 +59,7 @@ dev: setup       ## the Dagster UI on http://127.0.0.1:3000
 	DAGSTER_HOME="$${DAGSTER_HOME:-$$($(BIN)/baton dagster-home)}" $(BIN)/dagster dev -h 127.0.0.1 -p 3000 -m pipelines.definitions
 
 mlflow: setup    ## the MLflow UI on http://127.0.0.1:5000
-	$(BIN)/mlflow server --host 127.0.0.1 --port 5000 --backend-store-uri "$$($(BIN)/baton mlflow-uri)"
+	$(BIN)/mlflow server --host 127.0.0.1 --port $(MLFLOW_PORT) --backend-store-uri "$$($(BIN)/baton mlflow-uri)"
 
 lock: setup      ## pin again after a change of pyproject.toml
 	$(BIN)/uv pip compile -q --no-header --no-annotate --generate-hashes --all-extras \
