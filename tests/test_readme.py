@@ -1,4 +1,4 @@
-"""The README works word by word: its commands are taken from its text and run, on a small log of the columns it asks for.
+"""The README works word by word: its commands are taken from its text and run, on a small log of the columns it names.
 
 Placeholders in capitals (JOBID, USER) stand for a job and a user of that log. `make run` and `make test` are read, not
 run; all else is. A block that no test here knows is a failure.
@@ -14,6 +14,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import tomllib
 import urllib.request
@@ -32,6 +33,7 @@ from traces.store import DataFolder
 
 TEXT = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 BLOCKS = [match[0] for match in re.finditer(r"(?:^    .*\n)+", TEXT, re.MULTILINE)]
+BATON = f"{sys.executable} -m pipelines.entry"
 KNOWN = {
     "$ baton explain": "sample",
     "make setup": "setup",
@@ -71,12 +73,18 @@ def values(name: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkout by links, so that what the README writes beside it does not stay; with a dump of its sacct line."""
+    """The checkout by links, so that what the README writes beside it does not stay; with a dump of its sacct line.
+
+    Its .venv is ready as of now: make would set it up again otherwise, and point it at this folder.
+    """
     folder = tmp_path_factory.mktemp("readme")
-    for path in REPOSITORY.iterdir():
-        (folder / path.name).symlink_to(path)
-    if not (folder / ".venv").exists():  # an environment elsewhere, as a continuous integration may have
-        pytest.skip("the checkout has no .venv: run make setup")
+    environment = Path(sys.executable).parents[1]
+    (folder / ".venv").mkdir()
+    for home, paths in ((folder, REPOSITORY.iterdir()), (folder / ".venv", environment.iterdir())):
+        for path in paths:
+            if path.name not in (".venv", ".ready"):
+                (home / path.name).symlink_to(path)
+    (folder / ".venv" / ".ready").touch()
     columns = shlex.split(block("sacct"))[-3].removeprefix("--format=").split(",")
     jobs = [values(str(number)) for number in range(101, 107)]
     assert set(columns) == set(jobs[0])
@@ -140,7 +148,7 @@ def test_the_first_five_minutes(analysed: list[str]) -> None:
     report, job, user = analysed
     path = Path(report.splitlines()[-1])
     assert path.is_file() and path.name == "report.html" and path.with_name("offenders.csv").is_file()
-    assert job.startswith("job 103 of anna on cluster mycluster") and "waited 60 min" in job
+    assert job.startswith("job 103 of anna on cluster mycluster") and "waited 1 h" in job
     assert user.startswith("user anna on cluster mycluster: 6 jobs")
 
 
@@ -156,7 +164,7 @@ def released(checkout: Path, environment: dict[str, str], analysed: list[str]) -
     """A champion in the registry of that data folder, as `make run` leaves one."""
     from models import tracking
 
-    data, policy = DataFolder(Path(environment["BATON_DATA"])), artifact("reactive", [0.0])
+    data, policy = DataFolder(Path(environment["BATON_DATA"])), artifact()
     tracking.set_champion(data, tracking.register(data, policy, tags={}, description="waits", metrics={}))
     return policy
 
@@ -174,7 +182,7 @@ def test_without_mlflow(checkout: Path, environment: dict[str, str], released: A
     (checkout / "observations.jsonl").write_text(json.dumps(dict.fromkeys(features, 0)) + "\n")
     download, what, decide = block("agent").splitlines()
     shell(f"{block('export').splitlines()[0]}\n{download}", checkout, environment)
-    assert json.loads(shell(what, checkout, environment))["policy"] == "reactive"
+    assert json.loads(shell(what, checkout, environment))["policy"] == released.manifest["policy"]
     assert json.loads(shell(decide, checkout, environment))["submit"] is True
 
 
@@ -215,13 +223,13 @@ def a100(shared_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     data = tmp_path_factory.mktemp("a100")
     log = shared_traces / "tacc-lonestar6" / "ls6-a100.log"
     environment = {**os.environ, "BATON_DATA": str(data)}
-    shell(f".venv/bin/baton ingest {log} --cluster ls6", REPOSITORY, environment)
+    shell(f"{BATON} ingest {log} --cluster ls6", REPOSITORY, environment)
     yield data
     shutil.rmtree(data)
 
 
 def test_the_sample_of_the_output_is_what_is_printed(a100: Path) -> None:
     command, *lines = block("sample").splitlines()
-    told = shell(f".venv/bin/{command.removeprefix('$ ')}", REPOSITORY, {**os.environ, "BATON_DATA": str(a100)})
+    told = shell(command.replace("$ baton", BATON), REPOSITORY, {**os.environ, "BATON_DATA": str(a100)})
     for line in lines:
         assert line in told.splitlines(), line
