@@ -5,6 +5,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 RAW   ?=
 FLAGS ?=
+PORT  ?= 3000
 MLFLOW_PORT ?= 5000
 export DAGSTER_DISABLE_TELEMETRY := 1
 export MLFLOW_DISABLE_TELEMETRY := true
@@ -56,7 +57,7 @@ bench: setup     ## every benchmark in bench/, each a ratio against a named peer
 	for b in bench/bench_*.py; do $(BIN)/python $$b || exit 1; done
 
 dev: setup       ## the Dagster UI on http://127.0.0.1:3000
-	DAGSTER_HOME="$${DAGSTER_HOME:-$$($(BIN)/baton dagster-home)}" $(BIN)/dagster dev -h 127.0.0.1 -p 3000 -m pipelines.definitions
+	DAGSTER_HOME="$${DAGSTER_HOME:-$$($(BIN)/baton dagster-home)}" $(BIN)/dagster dev -h 127.0.0.1 -p $(PORT) -m pipelines.definitions
 
 mlflow: setup    ## the MLflow UI on http://127.0.0.1:5000
 	$(BIN)/mlflow server --host 127.0.0.1 --port $(MLFLOW_PORT) --backend-store-uri "$$($(BIN)/baton mlflow-uri)"
