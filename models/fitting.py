@@ -20,12 +20,11 @@ import time
 from collections.abc import Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from agent.artifact import Artifact
 from models.fingerprint import ROOT
-from models.protocol import PairTable
-from models.registry import make_policy
+from models.protocol import PairTable, Policy
 from traces.errors import WorkError
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -50,9 +49,10 @@ class Made(NamedTuple):
     wall_s: float
 
 
-def fit_each(fits: Sequence[tuple[str, int]], pairs: PairTable, processes: int | None = None) -> Iterator[Made]:
+def fit_each(fits: Sequence[tuple[Policy, int]], pairs: PairTable, processes: int | None = None) -> Iterator[Made]:
     """The fits (policy, seed), each as soon as it is made: in the order of their ends, which is not that of `fits`.
 
+    A policy's class must be importable, not of a notebook: it is made again on the other side.
     Raises what a policy's `fit` raised, and WorkError where a process ended before its work.
     """
     count = min(processes or len(os.sched_getaffinity(0)), len(fits), MOST_PROCESSES)
@@ -89,7 +89,7 @@ class _Process:
 
     def __init__(self, pairs: PairTable) -> None:
         self.connection, theirs = Pipe()
-        self.fit = ("", 0)
+        self.fit: tuple[Policy, int] | None = None
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "models.fitting", str(theirs.fileno())],
@@ -100,19 +100,21 @@ class _Process:
             )
         self._send(pairs)
 
-    def begin(self, fit: tuple[str, int]) -> None:
+    def begin(self, fit: tuple[Policy, int]) -> None:
         self.fit = fit
         self._send(fit)
 
     def result(self) -> Made:
         """Waits for it."""
+        assert self.fit is not None
+        policy, seed = self.fit
         try:
             answer = self.connection.recv()
         except (EOFError, OSError):
             self._died()
         if isinstance(answer, Exception):
             raise answer
-        return Made(*self.fit, *answer)
+        return Made(policy.name, seed, *answer)
 
     def end(self) -> None:
         """At once, whatever it is doing."""
@@ -126,11 +128,13 @@ class _Process:
         except OSError:
             self._died()
 
-    def _died(self) -> Any:
+    def _died(self) -> NoReturn:
         status = self.process.wait()
         how = f"signal {-status}: out of memory?" if status < 0 else f"exit status {status}"
-        policy, seed = self.fit
-        raise WorkError(f"the process that fits policies ended early ({how}) while it fitted {policy!r}, seed {seed}")
+        what = (
+            "before its first fit" if self.fit is None else f"while it fitted {self.fit[0].name!r}, seed {self.fit[1]}"
+        )
+        raise WorkError(f"a process that fits policies ended early ({how}) {what}")
 
 
 def _serve(descriptor: int) -> None:
@@ -140,10 +144,10 @@ def _serve(descriptor: int) -> None:
         try:
             pairs = connection.recv()
             while True:
-                name, seed = connection.recv()
+                policy, seed = connection.recv()
                 began = time.perf_counter()
                 try:
-                    artifact, metrics = make_policy(name).fit(pairs, seed)
+                    artifact, metrics = policy.fit(pairs, seed)
                     answer: object = (artifact, metrics, time.perf_counter() - began)
                 except Exception as error:
                     answer = error

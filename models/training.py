@@ -169,7 +169,7 @@ def _made(policies: Mapping[str, Policy], fits: Sequence[tuple[str, int]], pairs
             began = time.perf_counter()
             artifact, metrics = policies[name].fit(pairs, seed)
             yield Made(name, seed, artifact, metrics, time.perf_counter() - began)
-    yield from fit_each([fit for fit in fits if policies[fit[0]].is_learned], pairs)
+    yield from fit_each([(policies[name], seed) for name, seed in fits if policies[name].is_learned], pairs)
 
 
 def _described(

@@ -1,10 +1,11 @@
 """Compiled functions and their disk cache, for whatever package has them.
 
-Numba names its cache after the place of the file that defines a function, so another checkout compiles all of it again,
-and does not see that a function imported from another file changed. Here the cache folder is named after a digest of
-every source that holds compiled code of one kind: a change of any of them starts an empty one, and every checkout of the
-same sources shares one. The folder lies in the user's cache directory, outside the repository; where that cannot be
-written nothing is cached and each process compiles for itself. Compiling that takes long says so on standard error.
+Numba names its cache after the place of the file that defines a function, so another checkout compiles all of it
+again, and does not see that a function imported from another file changed. Here the cache folder is named after a
+digest of every source that holds compiled code of one kind: a change of any of them starts an empty one, and every
+checkout of the same sources shares one. The folder lies in the user's cache directory, outside the repository; where
+that cannot be written nothing is cached and each process compiles for itself. Compiling that takes long says so on
+standard error.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class SharedLocator(UserProvidedCacheLocator):
     """Names the folder of a function's compiled form after its module, not after where the module's file lies."""
 
     def __init__(self, py_func: Any, py_file: str) -> None:
-        super().__init__(py_func, py_file)
+        super().__init__(py_func, py_file)  # type: ignore[no-untyped-call]
         self._cache_path = os.path.join(_config.CACHE_DIR, py_func.__module__)
 
 
@@ -62,7 +63,7 @@ def _say(name: str) -> None:
     sys.stderr.flush()
 
 
-event.register("numba:compile", _Patience())
+event.register("numba:compile", _Patience())  # type: ignore[no-untyped-call]
 
 
 def jit(function: Function, sources: Sequence[str], options: dict[str, Any], signature: str | None = None) -> Function:

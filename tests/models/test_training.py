@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -16,11 +16,12 @@ import pytest
 
 from agent.artifact import Artifact
 from features.observe import FEATURES
-from models import registry, training
+from models import registry, study, training, training_runs
 from models.experiment import Scenario, Window, fit_scenarios
+from models.fitting import Made
 from models.outcomes import content_digest
 from models.policies.forest import Forest
-from models.protocol import PairTable
+from models.protocol import PairTable, Policy
 from models.study import Study
 from models.training import TrainingContext, code_version, train
 from simulator.workload import Workload
@@ -35,10 +36,10 @@ DAY_S = 86_400
 class Recorder:
     """A policy that remembers the pairs it was given."""
 
-    name, knob, settings = "recorder", "factor", (0.0, 0.5, 1.0, 2.0)
+    knob, settings = "factor", (0.0, 0.5, 1.0, 2.0)
 
     def __init__(self, is_learned: bool = True) -> None:
-        self.is_learned = is_learned
+        self.name, self.is_learned = "recorder", is_learned
         self.seen: list[tuple[PairTable, int]] = []
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
@@ -61,6 +62,18 @@ class Notes:
     def record(self, **told: Any) -> str:
         self.runs.append(told)
         return f"run-{len(self.runs)}"
+
+
+def fitted_here(fits: Sequence[tuple[Policy, int]], pairs: PairTable) -> Iterator[Made]:
+    """`models.fitting.fit_each` without other processes."""
+    for policy, seed in fits:
+        yield Made(policy.name, seed, *policy.fit(pairs, seed), 0.0)
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a policy of a test is given can be looked at; the processes have tests of their own."""
+    monkeypatch.setattr(training, "fit_each", fitted_here)
 
 
 @pytest.fixture
@@ -127,6 +140,7 @@ def test_the_future_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_learners_are_fitted_once_a_seed_and_the_others_once(monkeypatch: pytest.MonkeyPatch) -> None:
     learner, plain = Recorder(), Recorder(is_learned=False)
+    learner.name, plain.name = "learner", "plain"
     monkeypatch.setitem(registry.POLICIES, "learner", lambda: learner)
     monkeypatch.setitem(registry.POLICIES, "plain", lambda: plain)
     fits = train(random_pairs(0, 12), ["learner", "plain"], context=context(FIRST_S + 90 * DAY_S))
@@ -189,3 +203,44 @@ def test_the_code_version_names_the_commit_or_the_sources(monkeypatch: pytest.Mo
     found = code_version()
     assert found == "abc123" if (training.ROOT / ".git").exists() else "+" in found
     code_version.cache_clear()
+
+
+class Interrupted(Recorder):
+    """Fits so many seeds, then is stopped."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
+        if len(self.seen) == self.most:
+            raise KeyboardInterrupt
+        return super().fit(pairs, seed)
+
+
+def test_an_interrupted_training_keeps_what_was_fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    submit, limit = np.sort(rng.integers(0, 12 * DAY_S, 400)), rng.integers(1, 13, 400) * 3600
+    size, start = rng.integers(1, 5, 400), np.full(400, -1)
+    workload = Workload(np.arange(400), submit, size=size, run_s=limit // 2, limit_s=limit, start_s=start)
+    scenario = Scenario("toy", capacity=20, pair_nodes=(1,), limit_s=4 * 3600, every_s=DAY_S)
+    ours = Study(DataFolder(tmp_path), ClusterSettings("toy", seeds=3), scenario, workload)
+    window = Window(3 * DAY_S, 8 * DAY_S, 1800)
+    monkeypatch.setattr(training_runs, "MlflowTracker", lambda data: None)
+    policy = Interrupted(most=2)
+    monkeypatch.setitem(registry.POLICIES, "recorder", lambda: policy)
+
+    with pytest.raises(KeyboardInterrupt):
+        study.fit(ours, ["reactive", "recorder"], window)
+    with pytest.raises(InputError, match="'recorder' is not trained"):
+        study.last_fit(ours, "recorder")
+    policy.most = 99
+    fits, kept = study.fit(ours, ["reactive", "recorder"], window)
+
+    assert [seed for _, seed in policy.seen] == [0, 1, 2], "the third alone is fitted again"
+    assert [(one.name, one.seed) for one in fits] == [("reactive", 0), *(("recorder", seed) for seed in range(3))]
+    assert kept == ["reactive"]
+    assert study.fit(ours, ["reactive", "recorder"], window)[1] == ["reactive", "recorder"]
+    assert [one.seed for one in study.last_fit(ours, "recorder")[0]] == [0, 1, 2]
+    study.fit(ours, ["recorder"], Window(3 * DAY_S, 7 * DAY_S, 1800), seeds=(0,))
+    assert [one.seed for one in study.last_fit(ours, "recorder")[0]] == [0], "seeds of two windows are not mixed"
