@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipelines import options, raw_logs
+from pipelines import last_run, options, raw_logs
 from pipelines.options import Cluster, Data, Delimiter, Fields, Format, GpusPerNode, Json, Nodes, Timezone
 from pipelines.raw_logs import RawLogs, Reading
 from traces.errors import BatonError, InputError, WorkError
@@ -49,8 +49,12 @@ def analyze(
         reading.check()
         began = time.perf_counter()
         logs = raw_logs.of_paths(folder, raw, reading) if raw else raw_logs.in_the_lake(folder, reading)
-        _analyse(folder, logs, reading)
-        result = {**described(folder, logs), "seconds": time.perf_counter() - began}
+        result = last_run.result_of(folder, "analyze", logs, reading)
+        if result is None:
+            _analyse(folder, logs, reading)
+            result = described(folder, logs)
+            last_run.remember(folder, "analyze", logs, reading, result)
+        result["seconds"] = time.perf_counter() - began
         if json:
             options.write_json(out, result)
         else:
@@ -81,16 +85,20 @@ def run(
         reading.check()
         began = time.perf_counter()
         logs = _to_run(folder, [*(raw or []), *([raw_folder] if raw_folder else [])], reading)
-        _analyse(folder, logs, reading)
-        failed = _learn(folder, logs, reading)
-        result = {**described(folder, logs), **compared(folder, logs), "failed": failed}
+        result = last_run.result_of(folder, "run", logs, reading)
+        if result is None:
+            _analyse(folder, logs, reading)
+            result = {"failed": _learn(folder, logs, reading)}
+            result |= {**described(folder, logs), **compared(folder, logs)}
+            if not result["failed"]:
+                last_run.remember(folder, "run", logs, reading, result)
         result["seconds"] = time.perf_counter() - began
         if json:
             options.write_json(out, result)
         else:
             out.write(_for_a_person(result))
-    if failed:
-        raise WorkError("; ".join(f"policies of cluster {name}: {why}" for name, why in failed.items()))
+    if result["failed"]:
+        raise WorkError("; ".join(f"policies of cluster {name}: {why}" for name, why in result["failed"].items()))
 
 
 def _to_run(folder: DataFolder, raw: list[Path], reading: Reading) -> list[RawLogs]:

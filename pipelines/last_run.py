@@ -1,0 +1,97 @@
+"""What the last run was made from and what it left, so that the same again with nothing new ends at once.
+
+Every asset knows by itself that it has nothing to do, but to ask them all takes Dagster, MLflow and a quarter of a
+minute. Here one file says: made from these raw logs (by content), settings, options, sources and libraries, and since
+then no file of the data folder has changed. A file counts as changed where its size or its ctime differs: unlike the
+modification time, which a copy or `touch` sets at will, the kernel renews the ctime at every write and rename.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pipelines import options
+from pipelines.raw_logs import STANDARD_INPUT, RawLogs, Reading
+from traces.store import DataFolder, write_text
+
+PACKAGES = ("pipelines", "assets", "reports", "models", "agent", "features", "simulator", "traces")
+UNTOLD = frozenset({"dagster", ".lock", "last-runs"})  # of the data folder: what changes by looking at it
+
+
+def result_of(folder: DataFolder, command: str, logs: Sequence[RawLogs], reading: Reading) -> dict[str, Any] | None:
+    """What that command returned, if it would do nothing but return the same; else None."""
+    try:
+        told = json.loads(_path(folder, command).read_text(encoding="utf-8"))
+        if told["left"] != _left(folder) or told["made_from"] != _made_from(logs, reading):
+            return None
+        result: dict[str, Any] = told["result"]
+        when = told["ended_utc"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    options.say(f"nothing new since {when} UTC: what follows is of that run")
+    return result
+
+
+def remember(
+    folder: DataFolder, command: str, logs: Sequence[RawLogs], reading: Reading, result: dict[str, Any]
+) -> None:
+    """The command has ended well. Nothing is remembered of standard input, which cannot be read again."""
+    made_from = _made_from(logs, reading)
+    if made_from is None:
+        return
+    ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
+    told = {"made_from": made_from, "left": _left(folder), "result": options.plain(result), "ended_utc": ended}
+    write_text(_path(folder, command), json.dumps(told))
+
+
+def _path(folder: DataFolder, command: str) -> Path:
+    return folder.artifacts / "last-runs" / f"{command}.json"
+
+
+def _made_from(logs: Sequence[RawLogs], reading: Reading) -> str | None:
+    """Digest of everything outside the data folder that the result hangs on; None where it cannot be told."""
+    if any(STANDARD_INPUT in one.paths for one in logs):
+        return None
+    state = hashlib.sha256(json.dumps([asdict(reading), sys.version], default=str).encode())
+    libraries = sorted(name for name in os.listdir(sysconfig.get_path("purelib")) if name.endswith(".dist-info"))
+    state.update(json.dumps(libraries).encode())
+    for one in logs:
+        state.update(json.dumps(asdict(one.settings), default=str).encode())
+        for path in one.paths:
+            _add(state, path)
+    for package in PACKAGES:
+        _add(state, options.REPOSITORY / package)
+    return state.hexdigest()
+
+
+def _add(state: Any, path: Path) -> None:
+    """The names and contents of the file, or of all files of the folder."""
+    for file in sorted(_files(path)) if path.is_dir() else [str(path)]:
+        with open(file, "rb") as stream:
+            state.update(file.encode("utf-8", "surrogateescape") + b"\0")
+            state.update(hashlib.file_digest(stream, "sha256").digest())
+
+
+def _left(folder: DataFolder) -> str:
+    """Digest of the names, sizes and ctimes of the data folder's files."""
+    state = hashlib.sha256()
+    for file in sorted(_files(folder.root, UNTOLD)):
+        found = os.stat(file)
+        state.update(f"{file}\0{found.st_size} {found.st_ctime_ns} {found.st_ino}\0".encode("utf-8", "surrogateescape"))
+    return state.hexdigest()
+
+
+def _files(folder: Path, but: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Every file below, apart from Python's own compiled ones and from `but`."""
+    for root, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name not in but and name != "__pycache__"]
+        yield from (os.path.join(root, name) for name in files if name not in but)
