@@ -80,7 +80,7 @@ def dump(world: w.World) -> bytes:
     """The prepared world as the C++ program reads it."""
     run = prepared(world).run
     knobs, tables, jobs = run.knobs, run.tables, run.jobs
-    size = [len(world.jobs), NODES, len(tables.shape_partition), len(tables.parent)]
+    size = [len(world.jobs), len(world.nodes), len(tables.shape_partition), len(tables.parent)]
     whole = [
         knobs.calc_period_s, knobs.default_queue_depth, knobs.sched_interval_s, knobs.batch_sched_delay_s,
         knobs.bf_interval_s, knobs.bf_window_s, knobs.bf_resolution_s, knobs.bf_max_job_test, knobs.end_grace_s,

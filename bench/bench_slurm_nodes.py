@@ -1,0 +1,133 @@
+"""Jobs a second of the `slurm` scheduler where nodes are taken whole and there are thousands, on a real trace.
+
+The jobs of a log in the Standard Workload Format on its own number of units, under Slurm's defaults: ALCF Theta 2022
+(23,911 jobs on 4,360 units) where it lies beside the checkout, else generated jobs of its sizes. Peers in the same run:
+the same jobs on nodes that others may share, though each job takes all cores of its nodes, so that starts and nodes
+must be equal and what differs is that no node may be passed over unseen; the C++ -O2 program of `bench_slurm.py` on the
+latter; and the plain twin on the first jobs. Then what it costs to say how far the run is. Processor time of the
+compiled part on one thread, best of `--repeat` runs, the peers once.
+
+    python bench/bench_slurm_nodes.py [--trace FILE.swf.gz] [--repeat 3] [--twin-jobs 40]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.bench_slurm import build_peer, dump, run_peer
+from simulator.slurm import kernel, reference
+from simulator.slurm import world as w
+from simulator.slurm.load_jobs import flat
+from simulator.slurm.prepare import prepared
+from simulator.slurm.run import Heard, advanced, result
+from simulator.workload import Workload, from_swf
+from traces.readers.swf import read_swf
+
+THETA = Path(__file__).resolve().parents[2] / "shared" / "traces" / "swf" / "theta_2022.swf.gz"
+UNITS, JOBS, SEED = 4360, 20_000, 1
+
+
+def read(path: Path) -> tuple[str, w.World, int]:
+    """The name of the trace, its jobs on its own number of units, and that number."""
+    trace = read_swf(path)
+    workload, _left_out = from_swf(trace)
+    units = int(trace.max_procs or workload.size.max())
+    workload: Workload = workload.take(workload.size <= units)
+    return path.name, flat(workload, units), units
+
+
+def generate() -> tuple[str, w.World, int]:
+    """Jobs of 128 to 2,048 units with log-normal run times that ask for 80 % of the machine."""
+    rng = np.random.default_rng(SEED)
+    size = rng.choice([128, 256, 512, 1024, 2048], JOBS, p=[0.56, 0.25, 0.1, 0.06, 0.03])
+    run = np.clip(rng.lognormal(np.log(3600), 1.3, JOBS), 60, 86_400).astype(np.int64)
+    limit = np.minimum((run * rng.uniform(1, 4, JOBS)).astype(np.int64) // 1800 * 1800 + 1800, 86_400)
+    submit = np.cumsum(rng.exponential(float((size * run).mean()) / (UNITS * 0.8), JOBS)).astype(np.int64)
+    return f"generated, seed {SEED}", w.flat_world(w.plain_jobs(submit, run, limit, size), UNITS, w.Settings()), UNITS
+
+
+def shared(world: w.World) -> w.World:
+    """The same on nodes that may be shared, by jobs that leave nothing to share."""
+    return replace(world, partitions=replace(world.partitions, exclusive=np.zeros(1, bool)))
+
+
+def first(world: w.World, jobs: int) -> w.World:
+    """Only the first jobs of a flat world."""
+    columns = {name: values[:jobs] for name, values in vars(world.jobs).items()}
+    return replace(world, jobs=w.Jobs(**columns), pinned_first=world.pinned_first[: jobs + 1])
+
+
+def timed(world: w.World, repeat: int, heard: Heard | None = None) -> tuple[w.Result, float]:
+    """What becomes of the jobs, and the processor seconds of the compiled part."""
+    best = np.inf
+    for _ in range(repeat):
+        ready = prepared(world)
+        kernel.advance(ready.run, ready.state, -1, w.NONE)  # compiles, or loads what was compiled
+        kernel.next_instant(ready.run, ready.state)
+        before = time.process_time()
+        ready = advanced(ready, w.NEVER, heard)
+        best = min(best, time.process_time() - before)
+    return result(ready), best
+
+
+def assert_equal(one: w.Result, other: w.Result, who: str) -> None:
+    assert (one.start_s == other.start_s).all(), f"{who}: a start differs"
+    assert (one.placement == other.placement).all(), f"{who}: a node differs"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trace", type=Path, default=THETA if THETA.is_file() else None)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--twin-jobs", type=int, default=40)
+    options = parser.parse_args()
+    name, world, units = read(options.trace) if options.trace else generate()
+    jobs = len(world.jobs)
+    print(f"slurm, {name}: {jobs:,} jobs on {units:,} units; best of {options.repeat}; "
+          f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {date.today()}, "
+          f"load average {os.getloadavg()[0]:.1f}")  # fmt: skip
+    whole, seconds = timed(world, options.repeat)
+    waits = whole.start_s - world.jobs.submit_s
+    depth = float(waits.sum()) / float(whole.start_s.max() - world.jobs.submit_s[0])  # Little's law
+    print(f"mean queue {depth:.1f}, mean wait {waits.mean():,.0f} s; {jobs / seconds:,.0f} jobs/s ({seconds:.2f} s)")
+    other, other_seconds = timed(shared(world), 1)
+    assert_equal(whole, other, "nodes that may be shared")
+    print(f"on nodes that may be shared: {jobs / other_seconds:,.0f} jobs/s, "
+          f"whole nodes are x {other_seconds / seconds:.1f}; starts and nodes equal")  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        if peer := build_peer(Path(folder)):
+            (start_s, node, _), peer_seconds = run_peer(peer, dump(shared(world)))
+            assert (start_s == whole.start_s).all(), "a start of the C++ program differs"
+            assert (node == whole.placement[whole.placement_first[:-1]]).all(), "a node of the C++ program differs"
+            print(f"C++: {jobs / peer_seconds:,.0f} jobs/s, kernel/C++ {peer_seconds / seconds:.1f}; starts and first "
+                  "nodes equal")  # fmt: skip
+        else:
+            print("C++: no compiler")
+    words: list[int] = []
+    told, told_seconds = timed(world, options.repeat, words.append)
+    assert_equal(whole, told, "told how far it is")
+    print(f"told how far it is {len(words) // options.repeat} times a run: {told_seconds / seconds - 1:+.1%} of time")
+    few = first(world, options.twin_jobs)
+    before = time.process_time()
+    twin = reference.simulate(few)
+    twin_seconds = time.process_time() - before
+    kernels, few_seconds = timed(few, options.repeat)
+    assert_equal(kernels, twin, "the twin")
+    print(f"the first {options.twin_jobs} jobs: {options.twin_jobs / twin_seconds:,.1f} jobs/s by the plain twin, "
+          f"x {twin_seconds / few_seconds:,.0f}; starts and nodes equal")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
