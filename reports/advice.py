@@ -23,7 +23,7 @@ WORTH = 0.1  # of the mean wait, or of the cost of a hand-over: a smaller gain i
 WORTH_GPU_TIME = 0.01  # of all GPU time held
 AS_IT_IS, NEVER_OFFERED = "as it is", ("exact time limits", "fifo scheduling")
 _WORDS = {
-    "half the slack in time limits": "Ask for tighter time limits: half of what is asked for beyond what jobs run",
+    "half the slack in time limits": "Ask for tighter time limits (half of what is asked for beyond what jobs run)",
     "easy scheduling": "Try EASY backfill",
 }
 _UNKNOWN = Action("", "", "Little")  # no replay: nothing says that the simulation is near
@@ -42,7 +42,7 @@ _ADVICE = {
         " Packed tighter, some of these jobs would still wait for others.",
     ),
     "behind_s": (
-        "Find out why jobs that fit do not start: priorities, reservations, depth and pace of backfill",
+        "Find out why jobs that fit do not start (priorities, reservations, depth and pace of backfill)",
         "the job would have fitted",
         " Part of it is the price of keeping room for wide jobs, or something that the log does not show.",
     ),
@@ -205,7 +205,7 @@ def _idle(source: Source) -> Action | None:
     if all_ is None or (all_["idle_share"] or 0) < WORTH_GPU_TIME:
         return None
     return Action(
-        "Ask for idle GPUs back: warn, then end, jobs whose GPUs all read 0",
+        "Ask for idle GPUs back (warn, then end, jobs whose GPUs all read 0)",
         f"{fmt.gpu_time(all_['idle_gpu_time_s'])} were held with every GPU at 0, {fmt.percent(all_['idle_share'])} of "
         f"the {fmt.gpu_time(all_['measured_gpu_time_s'])} measured.",
         _BOUND + " Gaps shorter than a hand-over cannot be used.",

@@ -64,7 +64,7 @@ def _most_waiting(source: Source, whole: dict[str, Any]) -> str:
     where = ""
     if partitions.height > 1:
         top = partitions.to_dicts()[0]
-        where = f", {fmt.percent(top['wait_total_s'] / total)} of it in partition {fmt.text(top['value'])}"
+        where = f"; partition {fmt.text(top['value'])} has {fmt.percent(top['wait_total_s'] / total)} of the waiting"
     if users.is_empty():
         return f"Jobs waited {fmt.duration(whole['wait_mean_s'])} on average{where} (the log names no users)"
     top = users.to_dicts()[0]

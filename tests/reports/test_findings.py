@@ -72,7 +72,7 @@ def test_each_finding_names_who_why_and_what_to_do(full_data: DataFolder) -> Non
     assert "\x00" in user  # a hostile name, shown with its control characters made visible
     assert found[0]["sentence"].startswith(
         f"User abc\\u202etxt.exe\\x00\\n has {100 * share:.1f} % of the {fmt.duration(total)} "
-        f"that jobs waited in all, with {100 * of_jobs:.1f} % of the jobs, "
+        f"that jobs waited in all, with {100 * of_jobs:.1f} % of the jobs; partition gpu has "
     )
     assert "How far to trust that: " in found[2]["sentence"]
 
