@@ -25,7 +25,7 @@ from reports.explore import embedded
 from reports.fails import fails
 from reports.fidelity import fidelity
 from reports.figures import sparkline
-from reports.glossary import first_used
+from reports.glossary import explained
 from reports.intake import intake
 from reports.layout import Section
 from reports.load import load
@@ -175,7 +175,7 @@ def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False, offender
                 "lead": None,
                 **page,
                 "tiles": of_page,
-                "terms": first_used(page["sections"]),
+                "terms": explained(page["sections"]),
                 "explore": Markup(page["explore"]) if page.get("explore") else None,  # noqa: S704 - reports.explore escapes
             }
             for page, of_page in zip(pages, tiles, strict=True)

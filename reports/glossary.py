@@ -1,4 +1,4 @@
-"""The field's words in one line each, and which of them a section uses for the first time."""
+"""The field's words in one line each, and which of them a section of the page explains."""
 
 from __future__ import annotations
 
@@ -58,15 +58,17 @@ TERMS: dict[str, tuple[str, str]] = {
 _FOUND = {word: re.compile(rf"(?<![\w-])(?:{pattern})(?![\w-])", re.IGNORECASE) for word, (pattern, _) in TERMS.items()}
 
 
-def first_used(sections: Iterable[Section]) -> list[dict[str, str]]:
-    """For each section in order, the words that stand in it and in none before: word -> explanation."""
-    known: set[str] = set()
-    made = []
+def explained(sections: Iterable[Section]) -> list[dict[str, str]]:
+    """For each section in order the words to explain in it: word -> explanation.
+
+    The first section is always seen, so its words are explained there alone; the others open one by one, in any order,
+    and each explains its own.
+    """
+    made: list[dict[str, str]] = []
     for section in sections:
         text = "\n".join(_texts(section))
-        new = {word: TERMS[word][1] for word, pattern in _FOUND.items() if word not in known and pattern.search(text)}
-        known |= set(new)
-        made.append(new)
+        found = {word: TERMS[word][1] for word, pattern in _FOUND.items() if pattern.search(text)}
+        made.append({word: meaning for word, meaning in found.items() if not made or word not in made[0]})
     return made
 
 
