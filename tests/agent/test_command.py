@@ -1,0 +1,74 @@
+"""`python -m agent`: says what a release is, decides line by line, and refuses in one line."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.__main__ import main
+from agent.artifact import Artifact
+
+FEATURES = ["remaining_h", "free_nodes", "start_estimate_h"]
+MANIFEST: dict[str, Any] = {
+    "policy": "test", "kind": "constant-lead", "knob": "lead, h", "settings": [0.0, 2.0], "default_setting": 2.0,
+    "features": FEATURES, "format_version": 1, "requirements": ["numpy"], "trained_on": {"cluster": "lab"},
+}  # fmt: skip
+
+
+@pytest.fixture(params=["", "artifacts/policy", "policy"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A release by itself, in an MLflow model, and as a training run keeps it."""
+    Artifact(MANIFEST).save(tmp_path / "release" / request.param)
+    return tmp_path / "release"
+
+
+def test_it_says_what_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(folder)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["policy"], told["default_setting"], told["features"]) == ("test", 2.0, FEATURES)
+
+
+def test_it_decides_line_by_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [{"free_nodes": 0, "remaining_h": hours, "start_estimate_h": 1} for hours in (5, 1.5, 0)]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n\n".join(map(json.dumps, lines)) + "\n"))
+    assert main([str(folder), "--decide"]) == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [answer["submit"] for answer in answers] == [False, True, True]
+    assert [answer["score"] for answer in answers] == [-3.0, 0.5, 2.0]
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(lines[1])))
+    assert main([str(folder), "--decide", "--setting", "0"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"submit": False, "score": -1.5}
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("{", "not JSON"),
+        ("[1, 2, 3]", "an object"),
+        ('{"remaining_h": 1, "free_nodes": 2, "extra": 3}', "missing: ['start_estimate_h']; unknown: ['extra']"),
+        ('{"remaining_h": 1, "free_nodes": "2", "start_estimate_h": 3}', "free_nodes is '2', not a number"),
+        ('{"remaining_h": true, "free_nodes": 2, "start_estimate_h": 3}', "remaining_h is True"),
+        ('{"remaining_h": NaN, "free_nodes": 2, "start_estimate_h": 3}', "not a finite number"),
+    ],
+)
+def test_an_observation_that_is_none_is_refused_in_one_line(
+    folder: Path, line: str, part: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(line))
+    assert main([str(folder), "--decide"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("agent: standard input:1: ") and err.count("\n") == 1 and part in err
+
+
+def test_a_folder_without_a_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path)]) == 2
+    assert "holds no released policy" in capsys.readouterr().err
+    (tmp_path / "manifest.json").write_text("{}")
+    assert main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
