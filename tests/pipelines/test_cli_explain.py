@@ -1,0 +1,130 @@
+"""`baton explain` on a small cluster of four nodes by hand: causes, who was there, how it ran, and the replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.pipelines.conftest import Baton
+
+COLUMNS = (
+    "JobID|JobIDRaw|JobName|User|Partition|State|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|NNodes|AllocTRES|"
+    "ExitCode|NodeList|Reason"
+)
+HOSTILE = "x\x1b[2J<b>"
+
+
+def row(job: str, user: str, submit: str, start: str, end: str, nodes: int, limit_min: int, **other: str) -> str:
+    """A job of the fourth of March; times as 04:30, `Unknown` for none."""
+    day = "2026-03-04T{}:00"
+    hours = [0 if text == "Unknown" else int(text[:2]) * 3600 + int(text[3:]) * 60 for text in (start, end)]
+    cells = {
+        "JobID": job, "JobIDRaw": other.get("JobIDRaw", job), "JobName": "train", "User": user, "Partition": "gpu",
+        "State": "COMPLETED", "Submit": day.format(submit), "Eligible": day.format(submit), "Start": day.format(start),
+        "End": day.format(end), "ElapsedRaw": str(hours[1] - hours[0]), "TimelimitRaw": str(limit_min),
+        "NNodes": str(nodes), "AllocTRES": f"billing=1,cpu={8 * nodes},gres/gpu={4 * nodes},node={nodes}",
+        "ExitCode": "0:0", "NodeList": f"n[01-0{nodes}]" if nodes > 1 else "n04", "Reason": "None", **other,
+    }  # fmt: skip
+    return "|".join(cells[name] for name in COLUMNS.split("|"))
+
+
+@pytest.fixture
+def data(baton: Baton, tmp_path: Path) -> Path:
+    """Job 2 holds three nodes until 08:00, 3 needs all four and is next, 4 asks for one node and 8 h: it has to wait.
+
+    It starts after 3, at 12:00. With a limit of up to 4 h it fits beside 2, before 3.
+    """
+    rows = [
+        row("1", "bob", "01:00", "01:00", "02:00", 4, 60),
+        row("2", "bob", "04:00", "04:00", "08:00", 3, 240),
+        row("3", "cy", "04:10", "08:00", "12:00", 4, 240, Reason="Resources"),
+        row("4", "anna", "04:20", "12:00", "13:00", 1, 480, Reason="Priority", JobName=HOSTILE),
+        row("5_1", "anna", "14:00", "14:00", "14:30", 1, 60, JobIDRaw="6"),
+        row("5_2", "anna", "14:00", "14:00", "14:30", 1, 60, JobIDRaw="5", NodeList="n03"),
+    ]
+    log, folder = tmp_path / "jobs.psv", tmp_path / "data"
+    log.write_text("\n".join([COLUMNS, *rows]) + "\n")
+    assert baton("ingest", log, "--cluster", "lab", "--nodes", 4, "--gpus-per-node", 4, "--data", folder).code == 0
+    return folder
+
+
+def test_the_wait_by_cause_and_who_was_there(baton: Baton, data: Path) -> None:
+    """From 04:20 to 08:00 its node n04 is free: behind 3. From 08:00 to 12:00 job 3 holds all four: full."""
+    found = baton("explain", 4, "--data", data, "--json").json
+    assert found["wait_s"] == 27_600 == sum(found["wait_s_by_cause"].values())
+    assert (found["wait_s_by_cause"]["behind_s"], found["wait_s_by_cause"]["cluster_full_s"]) == (13_200, 14_400)
+    assert (found["main_cause"], found["cause_basis"]) == ("cluster full", "placements")
+    there = found["meanwhile"]
+    assert there["ahead"] == {"jobs": 1, "nodes": 4, "users": 1} and there["overtook"]["jobs"] == 0
+    assert [(one["job_id"], one["held_s"], one["nodes"]) for one in there["held_by"]] == [("3", 14_400, 1)]
+    assert [one["job_id"] for one in there["ended_just_before"]] == ["3"]
+    ran = found["ran"]
+    assert (ran["run_s"], ran["limit_s"], ran["limit_used_share"], ran["node_names"]) == (3600, 28_800, 0.125, ["n04"])
+
+
+def test_the_replay_says_what_a_shorter_limit_would_have_done(baton: Baton, data: Path) -> None:
+    answer = baton("explain", 4, "--limit", "3h", "--data", data, "--json").json["what_if"]
+    assert answer["recorded_wait_s"] == 27_600 and abs(answer["distance_s"]) <= 2
+    (change,) = answer["changes"]
+    assert (change["limit_s"], change["nodes"], change["would_be_cut"]) == (10_800, 1, False)
+    assert change["wait_s"] <= 2 and change["difference_s"] == change["wait_s"] - answer["replayed_wait_s"]
+    longer = baton("explain", 4, "--limit", "5h", "--data", data, "--json").json["what_if"]["changes"][0]
+    assert abs(longer["difference_s"]) <= 2
+    cut = baton("explain", 4, "--limit", "30m", "--data", data, "--json").json["what_if"]["changes"][0]
+    assert cut["would_be_cut"] is True
+
+
+def test_what_is_proposed_when_nothing_is_asked_for(baton: Baton, data: Path) -> None:
+    changes = baton("explain", 3, "--data", data, "--json").json["what_if"]["changes"]
+    assert [(change["nodes"], change["limit_s"]) for change in changes] == [(4, 7200), (2, 14_400), (1, 14_400)]
+    assert changes[2]["difference_s"] < -10_000  # one node is free at once
+
+
+def test_the_text_for_a_person_holds_no_control_characters(baton: Baton, data: Path) -> None:
+    told = baton("explain", 4, "--data", data).out
+    assert told.startswith("job 4 of anna on cluster lab, partition gpu: COMPLETED\n")
+    assert "waited 7 h 40 min (seen by placements; scheduler's reason: Priority)" in told
+    assert "52.2 %  cluster full" in told and "47.8 %  behind others" in told
+    assert "\x1b" not in told and "\\x1b[2J<b>" in told
+    assert "just before its start ended 3 of cy (4 nodes, 16 GPUs), at 2026-03-04 12:00" in told
+
+
+def test_a_user(baton: Baton, data: Path) -> None:
+    found = baton("explain", "--user", "anna", "--data", data, "--json").json
+    assert (found["jobs"], found["wait_s"], found["never_ran"]) == (3, 27_600, 0)
+    assert sum(found["wait_s_by_cause"].values()) == found["wait_s"]
+    assert found["waited_longest"][0]["job_id"] == "4" and found["states"] == [{"state": "COMPLETED", "jobs": 3}]
+    told = baton("explain", "--user", "anna", "--data", data).out
+    assert told.startswith("user anna on cluster lab: 3 jobs (3 COMPLETED)\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ((), "give either JOBID or --user"),
+        (("4", "--user", "anna"), "give either JOBID or --user"),
+        (("--user", "anna", "--limit", "1h"), "about one job"),
+        (("5",), "an array of 2 tasks: name one of them: '5_1', '5_2'"),
+        (("44",), "did you mean '4'"),
+        (("--user", "ana"), "did you mean 'anna'"),
+        (("4", "--limit", "soon"), "'soon'"),
+        (("4", "--cluster", "nope"), "it holds lab"),
+    ],
+)
+def test_what_is_refused(baton: Baton, data: Path, arguments: tuple[str, ...], part: str) -> None:
+    result = baton("explain", *arguments, "--data", data)
+    assert result.code == 2 and result.out == "" and result.err.count("\n") == 1 and part in result.err
+
+
+def test_a_job_that_never_ran(baton: Baton, tmp_path: Path) -> None:
+    pending = {"State": "CANCELLED by 7", "ElapsedRaw": "0", "NodeList": "None assigned", "Reason": "Dependency"}
+    rows = [row("1", "bob", "01:00", "01:00", "02:00", 4, 60), row("2", "bob", "01:10", "01:30", "01:30", 1, 60)]
+    rows[1] = row("2", "bob", "01:10", "01:30", "01:30", 1, 60, **pending).replace("2026-03-04T01:30:00", "Unknown", 1)
+    log, data = tmp_path / "jobs.psv", tmp_path / "data"
+    log.write_text("\n".join([COLUMNS, *rows]) + "\n")
+    assert baton("ingest", log, "--cluster", "lab", "--nodes", 4, "--data", data).code == 0
+    result = baton("explain", 2, "--data", data)
+    assert result.code == 0 and "it never ran: 20 min in the queue; the scheduler's reason: Dependency" in result.out
+    found = baton("explain", 2, "--data", data, "--json").json
+    assert found["ran"] is None and found["wait_s"] is None and set(found["wait_s_by_cause"].values()) == {None}
