@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import REPOSITORY
 from tests.pipelines.conftest import SWF, Baton, dump
 
 
@@ -140,3 +141,23 @@ def test_plots_of_a_window(baton: Baton, trace: Path, tmp_path: Path) -> None:
     assert baton(*command, "--gantt-from", "5s", "--gantt", "2m").code == 0
     assert "Left out: 1 of 4 jobs: 1 run time unknown." in page.read_text()
     assert "'soon'" in baton(*command, "--gantt", "soon").err
+
+
+def test_one_shape_of_json_for_every_scheduler_and_trace(baton: Baton, trace: Path, tmp_path: Path) -> None:
+    """Alone or compared, of an SWF file or of a cluster: the same keys, those that the page of schedulers names."""
+    data = tmp_path / "data"
+    assert baton("ingest", dump(tmp_path / "jobs.psv"), "--cluster", "lab", "--data", data).code == 0
+    shapes = []
+    for source in (("--trace", trace), ("--cluster", "lab", "--data", data)):
+        for asked in (("--scheduler", "easy"), ("--scheduler", "slurm"), ("--compare", "fifo,mirage,slurm")):
+            found = baton("simulate", *source, *asked, "--json").json
+            names = [entry["scheduler"] for entry in found["schedulers"]]
+            assert names == asked[1].split(",")
+            assert all(found[key] == value for key, value in found["schedulers"][0].items())
+            assert all(bool(entry["notes"]) == (entry["scheduler"] == "slurm") for entry in found["schedulers"])
+            shapes.append(frozenset(found))
+            shapes += [frozenset(entry) | shapes[0] for entry in found["schedulers"]]
+    assert len(set(shapes)) == 1
+    page = (REPOSITORY / "docs" / "schedulers" / "README.md").read_text()
+    for key in (*shapes[0], *found["schedulers"][2]["notes"]):
+        assert f"`{key}`" in page, key
