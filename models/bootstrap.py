@@ -23,6 +23,7 @@ Int64s = NDArray[np.int64]
 BLOCK_S = 7 * 86_400
 DRAWS = 1000
 INDICATIVE_BELOW_BLOCKS = 8
+DIGITS = 9  # of an interval's ends: products of matrices differ between processors in later ones
 MISSING_SHARE_ALLOWED = 0.05  # of draws in which a figure does not exist, before its interval is withheld
 
 
@@ -106,4 +107,4 @@ def interval(samples: NDArray[Any], level: float = 0.95) -> list[float] | None:
         return None
     tail = 50.0 * (1.0 - level)
     low, high = np.percentile(present, [tail, 100.0 - tail])
-    return [float(low), float(high)]
+    return [round(float(low), DIGITS), round(float(high), DIGITS)]
