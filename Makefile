@@ -57,7 +57,11 @@ bench: setup     ## every benchmark in bench/, each a ratio against a named peer
 	for b in bench/bench_*.py; do $(BIN)/python $$b || exit 1; done
 
 dev: setup       ## the Dagster UI on http://127.0.0.1:3000
-	DAGSTER_HOME="$${DAGSTER_HOME:-$$($(BIN)/baton dagster-home)}" $(BIN)/dagster dev -h 127.0.0.1 -p $(PORT) -m pipelines.definitions
+	export DAGSTER_HOME="$$(realpath "$${DAGSTER_HOME:-$$($(BIN)/baton dagster-home)}")"; \
+	  if [ -n "$$BATON_DATA" ]; then export BATON_DATA="$$(realpath "$$BATON_DATA")"; fi; \
+	  cd "$$DAGSTER_HOME" && PYTHONWARNINGS=ignore:Function:FutureWarning \
+	  $(CURDIR)/$(BIN)/dagster dev -h 127.0.0.1 -p $(PORT) -d "$(CURDIR)" -m pipelines.definitions
+# In DAGSTER_HOME, because Dagster warns of a dagster.yaml in any other present folder; and of its own successor `dg`.
 
 mlflow: setup    ## the MLflow UI on http://127.0.0.1:5000
 	$(BIN)/mlflow server --host 127.0.0.1 --port $(MLFLOW_PORT) --backend-store-uri "$$($(BIN)/baton mlflow-uri)"

@@ -1,11 +1,16 @@
 """Evaluation: the policies on the same pairs of the report window, settings picked on the select window."""
 
-import dagster as dg
+from typing import Any
 
-from assets.metadata import plot, shown, table
+import dagster as dg
+import polars as pl
+
+from assets.metadata import numbers, picture, png, shown, table
+from assets.policies import training_link
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models import study
 from models.fingerprint import write_stamp
+from models.outcomes import ORACLE
 from models.tables import POLICY_CURVES, POLICY_RESULTS, curves_frame, results_frame
 from traces import store
 
@@ -42,19 +47,49 @@ def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
     if not reused:
         trained, _ = study.fit(ours, policies, ours.windows.fit)
         compared = study.compare_on(ours, trained, ours.windows.report, ours.windows.select)
-        store.write_derived(data, POLICY_CURVES, cluster, curves_frame(compared.curves), now)
+        curves = curves_frame(compared.curves)
+        pictures = {"curves.png": _drawn(curves)}
+        study.remember_comparison(ours, trained, compared, ours.windows.report, ours.windows.select, pictures)
+        store.write_derived(data, POLICY_CURVES, cluster, curves, now)
         write_stamp(data, study.COMPARISON, cluster, now, {"results": compared.results})
         store.write_derived(data, POLICY_RESULTS, cluster, results_frame(compared.results), now)
     results = store.read_derived(data, POLICY_RESULTS.name, cluster)
     curves = store.read_derived(data, POLICY_CURVES.name, cluster)
+    everywhere = results.filter(results["load"] == "all")
+    return shown(
+        rows=len(results),
+        reused=reused,
+        version=now,
+        **_told(everywhere, curves),
+        results=table(everywhere.select(COLUMNS), rows=40),
+        curves=picture(_drawn(curves), "interruption, h"),
+        **training_link(data, study.run_ids(ours, policies)),
+    )
+
+
+def _told(results: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
+    """The policy of least cost on the select window, and what it, reactive and the oracle did on the report window.
+
+    Figures are plain means over the pair sizes, hours a pair.
+    """
+    figures = ("cost_w1", "interruption_h", "overlap_h")
+    of = {row["policy"]: row for row in results.group_by("policy").agg(pl.mean(*figures)).iter_rows(named=True)}
+    select = curves.filter((pl.col("window") == "select") & (pl.col("policy") != ORACLE))
+    least = select.group_by("policy", "pair_nodes", maintain_order=True).agg(pl.min("cost_w1"))
+    ranked = least.group_by("policy", maintain_order=True).agg(pl.mean("cost_w1")).sort("cost_w1", maintain_order=True)
+    told: dict[str, float] = {f"{name}_cost_w1_h": of[name]["cost_w1"] for name in ("reactive", ORACLE) if name in of}
+    if ranked.is_empty():
+        return numbers(**told)
+    best = str(ranked["policy"][0])
+    told |= {"cost_w1_h": of[best]["cost_w1"], **{name: of[best][name] for name in figures[1:]}}
+    return {"best_on_select": best, **numbers(**told)}
+
+
+def _drawn(curves: pl.DataFrame) -> bytes:
+    """Interruption against overlap of every policy, for the widest pairs of the report window."""
     widest = curves.filter((curves["window"] == "report") & (curves["pair_nodes"] == curves["pair_nodes"].max()))
     lines = {
         str(name): (part["overlap_h"].to_list(), part["interruption_h"].to_list())
         for (name,), part in widest.sort("overlap_h").group_by("policy", maintain_order=True)
     }
-    return shown(
-        rows=len(results),
-        reused=reused,
-        results=table(results.filter(results["load"] == "all").select(COLUMNS), rows=40),
-        curves=plot(lines, x="overlap, h", y="interruption, h"),
-    )
+    return png(lines, x="overlap, h", y="interruption, h")

@@ -8,7 +8,7 @@ import dagster as dg
 import polars as pl
 
 from assets import warehouse
-from assets.metadata import figures, plot, shown, table
+from assets.metadata import figures, numbers, plot, shown, spread, table
 from assets.resources import CLUSTERS, OWNERS, Baton
 from features.catalog import FEATURES
 from features.signatures import tails_digest
@@ -23,6 +23,12 @@ LINES: dict[str, tuple[str, tuple[str, ...], str]] = {
     "fragmentation": ("time_utc", ("free_gpus", "largest_gang_gpus", "largest_gang_nodes"), "GPUs or nodes"),
     "empty_nodes": ("utilization_from", ("empty_node_share_mean",), "share of empty nodes"),
     "load": ("day_utc", ("arrivals", "queued_mean", "running_mean"), "jobs"),
+}
+# What is told of a table as a mean, a number a materialization.
+MEANS = {
+    "utilization_allocated": ("allocated_share",),
+    "utilization_measured": ("utilization_mean_percent", "idle_share"),
+    "load": ("arrivals", "queued_mean", "running_mean"),
 }
 MOST_POINTS = 2_000
 
@@ -60,12 +66,27 @@ def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
                 key=dg.AssetKey(declared.name),
                 rows=len(frame),
                 reused=reused,
+                version=now,
                 first_rows=table(frame),
                 key_figures=figures(frame),
+                **_told(declared.name, frame),
                 **_drawn(declared.name, frame),
             )
 
     return analysed
+
+
+def _told(name: str, frame: pl.DataFrame) -> dict[str, Any]:
+    """The figures of a table that are worth a line over all its materializations."""
+    if name == "queueing_delay":
+        return spread(frame["wait_s"], "wait")
+    if name in MEANS and len(frame):
+        rows = frame.filter(pl.col("scope") == "cluster") if "scope" in frame.columns else frame
+        known = {column: rows[column].drop_nulls().mean() for column in MEANS[name]}
+        return numbers(**{f"{column}_mean": value for column, value in known.items() if isinstance(value, float)})
+    if name == "failures":
+        return numbers(gpu_time_lost_h=float(frame["gpu_time_lost_s"].sum()) / 3600)
+    return {}
 
 
 def _drawn(name: str, frame: pl.DataFrame) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets.metadata import shown, table
+from assets.metadata import numbers, shown, table
 from assets.resources import CLUSTERS, OWNERS, Baton
 from traces import quality, store
 from traces.errors import InputError
@@ -69,13 +69,20 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
     read = {result.sha256 for result in results if result.rows > result.duplicates}
     for described in files:
         context.log_event(_told(cluster, described, reused=described["sha256"] not in read))
+    held = [described["result"] for described in files]
     frame = pl.DataFrame([vars(result) for result in results], infer_schema_length=None)
     lost: dict[str, Any] = {"disappeared files": table(pl.DataFrame({"path": gone}), length=400)} if gone else {}
     return shown(
         rows=int(frame["rows"].sum()) if len(frame) else 0,
         reused=all(result.rows == result.duplicates for result in results),
+        version=store.lake_digest(baton.folder, cluster),
         files=table(frame),
         disappeared=len(gone),
+        **numbers(
+            rows_read=sum(result["rows"] for result in held),
+            rows_rejected=sum(result["rejects"] for result in held),
+            jobs=sum(result["jobs"] for result in held),
+        ),
         **lost,
     )
 
@@ -94,6 +101,7 @@ def _told(cluster: str, described: dict[str, Any], *, reused: bool) -> dg.AssetM
         "dagster/row_count": result["rows"],
         "reused": dg.MetadataValue.bool(reused),
         "path": described["path"],
+        **numbers(rows_read=result["rows"], rows_rejected=result["rejects"], jobs=result["jobs"]),
         "counts": table(pl.DataFrame([{k: v for k, v in result.items() if isinstance(v, int)}])),
     }
     if (folder / "jobs.parquet").is_file():

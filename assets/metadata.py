@@ -1,7 +1,8 @@
-"""What a person sees of an asset in the UI: counts, Markdown tables, small plots."""
+"""What a person sees of an asset in the UI: figures that it draws over time, tables, small plots, links."""
 
 import base64
 import io
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,21 +10,29 @@ import dagster as dg
 import polars as pl
 
 SHOWN_ROWS, CELL_LENGTH = 20, 60
-_HARMLESS = str.maketrans({character: f"&#{ord(character)};" for character in "&<>|`[]!*_~#"})
+DIGITS = 5  # of a float in a table
+Cell = str | int | float | bool | None
 
 
-def table(frame: pl.DataFrame, rows: int = SHOWN_ROWS, length: int = CELL_LENGTH) -> dg.MarkdownMetadataValue:
-    """The first rows as a Markdown table; user text is cut and cannot break out of its cell."""
+def table(frame: pl.DataFrame, rows: int = SHOWN_ROWS, length: int = CELL_LENGTH) -> dg.TableMetadataValue:
+    """The first rows as a table; text is cut, and a last row says how many rows are not shown.
+
+    The UI sets every cell as text, so that user text in it is only text.
+    """
     head = frame.head(rows)
-    lines = ["| " + " | ".join(_cell(name, length) for name in head.columns) + " |", "|" + " --- |" * len(head.columns)]
-    lines += ["| " + " | ".join(_cell(value, length) for value in row) + " |" for row in head.rows()]
-    if len(frame) > rows:
-        lines += ["", f"{rows} of {len(frame)} rows"]
-    return dg.MetadataValue.md("\n".join(lines))
+    records = [
+        dg.TableRecord({name: _cell(value, length) for name, value in row.items()})
+        for row in head.iter_rows(named=True)
+    ]
+    if len(frame) > rows and head.columns:
+        rest: dict[str, Cell] = dict.fromkeys(head.columns)
+        records.append(dg.TableRecord(rest | {head.columns[0]: f"... {len(frame) - rows:,} more rows"}))
+    columns = [dg.TableColumn(name, _type(dtype)) for name, dtype in head.schema.items()]
+    return dg.MetadataValue.table(records, dg.TableSchema(columns))
 
 
-def figures(frame: pl.DataFrame) -> dg.MarkdownMetadataValue:
-    """Key figures of every column as a Markdown table: rows that know it, distinct values, least, median, most.
+def figures(frame: pl.DataFrame) -> dg.TableMetadataValue:
+    """Key figures of every column as a table: rows that know it, distinct values, least, median, most.
 
     Text has no order that a person asks for, so it has distinct values alone.
     """
@@ -38,20 +47,48 @@ def figures(frame: pl.DataFrame) -> dg.MarkdownMetadataValue:
     return table(pl.DataFrame(rows, schema=kinds, orient="row"), rows=len(rows))
 
 
+def numbers(**named: float | int | None) -> dict[str, Any]:
+    """Figures that the UI draws over materializations, as the int or float that they are; None and NaN are left out."""
+    known = {name: value for name, value in named.items() if value is not None and math.isfinite(value)}
+    return {
+        name: dg.MetadataValue.int(value) if isinstance(value, int) else dg.MetadataValue.float(float(value))
+        for name, value in known.items()
+    }
+
+
+def spread(seconds: pl.Series, name: str) -> dict[str, Any]:
+    """Mean, median and 95th percentile of durations in s, as numbers in hours: `name_mean_h` and so on."""
+    hours = seconds.drop_nulls() / 3600
+    found = {"mean": hours.mean(), "p50": hours.quantile(0.5), "p95": hours.quantile(0.95)}
+    return numbers(**{f"{name}_{what}_h": _float(value) for what, value in found.items()})
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
 def _figure(value: Any) -> str:
     if isinstance(value, float) and not value.is_integer():
         return f"{value:,.4g}"
     return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
 
 
-def _cell(value: Any, length: int) -> str:
-    text = f"{value:,.3f}" if isinstance(value, float) else "" if value is None else str(value)
-    text = " ".join(text.split())[:length]
-    return text.translate(_HARMLESS)
+def _cell(value: Any, length: int) -> Cell:
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return " ".join(str(value).split())[:length]
 
 
-def plot(series: Mapping[str, tuple[Any, Any]], *, x: str, y: str, log_x: bool = False) -> dg.MarkdownMetadataValue:
-    """Lines of (x, y) by label as a PNG inside Markdown, so that the UI shows it without any other file."""
+def _type(dtype: pl.DataType) -> str:
+    if dtype.is_integer():
+        return "int"
+    return "float" if dtype.is_float() else "bool" if dtype == pl.Boolean else "string"
+
+
+def png(series: Mapping[str, tuple[Any, Any]], *, x: str, y: str, log_x: bool = False) -> bytes:
+    """Lines of (x, y) by label as a small picture."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 3), layout="constrained")
@@ -61,14 +98,28 @@ def plot(series: Mapping[str, tuple[Any, Any]], *, x: str, y: str, log_x: bool =
     axes.set(xlabel=x, ylabel=y, xscale="symlog" if log_x else "linear")
     if len(series) > 1:
         axes.legend(fontsize=7)
-    png = io.BytesIO()
-    figure.savefig(png, format="png", dpi=80)
-    return dg.MetadataValue.md(f"![{y}](data:image/png;base64,{base64.b64encode(png.getvalue()).decode()})")
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=80)
+    return drawn.getvalue()
+
+
+def plot(series: Mapping[str, tuple[Any, Any]], *, x: str, y: str, log_x: bool = False) -> dg.MarkdownMetadataValue:
+    """`png` inside Markdown, so that the UI shows it without any other file."""
+    return picture(png(series, x=x, y=y, log_x=log_x), y)
+
+
+def picture(drawn: bytes, title: str) -> dg.MarkdownMetadataValue:
+    """A PNG inside Markdown."""
+    return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(drawn).decode()})")
 
 
 def shown(
-    *, rows: int, reused: bool = False, key: dg.AssetKey | None = None, **metadata: Any
+    *, rows: int, reused: bool = False, key: dg.AssetKey | None = None, version: str | None = None, **metadata: Any
 ) -> dg.MaterializeResult[None]:
-    """A materialization with its row count, and whether it was there already."""
+    """A materialization with its row count, and whether it was there already.
+
+    `version` is the fingerprint of what it was made from: with the same one, what comes after it is not out of date.
+    """
     counts: dict[str, Any] = {"dagster/row_count": rows, "reused": dg.MetadataValue.bool(reused)}
-    return dg.MaterializeResult(asset_key=key, metadata={**counts, **metadata})
+    data_version = None if version is None else dg.DataVersion(version)
+    return dg.MaterializeResult(asset_key=key, metadata={**counts, **metadata}, data_version=data_version)

@@ -1,11 +1,15 @@
 """Policies: every policy of the registry, fitted on what was known before the select window."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import dagster as dg
 import polars as pl
 
-from assets.metadata import shown, table
+from assets.metadata import numbers, shown, table
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models import study
+from traces.store import DataFolder
 
 
 @dg.asset(
@@ -35,4 +39,18 @@ def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mate
             for one in trained
         ]
     )
-    return shown(rows=len(trained), reused=len(kept) == frame["policy"].n_unique(), fits=table(frame, rows=60))
+    return shown(
+        rows=len(trained),
+        reused=len(kept) == frame["policy"].n_unique(),
+        fits=table(frame, rows=60),
+        **numbers(policies=frame["policy"].n_unique(), fit_s=float(frame["fit_s"].sum())),
+        **training_link(data, [one.run_id for one in trained]),
+    )
+
+
+def training_link(data: DataFolder, run_ids: Sequence[str]) -> dict[str, Any]:
+    """Where MLflow shows the training that the first of these fits belongs to; nothing where none was tracked."""
+    from models.runs import training_url
+
+    found = training_url(data, run_ids)
+    return {} if found is None else {"mlflow": dg.MetadataValue.url(found)}

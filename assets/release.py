@@ -1,8 +1,11 @@
 """Release: the best policy of the select window becomes a version of `provisioning-policy` if it passes the gate."""
 
-import dagster as dg
+from typing import Any
 
-from assets.metadata import shown, table
+import dagster as dg
+import polars as pl
+
+from assets.metadata import numbers, shown, table
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models import study
 
@@ -24,4 +27,30 @@ def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> dg.M
 
     log, reused = publish(study.of(data, settings))
     columns = ("released_utc", "registered_version", "policy", "passed", "reason")
-    return shown(rows=len(log), reused=reused, decisions=table(log.reverse().select(columns), length=300))
+    return shown(
+        rows=len(log),
+        reused=reused,
+        **_told(log),
+        decisions=table(log.reverse().select(columns), length=300),
+    )
+
+
+def _told(log: pl.DataFrame) -> dict[str, Any]:
+    """The newest decision: figures, the reason, and where the registry shows the version that is champion now."""
+    from models.tracking import version_url
+
+    if log.is_empty():
+        return {}
+    newest = log.row(-1, named=True)
+    version = newest["registered_version"]
+    link = {} if version is None else {"mlflow": dg.MetadataValue.url(version_url(version))}
+    return {
+        "decision": newest["reason"],
+        "passed": dg.MetadataValue.bool(newest["passed"]),
+        **numbers(
+            champion_version=version,
+            cost_difference_low_h=newest["cost_difference_low_h"],
+            cost_difference_high_h=newest["cost_difference_high_h"],
+        ),
+        **link,
+    }

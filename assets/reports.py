@@ -4,6 +4,8 @@ Both are made twice: once without waiting for any policy, so that a report stand
 once more with the policies.
 """
 
+from typing import Any
+
 import dagster as dg
 import polars as pl
 
@@ -89,4 +91,7 @@ def _written(baton: Baton) -> dg.MaterializeResult[None]:
     if not reused:
         build_report(data, out=out, no_policies=reasons)
         write_stamp(data, "report", warehouse.ALL, now, {})
-    return shown(rows=len(sizes), reused=reused, path=dg.MetadataValue.path(out), clusters=table(sizes))
+    size: dict[str, Any] = {"dagster/size_bytes": dg.MetadataValue.int(out.stat().st_size)}
+    return shown(
+        rows=len(sizes), reused=reused, version=now, path=dg.MetadataValue.path(out), clusters=table(sizes), **size
+    )

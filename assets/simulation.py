@@ -4,7 +4,7 @@ import dagster as dg
 import polars as pl
 
 from assets import warehouse
-from assets.metadata import plot, shown, table
+from assets.metadata import numbers, plot, shown, spread, table
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models import experiment, study
 from models.fingerprint import code_digest, digest
@@ -13,6 +13,7 @@ from simulator.tables import CALIBRATION, SIMULATED_STARTS
 from traces import store
 
 SCHEDULER = "mirage"
+WAITS = ("mean", "p50", "p95")
 
 
 @dg.asset(
@@ -33,10 +34,15 @@ def simulation_replay(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
         data, [SIMULATED_STARTS], cluster, now, lambda: [experiment.replay(data, settings, SCHEDULER)]
     )
     waits = {side: _ecdf(frame[f"{side}_wait_s"].drop_nulls()) for side in ("recorded", "simulated")}
+    distance = experiment.distance_frame(frame)
     return shown(
         rows=len(frame),
         reused=reused,
-        distance=table(experiment.distance_frame(frame)),
+        version=now,
+        distance=table(distance),
+        **numbers(spearman=dict(distance.iter_rows())["spearman"]),
+        **spread(frame["simulated_wait_s"], "simulated_wait"),
+        **spread(frame["recorded_wait_s"], "recorded_wait"),
         waits=plot(waits, x="wait, h", y="share of jobs", log_x=True),
     )
 
@@ -71,6 +77,9 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
     return shown(
         rows=len(starts),
         reused=reused,
+        version=now,
+        **spread(starts["recorded_wait_s"], "recorded_wait"),
+        **spread(starts["informed_wait_s"], "calibrated_wait"),
         fidelity=table(figures.filter(pl.col("change") == "all").drop("cluster", "change", "mechanism")),
         mechanisms=table(figures.filter(pl.col("change") != "all").drop("cluster", "from_utc", "until_utc"), rows=40),
         parameters=table(parameters),
@@ -97,7 +106,14 @@ def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.Ma
     code = code_digest("simulator", "models/what_if.py", "models/experiment.py", "models/bootstrap.py")
     now = digest(store.lake_digest(data, cluster), settings.nodes, code)
     (frame,), reused = store.derived(data, [WHAT_IF], cluster, now, lambda: [what_if(data, settings)])
-    return shown(rows=len(frame), reused=reused, changes=table(frame))
+    base = frame.filter(pl.col("change") == "as it is")
+    return shown(
+        rows=len(frame),
+        reused=reused,
+        version=now,
+        changes=table(frame),
+        **numbers(**{f"as_it_is_{name}_h": value / 3600 for name in WAITS for value in base[f"{name}_wait_s"]}),
+    )
 
 
 @dg.asset(
@@ -120,15 +136,21 @@ def pair_tables(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materiali
     reused = all(experiment.pair_path(data, scenario, part).is_file() for scenario, part in kept)
     tables = [ours.fit_pairs(parts[0]), *(ours.pairs(part) for part in parts[1:])]
     counts = pl.Series("pairs", [len(pairs) for pairs in tables])
-    gaps = {
-        name: _ecdf(pl.Series(pairs.gap_h[pairs.last]) * experiment.HOUR_S)
-        for name, pairs in zip(("fit", "select", "report"), tables, strict=True)
-    }
+    named = dict(zip(("fit", "select", "report"), tables, strict=True))
+    gaps = {name: _ecdf(pl.Series(pairs.gap_h[pairs.last]) * experiment.HOUR_S) for name, pairs in named.items()}
     return shown(
         rows=int(counts.sum()),
         reused=reused,
         scenario=str(ours.scenario),
         windows=table(experiment.frame_of(ours.windows).with_columns(counts)),
+        **numbers(**{f"pairs_{name}": len(pairs) for name, pairs in named.items()}),
+        **numbers(
+            **{
+                f"reactive_interruption_{name}_h": float(pairs.gap_h[pairs.last].clip(0).mean())
+                for name, pairs in named.items()
+                if len(pairs)
+            }
+        ),
         reactive=plot(gaps, x="interruption of reactive, h", y="share of pairs", log_x=True),
     )
 

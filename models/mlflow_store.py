@@ -1,6 +1,6 @@
 """The MLflow store of a data folder: made, opened, locked, and put in order after a move or a kill.
 
-It is sqlite with artifacts beside it, both in `DATA/mlflow`, which may be moved or copied (`models.moved_store`).
+It is sqlite with artifacts beside it, both in `DATA/mlflow`, which may be moved or copied (`models.mlflow_sql`).
 mlflow takes seconds to import: it is imported here, in `models.runs` and in `models.tracking`, inside functions only.
 """
 
@@ -12,9 +12,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from models import moved_store
+from models import mlflow_sql
 from traces.store import DataFolder
 
 EXPERIMENT = "baton"
@@ -27,9 +28,14 @@ KIND = "mlflow.experimentKind"
 CLASSIC_VIEW = "custom_model_development"  # without it MLflow 3 may open its view for language models
 
 
+def database(data: DataFolder) -> Path:
+    """The file that the store is kept in."""
+    return data.mlflow / "mlflow.db"
+
+
 def store_uri(data: DataFolder) -> str:
     """URI of the tracking store and registry; for `mlflow server --backend-store-uri` too."""
-    return f"sqlite:///{data.mlflow.resolve() / 'mlflow.db'}"
+    return f"sqlite:///{database(data).resolve()}"
 
 
 def initialise(data: DataFolder) -> None:
@@ -73,7 +79,7 @@ def locked(data: DataFolder) -> Iterator[None]:
 
 def client(data: DataFolder) -> Any:
     """The client of that store. Where the folder was moved since, the store is told first."""
-    moved_store.follow(data.mlflow / "mlflow.db", EXPERIMENT, _artifacts(data))
+    mlflow_sql.follow(database(data), EXPERIMENT, _artifacts(data))
     return _client_of(store_uri(data))
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from models.mlflow_store import at_work, client, experiment_id
+from models.mlflow_sql import parent_run
+from models.mlflow_store import at_work, client, database, experiment_id
 from traces.store import DataFolder
 
 BATCH = 500  # metrics a request; the store takes at most 1,000
@@ -84,20 +85,15 @@ def add_files(data: DataFolder, run_id: str, folder: Path) -> None:
     client(data).log_artifacts(run_id, str(folder))
 
 
-def parent_of(data: DataFolder, run_id: str) -> str | None:
-    """The run of the training that this fit belongs to; None where it has none, or is not in the store."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        found = client(data).get_run(run_id).data.tags.get("mlflow.parentRunId")
-    except MlflowException:
-        return None
-    return None if found is None else str(found)
-
-
-def run_url(data: DataFolder, run_id: str) -> str:
+def run_url(run_id: str) -> str:
     """Where `make mlflow` (or the server named by BATON_MLFLOW_UI) shows the run."""
-    return f"{UI}/#/experiments/{experiment_id(client(data))}/runs/{run_id}"
+    return f"{UI}/#/runs/{run_id}"
+
+
+def training_url(data: DataFolder, run_ids: Sequence[str]) -> str | None:
+    """Where the UI shows the training that the first known one of these fits belongs to; None where none is known."""
+    parents = (parent_run(database(data), run_id) for run_id in run_ids)
+    return next((run_url(parent) for parent in parents if parent is not None), None)
 
 
 def _start(data: DataFolder, run: NewRun) -> str:

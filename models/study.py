@@ -233,6 +233,12 @@ def last_fit(study: Study, policy: str) -> tuple[list[TrainedPolicy], int]:
     return trained, int(left["until_s"])
 
 
+def run_ids(study: Study, policies: Sequence[str]) -> list[str]:
+    """The runs in MLflow of the policies as they were last fitted in this scenario; none of a policy that never was."""
+    stamps = [read_stamp(study.data, study._step(name), study.scenario.cluster) for name in policies]
+    return [run["run_id"] for left in stamps if left is not None for run in left["runs"] if run["run_id"]]
+
+
 def champion_policy(data: DataFolder) -> str:
     """Registry name of the policy that the registered champion is. Raises InputError where there is none."""
     return str(_registered(data).manifest["policy"])

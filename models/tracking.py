@@ -16,7 +16,8 @@ from typing import Any
 import agent.artifact
 import features.observe
 from agent.artifact import Artifact
-from models.mlflow_store import client, initialise, quiet
+from models import mlflow_sql
+from models.mlflow_store import client, database, initialise, quiet
 from models.runs import UI, NewRun, add_files, closed_run
 from traces.errors import WorkError
 from traces.store import DataFolder
@@ -37,11 +38,6 @@ class RegisteredVersion:
     version: int
     run_id: str
     tags: dict[str, str]
-
-
-def version_url(version: int) -> str:
-    """Where `make mlflow` (or the server named by BATON_MLFLOW_UI) shows that version of the registered model."""
-    return f"{UI}/#/models/{MODEL_NAME}/versions/{version}"
 
 
 def save_model(artifact: Artifact, folder: Path) -> None:
@@ -124,21 +120,13 @@ def champion(data: DataFolder) -> RegisteredVersion | None:
 
 def find_version(data: DataFolder, version: int | None) -> RegisteredVersion | None:
     """That version (None: the champion), or None where it is not registered."""
-    if not (data.mlflow / "mlflow.db").is_file():
-        return None
-    opened = client(data)
-    from mlflow.exceptions import MlflowException
+    found = mlflow_sql.model_version(database(data), MODEL_NAME, version, CHAMPION)
+    return None if found is None else RegisteredVersion(*found)
 
-    try:
-        if version is None:
-            found = opened.get_model_version_by_alias(MODEL_NAME, CHAMPION)
-        else:
-            found = opened.get_model_version(MODEL_NAME, str(version))
-    except MlflowException as error:
-        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-            return None
-        raise
-    return RegisteredVersion(int(found.version), str(found.run_id), dict(found.tags))
+
+def version_url(version: int) -> str:
+    """Where `make mlflow` (or the server named by BATON_MLFLOW_UI) shows that version."""
+    return f"{UI}/#/models/{MODEL_NAME}/versions/{version}"
 
 
 def set_champion(data: DataFolder, version: int) -> None:
@@ -158,7 +146,7 @@ def versions(data: DataFolder) -> list[int]:
 
 
 def _search(data: DataFolder) -> list[RegisteredVersion]:
-    if not (data.mlflow / "mlflow.db").is_file():
+    if not database(data).is_file():
         return []
     opened, found, token = client(data), [], None
     while True:

@@ -20,7 +20,8 @@ from models import runs
 from models.evaluation import Comparison
 from models.experiment import text
 from models.fingerprint import digest
-from models.mlflow_store import initialise
+from models.mlflow_sql import parent_run
+from models.mlflow_store import database, initialise
 from models.protocol import PairTable
 from models.runs import Dataset, NewRun
 from models.training import TrainedPolicy, TrainingContext
@@ -119,7 +120,7 @@ def add_comparison(
             datasets=measured_on,
         )
     ]
-    parents = {parent for run_id in found if (parent := runs.parent_of(data, run_id)) is not None}
+    parents = {parent for run_id in found if (parent := parent_run(database(data), run_id)) is not None}
     for parent_id in parents:
         runs.add_to_run(data, parent_id, metrics={}, tags=windows, datasets=measured_on)
         with tempfile.TemporaryDirectory() as temporary:

@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import checks, evaluation, features, ingest, policies, release, reports, simulation, warehouse
+from assets import checks, evaluation, features, ingest, policies, promises, release, reports, simulation, warehouse
 from assets.resources import Baton
 from pipelines import triggers
 from pipelines.jobs import analytics, everything
@@ -22,23 +22,26 @@ def build_defs(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
     """The definitions; `resources` overrides the data folder (BATON_DATA, else the repository's data/)."""
     data = os.environ.get("BATON_DATA") or str(REPOSITORY / "data")
     return dg.Definitions(
-        assets=[
-            ingest.raw_file,
-            ingest.ingested_files,
-            warehouse.canonical_tables,
-            *features.ASSETS,
-            simulation.simulation_replay,
-            simulation.simulation_calibration,
-            simulation.pair_tables,
-            simulation.simulation_what_if,
-            policies.trained_policies,
-            evaluation.policy_comparison,
-            release.provisioning_policy,
-            reports.derived_tables,
-            reports.report,
-            reports.policy_tables,
-            reports.report_with_policies,
-        ],
+        assets=dg.map_asset_specs(
+            promises.promised,
+            [
+                ingest.raw_file,
+                ingest.ingested_files,
+                warehouse.canonical_tables,
+                *features.ASSETS,
+                simulation.simulation_replay,
+                simulation.simulation_calibration,
+                simulation.pair_tables,
+                simulation.simulation_what_if,
+                policies.trained_policies,
+                evaluation.policy_comparison,
+                release.provisioning_policy,
+                reports.derived_tables,
+                reports.report,
+                reports.policy_tables,
+                reports.report_with_policies,
+            ],
+        ),
         asset_checks=[checks.canonical_checks, checks.derived_checks, checks.policy_checks],
         jobs=[analytics, everything],
         sensors=[triggers.raw_files],

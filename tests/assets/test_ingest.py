@@ -47,13 +47,16 @@ def test_a_partition_a_file_by_its_content(tmp_path: Path) -> None:
     b = told[keys["b.psv"]]
     assert (b["dagster/row_count"], b["reused"], b["share_without_end"], b["clock_change_rows"]) == (6, False, 0.0, 0)
     assert b["longest_gap_s"] == 86_400 and b["longest_gap_from_utc"].startswith("2026-03-01")
-    assert "rejects" in b and "7" in b["rejects"] and "rejects" not in told[keys["a.psv"]]
-    assert whole["disappeared"] == 0
+    assert (b["rows_read"], b["rows_rejected"], b["jobs"]) == (6, 1, 5)
+    (reason,) = b["rejects"].records
+    assert "7" in str(reason.data) and "rejects" not in told[keys["a.psv"]]
+    assert (whole["disappeared"], whole["rows_read"], whole["rows_rejected"], whole["jobs"]) == (0, 9, 1, 8)
 
     (raw / "a.psv").unlink()  # gone
     dump(raw / "b.psv", 4)  # changed: its older rows go
     told, whole, _ = materialize(data, raw)
-    assert whole["disappeared"] == 1 and "a.psv |" in whole["disappeared files"]
+    (lost,) = whole["disappeared files"].records
+    assert whole["disappeared"] == 1 and str(lost.data["path"]).endswith("/a.psv")
     assert told[keys["a.psv"]]["reused"] and keys["b.psv"] not in told and len(told) == 2
     held = {Path(f["path"]).name: f["result"]["rows"] for f in store.lake_files(DataFolder(data), "lab")}
     assert held == {"a.psv": 3, "b.psv": 4}

@@ -19,7 +19,7 @@ import pytest
 
 import agent.artifact
 from features.observe import FEATURES
-from models import mlflow_store, moved_store, tracking
+from models import mlflow_sql, mlflow_store, tracking
 from models.policies.lightgbm import LightGBMQuantile
 from tests.conftest import REPOSITORY
 from tests.models.generated import queue_table
@@ -155,13 +155,13 @@ def test_a_copied_data_folder_works_without_the_old_one(data: DataFolder, tmp_pa
     assert data.root in tracking.download(data, number).parents  # the one it was copied from is as it was
 
 
-def test_a_moved_store_that_cannot_be_written_says_so(data: DataFolder, tmp_path: Path) -> None:
+def test_a_mlflow_sql_that_cannot_be_written_says_so(data: DataFolder, tmp_path: Path) -> None:
     copy = DataFolder(tmp_path / "copy")
     shutil.copytree(data.root, copy.root)
     with closing(sqlite3.connect(copy.mlflow / "mlflow.db")) as connection, connection:
         connection.execute("CREATE TRIGGER no BEFORE UPDATE ON experiments BEGIN SELECT raise(ABORT, 'read-only'); END")
     with pytest.raises(WorkError, match=r"mlflow\.db holds runs .* make it writable"):
-        moved_store.follow(copy.mlflow / "mlflow.db", mlflow_store.EXPERIMENT, "file:///elsewhere")
+        mlflow_sql.follow(copy.mlflow / "mlflow.db", mlflow_store.EXPERIMENT, "file:///elsewhere")
 
 
 LOOK_FROM_OUTSIDE = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -168,7 +167,5 @@ def test_runs_of_a_killed_process_are_settled_at_the_next_start(data: DataFolder
     assert mlflow_store.client(data).get_run(alive).info.status == "FINISHED"
 
 
-def test_links_go_to_where_the_ui_is(data: DataFolder, tmp_path: Path) -> None:
-    run_id = record(data, {}, "linked")
-    number = mlflow_store.experiment_id(mlflow_store.client(data))
-    assert runs.run_url(data, run_id) == f"http://127.0.0.1:5000/#/experiments/{number}/runs/{run_id}"
+def test_links_go_to_where_the_ui_is() -> None:
+    assert runs.run_url("abc") == "http://127.0.0.1:5000/#/runs/abc"

@@ -9,11 +9,13 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 
 from assets import checks, rules
 from pipelines.definitions import build_defs
@@ -64,6 +66,24 @@ def test_every_asset_says_what_it_is(defs: dg.Definitions) -> None:
         assert spec.description and len(spec.description) > 20, spec.key
         assert spec.group_name not in (None, "default"), spec.key
         assert spec.kinds and spec.owners, spec.key
+
+
+def test_every_asset_knows_the_code_that_makes_it(defs: dg.Definitions) -> None:
+    versions = {spec.key.to_user_string(): spec.code_version for spec in defs.resolve_all_asset_specs()}
+    assert all(versions.values())
+    assert versions["queueing_delay"] != versions["warehouse/jobs"] == versions["trace_files"]
+
+
+def test_what_the_weekly_schedule_makes_says_when_it_is_late(defs: dg.Definitions) -> None:
+    late = {
+        spec.key.to_user_string(): spec.freshness_policy
+        for spec in defs.resolve_all_asset_specs()
+        if spec.freshness_policy is not None
+    }
+    assert set(late) == {"provisioning_policy", "report"}
+    for policy in late.values():
+        assert isinstance(policy, TimeWindowFreshnessPolicy)
+        assert policy.fail_window.to_timedelta() > timedelta(weeks=1)
 
 
 def test_every_table_has_a_check() -> None:

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from assets.resources import Baton as Resource
-from models import study
+from models import mlflow_store, study
 from pipelines.definitions import build_defs
 from traces import store
 from traces.generate import generate_slurm
@@ -64,8 +64,41 @@ def test_every_asset_was_made_with_a_row_count(run: Run) -> None:
 
 def test_every_asset_shows_a_table_or_a_plot(run: Run) -> None:
     for key, metadata in run[2].items():
-        shown = [value for value in metadata.values() if isinstance(value, str)]
-        assert any(text.startswith(("|", "![")) for text in shown), key
+        is_drawn = any(isinstance(value, str) and value.startswith("![") for value in metadata.values())
+        assert is_drawn or any(isinstance(value, dg.TableMetadataValue) for value in metadata.values()), key
+
+
+def test_what_matters_is_a_number_that_the_ui_draws(run: Run) -> None:
+    made = run[2]
+    for key, names in {
+        "trace_files": ("rows_read", "rows_rejected", "jobs"),
+        "queueing_delay": ("wait_mean_h", "wait_p50_h", "wait_p95_h"),
+        "simulation_replay": ("simulated_wait_mean_h", "recorded_wait_p95_h", "spearman"),
+        "simulation_what_if": ("as_it_is_mean_h", "as_it_is_p95_h"),
+        "pair_tables": ("pairs_fit", "pairs_select", "pairs_report", "reactive_interruption_report_h"),
+        "trained_policies": ("policies", "fit_s"),
+        "policy_comparison": ("cost_w1_h", "interruption_h", "overlap_h", "reactive_cost_w1_h", "oracle_cost_w1_h"),
+        "provisioning_policy": ("passed",),
+        "report": ("dagster/size_bytes",),
+    }.items():
+        assert all(isinstance(made[key][name], int | float) for name in names), (key, made[key])
+    compared = made["policy_comparison"]
+    assert compared["best_on_select"] in POLICIES
+    assert compared["cost_w1_h"] == pytest.approx(compared["interruption_h"] + compared["overlap_h"])
+    assert compared["oracle_cost_w1_h"] <= min(compared["cost_w1_h"], compared["reactive_cost_w1_h"])
+
+
+def test_links_lead_to_the_runs_that_were_made(run: Run) -> None:
+    data, _, made = run
+    link = made["trained_policies"]["mlflow"]
+    assert link == made["policy_comparison"]["mlflow"]
+    client = mlflow_store.client(data)
+    parent = client.get_run(link.rsplit("/", 1)[1])
+    assert parent.info.run_name.startswith("train lab until ")
+    assert {file.path for file in client.list_artifacts(parent.info.run_id)} == {"comparison.csv", "curves.png"}
+    fits = client.search_runs([parent.info.experiment_id], "metrics.report_cost_w1_h >= 0")
+    assert len(fits) == len(POLICIES) and all("report_cost_w1_h_8n" in fit.data.metrics for fit in fits)
+    assert Path(made["report"]["path"]).is_file()
 
 
 def test_the_warehouse_holds_what_was_derived(run: Run) -> None:

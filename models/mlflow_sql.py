@@ -1,0 +1,100 @@
+"""What is asked of MLflow's database itself, with SQL: to follow a move, and small look-ups without importing mlflow.
+
+MLflow stores the address of every run's artifacts in full and has no command to change it: where its folder was moved
+or copied, the addresses are rewritten in one transaction. Importing mlflow takes four seconds of processor time, so
+what is asked in every run (who is the champion) is read here. The tables are those of the pinned release of MLflow.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from traces.errors import WorkError
+
+# Where MLflow keeps an address under the experiment's artifact location: table, column.
+ADDRESSES = (
+    ("runs", "artifact_uri"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+    ("logged_models", "artifact_location"),
+    ("experiments", "artifact_location"),
+)
+WAIT_S = 30
+
+
+def follow(database: Path, experiment: str, artifacts: str) -> bool:
+    """Makes `artifacts` (a URI) the place of the experiment's artifacts. Returns whether anything had to change.
+
+    Does nothing where there is no store or no such experiment yet. Raises WorkError where the store was moved and
+    cannot be written to.
+    """
+    if not database.is_file():
+        return False
+    with closing(sqlite3.connect(database, timeout=WAIT_S)) as connection:
+        before = _location(connection, experiment)
+        if before is None or before == artifacts:
+            return False
+        try:
+            with connection:
+                for table, column in ADDRESSES:
+                    connection.execute(
+                        f"UPDATE {table} SET {column} = ? || substr({column}, ?) "  # noqa: S608 - names of ADDRESSES
+                        f"WHERE {column} = ? OR substr({column}, 1, ?) = ?",
+                        (artifacts, len(before) + 1, before, len(before) + 1, f"{before}/"),
+                    )
+        except sqlite3.DatabaseError as error:
+            raise WorkError(
+                f"{database} holds runs whose artifacts were at {before} and are now at {artifacts}, but cannot be "
+                f"corrected: {error}; make it writable"
+            ) from error
+    return True
+
+
+def _location(connection: sqlite3.Connection, experiment: str) -> str | None:
+    """The artifact location of that experiment; None where the store has none of that name, or no tables yet."""
+    try:
+        row = connection.execute("SELECT artifact_location FROM experiments WHERE name = ?", (experiment,)).fetchone()
+    except sqlite3.OperationalError:
+        return None
+    return None if row is None else str(row[0])
+
+
+def parent_run(database: Path, run_id: str) -> str | None:
+    """The run that a run is a child of; None where it has none, or is not in the store."""
+    rows = _rows(database, "SELECT value FROM tags WHERE run_uuid = ? AND key = 'mlflow.parentRunId'", (run_id,))
+    return str(rows[0][0]) if rows else None
+
+
+def model_version(
+    database: Path, model: str, version: int | None, alias: str
+) -> tuple[int, str, dict[str, str]] | None:
+    """Number, run and tags of a registered version (None: the one with the alias); None where there is none."""
+    if version is None:
+        named = _rows(
+            database, "SELECT version FROM registered_model_aliases WHERE name = ? AND alias = ?", (model, alias)
+        )
+        if not named:
+            return None
+        version = int(named[0][0])
+    named_by = (model, str(version))  # as text: no number is too large for that
+    found = _rows(
+        database,
+        "SELECT run_id FROM model_versions WHERE name = ? AND version = ? AND current_stage <> 'Deleted_Internal'",
+        named_by,
+    )
+    if not found:
+        return None
+    tags = _rows(database, "SELECT key, value FROM model_version_tags WHERE name = ? AND version = ?", named_by)
+    return version, str(found[0][0]), {str(key): str(value) for key, value in tags}
+
+
+def _rows(database: Path, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """What the statement finds; nothing where there is no store. The file is never made, nor written to."""
+    if not database.is_file():
+        return []
+    with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True, timeout=WAIT_S)) as connection:
+        return connection.execute(statement, values).fetchall()
