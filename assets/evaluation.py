@@ -61,9 +61,9 @@ def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
         reused=reused,
         version=now,
         **_told(everywhere, curves),
-        results=table(everywhere.select(COLUMNS), rows=40),
-        curves=picture(_drawn(curves), "interruption, h"),
         **training_link(data, study.run_ids(ours, policies)),
+        curves=picture(_drawn(curves), "interruption, h"),
+        results=table(everywhere.select(COLUMNS), rows=40),
     )
 
 

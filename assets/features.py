@@ -30,6 +30,7 @@ MEANS = {
     "utilization_measured": ("utilization_mean_percent", "idle_share"),
     "load": ("arrivals", "queued_mean", "running_mean"),
 }
+FIRST_ROWS = 8
 MOST_POINTS = 2_000
 
 
@@ -67,10 +68,10 @@ def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
                 rows=len(frame),
                 reused=reused,
                 version=now,
-                first_rows=table(frame),
-                key_figures=figures(frame),
                 **_told(declared.name, frame),
                 **_drawn(declared.name, frame),
+                key_figures=figures(frame),
+                first_rows=table(frame, rows=FIRST_ROWS),
             )
 
     return analysed

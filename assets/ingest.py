@@ -76,13 +76,13 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
         rows=int(frame["rows"].sum()) if len(frame) else 0,
         reused=all(result.rows == result.duplicates for result in results),
         version=store.lake_digest(baton.folder, cluster),
-        files=table(frame),
         disappeared=len(gone),
         **numbers(
             rows_read=sum(result["rows"] for result in held),
             rows_rejected=sum(result["rejects"] for result in held),
             jobs=sum(result["jobs"] for result in held),
         ),
+        files=table(frame),
         **lost,
     )
 

@@ -10,7 +10,7 @@ import dagster as dg
 import polars as pl
 
 SHOWN_ROWS, CELL_LENGTH = 20, 60
-DIGITS = 5  # of a float in a table
+DIGITS = 5  # of a float: the tables that it is from hold it whole
 Cell = str | int | float | bool | None
 
 
@@ -51,7 +51,7 @@ def numbers(**named: float | int | None) -> dict[str, Any]:
     """Figures that the UI draws over materializations, as the int or float that they are; None and NaN are left out."""
     known = {name: value for name, value in named.items() if value is not None and math.isfinite(value)}
     return {
-        name: dg.MetadataValue.int(value) if isinstance(value, int) else dg.MetadataValue.float(float(value))
+        name: dg.MetadataValue.int(value) if isinstance(value, int) else dg.MetadataValue.float(_rounded(value))
         for name, value in known.items()
     }
 
@@ -61,6 +61,10 @@ def spread(seconds: pl.Series, name: str) -> dict[str, Any]:
     hours = seconds.drop_nulls() / 3600
     found = {"mean": hours.mean(), "p50": hours.quantile(0.5), "p95": hours.quantile(0.95)}
     return numbers(**{f"{name}_{what}_h": _float(value) for what, value in found.items()})
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
 
 
 def _float(value: Any) -> float | None:
@@ -77,7 +81,7 @@ def _cell(value: Any, length: int) -> Cell:
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+        return _rounded(value) if math.isfinite(value) else None
     return " ".join(str(value).split())[:length]
 
 

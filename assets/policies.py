@@ -42,9 +42,9 @@ def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mate
     return shown(
         rows=len(trained),
         reused=len(kept) == frame["policy"].n_unique(),
-        fits=table(frame, rows=60),
         **numbers(policies=frame["policy"].n_unique(), fit_s=float(frame["fit_s"].sum())),
         **training_link(data, [one.run_id for one in trained]),
+        fits=table(frame, rows=60),
     )
 
 

@@ -39,10 +39,10 @@ def simulation_replay(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
         rows=len(frame),
         reused=reused,
         version=now,
-        distance=table(distance),
         **numbers(spearman=dict(distance.iter_rows())["spearman"]),
         **spread(frame["simulated_wait_s"], "simulated_wait"),
         **spread(frame["recorded_wait_s"], "recorded_wait"),
+        distance=table(distance),
         waits=plot(waits, x="wait, h", y="share of jobs", log_x=True),
     )
 
@@ -111,8 +111,8 @@ def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.Ma
         rows=len(frame),
         reused=reused,
         version=now,
-        changes=table(frame),
         **numbers(**{f"as_it_is_{name}_h": value / 3600 for name in WAITS for value in base[f"{name}_wait_s"]}),
+        changes=table(frame),
     )
 
 

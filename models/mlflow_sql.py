@@ -69,6 +69,12 @@ def parent_run(database: Path, run_id: str) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
+def experiment_of(database: Path, run_id: str) -> str | None:
+    """The experiment that holds a run; None where the store has no such run."""
+    rows = _rows(database, "SELECT experiment_id FROM runs WHERE run_uuid = ?", (run_id,))
+    return str(rows[0][0]) if rows else None
+
+
 def model_version(
     database: Path, model: str, version: int | None, alias: str
 ) -> tuple[int, str, dict[str, str]] | None:

@@ -7,6 +7,7 @@ mlflow takes seconds to import: it is imported here, in `models.runs` and in `mo
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 from collections.abc import Iterator
@@ -22,10 +23,33 @@ EXPERIMENT = "baton"
 EXPERIMENT_NOTE = (
     "One run a training (a set of policies fitted on one cluster up to one instant), below it one run a policy and "
     "seed, and one run a release. `select_cost_w1_h` and `report_cost_w1_h` (interruption + overlap, hours a pair) "
-    "are what policies are chosen by and measured by: sort by them. Hours end in `_h`; `_8n` is for pairs of 8 nodes."
+    "are what policies are chosen by and measured by. Hours end in `_h`; `_8n` is for pairs of 8 nodes."
 )
-KIND = "mlflow.experimentKind"
 CLASSIC_VIEW = "custom_model_development"  # without it MLflow 3 may open its view for language models
+BY_COST = "by-cost"
+_WINDOWS, _FIGURES = ("report", "select"), ("cost_w1_h", "interruption_h", "overlap_h")
+# The state of MLflow's table of runs, as its own button "share" stores it: every fit, the cheapest first.
+_BY_COST_STATE = {
+    "searchFilter": "tags.`baton.kind` = 'fit'",
+    "orderByKey": "metrics.`report_cost_w1_h`",
+    "orderByAsc": True,
+    "startTime": "ALL",
+    "lifecycleFilter": "Active",
+    "modelVersionFilter": "All Runs",
+    "datasetsFilter": [],
+    "selectedColumns": [
+        *(f"metrics.`{window}_{figure}`" for window in _WINDOWS for figure in _FIGURES),
+        "tags.`cluster`",
+    ],
+    "viewMaximized": True,
+    "runListHidden": False,
+    "compareRunsMode": "TABLE",
+}
+EXPERIMENT_TAGS = {
+    "mlflow.experimentKind": CLASSIC_VIEW,
+    f"mlflow.sharedViewState.{BY_COST}": json.dumps(_BY_COST_STATE),
+    "mlflow.note.content": EXPERIMENT_NOTE,
+}
 
 
 def database(data: DataFolder) -> Path:
@@ -48,10 +72,10 @@ def initialise(data: DataFolder) -> None:
         experiment = opened.get_experiment_by_name(EXPERIMENT)
         if experiment is None:
             data.mlflow.joinpath("artifacts").mkdir(parents=True, exist_ok=True)
-            tags = {KIND: CLASSIC_VIEW, "mlflow.note.content": EXPERIMENT_NOTE}
-            opened.create_experiment(EXPERIMENT, artifact_location=_artifacts(data), tags=tags)
-        elif KIND not in experiment.tags:
-            opened.set_experiment_tag(experiment.experiment_id, KIND, CLASSIC_VIEW)
+            opened.create_experiment(EXPERIMENT, artifact_location=_artifacts(data), tags=EXPERIMENT_TAGS)
+        else:  # made by an older version
+            for key in EXPERIMENT_TAGS.keys() - experiment.tags.keys():
+                opened.set_experiment_tag(experiment.experiment_id, key, EXPERIMENT_TAGS[key])
         with (data.mlflow / ".at-work").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

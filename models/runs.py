@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from models.mlflow_sql import parent_run
-from models.mlflow_store import at_work, client, database, experiment_id
+from models.mlflow_sql import experiment_of, parent_run
+from models.mlflow_store import BY_COST, at_work, client, database, experiment_id
 from traces.store import DataFolder
 
 BATCH = 500  # metrics a request; the store takes at most 1,000
 DIGEST_LENGTH = 36  # of a dataset, at most
+TRAINING_VIEW = "workflowType=machine_learning"  # MLflow 3.17 opens its view for language models without it
 UI = os.environ.get("BATON_MLFLOW_UI", "http://127.0.0.1:5000")  # where `make mlflow` serves
 
 
@@ -85,15 +86,23 @@ def add_files(data: DataFolder, run_id: str, folder: Path) -> None:
     client(data).log_artifacts(run_id, str(folder))
 
 
-def run_url(run_id: str) -> str:
+def run_url(experiment: str, run_id: str) -> str:
     """Where `make mlflow` (or the server named by BATON_MLFLOW_UI) shows the run."""
-    return f"{UI}/#/runs/{run_id}"
+    return f"{UI}/#/experiments/{experiment}/runs/{run_id}?{TRAINING_VIEW}"
+
+
+def by_cost_url(data: DataFolder) -> str:
+    """Where it shows every fit, the one of least cost on the report window first."""
+    where = experiment_id(client(data))
+    return f"{UI}/#/experiments/{where}/runs?{TRAINING_VIEW}&viewStateShareKey={BY_COST}"
 
 
 def training_url(data: DataFolder, run_ids: Sequence[str]) -> str | None:
     """Where the UI shows the training that the first known one of these fits belongs to; None where none is known."""
     parents = (parent_run(database(data), run_id) for run_id in run_ids)
-    return next((run_url(parent) for parent in parents if parent is not None), None)
+    found = next((parent for parent in parents if parent is not None), None)
+    where = None if found is None else experiment_of(database(data), found)
+    return None if found is None or where is None else run_url(where, found)
 
 
 def _start(data: DataFolder, run: NewRun) -> str:

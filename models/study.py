@@ -308,8 +308,7 @@ def remember_comparison(
     measured_on = [dataset(context, study.pairs(report), "report")]
     if select is not None and len(known := study.pairs(select).known_before(select.until_s)):
         measured_on.insert(0, dataset(context, known, "select"))
-    table = results_frame(compared.results).drop("ci95", "chosen", "trace_digest", "policy_version")
-    add_comparison(study.data, compared, trained, measured_on, table, pictures or {})
+    add_comparison(study.data, compared, trained, measured_on, results_frame(compared.results), pictures or {})
 
 
 def comparison_fingerprint(study: Study, policies: Sequence[str]) -> str:

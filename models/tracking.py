@@ -18,7 +18,7 @@ import features.observe
 from agent.artifact import Artifact
 from models import mlflow_sql
 from models.mlflow_store import client, database, initialise, quiet
-from models.runs import UI, NewRun, add_files, closed_run
+from models.runs import TRAINING_VIEW, UI, NewRun, add_files, closed_run
 from traces.errors import WorkError
 from traces.store import DataFolder
 
@@ -126,7 +126,7 @@ def find_version(data: DataFolder, version: int | None) -> RegisteredVersion | N
 
 def version_url(version: int) -> str:
     """Where `make mlflow` (or the server named by BATON_MLFLOW_UI) shows that version."""
-    return f"{UI}/#/models/{MODEL_NAME}/versions/{version}"
+    return f"{UI}/#/models/{MODEL_NAME}/versions/{version}?{TRAINING_VIEW}"
 
 
 def set_champion(data: DataFolder, version: int) -> None:

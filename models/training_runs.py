@@ -28,6 +28,22 @@ from models.training import TrainedPolicy, TrainingContext
 from traces.export_tables import write_csv
 from traces.store import DataFolder
 
+COLUMNS = (
+    *("pair_nodes", "policy", "cost_w1", "cost_w1_low", "cost_w1_high", "interruption_h", "overlap_h", "zero_share"),
+    *(
+        "regret_h_w1",
+        "reduction",
+        "n",
+        "blocks",
+        "seeds",
+        "knob",
+        "setting",
+        "from_utc",
+        "to_utc",
+        "cluster",
+        "scenario",
+    ),
+)
 FIGURES = ("cost_w1_h", "interruption_h", "overlap_h")
 
 
@@ -98,11 +114,12 @@ def add_comparison(
     compared: Comparison,
     trained: Sequence[TrainedPolicy],
     measured_on: Sequence[Dataset],
-    table: pl.DataFrame,
+    results: pl.DataFrame,
     pictures: Mapping[str, bytes],
 ) -> int:
-    """Each fit's figures go to its run; the table (as `comparison.csv`) and the pictures go to the trainings.
+    """Each fit's figures go to its run; the table and the pictures (name to content) go to the trainings.
 
+    results: `policy_results`, of which `comparison.csv` is what a person reads.
     Returns how many runs were found: one that the store no longer holds, or a policy that was never tracked, is left
     out.
     """
@@ -124,11 +141,24 @@ def add_comparison(
     for parent_id in parents:
         runs.add_to_run(data, parent_id, metrics={}, tags=windows, datasets=measured_on)
         with tempfile.TemporaryDirectory() as temporary:
-            write_csv(Path(temporary) / "comparison.csv", [table])
+            write_csv(Path(temporary) / "comparison.csv", [readable(results)])
             for name, content in pictures.items():
                 (Path(temporary) / name).write_bytes(content)
             runs.add_files(data, parent_id, Path(temporary))
     return len(found)
+
+
+def readable(results: pl.DataFrame) -> pl.DataFrame:
+    """The comparison over all loads, a line a pair size and policy, least cost first, with the cost's 95 % interval."""
+    ends = pl.col("ci95").str.json_path_match
+    return (
+        results.filter(pl.col("load") == "all")
+        .with_columns(
+            cost_w1_low=ends("$.cost_w1[0]").cast(pl.Float64), cost_w1_high=ends("$.cost_w1[1]").cast(pl.Float64)
+        )
+        .sort("pair_nodes", "cost_w1", "policy")
+        .select(COLUMNS)
+    )
 
 
 def figures(compared: Comparison, policy: str, seed: int) -> dict[str, list[float]]:

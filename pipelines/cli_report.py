@@ -88,8 +88,10 @@ def dagster_home(context: typer.Context, data: Data = None) -> None:
 def mlflow_uri(context: typer.Context, data: Data = None) -> None:
     """Print the address of the MLflow store, made ready for several processes."""
     from models.mlflow_store import initialise, store_uri
+    from models.runs import by_cost_url
 
     folder = options.data_folder(context, data)
     folder.ensure_writable()
     initialise(folder)
+    options.say(f"runs by cost, once `make mlflow` serves them: {by_cost_url(folder)}")
     typer.echo(store_uri(folder))

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +30,70 @@ FLAGS = (
     "--disable-sync",
     "--window-size=1600,1000",
 )
+
+
+START_S, PAGE_S = 180, 90
+
+Show = Callable[..., str]
+
+
+@contextmanager
+def served(command: Sequence[str], environment: Mapping[str, str], answers_at: str) -> Iterator[str]:
+    """A web server of this environment's programs on a free port of the loopback; `{port}` in the command is it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    program = Path(sys.executable).with_name(command[0])
+    server = subprocess.Popen(
+        [str(program if program.exists() else shutil.which(command[0]) or program)]
+        + [part.format(port=port) for part in command[1:]],
+        env={**os.environ, **environment},
+        cwd=Path(__file__).resolve().parents[2],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(START_S):
+            assert server.poll() is None, f"{command[0]} ended by itself"
+            try:
+                urllib.request.urlopen(url + answers_at, timeout=1)
+                break
+            except OSError:
+                time.sleep(1)
+        else:
+            pytest.fail(f"{command[0]} did not answer within {START_S} s")
+        yield url
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(30)
+
+
+@pytest.fixture
+def show(chromium: Any, address: str) -> Show:
+    """Open a page, press the buttons named, wait until all the given words are on it, and return its text."""
+
+    def opened(path: str, *words: str, name: str, press: str = "") -> str:
+        chromium.get(address + path)
+        find = f"[...document.querySelectorAll('button')].find(one => one.innerText.trim() === '{press}')"
+        text, is_pressed = "", not press
+        for _ in range(PAGE_S):
+            if not is_pressed:
+                is_pressed = chromium.execute_script(f"const found = {find}; if (found) found.click(); return !!found")
+            text = chromium.execute_script("return document.body.innerText")
+            if is_pressed and all(word in text for word in words):
+                break
+            time.sleep(1)
+        folder = os.environ.get("BATON_SCREENSHOTS")
+        if folder:
+            time.sleep(2)  # animations
+            chromium.save_screenshot(str(Path(folder) / f"{name}.png"))
+        missing = [word for word in words if word not in text]
+        assert not missing and is_pressed, f"{path} lacks {missing or press}: {text[:2000]}"
+        return str(text)
+
+    return opened
 
 
 @pytest.fixture(scope="module")

@@ -5,17 +5,7 @@ BATON_SCREENSHOTS=DIR keeps pictures of it.
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import dagster as dg
 import pytest
@@ -23,12 +13,12 @@ import pytest
 from assets.resources import Baton
 from pipelines.definitions import build_defs
 from pipelines.home import prepared_home
+from tests.browser.conftest import Show, served
 from tests.pipelines.conftest import dump
 from traces.store import DataFolder
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 GROUPS = ("ingest", "warehouse", "features", "simulation", "policies", "evaluation", "release", "reports")
-START_S, PAGE_S = 180, 90
 
 
 @pytest.fixture(scope="module")
@@ -49,80 +39,44 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
 
 @pytest.fixture(scope="module")
 def address(data: DataFolder) -> Iterator[str]:
-    """The web server on a free port of the loopback, as `make dev` starts it but without the daemon."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    program = Path(sys.executable).with_name("dagster-webserver")
-    if not program.exists():
-        program = Path(shutil.which("dagster-webserver") or program)
-    server = subprocess.Popen(
-        [program, "-h", "127.0.0.1", "-p", str(port), "-m", "pipelines.definitions"],
-        env={**os.environ, "DAGSTER_HOME": str(data.dagster), "BATON_DATA": str(data.root)},
-        cwd=Path(__file__).resolve().parents[2],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(START_S):
-            assert server.poll() is None, "dagster-webserver ended by itself"
-            try:
-                urllib.request.urlopen(f"{url}/server_info", timeout=1)
-                break
-            except OSError:
-                time.sleep(1)
-        else:
-            pytest.fail(f"dagster-webserver did not answer within {START_S} s")
+    """The web server, as `make dev` starts it but without the daemon."""
+    command = ("dagster-webserver", "-h", "127.0.0.1", "-p", "{port}", "-m", "pipelines.definitions")
+    with served(command, {"DAGSTER_HOME": str(data.dagster), "BATON_DATA": str(data.root)}, "/server_info") as url:
         yield url
-    finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        server.wait(30)
-
-
-Show = Callable[..., str]
-
-
-@pytest.fixture
-def show(chromium: Any, address: str) -> Show:
-    """Open a page, wait until all the given words are on it, and return its text."""
-
-    def opened(path: str, *words: str, name: str) -> str:
-        chromium.get(address + path)
-        text = ""
-        for _ in range(PAGE_S):
-            text = chromium.execute_script("return document.body.innerText")
-            if all(word in text for word in words):
-                break
-            time.sleep(1)
-        folder = os.environ.get("BATON_SCREENSHOTS")
-        if folder:
-            time.sleep(2)  # animations
-            chromium.save_screenshot(str(Path(folder) / f"dagster-{name}.png"))
-        missing = [word for word in words if word not in text]
-        assert not missing, f"{path} lacks {missing}: {text[:2000]}"
-        return text
-
-    return opened
 
 
 def test_the_graph_is_shown_in_its_groups(show: Show) -> None:
-    show("/asset-groups", *GROUPS, name="graph")
+    show("/asset-groups", *GROUPS, name="dagster-graph")
 
 
 def test_an_asset_shows_its_rows_and_what_it_is(show: Show) -> None:
-    show("/assets/warehouse/jobs", "One row a job", "first_rows", "DuckDB", "cluster-operations", name="jobs")
+    show("/assets/warehouse/jobs", "One row a job", "first_rows", "DuckDB", "cluster-operations", name="dagster-jobs")
+
+
+def test_tables_are_tables_and_say_what_their_columns_are(show: Show) -> None:
+    text = show("/assets/warehouse/jobs", "Show schema", "job_key", "anna", name="dagster-table")
+    assert "| " not in text
+
+
+def test_figures_are_drawn(show: Show) -> None:
+    names = ("rows_read", "rows_rejected", "jobs", "Partition")
+    show("/assets/trace_files", *names, press="Plots", name="dagster-plots")
+
+
+def test_what_the_schedule_makes_has_a_freshness_policy(show: Show) -> None:
+    show("/assets/report", "Freshness", "8 days", name="dagster-freshness")
 
 
 def test_a_partitioned_asset_shows_its_cluster(show: Show) -> None:
-    show("/assets/trace_files?partition=lab&view=partitions", "lab", name="partition")
+    show("/assets/trace_files?partition=lab&view=partitions", "lab", name="dagster-partition")
 
 
 def test_checks_of_a_table_have_passed(show: Show) -> None:
-    text = show("/assets/warehouse/jobs?view=checks", "jobs_time_order", "jobs_unique_key", "Passed", name="checks")
+    text = show(
+        "/assets/warehouse/jobs?view=checks", "jobs_time_order", "jobs_unique_key", "Passed", name="dagster-checks"
+    )
     assert "Failed" not in text
 
 
 def test_sensor_and_schedule_are_listed(show: Show) -> None:
-    show("/automation", "raw_files", "weekly_retraining", name="automation")
+    show("/automation", "raw_files", "weekly_retraining", name="dagster-automation")

@@ -15,6 +15,7 @@ from models import mlflow_store, runs
 from models.evaluation import compare
 from models.outcomes import content_digest
 from models.runs import NewRun
+from models.tables import results_frame
 from models.training import TrainedPolicy, train
 from models.training_runs import MlflowTracker, add_comparison, dataset, figures
 from tests.conftest import REPOSITORY
@@ -76,9 +77,9 @@ def test_runs_carry_what_they_earned_and_the_parent_the_table(data: DataFolder, 
     measured_on = [dataset(WHERE, select, "select"), dataset(WHERE, report, "report")]
     gone = TrainedPolicy("forest", 2, fits[-1].artifact, "0" * 32, 0.0)
     untracked = TrainedPolicy("forest", 3, fits[-1].artifact, "", 0.0)
-    table = pl.DataFrame({"policy": ["=forest"]})
+    results = results_frame([{**row, "cluster": "=toy"} for row in compared.results])
     told = [*fits, gone, untracked]
-    assert add_comparison(data, compared, told, measured_on, table, {"curves.png": b"\x89PNG"}) == len(fits)
+    assert add_comparison(data, compared, told, measured_on, results, {"curves.png": b"\x89PNG"}) == len(fits)
 
     by_cost = found(data, "metrics.report_cost_w1_h >= 0")
     assert {run.info.run_id for run in by_cost} == {one.run_id for one in fits}
@@ -106,7 +107,12 @@ def test_runs_carry_what_they_earned_and_the_parent_the_table(data: DataFolder, 
         assert [one.tags[0].value for one in run.inputs.dataset_inputs] == ["fit", "select", "report"]
     (parent_id,) = {run.data.tags["mlflow.parentRunId"] for run in by_cost}
     kept = data.mlflow / "artifacts" / parent_id / "artifacts"
-    assert (kept / "comparison.csv").read_text() == "policy\n'=forest\n"
+    table = pl.read_csv(kept / "comparison.csv")
+    assert len(table) == 6 and set(table["cluster"]) == {"'=toy"}  # no formula for a spreadsheet
+    assert table["policy"][0] == "oracle" and table["cost_w1"].to_list() == sorted(table["cost_w1"][:3]) + sorted(
+        table["cost_w1"][3:]
+    )
+    assert (table["cost_w1_low"] <= table["cost_w1"]).all() and (table["cost_w1"] <= table["cost_w1_high"]).all()
     assert (kept / "curves.png").read_bytes() == b"\x89PNG"
 
 
@@ -167,5 +173,9 @@ def test_runs_of_a_killed_process_are_settled_at_the_next_start(data: DataFolder
     assert mlflow_store.client(data).get_run(alive).info.status == "FINISHED"
 
 
-def test_links_go_to_where_the_ui_is() -> None:
-    assert runs.run_url("abc") == "http://127.0.0.1:5000/#/runs/abc"
+def test_links_go_to_where_the_ui_is(data: DataFolder, fits: list[TrainedPolicy]) -> None:
+    parent = mlflow_store.client(data).get_run(fits[0].run_id).data.tags["mlflow.parentRunId"]
+    where = f"http://127.0.0.1:5000/#/experiments/{mlflow_store.experiment_id(mlflow_store.client(data))}/runs"
+    assert runs.training_url(data, ["gone", fits[0].run_id]) == f"{where}/{parent}?workflowType=machine_learning"
+    assert runs.training_url(data, ["gone"]) is None
+    assert runs.by_cost_url(data) == f"{where}?workflowType=machine_learning&viewStateShareKey=by-cost"

@@ -93,7 +93,7 @@ def test_links_lead_to_the_runs_that_were_made(run: Run) -> None:
     link = made["trained_policies"]["mlflow"]
     assert link == made["policy_comparison"]["mlflow"]
     client = mlflow_store.client(data)
-    parent = client.get_run(link.rsplit("/", 1)[1])
+    parent = client.get_run(link.rsplit("/", 1)[1].split("?")[0])
     assert parent.info.run_name.startswith("train lab until ")
     assert {file.path for file in client.list_artifacts(parent.info.run_id)} == {"comparison.csv", "curves.png"}
     fits = client.search_runs([parent.info.experiment_id], "metrics.report_cost_w1_h >= 0")
