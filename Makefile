@@ -64,7 +64,7 @@ dev: setup       ## the Dagster UI on http://127.0.0.1:3000
 # In DAGSTER_HOME, because Dagster warns of a dagster.yaml in any other present folder; and of its own successor `dg`.
 
 mlflow: setup    ## the MLflow UI on http://127.0.0.1:5000
-	uri="$$($(BIN)/baton mlflow-uri)" && exec $(BIN)/mlflow server --host 127.0.0.1 --port $(MLFLOW_PORT) --backend-store-uri "$$uri"
+	uri="$$(BATON_MLFLOW_UI=http://127.0.0.1:$(MLFLOW_PORT) $(BIN)/baton mlflow-uri)" && exec $(BIN)/mlflow server --host 127.0.0.1 --port $(MLFLOW_PORT) --backend-store-uri "$$uri"
 
 lock: setup      ## pin again after a change of pyproject.toml
 	$(BIN)/uv pip compile -q --no-header --no-annotate --generate-hashes --all-extras \

@@ -40,7 +40,7 @@ def file_key(cluster: str, sha256: str) -> str:
     partitions_def=CLUSTERS,
     kinds={"python", "parquet"},
     owners=OWNERS,
-    description="Raw logs of one cluster (data/raw/<cluster>/, or those named) read into the lake, each file once.",
+    description="Raw logs of one cluster (data/raw/CLUSTER/, or those named) read into the lake, each file once.",
 )
 def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     from traces.ingest import ingest

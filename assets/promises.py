@@ -24,7 +24,7 @@ CODE = {
 DIGITS = 12
 # The weekly schedule makes these again (it is off until a person turns it on; then a day late is late).
 WEEKLY = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=8), warn_window=timedelta(days=7, hours=12))
-MADE_WEEKLY = ("provisioning_policy", "report")
+MADE_WEEKLY = ("provisioning_policy", "report", "report_with_policies")
 
 
 def promised(spec: dg.AssetSpec) -> dg.AssetSpec:

@@ -1,4 +1,4 @@
-"""What starts runs by itself: a sensor on data/raw/<cluster>/ and a weekly schedule that retrains."""
+"""What starts runs by itself: a sensor on data/raw/CLUSTER/ and a weekly schedule that retrains."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ QUIET_S = 30  # a file younger than that may still be being copied
 CRON = "0 3 * * 0"  # Sunday, 03:00
 
 
-@dg.sensor(job=everything, minimum_interval_seconds=60, description="New or changed files in data/raw/<cluster>/.")
+@dg.sensor(job=everything, minimum_interval_seconds=60, description="New or changed files in data/raw/CLUSTER/.")
 def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorResult:
     """One run a cluster for all its new files; the content's digest is in the run key, so that no content runs twice.
 

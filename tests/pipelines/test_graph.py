@@ -80,7 +80,7 @@ def test_what_the_weekly_schedule_makes_says_when_it_is_late(defs: dg.Definition
         for spec in defs.resolve_all_asset_specs()
         if spec.freshness_policy is not None
     }
-    assert set(late) == {"provisioning_policy", "report"}
+    assert set(late) == {"provisioning_policy", "report", "report_with_policies"}
     for policy in late.values():
         assert isinstance(policy, TimeWindowFreshnessPolicy)
         assert policy.fail_window.to_timedelta() > timedelta(weeks=1)
