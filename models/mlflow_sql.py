@@ -65,14 +65,14 @@ def _location(connection: sqlite3.Connection, experiment: str) -> str | None:
 
 def parent_run(database: Path, run_id: str) -> str | None:
     """The run that a run is a child of; None where it has none, or is not in the store."""
-    rows = _rows(database, "SELECT value FROM tags WHERE run_uuid = ? AND key = 'mlflow.parentRunId'", (run_id,))
-    return str(rows[0][0]) if rows else None
+    found = rows(database, "SELECT value FROM tags WHERE run_uuid = ? AND key = 'mlflow.parentRunId'", (run_id,))
+    return str(found[0][0]) if found else None
 
 
 def experiment_of(database: Path, run_id: str) -> str | None:
     """The experiment that holds a run; None where the store has no such run."""
-    rows = _rows(database, "SELECT experiment_id FROM runs WHERE run_uuid = ?", (run_id,))
-    return str(rows[0][0]) if rows else None
+    found = rows(database, "SELECT experiment_id FROM runs WHERE run_uuid = ?", (run_id,))
+    return str(found[0][0]) if found else None
 
 
 def model_version(
@@ -80,27 +80,33 @@ def model_version(
 ) -> tuple[int, str, dict[str, str]] | None:
     """Number, run and tags of a registered version (None: the one with the alias); None where there is none."""
     if version is None:
-        named = _rows(
+        named = rows(
             database, "SELECT version FROM registered_model_aliases WHERE name = ? AND alias = ?", (model, alias)
         )
         if not named:
             return None
         version = int(named[0][0])
     named_by = (model, str(version))  # as text: no number is too large for that
-    found = _rows(
+    found = rows(
         database,
         "SELECT run_id FROM model_versions WHERE name = ? AND version = ? AND current_stage <> 'Deleted_Internal'",
         named_by,
     )
     if not found:
         return None
-    tags = _rows(database, "SELECT key, value FROM model_version_tags WHERE name = ? AND version = ?", named_by)
+    tags = rows(database, "SELECT key, value FROM model_version_tags WHERE name = ? AND version = ?", named_by)
     return version, str(found[0][0]), {str(key): str(value) for key, value in tags}
 
 
-def _rows(database: Path, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """What the statement finds; nothing where there is no store. The file is never made, nor written to."""
+def rows(database: Path, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """What the statement finds; nothing where there is no store. The file is never made, nor written to.
+
+    Raises WorkError where it is no store of MLflow's.
+    """
     if not database.is_file():
         return []
-    with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True, timeout=WAIT_S)) as connection:
-        return connection.execute(statement, values).fetchall()
+    try:
+        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True, timeout=WAIT_S)) as connection:
+            return connection.execute(statement, values).fetchall()
+    except sqlite3.Error as error:
+        raise WorkError(f"{database}: the MLflow store cannot be read: {error}") from error

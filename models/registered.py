@@ -5,26 +5,23 @@ Whatever changes the registry, or needs more of a version than its number, goes 
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-from urllib.parse import quote
-
-from models.tracking import CHAMPION, MODEL_NAME
-from traces.errors import InputError, WorkError
+from models.mlflow_sql import rows
+from models.mlflow_store import database
+from models.tracking import MODEL_NAME, champion
+from traces.errors import InputError
 from traces.store import DataFolder
 
 
 def versions(data: DataFolder) -> list[int]:
     """Registered versions in order; none where there is no registry yet."""
-    return _numbers(
-        data, "SELECT version FROM model_versions WHERE name = ? AND current_stage <> 'Deleted_Internal'", MODEL_NAME
-    )
+    statement = "SELECT version FROM model_versions WHERE name = ? AND current_stage <> 'Deleted_Internal'"
+    return sorted(int(version) for (version,) in rows(database(data), statement, (MODEL_NAME,)))
 
 
 def champion_version(data: DataFolder) -> int | None:
     """The version that carries the alias `champion`."""
-    sql = "SELECT version FROM registered_model_aliases WHERE name = ? AND alias = ?"
-    return next(iter(_numbers(data, sql, MODEL_NAME, CHAMPION)), None)
+    present = champion(data)
+    return None if present is None else present.version
 
 
 def check_champion(data: DataFolder) -> None:
@@ -37,14 +34,3 @@ def check_version(data: DataFolder, version: int) -> None:
     """Raises InputError for a version that is not registered, listing those that are."""
     if version not in (known := versions(data)):
         raise InputError(f"{MODEL_NAME} has no version {version}; registered: {', '.join(map(str, known)) or 'none'}")
-
-
-def _numbers(data: DataFolder, sql: str, *params: str) -> list[int]:
-    path = data.mlflow / "mlflow.db"
-    if not path.is_file():
-        return []
-    try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
-            return sorted(int(row[0]) for row in connection.execute(sql, params))
-    except sqlite3.Error as error:
-        raise WorkError(f"{path}: the MLflow registry cannot be read: {error}") from error

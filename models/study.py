@@ -235,8 +235,11 @@ def last_fit(study: Study, policy: str) -> tuple[list[TrainedPolicy], int]:
 
 def run_ids(study: Study, policies: Sequence[str]) -> list[str]:
     """The runs in MLflow of the policies as they were last fitted in this scenario; none of a policy that never was."""
-    stamps = [read_stamp(study.data, study._step(name), study.scenario.cluster) for name in policies]
-    return [run["run_id"] for left in stamps if left is not None for run in left["runs"] if run["run_id"]]
+    cluster = study.scenario.cluster
+    told = {name: read_stamp(study.data, study._step(name), cluster) or {} for name in policies}
+    fits = [(name, seed) for name, left in told.items() for seed in left.get("seeds", [])]
+    stamps = [read_stamp(study.data, study._step(name, seed), cluster) or {} for name, seed in fits]
+    return [run_id for left in stamps if (run_id := str(left.get("run_id", "")))]
 
 
 def champion_policy(data: DataFolder) -> str:
