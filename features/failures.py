@@ -95,13 +95,17 @@ def _with_tails(ended: pl.DataFrame, trace: Trace, tails: pl.DataFrame) -> pl.Da
 
 
 def _attempts(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
-    """Attempts that started, with their job's user, partition and final state, and GPUs filled from whole nodes."""
+    """Attempts that started, with their job's user, partition and final state, and GPUs filled from whole nodes.
+
+    Where the log prints no start at all, they are all that ran.
+    """
+    starts_are_known = trace.attempts["start_utc"].null_count() < len(trace.attempts)
     jobs = trace.jobs.select("job_key", "user_name", "partition", pl.col("state").alias("job_state"))
     held = runs(trace, settings).select("job_key", "attempt", "gpus", pl.col("gpu_time_s").alias("gpu_time_lost_s"))
     run = pl.coalesce("run_s", pl.col("end_utc").dt.epoch("s") - pl.col("start_utc").dt.epoch("s"))
     return (
         trace.attempts.drop("gpus", "gpu_time_s")
-        .join(held, on=["job_key", "attempt"])
+        .join(held, on=["job_key", "attempt"], how="inner" if starts_are_known else "left")
         .join(jobs, on="job_key", how="left")
         .with_columns(
             run.alias("runtime_to_failure_s"),

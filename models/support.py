@@ -9,17 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models import experiment
-from models.experiment import Window
+from models.experiment import HOUR_S, Int64s, Window
 
 if TYPE_CHECKING:
     from models.study import Study
 
-# Starts of each pair size, one every 4 h.
+# Starts of each pair size, one every 4 h, at times when the log has jobs.
 LEAST_FIT = 42  # a week: what is learned has seen every hour of the week
 LEAST_SELECT = 12  # two days: every hour of the day twice, or one odd night picks the settings
 LEAST_REPORT = 6  # a day: fewer are anecdotes, not a comparison
+AROUND_S = 12 * HOUR_S  # with no submission that near, a pair starts into a hole of the log and learns nothing
 
 
 def too_few_pairs(study: Study) -> str | None:
@@ -41,7 +43,8 @@ def too_few_pairs(study: Study) -> str | None:
             most = "" if is_counted else "at most "
             return (
                 f"the trace is too short to {purpose}: the {name} window ({window}) holds {most}{count} {what} of "
-                f"{size} node{'s' if size > 1 else ''} whose outcome {known}, and it takes {least}"
+                f"{size} node{'s' if size > 1 else ''} that start among the log's jobs and whose outcome {known}; "
+                f"it takes {least}"
             )
     return None
 
@@ -57,8 +60,15 @@ def _known(study: Study, window: Window, until_s: int | None) -> tuple[dict[int,
         with np.load(path) as held:
             nodes = held["pair_nodes"]
             outcome_s = held["successor_start_s"][held["offset"][1:] - 1]  # of reactive, the last of each pair
-        known = np.ones(len(nodes), bool) if until_s is None else outcome_s < until_s
+            known = _among_jobs(study, held["submit_s"])
+        known &= outcome_s < (until_s or np.inf)
         return {size: int(np.count_nonzero(known & (nodes == size))) for size in scenario.pair_nodes}, True
     starts = window.starts(scenario.every_s)
-    most = len(starts) if until_s is None else int(np.count_nonzero(starts + scenario.limit_s < until_s))
-    return dict.fromkeys(scenario.pair_nodes, most), False
+    known = _among_jobs(study, starts) & (starts + scenario.limit_s < (until_s or np.inf))
+    return dict.fromkeys(scenario.pair_nodes, int(np.count_nonzero(known))), False
+
+
+def _among_jobs(study: Study, starts: Int64s) -> NDArray[np.bool_]:
+    """Which starts (epoch s) have a submission of the log near them; bool like `starts`."""
+    submits = study.workload.submit_s
+    return np.asarray(np.searchsorted(submits, starts + AROUND_S) > np.searchsorted(submits, starts - AROUND_S))

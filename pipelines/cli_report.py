@@ -10,6 +10,7 @@ import typer
 
 from pipelines import options
 from pipelines.options import Data, Json
+from traces.errors import InputError
 from traces.store import DataFolder
 
 
@@ -21,7 +22,9 @@ def register(app: typer.Typer) -> None:
 
 def report(
     context: typer.Context,
-    out: Annotated[Path | None, typer.Option("--out", help="HTML file (default: reports/report.html).")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="HTML file (default: reports/report.html; a part of it beside it).")
+    ] = None,
     section: Annotated[str | None, typer.Option("--section", help="Only this section.")] = None,
     clusters: Annotated[str | None, typer.Option("--cluster", help="Only these clusters: a,b.")] = None,
     offenders: Annotated[
@@ -51,7 +54,11 @@ def report(
 
     key = secrets.token_bytes(32)  # one for both, so that a hash in the JSON is the one on the page
     with options.output(json) as stream:
-        path = build_report(folder, out=out, clusters=wanted, anonymise=anonymise, section=section, key=key)
+        out = _file(folder, out, section, wanted, anonymise=anonymise)
+        reasons = _without_policies(folder, wanted or cluster_names(folder))
+        path = build_report(
+            folder, out=out, clusters=wanted, anonymise=anonymise, section=section, key=key, no_policies=reasons
+        )
         if json:
             found: dict[str, Any] = {"path": path.resolve()}
             if section is not None:
@@ -75,6 +82,28 @@ def _write_offenders(
             options.write_json(stream, {"path": path.resolve(), "rows": rows})
         else:
             stream.write(f"{path.resolve()}: {rows:,} rows\n")
+
+
+def _file(
+    folder: DataFolder, out: Path | None, section: str | None, clusters: list[str] | None, *, anonymise: bool
+) -> Path:
+    """Where the report goes. A part of it, or one with hashes for names, never takes the place of the whole.
+
+    `section` and `clusters` are known ones. Raises InputError where --out asks for that.
+    """
+    whole = folder.reports / "report.html"
+    parts = [*([section] if section else []), *(clusters or []), *(["anonymised"] if anonymise else [])]
+    path = out or whole.with_name("-".join(["report", *parts]) + ".html")
+    if parts and path.resolve() == whole.resolve():
+        raise InputError(f"--out {out}: that is the whole report, which a part of it must not replace; name another")
+    return path
+
+
+def _without_policies(folder: DataFolder, clusters: list[str]) -> dict[str, str]:
+    """Why clusters have no policies to compare, by cluster."""
+    from models.study import why_no_policies
+
+    return {name: why for name in clusters if (why := why_no_policies(folder, name)) is not None}
 
 
 def dagster_home(context: typer.Context, data: Data = None) -> None:
