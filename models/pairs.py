@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,6 +51,7 @@ from simulator.state import (
     new_state,
 )
 from simulator.workload import Workload
+from traces import progress
 from traces.errors import InputError
 from traces.whole_file import whole_file
 
@@ -283,7 +284,7 @@ def build_pairs(
     submits_s = np.ascontiguousarray(submits_s, np.int64)
     instants_s = np.unique(np.append(np.arange(0, limit_s, decision_s), limit_s)).astype(np.int64)
     pairs, instants = len(submits_s), len(instants_s)
-    times = np.empty((pairs, 2), np.int64)
+    times = np.zeros((pairs, 2), np.int64)
     successor_start_s = np.empty((pairs, instants), np.int64)
     observations = np.zeros((pairs, instants, len(observe.FEATURES)), np.float32)
     knobs = Knobs(SCHEDULERS[scheduler], capacity, 0, 0, 1)
@@ -315,8 +316,15 @@ def build_pairs(
             room *= 2
 
     run(slice(0, 0), 0)  # compiles here: numba's compiler is not safe in threads
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(run, [slice(a, b) for a, b in itertools.pairwise(cuts)], range(threads)))
+    with (
+        ThreadPoolExecutor(threads) as pool,
+        progress.shown(f"pairs of {pair_nodes} on {capacity} nodes", pairs) as advance_to,
+    ):
+        work = [pool.submit(run, slice(a, b), k) for k, (a, b) in enumerate(itertools.pairwise(cuts))]
+        while wait(work, timeout=1).not_done:
+            advance_to(int(np.count_nonzero(times[:, 1])))
+        for done in work:
+            done.result()
     return PairTable(
         np.full(pairs, pair_nodes, np.int64),
         np.full(pairs, limit_s, np.int64),

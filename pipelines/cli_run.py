@@ -46,7 +46,7 @@ def analyze(
     reading = Reading(cluster, timezone, nodes, gpus_per_node, format_, fields, delimiter)
     with options.output(json) as out:
         folder.ensure_writable()
-        reading.check()
+        reading.check(raw or [])
         began = time.perf_counter()
         logs = raw_logs.of_paths(folder, raw, reading) if raw else raw_logs.in_the_lake(folder, reading)
         result = last_run.result_of(folder, "analyze", logs, reading)
@@ -82,9 +82,10 @@ def run(
     reading = Reading(cluster, timezone, nodes, gpus_per_node, format_, fields, delimiter)
     with options.output(json) as out:
         folder.ensure_writable()
-        reading.check()
+        paths = [*(raw or []), *([raw_folder] if raw_folder else [])]
+        reading.check(paths)
         began = time.perf_counter()
-        logs = _to_run(folder, [*(raw or []), *([raw_folder] if raw_folder else [])], reading)
+        logs = _to_run(folder, paths, reading)
         result = last_run.result_of(folder, "run", logs, reading)
         if result is None:
             _analyse(folder, logs, reading)

@@ -1,22 +1,29 @@
-"""Progress of a run for a person at a terminal: one line an asset step, with the seconds that it took."""
+"""Progress of a run for a person at a terminal: one line an asset step, with the seconds that it took.
+
+Steps that know how far they are tell it themselves (`traces.progress`); of the others a line says that they go on.
+"""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 
 import dagster as dg
 from rich.console import Console
 from rich.markup import escape
 
+GOES_ON_S = 20.0  # a step that long without an end says that it goes on
+
 
 class _Lines(logging.Handler):
-    """Writes a line to standard error when a step ends; other records only where they are warnings."""
+    """Writes a line to standard error when a step begins and ends; other records only where they are warnings."""
 
     def __init__(self) -> None:
         super().__init__()
         self.console = Console(stderr=True, highlight=False)
         self.began: dict[str, float] = {}
+        self.timer: threading.Timer | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         meta = getattr(record, "dagster_meta", {})
@@ -26,12 +33,34 @@ class _Lines(logging.Handler):
         if kind == dg.DagsterEventType.STEP_START.value:
             self.began[step] = time.perf_counter()
             self.console.print(f"  [dim]{escape(step)} ...[/]")
+            self._watch(step)
         elif kind == dg.DagsterEventType.STEP_SUCCESS.value:
-            self.console.print(f"  {escape(step)} [green]{self._seconds(step)}[/]")
+            self._ended(step, f"[green]{self._seconds(step)}[/]")
+        elif kind == dg.DagsterEventType.STEP_SKIPPED.value:
+            self._ended(step, "[yellow]skipped[/]")
         elif kind == dg.DagsterEventType.STEP_FAILURE.value:
-            self.console.print(f"  {escape(step)} [red]failed[/] {self._seconds(step)}")
+            self._ended(step, f"[red]failed[/] {self._seconds(step)}")
         elif record.levelno >= logging.WARNING and event is None:
             self.console.print(f"  [yellow]{escape(record.getMessage())}[/]")
+
+    def _watch(self, step: str) -> None:
+        """Say in a while that the step goes on, and again, until it ends."""
+
+        def tell() -> None:
+            if step not in self.began:
+                return
+            self.console.print(f"  [dim]{escape(step)} goes on, {self._seconds(step)} so far[/]")
+            self._watch(step)
+
+        self.timer = threading.Timer(GOES_ON_S, tell)
+        self.timer.daemon = True
+        self.timer.start()
+
+    def _ended(self, step: str, how: str) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.began.pop(step, None)
+        self.console.print(f"  {escape(step)} {how}")
 
     def _seconds(self, step: str) -> str:
         return f"{time.perf_counter() - self.began.get(step, time.perf_counter()):.1f} s"

@@ -49,11 +49,19 @@ class Reading:
         fields = options.names(self.fields) if self.fields else None
         return {"format": self.format, "fields": fields, "delimiter": self.delimiter}
 
-    def check(self) -> None:
-        """Raises InputError for a format that no reader has."""
+    def check(self, paths: Sequence[Path]) -> None:
+        """Raises InputError for a format that no reader has, and for a file of none: before anything is set up."""
         from traces.formats import check_format
+        from traces.ingest import unescaped
+        from traces.readers.common import RawFile
+        from traces.readers.registry import reader_for
 
         check_format(self.format)
+        fields = tuple(options.names(self.fields)) if self.fields else None
+        delimiter = unescaped(self.delimiter)
+        for path in paths:
+            if path != STANDARD_INPUT and path.is_file():
+                reader_for(RawFile(path, ClusterSettings("unnamed"), fields, delimiter), self.format)
 
 
 def of_paths(folder: DataFolder, raw: Sequence[Path], reading: Reading) -> list[RawLogs]:

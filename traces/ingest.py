@@ -93,7 +93,7 @@ def ingest(
                     )
                     results.append(FileResult(str(file), "none", skipped_reason=what))
                     continue
-                raw = RawFile(file, cluster, tuple(fields) if fields else None, _unescaped(delimiter))
+                raw = RawFile(file, cluster, tuple(fields) if fields else None, unescaped(delimiter))
                 if file == STANDARD_INPUT or file.is_fifo():
                     raw = replace(raw, path=_spooled(spooled, file), shown=str(file))
                 result = _stage(raw, format, data, staged, named=not is_folder)
@@ -122,7 +122,7 @@ def _spooled(path: Path, source: Path) -> Path:
     return path
 
 
-def _unescaped(delimiter: str | None) -> str | None:
+def unescaped(delimiter: str | None) -> str | None:
     r"""The delimiter with `\t` and `\x1f` as the characters that they stand for. Raises InputError for a blank one."""
     if delimiter is None:
         return None

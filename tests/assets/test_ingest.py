@@ -21,7 +21,7 @@ def materialize(data: Path, raw: Path) -> tuple[Told, dict[str, Any], list[str]]
     """Metadata by partition of raw_file, that of trace_files, and the partitions there are."""
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("clusters", ["lab"])
-        resources = {"baton": Baton(data=str(data), raw=str(raw))}
+        resources = {"baton": Baton(data=str(data), raw=[str(raw)])}
         result = dg.materialize([ingested_files, raw_file], instance=instance, partition_key="lab", resources=resources)
         told: Told = {}
         whole: dict[str, Any] = {}
@@ -65,7 +65,7 @@ def test_a_partition_a_file_by_its_content(tmp_path: Path) -> None:
 def test_a_file_elsewhere_has_not_disappeared(tmp_path: Path) -> None:
     here = tmp_path / "raw"
     files = [{"source": str(here / "gone")}, {"source": str(tmp_path / "other")}, {"source": None}, {}]
-    assert disappeared(files, here) == [str(here / "gone")]
+    assert disappeared(files, [here]) == [str(here / "gone")]
 
 
 def test_reasons_are_counted_without_their_values() -> None:

@@ -31,7 +31,7 @@ def assert_one_line(result: Result, *parts: str) -> None:
         ("empty.psv", b"", ("empty.psv", "empty")),
         ("blank.psv", b"\n\n", ("blank.psv", "empty")),
         ("core.psv", b"\x7fELF\x00\x00\x01\x02" * 400, ("core.psv", "binary")),
-        ("short.psv", b"JobID|State|User\n1|COMPLETED|anna\n", ("short.psv",)),
+        ("short.psv", b"JobID|User|Account\n1|anna|lab\n", ("short.psv", "State or Start")),
         ("cut.gz", b"\x1f\x8b\x08\x00\x00", ("cut.gz",)),
     ],
 )
@@ -55,10 +55,10 @@ def test_one_bad_file_keeps_the_good_one_out(baton: Baton, tmp_path: Path) -> No
 def test_a_missing_column_is_named(baton: Baton, tmp_path: Path) -> None:
     raw = dump(tmp_path / "jobs.psv")
     lines = [line.split("|") for line in raw.read_text().splitlines()]
-    at = HEADER.split("|").index("Submit")
-    raw.write_text("\n".join("|".join(cells[:at] + cells[at + 1 :]) for cells in lines) + "\n")
+    assert HEADER.startswith("JobID|JobIDRaw|")
+    raw.write_text("\n".join("|".join(cells[2:]) for cells in lines) + "\n")
     result = baton("ingest", raw, "--cluster", "lab", "--data", tmp_path / "data")
-    assert_one_line(result, "jobs.psv", "Submit")
+    assert_one_line(result, "jobs.psv", "JobID or JobIDRaw")
 
 
 def test_a_truncated_last_line_is_rejected_and_counted(baton: Baton, tmp_path: Path) -> None:
@@ -172,7 +172,8 @@ def test_a_wrong_value_lists_what_is_allowed(
 def test_an_unknown_cluster_lists_the_known(baton: Baton, tmp_path: Path) -> None:
     result = baton("simulate", "--cluster", "nowhere", "--scheduler", "fifo", "--data", tmp_path / "data")
     assert result.code == 2 and result.err.count("\n") == 1
-    assert_one_line(baton("run", "--raw", tmp_path, "--data", tmp_path / "data"), "ls6")
+    known = baton("train", "--cluster", "nowhere", "--policies", "reactive", "--data", tmp_path / "data")
+    assert_one_line(known, "'nowhere'", "ls6")
 
 
 @pytest.mark.parametrize(
@@ -191,8 +192,11 @@ def test_wrong_usage_exits_2(baton: Baton, arguments: tuple[str, ...]) -> None:
 
 
 def test_flags_of_a_cluster_need_raw_logs(baton: Baton, tmp_path: Path) -> None:
-    assert_one_line(baton("run", "--nodes", 4, "--data", tmp_path / "data"), "--raw")
-    assert_one_line(baton("run", "--raw", tmp_path / "none", "--data", tmp_path / "data"), "no such folder")
+    assert_one_line(baton("run", "--nodes", 4, "--data", tmp_path / "data"), "raw logs")
+    assert_one_line(baton("run", "--raw", tmp_path / "none", "--data", tmp_path / "data"), "no such file or folder")
+    notes = tmp_path / "notes.txt"
+    notes.write_text("Dear all,\nthe cluster is down.\n")
+    assert_one_line(baton("analyze", notes, "--data", tmp_path / "data"), "notes.txt:1", "unknown format")
 
 
 @pytest.mark.parametrize("command", [("promote", 3), ("rollback",)])

@@ -61,6 +61,28 @@ def test_one_section_as_json(baton: Baton, tmp_path: Path) -> None:
     assert (tables[0]["records"], tables[0]["jobs"]) == (6, 6)
 
 
+def test_a_part_of_the_report_never_replaces_the_whole(baton: Baton, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    baton("ingest", dump(tmp_path / "jobs.psv"), "--cluster", "lab", "--data", data)
+    whole = Path(baton("report", "--data", data).out.strip())
+    before = whole.read_bytes()
+    assert whole == data / "reports" / "report.html" and b"Who waits" in before
+    for options, name in (
+        (("--section", "read"), "report-read.html"),
+        (("--cluster", "lab"), "report-lab.html"),
+        (("--anonymise",), "report-anonymised.html"),
+    ):
+        assert Path(baton("report", *options, "--data", data).out.strip()).name == name
+        refused = baton("report", *options, "--out", whole, "--data", data)
+        assert refused.code == 2 and "whole report" in refused.err
+        assert whole.read_bytes() == before
+    unknown = baton("report", "--section", "none", "--data", data)
+    assert unknown.code == 2 and "waits" in unknown.err
+    assert sorted(path.name for path in whole.parent.iterdir()) == [
+        "report-anonymised.html", "report-lab.html", "report-read.html", "report.html",
+    ]  # fmt: skip
+
+
 def test_dagster_home_is_ready_and_telemetry_is_off(baton: Baton, tmp_path: Path) -> None:
     home = Path(baton("dagster-home", "--data", tmp_path / "data").out.strip())
     assert home == tmp_path / "data" / "dagster"

@@ -1,4 +1,4 @@
-"""The whole pipeline on three generated weeks: every asset materialized, and a second run that works nothing out."""
+"""The whole pipeline on four generated weeks: every asset materialized, and a second run that works nothing out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def materialize(
     data: DataFolder, cluster: str, raw: Path, warns: tuple[str, ...] = (), **flags: Any
 ) -> dict[str, dict[str, Any]]:
     """Metadata of every asset of one run, by key; every check must have passed, but those in `warns` warn."""
-    resource = Resource(data=str(data.root), raw=str(raw), **flags)
+    resource = Resource(data=str(data.root), raw=[str(raw)], **flags)
     job = build_defs({"baton": resource}).resolve_job_def("whole_pipeline")
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("clusters", [cluster])
@@ -46,7 +46,7 @@ def materialize(
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DataFolder, Path, dict[str, dict[str, Any]]]]:
     """One run on generated logs, with the three policies that need no learning."""
     folder = tmp_path_factory.mktemp("pipeline")
-    generate_slurm(folder / "raw", jobs=None, weeks=3, nodes=16, gpus_per_node=4, seed=7, steps=False, compress=False)
+    generate_slurm(folder / "raw", jobs=None, weeks=4, nodes=16, gpus_per_node=4, seed=7, steps=False, compress=False)
     data = DataFolder(folder / "data")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(study, "every_policy", lambda: POLICIES)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from traces import slurm_text
 from traces.clusters import ClusterSettings
-from traces.readers import sacct_columns, sacct_times
+from traces.readers import sacct_columns, sacct_ran, sacct_times
 from traces.readers.common import map_codes, map_unique
 from traces.readers.sacct_fields import Field, kernel, series
 
@@ -26,12 +26,6 @@ _ID = re.compile(
     r"(?:\.[A-Za-z0-9_+.]+)?"
 )
 NO_ARRAY, RANGE = -1, -2
-# A job in one of these states has run. One that was cancelled, or missed its deadline, may never have.
-RAN_BY_STATE = (
-    "COMPLETED", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REQUEUED", "RESIZING", "RUNNING", "SUSPENDED",
-    "TIMEOUT",
-)  # fmt: skip
-
 _ONE_BRACKET = r"^[^\[\],\s]*\[[0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]{1,9})?)*\]$"
 
 
@@ -71,8 +65,8 @@ def typed(
     rows = rows.with_columns(_sizes(column, settings))
     for name in ("Group", "GID", "Cluster", "DerivedExitCode"):
         column.mapped(name, sacct_columns.FORMS[name], pl.Object)
-    rows = _states(rows, "State" in fields)
-    return (_never_started(rows) if "Start" in fields else _without_starts(rows)), pl.Series(column.valid)
+    rows = sacct_ran.settled(rows, has_state="State" in fields, has_start="Start" in fields)
+    return rows, pl.Series(column.valid)
 
 
 class _Columns:
@@ -342,69 +336,3 @@ def _memory(column: _Columns, nodes: pl.Series, cpus: pl.Series) -> pl.Series:
     times = pl.when(pl.col("per") == "n").then("nodes").when(pl.col("per") == "c").then("cpus").otherwise(1)
     whole = pl.coalesce("tres", pl.col("size") * times).round().cast(pl.Int64, strict=False)
     return frame.select(whole).to_series()
-
-
-def _states(rows: pl.DataFrame, has_state: bool) -> pl.DataFrame:
-    """`state` and `state_is_inferred`: without a State column, from times, limit and exit code."""
-    if has_state:
-        return rows.with_columns(pl.col("state").fill_null("UNKNOWN"), pl.lit(False).alias("state_is_inferred"))
-    run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds()
-    zero = (pl.col("exit_code").fill_null(0) == 0) & (pl.col("exit_signal").fill_null(0) == 0)
-    state = (
-        pl.when(pl.col("start_utc").is_null() & pl.col("end_utc").is_null())
-        .then(pl.lit("PENDING"))
-        .when(pl.col("start_utc").is_null() | (run <= 0))
-        .then(pl.lit("CANCELLED"))
-        .when(pl.col("end_utc").is_null())
-        .then(pl.lit("RUNNING"))
-        .when(pl.coalesce("elapsed_s", run) >= pl.col("limit_s"))
-        .then(pl.lit("TIMEOUT"))
-        .when(zero)
-        .then(pl.lit("COMPLETED"))
-        .otherwise(pl.lit("FAILED"))
-    )
-    return rows.with_columns(state.alias("state"), pl.lit(True).alias("state_is_inferred"))
-
-
-def _never_started(rows: pl.DataFrame) -> pl.DataFrame:
-    """Clear start and sizes held of records that never ran, and settle the run time of the others.
-
-    Before Slurm 22.05 a job cancelled while pending has Start = End (bug 7449); a job that ran for less than a second
-    has them too, but also nodes or an AllocTRES where the dump prints these.
-    """
-    held = pl.col("nodes").is_not_null() | pl.col("has_alloc_tres").fill_null(False)
-    run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds()
-    still = (run == 0) & (pl.col("elapsed_s").fill_null(0) == 0)
-    never = (
-        pl.col("start_utc").is_null()
-        | (pl.col("state") == "PENDING")
-        | (still & (pl.col("state") == "CANCELLED") & ~held)
-        | (still & pl.col("is_unassigned"))
-    )
-    rows = rows.with_columns((~never.fill_null(True)).alias("ran"))
-    # sacct itself clamps a start after the end to the end.
-    start = pl.when(pl.col("ran")).then(pl.min_horizontal("start_utc", pl.coalesce("end_utc", "start_utc")))
-    return _held_while_run(rows.with_columns(start.alias("start_utc")))
-
-
-def _without_starts(rows: pl.DataFrame) -> pl.DataFrame:
-    """As `_never_started`, of a dump without the column Start: a job ran where it has run time, else by its state.
-
-    A step is only recorded once it has started.
-    """
-    by_state = pl.col("state").is_in(RAN_BY_STATE) | pl.col("step_id").is_not_null()
-    ran = pl.when(pl.col("elapsed_s").is_null()).then(by_state).otherwise(pl.col("elapsed_s") > 0)
-    return _held_while_run(rows.with_columns(ran.alias("ran")))
-
-
-def _held_while_run(rows: pl.DataFrame) -> pl.DataFrame:
-    """`run_s`, and no sizes held of records that never ran."""
-    run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds() - pl.col("suspended_s")
-    kept = [
-        pl.when("ran").then(pl.col(name)).otherwise(pl.lit(0)).alias(name)
-        for name in ("allocated_nodes", "allocated_cpus", "allocated_gpus")
-    ]
-    return rows.with_columns(
-        pl.when("ran").then(pl.coalesce("elapsed_s", run)).clip(0).alias("run_s"),
-        *kept,
-    ).drop("elapsed_s", "suspended_s", "has_alloc_tres", "is_unassigned")

@@ -1,0 +1,83 @@
+"""Which records of sacct ran, for how long and with what, and how those ended of which the dump prints no state."""
+
+from __future__ import annotations
+
+import polars as pl
+
+# A job in one of these states has run. One that was cancelled, or missed its deadline, may never have.
+RAN_BY_STATE = (
+    "COMPLETED", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REQUEUED", "RESIZING", "RUNNING", "SUSPENDED",
+    "TIMEOUT",
+)  # fmt: skip
+
+
+def settled(rows: pl.DataFrame, *, has_state: bool, has_start: bool) -> pl.DataFrame:
+    """Typed rows with `state`, `state_is_inferred`, `ran` and `run_s`; `has_...`: does the dump print that column?"""
+    rows = _states(rows, has_state)
+    return _never_started(rows) if has_start else _without_starts(rows)
+
+
+def _states(rows: pl.DataFrame, has_state: bool) -> pl.DataFrame:
+    """`state` and `state_is_inferred`: without a State column, from times, limit and exit code."""
+    if has_state:
+        return rows.with_columns(pl.col("state").fill_null("UNKNOWN"), pl.lit(False).alias("state_is_inferred"))
+    run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds()
+    zero = (pl.col("exit_code").fill_null(0) == 0) & (pl.col("exit_signal").fill_null(0) == 0)
+    state = (
+        pl.when(pl.col("start_utc").is_null() & pl.col("end_utc").is_null())
+        .then(pl.lit("PENDING"))
+        .when(pl.col("start_utc").is_null() | (run <= 0))
+        .then(pl.lit("CANCELLED"))
+        .when(pl.col("end_utc").is_null())
+        .then(pl.lit("RUNNING"))
+        .when(pl.coalesce("elapsed_s", run) >= pl.col("limit_s"))
+        .then(pl.lit("TIMEOUT"))
+        .when(zero)
+        .then(pl.lit("COMPLETED"))
+        .otherwise(pl.lit("FAILED"))
+    )
+    return rows.with_columns(state.alias("state"), pl.lit(True).alias("state_is_inferred"))
+
+
+def _never_started(rows: pl.DataFrame) -> pl.DataFrame:
+    """Clear start and sizes held of records that never ran, and settle the run time of the others.
+
+    Before Slurm 22.05 a job cancelled while pending has Start = End (bug 7449); a job that ran for less than a second
+    has them too, but also nodes or an AllocTRES where the dump prints these.
+    """
+    held = pl.col("nodes").is_not_null() | pl.col("has_alloc_tres").fill_null(False)
+    run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds()
+    still = (run == 0) & (pl.col("elapsed_s").fill_null(0) == 0)
+    never = (
+        pl.col("start_utc").is_null()
+        | (pl.col("state") == "PENDING")
+        | (still & (pl.col("state") == "CANCELLED") & ~held)
+        | (still & pl.col("is_unassigned"))
+    )
+    rows = rows.with_columns((~never.fill_null(True)).alias("ran"))
+    # sacct itself clamps a start after the end to the end.
+    start = pl.when(pl.col("ran")).then(pl.min_horizontal("start_utc", pl.coalesce("end_utc", "start_utc")))
+    return _held_while_run(rows.with_columns(start.alias("start_utc")))
+
+
+def _without_starts(rows: pl.DataFrame) -> pl.DataFrame:
+    """As `_never_started`, of a dump without the column Start: a job ran where it has run time, else by its state.
+
+    A step is only recorded once it has started.
+    """
+    by_state = pl.col("state").is_in(RAN_BY_STATE) | pl.col("step_id").is_not_null()
+    ran = pl.when(pl.col("elapsed_s").is_null()).then(by_state).otherwise(pl.col("elapsed_s") > 0)
+    return _held_while_run(rows.with_columns(ran.alias("ran")))
+
+
+def _held_while_run(rows: pl.DataFrame) -> pl.DataFrame:
+    """`run_s`, and no sizes held of records that never ran."""
+    run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds() - pl.col("suspended_s")
+    kept = [
+        pl.when("ran").then(pl.col(name)).otherwise(pl.lit(0)).alias(name)
+        for name in ("allocated_nodes", "allocated_cpus", "allocated_gpus")
+    ]
+    return rows.with_columns(
+        pl.when("ran").then(pl.coalesce("elapsed_s", run)).clip(0).alias("run_s"),
+        *kept,
+    ).drop("elapsed_s", "suspended_s", "has_alloc_tres", "is_unassigned")
