@@ -52,7 +52,7 @@ def analyze(
         result = last_run.result_of(folder, "analyze", logs, reading)
         if result is None:
             _analyse(folder, logs, reading)
-            result = described(folder, logs)
+            result = {**described(folder, logs), "findings": _findings(folder, logs)}
             last_run.remember(folder, "analyze", logs, reading, result)
         result["seconds"] = time.perf_counter() - began
         if json:
@@ -174,11 +174,22 @@ def _last_decision(folder: DataFolder, cluster: str) -> dict[str, Any] | None:
     return log.row(-1, named=True) if len(log) else None
 
 
+def _findings(folder: DataFolder, logs: list[RawLogs]) -> list[dict[str, str]]:
+    """What the report says first of each cluster: who waits, why, and what to do about it."""
+    from reports.findings import findings
+
+    names = [one.settings.name for one in logs]
+    return [{"cluster": name, **found} for name in names for found in findings(folder, name)]
+
+
 def _sentences(result: dict[str, Any]) -> str:
     """What became of each file, and what the report says first; each on a line of its own."""
     from pipelines.cli_traces import sentence
+    from reports.format import text
 
-    return "".join(f"{line}\n" for line in map(sentence, result["files"]))
+    lines = [text(sentence(file)) for file in result["files"]]
+    lines += [f"{found['cluster']}: {text(found['sentence'])}" for found in result["findings"]]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _for_a_person(result: dict[str, Any]) -> str:

@@ -206,6 +206,7 @@ def test_what_was_read_before_is_analysed_again(baton: Baton, tmp_path: Path) ->
     result = baton("analyze", "--data", data, "--json")
     assert result.json["clusters"] == ["odd"] and Path(result.json["report"]).is_file()
     assert [file["jobs"] for file in result.json["files"]] == [59]
+    assert [found["kind"] for found in result.json["findings"]] == ["who", "why", "do"]
     empty = baton("analyze", "--data", tmp_path / "none")
     assert empty.code == 2 and "baton analyze sacct.txt" in empty.err
 
