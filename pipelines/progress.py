@@ -13,7 +13,7 @@ import dagster as dg
 from rich.console import Console
 from rich.markup import escape
 
-GOES_ON_S = 20.0  # a step that long without an end says that it goes on
+GOES_ON_S = 10.0  # a step that long without an end says that it goes on
 
 
 class _Lines(logging.Handler):
