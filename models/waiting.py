@@ -5,7 +5,7 @@ A bar that moves where a person watches a terminal; a line every few seconds whe
 
 from __future__ import annotations
 
-import time
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
@@ -13,9 +13,12 @@ LINE_EVERY_S = 5.0
 
 
 class Waiting:
-    """`with Waiting("training", 28) as waiting:`, then `advance` once for each of the 28."""
+    """`with Waiting("training", 28) as waiting:`, then `advance` once for each of the 28, or `reach` now and then.
 
-    def __init__(self, what: str, total: int) -> None:
+    Unless it `stays`, nothing of it is left in the end, and nothing shown where it takes less than LINE_EVERY_S.
+    """
+
+    def __init__(self, what: str, total: int, unit: str = "", *, stays: bool = True) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -24,13 +27,17 @@ class Waiting:
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
+            TextColumn(unit, markup=False),
             TimeRemainingColumn(elapsed_when_finished=True),
             console=self._console,
+            transient=not stays,
+            disable=not (stays or self._console.is_terminal),
             speed_estimate_period=600.0,  # single steps differ in length: the rate is that of the last ten minutes
         )
         self._task = self._bar.add_task(what, total=total)
-        self._total, self._count = total, 0
-        self._began = self._said = time.monotonic()
+        self._what, self._total, self._unit = what, total, f" {unit}" if unit else ""
+        self._count, self._before, self._first = 0, 0, True
+        self._began = self._said = monotonic()
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -41,14 +48,25 @@ class Waiting:
 
     def advance(self, what: str) -> None:
         """One more is done; `what` says which."""
-        self._count += 1
-        self._bar.update(self._task, description=what, advance=1)
-        now = time.monotonic()
-        if not self._console.is_terminal and now - self._said >= LINE_EVERY_S:
-            left_s = (now - self._began) / self._count * (self._total - self._count)
-            line = f"  {what}; {self._count} of {self._total}, about {left_s:.0f} s left"
-            self._console.print(line, markup=False)
-            self._said = now
+        self._what = what
+        self._tell(self._count + 1, monotonic())
+
+    def reach(self, count: int) -> None:
+        """So many are done; the rate is that since the first word, because what comes before is preparing."""
+        now = monotonic()
+        if self._first:
+            self._first, self._began, self._before, self._said = False, now, count, now
+        self._tell(count, now)
+
+    def _tell(self, count: int, now: float) -> None:
+        self._count = count
+        self._bar.update(self._task, description=self._what, completed=count)
+        if self._console.is_terminal or now - self._said < LINE_EVERY_S:
+            return
+        done = count - self._before
+        left = f", about {(now - self._began) / done * (self._total - count):,.0f} s left" if done > 0 else ""
+        self._console.print(f"  {self._what}; {count:,} of {self._total:,}{self._unit}{left}", markup=False)
+        self._said = now
 
     def done(self, what: str) -> None:
         """The last word, which stays."""

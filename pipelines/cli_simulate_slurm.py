@@ -105,12 +105,10 @@ def replay(workload: Workload, ids: pl.Series, capacity: int, described: Files |
 
 def _run(world: World) -> tuple[Result, float]:
     """What becomes of the jobs, and the seconds that it took; how far it is stands on standard error meanwhile."""
-    from pipelines.waiting import Waiting
-    from simulator.slurm.run import is_compiled, run_timed
+    from models.waiting import Waiting
+    from simulator.slurm.run import run_timed
 
-    if not is_compiled():
-        options.say("slurm: compiling the scheduler, once for each version of it: about a minute")
-    with Waiting("slurm", len(world.jobs), "jobs") as waiting:
+    with Waiting("slurm", len(world.jobs), "jobs", stays=False) as waiting:
         return run_timed(world, heard=waiting.reach)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simulator.compiled import cache_folder
 from simulator.slurm import kernel
 from simulator.slurm import state as s
 from simulator.slurm.prepare import Prepared, grown, prepared
@@ -40,12 +39,6 @@ def run_timed(
     ready = advanced(ready, NEVER if until is None else until, heard)
     seconds = time.perf_counter() - before
     return result(ready), seconds
-
-
-def is_compiled() -> bool:
-    """Whether the kernel lies compiled on disk; else the first run compiles it for about a minute."""
-    folder = cache_folder()
-    return folder is not None and any(folder.glob("slurm_*/kernel.advance-*.nbi"))
 
 
 def advanced(ready: Prepared, until: int, heard: Heard | None = None) -> Prepared:
