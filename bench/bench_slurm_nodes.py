@@ -32,7 +32,7 @@ from simulator.slurm import world as w
 from simulator.slurm.load_jobs import flat
 from simulator.slurm.prepare import prepared
 from simulator.slurm.run import Heard, advanced, result
-from simulator.workload import Workload, from_swf
+from simulator.workload import from_swf
 from traces.readers.swf import read_swf
 
 THETA = Path(__file__).resolve().parents[2] / "shared" / "traces" / "swf" / "theta_2022.swf.gz"
@@ -44,8 +44,7 @@ def read(path: Path) -> tuple[str, w.World, int]:
     trace = read_swf(path)
     workload, _left_out = from_swf(trace)
     units = int(trace.max_procs or workload.size.max())
-    workload: Workload = workload.take(workload.size <= units)
-    return path.name, flat(workload, units), units
+    return path.name, flat(workload.take(workload.size <= units), units), units
 
 
 def generate() -> tuple[str, w.World, int]:
