@@ -45,9 +45,9 @@ def policies(source: Source) -> Section:
     results, curves = source.rows("policy_results"), source.rows("policy_curves")
     if results.is_empty():
         section.missing.append(
-            f"None can be compared here: {fmt.text(source.no_policies).rstrip('.')}."
+            f"No policies can be compared here: {fmt.text(source.no_policies).rstrip('.')}."
             if source.no_policies
-            else "None were compared on this cluster yet: `baton run` trains and compares them."
+            else "No policies were compared on this cluster yet: `baton run` trains and compares them."
         )
     else:
         for (nodes, limit_h, world), group in results.sort("pair_nodes").group_by(
