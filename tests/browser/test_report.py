@@ -176,7 +176,7 @@ def test_the_first_page_ends_within_four_screens(page: Any) -> None:
         tops = page.execute_script(
             "return [...document.querySelectorAll('details')].map(d => d.getBoundingClientRect().top + scrollY)"
         )
-        assert len(tops) == 8 and tops[0] / height <= (4 if width == 1280 else 8), width
+        assert len(tops) == 8 and tops[0] / height <= (4 if width == 1280 else 5), width
         assert page.execute_script("return document.querySelector('.advice').getBoundingClientRect().top") > 0
 
 
