@@ -34,7 +34,7 @@ def check_clusters(data: DataFolder, names: Iterable[str]) -> None:
     for name in names:
         if name not in known:
             raise InputError(
-                f"cluster {name!r} has no jobs in {data.warehouse}: it holds {', '.join(known) or 'none'}; "
+                f"unknown cluster {name!r}: {data.warehouse} holds {', '.join(known) or 'none'}; "
                 "ingest its raw files first"
             )
 

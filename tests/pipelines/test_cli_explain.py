@@ -109,7 +109,7 @@ def test_a_user(baton: Baton, data: Path) -> None:
         (("44",), "did you mean '4'"),
         (("--user", "ana"), "did you mean 'anna'"),
         (("4", "--limit", "soon"), "'soon'"),
-        (("4", "--cluster", "nope"), "it holds lab"),
+        (("4", "--cluster", "nope"), "holds lab"),
     ],
 )
 def test_what_is_refused(baton: Baton, data: Path, arguments: tuple[str, ...], part: str) -> None:
