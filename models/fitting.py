@@ -55,7 +55,8 @@ def fit_each(fits: Sequence[tuple[Policy, int]], pairs: PairTable, processes: in
     A policy's class must be importable, not of a notebook: it is made again on the other side.
     Raises what a policy's `fit` raised, and WorkError where a process ended before its work.
     """
-    count = min(processes or len(os.sched_getaffinity(0)), len(fits), MOST_PROCESSES)
+    here = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    count = min(processes or here, len(fits), MOST_PROCESSES)
     waiting = iter(fits)
     working: dict[Connection[Any, Any], _Process] = {}
     try:
