@@ -10,7 +10,6 @@ from assets.policies import training_link
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models import study
 from models.fingerprint import write_stamp
-from models.outcomes import ORACLE
 from models.tables import POLICY_CURVES, POLICY_RESULTS, curves_frame, results_frame
 from traces import store
 
@@ -72,6 +71,8 @@ def _told(results: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
 
     Figures are plain means over the pair sizes, hours a pair.
     """
+    from models.outcomes import ORACLE
+
     figures = ("cost_w1", "interruption_h", "overlap_h")
     of = {row["policy"]: row for row in results.group_by("policy").agg(pl.mean(*figures)).iter_rows(named=True)}
     select = curves.filter((pl.col("window") == "select") & (pl.col("policy") != ORACLE))

@@ -10,6 +10,19 @@ if TYPE_CHECKING:
     from models.release import Candidate, Gate
 
 
+# When each policy of the registry submits the successor, for a person; one that is not here has its name alone.
+WORDS = {
+    "reactive": ("submits when the predecessor ends.",),
+    "average-wait": ("submits when the mean wait of the last 100 jobs started is as long as the time left.",),
+    "start-estimate": ("submits when the wait that running and queued jobs leave is as long as the time left.",),
+    "forest": ("submits when the wait that a random forest predicts is as long as the time left.",),
+    "xgboost": ("submits when the mean wait that boosted trees predict is as long as the time left.",),
+    "lightgbm": ("submits when a high quantile of the wait, by boosted trees, is as long as the time left.",),
+    "dqn": ("a neural network that learned by double deep Q-learning says when to submit.",),
+    "policy-gradient": ("a neural network that learned by advantage actor-critic says when to submit.",),
+}
+
+
 def release_note(candidate: Candidate, gate: Gate) -> str:
     """Which policy a version is, what it was trained on, what it costs, and why it was let through; Markdown."""
     parts = [_policy(candidate), _training(candidate), _cost(candidate), f"**Gate**: {gate.reason}."]
@@ -17,15 +30,11 @@ def release_note(candidate: Candidate, gate: Gate) -> str:
 
 
 def _policy(candidate: Candidate) -> str:
-    """Its name, the first line of its own description, and its knob with the setting and where it could be turned."""
-    from models.registry import POLICIES
-
+    """Its name, what it does in one sentence, and its knob with the setting and where it could be turned."""
     settings = candidate.artifact.settings
-    words = POLICIES[candidate.policy].__doc__ if candidate.policy in POLICIES else None
-    first = (words or "").strip().split("\n", 1)[0].rstrip(".")
     range_ = f" (declared from {settings[0]:g} to {settings[-1]:g}, least to most overlap)" if len(settings) > 1 else ""
     knob = f"Knob “{candidate.artifact.manifest['knob']}” = {candidate.setting:g}{range_}."
-    return " ".join([f"**{candidate.policy}**:", *([f"{first}."] if first else []), knob])
+    return " ".join([f"**{candidate.policy}**:", *WORDS.get(candidate.policy, ()), knob])
 
 
 def _training(candidate: Candidate) -> str:

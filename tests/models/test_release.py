@@ -12,6 +12,7 @@ import pytest
 
 from models import mlflow_store, tracking
 from models.protocol import PairTable
+from models.registry import POLICIES
 from models.release import (
     Candidate,
     Gate,
@@ -23,7 +24,7 @@ from models.release import (
     release_digest,
     rollback,
 )
-from models.release_note import release_note
+from models.release_note import WORDS, release_note
 from models.tables import release_log_frame
 from models.training import TrainedPolicy
 from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs, reactive, trained
@@ -248,12 +249,13 @@ def test_the_note_of_a_version_can_be_read() -> None:
     assert low < chosen.cost_h < high
     note = release_note(chosen, Gate(True, "not worse than reactive"))
     for words in (
-        "**start-estimate**: The reservation profile's wait, times a.",
+        "**start-estimate**: submits when the wait that running and queued jobs leave",
         f"Knob “factor” = {chosen.setting:g} (declared from 0 to 2, least to most overlap)",
         "cluster `toy`: 1,234 pairs whose outcome was known before 2023-01-01T00:00:00 UTC",
         f"{chosen.cost_h:.2f} h a pair, 95 % [{low:.2f}, {high:.2f}]; 240 pairs from 2023-01-01T00:00",
         "**Gate**: not worse than reactive.",
     ):
         assert words in note, note
+    assert set(WORDS) == set(POLICIES)
     short = choose_candidate(random_pairs(3, 12), fits)
     assert "no interval, all within one block" in release_note(short, Gate(True, "x"))
