@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from features.room import nodes_with_room
 from features.trace import Trace
 from features.usage import Int64s, Steps, horizon, shows_its_end, steps_of
 from simulator.calibration.parameters import WINDOW_S
@@ -136,6 +135,8 @@ class Placed:
         return Fit(collapsed(self._times, full), collapsed(self._times, fits))
 
     def _with_room(self, gpus: int, cpus: int) -> Int64s:
+        from features.room import nodes_with_room  # numba: whoever only names the analytics needs no compiler
+
         count = np.zeros(len(self.time) + 1, np.int64)
         taken = (self.node, self.taken_gpus, self.taken_cpus)
         nodes_with_room(*taken, self.gpus.copy(), self.cpus.copy(), gpus, cpus, count)
