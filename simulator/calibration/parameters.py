@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.calibration.passes import Jobs, Rules
 from simulator.calibration.record import ENDED, NEVER, STARTED, SUBMITTED, Events, Int64s, Record, events
+
+if TYPE_CHECKING:  # compiled code, which numba needs seconds to import: who reads a record alone does not need it
+    from simulator.calibration.passes import Jobs, Rules
 
 HOUR_S = 3600
 WINDOW_S = 3 * 86400  # long enough to see a busy hour, short enough to follow nodes that come and go
@@ -166,6 +169,8 @@ def jobs_of(record: Record, points_per_hour: float | None) -> Jobs:
 
     All jobs age alike, so their order never changes: key = 3600 * Priority - points_per_hour * seconds of submission.
     """
+    from simulator.calibration.passes import Jobs
+
     key = -(record.submit_s - record.submit_s.min()) if len(record) else record.submit_s
     if points_per_hour is not None:
         key = HOUR_S * record.priority + np.rint(points_per_hour * key).astype(np.int64)
@@ -175,6 +180,8 @@ def jobs_of(record: Record, points_per_hour: float | None) -> Jobs:
 
 def rules_of(parameters: Parameters, mechanisms: frozenset[str]) -> Rules:
     """The kernel's rules with these mechanisms on."""
+    from simulator.calibration.passes import Rules
+
     unlimited = NEVER
     max_jobs = parameters.max_jobs if "job limit" in mechanisms else None
     max_nodes = parameters.max_nodes if "node limit" in mechanisms else None
