@@ -29,8 +29,7 @@ from reports.glossary import explained
 from reports.intake import intake
 from reports.layout import Section
 from reports.load import load
-from reports.offenders import FILE as OFFENDERS
-from reports.offenders import write_offenders
+from reports.offenders import beside, write_offenders
 from reports.palette import style_sheet
 from reports.philly_study import study
 from reports.policies import policies
@@ -96,7 +95,8 @@ def build_report(
                 "explore": None if section else embedded(source),
             }
         )
-    offenders = not section and write_offenders(path.with_name(OFFENDERS), sources) > 0
+    listed = beside(path)
+    offenders = listed.name if not section and write_offenders(listed, sources) else ""
     _write(path, render(pages, is_anonymised=names.are_hidden, offenders=offenders))
     return path
 
@@ -150,12 +150,12 @@ def _known_clusters(data: DataFolder, wanted: list[str] | None) -> list[str]:
     return known if wanted is None else list(dict.fromkeys(wanted))
 
 
-def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False, offenders: bool = False) -> str:
+def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False, offenders: str = "") -> str:
     """The page: of each entry `source` (slug, cluster, is_generated), `sections`, and where there are `lead` (a line
     under the name) and `explore` (JSON of reports.explore); all text in it is escaped.
 
-    A page of one section shows it; of several the first is shown and the others open on demand. `offenders` says that
-    offenders.csv lies beside the page.
+    A page of one section shows it; of several the first is shown and the others open on demand. `offenders` names
+    the list of offenders that lies beside the page, empty for none.
     """
     tiles = [{tile.label: tile for section in page["sections"] for tile in section.tiles} for page in pages]
     environment = Environment(

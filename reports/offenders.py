@@ -16,7 +16,6 @@ from reports import format as fmt
 from reports.source import Source
 from traces.export_tables import write_csv
 
-FILE = "offenders.csv"  # beside the report
 IDLE_GPU_S, IDLE_SHARE = 24 * 3600, 0.25  # a GPU day idle, and a quarter of what was measured: no pause between epochs
 REPEATS = 3  # of the same hopeless failure: the second may be a slip
 ASKED_JOBS, ASKED_S = 10, 3600  # completed jobs with a limit of at least an hour: a habit, and one that planning feels
@@ -36,6 +35,13 @@ SCHEMA = {
     "mail_subject": pl.String,
     "mail_text": pl.String,
 }
+
+
+def beside(report: Path) -> Path:
+    """Where the list of a report lies: offenders.csv beside report.html, and a part's list beside that part."""
+    if "report" in report.stem:
+        return report.with_name(f"{report.stem.replace('report', 'offenders')}.csv")
+    return report.with_name(f"{report.stem}-offenders.csv")
 
 
 def write_offenders(path: Path, sources: Iterable[Source]) -> int:

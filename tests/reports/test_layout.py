@@ -81,7 +81,7 @@ def test_a_section_that_holds_nothing_is_one_line_with_the_reason(tmp_path: Path
 
 def test_a_list_beside_the_page_is_linked_once() -> None:
     assert "offenders.csv" not in render([])
-    assert render([], offenders=True).count('<a href="offenders.csv">') == 1
+    assert render([], offenders="offenders.csv").count('<a href="offenders.csv">') == 1
 
 
 def test_real_clusters_come_before_generated_ones(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from features.tables.failures import FAILURES
 from features.tables.utilization import IDLE_GPU_TIME
 from reports.build import build_report
-from reports.offenders import SCHEMA, offenders, write_offenders
+from reports.offenders import SCHEMA, beside, offenders, write_offenders
 from reports.source import Names, Source
 from tests.reports import warehouse
 from tests.reports.warehouse import START, job, trace_file
@@ -113,6 +113,14 @@ def test_it_lies_beside_the_report_that_links_to_it(tmp_path: Path) -> None:
     report = build_report(source(tmp_path, jobs, [], []).data, out=tmp_path / "out" / "report.html")
     assert len(list(csv.DictReader((tmp_path / "out" / "offenders.csv").open(newline="")))) == 1
     assert 'href="offenders.csv"' in report.read_text()
+
+
+def test_the_list_of_a_part_never_takes_the_place_of_the_whole(tmp_path: Path) -> None:
+    names = {"report.html": "offenders.csv", "report-lab.html": "offenders-lab.csv", "a b.html": "a b-offenders.csv"}
+    assert {name: beside(Path(name)).name for name in names} == names
+    jobs = [job("lab", n, limit_s=36_000, run_s=60) for n in range(12)]
+    page = build_report(source(tmp_path, jobs, [], []).data, out=tmp_path / "a b.html").read_text()
+    assert 'href="a%20b-offenders.csv"' in page and not (tmp_path / "offenders.csv").exists()
 
 
 def test_nobody_to_write_to_is_a_list_without_rows_and_no_link(tmp_path: Path) -> None:
