@@ -51,8 +51,8 @@ from simulator.state import (
     new_state,
 )
 from simulator.workload import Workload
-from traces import progress
 from traces.errors import InputError
+from traces.progress import Progress
 from traces.whole_file import whole_file
 
 Int64s = NDArray[np.int64]
@@ -318,11 +318,11 @@ def build_pairs(
     run(slice(0, 0), 0)  # compiles here: numba's compiler is not safe in threads
     with (
         ThreadPoolExecutor(threads) as pool,
-        progress.shown(f"pairs of {pair_nodes} on {capacity} nodes", pairs) as advance_to,
+        Progress(f"pairs of {pair_nodes} nodes on {capacity}", pairs, stays=False) as progress,
     ):
         work = [pool.submit(run, slice(a, b), k) for k, (a, b) in enumerate(itertools.pairwise(cuts))]
         while wait(work, timeout=1).not_done:
-            advance_to(int(np.count_nonzero(times[:, 1])))
+            progress.reach(int(np.count_nonzero(times[:, 1])))
         for done in work:
             done.result()
     return PairTable(

@@ -137,7 +137,7 @@ def train(
     are left out. Returns them policy by policy.
     Raises InputError for an unknown policy, or where no pair is left; WorkError where a process that fits died.
     """
-    from models.waiting import Waiting
+    from traces.progress import Progress
 
     chosen = [make_policy(name) for name in policies]
     known = pairs_fit.known_before(context.until_s)
@@ -151,14 +151,14 @@ def train(
     fits = [fit for fit in each if fit not in but]
     trained: dict[tuple[str, int], TrainedPolicy] = {}
     remembered = nullcontext() if tracker is None else tracker.training(context, list(by_name), known)
-    with remembered as run, Waiting("training", len(fits)) as waiting:
+    with remembered as run, Progress("training", len(fits)) as progress:
         for made in _made(by_name, fits, known):
             one = _described(by_name[made.policy], made, known, context, run)
             if keep is not None:
                 keep(one)
             trained[made.policy, made.seed] = one
-            waiting.advance(f"fitted {made.policy}, seed {made.seed}")
-        waiting.done(f"trained on {len(known)} pairs")
+            progress.advance(f"fitted {made.policy}, seed {made.seed}")
+        progress.done(f"trained on {len(known)} pairs")
     return [trained[fit] for fit in fits]
 
 

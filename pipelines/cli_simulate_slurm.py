@@ -105,11 +105,11 @@ def replay(workload: Workload, ids: pl.Series, capacity: int, described: Files |
 
 def _run(world: World) -> tuple[Result, float]:
     """What becomes of the jobs, and the seconds that it took; how far it is stands on standard error meanwhile."""
-    from models.waiting import Waiting
     from simulator.slurm.run import run_timed
+    from traces.progress import Progress
 
-    with Waiting("slurm", len(world.jobs), "jobs", stays=False) as waiting:
-        return run_timed(world, heard=waiting.reach)
+    with Progress("slurm", len(world.jobs), "jobs", stays=False) as progress:
+        return run_timed(world, heard=progress.reach)
 
 
 def load(described: Files) -> Loaded:

@@ -1,68 +1,73 @@
-"""How far long work has come, for a person, on standard error: a bar with the time left, lines where no terminal is.
+"""How far a long step is and how much longer it takes, on standard error.
 
-Work that is done within seconds says nothing.
+A bar that moves where a person watches a terminal; a line every few seconds where the output goes to a file.
 """
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from time import monotonic
+from types import TracebackType
+from typing import Self
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
-QUIET_S = 2.0  # before that nothing is shown
-LINE_EVERY_S = 15.0  # where no terminal shows a bar that moves
-Advance = Callable[[int], None]
+LINE_EVERY_S = 5.0
 
 
-@contextmanager
-def shown(what: str, total: int) -> Iterator[Advance]:
-    """A function to be called with how much of `total` is done by now, as often as wanted."""
-    watch = _Watch(what, total)
-    try:
-        yield watch.at
-    finally:
-        watch.close()
+class Progress:
+    """`with Progress("training", 28) as progress:`, then `advance` once for each of the 28, or `reach` now and then.
 
+    Unless it `stays`, nothing of it is left in the end, and nothing shown where it takes less than LINE_EVERY_S.
+    """
 
-class _Watch:
-    def __init__(self, what: str, total: int) -> None:
-        self.what, self.total = what, max(total, 1)
-        self.began = self.told = time.monotonic()
-        self.bar: Progress | None = None
+    def __init__(self, what: str, total: int, unit: str = "", *, stays: bool = True) -> None:
+        from rich import progress as rich
+        from rich.console import Console
 
-    def at(self, done: int) -> None:
-        """Show that so much is done."""
-        now = time.monotonic()
-        if now - self.began < QUIET_S:
+        self._console = Console(stderr=True, highlight=False)
+        self._bar = rich.Progress(
+            rich.TextColumn("{task.description}", markup=False),
+            rich.BarColumn(),
+            rich.MofNCompleteColumn(),
+            rich.TextColumn(unit, markup=False),
+            rich.TimeRemainingColumn(elapsed_when_finished=True),
+            console=self._console,
+            transient=not stays,
+            disable=not (stays or self._console.is_terminal),
+            speed_estimate_period=600.0,  # single steps differ in length: the rate is that of the last ten minutes
+        )
+        self._task = self._bar.add_task(what, total=total)
+        self._what, self._total, self._unit = what, total, f" {unit}" if unit else ""
+        self._count, self._before, self._first = 0, 0, True
+        self._began = self._said = monotonic()
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._bar.stop()
+
+    def advance(self, what: str) -> None:
+        """One more is done; `what` says which."""
+        self._what = what
+        self._tell(self._count + 1, monotonic())
+
+    def reach(self, count: int) -> None:
+        """So many are done; the rate is that since the first word, because what comes before is preparing."""
+        now = monotonic()
+        if self._first:
+            self._first, self._began, self._before, self._said = False, now, count, now
+        self._tell(count, now)
+
+    def _tell(self, count: int, now: float) -> None:
+        self._count = count
+        self._bar.update(self._task, description=self._what, completed=count)
+        if self._console.is_terminal or now - self._said < LINE_EVERY_S:
             return
-        if sys.stderr.isatty():
-            self._draw(done)
-        elif done and now - self.told >= LINE_EVERY_S:
-            self.told = now
-            left_s = (now - self.began) / done * (self.total - done)
-            sys.stderr.write(f"    {self.what}: {done:,} of {self.total:,}, about {_time(left_s)} left\n")
-            sys.stderr.flush()
+        done = count - self._before
+        left = f", about {(now - self._began) / done * (self._total - count):,.0f} s left" if done > 0 else ""
+        self._console.print(f"  {self._what}; {count:,} of {self._total:,}{self._unit}{left}", markup=False)
+        self._said = now
 
-    def _draw(self, done: int) -> None:
-        if self.bar is None:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = (TextColumn("    {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self.bar.add_task(self.what, total=self.total)
-            self.bar.start()
-        self.bar.update(self.bar.task_ids[0], completed=done)
-
-    def close(self) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+    def done(self, what: str) -> None:
+        """The last word, which stays."""
+        self._bar.update(self._task, description=what)

@@ -23,7 +23,7 @@ from simulator.calibration.parameters import Parameters
 from simulator.calibration.record import Int64s, Record, events
 from simulator.metrics import spearman
 from simulator.tables import CALIBRATED_STARTS, CALIBRATION_FIGURES, CALIBRATION_PARAMETERS
-from traces import progress
+from traces.progress import Progress
 from traces.schema import Table
 from traces.store import conform
 
@@ -49,18 +49,18 @@ def study(record: Record, cluster: str, judged: list[Month], *, mechanisms_every
     rows: list[dict[str, Any]] = []
     waits, parameters = [], []
     changed = (FORKED, CAUSAL) if mechanisms_every else ()
-    with progress.shown("calibration: replays", (len(FORMS) + 1) * len(judged) + len(changed)) as advance_to:
+    with Progress("calibration", (len(FORMS) + 1) * len(judged) + len(changed), "replays", stays=False) as progress:
         for number, month in enumerate(judged):
             fitted = fits(record, month)
             parameters.append(_parameter_row(month, fitted[0]))
             begun: dict[str, Int64s] = {}
             for form in FORMS:
-                advance_to((len(FORMS) + 1) * number + len(begun) + 1)
+                progress.reach((len(FORMS) + 1) * number + len(begun) + 1)
                 begun[form] = starts(form, record, happened, month, fitted)
             rows += [_figure_row(record, month, form, "all", "", figures(record, month, begun[form])) for form in FORMS]
             waits.append(_wait_rows(record, cluster, month, begun))
         for number, form in enumerate(changed if judged else ()):
-            advance_to((len(FORMS) + 1) * len(judged) + number)
+            progress.reach((len(FORMS) + 1) * len(judged) + number)
             sample = replace(judged[-1], every=mechanisms_every)
             found = contributions(record, happened, sample, fitted, form)
             rows += [_figure_row(record, sample, form, *row) for row in found]

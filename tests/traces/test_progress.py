@@ -1,4 +1,4 @@
-"""What long work says of itself where no terminal is."""
+"""How far a long computation is: a line now and then where standard error is no terminal."""
 
 from __future__ import annotations
 
@@ -7,37 +7,32 @@ import pytest
 from traces import progress
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    return now
+def test_a_line_says_how_many_are_done_and_how_long_the_rest_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rate is that since the first word: 100 in 10 s, so the remaining 1,850 take 185 s."""
+    seconds = iter([950.0, 1000.0, 1002.0, 1010.0])
+    monkeypatch.setattr(progress, "monotonic", lambda: next(seconds))
+    with progress.Progress("slurm", 2000, "jobs", stays=False) as bar:
+        for count in (50, 60, 150):
+            bar.reach(count)
+    shown = capsys.readouterr()
+    assert shown.err == "  slurm; 150 of 2,000 jobs, about 185 s left\n" and shown.out == ""
 
 
-def test_a_line_every_so_often_with_the_time_left(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.shown("pairs", 100) as advance_to:
-        for second in range(60):
-            clock[0] = 100.0 + second
-            advance_to(second)
-    assert capsys.readouterr().err.splitlines() == [
-        "    pairs: 15 of 100, about 85 s left",
-        "    pairs: 30 of 100, about 70 s left",
-        "    pairs: 45 of 100, about 55 s left",
-    ]
+def test_a_short_computation_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.Progress("slurm", 2, "jobs", stays=False) as bar:
+        bar.reach(1)
+        bar.reach(2)
+    shown = capsys.readouterr()
+    assert shown.err == shown.out == ""
 
 
-def test_short_work_says_nothing(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.shown("pairs", 3) as advance_to:
-        for done in range(4):
-            advance_to(done)
-            clock[0] += 0.5
-    assert capsys.readouterr().err == ""
-
-
-def test_a_terminal_shows_a_bar(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True, raising=False)
-    watch = progress._Watch("pairs", 10)
-    clock[0] += 5
-    watch.at(4)
-    assert watch.bar is not None and watch.bar.tasks[0].completed == 4
-    watch.close()
+def test_steps_are_named_and_counted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second of four steps ends 8 s after the beginning, so the other two take 8 s."""
+    seconds = iter([100.0, 104.0, 108.0])
+    monkeypatch.setattr(progress, "monotonic", lambda: next(seconds))
+    with progress.Progress("training", 4) as bar:
+        bar.advance("forest, seed 1")
+        bar.advance("forest, seed 2")
+    assert "  forest, seed 2; 2 of 4, about 8 s left\n" in capsys.readouterr().err
