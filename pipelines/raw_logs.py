@@ -52,16 +52,19 @@ class Reading:
     def check(self, paths: Sequence[Path]) -> None:
         """Raises InputError for a format that no reader has, and for a file of none: before anything is set up."""
         from traces.formats import check_format
+
+        check_format(self.format)
+        files = [path for path in paths if path != STANDARD_INPUT and path.is_file()]
+        if not files:
+            return
         from traces.ingest import unescaped
         from traces.readers.common import RawFile
         from traces.readers.registry import reader_for
 
-        check_format(self.format)
         fields = tuple(options.names(self.fields)) if self.fields else None
         delimiter = unescaped(self.delimiter)
-        for path in paths:
-            if path != STANDARD_INPUT and path.is_file():
-                reader_for(RawFile(path, ClusterSettings("unnamed"), fields, delimiter), self.format)
+        for path in files:
+            reader_for(RawFile(path, ClusterSettings("unnamed"), fields, delimiter), self.format)
 
 
 def of_paths(folder: DataFolder, raw: Sequence[Path], reading: Reading) -> list[RawLogs]:
