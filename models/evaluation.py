@@ -39,6 +39,7 @@ from models.outcomes import (
 from models.protocol import PairTable
 from models.training import TrainedPolicy, TrainingContext
 from traces.errors import InputError
+from traces.progress import Progress
 
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
@@ -95,21 +96,24 @@ def compare(
     results: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
     by_seed: list[dict[str, Any]] = []
-    for size in sizes(report):
-        pairs = report.take(of_size(report, size))
-        outcomes = play_all(pairs, trained)
-        chosen_on = _select_outcomes(select, trained, size)
-        cells = _cells(pairs, outcomes, draws, seed)
-        for outcome in outcomes:
-            picked = chosen_on.get(outcome.policy)
-            results += [
-                {**_identity(outcome, size, context), **_measure(outcome, picked, cell, seed)} for cell in cells
-            ]
-            for window, measured in (("select", picked), ("report", outcome)):
-                if measured is not None:
-                    curves += _curve(measured, window, size[0], context.cluster)
-                    seeds = [one.seed for one in trained if one.name == outcome.policy]
-                    by_seed += _by_seed(measured, headline(outcome, picked), window, size[0], seeds)
+    each = len({one.name for one in trained}) + 1  # and the oracle
+    with Progress("comparison", len(sizes(report)) * each, "policies", stays=False) as progress:
+        for at, size in enumerate(sizes(report)):
+            pairs = report.take(of_size(report, size))
+            outcomes = play_all(pairs, trained)
+            chosen_on = _select_outcomes(select, trained, size)
+            cells = _cells(pairs, outcomes, draws, seed)
+            for number, outcome in enumerate(outcomes, start=1):
+                picked = chosen_on.get(outcome.policy)
+                results += [
+                    {**_identity(outcome, size, context), **_measure(outcome, picked, cell, seed)} for cell in cells
+                ]
+                for window, measured in (("select", picked), ("report", outcome)):
+                    if measured is not None:
+                        curves += _curve(measured, window, size[0], context.cluster)
+                        seeds = [one.seed for one in trained if one.name == outcome.policy]
+                        by_seed += _by_seed(measured, headline(outcome, picked), window, size[0], seeds)
+                progress.reach(at * each + number)
     return Comparison(results, curves, by_seed)
 
 

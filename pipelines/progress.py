@@ -13,7 +13,9 @@ import dagster as dg
 from rich.console import Console
 from rich.markup import escape
 
-GOES_ON_S = 10.0  # a step that long without an end says that it goes on
+from traces.progress import Progress
+
+GOES_ON_S = 5.0  # a step that says nothing of itself for so long is said to go on
 
 
 class _Lines(logging.Handler):
@@ -49,7 +51,8 @@ class _Lines(logging.Handler):
         def tell() -> None:
             if step not in self.began:
                 return
-            self.console.print(f"  [dim]{escape(step)} goes on, {self._seconds(step)} so far[/]")
+            if time.monotonic() - Progress.heard_at > 2 * GOES_ON_S:
+                self.console.print(f"  [dim]{escape(step)} goes on, {self._seconds(step)} so far[/]")
             self._watch(step)
 
         self.timer = threading.Timer(GOES_ON_S, tell)

@@ -40,6 +40,7 @@ from reports.waits import waits
 from reports.waste import waste
 from traces import store
 from traces.errors import InputError, WorkError
+from traces.progress import Progress
 from traces.store import DataFolder
 
 SECTIONS: dict[str, Callable[[Source], Section]] = {
@@ -84,17 +85,21 @@ def build_report(
     sources = [
         Source(data, cluster, names, (no_policies or {}).get(cluster)) for cluster in _known_clusters(data, clusters)
     ]
-    pages = []
-    for source in sorted(sources, key=lambda source: source.is_generated):
-        sections = [SECTIONS[name](source) for name in wanted]
-        pages.append(
-            {
-                "source": source,
-                "sections": [made for made in sections if made.applies or section],
-                "lead": None if section or source.jobs.is_empty() else lead(source),
-                "explore": None if section else embedded(source),
-            }
-        )
+    pages: list[dict[str, Any]] = []
+    with Progress("report", len(sources) * len(wanted), "sections", stays=False) as progress:
+        for source in sorted(sources, key=lambda source: source.is_generated):
+            sections = []
+            for name in wanted:
+                sections.append(SECTIONS[name](source))
+                progress.reach(len(pages) * len(wanted) + len(sections))
+            pages.append(
+                {
+                    "source": source,
+                    "sections": [made for made in sections if made.applies or section],
+                    "lead": None if section or source.jobs.is_empty() else lead(source),
+                    "explore": None if section else embedded(source),
+                }
+            )
     listed = beside(path)
     offenders = listed.name if not section and write_offenders(listed, sources) else ""
     _write(path, render(pages, is_anonymised=names.are_hidden, offenders=offenders))

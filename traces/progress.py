@@ -18,6 +18,8 @@ class Progress:
     Unless it `stays`, nothing of it is left in the end, and nothing shown where it takes less than LINE_EVERY_S.
     """
 
+    heard_at = float("-inf")  # monotonic time at which any step last told how far it is
+
     def __init__(self, what: str, total: int, unit: str = "", *, stays: bool = True) -> None:
         from rich import progress as rich
         from rich.console import Console
@@ -60,6 +62,7 @@ class Progress:
 
     def _tell(self, count: int, now: float) -> None:
         self._count = count
+        Progress.heard_at = now
         self._bar.update(self._task, description=self._what, completed=count)
         if self._console.is_terminal or now - self._said < LINE_EVERY_S:
             return
