@@ -27,6 +27,7 @@ _WORDS = {
     "easy scheduling": "Try EASY backfill",
 }
 _UNKNOWN = Action("", "", "Little")  # no replay: nothing says that the simulation is near
+WORTH_A_WORD = 0.05  # of the waiting: a cause of less is no advice
 _BOUND = "As an upper bound, counted in the log and not simulated."
 
 # main cause of waiting -> what to do, "... of all waiting passed while ...", what the bound leaves out
@@ -79,6 +80,13 @@ def _nothing(source: Source, whole: dict[str, Any] | None, small: Action | None)
             "Nothing need be done about waits",
             f"95 % of the jobs start within {fmt.duration(whole['wait_p95_s'])}.",
             "Fully: the log has it so, nothing is simulated.",
+        )
+    held = next((share for cause, share in shares(whole).items() if cause.column == "held_s"), 0.0)
+    if held > 0.5:
+        return Action(
+            "Look at what holds jobs back: dependencies, holds and begin times",
+            f"{fmt.percent(held)} of all waiting passed before the job was eligible: no scheduler can shorten that.",
+            "Fully: counted in the log, nothing is simulated.",
         )
     if small is not None:
         does = f"The best of them ({small.do[0].lower()}{small.do[1:]}) does little: {small.effect[0].lower()}"
@@ -134,7 +142,7 @@ def _by_cause(source: Source, whole: dict[str, Any]) -> dict[str, Action]:
     """
     parts = {cause.column: share for cause, share in shares(whole).items() if cause.column != "held_s"}
     main = next(iter(parts), "")
-    if main not in _ADVICE:
+    if main not in _ADVICE or parts[main] < WORTH_A_WORD:
         return {}
     do, while_, limits = _ADVICE[main]
     users = source.rows("queueing_by").filter((pl.col("dimension") == "user_name") & (pl.col(main) > 0))

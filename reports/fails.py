@@ -91,10 +91,9 @@ def _states_figure(source: Source, states: pl.DataFrame) -> Figure:
 def _failures(source: Source, section: Section, by: pl.DataFrame, bad: pl.DataFrame) -> None:
     lost = bad["gpu_time_lost_s"].sum() if bad["gpu_time_lost_s"].null_count() < bad.height else None
     cost = f", which held {fmt.gpu_time(float(lost))}" if lost else ""
-    section.sentences.append(
-        f"{bad.height:,} attempts ended badly{cost}; half of them within "
-        f"{fmt.duration(_median(bad, 'runtime_to_failure_s'))} of their start."
-    )
+    median = _median(bad, "runtime_to_failure_s")
+    soon = "" if median is None else f"; half of them within {fmt.duration(median)} of their start"
+    section.sentences.append(f"{bad.height:,} attempts ended badly{cost}{soon}.")
     curves: dict[str, tuple[NDArray[np.float64], str]] = {}
     ended = bad.filter(pl.col("runtime_to_failure_s") >= 0).group_by("state", maintain_order=True)
     for state, rows in sorted(ended, key=lambda item: -item[1].height):

@@ -161,7 +161,7 @@ def over_time(
             axes.plot(at, means, color=colour(tint), label=label, linewidth=1.4)
             if fill:
                 axes.fill_between(at, means, color=colour(tint), alpha=0.18, linewidth=0)
-        locator = AutoDateLocator(maxticks=7)  # type: ignore[no-untyped-call]
+        locator = AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
         axes.set_ylabel(y_label)
@@ -194,7 +194,7 @@ def stacked(
             axes.bar(at, values, 0.86 * _STEP_DAYS[step], floor, align="edge", color=colour(tint), label=label)
             floor = floor + values
         axes.xaxis_date()
-        locator = AutoDateLocator(maxticks=7)  # type: ignore[no-untyped-call]
+        locator = AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
         axes.yaxis.set_major_formatter(

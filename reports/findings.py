@@ -69,12 +69,12 @@ def _most_waiting(source: Source, whole: dict[str, Any]) -> str:
         return f"Jobs waited {fmt.duration(whole['wait_mean_s'])} on average{where} (the log names no users)"
     top = users.to_dicts()[0]
     name, share = fmt.text(source.hidden("user_name", top["value"])), top["wait_total_s"] / total
-    if users.height == 1:
+    if users.height == 1 and top["jobs"] == jobs:
         return f"All jobs are those of user {name} and waited {fmt.duration(whole['wait_mean_s'])} on average{where}"
     if share < SPREAD:
         return (
-            f"The waiting is spread over {users.height:,} users: nobody has more than {fmt.percent(share)} of {all_} "
-            f"(most: user {name}){where}"
+            f"The waiting is spread over {users.height:,} user{'s' * (users.height > 1)}: nobody has more than "
+            f"{fmt.percent(share)} of {all_} (most: user {name}){where}"
         )
     return f"User {name} has {fmt.percent(share)} of {all_}, with {fmt.percent(top['jobs'] / jobs)} of the jobs{where}"
 
@@ -123,7 +123,10 @@ def why(source: Source) -> str:
     words = f"{fmt.percent(share)} of the waiting passed {first.words}"
     words += "".join(f", {fmt.percent(part)} {cause.words}" for cause, part in others[:1] if part >= NAMED)
     held = holder(source) if whole["wait_p95_s"] > NOTICED_S else None  # else it is said of `who`
-    return _joined(words, "; ".join(part for part in (in_use, held) if part) or None)
+    users = _by(source, "user_name")
+    if users.height == 1 and users["jobs"][0] == whole["jobs"]:
+        in_use = held = "a log of one user's jobs does not show what others held: dump it with `sacct -a`"
+    return _joined(words, "; ".join(dict.fromkeys(part for part in (in_use, held) if part)) or None)
 
 
 def what_to_do(source: Source) -> str:

@@ -51,7 +51,9 @@ def load(source: Source) -> Section:
 
 
 def _sentence(days: pl.DataFrame) -> str:
-    arrivals, peak = days["arrivals"], days.sort("arrivals", descending=True).to_dicts()[0]
+    last = days.filter(pl.col("arrivals") > 0)["day_utc"].max()  # later days only see the last jobs run out
+    arrivals = days.filter(pl.col("day_utc") <= last)["arrivals"]
+    peak = days.sort("arrivals", descending=True).to_dicts()[0]
     variation = days["interarrival_variation"].median()
     bursts = (
         f"; in the median day the time between submissions varies {variation:.1f} times as much as for Poisson arrivals"

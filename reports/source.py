@@ -46,7 +46,7 @@ def table_names(data: store.DataFolder) -> frozenset[str]:
     Raises InputError where there is no warehouse.
     """
     if not data.warehouse.exists():
-        raise InputError(f"no warehouse at {data.warehouse}: run `baton ingest FILE... --cluster NAME` first")
+        raise InputError(f"no warehouse at {data.warehouse}: run `baton analyze FILE...` first")
     found = store.read(data, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'")
     return frozenset(found["table_name"].to_list())
 

@@ -310,7 +310,7 @@ def as_frame(arrow: Any) -> pl.DataFrame:
 def published(data: DataFolder, memory: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """The warehouse, read-only and of this schema version; InputError where there is none."""
     if not data.warehouse.is_file():
-        raise InputError(f"no warehouse at {data.warehouse}: run `baton ingest` first")
+        raise InputError(f"no warehouse at {data.warehouse}: run `baton analyze FILE...` first")
     import duckdb
 
     try:

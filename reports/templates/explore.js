@@ -9,7 +9,7 @@ document.querySelectorAll(".explore").forEach(function (place) {
   };
   var count = function (value) { return Math.round(value).toLocaleString("en-US"); };
   var percent = function (part, of) { return of ? (100 * part / of).toFixed(1) + " %" : "–"; };
-  var hours = function (seconds) { var h = seconds / 3600; return h >= 100 ? count(h) : h.toPrecision(3).replace(/\.?0+$/, ""); };
+  var hours = function (seconds) { var h = seconds / 3600; return h >= 100 ? count(h) : String(Number(h.toPrecision(3))); };
   var duration = function (s) {
     if (s === null) { return "–"; }
     if (s < 59.5) { return Math.round(s) + " s"; }

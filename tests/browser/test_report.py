@@ -24,6 +24,7 @@ from traces.store import DataFolder
 
 pytestmark = pytest.mark.browser
 WIDTHS_PX = (390, 768, 1280)
+TOP = "return document.getElementById(arguments[0]).getBoundingClientRect().top"
 
 
 @pytest.fixture(scope="module")
@@ -192,8 +193,11 @@ def test_contents_lead_to_what_they_name_and_open_it(page: Any) -> None:
         time.sleep(0.2)
         opened = page.execute_script("return [...document.querySelectorAll('details[open]')].map(d => d.parentNode.id)")
         assert opened == ([] if name.endswith("-summary") else [name])
-        top = page.execute_script("return document.getElementById(arguments[0]).getBoundingClientRect().top", name)
-        assert top < 800
+        for _ in range(50):  # the page comes to rest in a while on a busy machine
+            if page.execute_script(TOP, name) < 800:
+                break
+            time.sleep(0.1)
+        assert page.execute_script(TOP, name) < 800
 
 
 def test_open_all_opens_all_and_closes_them_again(page: Any) -> None:

@@ -79,7 +79,8 @@ def test_a_part_of_the_report_never_replaces_the_whole(baton: Baton, tmp_path: P
     unknown = baton("report", "--section", "none", "--data", data)
     assert unknown.code == 2 and "waits" in unknown.err
     assert sorted(path.name for path in whole.parent.iterdir()) == [
-        "offenders.csv", "report-anonymised.html", "report-lab.html", "report-read.html", "report.html",
+        "offenders-anonymised.csv", "offenders-lab.csv", "offenders.csv",
+        "report-anonymised.html", "report-lab.html", "report-read.html", "report.html",
     ]  # fmt: skip
 
 

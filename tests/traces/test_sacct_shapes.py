@@ -16,10 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.traces.conftest import HEADER, Lake
-from traces import slurm_text
+from traces import slurm_text, store
+from traces.clusters import ClusterSettings
 from traces.errors import InputError
+from traces.ingest import ingest
 from traces.readers import sacct
 from traces.readers.sacct_typed import node_lists
+from traces.store import DataFolder
 
 Row = Callable[..., str]
 FIXED = (
@@ -209,3 +212,18 @@ def test_node_lists_in_bulk_are_those_of_the_plain_function(texts: list[str]) ->
             assert not is_valid
         else:
             assert is_valid and (nodes or []) == expected
+
+
+def test_a_dump_without_ends_takes_them_from_the_elapsed_time(tmp_path: Path) -> None:
+    """A finished job that was taken to run until the log's end would hold its nodes for days."""
+    dump = tmp_path / "no-end.psv"
+    dump.write_text(
+        "JobID|User|State|Submit|Start|ElapsedRaw|NNodes\n"
+        "1|a|COMPLETED|2026-01-01T00:00:00|2026-01-01T01:00:00|600|1\n"
+        "2|a|RUNNING|2026-01-01T00:00:00|2026-01-05T00:00:00|60|1\n"
+    )
+    data = DataFolder(tmp_path / "data")
+    ingest([dump], cluster=ClusterSettings("lab", timezone="UTC"), data=data)
+    store.build_warehouse(data)
+    ends = store.read(data, "SELECT end_utc FROM attempts ORDER BY start_utc")["end_utc"].to_list()
+    assert [str(end) for end in ends] == ["2026-01-01 01:10:00", "None"]

@@ -12,9 +12,9 @@ from __future__ import annotations
 import polars as pl
 
 from traces.readers.common import Parsed
+from traces.readers.sacct_ran import OPEN
 
 REQUEUE_WITHIN_S = 7 * 86_400
-_OPEN = ("PENDING", "RUNNING", "SUSPENDED")
 
 
 def fold(allocations: pl.DataFrame, steps: pl.DataFrame, *, single: bool = False) -> Parsed:
@@ -56,7 +56,7 @@ def _newest(rows: pl.DataFrame, key: list[str]) -> tuple[pl.DataFrame, int]:
     that says the same, and while it goes on by any that has ended; a record that never ran by one with the same key.
     """
     ordered = rows.sort(
-        *key, pl.col("start_utc").is_null(), "start_utc", pl.col("state").is_in(_OPEN), "end_utc", "line",
+        *key, pl.col("start_utc").is_null(), "start_utc", pl.col("state").is_in(OPEN), "end_utc", "line",
         descending=[False] * len(key) + [False, False, True, False, False], nulls_last=False, maintain_order=True,
     )  # fmt: skip
     started = ordered.filter(pl.col("start_utc").is_not_null()).unique(
@@ -75,8 +75,8 @@ def _newest(rows: pl.DataFrame, key: list[str]) -> tuple[pl.DataFrame, int]:
 def _untimed(ordered: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     """The distinct runs among records that ran at a time that the dump does not print."""
     told = [name for name in ordered.columns if name not in {"line", "nodes"}]
-    ended = ordered.filter(~pl.col("state").is_in(_OPEN)).unique(told, keep="last", maintain_order=True)
-    still = ordered.filter(pl.col("state").is_in(_OPEN)).unique(key, keep="last", maintain_order=True)
+    ended = ordered.filter(~pl.col("state").is_in(OPEN)).unique(told, keep="last", maintain_order=True)
+    still = ordered.filter(pl.col("state").is_in(OPEN)).unique(key, keep="last", maintain_order=True)
     return pl.concat([ended, still.join(ended.select(key), on=key, how="anti", nulls_equal=True)])
 
 
@@ -115,7 +115,7 @@ def _attempts(allocations: pl.DataFrame, single: bool) -> pl.DataFrame:
         "attempt",
         "submit_utc",
         "start_utc",
-        pl.when(pl.col("state").is_in(_OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
+        pl.when(pl.col("state").is_in(OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
         "run_s",
         "state",
         pl.col("allocated_nodes").alias("nodes"),
@@ -156,7 +156,7 @@ def _jobs(allocations: pl.DataFrame, attempts: pl.DataFrame, single: bool) -> pl
     wait = (pl.col("start_utc") - pl.col("submit_utc")).dt.total_seconds()
     eligible_wait = (pl.col("start_utc") - pl.col("eligible_utc")).dt.total_seconds()
     jobs = jobs.with_columns(
-        pl.when(pl.col("state").is_in(_OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
+        pl.when(pl.col("state").is_in(OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
         # a requeue inside the hour of a clock change may print a submission after its start
         pl.when(wait >= 0).then(wait).alias("wait_s"),
         # and a requeue while it runs overwrites when a job became eligible: it is not known any more
@@ -201,7 +201,7 @@ def _steps(steps: pl.DataFrame, allocations: pl.DataFrame, single: bool) -> pl.D
         pl.col("job_name").alias("step_name"),
         "state",
         "start_utc",
-        pl.when(pl.col("state").is_in(_OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
+        pl.when(pl.col("state").is_in(OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
         "run_s",
         pl.col("allocated_cpus").alias("cpus"),
         "max_rss_kib",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+OPEN = ("PENDING", "RUNNING", "SUSPENDED")  # not over yet
 # A job in one of these states has run. One that was cancelled, or missed its deadline, may never have.
 RAN_BY_STATE = (
     "COMPLETED", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REQUEUED", "RESIZING", "RUNNING", "SUSPENDED",
@@ -11,9 +12,16 @@ RAN_BY_STATE = (
 )  # fmt: skip
 
 
-def settled(rows: pl.DataFrame, *, has_state: bool, has_start: bool) -> pl.DataFrame:
-    """Typed rows with `state`, `state_is_inferred`, `ran` and `run_s`; `has_...`: does the dump print that column?"""
+def settled(rows: pl.DataFrame, *, has_state: bool, has_start: bool, has_end: bool) -> pl.DataFrame:
+    """Typed rows with `state`, `state_is_inferred`, `ran` and `run_s`; `has_...`: does the dump print that column?
+
+    Without the column End a record that is over by its state ended when it had run for its elapsed and suspended time.
+    """
     rows = _states(rows, has_state)
+    if has_state and not has_end:
+        over = ~pl.col("state").is_in(OPEN) & pl.col("elapsed_s").is_not_null()
+        ran_s = pl.col("elapsed_s") + pl.col("suspended_s").fill_null(0)
+        rows = rows.with_columns(pl.when(over).then(pl.col("start_utc") + pl.duration(seconds=ran_s)).alias("end_utc"))
     return _never_started(rows) if has_start else _without_starts(rows)
 
 

@@ -65,7 +65,7 @@ def typed(
     rows = rows.with_columns(_sizes(column, settings))
     for name in ("Group", "GID", "Cluster", "DerivedExitCode"):
         column.mapped(name, sacct_columns.FORMS[name], pl.Object)
-    rows = sacct_ran.settled(rows, has_state="State" in fields, has_start="Start" in fields)
+    rows = sacct_ran.settled(rows, has_state="State" in fields, has_start="Start" in fields, has_end="End" in fields)
     return rows, pl.Series(column.valid)
 
 
