@@ -210,9 +210,8 @@ def test_the_champion_predicts_in_an_empty_environment(data: DataFolder, global_
 
 @pytest.mark.slow
 def test_two_processes_may_initialise_a_fresh_store_at_once(tmp_path: Path) -> None:
-    code = "import sys, pathlib; from models.training_runs import MlflowTracker\n" \
-           "from traces.store import DataFolder\n" \
-           "MlflowTracker(DataFolder(pathlib.Path(sys.argv[1])))"  # fmt: skip
+    code = "import sys, pathlib; from models.mlflow_store import initialise; from traces.store import DataFolder\n" \
+           "initialise(DataFolder(pathlib.Path(sys.argv[1])))"  # fmt: skip
     both = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=REPOSITORY) for _ in range(2)]
     assert [process.wait(timeout=120) for process in both] == [0, 0]
     client = mlflow_store.client(DataFolder(tmp_path))

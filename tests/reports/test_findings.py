@@ -170,6 +170,23 @@ def test_what_no_replay_knows_is_advised_by_its_cause(tmp_path: Path, cause: str
     assert first.trust.startswith("As an upper bound, counted in the log and not simulated.")
 
 
+def test_a_cause_of_next_to_nothing_is_no_advice(tmp_path: Path) -> None:
+    source = _with_causes(_data(tmp_path, _jobs(40, wait_s=5000)), held_s=0.99, behind_s=0.01)
+    first = actions(source)[0]
+    assert first.do.startswith("Look at what holds jobs back") and "99.0 % of all waiting" in first.effect
+
+
+def test_jobs_without_a_user_are_nobodys(tmp_path: Path) -> None:
+    source = Source(_data(tmp_path, _jobs(40, wait_s=5000, user_name=lambda n: "ann" if n % 2 else None)), "lab")
+    assert not who(source).startswith("All jobs are those of")
+    assert "with 50.0 % of the jobs" in who(source)
+    assert "sacct -a" not in why(source)
+
+
+def test_a_log_of_one_user_does_not_show_what_others_held(waiting: Source) -> None:
+    assert "a log of one user's jobs does not show what others held" in why(waiting)
+
+
 # --- what to do: replays, how far to trust them -----------------------------------------------------------------------
 
 
