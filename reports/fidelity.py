@@ -9,6 +9,7 @@ import polars as pl
 
 from reports import figures
 from reports import format as fmt
+from reports.advice import AS_IT_IS
 from reports.layout import Figure, Section, TableView, columns
 from reports.source import Source
 from reports.trust import distance
@@ -29,6 +30,19 @@ _CALIBRATED = (
 _FORM_ORDER = {"frozen": 0, "causal": 1, "forked": 2, "informed": 3}
 
 
+def _not_replayed(source: Source) -> str:
+    """Without a replay job by job the mean wait is all there is to compare, where changed clusters were replayed."""
+    found = source.rows("what_if")
+    base = found.filter(pl.col("change") == AS_IT_IS).to_dicts() if not found.is_empty() else []
+    if not base or base[0]["mean_wait_s"] is None or source.mean_wait_s is None:
+        return "The trace was not replayed in the simulator, so nothing says how close its waits come."
+    return (
+        "The trace was not replayed job by job. The replays of changed clusters start from a mean wait of "
+        f"{fmt.duration(base[0]['mean_wait_s'])} on {base[0]['capacity_nodes']:,} nodes; the log has "
+        f"{fmt.duration(source.mean_wait_s)}."
+    )
+
+
 def fidelity(source: Source) -> Section:
     """Mean, p50, p95, mean absolute error and rank correlation for each scheduler that was simulated."""
     section = Section("fidelity", "How far to trust this: simulated against recorded waits")
@@ -37,7 +51,7 @@ def fidelity(source: Source) -> Section:
     if not starts.is_empty():
         starts = starts.filter((pl.col("recorded_wait_s") >= 0) & (pl.col("simulated_wait_s") >= 0))
     if starts.is_empty():
-        section.missing.append("The trace was not replayed in the simulator, so nothing says how close its waits come.")
+        section.missing.append(_not_replayed(source))
         return _with_calibration(source, section)
     rows = []
     for (scheduler, capacity), group in starts.group_by("scheduler", "capacity_nodes", maintain_order=True):

@@ -132,7 +132,12 @@ def why(source: Source) -> str:
 def what_to_do(source: Source) -> str:
     """The recommended action with its effect and, in short, how far to trust it; the page has that in full."""
     first = actions(source)[0]
-    return f"{first.do}: {first.effect[0].lower()}{first.effect[1:]} How far to trust that: {first.verdict}."
+    log = (
+        f"; the log's own mean wait is {fmt.duration(source.mean_wait_s)}"
+        if first.interval and first.unit == "s"
+        else ""
+    )
+    return f"{first.do}: {first.effect[0].lower()}{first.effect[1:]} How far to trust that: {first.verdict}{log}."
 
 
 def holder(source: Source) -> str | None:

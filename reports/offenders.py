@@ -160,12 +160,13 @@ def hopeless_retries(source: Source) -> pl.DataFrame:
 
 
 def _retries_mail(_: Source, found: dict[str, Any]) -> tuple[str, str]:
-    held = "" if found["gpu_time_s"] is None else f", and held {fmt.gpu_time(found['gpu_time_s'])} for it"
+    held = "" if not found["gpu_time_s"] else f", and held {fmt.gpu_time(found['gpu_time_s'])} for it"
     return (
         f"{found['repeats']:,} runs that could not work",
         f"your jobs failed {found['repeats']:,} times again in the way in which they had failed before, most often "
-        f"with: {fmt.text(found['reason'])}{held}. Such an error does not go away by itself: could you try the job on "
-        "one GPU for a few minutes, or look at its output, before you submit it again, and switch automatic requeueing "
+        f"with: {fmt.text(found['reason'])}{held}. Such an error does not go away by itself: could you try the job "
+        f"{'on one GPU ' if held else ''}for a few minutes, or look at its output, before you submit "
+        "it again, and switch automatic requeueing "
         "off for it?",
     )
 
@@ -203,9 +204,10 @@ def over_asked(source: Source) -> pl.DataFrame:
 
 
 def _limits_mail(_: Source, found: dict[str, Any]) -> tuple[str, str]:
+    used = fmt.percent(found["share"]) if found["share"] >= 0.001 else "less than 0.1 %"
     return (
-        f"time limits: {fmt.percent(found['share'])} of them used",
-        f"your {found['of_jobs']:,} completed jobs used {fmt.percent(found['share'])} of their time limit in the "
+        f"time limits: {used} of them used",
+        f"your {found['of_jobs']:,} completed jobs used {used} of their time limit in the "
         f"median, which was {fmt.duration(found['limit_p50_s'])}. The scheduler fills gaps with jobs whose limit fits "
         f"into them, so a shorter one often starts sooner: {fmt.duration(found['fits_s'])} would have been enough for "
         "19 of 20 of these jobs. Could you try that (sbatch --time)?",
