@@ -50,3 +50,8 @@ def read_stamp(data: DataFolder, step: str, cluster: str, fingerprint: str | Non
 def write_stamp(data: DataFolder, step: str, cluster: str, fingerprint: str, left: dict[str, Any]) -> None:
     """Record, after the results are in place, what they were made from; `left` is JSON that the next run needs."""
     write_text(stamp_path(data, step, cluster), json.dumps({"fingerprint": fingerprint, "left": left}, indent=1))
+
+
+def forget_stamp(data: DataFolder, step: str, cluster: str) -> None:
+    """Before the step's results are replaced: whoever is killed on the way leaves results of which nothing is said."""
+    stamp_path(data, step, cluster).unlink(missing_ok=True)

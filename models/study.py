@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from agent.artifact import Artifact
 from models import experiment
 from models.experiment import Scenario, Window, Windows
-from models.fingerprint import code_digest, digest, read_stamp, write_stamp
+from models.fingerprint import code_digest, digest, forget_stamp, read_stamp, write_stamp
 from models.protocol import PairTable
 from models.registry import check_world, make_policy
 from models.support import too_few_pairs
@@ -177,6 +177,7 @@ def fit(
 
     def keep(one: TrainedPolicy) -> None:
         found[one.name, one.seed] = one
+        forget_stamp(study.data, study._step(one.name, one.seed), study.scenario.cluster)
         one.artifact.save(study.folder(one.name) / str(one.seed))
         made_from = study._fingerprint(one.name, window, (one.seed,))
         run = {"run_id": one.run_id, "wall_s": one.wall_s, **left}

@@ -218,15 +218,20 @@ class Interrupted(Recorder):
         return super().fit(pairs, seed)
 
 
-def test_an_interrupted_training_keeps_what_was_fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+    """A study of twelve random days, three seeds a learner, that MLflow hears nothing of."""
     rng = np.random.default_rng(5)
     submit, limit = np.sort(rng.integers(0, 12 * DAY_S, 400)), rng.integers(1, 13, 400) * 3600
     size, start = rng.integers(1, 5, 400), np.full(400, -1)
     workload = Workload(np.arange(400), submit, size=size, run_s=limit // 2, limit_s=limit, start_s=start)
     scenario = Scenario("toy", capacity=20, pair_nodes=(1,), limit_s=4 * 3600, every_s=DAY_S)
-    ours = Study(DataFolder(tmp_path), ClusterSettings("toy", seeds=3), scenario, workload)
-    window = Window(3 * DAY_S, 8 * DAY_S, 1800)
     monkeypatch.setattr(training_runs, "MlflowTracker", lambda data: None)
+    return Study(DataFolder(tmp_path), ClusterSettings("toy", seeds=3), scenario, workload)
+
+
+def test_an_interrupted_training_keeps_what_was_fitted(ours: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    window = Window(3 * DAY_S, 8 * DAY_S, 1800)
     policy = Interrupted(most=2)
     monkeypatch.setitem(registry.POLICIES, "recorder", lambda: policy)
 
@@ -244,3 +249,21 @@ def test_an_interrupted_training_keeps_what_was_fitted(tmp_path: Path, monkeypat
     assert [one.seed for one in study.last_fit(ours, "recorder")[0]] == [0, 1, 2]
     study.fit(ours, ["recorder"], Window(3 * DAY_S, 7 * DAY_S, 1800), seeds=(0,))
     assert [one.seed for one in study.last_fit(ours, "recorder")[0]] == [0], "seeds of two windows are not mixed"
+
+
+def test_a_kill_between_a_fit_and_its_stamp_passes_nothing_off_as_another(
+    ours: Study, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    early, late = (Window(3 * DAY_S, until * DAY_S, 1800) for until in (7, 8))
+    study.fit(ours, ["recorder"], early, seeds=(0,))
+
+    def killed(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(study, "write_stamp", killed)
+        study.fit(ours, ["recorder"], late, seeds=(0,))
+    with pytest.raises(InputError, match="'recorder' is not trained"):
+        study.last_fit(ours, "recorder")
+    ((again,), _) = study.fit(ours, ["recorder"], early, seeds=(0,))
+    assert again.artifact.manifest["trained_on"]["until_s"] == early.until_s, "of outcomes after that it knows nothing"
