@@ -49,11 +49,12 @@ def analyze(
         reading.check(raw or [])
         began = time.perf_counter()
         logs = raw_logs.of_paths(folder, raw, reading) if raw else raw_logs.in_the_lake(folder, reading)
-        result = last_run.result_of(folder, "analyze", logs, reading)
+        made_from = last_run.made_from(logs, reading)
+        result = last_run.result_of(folder, "analyze", made_from)
         if result is None:
             _analyse(folder, logs, reading)
             result = {**described(folder, logs), "findings": _findings(folder, logs)}
-            last_run.remember(folder, "analyze", logs, reading, result)
+            last_run.remember(folder, "analyze", made_from, result)
         result["seconds"] = time.perf_counter() - began
         if json:
             options.write_json(out, result)
@@ -86,13 +87,14 @@ def run(
         reading.check(paths)
         began = time.perf_counter()
         logs = _to_run(folder, paths, reading)
-        result = last_run.result_of(folder, "run", logs, reading)
+        made_from = last_run.made_from(logs, reading)
+        result = last_run.result_of(folder, "run", made_from)
         if result is None:
             _analyse(folder, logs, reading)
             result = {"failed": _learn(folder, logs, reading)}
             result |= {**described(folder, logs), **compared(folder, logs)}
             if not result["failed"]:
-                last_run.remember(folder, "run", logs, reading, result)
+                last_run.remember(folder, "run", made_from, result)
         result["seconds"] = time.perf_counter() - began
         if json:
             options.write_json(out, result)

@@ -24,14 +24,14 @@ from pipelines.raw_logs import STANDARD_INPUT, RawLogs, Reading
 from traces.store import DataFolder, write_text
 
 PACKAGES = ("pipelines", "assets", "reports", "models", "agent", "features", "simulator", "traces")
-UNTOLD = frozenset({"dagster", ".lock", "last-runs"})  # of the data folder: what changes by looking at it
+UNTOLD = ("dagster", "mlflow/.lock", "artifacts/last-runs")  # of the data folder: what changes by looking at it
 
 
-def result_of(folder: DataFolder, command: str, logs: Sequence[RawLogs], reading: Reading) -> dict[str, Any] | None:
+def result_of(folder: DataFolder, command: str, made_from: str | None) -> dict[str, Any] | None:
     """What that command returned, if it would do nothing but return the same; else None."""
     try:
         told = json.loads(_path(folder, command).read_text(encoding="utf-8"))
-        if told["left"] != _left(folder) or told["made_from"] != _made_from(logs, reading):
+        if told["left"] != _left(folder) or told["made_from"] != made_from:
             return None
         result: dict[str, Any] = told["result"]
         when = told["ended_utc"]
@@ -41,11 +41,8 @@ def result_of(folder: DataFolder, command: str, logs: Sequence[RawLogs], reading
     return result
 
 
-def remember(
-    folder: DataFolder, command: str, logs: Sequence[RawLogs], reading: Reading, result: dict[str, Any]
-) -> None:
+def remember(folder: DataFolder, command: str, made_from: str | None, result: dict[str, Any]) -> None:
     """The command has ended well. Nothing is remembered of standard input, which cannot be read again."""
-    made_from = _made_from(logs, reading)
     if made_from is None:
         return
     ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
@@ -57,10 +54,21 @@ def _path(folder: DataFolder, command: str) -> Path:
     return folder.artifacts / "last-runs" / f"{command}.json"
 
 
-def _made_from(logs: Sequence[RawLogs], reading: Reading) -> str | None:
-    """Digest of everything outside the data folder that the result hangs on; None where it cannot be told."""
-    if any(STANDARD_INPUT in one.paths for one in logs):
-        return None
+def made_from(logs: Sequence[RawLogs], reading: Reading) -> str | None:
+    """Digest of everything outside the data folder that the result hangs on; None where it cannot be told.
+
+    To be taken before the logs are read: what they gain while the command works is new to the next one.
+    """
+    paths = [path for one in logs for path in one.paths]
+    if any(path == STANDARD_INPUT or not (path.is_file() or path.is_dir()) for path in paths):
+        return None  # what comes through a pipe cannot be read twice
+    try:
+        return _digest(logs, reading)
+    except OSError:
+        return None  # whoever reads the logs says what is wrong with them
+
+
+def _digest(logs: Sequence[RawLogs], reading: Reading) -> str:
     state = hashlib.sha256(json.dumps([asdict(reading), sys.version], default=str).encode())
     libraries = sorted(name for name in os.listdir(sysconfig.get_path("purelib")) if name.endswith(".dist-info"))
     state.update(json.dumps(libraries).encode())
@@ -84,14 +92,20 @@ def _add(state: Any, path: Path) -> None:
 def _left(folder: DataFolder) -> str:
     """Digest of the names, sizes and ctimes of the data folder's files."""
     state = hashlib.sha256()
-    for file in sorted(_files(folder.root, UNTOLD)):
+    for file in sorted(_files(folder.root, frozenset(str(folder.root / name) for name in UNTOLD))):
         found = os.stat(file)
         state.update(f"{file}\0{found.st_size} {found.st_ctime_ns} {found.st_ino}\0".encode("utf-8", "surrogateescape"))
     return state.hexdigest()
 
 
 def _files(folder: Path, but: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Every file below, apart from Python's own compiled ones and from `but`."""
-    for root, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if name not in but and name != "__pycache__"]
-        yield from (os.path.join(root, name) for name in files if name not in but)
+    """Every file below, in linked folders too, apart from Python's own compiled ones and from the paths in `but`."""
+    seen: set[tuple[int, int]] = set()  # a link may lead back up
+    for root, folders, files in os.walk(folder, followlinks=True):
+        found = os.stat(root)
+        if (found.st_dev, found.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((found.st_dev, found.st_ino))
+        folders[:] = sorted(name for name in folders if os.path.join(root, name) not in but and name != "__pycache__")
+        yield from (path for name in files if (path := os.path.join(root, name)) not in but)

@@ -6,11 +6,13 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipelines import last_run, options
+from pipelines import cli_run, last_run, options
 from pipelines.raw_logs import STANDARD_INPUT, RawLogs, Reading
+from tests.pipelines.conftest import Baton, dump
 from traces.clusters import ClusterSettings
 from traces.store import DataFolder
 
@@ -24,8 +26,14 @@ def folder(tmp_path: Path) -> DataFolder:
     (tmp_path / "data" / "reports").mkdir(parents=True)
     (tmp_path / "data" / "dagster").mkdir()
     (tmp_path / "data" / "reports" / "report.html").write_text("<html>")
+    (tmp_path / "data" / "lake" / "dagster").mkdir(parents=True)
+    (tmp_path / "data" / "lake" / "dagster" / "jobs.parquet").write_text("")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "report.html").write_text("<html>")
+    (tmp_path / "elsewhere" / "up").symlink_to(tmp_path / "data")
+    (tmp_path / "data" / "linked").symlink_to(tmp_path / "elsewhere")
     made = DataFolder(tmp_path / "data")
-    last_run.remember(made, "run", logs(made), Reading(), RESULT)
+    remember(made)
     return made
 
 
@@ -33,11 +41,19 @@ def logs(folder: DataFolder) -> list[RawLogs]:
     return [RawLogs(ClusterSettings("toy", nodes=4), (folder.root.parent / "raw.psv",))]
 
 
+def remember(folder: DataFolder) -> None:
+    last_run.remember(folder, "run", last_run.made_from(logs(folder), Reading()), RESULT)
+
+
+def remembered(folder: DataFolder, command: str = "run", **options: str) -> dict[str, Any] | None:
+    return last_run.result_of(folder, command, last_run.made_from(logs(folder), Reading(**options)))
+
+
 def test_nothing_new_is_answered_from_the_last_run(folder: DataFolder, capsys: pytest.CaptureFixture[str]) -> None:
     (folder.dagster / "runs.db").write_text("the UI was open")
-    assert last_run.result_of(folder, "run", logs(folder), Reading()) == RESULT
+    assert remembered(folder) == RESULT
     assert "nothing new since" in capsys.readouterr().err
-    assert last_run.result_of(folder, "analyze", logs(folder), Reading()) is None
+    assert remembered(folder, "analyze") is None
 
 
 def raw_grew(folder: DataFolder) -> None:
@@ -54,6 +70,14 @@ def report_changed_behind_its_time(folder: DataFolder) -> None:
 
 def report_gone(folder: DataFolder) -> None:
     (folder.reports / "report.html").unlink()
+
+
+def report_gone_from_a_linked_folder(folder: DataFolder) -> None:
+    (folder.root.parent / "elsewhere" / "report.html").unlink()
+
+
+def lake_of_a_cluster_called_dagster(folder: DataFolder) -> None:
+    (folder.lake / "dagster" / "jobs.parquet").write_text("more")
 
 
 def settings_of_the_folder(folder: DataFolder) -> None:
@@ -78,6 +102,8 @@ def _same_size_and_time(path: Path, text: str) -> None:
         raw_changed_behind_its_time,
         report_changed_behind_its_time,
         report_gone,
+        report_gone_from_a_linked_folder,
+        lake_of_a_cluster_called_dagster,
         settings_of_the_folder,
         another_source,
     ],
@@ -89,22 +115,49 @@ def test_anything_new_is_a_run(
     for package in last_run.PACKAGES:
         (checkout / package).mkdir(parents=True)
     monkeypatch.setattr(options, "REPOSITORY", checkout)
-    last_run.remember(folder, "run", logs(folder), Reading(), RESULT)
-    assert last_run.result_of(folder, "run", logs(folder), Reading()) == RESULT
+    remember(folder)
+    assert remembered(folder) == RESULT
     change(folder)
-    assert last_run.result_of(folder, "run", logs(folder), Reading()) is None
+    assert remembered(folder) is None
 
 
 def test_other_settings_and_options_are_a_run(folder: DataFolder) -> None:
     (one,) = logs(folder)
     other = replace(one, settings=replace(one.settings, nodes=5))
-    assert last_run.result_of(folder, "run", [other], Reading()) is None
-    assert last_run.result_of(folder, "run", logs(folder), Reading(delimiter=";")) is None
+    assert last_run.result_of(folder, "run", last_run.made_from([other], Reading())) is None
+    assert remembered(folder, delimiter=";") is None
 
 
 def test_standard_input_and_damaged_notes_are_a_run(folder: DataFolder) -> None:
-    piped = [RawLogs(ClusterSettings("toy"), (STANDARD_INPUT,))]
-    last_run.remember(folder, "run", piped, Reading(), RESULT)
-    assert last_run.result_of(folder, "run", piped, Reading()) is None
+    os.mkfifo(folder.root.parent / "pipe")
+    for path in (STANDARD_INPUT, folder.root.parent / "pipe"):
+        made_from = last_run.made_from([RawLogs(ClusterSettings("toy"), (path,))], Reading())
+        assert made_from is None, "and the pipe was not read"
+        last_run.remember(folder, "run", made_from, RESULT)
+        assert last_run.result_of(folder, "run", made_from) is None
+    assert remembered(folder) == RESULT
     (folder.artifacts / "last-runs" / "run.json").write_text("{")
-    assert last_run.result_of(folder, "run", logs(folder), Reading()) is None
+    assert remembered(folder) is None
+
+
+@pytest.mark.parametrize("command", ["analyze", "run"])
+def test_a_log_that_grows_during_the_run_is_new_to_the_next(
+    command: str, baton: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, runs = dump(tmp_path / "raw.psv"), []
+
+    def analyse(*arguments: object) -> None:
+        runs.append(arguments)
+        if len(runs) == 1:  # a row after it was read and before the command ends
+            log.write_text(log.read_text() + log.read_text().splitlines()[-1].replace("106|106", "107|107") + "\n")
+
+    monkeypatch.setattr(cli_run, "_analyse", analyse)
+    monkeypatch.setattr(cli_run, "_learn", lambda *arguments: {})
+    monkeypatch.setattr(cli_run, "_findings", lambda *arguments: [])
+    monkeypatch.setattr(cli_run, "described", lambda *arguments: {"files": [], "report": "report.html"})
+    monkeypatch.setattr(
+        cli_run, "compared", lambda *arguments: {"comparison": [], "decisions": {}, "without_policies": {}}
+    )
+    for expected in (1, 2, 2):
+        assert baton(command, log, "--data", tmp_path / "data", "--json").code == 0
+        assert len(runs) == expected
