@@ -36,6 +36,7 @@ SAME_EVERYWHERE = {
     "OPENBLAS_CORETYPE": "Nehalem",  # numpy's products of matrices
     "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR",  # numpy's loops
 }
+CONTRARY = "NPY_ENABLE_CPU_FEATURES"  # beside NPY_DISABLE_CPU_FEATURES numpy refuses to be imported
 MOST_PROCESSES = 8  # each loads torch and holds the pairs: half a gigabyte
 
 
@@ -82,7 +83,8 @@ def environment() -> dict[str, str]:
     """The variables that a fit's process starts with: this one's, and those that fix its arithmetic."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     fixed = SAME_EVERYWHERE if platform.machine() == "x86_64" else {}
-    return {**os.environ, **ONE_THREAD, **fixed, "PYTHONPATH": path}
+    inherited = {name: value for name, value in os.environ.items() if name != CONTRARY}
+    return {**inherited, **ONE_THREAD, **fixed, "PYTHONPATH": path}
 
 
 class _Process:
@@ -93,7 +95,7 @@ class _Process:
         self.fit: tuple[Policy, int] | None = None
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "models.fitting", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "models.fitting", str(theirs.fileno())],  # -P: not what lies in the cwd
                 env=environment(),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,

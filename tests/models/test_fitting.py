@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +84,14 @@ def test_every_fit_comes_back_once_whatever_the_number_of_processes() -> None:
     assert by_fit[0] == by_fit[1]
     assert all(isinstance(one, Made) and one.wall_s >= 0 for one in made[0])
     assert list(fit_each([], random_pairs(0, 6))) == []
+
+
+def test_what_the_caller_has_around_him_is_kept_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the modules of the present folder, nor a setting beside which numpy refuses to start."""
+    (tmp_path / "platform.py").write_text("raise SystemExit('the platform.py of the present folder')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NPY_ENABLE_CPU_FEATURES", "X86_V3")
+    assert [one.policy for one in fit_each([(Reactive(), 0)], random_pairs(0, 4))] == ["reactive"]
 
 
 def test_what_a_fit_raises_is_raised_here() -> None:
