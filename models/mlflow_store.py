@@ -59,7 +59,10 @@ def database(data: DataFolder) -> Path:
 
 def store_uri(data: DataFolder) -> str:
     """URI of the tracking store and registry; for `mlflow server --backend-store-uri` too."""
-    return f"sqlite:///{database(data).resolve()}"
+    path = str(database(data).resolve())
+    # SQLAlchemy takes %41 in a path for A, and what follows a ? for options. The driver is named because MLflow makes
+    # the folder of any sqlite:/// without undoing what was escaped.
+    return f"sqlite+pysqlite:///{path.replace('%', '%25').replace('?', '%3F')}"
 
 
 def initialise(data: DataFolder) -> None:

@@ -155,6 +155,17 @@ def test_a_copied_data_folder_works_without_the_old_one(data: DataFolder, tmp_pa
     assert data.root in tracking.download(data, number).parents  # the one it was copied from is as it was
 
 
+def test_a_path_that_a_uri_would_read_otherwise_is_one_store(data: DataFolder, tmp_path: Path) -> None:
+    odd = DataFolder(tmp_path / "5%41" / "who? x=1#2")
+    shutil.copytree(data.root, odd.root)
+    number = tracking.register(odd, artifact(), tags={}, description="d", metrics={})
+    tracking.set_champion(odd, number)
+    champion = tracking.champion(odd)
+    assert champion is not None and champion.version == number
+    assert tracking.load_artifact(odd) == artifact()
+    assert [one.name for one in tmp_path.iterdir()] == ["5%41"], "no second store beside it"
+
+
 def test_a_mlflow_sql_that_cannot_be_written_says_so(data: DataFolder, tmp_path: Path) -> None:
     copy = DataFolder(tmp_path / "copy")
     shutil.copytree(data.root, copy.root)
