@@ -57,7 +57,7 @@ def test_a_short_dump_written_after_another_is_read_on(lake: Lake) -> None:
 def test_elapsed_seconds_say_who_ran_where_no_start_does(lake: Lake) -> None:
     text = "JobID|State|ElapsedRaw|AllocCPUS\n1|CANCELLED|60|2\n2|CANCELLED|0|2\n3|FAILED|0|1\n"
     lake.ingest(lake.put("elapsed.psv", text))
-    assert jobs_of(lake, "attempts", "run_s", "allocated_cpus") == [(1, 60, 2), (0, None, 0), (0, None, 0)]
+    assert jobs_of(lake, "attempts", "run_s", "allocated_cpus") == [(1, 60, 2), (0, None, 0), (1, 0, 1)]
 
 
 def test_without_submissions_id_and_start_tell_runs_apart(lake: Lake) -> None:
@@ -93,3 +93,17 @@ def test_the_reason_is_kept_as_written(lake: Lake) -> None:
     (result,) = lake.ingest(lake.put("dump.psv", text))
     assert result.rejects == 0
     assert jobs_of(lake, "reason", "job_name") == [("JobHeldUser", "a"), ("None", "a|b")]
+
+
+@pytest.mark.parametrize(
+    ("state", "attempts"),
+    [("FAILED", 1), ("COMPLETED", 1), ("OUT_OF_MEMORY", 1), ("CANCELLED by 7", 0), ("DEADLINE", 0)],
+)
+def test_a_state_that_only_a_run_ends_in_says_that_a_job_of_no_length_ran(
+    lake: Lake, state: str, attempts: int
+) -> None:
+    """Without NodeList and gres there is nothing else to tell it from one cancelled in the queue."""
+    text = "JobID|JobName|State|Start|End|ElapsedRaw|AllocNodes|ReqTRES|ExitCode\n"
+    text += f"1|a|{state}|2024-05-01T01:00:00|2024-05-01T01:00:00|0|1|cpu=4,node=1|1:0\n"
+    lake.ingest(lake.put("dump.psv", text))
+    assert jobs_of(lake, "attempts", "run_s") == [(attempts, 0 if attempts else None)]

@@ -51,7 +51,7 @@ def _never_started(rows: pl.DataFrame) -> pl.DataFrame:
     """Clear start and sizes held of records that never ran, and settle the run time of the others.
 
     Before Slurm 22.05 a job cancelled while pending has Start = End (bug 7449); a job that ran for less than a second
-    has them too, but also nodes or an AllocTRES where the dump prints these.
+    has them too, but also nodes or an AllocTRES where the dump prints these, or a state that only a run ends in.
     """
     held = pl.col("nodes").is_not_null() | pl.col("has_alloc_tres").fill_null(False)
     run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds()
@@ -59,8 +59,8 @@ def _never_started(rows: pl.DataFrame) -> pl.DataFrame:
     never = (
         pl.col("start_utc").is_null()
         | (pl.col("state") == "PENDING")
-        | (still & (pl.col("state") == "CANCELLED") & ~held)
-        | (still & pl.col("is_unassigned"))
+        | (still & ~pl.col("state").is_in(RAN_BY_STATE) & ~held)
+        | (still & pl.col("is_unassigned").fill_null(False))
     )
     rows = rows.with_columns((~never.fill_null(True)).alias("ran"))
     # sacct itself clamps a start after the end to the end.
@@ -71,10 +71,10 @@ def _never_started(rows: pl.DataFrame) -> pl.DataFrame:
 def _without_starts(rows: pl.DataFrame) -> pl.DataFrame:
     """As `_never_started`, of a dump without the column Start: a job ran where it has run time, else by its state.
 
-    A step is only recorded once it has started.
+    One that failed at once has none, and ran. A step is only recorded once it has started.
     """
     by_state = pl.col("state").is_in(RAN_BY_STATE) | pl.col("step_id").is_not_null()
-    ran = pl.when(pl.col("elapsed_s").is_null()).then(by_state).otherwise(pl.col("elapsed_s") > 0)
+    ran = (pl.col("elapsed_s") > 0).fill_null(False) | by_state
     return _held_while_run(rows.with_columns(ran.alias("ran")))
 
 
