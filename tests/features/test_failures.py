@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -10,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from features import failures
+from features import failures, queueing
 from features.trace import Trace
 from tests.features.toy import CLUSTER, at, job, random_jobs, trace
 from traces.clusters import ClusterSettings
-from traces.store import query
+from traces.ingest import ingest
+from traces.store import DataFolder, build_warehouse, query
 
 TOY = ClusterSettings(CLUSTER)
 
@@ -163,3 +165,36 @@ def test_empty() -> None:
     of: Trace = trace([])
     for name, frame in failures.from_trace(of, TOY).items():
         assert frame.is_empty(), name
+
+
+def test_failures_of_a_dump_without_starts_stand_beside_those_of_one_with(tmp_path: Path) -> None:
+    """One start anywhere in the cluster hides nothing, and the GPU time of the dump without is the log's own."""
+    timed, untimed = tmp_path / "timed.psv", tmp_path / "untimed.psv"
+    timed.write_text(
+        "JobID|State|Submit|Start|End|ElapsedRaw|AllocTRES|ExitCode\n"
+        "1|FAILED|2024-05-01T10:00:00|2024-05-01T10:00:00|2024-05-01T10:00:10|10|gres/gpu=4|1:0\n"
+    )
+    untimed.write_text(
+        "JobID|State|ElapsedRaw|AllocTRES|ExitCode\n2|FAILED|60|gres/gpu=2|2:0\n3|FAILED|0|gres/gpu=2|1:0\n"
+    )
+    data = DataFolder(tmp_path / "data")
+    ingest([timed, untimed], cluster=TOY, data=data)
+    build_warehouse(data)
+    tables = failures.compute(data, TOY)
+    rows = tables["failures"].sort("job_key").select("job_key", "gpu_time_lost_s", "size_bucket").rows()
+    assert [(key.split("@")[0], lost, size) for key, lost, size in rows] == [
+        ("1", 40, "2-4"), ("2", 120, "2-4"), ("3", 0, "2-4"),
+    ]  # fmt: skip
+    by_state = tables["failures_by"].filter(pl.col("dimension") == "state").to_dicts()
+    assert [(r["value"], r["attempts"], r["gpu_time_s"]) for r in by_state] == [("FAILED", 3, 160)]
+    assert by_state[0]["gpu_time_s"] == queueing.compute(data, TOY)["queueing_delay"]["gpu_time_s"].sum()
+
+
+def test_an_attempt_that_never_started_in_a_log_that_prints_starts_is_no_failure() -> None:
+    """As Philly lists them: a failed job whose last attempt has no start."""
+    runs = [
+        {"job_key": "x", "attempt": i, "start_utc": start, "end_utc": at(50), "state": "FAILED", "gpus": 1}
+        for i, start in enumerate((at(0), None))
+    ]
+    found = failures.from_trace(trace([job("x", 0, 0, 50, 1, state="FAILED", attempts=2)], runs), TOY)["failures"]
+    assert found["attempt"].to_list() == [0]
