@@ -34,9 +34,9 @@ KEPT = 20_000_000  # steps of demands kept for the next pass: 320 MB
 def with_causes(jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> pl.DataFrame:
     """`jobs` with CAUSES, main_cause, cause_basis and own_limit; null without a wait, or with one under 0.
 
-    jobs: job_key, submit (epoch s), eligible_from (epoch s, null where the log has none), waiting_to (epoch s: the
-    start), gpus, nodes, user_name, partition, group_name, quota_gpus, quota_source. held: see `usage.runs`, with a
-    column group_name.
+    jobs: job_key, submit (epoch s), eligible_from (epoch s, null where the log has none up to the start), waiting_to
+    (epoch s: the first start), gpus, nodes, user_name, partition, group_name, quota_gpus, quota_source. held: see
+    `usage.runs`, with a column group_name.
     """
     cpus = pl.coalesce(pl.col("allocated_cpus").replace(0, None), "requested_cpus")
     told = trace.jobs.select("job_key", cpus.alias("cpus"), "reason")

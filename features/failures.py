@@ -13,7 +13,7 @@ from features.savings import retries, savings
 from features.signatures import TAILS, read_tails
 from features.tables.failures import FAILURE_SAVINGS, FAILURES, FAILURES_BY, RETRIES
 from features.trace import Trace, read_trace, shaped
-from features.usage import filled_gpus, runs, size_bucket
+from features.usage import filled_gpus, has_run, runs, size_bucket
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import DataFolder
@@ -97,11 +97,9 @@ def _with_tails(ended: pl.DataFrame, trace: Trace, tails: pl.DataFrame) -> pl.Da
 def _attempts(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     """Attempts that ran, with their job's user, partition and final state, and GPUs filled from whole nodes.
 
-    A dump may print no start: there every attempt ran, and its GPU time is the log's own (as in `usage.with_gpu_time`).
+    The GPU time of a run of which the log has no start is the log's own, as in `usage.with_gpu_time`.
     """
     started = pl.col("start_utc").is_not_null()
-    prints_no_start = ~started.any().over("trace_sha256")  # of the dump, not of the cluster
-    ran = started | (pl.col("run_s") > 0).fill_null(False) | prints_no_start
     jobs = trace.jobs.select("job_key", "user_name", "partition", pl.col("state").alias("job_state"))
     held = runs(trace, settings).select(
         "job_key", "attempt", pl.col("gpus").alias("held_gpus"), pl.col("gpu_time_s").alias("held_gpu_time_s")
@@ -109,7 +107,7 @@ def _attempts(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     gpus = filled_gpus(pl.col("gpus"), pl.col("nodes"), settings)
     run = pl.coalesce("run_s", pl.col("end_utc").dt.epoch("s") - pl.col("start_utc").dt.epoch("s"))
     return (
-        trace.attempts.filter(ran)
+        trace.attempts.filter(has_run())
         .join(held, on=["job_key", "attempt"], how="left")
         .join(jobs, on="job_key", how="left")
         .with_columns(

@@ -24,6 +24,7 @@ from features.usage import (
     asked_nodes,
     capacity,
     from_epoch,
+    has_run,
     horizon,
     queue_end,
     runs,
@@ -104,8 +105,12 @@ def _waits(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> pl.Da
     nodes = asked_nodes()
     gpus = asked_gpus(settings)
     submit, start = pl.col("submit_utc").dt.epoch("s"), pl.col("start_utc").dt.epoch("s")
-    eligible = pl.coalesce(pl.col("eligible_utc").dt.epoch("s"), submit)
-    ran = start.is_not_null() | (pl.col("run_s") > 0).fill_null(False)  # some logs tell how long, and not from when
+    printed = pl.col("eligible_utc").dt.epoch("s")
+    eligible_from = (
+        pl.when((printed > start).fill_null(False)).then(None).otherwise(printed)
+    )  # overwritten by a requeue
+    eligible = pl.coalesce(eligible_from, submit)
+    ran = start.is_not_null() | (has_run() & (pl.col("attempts") > 0)).fill_null(False)
     return with_gpu_time(trace.jobs, held).select(
         "cluster", "job_key", "submit_utc", "user_name", "partition", "state", "gpu_time_s",
         gpus.alias("gpus"),
@@ -117,7 +122,7 @@ def _waits(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> pl.Da
         pl.when(~ran).then((queue_end(until) - submit).clip(lower_bound=0)).alias("abandoned_wait_s"),
         (pl.col(group) if group else pl.lit(None, pl.String)).alias("group_name"),
         submit.alias("submit"),
-        pl.col("eligible_utc").dt.epoch("s").alias("eligible_from"),
+        eligible_from.alias("eligible_from"),
         eligible.alias("waiting_from"),
         start.alias("waiting_to"),
     )  # fmt: skip

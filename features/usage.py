@@ -203,6 +203,16 @@ def runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     )  # fmt: skip
 
 
+def has_run() -> pl.Expr:
+    """Whether a row of attempts ran: it has a start, or a time run, or its dump prints no start at all.
+
+    Of a row of jobs it holds where the job has attempts. Which dump prints starts is asked dump by dump (trace_sha256):
+    readers list runs alone, but for Philly's, which also has attempts that never started.
+    """
+    started = pl.col("start_utc").is_not_null()
+    return started | (pl.col("run_s") > 0).fill_null(False) | ~started.any().over("trace_sha256")
+
+
 def with_gpu_time(jobs: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     """`jobs` with the gpu_time_s of `runs` (`held`), summed over attempts; a run of which the log has no start counts
     as the log says."""

@@ -48,8 +48,8 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
         TableView(
             "causes",
             "What jobs waited for",
-            "Every second of every wait counts once, for the first cause in this order that held; together they are "
-            f"{fmt.duration(total)} of waiting. Jobs: those of which it was the largest cause. "
+            "Every second of every wait, up to the first start, counts once, for the first cause in this order that "
+            f"held; together they are {fmt.duration(total)} of waiting. Jobs: those of which it was the largest cause. "
             + source.caption(waited.height, "jobs"),
             columns("cause|cause", "wait_s|waiting|duration", "share|share|percent", "jobs|mostly so|count",
                     "meaning|meaning"),

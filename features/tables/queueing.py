@@ -19,8 +19,19 @@ QUEUEING_DELAY = Table(
         Column("gpus", INT, "GPUs", "GPUs asked for, else held, else whole nodes x GPUs a node of the settings"),
         Column("nodes", INT, "nodes", "nodes asked for, else held"),
         SIZE_BUCKET,
-        Column("ran", FLAG, "", "the log holds its start, or a time that it ran", nullable=False),
-        Column("wait_s", INT, "s", "first start minus submission; null for a job that never ran"),
+        Column(
+            "ran",
+            FLAG,
+            "",
+            "the log holds its start, or a time that it ran; where the dump prints no start at all: its state tells that it ran",
+            nullable=False,
+        ),
+        Column(
+            "wait_s",
+            INT,
+            "s",
+            "first start minus submission, also of a job that was requeued; null for a job that never ran",
+        ),
         Column(
             "eligible_wait_s",
             INT,

@@ -487,3 +487,11 @@ def test_a_simulated_limit_on_running_jobs_is_found_and_takes_what_it_took(capac
     assert np.array_equal(ours, at_limit)
     if capacity == 400:  # room for all: nothing else is waited for
         assert totals(got)["cluster_full_s"] < 0.02 * waited
+
+
+def test_an_eligible_time_after_the_start_holds_nothing() -> None:
+    """A requeue while the job runs overwrites it: when the job first became eligible is not known any more."""
+    jobs = [job("full", 0, 0, 100, 1, nodes=1), job("x", 0, 100, 200, 1, nodes=1, eligible=150), OPEN]
+    x = delays(jobs, [*on("full", "n0"), *on("x", "n0"), *on("open", "n0", gpus=0)])["x"]
+    assert (x["wait_s"], x["held_s"], x["cluster_full_s"], x["eligible_wait_s"]) == (100, 0, 100, 100)
+    assert x["main_cause"] == "cluster full"
