@@ -110,9 +110,10 @@ class Source:
         """The cluster's jobs, the columns that any section needs."""
         if "jobs" not in self.tables:
             raise InputError(f"the warehouse {self.data.warehouse} has no table jobs: rebuild it with `baton ingest`")
-        # GPU time as every section counts it: what still runs at the log's end counts until there.
+        # GPU time as every section counts it: what still runs at the log's end counts until there. Jobs that
+        # `baton ingest` alone brought are not counted yet: of them the log's own stands.
         counted = "queueing_delay" in self.tables
-        gpu_time = "q.gpu_time_s" if counted else "j.gpu_time_s"
+        gpu_time = "coalesce(q.gpu_time_s, j.gpu_time_s)" if counted else "j.gpu_time_s"
         joined = "LEFT JOIN queueing_delay q USING (cluster, job_key)" if counted else ""
         return self.read(
             "SELECT j.user_name, j.partition, j.state, j.submit_utc, start_utc, end_utc, requested_nodes, "  # noqa: S608 - our own names
