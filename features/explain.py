@@ -24,14 +24,19 @@ _ABOUT = (
     "eligible_utc", "start_utc", "end_utc", "requested_nodes", "requested_gpus", "limit_s",
 )  # fmt: skip
 _WAITED = ("wait_s", "eligible_wait_s", "main_cause", "cause_basis", "own_limit", "abandoned_wait_s")
+_ATTEMPT = ("attempt", "submit_utc", "wait_s", "start_utc", "end_utc", "run_s", "state", "nodes", "gpus")
 _OTHER = ("job_id", "user_name", "nodes", "gpus", "held_s", "until_utc")
 
 
 def delays(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
-    """`queueing_delay` of the cluster: the warehouse's, else computed now (after `baton ingest` alone)."""
+    """`queueing_delay` of the cluster: the warehouse's where it is of the same jobs in the same states, else computed.
+
+    After `baton ingest` alone it is missing, or still that of the files before.
+    """
     if QUEUEING_DELAY.name in contents.table_names(data):
         found = store.read(data, "SELECT * FROM queueing_delay WHERE cluster = ?", [settings.name])
-        if not found.is_empty():
+        there = store.read(data, "SELECT job_key, state FROM jobs WHERE cluster = ?", [settings.name])
+        if there.height == found.height == there.join(found, on=["job_key", "state"]).height:
             return found
     return queueing.compute(data, settings)[QUEUEING_DELAY.name]
 
@@ -48,7 +53,7 @@ def job(data: DataFolder, settings: ClusterSettings, job_key: str) -> dict[str, 
         **{name: delay[name] for name in _WAITED},
         "wait_s_by_cause": {name: delay[name] for name in CAUSES},
         "meanwhile": _meanwhile(data, settings.name, about, everyone),
-        "ran": _ran(data, settings.name, about),
+        "ran": _ran(data, settings.name, about, delay),
     }
 
 
@@ -56,7 +61,7 @@ def _everyone(data: DataFolder, cluster: str) -> pl.DataFrame:
     """Every job of the cluster: ids, user, partition, times, nodes and GPUs held (else asked for)."""
     return store.read(
         data,
-        "SELECT job_key, job_id, user_name, partition, submit_utc, start_utc, end_utc, run_s, "
+        "SELECT job_key, job_id, user_name, partition, state, submit_utc, start_utc, end_utc, run_s, "
         "coalesce(nullif(allocated_nodes, 0), requested_nodes) AS nodes, "
         "coalesce(nullif(allocated_gpus, 0), requested_gpus) AS gpus FROM jobs WHERE cluster = ?",
         [cluster],
@@ -74,7 +79,8 @@ def _meanwhile(data: DataFolder, cluster: str, about: dict[str, Any], everyone: 
         others = others.filter(pl.col("partition") == about["partition"])
     waiting = pl.col("submit_utc") <= about["submit_utc"]
     began = pl.col("start_utc")
-    ahead = others.filter(waiting & (began.fill_null(pl.col("end_utc")) > about["submit_utc"]))
+    left = pl.coalesce(began, "end_utc") > about["submit_utc"]
+    ahead = others.filter(waiting & left.fill_null(pl.col("state") == "PENDING"))
     passed = others.filter((pl.col("submit_utc") > about["submit_utc"]) & (began < until))
     ran = _running(others, since, until)
     before = ran.filter(
@@ -140,12 +146,14 @@ def _others(jobs: pl.DataFrame) -> list[dict[str, Any]]:
     return jobs.select(_OTHER).head(MOST_OTHERS).to_dicts()
 
 
-def _ran(data: DataFolder, cluster: str, about: dict[str, Any]) -> dict[str, Any] | None:
+def _ran(data: DataFolder, cluster: str, about: dict[str, Any], delay: dict[str, Any]) -> dict[str, Any] | None:
     """Attempts, steps, what was used of what was asked for; None for a job that never ran."""
-    if about["start_utc"] is None:
+    if not delay["ran"]:
         return None
     key = [cluster, about["job_key"]]
     attempts = store.read(data, "SELECT * FROM attempts WHERE cluster = ? AND job_key = ? ORDER BY attempt", key)
+    waited = (pl.col("start_utc") - pl.col("submit_utc")).dt.total_seconds()
+    attempts = attempts.with_columns(waited.alias("wait_s"))
     steps = store.read(
         data,
         "SELECT step_id, step_name, state, run_s, cpus, max_rss_kib, cpu_time_s, exit_code FROM steps "
@@ -165,13 +173,13 @@ def _ran(data: DataFolder, cluster: str, about: dict[str, Any]) -> dict[str, Any
         "nodes": about["allocated_nodes"],
         "node_names": nodes["node"].head(MOST_OTHERS).to_list(),
         "gpus": about["allocated_gpus"],
-        "gpu_time_s": about["gpu_time_s"],
+        "gpu_time_s": delay["gpu_time_s"],
         "exit_code": about["exit_code"],
         "exit_signal": about["exit_signal"],
         "cpu_used_share": cpu_s / (cpus * run_s) if cpus and run_s and steps["cpu_time_s"].count() else None,
         "memory_used_mib": _mib(steps["max_rss_kib"].max()),
         "requested_mem_mib": about["requested_mem_mib"],
-        "attempts": attempts.select("attempt", "start_utc", "end_utc", "run_s", "state", "nodes", "gpus").to_dicts(),
+        "attempts": attempts.select(*_ATTEMPT).to_dicts(),
         "steps": steps.to_dicts(),
         "gpu_use": _gpu_use(data, key),
         "failures": _failures(data, key),

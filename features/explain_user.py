@@ -25,16 +25,14 @@ def user(data: DataFolder, settings: ClusterSettings, name: str) -> dict[str, An
     jobs = everyone.filter(pl.col("user_name") == name)
     held = store.read(
         data,
-        "SELECT job_id, job_key, state, run_s, limit_s, gpu_time_s FROM jobs WHERE cluster = ? AND user_name = ?",
+        "SELECT job_id, job_key, state, run_s, limit_s FROM jobs WHERE cluster = ? AND user_name = ?",
         [settings.name, name],
     )
     used = pl.col("run_s") / pl.col("limit_s")
     ended_well = held.filter((pl.col("state") == "COMPLETED") & (pl.col("limit_s") > 0))
     longest = jobs.drop_nulls("wait_s").sort("wait_s", "job_key", descending=[True, False]).head(MOST_JOBS)
-    total_s = store.read(data, "SELECT sum(gpu_time_s) AS total FROM jobs WHERE cluster = ?", [settings.name])["total"][
-        0
-    ]
-    own_s = held["gpu_time_s"].sum() if held["gpu_time_s"].count() else None
+    total_s = everyone["gpu_time_s"].sum()
+    own_s = jobs["gpu_time_s"].sum() if jobs["gpu_time_s"].count() else None
     return {
         "cluster": settings.name,
         "user_name": name,

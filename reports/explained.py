@@ -73,8 +73,12 @@ def _head(found: dict[str, Any]) -> Iterator[str]:
 def _waited(found: dict[str, Any]) -> Iterator[str]:
     if found["wait_s"] is None:
         gave_up = found["abandoned_wait_s"]
+        if found["ran"] is not None:
+            head = "how long it waited is not known: the log lacks its submission or its start"
+        else:
+            head = "it still waits" if found["state"] == "PENDING" else "it never ran"
         yield (
-            "it never ran"
+            head
             + ("" if gave_up is None else f": {fmt.duration(gave_up)} in the queue")
             + (f"; the scheduler's reason: {fmt.text(found['reason'])}" if found["reason"] else "")
         )
@@ -136,8 +140,8 @@ def _ran(found: dict[str, Any]) -> Iterator[str]:
     if len(ran["attempts"]) > 1:
         for row in ran["attempts"]:
             yield (
-                f"  attempt {row['attempt']}: {fmt.moment(row['start_utc'])}, ran {fmt.duration(row['run_s'])}, "
-                f"{row['state']}"
+                f"  attempt {row['attempt']}: waited {fmt.duration(row['wait_s'])}, started "
+                f"{fmt.moment(row['start_utc'])}, ran {fmt.duration(row['run_s'])}, {row['state']}"
             )
     for row in ran["steps"]:
         yield f"  step {fmt.text(row['step_id'])}: {row['state']}, ran {fmt.duration(row['run_s'])}"

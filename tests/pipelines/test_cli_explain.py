@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from features import queueing
+from features.tables.queueing import QUEUEING_DELAY
+from reports.source import Source
 from tests.pipelines.conftest import Baton
+from traces import clusters, store
+from traces.store import DataFolder
 
 COLUMNS = (
     "JobID|JobIDRaw|JobName|User|Partition|State|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|NNodes|AllocTRES|"
@@ -128,3 +133,68 @@ def test_a_job_that_never_ran(baton: Baton, tmp_path: Path) -> None:
     assert result.code == 0 and "it never ran: 20 min in the queue; the scheduler's reason: Dependency" in result.out
     found = baton("explain", 2, "--data", data, "--json").json
     assert found["ran"] is None and found["wait_s"] is None and set(found["wait_s_by_cause"].values()) == {None}
+
+
+def test_jobs_of_a_dump_without_times_did_run(baton: Baton, tmp_path: Path) -> None:
+    log, data = tmp_path / "jobs.psv", tmp_path / "data"
+    log.write_text(
+        "JobID|User|State|ElapsedRaw|AllocTRES|ExitCode\n1|bob|COMPLETED|7200|gres/gpu=2|0:0\n"
+        "2|bob|FAILED|0|gres/gpu=2|1:0\n3|bob|CANCELLED by 7|0||0:0\n4|bob|PENDING|0||0:0\n"
+    )
+    assert baton("ingest", log, "--cluster", "lab", "--data", data).code == 0
+    told = {job: baton("explain", job, "--data", data).out for job in (1, 2, 3, 4)}
+    assert "never ran" not in told[1] and "how long it waited is not known" in told[1] and "4.00 GPU h" in told[1]
+    assert "never ran" not in told[2] and "\nran 0 s on" in told[2]
+    assert "\nit never ran" in told[3] and "\nran " not in told[3]
+    assert "\nit still waits" in told[4] and "never ran" not in told[4]
+    found = baton("explain", "--user", "bob", "--data", data, "--json").json
+    assert (found["never_ran"], found["gpu_time_s"], found["gpu_time_share"]) == (2, 14_400, 1)
+
+
+def test_a_second_file_is_explained_before_the_features_are_made_again(baton: Baton, data: Path) -> None:
+    """The warehouse's queueing_delay is of the first file: it lacks the job that still waits, and 8, which runs."""
+    folder = DataFolder(data)
+    of_first = queueing.compute(folder, clusters.resolve(folder, cluster="lab"))["queueing_delay"]
+    store.write_derived(folder, QUEUEING_DELAY, "lab", of_first, "first")
+    rows = [
+        row("7", "dan", "14:05", "Unknown", "Unknown", 2, 60, State="PENDING", AllocTRES="", NodeList="None assigned"),
+        row("8", "dan", "14:10", "15:00", "16:00", 1, 60, State="COMPLETED"),
+    ]
+    more = data.parent / "more.psv"
+    more.write_text("\n".join([COLUMNS, *rows]).replace("2026-03-04TUnknown:00", "Unknown") + "\n")
+    assert baton("ingest", more, "--cluster", "lab", "--data", data).code == 0
+    found = baton("explain", 8, "--data", data, "--json")
+    assert found.code == 0, found.err
+    assert found.json["wait_s"] == 3000 and found.json["ran"]["gpu_time_s"] == 4 * 3600
+    assert found.json["meanwhile"]["ahead"] == {"jobs": 1, "nodes": 2, "users": 1}  # 7, which never started
+    assert store.read(folder, "SELECT job_key FROM queueing_delay").height == 6
+    assert Source(folder, "lab").jobs["gpu_time_s"].sum() == of_first["gpu_time_s"].sum() + 4 * 3600
+
+
+def test_a_requeued_job_tells_the_wait_of_each_attempt(baton: Baton, tmp_path: Path) -> None:
+    rows = [
+        row("1", "bob", "01:00", "01:10", "02:00", 1, 60, State="NODE_FAIL"),
+        row("1", "bob", "02:00", "03:30", "04:00", 1, 60),
+    ]
+    log, data = tmp_path / "jobs.psv", tmp_path / "data"
+    log.write_text("\n".join([COLUMNS, *rows]) + "\n")
+    assert baton("ingest", log, "--cluster", "lab", "--nodes", 4, "--data", data).code == 0
+    told = baton("explain", 1, "--data", data).out
+    assert "attempt 0: waited 10 min, started 2026-03-04 01:10" in told
+    assert "attempt 1: waited 1 h 30 min, started 2026-03-04 03:30" in told
+
+
+def test_what_still_runs_counts_until_the_log_ends(baton: Baton, tmp_path: Path) -> None:
+    """Job 2 was last seen running at 03:00, two hours after its start; its recorded run time is 0."""
+    rows = [
+        row("1", "bob", "01:00", "01:00", "03:00", 1, 60),
+        row("2", "cy", "01:00", "01:00", "01:00", 1, 60, State="RUNNING").replace(
+            "|2026-03-04T01:00:00|0|", "|Unknown|0|"
+        ),
+    ]
+    log, data = tmp_path / "jobs.psv", tmp_path / "data"
+    log.write_text("\n".join([COLUMNS, *rows]) + "\n")
+    assert baton("ingest", log, "--cluster", "lab", "--nodes", 4, "--gpus-per-node", 4, "--data", data).code == 0
+    of_user = baton("explain", "--user", "cy", "--data", data, "--json").json
+    of_job = baton("explain", 2, "--data", data, "--json").json
+    assert of_user["gpu_time_s"] == of_job["ran"]["gpu_time_s"] == 4 * 7200 and of_user["gpu_time_share"] == 0.5
