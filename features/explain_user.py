@@ -31,8 +31,8 @@ def user(data: DataFolder, settings: ClusterSettings, name: str) -> dict[str, An
     used = pl.col("run_s") / pl.col("limit_s")
     ended_well = held.filter((pl.col("state") == "COMPLETED") & (pl.col("limit_s") > 0))
     longest = jobs.drop_nulls("wait_s").sort("wait_s", "job_key", descending=[True, False]).head(MOST_JOBS)
-    total_s = everyone["gpu_time_s"].sum()
-    own_s = jobs["gpu_time_s"].sum() if jobs["gpu_time_s"].count() else None
+    total_s = int(everyone["gpu_time_s"].sum())
+    own_s = int(jobs["gpu_time_s"].sum()) if jobs["gpu_time_s"].count() else None
     return {
         "cluster": settings.name,
         "user_name": name,
