@@ -105,7 +105,8 @@ def _meanwhile(found: dict[str, Any]) -> Iterator[str]:
     yield f"ahead of it when it was submitted: {_several(ahead)}" + (
         "" if passed is None else f"; submitted later and started sooner: {_several(passed)}"
     )
-    yield f"meanwhile {_many(meanwhile['held_by_jobs'], 'job')} held {meanwhile['held']}; those that held most:"
+    most = "; those that held most:" if meanwhile["held_by"] else ""
+    yield f"meanwhile {_many(meanwhile['held_by_jobs'], 'job')} held {meanwhile['held']}{most}"
     yield from (f"  {_other(row)} for {fmt.duration(row['held_s'])}" for row in meanwhile["held_by"])
     for row in meanwhile["ended_just_before"]:
         yield f"  just before its start ended {_other(row)}, at {fmt.moment(row['until_utc'])}"
