@@ -59,7 +59,7 @@ def test_a_reader_of_the_old_file_keeps_reading(lake: Lake, sacct_row: Row) -> N
 
 def test_no_warehouse_or_one_of_another_version_is_refused(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
-    with pytest.raises(InputError, match="baton ingest"):
+    with pytest.raises(InputError, match="baton analyze"):
         store.read(data, "SELECT 1")
     store.build_warehouse(data)
     with duckdb.connect(str(data.warehouse)) as connection:
