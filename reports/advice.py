@@ -69,6 +69,12 @@ def actions(source: Source) -> list[Action]:
 
 
 def _nothing(source: Source, whole: dict[str, Any] | None, small: Action | None) -> Action:
+    if whole is None and source.mean_wait_s is not None:
+        return Action(
+            "Run `baton analyze`",
+            "The tables that explain the waits of this cluster are not made yet.",
+            "Not known until then.",
+        )
     if whole is None or whole["wait_p95_s"] is None:
         return Action(
             "Nothing can be recommended on waits",

@@ -36,6 +36,8 @@ def of(source: Source) -> list[dict[str, str]]:
 def who(source: Source) -> str:
     """Who waits, for how long, and in which jobs; where hardly anybody does, who holds the cluster."""
     whole, held = source.whole("queueing_by"), holder(source)
+    if whole is None and source.mean_wait_s is not None:
+        return "What explains the waits of this cluster is not computed yet: run `baton analyze`."
     if whole is None or not whole["jobs"]:
         return _joined("The log does not tell how long jobs waited", held)
     if not whole["wait_total_s"] or whole["wait_p95_s"] <= NOTICED_S:

@@ -18,8 +18,9 @@ FIELDS = "jobid,user,partition,submit,eligible,start,end,state,nnodes,timelimit,
 
 
 @pytest.fixture
-def dump(tmp_path: Path) -> Path:
-    """500 jobs over 50 days on 4 nodes, first come first served, two jobs a user at once."""
+def dump(baton: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """500 jobs over 50 days on 4 nodes, first come first served, two jobs a user at once; a data folder of its own."""
+    monkeypatch.setenv("BATON_DATA", str(tmp_path / "data"))
     random = np.random.default_rng(5)
     count = 500
     submit = np.sort(random.integers(0, 50 * 86400, count))

@@ -176,6 +176,13 @@ def test_a_cause_of_next_to_nothing_is_no_advice(tmp_path: Path) -> None:
     assert first.do.startswith("Look at what holds jobs back") and "99.0 % of all waiting" in first.effect
 
 
+def test_waits_that_nothing_explains_yet_are_sent_to_analyze(tmp_path: Path) -> None:
+    data = _data(tmp_path, _jobs(40, wait_s=5000))
+    _add(data, "queueing_by", store.read(data, "SELECT * FROM queueing_by LIMIT 0"))
+    source = Source(data, "lab")
+    assert "run `baton analyze`" in who(source) and actions(source)[0].do == "Run `baton analyze`"
+
+
 def test_jobs_without_a_user_are_nobodys(tmp_path: Path) -> None:
     source = Source(_data(tmp_path, _jobs(40, wait_s=5000, user_name=lambda n: "ann" if n % 2 else None)), "lab")
     assert not who(source).startswith("All jobs are those of")
