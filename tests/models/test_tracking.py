@@ -166,7 +166,7 @@ def test_a_path_that_a_uri_would_read_otherwise_is_one_store(data: DataFolder, t
     assert [one.name for one in tmp_path.iterdir()] == ["5%41"], "no second store beside it"
 
 
-def test_a_mlflow_sql_that_cannot_be_written_says_so(data: DataFolder, tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_says_so(data: DataFolder, tmp_path: Path) -> None:
     copy = DataFolder(tmp_path / "copy")
     shutil.copytree(data.root, copy.root)
     with closing(sqlite3.connect(copy.mlflow / "mlflow.db")) as connection, connection:
