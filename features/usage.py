@@ -275,6 +275,17 @@ def capacity(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> Cap
     return Capacity(steps_of(held, "nodes").peak or None, _peak_gpus(held), per_node, "peak in use")
 
 
+def nodes_shown(trace: Trace, held: pl.DataFrame) -> int:
+    """How many nodes the log shows, which the cluster has at least: those on which jobs ran and those of its machine
+    list, where it names any; else the most that were ever in use at once (`held`: see `runs`).
+
+    Not the sum of what jobs held at once where nodes are named: jobs may share a node, and each counts it.
+    """
+    ran = trace.placements.join(held.select("job_key", "attempt"), on=["job_key", "attempt"], how="semi")
+    named = pl.concat([ran["node"], trace.nodes["node"]]).n_unique()
+    return named or steps_of(held, "nodes").peak
+
+
 def free_gpus(held: pl.DataFrame, size: Capacity) -> Steps | None:
     """GPUs free in the whole cluster over time, null where the size of the cluster is unknown."""
     if size.gpus is None:

@@ -16,9 +16,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from features.trace import read_trace
+from features.usage import nodes_shown, runs
 from models.fingerprint import code_digest, digest
 from models.protocol import PairTable
-from simulator.workload import Workload, from_jobs, peak_in_use
+from simulator.workload import Workload, from_jobs
 from traces import store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
@@ -129,12 +131,13 @@ def why_not_replayed(data: DataFolder, settings: ClusterSettings) -> str | None:
     """Why the trace cannot be replayed on the cluster's nodes, in one sentence; None where it can."""
     if why := why_no_plan(data, settings.name):
         return why
-    workload, keys = read_workload(data, settings.name)
     if settings.nodes is None:
+        trace = read_trace(data, settings.name)
         return (
-            f"how many nodes cluster {settings.name!r} has is not known (the log shows {peak_in_use(workload)} in use "
-            "at once): give --nodes, or set nodes in clusters.toml"
+            f"how many nodes cluster {settings.name!r} has is not known (the log shows "
+            f"{nodes_shown(trace, runs(trace, settings)):,}): give --nodes, or set nodes in clusters.toml"
         )
+    workload, keys = read_workload(data, settings.name)
     try:
         capacity_of(data, settings, workload, keys)
     except InputError as error:

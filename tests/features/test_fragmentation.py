@@ -14,6 +14,7 @@ from polars.testing import assert_frame_equal
 
 from features import fragmentation, locality
 from features.trace import Trace
+from features.usage import nodes_shown, runs
 from tests.features.toy import CLUSTER, EPOCH, at, job, random_jobs, trace
 from traces.clusters import ClusterSettings
 from traces.store import query
@@ -53,6 +54,27 @@ def test_nodes_of_the_settings_that_never_appear_are_empty() -> None:
     first, *_ = series(of, nodes=5, gpus_per_node=4)
     assert (first["capacity_nodes"], first["empty_nodes"], first["largest_gang_gpus"]) == (5, 4, 16)
     assert first["empty_node_share"] == 0.8
+
+
+@pytest.mark.parametrize(
+    ("of", "nodes"),
+    [
+        # two jobs share n0, so jobs hold three nodes at once, of which there are two
+        (
+            trace(
+                [job("a", 0, 0, 600, None, nodes=1), job("b", 0, 0, 600, None, nodes=2)],
+                placements=[placed("a", "n0", None), placed("b", "n0", None), placed("b", "n1", None)],
+            ),
+            2,
+        ),
+        (trace([job("a", 0, 0, 600, None, nodes=3), job("b", 0, 300, None, None, nodes=4, state="RUNNING")]), 7),
+        (trace([job("a", 0, 0, 600, 1)], placements=[placed("a", "n0", 1)], nodes=[{"node": "n9", "gpus": 1}]), 2),
+    ],
+)
+def test_the_log_shows_one_number_of_nodes(of: Trace, nodes: int) -> None:
+    known = ClusterSettings(CLUSTER)
+    assert nodes_shown(of, runs(of, known)) == nodes
+    assert {row["capacity_nodes"] for row in series(of)} == {nodes}
 
 
 def test_without_placements_jobs_hold_whole_nodes_and_the_rows_say_so() -> None:

@@ -16,6 +16,7 @@ from models.experiment import DAY_S, HOUR_S, Window
 from models.from_data import make_env, pairs_of
 from models.scaling import Scaling
 from traces import clusters, ingest, store
+from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.generate import generate_slurm
 from traces.store import DataFolder
@@ -121,3 +122,17 @@ def test_other_refusals(data: Path, tmp_path: Path) -> None:
         pairs_of(data, "lab", nodes_of_pair=3)
     with pytest.raises(ValueError, match="weight of overlap -1"):
         make_env(data, "lab", weight=-1, **SCENARIO)
+
+
+def test_the_advice_to_declare_nodes_names_those_that_the_log_shows(tmp_path: Path) -> None:
+    """Two jobs on one node at once, a third on another: two nodes, though jobs hold three."""
+    row = "{id}|u|p|COMPLETED|2026-03-01T00:00:00|2026-03-01T00:00:00|2026-03-01T02:00:00|60|1|{node}\n"
+    names = "JobID|User|Partition|State|Submit|Start|End|TimelimitRaw|NNodes|NodeList\n"
+    raw, data = tmp_path / "raw.psv", DataFolder(tmp_path / "data")
+    raw.write_text(names + "".join(row.format(id=number, node=node) for number, node in enumerate("aab", 1)))
+    known = ClusterSettings("lab")
+    ingest.ingest([raw], cluster=known, data=data)
+    store.build_warehouse(data)
+    assert study.why_no_policies(data, "lab", known) == (
+        "how many nodes cluster 'lab' has is not known (the log shows 2): give --nodes, or set nodes in clusters.toml"
+    )
