@@ -170,6 +170,22 @@ def test_nothing_is_cut_off_on_a_phone(page: Any) -> None:
     assert cut == []
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_line_of_a_closed_section_is_read_to_its_end(page: Any, width: int) -> None:
+    """Its end says what to do; a sentence longer than any of today's runs over several lines."""
+    _set(page, width)
+    _fold(page, is_open=False)
+    assert page.execute_script("return document.querySelectorAll('.gist').length") == 8
+    told = page.execute_script("return document.querySelector('.gist').textContent")
+    page.execute_script("document.querySelector('.gist').textContent = arguments[0].repeat(9)", f"{told} ")
+    cut = page.execute_script(
+        "return [...document.querySelectorAll('.gist')].filter(e => e.scrollHeight > e.clientHeight + 1"
+        " || e.scrollWidth > e.clientWidth + 1 || !e.offsetHeight).map(e => e.textContent)"
+    )
+    page.execute_script("document.querySelector('.gist').textContent = arguments[0]", told)
+    assert cut == []
+
+
 def test_the_first_page_ends_within_four_screens(page: Any) -> None:
     _fold(page, is_open=False)
     for width, height in ((1280, 800), (390, 844)):
