@@ -13,6 +13,8 @@ import polars as pl
 from features import queueing
 from features.causes import CAUSES
 from features.tables.queueing import QUEUEING_DELAY
+from features.trace import read_trace
+from features.usage import runs
 from traces import contents, store
 from traces.clusters import ClusterSettings
 from traces.store import DataFolder
@@ -41,19 +43,38 @@ def delays(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
     return queueing.compute(data, settings)[QUEUEING_DELAY.name]
 
 
+def node_time(data: DataFolder, settings: ClusterSettings, delays: pl.DataFrame) -> pl.DataFrame | None:
+    """job_key, user_name, node_time_s of every job that ran: nodes held times the time they were held, s.
+
+    None where any job of `delays` held a GPU: then GPU time tells what was held.
+    """
+    if delays["gpu_time_s"].sum():
+        return None
+    held = (pl.col("end_epoch") - pl.col("start_epoch")).clip(0) * pl.col("nodes")
+    ran = runs(read_trace(data, settings.name), settings)
+    return ran.group_by("job_key", "user_name").agg(held.drop_nulls().sum().alias("node_time_s"))
+
+
 def job(data: DataFolder, settings: ClusterSettings, job_key: str) -> dict[str, Any]:
-    """All that the record tells of one job; JSON values but for datetimes. `wait_s_by_cause` adds up to `wait_s`."""
+    """All that the record tells of one job; JSON values but for datetimes. `wait_s_by_cause` adds up to `wait_s`.
+
+    `has_gpus` is of the cluster: whether any of its jobs held one. Where none did, `node_time_s` says what was held.
+    """
     everyone = _everyone(data, settings.name)
     row = store.read(data, "SELECT * FROM jobs WHERE cluster = ? AND job_key = ?", [settings.name, job_key])
     about = row.row(0, named=True)
-    delay = delays(data, settings).filter(pl.col("job_key") == job_key).row(0, named=True)
+    of_all = delays(data, settings)
+    delay = of_all.filter(pl.col("job_key") == job_key).row(0, named=True)
+    by_node = node_time(data, settings, of_all)
+    held = {} if by_node is None else dict(by_node.select("job_key", "node_time_s").iter_rows())
     return {
         "cluster": settings.name,
         **{name: about[name] for name in _ABOUT},
         **{name: delay[name] for name in _WAITED},
         "wait_s_by_cause": {name: delay[name] for name in CAUSES},
         "meanwhile": _meanwhile(data, settings.name, about, everyone),
-        "ran": _ran(data, settings.name, about, delay),
+        "has_gpus": by_node is None,
+        "ran": _ran(data, settings.name, about, {**delay, "node_time_s": held.get(job_key)}),
     }
 
 
@@ -174,6 +195,7 @@ def _ran(data: DataFolder, cluster: str, about: dict[str, Any], delay: dict[str,
         "node_names": nodes["node"].head(MOST_OTHERS).to_list(),
         "gpus": about["allocated_gpus"],
         "gpu_time_s": delay["gpu_time_s"],
+        "node_time_s": delay["node_time_s"],
         "exit_code": about["exit_code"],
         "exit_signal": about["exit_signal"],
         "cpu_used_share": cpu_s / (cpus * run_s) if cpus and run_s and steps["cpu_time_s"].count() else None,

@@ -33,6 +33,7 @@ def user(data: DataFolder, settings: ClusterSettings, name: str) -> dict[str, An
     longest = jobs.drop_nulls("wait_s").sort("wait_s", "job_key", descending=[True, False]).head(MOST_JOBS)
     total_s = int(everyone["gpu_time_s"].sum())
     own_s = int(jobs["gpu_time_s"].sum()) if jobs["gpu_time_s"].count() else None
+    by_node = explain.node_time(data, settings, everyone)
     return {
         "cluster": settings.name,
         "user_name": name,
@@ -43,6 +44,7 @@ def user(data: DataFolder, settings: ClusterSettings, name: str) -> dict[str, An
         "of_the_cluster": _waits(everyone),
         "gpu_time_s": own_s,
         "gpu_time_share": own_s / total_s if own_s is not None and total_s else None,
+        **_node_time(by_node, name),
         "states": held.group_by("state").len("jobs").sort("jobs", "state", descending=[True, False]).to_dicts(),
         "limit_used_p50_share": ended_well.select(used.median()).item(),
         "far_over_asked_jobs": ended_well.filter(used < ASKED_FAR_OVER).height,
@@ -51,6 +53,14 @@ def user(data: DataFolder, settings: ClusterSettings, name: str) -> dict[str, An
         .select("job_id", "submit_utc", "nodes", "gpus", "wait_s", "main_cause", *CAUSES)
         .to_dicts(),
     }
+
+
+def _node_time(by_node: pl.DataFrame | None, name: str) -> dict[str, Any]:
+    """Node time of the user, s, and its share of all; null on a cluster with GPUs, or where no run has a size."""
+    if by_node is None or not (total_s := int(by_node["node_time_s"].sum())):
+        return {"node_time_s": None, "node_time_share": None}
+    own_s = int(by_node.filter(pl.col("user_name") == name)["node_time_s"].sum())
+    return {"node_time_s": own_s, "node_time_share": own_s / total_s}
 
 
 def _waits(jobs: pl.DataFrame) -> dict[str, Any]:

@@ -33,7 +33,9 @@ def user_text(found: dict[str, Any]) -> str:
         f"{found['never_ran']:,} never ran",
         *_causes(found["wait_s_by_cause"]),
     ]
-    if found["gpu_time_s"] is not None:
+    if found["node_time_s"] is not None:
+        lines.append(f"held {fmt.node_time(found['node_time_s'])}, {fmt.percent(found['node_time_share'])} of all")
+    elif found["gpu_time_share"] is not None:
         lines.append(f"held {fmt.gpu_time(found['gpu_time_s'])}, {fmt.percent(found['gpu_time_share'])} of all")
     if found["completed_with_limit_jobs"]:
         lines.append(
@@ -52,12 +54,14 @@ def _many(number: float | None, unit: str) -> str:
     return f"{fmt.count(number)} {unit}{'' if number == 1 else 's'}"
 
 
+def _gpus(found: dict[str, Any], gpus: int | None) -> list[str]:
+    """How many GPUs; nothing where they are not known, and of a cluster without GPUs not that there were none."""
+    return [_many(gpus, "GPU")] if gpus or (gpus is not None and found["has_gpus"]) else []
+
+
 def _head(found: dict[str, Any]) -> Iterator[str]:
-    asked = [
-        _many(found[name], unit)
-        for name, unit in (("requested_nodes", "node"), ("requested_gpus", "GPU"))
-        if found[name] is not None
-    ]
+    asked = [_many(found["requested_nodes"], "node")] if found["requested_nodes"] is not None else []
+    asked += _gpus(found, found["requested_gpus"])
     limit = "no limit known" if found["limit_s"] is None else f"limit {fmt.duration(found['limit_s'])}"
     yield (
         f"job {fmt.text(found['job_id'])} of {fmt.text(found['user_name'])} on cluster {fmt.text(found['cluster'])}, "
@@ -107,18 +111,18 @@ def _meanwhile(found: dict[str, Any]) -> Iterator[str]:
     )
     most = "; those that held most:" if meanwhile["held_by"] else ""
     yield f"meanwhile {_many(meanwhile['held_by_jobs'], 'job')} held {meanwhile['held']}{most}"
-    yield from (f"  {_other(row)} for {fmt.duration(row['held_s'])}" for row in meanwhile["held_by"])
+    yield from (f"  {_other(found, row)} for {fmt.duration(row['held_s'])}" for row in meanwhile["held_by"])
     for row in meanwhile["ended_just_before"]:
-        yield f"  just before its start ended {_other(row)}, at {fmt.moment(row['until_utc'])}"
+        yield f"  just before its start ended {_other(found, row)}, at {fmt.moment(row['until_utc'])}"
 
 
 def _several(of: dict[str, int]) -> str:
     return f"{_many(of['jobs'], 'job')} of {_many(of['users'], 'user')}, {_many(of['nodes'], 'node')}"
 
 
-def _other(row: dict[str, Any]) -> str:
-    gpus = "" if row["gpus"] is None else f", {_many(row['gpus'], 'GPU')}"
-    return f"{fmt.text(row['job_id'])} of {fmt.text(row['user_name'])} ({_many(row['nodes'], 'node')}{gpus})"
+def _other(found: dict[str, Any], row: dict[str, Any]) -> str:
+    size = ", ".join([_many(row["nodes"], "node"), *_gpus(found, row["gpus"])])
+    return f"{fmt.text(row['job_id'])} of {fmt.text(row['user_name'])} ({size})"
 
 
 def _ran(found: dict[str, Any]) -> Iterator[str]:
@@ -126,9 +130,14 @@ def _ran(found: dict[str, Any]) -> Iterator[str]:
     if ran is None:
         return
     named = f" ({', '.join(fmt.text(name) for name in ran['node_names'])})" if ran["node_names"] else ""
+    held = (
+        f"{_many(ran['gpus'], 'GPU')}, {fmt.gpu_time(ran['gpu_time_s'])}"
+        if found["has_gpus"]
+        else fmt.node_time(ran["node_time_s"])
+    )
     yield (
-        f"ran {fmt.duration(ran['run_s'])} on {_many(ran['nodes'], 'node')}{named}, {_many(ran['gpus'], 'GPU')}, "
-        f"{fmt.gpu_time(ran['gpu_time_s'])}; exit status {fmt.count(ran['exit_code'])}"
+        f"ran {fmt.duration(ran['run_s'])} on {_many(ran['nodes'], 'node')}{named}, {held}; "
+        f"exit status {fmt.count(ran['exit_code'])}"
     )
     used = {
         "of its limit": ran["limit_used_share"],

@@ -86,6 +86,11 @@ def gpu_time(seconds: float | None) -> str:
     return MISSING if seconds is None else f"{number(seconds / 3600)} GPU h"
 
 
+def node_time(seconds: float | None) -> str:
+    """Node seconds as node hours."""
+    return MISSING if seconds is None else f"{number(seconds / 3600)} node h"
+
+
 def text(value: object) -> str:
     """Untrusted text made visible: control and direction characters become escapes. HTML is escaped by the template."""
     if value is None:

@@ -19,7 +19,9 @@ SHORTEST_PLOT = 3  # points over time; fewer make no line
 
 def waste(source: Source) -> Section:
     """Allocated share and fragmentation over time, measured utilization by size and status, idle-but-allocated time."""
-    section = Section("waste", "Where GPUs are wasted")
+    held = source.rows("utilization_allocated")
+    unit = "GPU" if held.is_empty() else held["unit"][0]
+    section = Section("waste", f"Where {unit}s are wasted")
     _allocated(source, section)
     _by_user(source, section)
     _fragmentation(source, section)

@@ -198,3 +198,29 @@ def test_what_still_runs_counts_until_the_log_ends(baton: Baton, tmp_path: Path)
     of_user = baton("explain", "--user", "cy", "--data", data, "--json").json
     of_job = baton("explain", 2, "--data", data, "--json").json
     assert of_user["gpu_time_s"] == of_job["ran"]["gpu_time_s"] == 4 * 7200 and of_user["gpu_time_share"] == 0.5
+
+
+def test_a_cluster_without_gpus_is_told_of_in_nodes(baton: Baton, tmp_path: Path) -> None:
+    """bob held 3 nodes for 2 h and 1 for 2 h, cy 2 for 4 h: half of 16 node hours each."""
+    cpu = "billing=1,cpu=8,node={}"
+    rows = [
+        row("1", "bob", "01:00", "01:00", "03:00", 3, 240, AllocTRES=cpu.format(3)),
+        row("2", "cy", "01:10", "03:00", "07:00", 2, 240, AllocTRES=cpu.format(2)),
+        row("3", "bob", "01:20", "07:00", "09:00", 1, 240, AllocTRES=cpu.format(1), NodeList="n01"),
+    ]
+    log, data = tmp_path / "jobs.psv", tmp_path / "data"
+    log.write_text("\n".join([COLUMNS, *rows]) + "\n")
+    assert baton("ingest", log, "--cluster", "lab", "--nodes", 3, "--data", data).code == 0
+    of_user = baton("explain", "--user", "bob", "--data", data).out
+    assert "\nheld 8.00 node h, 50.0 % of all\n" in of_user and "GPU" not in of_user
+    of_job = baton("explain", 2, "--data", data).out
+    assert "ran 4 h on 2 nodes (n01, n02), 8.00 node h; exit status 0" in of_job and "GPU" not in of_job
+    assert "  1 of bob (2 nodes) for" in of_job  # on the nodes that it then got
+    found = baton("explain", 2, "--data", data, "--json").json
+    assert found["has_gpus"] is False and found["ran"]["node_time_s"] == 8 * 3600
+
+
+def test_a_cluster_with_gpus_counts_them_where_a_job_holds_none(baton: Baton, data: Path) -> None:
+    found = baton("explain", 2, "--data", data, "--json").json
+    assert found["has_gpus"] is True and found["ran"]["node_time_s"] is None and found["ran"]["gpus"] == 12
+    assert "node h" not in baton("explain", 2, "--data", data).out

@@ -256,6 +256,15 @@ def test_one_job(tmp_path: Path, values: dict[str, Any]) -> None:
     assert not re.search(r"\b(nan|inf|None)\b", html)
 
 
+@pytest.mark.parametrize(("gpus", "title"), [(2, "Where GPUs are wasted"), (0, "Where nodes are wasted")])
+def test_waste_is_of_gpus_or_of_nodes(tmp_path: Path, gpus: int, title: str) -> None:
+    jobs = pl.DataFrame([warehouse.job("tiny", 1, requested_gpus=gpus, allocated_gpus=gpus)])
+    attempts = warehouse.attempts_of(store.conform(schema.JOBS, jobs))
+    tables = {"jobs": jobs, "attempts": attempts, "trace_files": pl.DataFrame([warehouse.trace_file("tiny", 1)])}
+    data = warehouse.with_features(tmp_path, tables, ClusterSettings("tiny"))
+    assert section_data(data, "tiny", "waste")["title"] == title
+
+
 def test_empty_warehouse(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
     warehouse.write(data, warehouse.empty_tables())
