@@ -19,6 +19,7 @@ from reports.source import Source
 from reports.trust import FEW_BLOCKS, trust_in_replays
 
 NOTICED_S = 600  # a wait that somebody notices: where 95 % wait less, nothing is done about waits
+NEARLY_ALL = "95 % of the jobs that started did so within"
 WORTH = 0.1  # of the mean wait, or of the cost of a hand-over: a smaller gain is not recommended first
 WORTH_GPU_TIME = 0.01  # of all GPU time held
 AS_IT_IS, NEVER_OFFERED = "as it is", ("exact time limits", "fifo scheduling")
@@ -84,7 +85,7 @@ def _nothing(source: Source, whole: dict[str, Any] | None, small: Action | None)
     if whole["wait_p95_s"] <= NOTICED_S:
         return Action(
             "Nothing need be done about waits",
-            f"95 % of the jobs start within {fmt.duration(whole['wait_p95_s'])}.",
+            f"{NEARLY_ALL} {fmt.duration(whole['wait_p95_s'])}.",
             "Fully: the log has it so, nothing is simulated.",
         )
     held = next((share for cause, share in shares(whole).items() if cause.column == "held_s"), 0.0)

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from reports import format as fmt
-from reports.advice import NOTICED_S, actions
+from reports.advice import NEARLY_ALL, NOTICED_S, actions
 from reports.causes import shares
 from reports.sizes import gpus
 from reports.source import Names, Source
@@ -41,7 +41,7 @@ def who(source: Source) -> str:
     if whole is None or not whole["jobs"]:
         return _joined("The log does not tell how long jobs waited", held)
     if not whole["wait_total_s"] or whole["wait_p95_s"] <= NOTICED_S:
-        return _joined(f"Hardly anybody waits: 95 % of the jobs start within {fmt.duration(whole['wait_p95_s'])}", held)
+        return _joined(f"Hardly anybody waits: {NEARLY_ALL} {fmt.duration(whole['wait_p95_s'])}", held)
     words = _most_waiting(source, whole)
     longest = [part for part in (_longest_size(source, whole), _longest_hour(source, whole)) if part]
     return f"{words}; {' and '.join(longest)} wait longest." if longest else f"{words}."
@@ -72,13 +72,15 @@ def _most_waiting(source: Source, whole: dict[str, Any]) -> str:
     top = users.to_dicts()[0]
     name, share = fmt.text(source.hidden("user_name", top["value"])), top["wait_total_s"] / total
     if users.height == 1 and top["jobs"] == jobs:
-        return f"All jobs are those of user {name} and waited {fmt.duration(whole['wait_mean_s'])} on average{where}"
+        mean = fmt.duration(whole["wait_mean_s"])
+        return f"All jobs that started are those of user {name} and waited {mean} on average{where}"
     if share < SPREAD:
         return (
             f"The waiting is spread over {users.height:,} user{'s' * (users.height > 1)}: nobody has more than "
             f"{fmt.percent(share)} of {all_} (most: user {name}){where}"
         )
-    return f"User {name} has {fmt.percent(share)} of {all_}, with {fmt.percent(top['jobs'] / jobs)} of the jobs{where}"
+    of_jobs = f"{fmt.percent(top['jobs'] / jobs)} of the jobs that started"
+    return f"User {name} has {fmt.percent(share)} of {all_}, with {of_jobs}{where}"
 
 
 def _frequent(rows: pl.DataFrame, jobs: int) -> pl.DataFrame:

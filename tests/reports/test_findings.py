@@ -72,7 +72,7 @@ def test_each_finding_names_who_why_and_what_to_do(full_data: DataFolder) -> Non
     assert "\x00" in user  # a hostile name, shown with its control characters made visible
     assert found[0]["sentence"].startswith(
         f"User abc\\u202etxt.exe\\x00\\n has {100 * share:.1f} % of the {fmt.duration(total)} "
-        f"that jobs waited in all, with {100 * of_jobs:.1f} % of the jobs; partition gpu has "
+        f"that jobs waited in all, with {100 * of_jobs:.1f} % of the jobs that started; partition gpu has "
     )
     assert "How far to trust that: " in found[2]["sentence"]
 
@@ -96,16 +96,19 @@ def test_the_size_and_the_hour_that_wait_longest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "settings", "words"),
     [
-        ({"wait_s": 5000}, SETTINGS, "All jobs are those of user ann and waited 1 h 23 min on average."),
+        ({"wait_s": 5000}, SETTINGS, "All jobs that started are those of user ann and waited 1 h 23 min on average."),
         ({"wait_s": 5000, "user_name": None}, SETTINGS, "Jobs waited 1 h 23 min on average (the log names no users)."),
-        ({"wait_s": 0}, SETTINGS, "Hardly anybody waits: 95 % of the jobs start within 0 s; user ann held all of it."),
+        (
+            {"wait_s": 0}, SETTINGS,
+            "Hardly anybody waits: 95 % of the jobs that started did so within 0 s; user ann held all of it.",
+        ),
         (
             {"wait_s": None, "run_s": None, "state": "CANCELLED", "attempts": 0}, SETTINGS,
             "The log does not tell how long jobs waited.",
         ),
         (
             {"wait_s": 30, "requested_gpus": None, "allocated_gpus": 0}, replace(SETTINGS, gpus_per_node=None),
-            "Hardly anybody waits: 95 % of the jobs start within 30 s; user ann held all of it.",
+            "Hardly anybody waits: 95 % of the jobs that started did so within 30 s; user ann held all of it.",
         ),
     ],
     ids=["one user", "no users", "no waits", "nothing ran", "CPU only"],
@@ -185,8 +188,8 @@ def test_waits_that_nothing_explains_yet_are_sent_to_analyze(tmp_path: Path) -> 
 
 def test_jobs_without_a_user_are_nobodys(tmp_path: Path) -> None:
     source = Source(_data(tmp_path, _jobs(40, wait_s=5000, user_name=lambda n: "ann" if n % 2 else None)), "lab")
-    assert not who(source).startswith("All jobs are those of")
-    assert "with 50.0 % of the jobs" in who(source)
+    assert not who(source).startswith("All jobs that started are those of")
+    assert "with 50.0 % of the jobs that started" in who(source)
     assert "sacct -a" not in why(source)
 
 
