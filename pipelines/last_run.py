@@ -24,7 +24,7 @@ from pipelines.raw_logs import STANDARD_INPUT, RawLogs, Reading
 from traces.store import DataFolder, write_text
 
 PACKAGES = ("pipelines", "assets", "reports", "models", "agent", "features", "simulator", "traces")
-UNTOLD = ("dagster", "mlflow/.lock", "artifacts/last-runs")  # of the data folder: what changes by looking at it
+UNTOLD = ("dagster", ".locks", "mlflow/.lock", "artifacts/last-runs")  # of the data folder: changes by looking at it
 
 
 def result_of(folder: DataFolder, command: str, made_from: str | None) -> dict[str, Any] | None:

@@ -1,0 +1,88 @@
+"""Locks of a data folder: what two processes must not do at once, one after the other.
+
+A lock is an flock(2) on a file of `DATA/.locks`, by way of the library filelock. The kernel frees it when its holder
+dies, however that comes about, so there is nothing to take over or to clean up. The file stays and says who held it
+last. Readers take no lock: what they read takes its place in one step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from traces.errors import WorkError
+
+FOLDER = ".locks"  # of the data folder
+POLL_S = 0.1
+_TOLD_CHARACTERS = 200  # of the holder's command
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def locked(
+    root: Path, purpose: str, *, wait_s: float | None = None, say: Callable[[str], None] = _say
+) -> Iterator[None]:
+    """One process, and one thread of it, at a time in here, for that data folder and purpose ("lake", "release", ...).
+
+    May be nested within a thread. Where another holds the lock, `say` is told once who and since when; then it is
+    waited for, at most `wait_s` seconds (None: as long as it takes). Raises WorkError where that was not enough, and
+    where the file system lends no locks.
+    """
+    from filelock import FileLock, Timeout
+
+    path = root.resolve() / FOLDER / purpose
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(
+            path, poll_interval=POLL_S, is_singleton=True, preserve_lock_file=True, on_acquired=_write_holder
+        )
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            say(f"waiting for the {purpose} of {root}: {_holder(path)}")
+            lock.acquire(timeout=-1 if wait_s is None else wait_s)
+    except Timeout:
+        raise WorkError(f"the {purpose} of {root} is not free after {wait_s:g} s: {_holder(path)}") from None
+    except OSError as error:
+        raise WorkError(f"{path}: cannot be locked ({error.strerror or error})") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _write_holder(descriptor: int) -> None:
+    """For who waits: this process, its command and the time (UTC). What cannot be written is done without."""
+    holder = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "since_utc": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
+    }
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+
+
+def _holder(path: Path) -> str:
+    """Who holds the lock, as its file says."""
+    try:
+        told = json.loads(path.read_bytes())
+        pid, host, command, since = told["pid"], told["host"], told["command"], told["since_utc"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process holds it"
+    where = "" if host == socket.gethostname() else f" on {host}"
+    shown = command if len(command) <= _TOLD_CHARACTERS else command[:_TOLD_CHARACTERS] + "..."
+    line = f"process {pid}{where} ({shown}) holds it since {since} UTC"
+    return "".join(character if character.isprintable() else "?" for character in line)
