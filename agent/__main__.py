@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.artifact import Artifact
+from traces.visible import visible
 
 SHOWN = ("policy", "kind", "knob", "settings", "default_setting", "trained_on", "requirements", "features")
 
@@ -32,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
             if line.strip():
                 print(json.dumps(decision(artifact, line, f"standard input:{number}", options.setting)), flush=True)
     except ValueError as error:
-        sys.stderr.write(f"agent: {' '.join(str(error).split())}\n")
+        sys.stderr.write(f"agent: {visible(' '.join(str(error).split()))}\n")
         return 2
     return 0
 

@@ -14,9 +14,9 @@ import contextlib
 import hashlib
 import io
 import json
-import math
 import os
 import shutil
+import stat
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -34,8 +34,22 @@ Float32s = NDArray[np.float32]
 Float64s = NDArray[np.float64]
 
 REMAINING = "remaining_h"  # the one feature that every kind needs: hours until the predecessor's end
-MAX_MANIFEST_BYTES = 1 << 20
-MAX_ARRAY_BYTES = 1 << 28  # what arrays.npz may unpack to: a file from elsewhere must not fill the memory
+# An artifact may come from anywhere, and an agent runs on a login node that others share: it is refused before it takes
+# more time or memory than these allow. Beside each stands the most that a fit of Baton has needed so far.
+MAX_MANIFEST_BYTES = 1 << 20  # 2 kB
+MAX_ARRAY_BYTES = 1 << 28  # of arrays.npz, as it lies and unpacked; 360 kB
+MAX_DIRECTORY_BYTES = 1 << 14  # of the list of files in arrays.npz, at some 60 bytes a file; 12 files
+MAX_FEATURES = 1024  # and inputs of a model; 39
+MAX_SETTINGS = 100  # 15, and no policy may declare more for a comparison
+MAX_NODES = 1 << 22  # of all trees together; 20,000
+MAX_TREES = 4096  # 121; every row walks all of them at once
+MAX_DEPTH = 1024  # steps of a walk; 23
+MAX_WIDTH = 2048  # of a network's layer; 64
+MAX_LAYERS = 16  # 3
+# Weights, values at leaves and settings; 11. Within it no score overflows: a network's is at most (width x bound) to
+# the power of layers, under 1e154. A sum that overflowed would be NaN, and NaN is never "submit".
+MAX_NUMBER = 1e6
+MAX_LOG_WAIT = 300.0  # of a predicted wait, in e-folds of an hour: for ever, and its exponential is still a number
 BLOCK_ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in the cache
 LEAVE_EVERY = 4  # levels of the trees, after which rows that have come to a leaf are left out
 KEYS: dict[str, type | tuple[type, ...]] = {
@@ -74,6 +88,9 @@ class Artifact:
         for name, array in self.arrays.items():
             if array.dtype.kind not in "fiu":
                 raise ValueError(f"array {name} of the artifact is not numeric but {array.dtype}")
+            widest = np.dtype(np.float64 if array.dtype.kind == "f" else np.int64)
+            if not np.can_cast(array.dtype, widest):
+                raise ValueError(f"array {name} of the artifact is {array.dtype}, which {widest} does not hold")
         kind.check(self)
 
     @property
@@ -107,8 +124,8 @@ class Artifact:
         weighted) or the logit. Raises ValueError at another width or where an observation is not finite.
         """
         chosen = np.asarray(self.settings if settings is None else settings, np.float64)
-        if not np.isfinite(chosen).all():
-            raise ValueError(f"a setting of the artifact is not finite: {chosen.tolist()}")
+        if not within_bound(chosen):
+            raise ValueError(f"a setting of the artifact is not within +-{MAX_NUMBER:g}: {chosen.tolist()}")
         rows = self._checked(observations)
         kind = KINDS[self.manifest["kind"]]
         out = np.empty((len(chosen), len(rows)), np.float64)
@@ -157,11 +174,16 @@ class Artifact:
 
     @cached_property
     def depth(self) -> int:
-        """Steps from the roots of the trees to their deepest leaf."""
+        """Steps from the roots of the trees to their deepest leaf. Raises ValueError above MAX_DEPTH.
+
+        No node has two parents (`check_trees`), so all levels together are no more than the nodes.
+        """
         child = self.arrays["child"]
-        level, steps = np.unique(self.arrays["root"]), 0
+        level, steps = self.arrays["root"], 0
         while len(inner := level[child[level] != level]):
-            level, steps = np.unique(np.concatenate([child[inner], child[inner] + 1])), steps + 1
+            if steps == MAX_DEPTH:
+                raise ValueError(f"a tree of the artifact is over {MAX_DEPTH} levels deep")
+            level, steps = np.concatenate([child[inner], child[inner] + 1]), steps + 1
         return steps
 
     # -- the folder -------------------------------------------------------------------------------------------------
@@ -198,7 +220,7 @@ class Artifact:
         with one_line(f"{folder}: unreadable artifact"):
             manifest = read_manifest(folder / "manifest.json")
             check_manifest(manifest)
-            arrays = (folder / "arrays.npz").read_bytes()
+            arrays = read_file(folder / "arrays.npz", MAX_ARRAY_BYTES)
             if manifest.pop("sha256", None) != {"arrays.npz": hashlib.sha256(arrays).hexdigest()}:
                 raise ValueError("arrays.npz is damaged or truncated (sha256 differs from manifest.json)")
             if features is not None and list(features) != manifest["features"]:
@@ -226,17 +248,27 @@ def one_line(where: str) -> Iterator[None]:
         raise ValueError(f"{where}: {text or type(error).__name__}") from error
 
 
+def read_file(path: Path, most: int) -> bytes:
+    """The whole of a regular file of at most so many bytes: no device, no pipe that nobody writes to, nothing endless.
+
+    Raises ValueError, before more than that is read, and OSError.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError(f"{path.name} is no regular file")
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        size = os.fstat(file.fileno()).st_size  # may be less than what comes
+        if size > most or len(content := file.read(most + 1)) > most:
+            raise ValueError(f"{path.name} is over {most} bytes")
+    return content
+
+
 def read_manifest(path: Path) -> dict[str, Any]:
     """The JSON object in `path`; NaN and infinities are refused."""
 
     def refuse(constant: str) -> float:
         raise ValueError(f"manifest.json holds {constant}")
 
-    with path.open("rb") as file:
-        content = file.read(MAX_MANIFEST_BYTES + 1)
-    if len(content) > MAX_MANIFEST_BYTES:
-        raise ValueError(f"manifest.json is over {MAX_MANIFEST_BYTES} bytes")
-    manifest = json.loads(content, parse_constant=refuse)
+    manifest = json.loads(read_file(path, MAX_MANIFEST_BYTES), parse_constant=refuse)
     if not isinstance(manifest, dict):
         raise ValueError("manifest.json holds no JSON object")
     return manifest
@@ -251,13 +283,13 @@ def check_manifest(manifest: dict[str, Any]) -> None:
         if not isinstance(manifest.get(key), kind) or isinstance(manifest[key], bool):
             raise ValueError(f"manifest.json: {key} is missing or of another type")
     numbers = [*manifest["settings"], manifest["default_setting"]]
-    if not manifest["settings"] or not all(
-        isinstance(n, (int, float)) and not isinstance(n, bool) and math.isfinite(n) for n in numbers
+    if not 1 <= len(manifest["settings"]) <= MAX_SETTINGS or not all(
+        isinstance(n, (int, float)) and not isinstance(n, bool) and abs(n) <= MAX_NUMBER for n in numbers
     ):
-        raise ValueError("manifest.json: settings must be finite numbers, at least one")
+        raise ValueError(f"manifest.json: settings must be 1 to {MAX_SETTINGS} numbers within +-{MAX_NUMBER:g}")
     features = manifest["features"]
-    if not all(isinstance(n, str) for n in features) or len(set(features)) != len(features):
-        raise ValueError("manifest.json: features must be distinct names")
+    if not all(isinstance(n, str) for n in features) or not len(set(features)) == len(features) <= MAX_FEATURES:
+        raise ValueError(f"manifest.json: features must be distinct names, at most {MAX_FEATURES}")
     if REMAINING not in features:
         raise ValueError(f"manifest.json: features lack {REMAINING}")
     if not all(isinstance(line, str) for line in manifest["requirements"]):
@@ -276,12 +308,33 @@ def pack_arrays(arrays: dict[str, NDArray[Any]]) -> bytes:
 
 
 def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz, pickles refused."""
+    """The arrays of an .npz, pickles refused. Raises ValueError before it unpacks more than MAX_ARRAY_BYTES."""
+    check_directory(content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         if sum(entry.file_size for entry in archive.infolist()) > MAX_ARRAY_BYTES:
             raise ValueError(f"arrays.npz unpacks to more than {MAX_ARRAY_BYTES} bytes")
+        if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in archive.infolist()):
+            raise ValueError("arrays.npz is packed by something else than deflate")  # LZMA takes what memory it likes
     with np.load(io.BytesIO(content), allow_pickle=False) as found:
         return {name: found[name] for name in found.files}
+
+
+def check_directory(content: bytes) -> None:
+    """Raise ValueError unless the zip file's list of files is short: zipfile makes an object of each before reading.
+
+    The last 22 bytes of a zip file without a comment say how long the list is; those of a ZIP64, 20 bytes before them,
+    would overrule it (PKWARE APPNOTE 4.3.15, 4.3.16). Neither comment nor ZIP64 is ever written here.
+    """
+    end = content[-22:]
+    if not end.startswith(b"PK\5\6") or not end.endswith(b"\0\0") or content[-42:-38] == b"PK\6\7":
+        raise ValueError("arrays.npz does not end as a plain zip file does")
+    if int.from_bytes(end[12:16], "little") > MAX_DIRECTORY_BYTES:
+        raise ValueError(f"arrays.npz lists its files in more than {MAX_DIRECTORY_BYTES} bytes")
+
+
+def within_bound(numbers: NDArray[Any]) -> bool:
+    """Are all of them numbers within +-MAX_NUMBER?"""
+    return bool(((numbers >= -MAX_NUMBER) & (numbers <= MAX_NUMBER)).all())
 
 
 # -- kinds --------------------------------------------------------------------------------------------------------
@@ -331,14 +384,15 @@ def trees(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
     base = rows[:, artifact.column(artifact.parameters["base"])].astype(np.float64)
     log_wait = np.log1p(np.maximum(base, 0.0)) + sum_of_trees(artifact, rows[:, artifact.inputs])
     due = rows[:, artifact.column(REMAINING)].astype(np.float64) + 1.0
-    return settings[:, None] * np.exp(np.maximum(log_wait, 0.0)) - due
+    return settings[:, None] * np.exp(np.clip(log_wait, 0.0, MAX_LOG_WAIT)) - due
 
 
 def check_inputs(artifact: Artifact) -> None:
     """Every feature that is named must exist, and be among the artifact's."""
     artifact.column(artifact.parameters.get("base"))
-    if not isinstance(artifact.parameters.get("inputs"), list) or not len(artifact.inputs):
-        raise ValueError("manifest.json: parameters lack the list of inputs")
+    inputs = artifact.parameters.get("inputs")
+    if not isinstance(inputs, list) or not 1 <= len(inputs) <= MAX_FEATURES:
+        raise ValueError(f"manifest.json: parameters lack the list of inputs, 1 to {MAX_FEATURES}")
 
 
 def sum_of_trees(artifact: Artifact, rows: Float32s) -> Float64s:
@@ -366,25 +420,32 @@ def sum_of_trees(artifact: Artifact, rows: Float32s) -> Float64s:
 
 
 def check_trees(artifact: Artifact) -> None:
-    """Every node in range and every child after its parent, so that a walk ends."""
+    """Every node in range, every child after its one parent, and no deeper than MAX_DEPTH: a walk ends, and soon."""
     check_inputs(artifact)
     feature, threshold = artifact.arrays["feature"], artifact.arrays["threshold"]
     child, value, root = (artifact.arrays[name] for name in ("child", "value", "root"))
-    nodes = len(child)
-    node = np.arange(nodes)
-    if any(a.ndim != 1 for a in artifact.arrays.values()) or not len(root) == root.size > 0:
+    if any(a.ndim != 1 for a in artifact.arrays.values()) or not len(root):
         raise ValueError("the trees' arrays must have one dimension and at least one tree")
+    nodes = len(child)
+    if nodes > MAX_NODES or len(root) > MAX_TREES:
+        raise ValueError(f"{len(root)} trees of {nodes} nodes: at most {MAX_TREES} of {MAX_NODES}")
     if not len(feature) == len(threshold) == len(value) == nodes:
         raise ValueError("the trees' feature, threshold, child and value must be of one length")
     if any(a.dtype.kind not in "iu" for a in (feature, child, root)):
         raise ValueError("the trees' feature, child and root must be integers")
-    leaf = child == node
-    if (child < node).any() or (child + ~leaf >= nodes).any() or (root < 0).any() or (root >= nodes).any():
+    child, root = child.astype(np.int64), root.astype(np.int64)  # of a narrow type, child + 1 may wrap
+    leaf = child == np.arange(nodes)
+    if (child < np.arange(nodes)).any() or (child + ~leaf >= nodes).any() or (root < 0).any() or (root >= nodes).any():
         raise ValueError("the trees' child or root points outside them or backwards")
+    if (np.bincount(np.concatenate([child[~leaf], child[~leaf] + 1, root])) > 1).any():
+        raise ValueError("a node of the trees has two parents")
     if (feature < 0).any() or (feature >= len(artifact.inputs)).any():
         raise ValueError("a tree splits on a feature that there is not")
-    if not (threshold[leaf] == np.inf).all() or not np.isfinite(value).all() or np.isnan(threshold).any():
-        raise ValueError("the trees' thresholds and values must be numbers, with leaves at infinity")
+    if not (threshold[leaf] == np.inf).all() or not within_bound(value) or np.isnan(threshold).any():
+        raise ValueError(
+            f"the trees' thresholds must be numbers, those of leaves infinity, and values within +-{MAX_NUMBER:g}"
+        )
+    _ = artifact.depth
 
 
 def mlp(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
@@ -437,8 +498,8 @@ def signed_log(numbers: Float32s) -> Float64s:
 def mlp_arrays(artifact: Artifact) -> tuple[str, ...]:
     """Names of the arrays of a network with that many layers."""
     layers = artifact.parameters.get("layers")
-    if not isinstance(layers, int) or not 1 <= layers <= 16:
-        raise ValueError(f"a network has 1 to 16 layers, not {layers!r}")
+    if not isinstance(layers, int) or not 1 <= layers <= MAX_LAYERS:
+        raise ValueError(f"a network has 1 to {MAX_LAYERS} layers, not {layers!r}")
     names = [f"{part}_{layer}" for layer in range(layers) for part in ("weight", "bias")]
     return ("column", "minus", "mean", "scale", "condition_scale", "skip", *names)
 
@@ -448,16 +509,18 @@ def check_mlp(artifact: Artifact) -> None:
     arrays, features = artifact.arrays, len(artifact.manifest["features"])
     column, minus, width = arrays["column"], arrays["minus"], arrays["column"].size
     outputs = {"q": 2, "logit": 1}.get(str(artifact.parameters.get("head")))
-    if not all(np.isfinite(a).all() for a in arrays.values()):
-        raise ValueError("a network's weights must be finite")
+    if max(max(array.shape, default=0) for array in arrays.values()) > MAX_WIDTH:
+        raise ValueError(f"a network's layers must be at most {MAX_WIDTH} wide")
+    if not all(within_bound(array) for array in arrays.values()):
+        raise ValueError(f"a network's numbers must lie within +-{MAX_NUMBER:g}")
     if any(arrays[name].shape != (width,) for name in ("column", "minus", "mean", "scale")):
         raise ValueError("a network's column, minus, mean and scale must be of one length")
     if column.dtype.kind not in "iu" or minus.dtype.kind != "i" or arrays["condition_scale"].shape != (1,):
         raise ValueError("a network's column and minus must be integers and condition_scale one number")
     if not width or column.min() < 0 or minus.min() < -1 or max(column.max(), minus.max()) >= features:
         raise ValueError("a network takes a feature that there is not")
-    if not (arrays["scale"] > 0).all() or not arrays["condition_scale"][0] > 0:
-        raise ValueError("a network's scales must be positive")
+    if min(arrays["scale"].min(), arrays["condition_scale"][0]) < 1 / MAX_NUMBER:
+        raise ValueError(f"a network's scales must be at least {1 / MAX_NUMBER:g}")
     if arrays["skip"].shape != (outputs, width + 1):
         raise ValueError(f"the network's skip has shape {arrays['skip'].shape}, not ({outputs}, {width + 1})")
     width += 1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any
+
+from traces.visible import visible
 
 MISSING = "–"
 
@@ -95,13 +96,7 @@ def text(value: object) -> str:
     """Untrusted text made visible: control and direction characters become escapes. HTML is escaped by the template."""
     if value is None:
         return MISSING
-    return "".join(_visible(character) for character in str(value))
-
-
-def _visible(character: str) -> str:
-    if unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}:
-        return character
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+    return visible(str(value))
 
 
 FORMATS: dict[str, Any] = {

@@ -289,10 +289,10 @@ def test_trees_that_could_not_be_walked_is_refused(changes: dict[str, Any], mess
     [
         ({"weight_0": np.zeros((1, 3), np.float32)}, "layer 0"),
         ({"weight_0": np.zeros((2, 2), np.float32), "bias_0": np.zeros(2, np.float32)}, "2 outputs"),
-        ({"bias_0": np.asarray([np.inf], np.float32)}, "finite"),
+        ({"bias_0": np.asarray([np.inf], np.float32)}, "within"),
         ({"column": np.asarray([3])}, "feature that there is not"),
         ({"minus": np.asarray([-2])}, "feature that there is not"),
-        ({"scale": np.zeros(1, np.float32)}, "positive"),
+        ({"scale": np.zeros(1, np.float32)}, "at least 1e-06"),
         ({"skip": np.zeros((1, 1), np.float32)}, "skip"),
         ({"mean": np.zeros(2, np.float32)}, "one length"),
     ],
