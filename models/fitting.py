@@ -11,6 +11,7 @@ for byte (docs/decisions/0012). Each process works on one thread, and there are 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import signal
@@ -38,6 +39,7 @@ SAME_EVERYWHERE = {
 }
 CONTRARY = "NPY_ENABLE_CPU_FEATURES"  # beside NPY_DISABLE_CPU_FEATURES numpy refuses to be imported
 MOST_PROCESSES = 8  # each loads torch and holds the pairs: half a gigabyte
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 class Made(NamedTuple):
@@ -143,6 +145,7 @@ class _Process:
 def _serve(descriptor: int) -> None:
     """The other side: fits what it is asked for until the connection closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which then ends this
+    _die_with_parent()
     with Connection(descriptor) as connection:
         try:
             pairs = connection.recv()
@@ -157,6 +160,15 @@ def _serve(descriptor: int) -> None:
                 connection.send(answer)
         except (EOFError, OSError):
             return
+
+
+def _die_with_parent() -> None:
+    """However the parent ends, this process ends at once, in the midst of a fit: see prctl(2). Linux alone has it.
+
+    Elsewhere it ends after the fit, when it finds the connection closed.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

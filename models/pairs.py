@@ -210,7 +210,7 @@ def _observe(
     )
 
 
-@njit(nogil=True)
+@njit
 def _chunk(
     jobs: Jobs,
     node_s: Int64s,

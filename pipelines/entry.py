@@ -18,9 +18,12 @@ def main() -> None:
             "extra, in a checkout: pip install '.[pipeline]' (or: make setup)\n"
         )
         sys.exit(2)
-    from pipelines.cli import main as run
+    from pipelines.interrupts import orderly_end
 
-    run()
+    with orderly_end():
+        from pipelines.cli import main as run
+
+        run()
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ _SLURM = (
 )  # fmt: skip
 _CALIBRATION = ("forked", "free", "informed", "passes", "record", "recorded", "single")
 _COMPILED_SOURCES = (
+    "traces/compiled.py",
     "simulator/*.py",
     *(f"simulator/calibration/{name}.py" for name in _CALIBRATION),
     *(f"simulator/slurm/{name}.py" for name in _SLURM),

@@ -67,14 +67,17 @@ event.register("numba:compile", _Patience())  # type: ignore[no-untyped-call]
 
 
 def jit(function: Function, sources: Sequence[str], options: dict[str, Any], signature: str | None = None) -> Function:
-    """`numba.njit` with the options, cached under the digest of the sources; at once where a signature is given."""
+    """`numba.njit` with the options, cached under the digest of the sources; at once where a signature is given.
+
+    It runs without the interpreter's lock unless the options say otherwise, so that other threads go on beside it.
+    """
     folder = cache_folder(tuple(sources))
     before = _config.CACHE_DIR, _config.CACHE_LOCATOR_CLASSES  # read at decoration; other libraries keep their own
     try:
         if folder is not None:
             _config.CACHE_DIR, _config.CACHE_LOCATOR_CLASSES = str(folder), f"{__name__}.{SharedLocator.__name__}"
         njit: Any = numba.njit
-        decorate = njit(*([signature] if signature else []), **{"cache": folder is not None, **options})
+        decorate = njit(*([signature] if signature else []), **{"cache": folder is not None, "nogil": True, **options})
         return cast(Function, decorate(function))
     finally:
         _config.CACHE_DIR, _config.CACHE_LOCATOR_CLASSES = before
