@@ -29,13 +29,16 @@ WAIT_S = 30
 def follow(database: Path, experiment: str, artifacts: str) -> bool:
     """Makes `artifacts` (a URI) the place of the experiment's artifacts. Returns whether anything had to change.
 
-    Does nothing where there is no store or no such experiment yet. Raises WorkError where the store was moved and
-    cannot be written to.
+    Does nothing where there is no store or no such experiment yet. Raises WorkError where the file is no database, or
+    the store was moved and cannot be written to.
     """
     if not database.is_file():
         return False
     with closing(sqlite3.connect(database, timeout=WAIT_S)) as connection:
-        before = _location(connection, experiment)
+        try:
+            before = _location(connection, experiment)
+        except sqlite3.DatabaseError as error:
+            raise WorkError(f"{database}: the MLflow store cannot be read: {error}") from error
         if before is None or before == artifacts:
             return False
         try:
@@ -61,6 +64,19 @@ def _location(connection: sqlite3.Connection, experiment: str) -> str | None:
     except sqlite3.OperationalError:
         return None
     return None if row is None else str(row[0])
+
+
+def check(database: Path) -> None:
+    """Raises WorkError where the file is no SQLite database, or a damaged one."""
+    found = [str(row[0]) for row in rows(database, "PRAGMA quick_check(1)", ())]
+    if found != ["ok"]:
+        what = " ".join(" ".join(found).split()) or "not a file"
+        raise WorkError(f"{database}: the MLflow store is damaged ({what}): put a copy in its place, or move it away")
+
+
+def any_open_run(database: Path) -> bool:
+    """Whether any run is open: of a process at work, or of one that was killed."""
+    return bool(rows(database, "SELECT 1 FROM runs WHERE status = 'RUNNING' LIMIT 1", ()))
 
 
 def parent_run(database: Path, run_id: str) -> str | None:

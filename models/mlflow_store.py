@@ -1,4 +1,4 @@
-"""The MLflow store of a data folder: made, opened, locked, and put in order after a move or a kill.
+"""The MLflow store of a data folder: made, opened, and put in order after a move or a kill.
 
 It is sqlite with artifacts beside it, both in `DATA/mlflow`, which may be moved or copied (`models.mlflow_sql`).
 mlflow takes seconds to import: it is imported here, in `models.runs` and in `models.tracking`, inside functions only.
@@ -17,7 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from models import mlflow_sql
+from traces import staging
+from traces.errors import WorkError
+from traces.locks import locked
 from traces.store import DataFolder
+from traces.whole_file import whole_file
 
 EXPERIMENT = "baton"
 EXPERIMENT_NOTE = (
@@ -59,7 +63,11 @@ def database(data: DataFolder) -> Path:
 
 def store_uri(data: DataFolder) -> str:
     """URI of the tracking store and registry; for `mlflow server --backend-store-uri` too."""
-    path = str(database(data).resolve())
+    return _uri(database(data))
+
+
+def _uri(database: Path) -> str:
+    path = str(database.resolve())
     # SQLAlchemy takes %41 in a path for A, and what follows a ? for options. The driver is named because MLflow makes
     # the folder of any sqlite:/// without undoing what was escaped.
     return f"sqlite+pysqlite:///{path.replace('%', '%25').replace('?', '%3F')}"
@@ -68,9 +76,14 @@ def store_uri(data: DataFolder) -> str:
 def initialise(data: DataFolder) -> None:
     """Creates the store and its experiment where they are not, and settles the runs of processes that were killed.
 
-    Behind a file lock: a fresh store opened by two processes at once can break for good.
+    Behind a lock: a fresh store opened by two processes at once can break for good. Raises WorkError for a store that
+    is damaged or of another release of MLflow.
     """
-    with locked(data):
+    with locked(data.root, "mlflow"), one_line(data):
+        if database(data).exists():
+            mlflow_sql.check(database(data))
+        else:
+            _create(data)
         opened = client(data)
         experiment = opened.get_experiment_by_name(EXPERIMENT)
         if experiment is None:
@@ -87,6 +100,12 @@ def initialise(data: DataFolder) -> None:
             _settle_killed(opened)
 
 
+def settle(data: DataFolder) -> None:
+    """Settles the runs of processes that were killed, where there are any: to look, mlflow is not imported."""
+    if mlflow_sql.any_open_run(database(data)):
+        initialise(data)
+
+
 @contextmanager
 def at_work(data: DataFolder) -> Iterator[None]:
     """While in here this process has runs that are open: no other process takes them for those of a killed one."""
@@ -96,12 +115,18 @@ def at_work(data: DataFolder) -> Iterator[None]:
 
 
 @contextmanager
-def locked(data: DataFolder) -> Iterator[None]:
-    """One process at a time in here; not to be nested."""
-    data.mlflow.mkdir(parents=True, exist_ok=True)
-    with (data.mlflow / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def one_line(data: DataFolder) -> Iterator[None]:
+    """What MLflow raises in here (a damaged store, a full disk) becomes a WorkError that names the store."""
+    try:
         yield
+    except Exception as error:
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+
+        if not isinstance(error, MlflowException | SQLAlchemyError):
+            raise
+        what = next(iter(str(error).splitlines()), type(error).__name__)
+        raise WorkError(f"{database(data)}: the MLflow store cannot be used: {what}") from error
 
 
 def client(data: DataFolder) -> Any:
@@ -116,6 +141,17 @@ def _client_of(where: str) -> Any:
     from mlflow.tracking import MlflowClient
 
     return MlflowClient(tracking_uri=where, registry_uri=where)
+
+
+def _create(data: DataFolder) -> None:
+    """A store without anything in it. It gets its name when it is whole: MLflow never finishes half a set of tables."""
+    quiet()
+    from mlflow.tracking import MlflowClient
+
+    data.mlflow.mkdir(parents=True, exist_ok=True)
+    staging.sweep(data.mlflow)
+    with whole_file(database(data)) as part:
+        MlflowClient(tracking_uri=_uri(part), registry_uri=_uri(part))
 
 
 def _artifacts(data: DataFolder) -> str:
@@ -142,5 +178,6 @@ def quiet() -> None:
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ["DO_NOT_TRACK"] = "1"
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    for name in ("alembic", "mlflow.store.db.utils", "mlflow.tracking._model_registry.client", "mlflow.pyfunc"):
+    for name in ("alembic", "mlflow.tracking._model_registry.client", "mlflow.pyfunc"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs a traceback of what it raises too

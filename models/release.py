@@ -1,12 +1,11 @@
-"""Which policy is released, whether it may be, and what the champion alias points at.
+"""Which policy is released, and whether it may be.
 
-The candidate rule and the gate are pure functions of pair tables; `release`, `promote` and `rollback` change the
-registry through `models.tracking`.
+The candidate rule and the gate are pure functions of pair tables; `release` changes the registry, through
+`models.champion` and `models.tracking`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ import numpy as np
 
 from agent.artifact import Artifact
 from features.observe import FEATURES, VERSION
-from models import mlflow_store, tracking
+from models import champion, mlflow_store, release_log, tracking
 from models.bootstrap import (
     INDICATIVE_BELOW_BLOCKS,
     block_count,
@@ -37,7 +36,7 @@ from traces.store import DataFolder
 GATE_S = 28 * 86_400
 TOLERANCE_H = 0.1  # upper end of the interval of the cost difference up to which a candidate counts as not worse
 RELEASED_CODE = ("agent/artifact.py", "features/observe.py", "models/pyfunc_entry.py")
-DIGEST_TAG, ROLLED_BACK_TAG, HISTORY_TAG = "content_digest", "rolled_back", "champion_history"
+DIGEST_TAG = "content_digest"
 
 
 @dataclass(frozen=True)
@@ -201,17 +200,17 @@ def release(
     context: TrainingContext,
     known_until_s: int | None = None,
     decided_utc: datetime | None = None,
+    made_from: str = "",
 ) -> ReleaseDecision:
     """Registers the candidate and makes it champion if it passes the gate on `pairs`.
 
     Nothing new is registered where the candidate is the champion already (same content and loader), nor where it is a
-    version that was rolled back: that one only comes back by `promote`.
+    version that was rolled back: that one only comes back by `promote`. The caller logs the decision; `made_from` says
+    what it was made from, and lets the next process log it where this one is killed before (`models.release_log`).
     """
     mlflow_store.initialise(data)
-    now = (decided_utc or datetime.now(UTC)).replace(microsecond=0)
+    now = decided_utc or datetime.now(UTC)
     now = (now.astimezone(UTC) if now.tzinfo else now).replace(tzinfo=None)
-    present = tracking.champion(data)
-    before = None if present is None else present.version
 
     def decision(gate: Gate, held_against: int | None, version: int | None, is_new: bool = False) -> ReleaseDecision:
         return ReleaseDecision(
@@ -227,62 +226,33 @@ def release(
         )
 
     content = release_digest(candidate.artifact)
-    if present is not None and present.tags.get(DIGEST_TAG) == content:
-        return decision(
-            Gate(True, f"it is the champion already, version {before}: nothing new to release"), before, before
-        )
-    twin = tracking.find_tagged(data, DIGEST_TAG, content)
-    if twin is not None and twin.tags.get(ROLLED_BACK_TAG):
-        reason = f"it equals version {twin.version}, which was rolled back; promote that one if it is wanted"
-        return decision(Gate(False, reason), before, before)
-    champion, why_not = _champion_artifact(data, before)
-    result = gate(pairs, candidate.artifact, champion, context.cluster, known_until_s)
-    result = Gate(**{**asdict(result), "reason": result.reason + why_not})
-    held_against = before if champion is not None else None
-    if not result.passed:
-        return decision(result, held_against, before)
-    version = twin.version if twin is not None else _register(data, candidate, result, context, content)
-    promote(data, version)
-    return decision(result, held_against, version, is_new=twin is None)
+    with champion.alone(data):
+        present = tracking.champion(data)
+        before = None if present is None else present.version
+        if present is not None and present.tags.get(DIGEST_TAG) == content:
+            same = Gate(True, f"it is the champion already, version {before}: nothing new to release")
+            return decision(same, before, before)
+        twin = tracking.find_tagged(data, DIGEST_TAG, content)
+        if twin is not None and twin.tags.get(champion.ROLLED_BACK_TAG):
+            reason = f"it equals version {twin.version}, which was rolled back; promote that one if it is wanted"
+            return decision(Gate(False, reason), before, before)
+        opponent, why_not = _champion_artifact(data, before)
+        result = gate(pairs, candidate.artifact, opponent, context.cluster, known_until_s)
+        result = replace(result, reason=result.reason + why_not)
+        held_against = before if opponent is not None else None
+        if not result.passed:
+            return decision(result, held_against, before)
+        version = twin.version if twin is not None else _register(data, candidate, result, context, content)
+        made = decision(result, held_against, version, is_new=twin is None)
+        tag = release_log.tag_of(made.log_row(), made_from)
+        tracking.set_version_tag(data, version, release_log.DECISION_TAG, tag)
+        champion.give_alias(data, version)
+        return made
 
 
 def release_digest(artifact: Artifact) -> str:
     """What a consumer gets: the policy and the code that is released with it."""
     return digest(content_digest(artifact), code_digest(*RELEASED_CODE))
-
-
-def promote(data: DataFolder, version: int) -> int:
-    """Gives the champion alias to a registered version, whatever the gate said. Raises InputError where unknown."""
-    wanted = tracking.find_version(data, version) if version > 0 else None
-    if wanted is None:
-        known = ", ".join(map(str, tracking.versions(data))) or "none"
-        raise InputError(f"{tracking.MODEL_NAME} has no version {version}; registered: {known}")
-    with mlflow_store.locked(data):
-        present = tracking.champion(data)
-        if present is not None and present.version != version:
-            history = [*_history(data), present.version]
-            tracking.set_model_tag(data, HISTORY_TAG, json.dumps(history))
-        tracking.delete_version_tag(data, version, ROLLED_BACK_TAG)
-        tracking.set_champion(data, version)
-    return version
-
-
-def rollback(data: DataFolder) -> int:
-    """Gives the alias back to the champion before. Returns its version; raises WorkError where there was none."""
-    present = tracking.champion(data)
-    if present is None:
-        raise WorkError(f"{tracking.MODEL_NAME} has no champion to roll back from; release a policy first")
-    with mlflow_store.locked(data):
-        history = _history(data)
-        if not history:
-            raise WorkError(
-                f"version {present.version} of {tracking.MODEL_NAME} is the first champion: nothing to roll back to; "
-                "promote a version instead"
-            )
-        tracking.set_version_tag(data, present.version, ROLLED_BACK_TAG, "true")
-        tracking.set_champion(data, history[-1])
-        tracking.set_model_tag(data, HISTORY_TAG, json.dumps(history[:-1]))
-    return history[-1]
 
 
 def _best_of(select: PairTable, trained: Sequence[TrainedPolicy]) -> Candidate:
@@ -358,9 +328,3 @@ def _register(data: DataFolder, candidate: Candidate, gate: Gate, context: Train
         description=description,
         metrics={name: value for name, value in numbers.items() if value is not None},
     )
-
-
-def _history(data: DataFolder) -> list[int]:
-    """Champions before the present one, the latest last."""
-    stored = tracking.model_tag(data, HISTORY_TAG)
-    return [int(version) for version in json.loads(stored)] if stored else []

@@ -21,7 +21,7 @@ from models.evaluation import Comparison
 from models.experiment import text
 from models.fingerprint import digest
 from models.mlflow_sql import parent_run
-from models.mlflow_store import database, initialise
+from models.mlflow_store import database, initialise, one_line
 from models.protocol import PairTable
 from models.runs import Dataset, NewRun
 from models.training import TrainedPolicy, TrainingContext
@@ -67,7 +67,7 @@ class MlflowTracker:
             tags={**tags, "baton.kind": "training", "mlflow.note.content": _note(context, policies, pairs)},
             datasets=[fitted_on],
         )
-        with runs.closed_run(self.data, parent) as parent_id:
+        with one_line(self.data), runs.closed_run(self.data, parent) as parent_id:
             yield MlflowTrainingRun(self.data, parent_id, tags, fitted_on)
 
 
@@ -124,6 +124,18 @@ def add_comparison(
     out.
     """
     initialise(data)
+    with one_line(data):
+        return _add_comparison(data, compared, trained, measured_on, results, pictures)
+
+
+def _add_comparison(
+    data: DataFolder,
+    compared: Comparison,
+    trained: Sequence[TrainedPolicy],
+    measured_on: Sequence[Dataset],
+    results: pl.DataFrame,
+    pictures: Mapping[str, bytes],
+) -> int:
     windows = {f"{one.use}_window": f"{one.profile['from_utc']} to {one.profile['until_utc']}" for one in measured_on}
     found = [
         one.run_id

@@ -139,7 +139,7 @@ def promote(
 
     folder = options.data_folder(context, data)
     registered.check_version(folder, version)
-    from models.release import promote as promote_
+    from models.champion import promote as promote_
 
     _announce(promote_(folder, version), json, "promoted")
 
@@ -151,7 +151,7 @@ def rollback(context: typer.Context, data: Data = None, json: Json = False) -> N
     folder = options.data_folder(context, data)
     if registered.champion_version(folder) is None:
         raise WorkError("provisioning-policy has no champion to roll back from; release a policy first")
-    from models.release import rollback as rollback_
+    from models.champion import rollback as rollback_
 
     _announce(rollback_(folder), json, "rolled back to")
 

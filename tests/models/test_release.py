@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from models import mlflow_store, tracking
+from models.champion import promote, rollback
 from models.protocol import PairTable
 from models.registry import POLICIES
 from models.release import (
@@ -19,10 +20,8 @@ from models.release import (
     choose_candidate,
     gate,
     gate_window,
-    promote,
     release,
     release_digest,
-    rollback,
 )
 from models.release_note import WORDS, release_note
 from models.tables import release_log_frame

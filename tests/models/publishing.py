@@ -1,0 +1,232 @@
+"""Releases in processes that are killed, or two at once: `python -m tests.models.publishing FOLDER WHAT...`.
+
+mlflow takes seconds to import: it is imported once, and every process is a fork of the one that has it. That one itself
+does nothing with polars, whose threads a fork would lack.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from mlflow.tracking import MlflowClient
+
+from agent.artifact import Artifact
+from models import champion, mlflow_store, publish, release_log, study, tracking
+from models.protocol import PairTable
+from models.training import TrainedPolicy
+from tests.models.pair_tables import artifact, context, random_pairs
+from traces import store
+from traces.store import DataFolder
+
+State = dict[str, Any]
+FIRST = artifact("constant-lead", (0.0,), 0.0, policy="reactive")
+BETTER = artifact("estimate-ratio", (1.0,), 1.0, policy="start-estimate")
+SELECT, REPORT = random_pairs(1, 20), random_pairs(2, 15 * 6)
+WRITES: tuple[tuple[Any, str], ...] = (
+    (MlflowClient, "create_run"),
+    (MlflowClient, "log_batch"),
+    (MlflowClient, "log_artifacts"),
+    (MlflowClient, "create_registered_model"),
+    (MlflowClient, "create_model_version"),
+    (MlflowClient, "set_terminated"),
+    (MlflowClient, "set_model_version_tag"),
+    (MlflowClient, "delete_model_version_tag"),
+    (MlflowClient, "set_registered_model_tag"),
+    (MlflowClient, "set_registered_model_alias"),
+    (store, "write_parquet"),
+    (store, "write_text"),
+)
+
+
+class Toy(SimpleNamespace):
+    """As much of a `Study` as a release asks for."""
+
+    def __init__(self, data: DataFolder, candidate: Artifact) -> None:
+        windows = SimpleNamespace(
+            fit="fit",
+            select=SimpleNamespace(name="select", until_s=int(SELECT.successor_start_s.max()) + 1),
+            report="r",
+        )
+        super().__init__(
+            data=data, scenario=SimpleNamespace(cluster="toy"), windows=windows, candidate=candidate, context=context
+        )
+
+    def pairs(self, window: object) -> PairTable:
+        return SELECT if window is self.windows.select else REPORT
+
+
+def fit(ours: Toy, *_: object) -> tuple[list[TrainedPolicy], list[str]]:
+    return [TrainedPolicy(ours.candidate.manifest["policy"], 0, ours.candidate, "run", 0.0)], []
+
+
+def fingerprint(ours: Toy, _: list[str]) -> str:
+    return str(ours.candidate.manifest["policy"])
+
+
+study.fit, study.comparison_fingerprint = fit, fingerprint  # type: ignore[assignment]
+
+
+def released(data: DataFolder, candidate: Artifact = BETTER) -> tuple[int, bool]:
+    """Decisions in the log, and whether this one had been taken before."""
+    log, reused = publish.publish(Toy(data, candidate))  # type: ignore[arg-type]
+    return len(log), reused
+
+
+def die_before(write: int) -> None:
+    """This process kills itself before so many changes of the registry or the log are done."""
+    done = count()
+
+    def dying(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            if next(done) == write:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*arguments, **named)
+
+        return call
+
+    for holder, name in WRITES:
+        setattr(holder, name, dying(getattr(holder, name)))
+
+
+def state(data: DataFolder) -> State:
+    """What the registry and the log say."""
+    client = mlflow_store.client(data)
+    present = tracking.champion(data)
+    versions = [tracking.find_version(data, number) for number in tracking.versions(data)]
+    runs = client.search_runs([mlflow_store.experiment_id(client)], "attributes.status = 'RUNNING'")
+    log = release_log.read(data, "toy")
+    return {
+        "champion": None if present is None else present.version,
+        "history": json.loads(tracking.model_tag(data, champion.HISTORY_TAG) or "[]"),
+        "versions": [one.tags["policy"] for one in versions if one is not None],
+        "rolled_back": [one.version for one in versions if one is not None and champion.ROLLED_BACK_TAG in one.tags],
+        "open_runs": len(runs),
+        "log": log.select("registered_version", "policy", "passed", "reason").rows(),
+    }
+
+
+def fork(work: Callable[[], object]) -> int:
+    """The id of a process that does the work: exit code 0, or 1 where it raises."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return child
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """The exit code of a process that did the work; -9 where it was killed."""
+    return os.waitstatus_to_exitcode(os.waitpid(fork(work), 0)[1])
+
+
+def looked_at(data: DataFolder, before: Callable[[DataFolder], object] = lambda _: None) -> State:
+    """What registry and log say to a process that has done something before."""
+    told = data.root / "state.json"
+
+    def look() -> None:
+        before(data)
+        told.write_text(json.dumps(state(data)))
+
+    assert in_child(look) == 0
+    found: State = json.loads(told.read_text())
+    return found
+
+
+def kills(template: Path, work: Callable[[DataFolder], object], then: Callable[[DataFolder], object]) -> list[State]:
+    """The work killed before each of its writes in turn, then the next command: what there is in the end."""
+    found: list[State] = []
+    for write in count():
+        data = DataFolder(template.with_name(f"{template.name}-{write}"))
+        shutil.copytree(template, data.root)
+
+        def killed(data: DataFolder = data, write: int = write) -> None:
+            die_before(write)
+            work(data)
+
+        code = in_child(killed)
+        found.append({"write": write, "code": code, **looked_at(data, then)})
+        if code == 0:
+            return found
+    raise AssertionError
+
+
+def first_release(folder: Path) -> list[State]:
+    """Into a registry without versions."""
+    return kills(folder / "empty", lambda data: released(data, FIRST), lambda data: released(data, FIRST))
+
+
+def second_release(folder: Path) -> list[State]:
+    """Of a better policy than the champion."""
+    shutil.copytree(folder / "empty", folder / "one")
+    assert in_child(lambda: released(DataFolder(folder / "one"), FIRST)) == 0
+    return kills(folder / "one", released, released)
+
+
+def rollback(folder: Path) -> list[State]:
+    """From the second champion to the first, and then a release of the second once more."""
+    shutil.copytree(folder / "empty", folder / "two")
+    for candidate in (FIRST, BETTER):
+        assert in_child(lambda one=candidate: released(DataFolder(folder / "two"), one)) == 0  # type: ignore[misc]
+    return kills(folder / "two", champion.rollback, released)
+
+
+def at_once(folder: Path) -> list[State]:
+    """Two releases of the same: the first stops before it registers until the second waits for it, or is done."""
+    data = DataFolder(folder / "both")
+    shutil.copytree(folder / "empty", data.root)
+    heard, said = os.pipe()  # what the second writes to standard error, and its end
+
+    def first() -> None:
+        os.close(said)
+        register = tracking.register
+
+        def stopped(*arguments: Any, **named: Any) -> int:
+            (data.root / "in-the-middle").touch()
+            told = b""
+            while b"waiting for the release" not in told and (more := os.read(heard, 1000)):
+                told += more
+            (data.root / "told").write_bytes(told)
+            return register(*arguments, **named)
+
+        tracking.register = stopped
+        released(data)
+
+    def second() -> None:
+        os.dup2(said, 2)
+        while not (data.root / "in-the-middle").exists():
+            time.sleep(0.01)
+        released(data)
+
+    children = [fork(first), fork(second)]
+    os.close(said)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    return [{"codes": codes, "told": (data.root / "told").read_text(), **looked_at(data)}]
+
+
+def warm_up(folder: Path) -> None:
+    """Everything that mlflow imports and remembers late, once for all forks; leaves a store without versions."""
+    mlflow_store.initialise(DataFolder(folder / "empty"))
+    tracking.save_model(FIRST, folder / "model")
+
+
+CASES = {"first": first_release, "second": second_release, "rollback": rollback, "at once": at_once}
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1])
+    warm_up(where)
+    print(json.dumps({what: CASES[what](where) for what in sys.argv[2:]}))
