@@ -65,7 +65,7 @@ class Sacct:
     """The reader of `sacct`."""
 
     name = "sacct"
-    version = 5
+    version = 6
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
         """Does a header of sacct stand on one of the first lines, or do the lines have the columns of `--fields`?"""

@@ -7,7 +7,6 @@ Times are seconds since 1970, so no clock change touches them. `line` in the tab
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
 from collections.abc import Iterator
@@ -17,7 +16,8 @@ from typing import Any
 import polars as pl
 
 from traces.errors import InputError
-from traces.readers.common import RawFile, Reject
+from traces.readers.common import RawFile, Reject, shown
+from traces.readers.json_documents import Documents
 from traces.readers.sacct_columns import NO_VALUE
 
 COLUMNS = (
@@ -27,8 +27,8 @@ COLUMNS = (
 )  # fmt: skip
 BATCH = 10_000  # jobs
 PIECE_BYTES = 1 << 22
-LONGEST_RECORD = 1 << 26  # characters: a job of so many steps is no job
-_BROKEN = (ValueError, TypeError, KeyError, AttributeError)
+_BROKEN = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+Row = tuple[str | int | None, ...]
 _JOBS = re.compile(r'"jobs"\s*:\s*\[')
 _STARTED = {
     "STARTED_ON_SUBMIT": "SchedSubmit", "STARTED_ON_SCHEDULE": "SchedMain", "STARTED_ON_BACKFILL": "SchedBackfill",
@@ -53,67 +53,67 @@ def recognises(head: bytes) -> bool:
 
 def batches(file: RawFile) -> Iterator[Records]:
     """All records, `BATCH` jobs at a time. Raises InputError for a file that has no list of jobs."""
-    rows: list[tuple[str | int | None, ...]] = []
+    rows: list[Row] = []
     rejects: list[Reject] = []
     count = before = 0
-    for found in _objects(file):
+    documents = Documents(file.pieces(PIECE_BYTES), "jobs")
+    for element in documents.elements():
         try:
-            if isinstance(found, str):
-                raise ValueError(f"not JSON: {found[:60]!r}")
-            rows.append((*_job(found), count))
+            if element.wrong:
+                raise ValueError(element.wrong)
+            job = _job(element.value)
+            steps = _listed(element.value, "steps")
         except _BROKEN as error:
-            raw = found if isinstance(found, str) else json.dumps(found)
-            rejects.append(Reject(count, f"no record of a job: {_told(error)}", raw))
+            rejects.append(Reject(count, f"no record of a job: {_told(error)}", element.text))
         else:
-            for step in found.get("steps") or []:
+            rows.append((*job, count))
+            for step in steps:
                 try:
-                    rows.append((*_step(step, found), count))
+                    rows.append((*_step(step, element.value), count))
                 except _BROKEN as error:
-                    rejects.append(Reject(count, f"no record of a step: {_told(error)}", json.dumps(step)))
+                    rejects.append(Reject(count, f"no record of a step: {_told(error)}", _plain(step)))
         count += 1
         if count == BATCH:
             yield _records(rows, rejects, before)
             rows, rejects, count, before = [], [], 0, before + count
+    if not documents.lists:
+        raise InputError(f"{file.path}: JSON without a list of jobs: dump with `sacct -a -D --json`")
     yield _records(rows, rejects, before)
 
 
-def _records(rows: list[tuple[str | int | None, ...]], rejects: list[Reject], before: int) -> Records:
+def _records(rows: list[Row], rejects: list[Reject], before: int) -> Records:
     kinds: dict[str, Any] = {**dict.fromkeys(COLUMNS, pl.String), "line": pl.Int64}
     return Records(pl.DataFrame(rows, schema=kinds, orient="row"), rejects, before)
 
 
-def _objects(file: RawFile) -> Iterator[Any]:
-    """Each element of the list of jobs; the text of what is left where the JSON breaks off, and nothing after it."""
-    decoder, utf8 = json.JSONDecoder(), codecs.getincrementaldecoder("utf-8")(errors="replace")
-    text, at, inside = "", 0, False
-    for piece in file.pieces(PIECE_BYTES):
-        text, at = text[at:] + utf8.decode(piece), 0
-        if not inside:
-            match = _JOBS.search(text)
-            if match is None:
-                text = text[-1000:] if len(text) > LONGEST_RECORD else text
-                continue
-            inside, at = True, match.end()
-        while True:
-            while at < len(text) and text[at] in " \t\r\n,":
-                at += 1
-            if at < len(text) and text[at] == "]":
-                return
-            try:
-                found, at = decoder.raw_decode(text, at)
-            except (json.JSONDecodeError, RecursionError):
-                break  # the record goes on in the next piece, or is broken
-            yield found
-        if len(text) - at > LONGEST_RECORD:
-            break
-    if not inside:
-        raise InputError(f"{file.path}: JSON without a list of jobs: dump with `sacct -a -D --json`")
-    if text[at:].strip():
-        yield text[at : at + 4000]
+def _listed(record: dict[str, Any], name: str) -> list[Any]:
+    """A list of the record, empty where it has none."""
+    value = record.get(name)
+    if value is None or isinstance(value, list):
+        return value or []
+    raise ValueError(f"{name} {shown(str(value))} is no list")
+
+
+def _plain(value: Any) -> str:
+    """The value as JSON; '' where it is nested too deep to be written."""
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        return ""
+
+
+def _texts(*row: str | None) -> tuple[str | None, ...]:
+    """The row. Raises ValueError for half a surrogate pair, which JSON may hold and no text may."""
+    for text in row:
+        if text and not text.isascii():
+            text.encode()
+    return row
 
 
 def _told(error: Exception) -> str:
     """What is wrong, as one who looks at the record would say it."""
+    if isinstance(error, UnicodeEncodeError):
+        return f"half a surrogate pair in {shown(error.object)}"
     if isinstance(error, KeyError):
         return f"no field {error}"
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
@@ -124,14 +124,14 @@ def _job(job: dict[str, Any]) -> tuple[str | None, ...]:
     if "job_state" in job and "time" not in job:
         raise ValueError("printed by squeue or scontrol, which forget ended jobs: dump with `sacct -a -D --json`")
     raw, times, tres = int(job["job_id"]), job["time"], job.get("tres") or {}
-    return (
+    return _texts(
         _printed(job), str(raw), _text(job.get("name")),
         _text(job.get("user")) or _text((job.get("association") or {}).get("user")), _text(job.get("account")),
         _text(job.get("partition")), _text(job.get("qos")), _state(job["state"]), _instant(times["submission"]),
         _instant(times.get("eligible")), _instant(times["start"]), _instant(times["end"]),
         _count(times.get("elapsed")), _clock(times.get("suspended")), _limit(times.get("limit")),
         _count(job.get("allocation_nodes")), None, _tres(tres.get("requested")), _tres(tres.get("allocated")),
-        _text(job.get("nodes")), _count(job.get("priority")), _flags(job.get("flags") or []), None, None,
+        _text(job.get("nodes")), _count(job.get("priority")), _flags(_listed(job, "flags")), None, None,
         _reason(job["state"]),
     )  # fmt: skip
 
@@ -155,7 +155,7 @@ def _step(step: dict[str, Any], job: dict[str, Any]) -> tuple[str | None, ...]:
     listed = (tres.get("requested") or {}).get("max") or []
     most = next((t["count"] for t in listed if t["type"] == "mem"), None)
     held = tres.get("allocated") or []
-    return (
+    return _texts(
         f"{_printed(job)}.{name}", f"{int(job['job_id'])}.{name}", _text(step["step"].get("name")), None, None, None,
         None, _state(step["state"]), None, None, _instant(times["start"]), _instant(times["end"]),
         _count(times.get("elapsed")), _clock(times.get("suspended")), None,

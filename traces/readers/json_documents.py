@@ -1,0 +1,217 @@
+"""The elements of one list in each of the JSON documents of a file, some text at a time; what is broken costs itself.
+
+A document is an object, and the list is the value of one of its own keys, wherever else that key may stand. Documents
+may follow one another, as `cat` puts dumps together. Python's decoder reads what is whole; what it refuses is given as
+text with the reason, once, up to where an element, a list or a document begins again.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from traces.readers.common import RAW_CHARACTERS
+
+LONGEST = 1 << 26  # characters of one value that are held: a record of so many is none
+LONGEST_MATCHED = 1 << 24  # characters of a broken element that are looked at by their brackets
+OVERLAP = 4_096  # characters that a place to go on at may take
+WORD = 16  # more characters than the longest number or word that the decoder refuses where the text at hand ends in it
+_BETWEEN = " \t\r\n\ufeff\x1e"  # of documents: also a byte order mark, and the separator of RFC 7464
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]"]', re.DOTALL)
+_FOLLOWS = re.compile(r'\s*(?:\]|,\s*\{\s*"|,?\s*\Z)')  # what stands after a whole element of a list of objects
+_FIRST_KEY = re.compile(r'\{\s*"([^"\\]{1,200})"\s*:')
+# Two objects without a comma between them are documents. No text of a user holds this: quotes in it are escaped.
+_DOCUMENT = r'\}[\s\ufeff\x1e]*(?=\{\s*"[\w.-]+"\s*:)'
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element of a list: its value and its text; or what is `wrong` with a text, of which the start is held."""
+
+    value: Any
+    text: str
+    wrong: str = ""
+
+
+class _BrokenError(ValueError):
+    """Here stands no whole JSON value."""
+
+
+class Documents:
+    """Reads pieces of UTF-8 and gives the elements; `lists` counts the lists found."""
+
+    def __init__(self, pieces: Iterable[bytes], key: str) -> None:
+        self.lists = 0
+        self._key = key
+        self._pieces = iter(pieces)
+        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._text, self._at, self._ended = "", 0, False
+        self._dropped = 0  # characters before those that are held
+        self._first: re.Match[str] | None = None  # key of a whole element of a list
+        self._decoder = json.JSONDecoder(parse_constant=_no_constant)
+        list_ = rf'"{re.escape(key)}"\s*:\s*\['
+        self._in_document = re.compile(rf"(?P<document>{_DOCUMENT})|(?P<list>(?={list_}))")
+        self._between = re.compile(r'(?=\{\s*"[\w.-]+"\s*:)')
+
+    def elements(self) -> Iterator[Element]:
+        """All elements of all lists in order, whole or broken; a document that has no list is a broken one."""
+        while self._next(_BETWEEN):
+            if self._text[self._at] == "{":
+                yield from self._document()
+            else:
+                yield self._skipped("text between JSON documents", self._between)[0]
+
+    def _more(self) -> bool:
+        """Hold the next piece too, without what has been read; False at the end of the file."""
+        if self._ended:
+            return False
+        piece = next(self._pieces, None)
+        self._ended = piece is None
+        self._dropped += self._at
+        self._text = self._text[self._at :] + self._utf8.decode(piece or b"", final=self._ended)
+        self._at = 0
+        return True
+
+    def _next(self, skipped: str) -> str:
+        """The next character that is none of those, not read yet; '' at the end of the file."""
+        while True:
+            while self._at < len(self._text):
+                if self._text[self._at] not in skipped:
+                    return self._text[self._at]
+                self._at += 1
+            if not self._more():
+                return ""
+
+    def _document(self) -> Iterator[Element]:
+        while len(self._text) - self._at < RAW_CHARACTERS and self._more():
+            pass
+        head, begin, lists = self._text[self._at : self._at + RAW_CHARACTERS], self._dropped + self._at, self.lists
+        self._at += 1
+        while (character := self._next(" \t\r\n,")) not in ("}", ""):
+            try:
+                if self._key_here() != self._key or self._next(" \t\r\n") != "[":
+                    self._value()
+                    continue
+                self._at += 1
+                self.lists += 1
+                if not (yield from self._list()):
+                    return
+            except _BrokenError as error:
+                element, stop = self._skipped(str(error), self._in_document)
+                yield element
+                if stop != "list":
+                    return
+        self._at += character == "}"
+        if self.lists == lists:
+            yield Element(
+                None, head[: self._dropped + self._at - begin], f"a JSON document without a list of {self._key}"
+            )
+
+    def _key_here(self) -> str:
+        """The key that stands here; goes on at its value. Raises _BrokenError where there is none."""
+        key = self._value()[0] if self._text[self._at] == '"' else None
+        if not isinstance(key, str) or self._next(" \t\r\n") != ":":
+            raise _BrokenError("a key and its value are due")
+        self._at += 1
+        self._next(" \t\r\n")
+        return key
+
+    def _list(self) -> Generator[Element, None, bool]:
+        """The elements up to the end of the list; returns whether the document goes on behind it."""
+        last = Element(None, "")
+        while (character := self._next(" \t\r\n,")) != "]":
+            if not character:
+                if not last.wrong:
+                    yield Element(None, "", f"the file ends within the list of {self._key}")
+                return False
+            try:
+                last = Element(*self._value())
+                self._first = self._first or _FIRST_KEY.match(last.text)
+            except _BrokenError as error:
+                first = self._first or _FIRST_KEY.match(self._text, self._at)
+                last, stop = self._skipped(str(error), _in_list(first[1] if first else ""), matched=True)
+                if stop == "document":
+                    yield last
+                    return False
+            yield last
+        self._at += 1
+        return True
+
+    def _value(self) -> tuple[Any, str]:
+        """The value that begins here, and its text. Raises _BrokenError, and stays here, where there is none."""
+        while True:
+            try:
+                value, end = self._decoder.raw_decode(self._text, self._at)
+            except RecursionError:
+                raise _BrokenError("it is nested too deep") from None
+            except json.JSONDecodeError as error:
+                is_cut = error.msg.startswith("Unterminated") or error.pos + WORD >= len(self._text)
+                if is_cut and len(self._text) - self._at <= LONGEST and self._more():
+                    continue
+                raise _BrokenError("the file ends within it" if is_cut and self._ended else error.msg) from None
+            except ValueError as error:  # Infinity, an integer of over 4,300 digits
+                raise _BrokenError(str(error).split(";")[0]) from None
+            if end == len(self._text) and self._text[end - 1] not in '}]"' and self._more():
+                continue  # a number may go on
+            text, self._at = self._text[self._at : end], end
+            return value, text
+
+    def _skipped(self, why: str, stop: re.Pattern[str], *, matched: bool = False) -> tuple[Element, str]:
+        """(what is passed over up to where `stop` is found, the group that is found; '' for none).
+
+        `matched`: or up to where the brackets that begin here are closed, if that comes first.
+        """
+        length = self._closed(stop) if matched else 0
+        if length:
+            text, found = self._text[self._at : self._at + min(length, RAW_CHARACTERS)], ""
+            self._at += length
+        else:
+            text, length, found = self._sought(stop)
+        return Element(None, text, f"no JSON in these {length:,} characters: {why}"), found
+
+    def _sought(self, stop: re.Pattern[str]) -> tuple[str, int, str]:
+        """(the first characters, how many there are, the group found) up to where `stop` is found; goes on there."""
+        head, length, passed = "", 0, 1
+        while True:
+            match = stop.search(self._text, self._at + passed)
+            end = match.end() if match else len(self._text) - (0 if self._ended else OVERLAP)
+            if end > self._at:
+                head += self._text[self._at : min(end, self._at + RAW_CHARACTERS - len(head))]
+                length += end - self._at
+                self._at, passed = end, 0
+            if match or not self._more():
+                return head, length, (match.lastgroup or "") if match else ""
+
+    def _closed(self, stop: re.Pattern[str]) -> int:
+        """How many characters the bracket that begins here takes, if it is closed before `stop` is found; else 0.
+
+        What follows must be what follows an element: where a quote is missing, the brackets of texts are counted.
+        """
+        depth = at = 0  # `at` counts from where the element begins
+        while self._text[self._at] in "{[":
+            match = stop.search(self._text, self._at + 1)
+            for token in _TOKEN.finditer(self._text, self._at + at, match.start() + 1 if match else len(self._text)):
+                if token[0] == '"':
+                    break  # a text that goes on behind what is held
+                at = token.end() - self._at
+                depth += (token[0] in "{[") - (token[0] in "}]")
+                if depth == 0:
+                    while len(self._text) - self._at - at < OVERLAP and self._more():
+                        pass
+                    return at if _FOLLOWS.match(self._text, self._at + at) else 0
+            if match or len(self._text) - self._at > LONGEST_MATCHED or not self._more():
+                break
+        return 0
+
+
+def _in_list(first_key: str) -> re.Pattern[str]:
+    """Where to go on in a list: at an object that begins as the others do, or at another document."""
+    return re.compile(rf'(?P<record>[,}}]\s*(?=\{{\s*"{re.escape(first_key)}"\s*:))|(?P<document>{_DOCUMENT})')
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"{word} is no number of JSON")
