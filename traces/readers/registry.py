@@ -6,7 +6,7 @@ from traces.errors import InputError
 from traces.formats import AUTO, FORMATS
 from traces.readers import acme, graham, helios, openb, philly, philly_derived, sacct, swf_jobs
 from traces.readers.common import RawFile, Reader
-from traces.readers.csv_lines import header_names
+from traces.readers.unknown import what_it_is
 
 # In the order in which they are tried, which is that of the names.
 READERS: dict[str, Reader] = {
@@ -52,20 +52,5 @@ def reader_for(raw: RawFile, name: str = AUTO) -> Reader:
         raise InputError(
             f"{raw.path}: a binary file: known formats are text (gzip, zstd allowed): {', '.join(READERS)}"
         )
-    first = head.split(b"\n", 1)[0]
-    line = first[:60].decode("utf-8", errors="replace")
-    raise InputError(
-        f"{raw.path}:1: unknown format, the file begins {line!r}: tried {', '.join(READERS)}, and none knows it; "
-        f"{_nearest(first)}name the columns of a dump without a header with --fields, or the reader with --format"
-    )
-
-
-def _nearest(first: bytes) -> str:
-    """Which CSV has most of the header's names, and what it has besides; '' where none has half of its own."""
-    names = set(header_names(first))
     headers = {name: set(reader.header) for name, reader in READERS.items() if hasattr(reader, "header")}
-    share, name = max((len(names & header) / len(header), name) for name, header in headers.items())
-    if share < 0.5:
-        return ""
-    missing = ", ".join(sorted(headers[name] - names)) or "no column of a sibling"
-    return f"nearest is {name}, which has {missing} besides; "
+    raise InputError(f"{raw.path}:1: {what_it_is(head, headers)}")

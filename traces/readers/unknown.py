@@ -1,0 +1,82 @@
+"""What a file is that no reader knows, by its first lines, and what to do about it: the words of the refusal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from traces.formats import FORMATS
+from traces.readers.csv_lines import header_names
+from traces.readers.sacct_columns import NAMES
+from traces.readers.sacct_layout import DELIMITERS
+
+AGAIN = "dump the jobs with sacct -a -D -P (the README has the whole command)"
+MOST_LINES, MOST_NAMED = 50, 8
+# Of other commands of Slurm sets of words: a header that holds all of a set is the command's.
+_COMMANDS = {
+    "sinfo": ({"AVAIL"}, {"NODELIST", "STATE"}),
+    "squeue": ({"NODELIST(REASON)"}, {"JOBID", "ST"}, {"JOBID", "STATE"}, {"JOBID", "NAME", "PARTITION"}),
+}
+_JOB_ID = re.compile(r"\d+([_+.]\S*)?")
+_TELLS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|(COMPLETED|FAILED|TIMEOUT|RUNNING|PENDING|CANCELLED)( by \d+)?")
+# The columns of the README's command in their order; after them, all others that sacct has.
+_README = """
+JobID JobIDRaw JobName User Account Partition QOS State ExitCode Submit Eligible Start End ElapsedRaw TimelimitRaw
+NNodes NCPUS ReqTRES AllocTRES ReqMem NodeList Priority Flags Reason
+"""
+_IN_ORDER = tuple(dict.fromkeys([*_README.split(), *NAMES]))
+
+
+def what_it_is(head: bytes, headers: Mapping[str, set[str]]) -> str:
+    """What the first bytes of the text look like and what to do. `headers`: column names of the CSV readers."""
+    text = head.decode("utf-8", errors="replace")
+    lines = [line for line in text.split("\n") if line.strip()][:MOST_LINES]
+    first = lines[0] if lines else text
+    if command := _command(first):
+        return f"this looks like the output of {command}, which does not tell when jobs ran: {AGAIN}"
+    if columns := _headerless(lines):
+        return _name_the_columns(columns)
+    found = f"unknown format, the file begins {first[:60]!r}"
+    known = f"known are {', '.join(FORMATS)}"
+    if near := _nearest(header_names(first.encode()), headers):
+        return f"{found}: {known}; {near}"
+    if len(names := header_names(first.encode())) > 2:
+        shown = ", ".join(name[:30] for name in names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
+        return f"{found}: a CSV with the columns {shown!r} is no job log that is known here; of Slurm {AGAIN}"
+    return f"{found}: {known}; of Slurm {AGAIN}"
+
+
+def _command(first: str) -> str | None:
+    """The command of Slurm that prints such a header."""
+    if first.startswith("JobId="):
+        return "scontrol"
+    words = set(re.split(r"[\s|,;]+", first.strip()))
+    return next((name for name, any_ in _COMMANDS.items() if any(all_ <= words for all_ in any_)), None)
+
+
+def _headerless(lines: list[str]) -> int:
+    """How many columns a dump without a header has; 0 where the lines are no jobs of sacct."""
+    for delimiter in DELIMITERS:
+        rows = [line.removesuffix("\r").removesuffix(delimiter).split(delimiter) for line in lines]
+        width = max((len(row) for row in rows), key=[len(row) for row in rows].count, default=0)
+        jobs = [row for row in rows if len(row) == width and _JOB_ID.fullmatch(row[0])]
+        if width > 2 and 2 * len(jobs) > len(rows) and all(any(map(_TELLS.fullmatch, row)) for row in jobs):
+            return width
+    return 0
+
+
+def _name_the_columns(number: int) -> str:
+    """How to name that many columns."""
+    return (
+        f"this looks like a dump of sacct without a header: name its {number} columns with --fields, in the order of "
+        f"the --format that sacct was given, for example --fields {','.join(_IN_ORDER[:number])}"
+    )
+
+
+def _nearest(names: list[str], headers: Mapping[str, set[str]]) -> str:
+    """Which CSV has most of the header's names, and what it has besides; '' where none has half of its own."""
+    share, name = max((len(header & set(names)) / len(header), name) for name, header in headers.items())
+    if share < 0.5:
+        return ""
+    missing = ", ".join(sorted(headers[name] - set(names))) or "no column of a sibling"
+    return f"nearest is {name}, which has {missing} besides"
