@@ -12,8 +12,9 @@ import polars as pl
 
 from assets.metadata import numbers, shown, table
 from assets.resources import CLUSTERS, OWNERS, Baton
-from traces import quality, store
+from traces import lake_entry, quality, store
 from traces.errors import InputError
+from traces.locks import locked
 
 RAW_FILES = dg.DynamicPartitionsDefinition(name="raw_files")
 KEY_CHARACTERS = 16  # of the digest
@@ -47,9 +48,8 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
 
     cluster = context.partition_key
     paths = baton.raw_paths(cluster)
-    files = store.lake_files(baton.folder, cluster)
     if not baton.raw and not paths[0].exists():
-        if not files:
+        if not store.lake_files(baton.folder, cluster):
             raise InputError(f"no raw logs for cluster {cluster!r}: {paths[0]} does not exist; put them there")
         results = []  # what `baton ingest` has read stands
     else:
@@ -61,14 +61,16 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
             fields=baton.fields,
             delimiter=baton.delimiter,
         )
+    read = {result.sha256 for result in results if result.rows > result.duplicates}
+    with locked(baton.folder.root, store.LAKE):  # or another ingest may take out what this one sees
+        lake_entry.check(baton.folder.lake)
         files = store.lake_files(baton.folder, cluster)
+        context.instance.add_dynamic_partitions(str(RAW_FILES.name), [file_key(cluster, f["sha256"]) for f in files])
+        for described in files:
+            context.log_event(_told(cluster, described, reused=described["sha256"] not in read))
     gone = disappeared(files, paths)
     for path in gone:
         context.log.warning(f"{path} has disappeared; its rows are kept until it is ingested changed, or deleted")
-    context.instance.add_dynamic_partitions(str(RAW_FILES.name), [file_key(cluster, f["sha256"]) for f in files])
-    read = {result.sha256 for result in results if result.rows > result.duplicates}
-    for described in files:
-        context.log_event(_told(cluster, described, reused=described["sha256"] not in read))
     held = [described["result"] for described in files]
     frame = pl.DataFrame([vars(result) for result in results], infer_schema_length=None)
     lost: dict[str, Any] = {"disappeared files": table(pl.DataFrame({"path": gone}), length=400)} if gone else {}
@@ -105,7 +107,7 @@ def _told(cluster: str, described: dict[str, Any], *, reused: bool) -> dg.AssetM
         "counts": table(pl.DataFrame([{k: v for k, v in result.items() if isinstance(v, int)}])),
     }
     if (folder / "jobs.parquet").is_file():
-        row = quality.of_jobs(pl.read_parquet(folder / "jobs.parquet")).row(0, named=True)
+        row = quality.of_jobs(store.read_parquet(folder / "jobs.parquet")).row(0, named=True)
         metadata |= {
             "clock_change_rows": row["ambiguous"],
             "longest_gap_s": row["gap_s"] or 0.0,
@@ -113,6 +115,6 @@ def _told(cluster: str, described: dict[str, Any], *, reused: bool) -> dg.AssetM
             "share_without_end": float(row["no_end_share"] or 0.0),
         }
     if (folder / "rejects.parquet").is_file():
-        found = quality.reasons(pl.read_parquet(folder / "rejects.parquet"))
+        found = quality.reasons(store.read_parquet(folder / "rejects.parquet"))
         metadata["rejects"] = table(pl.DataFrame(found, schema=["reason", "n", "example"], orient="row"))
     return dg.AssetMaterialization("raw_file", partition=file_key(cluster, described["sha256"]), metadata=metadata)

@@ -10,7 +10,8 @@ import dagster as dg
 from assets.metadata import shown, table
 from assets.resources import OWNERS, Baton
 from models.fingerprint import code_digest, digest, read_stamp, write_stamp
-from traces import schema, store
+from traces import lake_entry, schema, store
+from traces.locks import locked
 from traces.store import DataFolder
 
 ALL = "all-clusters"
@@ -34,14 +35,19 @@ def fingerprint(data: DataFolder) -> str:
 
 
 def build(data: DataFolder) -> tuple[dict[str, int], bool]:
-    """Rows of every table, and whether the warehouse was already made from exactly this lake."""
-    now = fingerprint(data)
-    left = read_stamp(data, "warehouse", ALL, now) if data.warehouse.is_file() else None
-    if left is not None:
-        return left, True
-    rows = store.build_warehouse(data)
-    write_stamp(data, "warehouse", ALL, now, dict(rows))
-    return rows, False
+    """Rows of every table, and whether the warehouse was already made from exactly this lake.
+
+    The lake is locked meanwhile: the stamp is of what was built. Raises WorkError where the lake is damaged.
+    """
+    with locked(data.root, store.LAKE):
+        lake_entry.check(data.lake)
+        now = fingerprint(data)
+        left = read_stamp(data, "warehouse", ALL, now) if data.warehouse.is_file() else None
+        if left is not None:
+            return left, True
+        rows = store.build_warehouse(data)
+        write_stamp(data, "warehouse", ALL, now, dict(rows))
+        return rows, False
 
 
 def _meaning(column: schema.Column) -> str:

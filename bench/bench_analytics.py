@@ -35,7 +35,7 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from features.catalog import FEATURES
-from traces import schema, store
+from traces import lake_entry, schema, store
 from traces.clusters import ClusterSettings
 from traces.store import DataFolder, build_warehouse, conform, read
 
@@ -80,7 +80,7 @@ def generate(data: DataFolder, share: float, by_minute: bool) -> dict[str, int]:
             )
             part.replace(path)
     told = {"schema_version": schema.SCHEMA_VERSION, "fingerprint": "bench", "sha256": "0" * 64, "path": "generated"}
-    store.write_text(folder / "file.json", json.dumps(told))
+    lake_entry.write(folder, {**told, "result": {"rows": sum(rows.values()), "rejects": 0, "jobs": rows["jobs"]}})
     return rows
 
 

@@ -2,37 +2,45 @@
 
 Each raw file becomes `lake/<cluster>/<start of its digest>/<table>.parquet`, written in a temporary folder that is
 renamed, with a `file.json` beside them that says by which rules it was read. A file that is in by the same rules adds
-nothing; the same file by other rules replaces its own folder and nothing else.
+nothing; the same file by other rules, or whose folder is damaged, replaces its own folder and nothing else.
+
+Several processes may read at once; one at a time puts what it has read into the lake. A file that somebody writes to
+meanwhile is read again, so that what lies under a digest is what had that digest.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import re
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from traces import schema, staging, store
+from traces import lake_entry, schema, staging, store
 from traces.clusters import ClusterSettings
-from traces.errors import InputError
+from traces.connections import first_line
+from traces.errors import InputError, WorkError
 from traces.formats import check_format
 from traces.lake import FileTables
+from traces.lake_entry import DIGEST_CHARACTERS
+from traces.locks import locked
+from traces.progress import say
 from traces.readers.common import Parsed, RawFile, Reader, rejects_frame
 from traces.readers.registry import READERS, reader_for
 from traces.store import DataFolder
 
-DIGEST_CHARACTERS = 16  # of the digest that name a file's folder
 HIDDEN = (".", "~")
+READINGS = 3  # of a file that changes meanwhile, before it is given up
 STANDARD_INPUT = Path("-")
 
 
@@ -73,43 +81,24 @@ def ingest(
 
     Everything is read before anything is written. A file that was changed replaces its own older rows. Raises
     InputError for a path that cannot be read, a named file that is of no known format or of no use, a folder in which
-    nothing is recognised, and a job larger than its cluster.
+    nothing is recognised, and a job larger than its cluster; WorkError where the lake cannot be written.
     """
     check_format(format)
     if not paths:
         raise InputError("no file named: give files or folders of raw logs")
     data.ensure_writable()
-    staging.sweep(data.lake / cluster.name)
-    results: list[FileResult] = []
-    staged: list[_Staged] = []
-    spooled = data.root / f".standard-input.{os.getpid()}"
     try:
-        for path in paths:
-            is_folder = path.is_dir()
-            for file in _files_of(path) if is_folder else [path]:
-                if is_folder and not file.is_file():
-                    what = (
-                        "a folder: name it to have it read" if file.is_dir() else "no regular file, or a link to none"
-                    )
-                    results.append(FileResult(str(file), "none", skipped_reason=what))
-                    continue
-                raw = RawFile(file, cluster, tuple(fields) if fields else None, unescaped(delimiter))
-                if file == STANDARD_INPUT or file.is_fifo():
-                    raw = replace(raw, path=_spooled(spooled, file), shown=str(file))
-                result = _stage(raw, format, data, staged, named=not is_folder)
-                results.append(result)
-            if is_folder and not any(r.skipped_reason is None for r in results):
-                what = "; ".join(f"{Path(r.path).name}: {r.skipped_reason}" for r in results[:3]) or "it is empty"
-                raise InputError(f"{path}: no file in it is of a known format ({', '.join(READERS)}): {what}")
-        _check_sizes(results, cluster, data, {stage.final: stage.temporary for stage in staged})
-        for stage in staged:
-            stage.commit()
-        _forget_older(results, data.lake / cluster.name)
-    finally:
-        for stage in staged:
-            stage.discard()
-        spooled.unlink(missing_ok=True)
-    return results
+        staging.sweep(data.root, data.lake)
+        with staging.workplace(data.root, data.lake / cluster.name) as place:
+            how = RawFile(Path(), cluster, tuple(fields) if fields else None, unescaped(delimiter))
+            batch = _Batch(how, format, data, place)
+            for path in paths:
+                batch.add(path)
+            batch.check_sizes()
+            batch.commit()
+    except (OSError, MemoryError) as error:  # of writing: what cannot be read is an InputError
+        raise WorkError(f"not taken into {data.lake}, and what it held stands: {first_line(error)}") from error
+    return [one.result for one in batch.read]
 
 
 def _spooled(path: Path, source: Path) -> Path:
@@ -132,95 +121,201 @@ def unescaped(delimiter: str | None) -> str | None:
     return text
 
 
-def _check_sizes(
-    results: Sequence[FileResult], cluster: ClusterSettings, data: DataFolder, staged: dict[Path, Path]
-) -> None:
-    """Raise InputError for a job that ran on more nodes than the cluster is declared to have had at any date."""
-    if cluster.nodes is None:
-        return
-    declared = max(cluster.nodes, *(nodes for _, nodes in cluster.nodes_by_date), 0)
-    for result in results:
-        folder = data.lake / cluster.name / result.sha256[:DIGEST_CHARACTERS]
-        jobs = staged.get(folder, folder) / "jobs.parquet"
-        if not result.sha256 or not jobs.is_file():
-            continue
-        ran = pl.scan_parquet(jobs).filter((pl.col("run_s") > 0) & (pl.col("allocated_nodes") > declared))
-        largest = ran.sort("allocated_nodes", "line", descending=[True, False]).head(1).collect()
-        for job in largest.iter_rows(named=True):
-            raise InputError(
-                f"{result.path}:{job['line']}: job {job['job_id']!r} ran on {job['allocated_nodes']} nodes, but "
-                f"cluster {cluster.name!r} has {declared}; correct nodes in clusters.toml, or give --nodes"
-            )
-
-
-def _forget_older(results: Sequence[FileResult], folder: Path) -> None:
-    """Take out of the lake what these files held before they were changed: a file's rows are those it holds now."""
-    digests = {str(Path(r.path).resolve()): r.sha256 for r in results if r.sha256 and Path(r.path).is_file()}
-    staging.retire(folder, digests, {r.sha256 for r in results})
-
-
 def _files_of(folder: Path) -> list[Path]:
-    """What lies in the folder, not in folders in it, hidden files left out, in order of the names."""
-    return sorted(p for p in folder.iterdir() if not p.name.startswith(HIDDEN) and p.name[-1] != "~")
+    """What lies in the folder, not in folders in it, hidden files left out, in order of the names.
+
+    Raises InputError where it cannot be read.
+    """
+    try:
+        return sorted(p for p in folder.iterdir() if not p.name.startswith(HIDDEN) and p.name[-1] != "~")
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read: {error.strerror}") from error
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What became of one file, and its state when reading began.
+
+    `temporary` is the folder of its rows; None where they are in the lake already. `final` is where they belong; None
+    where the file was skipped.
+    """
+
+    raw: RawFile
+    named: bool
+    state: tuple[int, ...] | None
+    result: FileResult
+    rules: str = ""
+    final: Path | None = None
+    temporary: Path | None = None
 
 
 @dataclass
-class _Staged:
-    """A temporary folder that becomes the file's folder in the lake."""
+class _Batch:
+    """The files that are read together: all of them go into the lake, or none."""
 
-    temporary: Path
-    final: Path
+    how: RawFile  # of no path: how each of them is to be read
+    format: str
+    data: DataFolder
+    place: Path
+    read: list[_Read] = field(default_factory=list)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def add(self, path: Path) -> None:
+        """Read a file, the files of a folder, or standard input. Raises InputError as `ingest` does."""
+        if not path.is_dir():
+            raw = replace(self.how, path=path)
+            if path == STANDARD_INPUT or path.is_fifo():
+                self.place.mkdir(parents=True, exist_ok=True)
+                spool = self.place / f"given-{next(self.numbers)}"
+                raw = replace(raw, path=_spooled(spool, path), shown=str(path))
+            self.read.append(self._steady(raw, named=True))
+            return
+        first = len(self.read)
+        for file in _files_of(path):
+            self.read.append(self._steady(replace(self.how, path=file), named=False))
+        found = self.read[first:]
+        if all(one.result.skipped_reason is not None for one in found):
+            what = "; ".join(f"{one.raw.path.name}: {one.result.skipped_reason}" for one in found[:3]) or "it is empty"
+            raise InputError(f"{path}: no file in it is of a known format ({', '.join(READERS)}): {what}")
+
+    def check_sizes(self) -> None:
+        """Raise InputError for a job that ran on more nodes than the cluster is declared to have had at any date."""
+        cluster = self.how.settings
+        if cluster.nodes is None:
+            return
+        declared = max(cluster.nodes, *(nodes for _, nodes in cluster.nodes_by_date), 0)
+        for one in self.read:
+            folder = one.temporary or one.final
+            if folder is None or not (folder / "jobs.parquet").is_file():
+                continue
+            jobs = pl.scan_parquet(folder / "jobs.parquet", glob=False)
+            ran = jobs.filter((pl.col("run_s") > 0) & (pl.col("allocated_nodes") > declared))
+            largest = ran.sort("allocated_nodes", "line", descending=[True, False]).head(1).collect()
+            for job in largest.iter_rows(named=True):
+                raise InputError(
+                    f"{one.result.path}:{job['line']}: job {job['job_id']!r} ran on {job['allocated_nodes']} nodes, "
+                    f"but cluster {cluster.name!r} has {declared}; correct nodes in clusters.toml, or give --nodes"
+                )
 
     def commit(self) -> None:
-        """Take the place of the file's own older folder, in one step."""
-        staging.publish(self.temporary, self.final)
+        """Put every folder in its place, and take out what changed files held before; a file's rows are those it has.
 
-    def discard(self) -> None:
-        shutil.rmtree(self.temporary, ignore_errors=True)
+        What was read while another process was at the lake may be older than what that has put there: it is read again.
+        """
+        for _ in range(READINGS):
+            with locked(self.data.root, store.LAKE):
+                stale = [number for number, one in enumerate(self.read) if self._is_stale(one)]
+                if not stale:
+                    for one in self.read:
+                        if one.temporary is not None and one.final is not None:
+                            staging.publish(one.temporary, one.final)
+                    self._forget_older()
+                    return
+            for number in stale:
+                if (older := self.read[number].temporary) is not None:
+                    shutil.rmtree(older, ignore_errors=True)
+                self.read[number] = self._steady(self.read[number].raw, named=self.read[number].named)
+        raise _changing(self.read[stale[0]].raw)
+
+    def _is_stale(self, one: _Read) -> bool:
+        if one.final is None:
+            return False
+        return _has_changed(one.raw.path, one.state) or (one.temporary is None and not self.held(one.final, one.rules))
+
+    def held(self, final: Path, rules: str, *, thorough: bool = False) -> dict[str, Any] | None:
+        """`file.json` of the folder, in the lake or of this batch, if it was written by those rules and is whole."""
+        for folder in (final, *(one.temporary for one in self.read if one.final == final)):
+            described = None if folder is None else lake_entry.read(folder)
+            if folder is None or described is None or described["fingerprint"] != rules:
+                continue
+            if lake_entry.damage(folder, thorough=thorough) is None:
+                return described
+        return None
+
+    def _forget_older(self) -> None:
+        results = [one.result for one in self.read]
+        digests = {str(Path(r.path).resolve()): r.sha256 for r in results if r.sha256 and Path(r.path).is_file()}
+        staging.retire(self.data.lake / self.how.settings.name, digests, {r.sha256 for r in results}, self.place)
+
+    def _steady(self, raw: RawFile, *, named: bool) -> _Read:
+        """Read a file, again if it changed meanwhile. Raises InputError where it is of no use, and named."""
+        for _ in range(READINGS):
+            state = _state(raw.path)
+            temporary = self.place / str(next(self.numbers))
+            try:
+                one = _stage(raw, self, state, temporary, named=named)
+            except Exception:  # whatever half a line here and half a line there has led to
+                if not _has_changed(raw.path, state):
+                    raise
+            else:
+                if one.temporary is None:
+                    shutil.rmtree(temporary, ignore_errors=True)
+                if not _has_changed(raw.path, state):
+                    return one
+            shutil.rmtree(temporary, ignore_errors=True)
+            say(f"{raw.shown or raw.path} changed while it was read: reading it again")
+        if named:
+            raise _changing(raw)
+        return _Read(raw, named, None, FileResult(str(raw.path), "none", skipped_reason=_CHANGING))
 
 
-def _stage(raw: RawFile, format: str, data: DataFolder, staged: list[_Staged], *, named: bool) -> FileResult:
+def _stage(raw: RawFile, batch: _Batch, state: tuple[int, ...] | None, temporary: Path, *, named: bool) -> _Read:
     """Read one file into a temporary folder of the lake, or tell why not."""
     began = time.perf_counter()
-    path = raw.shown or str(raw.path)
+    path, kind = raw.shown or str(raw.path), "none"
     try:
-        reader = reader_for(raw, format)
-    except InputError as error:
-        if named:
-            raise InputError(str(error).replace(str(raw.path), path)) from error
-        return FileResult(path, "none", skipped_reason=_without_path(error, raw.path))
-    digest, size = _digest(raw.path)
-    rules = fingerprint(reader, raw)
-    final = data.lake / raw.settings.name / digest[:DIGEST_CHARACTERS]
-    known = _known(final, rules)
-    if known is None and any(stage.final == final for stage in staged):
-        known = _known(next(stage.temporary for stage in staged if stage.final == final), rules)
-    if known is not None:
-        n = int(known["result"]["rows"])
-        return FileResult(path, reader.name, rows=n, duplicates=n, sha256=digest, seconds=time.perf_counter() - began)
-    stage = _Staged(final.with_name(f".{final.name}.{os.getpid()}.{len(staged)}"), final)
-    staged.append(stage)
-    stage.discard()
-    stage.temporary.mkdir(parents=True)
-    tables = FileTables(stage.temporary, cluster=raw.settings.name, sha256=digest, path=path)
-    try:
-        with tables:
-            parsed = reader.read(replace(raw, folder=stage.temporary, sha256=digest, tables=tables))
+        if not named and not raw.path.is_file():
+            is_folder = raw.path.is_dir()
+            raise InputError("a folder: name it to have it read" if is_folder else "no regular file, or a link to none")
+        reader = reader_for(raw, batch.format)
+        kind = reader.name
+        digest, size = _digest(raw.path)
+        rules = fingerprint(reader, raw)
+        final = batch.data.lake / raw.settings.name / digest[:DIGEST_CHARACTERS]
+        if (known := batch.held(final, rules, thorough=True)) is not None:
+            n, seconds = int(known["result"]["rows"]), time.perf_counter() - began
+            result = FileResult(path, reader.name, rows=n, duplicates=n, sha256=digest, seconds=seconds)
+            return _Read(raw, named, state, result, rules, final)
+        temporary.mkdir(parents=True)
+        with FileTables(temporary, cluster=raw.settings.name, sha256=digest, path=path) as tables:
+            parsed = reader.read(replace(raw, folder=temporary, sha256=digest, tables=tables))
             if parsed.records == len(parsed.rejects) + parsed.rejected:
                 first = f": line {parsed.rejects[0].line}: {parsed.rejects[0].reason}" if parsed.rejects else ""
                 raise InputError(f"{raw.path}: not one record could be read as {reader.name}{first}")
             result = _result(path, reader, parsed, digest, time.perf_counter() - began)
             _write(tables, raw, reader, parsed, result, size)
     except InputError as error:
-        stage.discard()
-        staged.remove(stage)
         if named:
             raise InputError(str(error).replace(str(raw.path), path)) from error
-        return FileResult(path, reader.name, skipped_reason=_without_path(error, raw.path))
+        return _Read(raw, named, state, FileResult(path, kind, skipped_reason=_without_path(error, raw.path)))
     described = {"schema_version": schema.SCHEMA_VERSION, "fingerprint": rules, "sha256": digest, "path": path}
     described["source"] = raw.shown or str(raw.path.resolve())
-    store.write_text(stage.temporary / "file.json", json.dumps({**described, "result": asdict(result)}, indent=1))
-    return result
+    lake_entry.write(temporary, {**described, "result": asdict(result)})
+    return _Read(raw, named, state, result, rules, final, temporary)
+
+
+_CHANGING = f"somebody writes to it: it changed each of the {READINGS} times that it was read"
+
+
+def _changing(raw: RawFile) -> InputError:
+    return InputError(f"{raw.shown or raw.path}: {_CHANGING}; give a copy of it")
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """What differs once somebody has written to the file or put another in its place; None where there is none."""
+    try:
+        if not path.is_file():
+            return None
+        with path.open("rb") as stream:  # over NFS only to open a file asks the server
+            found = os.fstat(stream.fileno())
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _has_changed(path: Path, state: tuple[int, ...] | None) -> bool:
+    """One that is gone has not: what was read of it is what it held."""
+    return (now := _state(path)) is not None and now != state
 
 
 def _without_path(error: InputError, path: Path) -> str:
@@ -228,10 +323,13 @@ def _without_path(error: InputError, path: Path) -> str:
 
 
 def _digest(path: Path) -> tuple[str, int]:
-    """(sha256, bytes) of the file as stored."""
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256")
-        return digest.hexdigest(), stream.tell()
+    """(sha256, bytes) of the file as stored. Raises InputError where it cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256")
+            return digest.hexdigest(), stream.tell()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def fingerprint(reader: Reader, raw: RawFile) -> str:
@@ -246,15 +344,6 @@ def fingerprint(reader: Reader, raw: RawFile) -> str:
         "delimiter": raw.delimiter,
     }
     return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:DIGEST_CHARACTERS]
-
-
-def _known(folder: Path, rules: str) -> dict[str, Any] | None:
-    """`file.json` of a folder written by the same rules."""
-    try:
-        described: dict[str, Any] = json.loads((folder / "file.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return described if described.get("fingerprint") == rules else None
 
 
 def _result(path: str, reader: Reader, parsed: Parsed, digest: str, seconds: float) -> FileResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -79,4 +80,5 @@ class FileTables:
             future.cancel()
         self._thread.shutdown()
         for writer in self._writers.values():
-            writer.close()
+            with suppress(OSError):  # on a full disk it fails once more; the first error is the one to be told
+                writer.close()

@@ -18,15 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from traces.errors import WorkError
+from traces.progress import say as _say
 
 FOLDER = ".locks"  # of the data folder
 POLL_S = 0.1
 _TOLD_CHARACTERS = 200  # of the holder's command
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
 
 
 @contextlib.contextmanager

@@ -5,11 +5,19 @@ A bar that moves where a person watches a terminal; a line every few seconds whe
 
 from __future__ import annotations
 
+import sys
 from time import monotonic
 from types import TracebackType
 from typing import Self
 
 LINE_EVERY_S = 5.0
+
+
+def say(line: str) -> None:
+    """One line for a person on standard error; what would move a terminal's cursor is shown as a question mark."""
+    shown = "".join(character if character.isprintable() else "?" for character in line)
+    sys.stderr.write(f"{shown}\n")
+    sys.stderr.flush()
 
 
 class Progress:

@@ -1,23 +1,116 @@
 """How a file's folder gets into the lake and out of it, so that a run killed at any moment leaves the last good state.
 
-A folder is written under a hidden name and takes its place in one step, also over an older one. What a killed run has
-left behind under hidden names is removed by the next.
+A folder is written under a hidden name and takes its place in one step, also over an older one. Hidden names bear the
+name of the process at work, which it holds as a lock: what bears one that nobody holds was left behind by a killed
+process, and is removed by the next. A process id would not do: another container's or host's looks dead from here.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
+import fcntl
+import itertools
 import os
 import re
+import secrets
 import shutil
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from traces import lake_entry, locks
 from traces.errors import WorkError
 
-_TEMPORARY = re.compile(r"\.(?P<name>.+?)\.(?P<pid>\d+)(?:\..*)?")
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <linux/fcntl.h>, <linux/fs.h>
+_UNFINISHED = re.compile(r"\.(?P<name>[0-9a-f]{16})\.(work|spill)(\.\d+)?")
+_at_work: dict[tuple[int, Path], tuple[str, int, int]] = {}  # (process id, data folder): name, descriptor, how often
+_guard = threading.Lock()
+_numbers = itertools.count()
+
+
+@contextmanager
+def at_work(root: Path) -> Iterator[str]:
+    """A name that is this process's alone while in here, for what it writes under hidden names in that data folder.
+
+    Nested, and in other threads, it is the same one. Raises OSError where the folder cannot be written.
+    """
+    key = (os.getpid(), root.resolve())
+    with _guard:
+        name, descriptor, times = _at_work.get(key) or (*_named(root), 0)
+        _at_work[key] = name, descriptor, times + 1
+    try:
+        yield name
+    finally:
+        with _guard:
+            name, descriptor, times = _at_work.pop(key)
+            if times > 1:
+                _at_work[key] = name, descriptor, times - 1
+            else:
+                _lock_file(root, name).unlink(missing_ok=True)
+                os.close(descriptor)
+
+
+def _named(root: Path) -> tuple[str, int]:
+    """A new name, and the descriptor that holds it."""
+    name = secrets.token_hex(8)
+    path = _lock_file(root, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return name, descriptor
+        os.close(descriptor)  # swept between the two
+
+
+def _lock_file(root: Path, name: str) -> Path:
+    return root / locks.FOLDER / f"{name}.work"
+
+
+@contextmanager
+def workplace(root: Path, beside: Path) -> Iterator[Path]:
+    """Where to make a folder for what shall lie in `beside`: on the same file system, and gone in the end."""
+    with at_work(root) as name:
+        place = beside / f".{name}.work.{next(_numbers)}"
+        try:
+            yield place
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def spill_folder(root: Path, name: str) -> Path:
+    """Where a process at work under that name may keep what does not fit in memory."""
+    return root / f".{name}.spill"
+
+
+def sweep(root: Path, lake: Path) -> list[str]:
+    """Remove what processes that are no more have left in a data folder under hidden names; returns the names."""
+    found: dict[str, list[Path]] = {path.stem: [] for path in (root / locks.FOLDER).glob("*.work")}
+    for path in (*root.glob(".*"), *lake.glob("*/.*")):
+        if match := _UNFINISHED.fullmatch(path.name):
+            found.setdefault(match["name"], []).append(path)
+    return [path.name for name, left in found.items() if _clear(_lock_file(root, name), left) for path in left]
+
+
+def _clear(lock: Path, left: Iterable[Path]) -> bool:
+    """Remove what is left and the lock's file, unless somebody holds it."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+    except PermissionError:  # another user's, who may well be at work
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for path in left:
+            shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):
+            lock.unlink()
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def publish(temporary: Path, final: Path) -> None:
@@ -36,44 +129,20 @@ def publish(temporary: Path, final: Path) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
 
 
-def sweep(folder: Path) -> list[str]:
-    """Remove what runs that are no more have left under hidden names in a folder; returns the names."""
-    swept = []
-    for path in folder.glob(".*"):
-        match = _TEMPORARY.fullmatch(path.name)
-        if match is None or _is_alive(int(match["pid"])):
-            continue
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-        swept.append(path.name)
-    return swept
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (OverflowError, PermissionError):
-        return True
-    return True
-
-
-def retire(folder: Path, sources: Mapping[str, str], kept: Iterable[str]) -> list[str]:
+def retire(folder: Path, sources: Mapping[str, str], kept: Iterable[str], place: Path) -> list[str]:
     """Remove folders of older contents of files: `sources` gives each file's present digest by its absolute path.
 
-    A digest in `kept` stays, whatever path it was read from: another file of the same run holds it. Returns the digests
-    removed.
+    A digest in `kept` stays, whatever path it was read from: another file of the same run holds it. What goes is moved
+    into `place` (of `workplace`) first, in one step. Returns the digests removed.
     """
     present, removed = set(kept), []
-    for side in sorted(folder.glob("[!.]*/file.json")):
-        try:
-            described = json.loads(side.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+    for side in sorted(folder.glob(f"[!.]*/{lake_entry.NAME}")):
+        described = lake_entry.read(side.parent)
+        if described is None:
             continue
-        source, digest = described.get("source"), described.get("sha256")
-        if source in sources and digest != sources[source] and digest not in present:
-            hidden = side.parent.with_name(f".{side.parent.name}.{os.getpid()}.retired")
-            side.parent.rename(hidden)
-            shutil.rmtree(hidden, ignore_errors=True)
-            removed.append(str(digest))
+        source, digest = described.get("source"), described["sha256"]
+        if sources.get(str(source), digest) != digest and digest not in present:
+            place.mkdir(exist_ok=True)
+            side.parent.rename(place / side.parent.name)
+            removed.append(digest)
     return removed

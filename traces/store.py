@@ -7,24 +7,30 @@ DuckDB and polars are imported where they are used: every command knows this mod
 
 from __future__ import annotations
 
+import errno
 import hashlib
-import json
-import os
+import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traces import schema, settle, staging
+from traces import connections, derived_entry, lake_entry, schema, settle, staging
+from traces.connections import first_line
 from traces.errors import InputError, WorkError
+from traces.locks import locked
 from traces.whole_file import whole_file
 
 if TYPE_CHECKING:
     import duckdb
     import polars as pl
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, a quota, a limit on files
+LAKE = "lake"  # the lock of whoever changes the lake or builds the warehouse from it
 
 
 @dataclass(frozen=True)
@@ -66,12 +72,14 @@ class DataFolder:
         return self.root / "clusters.toml"
 
     def ensure_writable(self) -> None:
-        """Make the folder and write a byte in it. Raises InputError where that cannot be."""
+        """Make the folder and write a byte in it. Raises InputError where that cannot be, WorkError on a full disk."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.root) as probe:
                 probe.write(b"\0")
         except OSError as error:
+            if error.errno in FULL:
+                raise WorkError(f"data folder {self.root} cannot be written: {error.strerror}") from error
             raise InputError(
                 f"data folder {self.root} is not writable ({error.strerror}): give another with --data or BATON_DATA"
             ) from error
@@ -145,11 +153,17 @@ def write_parquet(path: Path, frame: pl.DataFrame) -> None:
         frame.write_parquet(part, compression="zstd", statistics=True)
 
 
+def read_parquet(path: Path) -> pl.DataFrame:
+    """All of a Parquet file of the lake. Raises WorkError where it cannot be read."""
+    import polars as pl
+
+    try:
+        return pl.read_parquet(path, glob=False)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise WorkError(f"{path} cannot be read ({first_line(error)}): {lake_entry.mend(path.parent)}") from error
+
+
 # --- derived tables ---------------------------------------------------------------------------------------------------
-
-
-def _derived(data: DataFolder, table_name: str, cluster: str) -> Path:
-    return data.lake / "derived" / table_name / f"{cluster}.parquet"
 
 
 def write_derived(data: DataFolder, table: schema.Table, cluster: str, frame: pl.DataFrame, fingerprint: str) -> None:
@@ -157,38 +171,28 @@ def write_derived(data: DataFolder, table: schema.Table, cluster: str, frame: pl
 
     `fingerprint` names what the rows were computed from. It is written last: a run killed in between computes again.
     """
-    path = _derived(data, table.name, cluster)
-    side = path.with_suffix(".json")
-    side.unlink(missing_ok=True)
-    write_parquet(path, conform(table, frame))
-    columns = [[c.name, c.type, c.unit, c.meaning, c.nullable] for c in table.columns]
-    described = {
-        "schema_version": schema.SCHEMA_VERSION,
-        "fingerprint": fingerprint,
-        "name": table.name,
-        "meaning": table.meaning,
-        "key": table.key,
-        "columns": columns,
-    }
-    write_text(side, json.dumps(described, indent=1))
+    path, frame = derived_entry.path_of(data.lake, table.name, cluster), conform(table, frame)
+    with locked(data.root, LAKE):
+        derived_entry.forget(path)
+        write_parquet(path, frame)
+        derived_entry.describe(path, table, fingerprint)
 
 
 def derived_fingerprint(data: DataFolder, table_name: str, cluster: str) -> str | None:
     """What the stored part was computed from; None where there is none or it is of another schema version."""
-    described = _described(_derived(data, table_name, cluster).with_suffix(".json"))
-    if described is None or described["schema_version"] != schema.SCHEMA_VERSION:
-        return None
-    return str(described["fingerprint"])
+    told = derived_entry.described(derived_entry.path_of(data.lake, table_name, cluster))
+    return None if told is None else told[1]
 
 
 def read_derived(data: DataFolder, table_name: str, cluster: str) -> pl.DataFrame:
-    """One cluster's part of a derived table, straight from the lake. Raises InputError where there is none."""
-    path = _derived(data, table_name, cluster)
+    """One cluster's part of a derived table, straight from the lake.
+
+    Raises InputError where there is none, WorkError where it cannot be read.
+    """
+    path = derived_entry.path_of(data.lake, table_name, cluster)
     if not path.is_file():
         raise InputError(f"no table {table_name} of cluster {cluster!r} in {data.lake}: run `baton run` first")
-    import polars as pl
-
-    return pl.read_parquet(path)
+    return read_parquet(path)
 
 
 def derived(
@@ -200,45 +204,19 @@ def derived(
 ) -> tuple[list[pl.DataFrame], bool]:
     """One cluster's part of those tables, and whether it was there already, computed from what `fingerprint` names.
 
-    Where any is not, `compute` makes them all, in order, and they are written.
+    Where any is not, or cannot be read, `compute` makes them all, in order, and they are written.
     """
-    reused = all(derived_fingerprint(data, table.name, cluster) == fingerprint for table in tables)
-    if not reused:
-        for table, frame in zip(tables, compute(), strict=True):
-            write_derived(data, table, cluster, frame, fingerprint)
-    return [read_derived(data, table.name, cluster) for table in tables], reused
-
-
-def _described(side: Path) -> dict[str, Any] | None:
-    try:
-        described: dict[str, Any] = json.loads(side.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return described
+    if all(derived_fingerprint(data, table.name, cluster) == fingerprint for table in tables):
+        with suppress(InputError, WorkError):  # gone in between, or damaged
+            return [read_derived(data, table.name, cluster) for table in tables], True
+    for table, frame in zip(tables, compute(), strict=True):
+        write_derived(data, table, cluster, frame, fingerprint)
+    return [read_derived(data, table.name, cluster) for table in tables], False
 
 
 def derived_tables(data: DataFolder) -> dict[str, tuple[schema.Table, list[Path]]]:
-    """Every derived table of this schema version in the lake with the Parquet files of its clusters.
-
-    A table is as its newest file declares it; files of other columns or of another version are left out: their writer
-    finds its fingerprint changed and writes them again when that cluster is next materialized.
-    """
-    tables: dict[str, tuple[schema.Table, list[Path]]] = {}
-    sides = (data.lake / "derived").glob("*/*.json")
-    for side in sorted(sides, key=lambda path: (-path.stat().st_mtime_ns, str(path))):
-        described = _described(side)
-        if described is None or described["schema_version"] != schema.SCHEMA_VERSION:
-            continue
-        table = schema.Table(
-            described["name"],
-            described["meaning"],
-            tuple(schema.Column(*column) for column in described["columns"]),
-            tuple(described["key"]),
-        )
-        newest, paths = tables.setdefault(table.name, (table, []))
-        if [(c.name, c.type) for c in newest.columns] == [(c.name, c.type) for c in table.columns]:
-            paths.append(side.with_suffix(".parquet"))
-    return {name: (table, sorted(paths)) for name, (table, paths) in sorted(tables.items())}
+    """Every derived table of the lake with the Parquet files of its clusters (`derived_entry.all_of`)."""
+    return derived_entry.all_of(data.lake)
 
 
 # --- the raw files in the lake ----------------------------------------------------------------------------------------
@@ -246,12 +224,10 @@ def derived_tables(data: DataFolder) -> dict[str, tuple[schema.Table, list[Path]
 
 def lake_files(data: DataFolder, cluster: str | None = None) -> list[dict[str, Any]]:
     """What `file.json` says of every raw file in the lake, its folder added as "folder", in order of the folders."""
-    pattern = f"{cluster or '*'}/*/file.json"
     found = []
-    for side in sorted(data.lake.glob(pattern)):
-        described = _described(side)
-        if described is not None and side.parent.parent.name != "derived" and not side.parent.name.startswith("."):
-            found.append({**described, "folder": side.parent})
+    for folder in lake_entry.folders(data.lake):
+        if cluster in (None, folder.parent.name) and (described := lake_entry.read(folder)) is not None:
+            found.append({**described, "folder": folder})
     return found
 
 
@@ -271,7 +247,7 @@ def in_memory() -> Iterator[duckdb.DuckDBPyConnection]:
 
     connection = duckdb.connect(":memory:", config={"preserve_insertion_order": True})
     try:
-        connection.execute("SET TimeZone='UTC'")
+        connections.set_up(connection, Path(tempfile.gettempdir(), f"baton-{secrets.token_hex(8)}"))
         yield connection
     finally:
         connection.close()
@@ -313,24 +289,20 @@ def published(data: DataFolder, memory: str | None = None) -> Iterator[duckdb.Du
         raise InputError(f"no warehouse at {data.warehouse}: run `baton analyze FILE...` first")
     import duckdb
 
-    try:
+    with connections.spill_folder(data.root) as spill, connections.readable(data.warehouse):
         connection = duckdb.connect(str(data.warehouse), read_only=True)
-    except duckdb.IOException as error:
-        raise InputError(f"{data.warehouse} cannot be opened: {str(error).splitlines()[0]}") from error
-    try:
-        connection.execute("SET TimeZone='UTC'")
-        found = connection.execute("SELECT version FROM schema_version").fetchone()
-        if found is None or found[0] != schema.SCHEMA_VERSION:
-            version = None if found is None else found[0]
-            raise InputError(
-                f"{data.warehouse} has schema version {version}, this program reads {schema.SCHEMA_VERSION}: "
-                "run `baton ingest` again"
-            )
-        if memory is not None:
-            connection.execute(f"SET memory_limit = {sql_text(memory)}")
-        yield connection
-    finally:
-        connection.close()
+        try:
+            connections.set_up(connection, spill, memory)
+            found = connection.execute("SELECT version FROM schema_version").fetchone()
+            if found is None or found[0] != schema.SCHEMA_VERSION:
+                version = None if found is None else found[0]
+                raise InputError(
+                    f"{data.warehouse} has schema version {version}, this program reads {schema.SCHEMA_VERSION}: "
+                    "run `baton ingest` again"
+                )
+            yield connection
+        finally:
+            connection.close()
 
 
 def query(sql: str, frames: Mapping[str, pl.DataFrame | Path | str], params: Sequence[Any] = ()) -> pl.DataFrame:
@@ -353,40 +325,66 @@ def query(sql: str, frames: Mapping[str, pl.DataFrame | Path | str], params: Seq
 def build_warehouse(data: DataFolder) -> dict[str, int]:
     """Build `warehouse.duckdb` from the lake and rename it over the old one; returns the rows of every table.
 
-    The same job in several files is settled here (`traces.settle`). Raises WorkError where a part of the lake was
-    written by another schema version: ingest that file again.
+    The same job in several files is settled here (`traces.settle`). One process at a time: the lake is locked until the
+    warehouse made from it has taken its place. Raises WorkError where a part of the lake is damaged or of another
+    schema version, and where memory or disk do not do; the warehouse then stays as it was.
     """
     import duckdb
 
     data.ensure_writable()
-    files = lake_files(data)
-    for described in files:
-        if described["schema_version"] != schema.SCHEMA_VERSION:
-            raise WorkError(
-                f"{described['folder']} has schema version {described['schema_version']}, this program writes "
-                f"{schema.SCHEMA_VERSION}: ingest {described['path']} again, or delete that folder"
-            )
-    staging.sweep(data.root)
-    part = data.warehouse.with_name(f".warehouse.{os.getpid()}.duckdb")
-    _remove(part)
-    try:
-        connection = duckdb.connect(str(part))
-        try:
-            connection.execute("SET TimeZone='UTC'")
-            connection.execute("BEGIN")
-            rows = settle.fill(connection, [f["folder"] for f in files])
-            for table, paths in derived_tables(data).values():
-                rows[table.name] = settle.create(connection, table, settle.union(table, paths))
-            connection.execute("CREATE TABLE schema_version (version BIGINT)")
-            connection.execute("INSERT INTO schema_version VALUES (?)", [schema.SCHEMA_VERSION])
-            connection.execute("COMMIT")
-            connection.execute("CHECKPOINT")
-        finally:
-            connection.close()
-        part.replace(data.warehouse)
-    finally:
+    with locked(data.root, LAKE), staging.at_work(data.root) as name:
+        staging.sweep(data.root, data.lake)
+        derived_entry.sweep(data.lake)
+        lake_entry.check(data.lake)
+        part = data.warehouse.with_name(".warehouse.part.duckdb")
         _remove(part)
+        try:
+            rows = _fill(data, part, staging.spill_folder(data.root, name))
+            part.replace(data.warehouse)
+        except (duckdb.Error, OSError, MemoryError) as error:
+            told = f"{data.warehouse} could not be built and stays as it was"
+            raise WorkError(f"{told}: {_unreadable(data, error) or first_line(error)}") from error
+        finally:
+            _remove(part)
     return rows
+
+
+def _fill(data: DataFolder, part: Path, spill: Path) -> dict[str, int]:
+    """Every table of the lake into a new DuckDB file; returns the rows of each."""
+    import duckdb
+
+    connection = duckdb.connect(str(part))
+    try:
+        connections.set_up(connection, spill)
+        connection.execute("BEGIN")
+        rows = settle.fill(connection, [described["folder"] for described in lake_files(data)])
+        for table, paths in derived_tables(data).values():
+            rows[table.name] = settle.create(connection, table, settle.union(table, paths))
+        connection.execute("CREATE TABLE schema_version (version BIGINT)")
+        connection.execute("INSERT INTO schema_version VALUES (?)", [schema.SCHEMA_VERSION])
+        connection.execute("COMMIT")
+        connection.execute("CHECKPOINT")
+    finally:
+        connection.close()
+    return rows
+
+
+def _unreadable(data: DataFolder, error: BaseException) -> str | None:
+    """The first Parquet file of the lake that cannot be read, and what to do; None where that is not the cause."""
+    import duckdb
+
+    if isinstance(error, (duckdb.OutOfMemoryException, OSError, MemoryError)) or ".warehouse.part" in str(error):
+        return None
+    raw = [path for described in lake_files(data) for path in sorted(described["folder"].glob("*.parquet"))]
+    for path in [*raw, *(path for _, paths in derived_tables(data).values() for path in paths)]:
+        try:
+            with in_memory() as connection:
+                rows = connection.execute(f"SELECT * FROM read_parquet({sql_text(str(path))})")  # noqa: S608
+                for _ in rows.to_arrow_reader(100_000):
+                    pass
+        except duckdb.Error as damage:
+            return f"{path} cannot be read ({first_line(damage)}): {lake_entry.mend(path.parent)}"
+    return None
 
 
 def _remove(path: Path) -> None:

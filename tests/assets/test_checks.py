@@ -12,7 +12,7 @@ from assets import checks, rules
 from assets.rules import Rule
 from simulator.tables import SIMULATED_STARTS
 from tests.pipelines.conftest import dump
-from traces import clusters, store
+from traces import clusters, lake_entry, store
 from traces.ingest import ingest
 from traces.store import DataFolder
 
@@ -33,10 +33,13 @@ def data(tmp_path: Path) -> DataFolder:
 
 
 def broken(data: DataFolder, table: str, *changes: pl.Expr, twice: bool = False) -> None:
-    """Change the lake behind the program's back, as a bad reader would, and build the warehouse from it."""
+    """Write into the lake what a bad reader would, and build the warehouse from it."""
     (path,) = data.lake.glob(f"lab/*/{table}.parquet")
     frame = pl.read_parquet(path).with_columns(*changes)
     (pl.concat([frame, frame]) if twice else frame).write_parquet(path)
+    described = lake_entry.read(path.parent)
+    assert described is not None
+    lake_entry.write(path.parent, described)
     store.build_warehouse(data)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.traces.conftest import HEADER, Lake
 from traces import ingest as module
-from traces import schema, store
+from traces import lake_entry, locks, schema, store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError, WorkError
 from traces.store import DataFolder
@@ -26,7 +26,9 @@ def dump(*rows: str) -> str:
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    """What lies in the folder and below, locks left out."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.parent.name != locks.FOLDER]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def test_twice_the_same_file_adds_nothing(lake: Lake, sacct_row: Row) -> None:
@@ -159,7 +161,7 @@ def test_a_run_killed_while_writing_leaves_the_last_good_state(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(module.store, "write_text", killed)
+        patch.setattr(lake_entry, "write", killed)
         with pytest.raises(KeyboardInterrupt):
             lake.ingest(lake.put("b.psv", dump(sacct_row(JobID="101"))))
     assert snapshot(lake.data.root) == before

@@ -18,7 +18,7 @@ import pytest
 
 from tests.traces.conftest import HEADER
 from tests.traces.published import HELIOS
-from traces import schema, staging, store
+from traces import lake_entry, locks, schema, staging, store
 from traces.store import DataFolder
 
 KILLS = int(os.environ.get("BATON_KILLS", "12"))
@@ -135,8 +135,9 @@ def test_killed_at_any_moment(tmp_path: Path, sacct_row: Row) -> None:
     work(spare, folder)
     end(spare)
     assert equal(tables(data), states[1])
-    left = [path for path in data.root.rglob(".*") if path.name != ".lock"]
+    left = [path for path in data.root.rglob(".*") if path.name != locks.FOLDER]
     assert left == [], "nothing of the killed runs is left"
+    assert [path.name for path in (data.root / locks.FOLDER).iterdir()] == [store.LAKE]
 
 
 def test_a_folder_takes_the_place_of_another_in_one_step(tmp_path: Path) -> None:
@@ -148,21 +149,68 @@ def test_a_folder_takes_the_place_of_another_in_one_step(tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["final"]
 
 
+# A process that says under which name it is at work, and is so until it is killed.
+AT_WORK = """
+import sys, time
+from pathlib import Path
+from traces import staging
+with staging.at_work(Path(sys.argv[1])) as name:
+    print(name, flush=True)
+    time.sleep(60)
+"""
+
+
+def at_work(root: Path) -> tuple[subprocess.Popen[str], str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", AT_WORK, str(root)], cwd=REPOSITORY, text=True, stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )  # fmt: skip
+    assert process.stdout
+    return process, process.stdout.readline().strip()
+
+
 def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    names = [f".a.{os.getpid()}.0", f".a.{dead.pid}.0", ".a", "a", ".clusters.toml"]
-    for name in names:
-        (tmp_path / name).mkdir()
-    assert staging.sweep(tmp_path) == [f".a.{dead.pid}.0"]
-    assert {path.name for path in tmp_path.iterdir()} == set(names) - {f".a.{dead.pid}.0"}
+    """Alive is who holds its lock: a process id says nothing where the folder is another container's too."""
+    living, alive = at_work(tmp_path)
+    killed, dead = at_work(tmp_path)
+    end(killed)
+    never = "0123456789abcdef"  # whose lock's file is gone: somebody has removed it
+    lake = tmp_path / "lake"
+    with staging.at_work(tmp_path) as own:
+        left = {f".{dead}.work.0", f".{dead}.spill", f".{never}.work.1"}
+        kept = {f".{alive}.work.0", f".{alive}.spill", f".{own}.work.7", ".a", ".a.work.0", "a"}
+        for name in left | kept:
+            (lake / "lab" / name).mkdir(parents=True)
+            (tmp_path / name).mkdir()
+        assert sorted(staging.sweep(tmp_path, lake)) == sorted([*left, *left])
+        for folder in (tmp_path, lake / "lab"):
+            assert {path.name for path in folder.iterdir()} - {"lake", locks.FOLDER} == kept
+        assert {path.stem for path in (tmp_path / locks.FOLDER).iterdir()} == {alive, own}
+    end(living)
+    assert staging.sweep(tmp_path, lake)
+    assert not list((tmp_path / locks.FOLDER).iterdir())
+
+
+def test_a_name_is_shared_within_a_process_and_gone_with_the_last(tmp_path: Path) -> None:
+    with staging.at_work(tmp_path) as one:
+        with staging.at_work(tmp_path / ".") as two:
+            assert one == two
+        (tmp_path / f".{one}.spill").mkdir()
+        assert staging.sweep(tmp_path, tmp_path / "lake") == []
+    assert staging.sweep(tmp_path, tmp_path / "lake") == [f".{one}.spill"]
+    with staging.at_work(tmp_path) as three:
+        assert three != one
 
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_only_the_older_content_of_a_changed_file_goes(tmp_path: Path, kept: bool) -> None:
     for digest, source in (("old", "/raw/a"), ("new", "/raw/a"), ("other", "/raw/b"), ("unsourced", None)):
         (tmp_path / digest).mkdir()
-        store.write_text(tmp_path / digest / "file.json", f'{{"sha256": "{digest}", "source": "{source}"}}')
-    removed = staging.retire(tmp_path, {"/raw/a": "new"}, {"old"} if kept else set())
+        told = {"schema_version": 2, "fingerprint": "", "sha256": digest, "path": "a", "source": source, "result": {}}
+        lake_entry.write(tmp_path / digest, told)
+    place = tmp_path / ".place"
+    removed = staging.retire(tmp_path, {"/raw/a": "new"}, {"old"} if kept else set(), place)
     assert removed == ([] if kept else ["old"])
-    assert {path.name for path in tmp_path.iterdir()} == {"new", "other", "unsourced"} | ({"old"} if kept else set())
+    there = {path.name for path in tmp_path.iterdir()} - {".place"}
+    assert there == {"new", "other", "unsourced"} | ({"old"} if kept else set())
+    assert [path.name for path in place.glob("*")] == removed

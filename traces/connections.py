@@ -1,0 +1,70 @@
+"""How an opened DuckDB is set up, where it puts what memory does not hold, and its errors in one line.
+
+Opens no connection: `traces.store` hands one in.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traces import memory, staging
+from traces.errors import InputError, WorkError
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+def set_up(connection: duckdb.DuckDBPyConnection, spill: Path, limit: str | None = None) -> None:
+    """UTC, a limit on memory (`traces.memory` where none is given), and the folder for what goes beyond it.
+
+    Connections of one process to one file share limit and folder: those of the first stand unless a limit is given.
+    """
+    connection.execute("SET TimeZone='UTC'")
+    is_first = connection.execute("SELECT current_setting('temp_directory')").fetchone() != (str(spill),)
+    if is_first:
+        connection.execute("SET temp_directory = ?", [str(spill)])
+    if is_first or limit is not None:
+        connection.execute("SET memory_limit = ?", [limit or f"{memory.duckdb_limit()}B"])
+
+
+@contextmanager
+def spill_folder(root: Path) -> Iterator[Path]:
+    """This process's own, for reading: DuckDB makes it at need, in the data folder if that can be written."""
+    with ExitStack() as stack:
+        try:
+            place = staging.spill_folder(root, stack.enter_context(staging.at_work(root)))
+        except OSError:
+            place = _elsewhere(os.getpid())
+        yield place
+
+
+@cache
+def _elsewhere(process: int) -> Path:
+    return Path(tempfile.gettempdir(), f"baton-{process}-{secrets.token_hex(8)}")
+
+
+@contextmanager
+def readable(warehouse: Path) -> Iterator[None]:
+    """While a warehouse is read: InputError where the file is damaged or none, WorkError where memory does not do."""
+    import duckdb
+
+    damaged = (duckdb.IOException, duckdb.FatalException, duckdb.InternalException, duckdb.SerializationException)
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        raise WorkError(f"reading {warehouse} takes more memory than is free: {first_line(error)}") from error
+    except damaged as error:
+        told = f"{warehouse} cannot be opened, or is damaged: {first_line(error)}"
+        raise InputError(f"{told}; `baton ingest` makes it anew from the lake") from error
+
+
+def first_line(error: BaseException) -> str:
+    """What the error says, or else its name."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

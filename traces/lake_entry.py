@@ -1,0 +1,103 @@
+"""What `file.json` says of a raw file's folder in the lake: written last, and checked against what lies beside it.
+
+It names every Parquet file of the folder with its size and digest, so that one that is deleted, cut or changed is
+noticed: the next ingest of the same raw file writes it again, and whoever builds from the lake names it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from traces import schema
+from traces.errors import WorkError
+from traces.whole_file import whole_file
+
+NAME = "file.json"
+DIGEST_CHARACTERS = 16  # of the raw file's digest that name its folder
+_KINDS = {"schema_version": int, "fingerprint": str, "sha256": str, "path": str, "result": dict}
+_COUNTS = ("rows", "rejects", "jobs")  # of the result, that others show
+_FOLDER = re.compile(rf"[0-9a-f]{{{DIGEST_CHARACTERS}}}")
+
+
+def write(folder: Path, described: dict[str, Any]) -> None:
+    """Say what the folder holds: `described` (every key of _KINDS), and its Parquet files as they are now."""
+    tables = {path.name: {"bytes": path.stat().st_size, "sha256": _digest(path)} for path in folder.glob("*.parquet")}
+    with whole_file(folder / NAME) as part:
+        part.write_text(json.dumps({**described, "tables": dict(sorted(tables.items()))}, indent=1), encoding="utf-8")
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """What `write` has written; None where it is not there, or is anything else."""
+    try:
+        described = json.loads((folder / NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return described if _is_sound(described) else None
+
+
+def _is_sound(described: Any) -> bool:
+    """Has it every key that others rely on, with a value of its kind?"""
+    if not isinstance(described, dict) or not all(isinstance(described.get(k), kind) for k, kind in _KINDS.items()):
+        return False
+    tables = described.get("tables", {})
+    return (
+        all(isinstance(described["result"].get(name), int) for name in _COUNTS)
+        and isinstance(tables, dict)
+        and all(isinstance(told, dict) and {"bytes", "sha256"} <= told.keys() for told in tables.values())
+    )
+
+
+def folders(lake: Path) -> list[Path]:
+    """The folders of raw files in the lake, also those whose `file.json` is gone, in order."""
+    found = (path for path in lake.glob("[!.]*/[!.]*/") if path.parent.name != "derived")
+    return sorted(path for path in found if (path / NAME).is_file() or _FOLDER.fullmatch(path.name))
+
+
+def damage(folder: Path, *, thorough: bool = False) -> str | None:
+    """What of the folder is not as it was written, for a person; None where all is.
+
+    `thorough` reads every file; otherwise a change that keeps a file's size is not noticed.
+    """
+    described = read(folder)
+    if described is None:
+        state = "cannot be read" if (folder / NAME).exists() else "is missing"
+        return f"{folder / NAME} {state}"
+    for name, told in described.get("tables", {}).items():
+        path = folder / name
+        if not path.is_file():
+            return f"{path} is missing"
+        if path.stat().st_size != told["bytes"]:
+            return f"{path} has {path.stat().st_size:,} bytes, not the {told['bytes']:,} that were written"
+        if thorough and _digest(path) != told["sha256"]:
+            return f"{path} is not what was written"
+    return None
+
+
+def check(lake: Path) -> None:
+    """Raises WorkError where a folder is not as it was written, or was written by another schema version."""
+    for folder in folders(lake):
+        described, damaged = read(folder), damage(folder)
+        if damaged is not None:
+            raise WorkError(f"{damaged}: {mend(folder)}")
+        if described is not None and described["schema_version"] != schema.SCHEMA_VERSION:
+            found = described["schema_version"]
+            raise WorkError(
+                f"{folder} has schema version {found}, this program writes {schema.SCHEMA_VERSION}: {mend(folder)}"
+            )
+
+
+def mend(folder: Path) -> str:
+    """What a person can do about a folder whose Parquet files are missing or damaged."""
+    if folder.parent.name == "derived":
+        return "delete it, and the next `baton analyze` or `baton run` makes it again"
+    described = read(folder)
+    return f"ingest {described['path'] if described else 'its raw file'} again, or delete {folder} and its rows"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

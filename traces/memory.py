@@ -1,0 +1,74 @@
+"""How much memory is free here: to the machine, and to the control groups (cgroup) and limits that this process is in.
+
+A container sees the whole machine in /proc/meminfo, however little it may take itself.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+LEAST, MOST = 128 << 20, 2 << 30  # bytes that DuckDB is given; with more it is no faster, see docs/decisions/0015
+_UNLIMITED = 1 << 60  # version 1 of cgroups has a number near 2^63 for "no limit"
+
+
+def duckdb_limit() -> int:
+    """Bytes that DuckDB may take: half of what is free, within bounds; the rest of the process needs memory too."""
+    return max(LEAST, min(MOST, free_bytes() // 2))
+
+
+def free_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes that this process could take now without swapping or being killed; MOST * 2 where nothing tells."""
+    return max(0, min([*_machine(proc), *_control_groups(proc, cgroups), *_address_space(proc)], default=2 * MOST))
+
+
+def _machine(proc: Path) -> Iterator[int]:
+    for line in _lines(proc / "meminfo"):
+        if line.startswith("MemAvailable:"):
+            yield int(line.split()[1]) << 10
+
+
+def _address_space(proc: Path) -> Iterator[int]:
+    """What `ulimit -v` leaves."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY:
+        held = [int(line.split()[0]) * resource.getpagesize() for line in _lines(proc / "self/statm")]
+        yield limit - sum(held)
+
+
+def _control_groups(proc: Path, cgroups: Path) -> Iterator[int]:
+    """What each group leaves, from the process's own up to the root: any of them may be the tightest."""
+    for line in _lines(proc / "self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        root, names = (cgroups / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")) if controllers else (
+            cgroups, ("memory.max", "memory.current")
+        )  # fmt: skip
+        group = root / path.strip("/")
+        for folder in (group, *group.parents):
+            limit, used = (_number(folder / name) for name in names)
+            if limit is not None and used is not None and limit < _UNLIMITED:
+                yield limit - used + _reclaimable(folder)
+            if folder == root:
+                break
+
+
+def _reclaimable(folder: Path) -> int:
+    """Bytes of files' pages that the group holds and gives back when asked: they count as used."""
+    told = dict(line.split() for line in _lines(folder / "memory.stat"))
+    return int(told.get("total_inactive_file", told.get("inactive_file", 0)))
+
+
+def _number(path: Path) -> int | None:
+    """The number in the file; None where there is none, as for the word `max`."""
+    text = "".join(_lines(path)).strip()
+    return int(text) if text.isdecimal() else None
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
