@@ -42,6 +42,8 @@ def user_text(found: dict[str, Any]) -> str:
             f"jobs that completed used {fmt.percent(found['limit_used_p50_share'])} of their limit in the median; "
             f"{found['far_over_asked_jobs']:,} of {found['completed_with_limit_jobs']:,} used under a tenth of it"
         )
+    if found["waited_longest"]:
+        lines.append("waited longest:")
     for row in found["waited_longest"]:
         lines.append(
             f"  {fmt.text(row['job_id'])}, submitted {fmt.moment(row['submit_utc'])}: waited "

@@ -296,7 +296,9 @@ def test_the_hour_that_spring_leaves_out(lake: Lake, sacct_row: Row) -> None:
         ("1|2|3\n", {"fields": ["JobID", "JobID", "End"]}, "twice"),
         ("1|2|3\n", {"fields": ["JobID", "Submit"]}, "columns of --fields"),
         ("JobID|Submit|Start|End\n", {}, "no record"),
-        ("JobID|Submit|Start|End\n1|2\n", {}, "cut short"),
+        ("JobID|Submit|Start|End\n1|2\n", {}, r"cut short \(line 2\): .*again with sacct -P --delimiter '\^\|\^'"),
+        ("JobID|Submit|Start|End\n1|2|3|4|5\n", {}, r"text \(line 2\): .*again with sacct -P --delimiter '\^\|\^'"),
+        ("JobID|Submit|Start|End\n1|x|y|z\n", {}, r"column Submit: .*\(line 2\)$"),
         ("JobID     JobName    User \n--------- ---------- -----\n1         a          u\n", {}, "State or Start"),
     ],
 )

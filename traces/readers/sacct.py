@@ -99,7 +99,9 @@ class Sacct:
                 piece.batch.first = piece.before + 1
                 spill.batches.append(piece.batch)
             if parsed.records == parsed.rejected + len(parsed.rejects):
-                why = f"{rejected.reason} (line {rejected.line})" if rejected else "it holds none"
+                why = "it holds none"
+                if rejected:
+                    why = f"{rejected.reason} (line {rejected.line}){sacct_mend.remedy(rejected)}"
                 raise InputError(f"{file.path}: no record could be read: {why}")
             for part in _in_order(pool, lambda portion: fold(*portion[:2], single=portion[2]), spill.folds()):
                 for name, frame in part.tables.items():

@@ -15,6 +15,7 @@ from traces.readers import sacct_columns
 from traces.readers.common import Reject
 from traces.readers.sacct_layout import Layout
 
+CUT, BROKEN = "cut short", "the delimiter or a line break in user text"
 MOST_LINES = 50  # that one record may be spread over
 MOST_EXCESS = 200  # delimiters in the user text of one record
 MOST_FORGED = 8  # whole lines inside a broken record: a text of a user holds no more
@@ -202,7 +203,7 @@ def reason(layout: Layout, text: str) -> str:
     parts = text.split(layout.delimiter)
     width = len(layout.columns) + layout.trailing
     if len(parts) != width:
-        what = "cut short" if len(parts) < width else "the delimiter or a line break in user text"
+        what = CUT if len(parts) < width else BROKEN
         return f"{len(parts)} fields where {width} are due: {what}"
     for name, value in zip(layout.columns, parts, strict=False):
         form = sacct_columns.form(name)
@@ -211,4 +212,14 @@ def reason(layout: Layout, text: str) -> str:
                 form(value)
         except ValueError as error:
             return f"column {name}: {str(error)[:300]}"
-    return "the delimiter or a line break in user text leaves several readings"
+    return f"{BROKEN} leaves several readings"
+
+
+def remedy(reject: Reject) -> str:
+    """What to do about a dump none of whose lines is a record; empty where the columns are there and a value is bad."""
+    if not reject.reason.endswith((CUT, BROKEN)):
+        return ""
+    return (
+        ": a delimiter or line break stands in a field, the file is cut, or the header is that of another dump; dump "
+        "it again with sacct -P --delimiter '^|^', or with --json"
+    )
