@@ -49,7 +49,7 @@ def user(data: DataFolder, settings: ClusterSettings, name: str) -> dict[str, An
         "limit_used_p50_share": ended_well.select(used.median()).item(),
         "far_over_asked_jobs": ended_well.filter(used < ASKED_FAR_OVER).height,
         "completed_with_limit_jobs": ended_well.height,
-        "waited_longest": longest.join(held.select("job_key", "job_id"), on="job_key")
+        "waited_longest": longest.join(held.select("job_key", "job_id"), on="job_key", maintain_order="left")
         .select("job_id", "submit_utc", "nodes", "gpus", "wait_s", "main_cause", *CAUSES)
         .to_dicts(),
     }
