@@ -44,7 +44,7 @@ def explain(
 
     folder = options.data_folder(context, data)
     with options.output(json) as out:
-        if (job_id is None) == (user is None):
+        if (job_id is None) == (user is None) or not (job_id or user or "").strip():
             raise InputError("explain needs a job or a user: give either JOBID or --user NAME")
         limit_s = None if limit is None else options.duration_s(limit)
         if user is not None:

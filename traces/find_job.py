@@ -5,6 +5,7 @@ Texts are quoted by `store.sql_text` and are no parameters: for those DuckDB imp
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ def find_job(data: DataFolder, wanted: str, cluster: str | None = None) -> Named
     """The job of that id: as the log prints it (123, 123_7, 123+1), its JobIDRaw, its key, or a step of it (123.batch).
 
     Raises InputError for an id that several clusters have, that is of an array with several tasks, or that there is
-    not; the last names those that look most alike.
+    not; the last names those that look much alike, where any does.
     """
     if cluster is not None:
         contents.check_clusters(data, [cluster])
@@ -48,9 +49,9 @@ def find_job(data: DataFolder, wanted: str, cluster: str | None = None) -> Named
                 ).fetchall()
                 if rows:
                     return _the_one(rows, name)
-        near = _near(warehouse, "job_id", wanted, cluster)
+        near = _nearest(warehouse, "job_id", wanted, cluster)
     where = f"cluster {cluster!r}" if cluster else str(data.warehouse)
-    raise InputError(f"no job {wanted!r} in {where}: {near or 'it holds no job at all'}")
+    raise InputError(f"no job {wanted!r} in {where}{_question(near, wanted, 'it holds no job at all')}")
 
 
 def find_user(data: DataFolder, wanted: str, cluster: str | None = None) -> str:
@@ -61,11 +62,11 @@ def find_user(data: DataFolder, wanted: str, cluster: str | None = None) -> str:
         rows = warehouse.execute(
             f"SELECT DISTINCT cluster FROM jobs WHERE user_name = {sql_text(wanted)} AND {_in(cluster)} ORDER BY 1"  # noqa: S608
         ).fetchall()
-        near = "" if rows else _near(warehouse, "user_name", wanted, cluster)
+        near = [] if rows else _nearest(warehouse, "user_name", wanted, cluster)
     if len(rows) > 1:
         raise InputError(f"user {wanted!r} has jobs in {', '.join(row[0] for row in rows)}: give --cluster")
     if not rows:
-        raise InputError(f"no job of user {wanted!r}: {near or 'the log names no users'}")
+        raise InputError(f"no job of user {wanted!r}{_question(near, wanted, 'the log names no users')}")
     return str(rows[0][0])
 
 
@@ -84,10 +85,19 @@ def _the_one(rows: Rows, name: str) -> Named:
     return Named(clusters[0], str(rows[0][1]), tuple(str(row[1]) for row in rows[1:]))
 
 
-def _near(warehouse: DuckDBPyConnection, column: str, wanted: str, cluster: str | None) -> str:
-    """The three values of the column that take the fewest edits, as a question; empty where there is none."""
+def _nearest(warehouse: DuckDBPyConnection, column: str, wanted: str, cluster: str | None) -> list[str]:
+    """The three values of the column that take the fewest edits, near or not; fewer where there are no more."""
     rows = warehouse.execute(
         f"SELECT {column} FROM jobs WHERE {column} IS NOT NULL AND {_in(cluster)} GROUP BY 1 "  # noqa: S608
         f"ORDER BY levenshtein({column}, {sql_text(wanted[:100])}), 1 LIMIT 3"
     ).fetchall()
-    return f"did you mean {' or '.join(repr(row[0]) for row in rows)}?" if rows else ""
+    return [str(row[0]) for row in rows]
+
+
+def _question(nearest: list[str], wanted: str, if_none: str) -> str:
+    """The end of a refusal: which of the nearest may be meant, nothing where none is near."""
+    if not nearest:
+        return f": {if_none}"
+    close = difflib.get_close_matches(wanted[:100], nearest, n=3)
+    near = " or ".join(repr(name) for name in nearest if name in close)
+    return f": did you mean {near}?" if near else ""

@@ -102,6 +102,18 @@ def test_a_user(baton: Baton, data: Path) -> None:
     assert found["waited_longest"][0]["job_id"] == "4" and found["states"] == [{"state": "COMPLETED", "jobs": 3}]
     told = baton("explain", "--user", "anna", "--data", data).out
     assert told.startswith("user anna on cluster lab: 3 jobs (3 COMPLETED)\n")
+    assert (
+        "\nwaited longest:\n  4, submitted 2026-03-04 04:20: waited 7 h 40 min, most of it: cluster full\n  5_" in told
+    )
+
+
+def test_the_jobs_that_waited_longest_come_in_that_order(baton: Baton, tmp_path: Path) -> None:
+    rows = [row(str(n), "bob", "01:00", f"{n + 1:02}:00", "23:00", 1, 60, NodeList=f"n0{n}") for n in range(1, 7)]
+    log, data = tmp_path / "jobs.psv", tmp_path / "data"
+    log.write_text("\n".join([COLUMNS, *rows]) + "\n")
+    assert baton("ingest", log, "--cluster", "lab", "--nodes", 6, "--data", data).code == 0
+    found = baton("explain", "--user", "bob", "--data", data, "--json").json["waited_longest"]
+    assert [(one["job_id"], one["wait_s"]) for one in found] == [(str(n), 3600 * n) for n in (6, 5, 4, 3, 2)]
 
 
 @pytest.mark.parametrize(
@@ -109,6 +121,8 @@ def test_a_user(baton: Baton, data: Path) -> None:
     [
         ((), "give either JOBID or --user"),
         (("4", "--user", "anna"), "give either JOBID or --user"),
+        (("",), "give either JOBID or --user"),
+        (("--user", " "), "give either JOBID or --user"),
         (("--user", "anna", "--limit", "1h"), "about one job"),
         (("5",), "an array of 2 tasks: name one of them: '5_1', '5_2'"),
         (("44",), "did you mean '4'"),

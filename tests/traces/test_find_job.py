@@ -52,11 +52,20 @@ def test_what_there_is_not_names_what_is_near(lake: Lake) -> None:
         find_job(lake.data, "7", "nope")
 
 
+def test_what_is_not_near_is_not_named(lake: Lake) -> None:
+    with pytest.raises(InputError, match=r"no job 'abc' in \S+$"):
+        find_job(lake.data, "abc")
+    with pytest.raises(InputError, match=r"no job of user 'nobody'$"):
+        find_user(lake.data, "nobody")
+
+
 def test_hostile_names_are_found_and_never_run_or_printed_raw(lake: Lake) -> None:
     assert find_user(lake.data, HOSTILE) == "lab"
     with pytest.raises(InputError) as refused:
-        find_user(lake.data, "' OR 1=1 --")
+        find_user(lake.data, HOSTILE.replace("TABLE", "TABLES"))
     assert "\x1b" not in str(refused.value) and "o'neil\\x1b" in str(refused.value)
+    with pytest.raises(InputError, match=r"^no job of user \"' OR 1=1 --\"$"):
+        find_user(lake.data, "' OR 1=1 --")
     assert contents.cluster_names(lake.data) == ["lab"]
 
 
