@@ -80,7 +80,7 @@ def _nothing(source: Source, whole: dict[str, Any] | None, small: Action | None)
         return Action(
             "Nothing can be recommended on waits",
             "The log holds no job with both a submission and a start.",
-            "Not known until the log is dumped again with the fields Submit, Start and End.",
+            _until_known(source.jobs),
         )
     if whole["wait_p95_s"] <= NOTICED_S:
         return Action(
@@ -105,6 +105,18 @@ def _nothing(source: Source, whole: dict[str, Any] | None, small: Action | None)
         else "No replay of a changed cluster is in the warehouse: replays need time limits.",
         "Not known: no effect was found to trust.",
     )
+
+
+def _until_known(jobs: pl.DataFrame) -> str:
+    """What it takes to know waits: the fields that no job has, or jobs that ran."""
+    if not jobs["attempts"].sum():
+        return "Not known until some of its jobs have run."
+    fields = ("Submit", "Start", "End")
+    missing = [name for name in fields if jobs[f"{name.lower()}_utc"].null_count() == jobs.height]
+    if not missing:
+        return "Not known: those jobs that have the one lack the other."
+    named = " and ".join([", ".join(missing[:-1]), missing[-1]] if missing[1:] else missing)
+    return f"Not known until the log is dumped again with the field{'s' * (len(missing) > 1)} {named}."
 
 
 def _replays(source: Source) -> tuple[Action | None, Action | None, Action | None]:

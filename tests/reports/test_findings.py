@@ -125,6 +125,30 @@ def test_any_log_has_its_sentences(
     assert words in build_report(data).read_text(encoding="utf-8").replace("\u00a0", " ")
 
 
+@pytest.mark.parametrize(
+    ("lacks", "words"),
+    [
+        (("submit_utc",), "Not known until the log is dumped again with the field Submit."),
+        (("start_utc",), "Not known until the log is dumped again with the field Start."),
+        (("start_utc", "end_utc"), "Not known until the log is dumped again with the fields Start and End."),
+        (
+            ("submit_utc", "start_utc", "end_utc"),
+            "Not known until the log is dumped again with the fields Submit, Start and End.",
+        ),
+    ],
+)
+def test_only_the_fields_that_no_job_has_are_asked_for(tmp_path: Path, lacks: tuple[str, ...], words: str) -> None:
+    rows = [{**row, **dict.fromkeys(lacks), "eligible_utc": None, "wait_s": None} for row in _jobs(3)]
+    source = Source(_data(tmp_path, [{**row, "eligible_wait_s": None} for row in rows]), "lab")
+    first = actions(source)[0]
+    assert (first.do, first.trust) == ("Nothing can be recommended on waits", words)
+
+
+def test_a_log_of_which_nothing_ran_is_not_to_be_dumped_again(tmp_path: Path) -> None:
+    rows = _jobs(3, wait_s=None, run_s=None, state="PENDING", attempts=0)
+    assert actions(Source(_data(tmp_path, rows), "lab"))[0].trust == "Not known until some of its jobs have run."
+
+
 def test_a_log_without_a_job_says_so(tmp_path: Path) -> None:
     tables = {"trace_files": pl.DataFrame([warehouse.trace_file("lab", 0)])}
     data = warehouse.with_features(tmp_path, tables, SETTINGS)
