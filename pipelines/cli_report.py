@@ -81,7 +81,7 @@ def _write_offenders(
         if as_json:
             options.write_json(stream, {"path": path.resolve(), "rows": rows})
         else:
-            stream.write(f"{path.resolve()}: {rows:,} rows\n")
+            stream.write(f"{path.resolve()}: {options.counted(rows, 'rows')}\n")
 
 
 def _file(

@@ -70,11 +70,12 @@ def sentence(result: dict[str, Any]) -> str:
     if result.get("skipped_reason"):
         return f"{result['path']}: skipped, {result['skipped_reason']}"
     counts = ", ".join(
-        f"{result[name]:,} {name}"
+        options.counted(result[name], name)
         for name in ("allocations", "steps", "samples", "duplicates", "rejects")
         if result[name] or name == "rejects"
     )
-    return f"{result['path']}: {result['format']}, {result['rows']:,} records: {counts}; {result['jobs']:,} jobs"
+    records, jobs = options.counted(result["rows"], "records"), options.counted(result["jobs"], "jobs")
+    return f"{result['path']}: {result['format']}, {records}: {counts}; {jobs}"
 
 
 def generate(

@@ -30,6 +30,13 @@ def test_ingest_without_a_warehouse(baton: Baton, tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "warehouse.duckdb").exists()
 
 
+def test_one_is_told_in_the_singular(baton: Baton, tmp_path: Path) -> None:
+    raw, data = dump(tmp_path / "jobs.psv", jobs=1), tmp_path / "data"
+    assert baton("ingest", raw, "--cluster", "lab", "--data", data).out == (
+        f"{raw}: sacct, 1 record: 1 allocation, 0 rejects; 1 job\n"
+    )
+
+
 def test_data_before_the_command_after_it_and_in_the_environment(
     baton: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
