@@ -6,7 +6,7 @@ import math
 
 import polars as pl
 
-from reports import findings
+from reports import figures, findings
 from reports import format as fmt
 from reports.advice import actions
 from reports.layout import Section, Tile
@@ -59,13 +59,13 @@ def _tiles(source: Source) -> list[Tile]:
     known = jobs.filter(pl.col("state") != "UNKNOWN")
     done, weighted = _completed(known)
     return [
-        _tile("jobs", fmt.count(jobs.height), "submitted in the window; weekly", _weekly(source, pl.len())),
-        _tile("median wait", fmt.duration(_quantile(waits, 0.5)), "of jobs that ran; weekly",
+        _tile("jobs", fmt.count(jobs.height), "submitted in the window", _weekly(source, pl.len())),
+        _tile("median wait", fmt.duration(_quantile(waits, 0.5)), "of jobs that ran",
               _weekly(source, pl.col("wait_s").median())),
-        _tile("95th percentile of the wait", fmt.duration(_quantile(waits, 0.95)), "of jobs that ran; weekly",
+        _tile("95th percentile of the wait", fmt.duration(_quantile(waits, 0.95)), "of jobs that ran",
               _weekly(source, pl.col("wait_s").quantile(0.95, interpolation="linear"))),
-        _tile("allocated", fmt.percent(share), "of the capacity, by time; weekly", _weekly_allocated(source)),
-        _tile("completed", fmt.percent(done), f"of the {'GPU time' if weighted else 'jobs that ran'}; weekly",
+        _tile("allocated", fmt.percent(share), "of the capacity, by time", _weekly_allocated(source)),
+        _tile("completed", fmt.percent(done), f"of the {'GPU time' if weighted else 'jobs that ran'}",
               _weekly(source, _completed_share(weighted)) if known.height else ()),
     ]  # fmt: skip
 
@@ -112,10 +112,10 @@ def _whole_weeks(weeks: pl.DataFrame) -> tuple[float, ...]:
 
 
 def _tile(label: str, value: str, meaning: str, trend: tuple[float, ...]) -> Tile:
-    words = "too short for a trend"
+    words = "weekly" if figures.sparkline(trend) else ""
     if len(trend) >= 2 * TREND_WEEKS:
         now, before = sum(trend[-TREND_WEEKS:]), sum(trend[-2 * TREND_WEEKS : -TREND_WEEKS])
-        words = f"last {TREND_WEEKS} weeks {_change(now, before)} the {TREND_WEEKS} before"
+        words = f"weekly; last {TREND_WEEKS} weeks {_change(now, before)} the {TREND_WEEKS} before"
     return Tile(label, value, meaning, trend, words)
 
 

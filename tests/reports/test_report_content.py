@@ -17,6 +17,7 @@ from reports.build import SECTIONS, build_report, section_data
 from reports.load import NAMES
 from reports.palette import COLOURS
 from reports.source import Source
+from reports.summary import summary
 from tests.reports import warehouse
 from traces import schema, store
 from traces.clusters import ClusterSettings
@@ -254,6 +255,13 @@ def test_one_job(tmp_path: Path, values: dict[str, Any]) -> None:
     html = build_report(data).read_text(encoding="utf-8")
     assert re.search(r'<p class="lead">1 job( of 1 user)?, 2024-01-01 to', html)
     assert not re.search(r"\b(nan|inf|None)\b", html)
+
+
+def test_weeks_are_spoken_of_where_there_is_a_trend(full_data: DataFolder, tmp_path: Path) -> None:
+    long = [tile.trend_words for tile in summary(Source(full_data, CLUSTER)).tiles]
+    assert len(long) == 5 and all(re.match(r"weekly; last 4 weeks .* the 4 before$", words) for words in long), long
+    short = warehouse.one_job(tmp_path)
+    assert [tile.trend_words for tile in summary(Source(short, "tiny")).tiles] == [""] * 5
 
 
 @pytest.mark.parametrize(("gpus", "title"), [(2, "Where GPUs are wasted"), (0, "Where nodes are wasted")])
