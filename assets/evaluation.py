@@ -12,6 +12,7 @@ from models import study
 from models.fingerprint import write_stamp
 from models.tables import POLICY_CURVES, POLICY_RESULTS, curves_frame, results_frame
 from traces import store
+from traces.locks import locked
 
 COLUMNS = (
     "policy",
@@ -42,16 +43,10 @@ def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
     ours = study.of(data, settings)
     policies = study.every_policy()
     now = study.comparison_fingerprint(ours, policies)
-    reused = store.derived_fingerprint(data, POLICY_RESULTS.name, cluster) == now
-    if not reused:
-        trained, _ = study.fit(ours, policies, ours.windows.fit)
-        compared = study.compare_on(ours, trained, ours.windows.report, ours.windows.select)
-        curves = curves_frame(compared.curves)
-        pictures = {"curves.png": _drawn(curves)}
-        study.remember_comparison(ours, trained, compared, ours.windows.report, ours.windows.select, pictures)
-        store.write_derived(data, POLICY_CURVES, cluster, curves, now)
-        write_stamp(data, study.COMPARISON, cluster, now, {"results": compared.results})
-        store.write_derived(data, POLICY_RESULTS, cluster, results_frame(compared.results), now)
+    with locked(data.root, f"comparison of {cluster}"):  # three results that belong together
+        reused = store.derived_fingerprint(data, POLICY_RESULTS.name, cluster) == now
+        if not reused:
+            _compare(ours, policies, now)
     results = store.read_derived(data, POLICY_RESULTS.name, cluster)
     curves = store.read_derived(data, POLICY_CURVES.name, cluster)
     everywhere = results.filter(results["load"] == "all")
@@ -64,6 +59,19 @@ def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
         curves=picture(_drawn(curves), "interruption, h"),
         results=table(everywhere.select(COLUMNS), rows=40),
     )
+
+
+def _compare(ours: study.Study, policies: list[str], now: str) -> None:
+    """The comparison made and stored, its results last: they say that the others are there."""
+    data, cluster = ours.data, ours.scenario.cluster
+    trained, _ = study.fit(ours, policies, ours.windows.fit)
+    compared = study.compare_on(ours, trained, ours.windows.report, ours.windows.select)
+    curves = curves_frame(compared.curves)
+    pictures = {"curves.png": _drawn(curves)}
+    study.remember_comparison(ours, trained, compared, ours.windows.report, ours.windows.select, pictures)
+    store.write_derived(data, POLICY_CURVES, cluster, curves, now)
+    write_stamp(data, study.COMPARISON, cluster, now, {"results": compared.results})
+    store.write_derived(data, POLICY_RESULTS, cluster, results_frame(compared.results), now)
 
 
 def _told(results: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:

@@ -6,6 +6,9 @@ Training and scoring are in `models.study`, which works on what this module hand
 
 from __future__ import annotations
 
+import logging
+import zipfile
+import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -21,9 +24,10 @@ from features.usage import nodes_shown, runs
 from models.fingerprint import code_digest, digest
 from models.protocol import PairTable
 from simulator.workload import Workload, from_jobs
-from traces import store
+from traces import staging, store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
+from traces.locks import locked
 from traces.store import DataFolder
 
 if TYPE_CHECKING:
@@ -31,7 +35,10 @@ if TYPE_CHECKING:
     from simulator.calibration.study import Study
 
 Int64s = NDArray[np.int64]
+log = logging.getLogger(__name__)
 
+# What reading a file of pairs raises that is not what was written.
+DAMAGED = (OSError, ValueError, TypeError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 HOUR_S, DAY_S = 3600, 86400
 WARM_UP_S = 2 * DAY_S  # an emptier start understates waits (measured on the A100 trace)
 COOL_DOWN_S = 5 * DAY_S  # later pairs would outlive the arrivals that they compete with
@@ -240,12 +247,36 @@ def pair_path(data: DataFolder, scenario: Scenario, window: Window) -> Path:
 
 
 def pair_table(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
-    """The pairs of every declared size that start in the window, built once and kept under artifacts/pairs."""
+    """The pairs of every declared size that start in the window, built once and kept under artifacts/pairs.
+
+    A second process that wants them waits for the first; what is damaged, or was left by a killed one, is built again.
+    """
+    path = pair_path(data, scenario, window)
+    if (kept := _kept_pairs(path)) is not None:
+        return kept
+    with locked(data.root, f"pairs of {scenario.cluster}"):
+        if (kept := _kept_pairs(path)) is not None:
+            return kept
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staging.sweep(path.parent)
+        return _build_pairs(workload, scenario, window, path)
+
+
+def _kept_pairs(path: Path) -> PairTable | None:
     from models import pairs
 
-    path = pair_path(data, scenario, window)
-    if path.is_file():
+    try:
         return pairs.load(path)
+    except FileNotFoundError:
+        return None
+    except DAMAGED as error:
+        log.warning("%s is damaged (%s): these pairs are built again", path, " ".join(str(error).split()))
+        return None
+
+
+def _build_pairs(workload: Workload, scenario: Scenario, window: Window, path: Path) -> PairTable:
+    from models import pairs
+
     starts = window.starts(scenario.every_s)
     tables = [
         pairs.build_pairs(

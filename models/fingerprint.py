@@ -42,9 +42,9 @@ def read_stamp(data: DataFolder, step: str, cluster: str, fingerprint: str | Non
         stamp = json.loads(stamp_path(data, step, cluster).read_text(encoding="utf-8"))
         left: dict[str, Any] = stamp["left"]
         made_from = stamp["fingerprint"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return left if fingerprint in (None, made_from) else None
+    return left if isinstance(left, dict) and fingerprint in (None, made_from) else None
 
 
 def write_stamp(data: DataFolder, step: str, cluster: str, fingerprint: str, left: dict[str, Any]) -> None:

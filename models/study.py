@@ -26,6 +26,7 @@ from simulator.workload import Workload
 from traces import clusters, store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
+from traces.locks import locked
 from traces.store import DataFolder
 
 if TYPE_CHECKING:
@@ -164,13 +165,20 @@ def fit(
 ) -> tuple[list[TrainedPolicy], list[str]]:
     """The policies fitted on the pairs of the window whose outcomes were known at its end, with the study's seeds.
 
-    Each fit is kept as it ends, so that what an interrupted training made is only loaded by the next. Returns them in
-    the order given, and the names of those that were fitted before from the same things. Raises InputError for an
-    unknown policy, or where no outcome was known.
+    Each fit is kept as it ends, so that what an interrupted training made is only loaded by the next; of two processes
+    that want the same the second waits, and loads it too. Returns them in the order given, and the names of those that
+    were fitted before from the same things. Raises InputError for an unknown policy, or where no outcome was known.
     """
+    with locked(study.data.root, f"training of {study.scenario.cluster}"):
+        return _fit(study, policies, window, study.seeds if seeds is None else seeds)
+
+
+def _fit(
+    study: Study, policies: Sequence[str], window: Window, seeds: Sequence[int]
+) -> tuple[list[TrainedPolicy], list[str]]:
+    from models import mlflow_store
     from models.training_runs import MlflowTracker
 
-    seeds = study.seeds if seeds is None else seeds
     asked = {name: tuple(seeds if make_policy(name).is_learned else seeds[:1]) for name in policies}
     found = {(name, seed): _kept(study, name, seed, window) for name in asked for seed in asked[name]}
     left = {"from_s": window.from_s, "until_s": window.until_s}
@@ -189,6 +197,8 @@ def fit(
         context, tracker = study.context(window.until_s), MlflowTracker(study.data)
         pairs = study.fit_pairs(window)
         train(pairs, missing, context=context, seeds=seeds, tracker=tracker, keep=keep, but=before)
+    else:
+        mlflow_store.settle(study.data)
     for name in policies:
         made_from = study._fingerprint(name, window, asked[name])
         told = {"seeds": list(asked[name]), **left}
@@ -210,6 +220,8 @@ def _loaded(study: Study, policy: str, seed: int, fingerprint: str | None, **of:
         if left is None or any(left[name] != value for name, value in of.items()):
             return None
         artifact = Artifact.load(study.folder(policy) / str(seed))
+        if read_stamp(study.data, study._step(policy, seed), study.scenario.cluster, fingerprint) != left:
+            return None  # replaced meanwhile
         return TrainedPolicy(policy, seed, artifact, left["run_id"], left["wall_s"])
     except (OSError, ValueError, KeyError):
         return None

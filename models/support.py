@@ -6,6 +6,7 @@ themselves are.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,12 +57,10 @@ def _known(study: Study, window: Window, until_s: int | None) -> tuple[dict[int,
     """
     scenario = study.scenario
     path = experiment.pair_path(study.data, scenario, window)
-    if path.is_file():
-        with np.load(path) as held:
-            nodes = held["pair_nodes"]
-            outcome_s = held["successor_start_s"][held["offset"][1:] - 1]  # of reactive, the last of each pair
-            known = _among_jobs(study, held["submit_s"])
-        known &= outcome_s < (until_s or np.inf)
+    with suppress(*experiment.DAMAGED), np.load(path) as held:
+        nodes = held["pair_nodes"]
+        outcome_s = held["successor_start_s"][held["offset"][1:] - 1]  # of reactive, the last of each pair
+        known = _among_jobs(study, held["submit_s"]) & (outcome_s < (until_s or np.inf))
         return {size: int(np.count_nonzero(known & (nodes == size))) for size in scenario.pair_nodes}, True
     starts = window.starts(scenario.every_s)
     known = _among_jobs(study, starts) & (starts + scenario.limit_s < (until_s or np.inf))

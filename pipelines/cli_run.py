@@ -158,7 +158,7 @@ def compared(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
     decisions = {name: _last_decision(folder, name) for name, why in reasons.items() if why is None}
     return {
         "without_policies": {name: why for name, why in reasons.items() if why is not None},
-        "comparison": [row for stamp in stamps if stamp is not None for row in stamp["results"]],
+        "comparison": [row for stamp in stamps if stamp is not None for row in stamp.get("results", [])],
         "model": tracking.MODEL_NAME,
         "registered_version": None if champion is None else champion.version,
         "decisions": {name: made for name, made in decisions.items() if made is not None},

@@ -21,10 +21,11 @@ from typing import Any
 
 from pipelines import options
 from pipelines.raw_logs import STANDARD_INPUT, RawLogs, Reading
+from traces.errors import BatonError
 from traces.store import DataFolder, write_text
 
 PACKAGES = ("pipelines", "assets", "reports", "models", "agent", "features", "simulator", "traces")
-UNTOLD = ("dagster", ".locks", "mlflow/.lock", "artifacts/last-runs")  # of the data folder: changes by looking at it
+UNTOLD = ("dagster", ".locks", "artifacts/last-runs")  # of the data folder: changes by looking at it
 
 
 def result_of(folder: DataFolder, command: str, made_from: str | None) -> dict[str, Any] | None:
@@ -35,19 +36,33 @@ def result_of(folder: DataFolder, command: str, made_from: str | None) -> dict[s
             return None
         result: dict[str, Any] = told["result"]
         when = told["ended_utc"]
-    except (OSError, ValueError, KeyError, TypeError):
+        if told["check"] != _check(result):
+            return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     options.say(f"nothing new since {when} UTC: what follows is of that run")
     return result
 
 
 def remember(folder: DataFolder, command: str, made_from: str | None, result: dict[str, Any]) -> None:
-    """The command has ended well. Nothing is remembered of standard input, which cannot be read again."""
+    """The command has ended well. Nothing is remembered of standard input, which cannot be read again.
+
+    Where it cannot be written down, that is said, and the next run works again: this one's result stands.
+    """
     if made_from is None:
         return
     ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
-    told = {"made_from": made_from, "left": _left(folder), "result": options.plain(result), "ended_utc": ended}
-    write_text(_path(folder, command), json.dumps(told))
+    plain = options.plain(result)
+    try:
+        told = {"made_from": made_from, "left": _left(folder), "result": plain, "ended_utc": ended}
+        write_text(_path(folder, command), json.dumps({**told, "check": _check(plain)}))
+    except (OSError, BatonError) as error:
+        options.say(f"what this run made is not remembered, the next will work again: {' '.join(str(error).split())}")
+
+
+def _check(result: Any) -> str:
+    """Digest of a result, so that a note which was damaged or edited is none."""
+    return hashlib.sha256(json.dumps(result, sort_keys=True).encode()).hexdigest()
 
 
 def _path(folder: DataFolder, command: str) -> Path:
@@ -93,7 +108,7 @@ def _left(folder: DataFolder) -> str:
     """Digest of the names, sizes and ctimes of the data folder's files."""
     state = hashlib.sha256()
     for file in sorted(_files(folder.root, frozenset(str(folder.root / name) for name in UNTOLD))):
-        found = os.stat(file)
+        found = os.stat(file) if os.path.exists(file) else os.lstat(file)  # a link that leads nowhere
         state.update(f"{file}\0{found.st_size} {found.st_ctime_ns} {found.st_ino}\0".encode("utf-8", "surrogateescape"))
     return state.hexdigest()
 

@@ -26,6 +26,7 @@ from models.study import Study
 from models.training import TrainingContext, code_version, train
 from simulator.workload import Workload
 from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs
+from tests.models.toy_study import toy_study
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.store import DataFolder
@@ -220,14 +221,9 @@ class Interrupted(Recorder):
 
 @pytest.fixture
 def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
-    """A study of twelve random days, three seeds a learner, that MLflow hears nothing of."""
-    rng = np.random.default_rng(5)
-    submit, limit = np.sort(rng.integers(0, 12 * DAY_S, 400)), rng.integers(1, 13, 400) * 3600
-    size, start = rng.integers(1, 5, 400), np.full(400, -1)
-    workload = Workload(np.arange(400), submit, size=size, run_s=limit // 2, limit_s=limit, start_s=start)
-    scenario = Scenario("toy", capacity=20, pair_nodes=(1,), limit_s=4 * 3600, every_s=DAY_S)
+    """A small study that MLflow hears nothing of."""
     monkeypatch.setattr(training_runs, "MlflowTracker", lambda data: None)
-    return Study(DataFolder(tmp_path), ClusterSettings("toy", seeds=3), scenario, workload)
+    return toy_study(tmp_path)
 
 
 def test_an_interrupted_training_keeps_what_was_fitted(ours: Study, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,31 +146,41 @@ def test_a_run_that_breaks_says_how(
 
 
 DIES = """
-import os, pathlib, sys
-from models import mlflow_store, runs
-from models.outcomes import content_digest
+import os, pathlib, signal, sys
+from models import runs
 from models.runs import NewRun
 from traces.store import DataFolder
 data = DataFolder(pathlib.Path(sys.argv[1]))
 with runs.closed_run(data, NewRun("dies", start_s=1000.0)) as parent:
     with runs.closed_run(data, NewRun("done", start_s=1000.0, parent_id=parent), end_s=1060.0):
         pass
-    os._exit(9)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+SETTLES = """
+import pathlib, sys
+from models.mlflow_store import settle
+from traces.store import DataFolder
+settle(DataFolder(pathlib.Path(sys.argv[1])))
+assert "mlflow" not in sys.modules
 """
 
 
 def test_runs_of_a_killed_process_are_settled_at_the_next_start(data: DataFolder) -> None:
-    """But never those of a process that is at work."""
+    """But never while a process is at work, for they may be its own."""
     done = subprocess.run([sys.executable, "-c", DIES, str(data.root)], cwd=REPOSITORY, check=False, timeout=120)
-    assert done.returncode == 9
+    assert done.returncode == -9
     with runs.closed_run(data, NewRun("alive")) as alive:
-        mlflow_store.initialise(data)
+        mlflow_store.settle(data)
         assert {run.info.run_name for run in found(data, "attributes.status = 'RUNNING'")} == {"dies", "alive"}
-    mlflow_store.initialise(data)
+    mlflow_store.settle(data)
     assert found(data, "attributes.status = 'RUNNING'") == []
     (dead,) = found(data, "attributes.run_name = 'dies'")
     assert (dead.info.status, dead.info.start_time, dead.info.end_time) == ("KILLED", 1_000_000, 1_060_000)
     assert mlflow_store.client(data).get_run(alive).info.status == "FINISHED"
+
+
+def test_where_no_run_is_open_mlflow_is_not_imported_to_settle_it(data: DataFolder) -> None:
+    subprocess.run([sys.executable, "-c", SETTLES, str(data.root)], cwd=REPOSITORY, check=True, timeout=120)
 
 
 def test_links_go_to_where_the_ui_is(data: DataFolder, fits: list[TrainedPolicy]) -> None:

@@ -1,0 +1,150 @@
+"""A training or a build of pairs that is killed loses only what it was at; of two at once, the second finds it done."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models import experiment, fingerprint, pairs, study, training_runs
+from models.outcomes import content_digest
+from models.protocol import PairTable
+from models.study import Study
+from models.training import train
+from tests.conftest import REPOSITORY
+from tests.models.pair_tables import random_pairs
+from tests.models.toy_study import POLICIES, THREE, WINDOW, toy_study
+from traces.locks import locked
+
+
+@pytest.fixture
+def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+    monkeypatch.setattr(training_runs, "MlflowTracker", lambda data: None)
+    return toy_study(tmp_path)
+
+
+def kill(ours: Study, what: str) -> None:
+    command = [sys.executable, "-m", "tests.models.toy_study", str(ours.data.root), what]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+    assert done.returncode == -9, done.stderr
+
+
+def same(one: PairTable, other: PairTable) -> bool:
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in PairTable.__dataclass_fields__)
+
+
+def test_after_a_kill_in_training_only_the_rest_is_fitted(ours: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    kill(ours, "fits")
+    kept = {str(path): path.stat().st_mtime_ns for path in ours.data.artifacts.glob("policies/**/arrays.npz")}
+    assert len(kept) == THREE
+    fitted: list[tuple[str, int]] = []
+
+    def noting(*arguments: Any, keep: Callable[[Any], None], **named: Any) -> Any:
+        def note(one: Any) -> None:
+            fitted.append((one.name, one.seed))
+            keep(one)
+
+        return train(*arguments, keep=note, **named)
+
+    monkeypatch.setattr(study, "train", noting)
+    fits, reused = study.fit(ours, POLICIES, WINDOW)
+    assert len(fits) == 5 and len(fitted) == 5 - THREE and {name for name, _ in fitted} == {"forest"}
+    assert reused == ["reactive", "average-wait"]
+    assert {path: Path(path).stat().st_mtime_ns for path in kept} == kept, "what was kept is as it was"
+    assert not list(ours.data.artifacts.rglob("*.part"))
+    undisturbed, _ = study.fit(toy_study(ours.data.root / "other"), POLICIES, WINDOW)
+    assert [content_digest(one.artifact) for one in fits] == [content_digest(one.artifact) for one in undisturbed]
+
+
+def test_after_a_kill_over_pairs_they_are_built_whole(ours: Study) -> None:
+    kill(ours, "pairs")
+    folder = ours.data.artifacts / "pairs" / "toy"
+    (left,) = folder.iterdir()
+    assert left.name.startswith(".") and left.name.endswith(".part")
+    built = ours.pairs(WINDOW)
+    assert [path.suffix for path in folder.iterdir()] == [".npz"], "and what was left is gone"
+    assert same(built, toy_study(ours.data.root / "other").pairs(WINDOW)) and same(built, ours.pairs(WINDOW))
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80\x04garbage", b"PK\x03\x04garbage", None])
+def test_damaged_pairs_are_built_again_and_it_is_said(
+    ours: Study, content: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    built = ours.pairs(WINDOW)
+    (path,) = (ours.data.artifacts / "pairs" / "toy").iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] + b"?" + whole[len(whole) // 2 + 1 :] if content is None else content)
+    assert same(ours.pairs(WINDOW), built)
+    assert f"{path} is damaged" in caplog.text and "built again" in caplog.text
+    assert same(pairs.load(path), built)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"left": 7, "fingerprint": "x"}', "[" * 200_000, "\x00\udcff"])
+def test_a_damaged_stamp_is_none(ours: Study, content: str) -> None:
+    fingerprint.write_stamp(ours.data, "step", "toy", "f", {"a": 1})
+    assert fingerprint.read_stamp(ours.data, "step", "toy", "f") == {"a": 1}
+    fingerprint.stamp_path(ours.data, "step", "toy").write_bytes(content.encode("utf-8", "surrogateescape"))
+    assert fingerprint.read_stamp(ours.data, "step", "toy") is None
+
+
+def at_once(work: Callable[[], object], until_second_waits: threading.Event) -> None:
+    """Twice the same in two threads, which lock each other out as processes do."""
+    both = [threading.Thread(target=work) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join(60)
+    assert until_second_waits.is_set() and not any(one.is_alive() for one in both)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once somebody waits for a lock of trainings or of pairs."""
+    event = threading.Event()
+
+    def lock(root: Path, purpose: str) -> AbstractContextManager[None]:
+        return locked(root, purpose, say=lambda _: event.set())
+
+    monkeypatch.setattr(experiment, "locked", lock)
+    monkeypatch.setattr(study, "locked", lock)
+    return event
+
+
+def test_two_that_want_the_same_pairs_build_them_once(
+    ours: Study, waits: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds, got = [], []
+
+    def build(*arguments: Any) -> PairTable:
+        builds.append(arguments)
+        assert waits.wait(30)
+        table = random_pairs(len(builds), 3)
+        pairs.save(table, arguments[-1])
+        return table
+
+    monkeypatch.setattr(experiment, "_build_pairs", build)
+    at_once(lambda: got.append(ours.pairs(WINDOW)), waits)
+    assert len(builds) == 1 and len(got) == 2 and same(*got)
+
+
+def test_two_that_want_the_same_training_fit_it_once(
+    ours: Study, waits: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours.fit_pairs(WINDOW)
+    fitted, got = [], []
+
+    def training(*arguments: Any, **named: Any) -> Any:
+        fitted.append(arguments)
+        assert waits.wait(30)
+        return train(*arguments, **named)
+
+    monkeypatch.setattr(study, "train", training)
+    at_once(lambda: got.append(study.fit(ours, ["reactive"], WINDOW)), waits)
+    assert len(fitted) == 1 and sorted(reused for _, reused in got) == [[], ["reactive"]]

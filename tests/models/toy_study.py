@@ -1,0 +1,69 @@
+"""A study of twelve random days, and processes that are killed over it: `python -m tests.models.toy_study FOLDER WHAT`.
+
+WHAT is `fits`: in the middle of a training, when THREE fits are kept; or `pairs`: when half a file of pairs is written.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from models import pairs, study, training_runs
+from models.experiment import Scenario, Window
+from models.study import Study
+from simulator.workload import Workload
+from traces.clusters import ClusterSettings
+from traces.store import DataFolder
+
+DAY_S = 86_400
+WINDOW = Window(3 * DAY_S, 8 * DAY_S, 1800)
+POLICIES = ["reactive", "average-wait", "forest"]  # with three seeds of the last: five fits
+THREE = 3
+
+
+def toy_study(root: Path) -> Study:
+    """Three seeds a learner."""
+    rng = np.random.default_rng(5)
+    submit, limit = np.sort(rng.integers(0, 12 * DAY_S, 400)), rng.integers(1, 13, 400) * 3600
+    size, start = rng.integers(1, 5, 400), np.full(400, -1)
+    workload = Workload(np.arange(400), submit, size=size, run_s=limit // 2, limit_s=limit, start_s=start)
+    scenario = Scenario("toy", capacity=20, pair_nodes=(1,), limit_s=4 * 3600, every_s=DAY_S)
+    return Study(DataFolder(root), ClusterSettings("toy", seeds=3), scenario, workload)
+
+
+def killed_in_training(ours: Study) -> None:
+    """MLflow hears nothing of it: its part has a test of its own."""
+    training_runs.MlflowTracker = lambda data: None  # type: ignore[assignment, misc]
+    write_stamp = study.write_stamp
+    kept: list[str] = []
+
+    def stamped(*arguments: Any) -> None:
+        write_stamp(*arguments)
+        kept.append(arguments[1])
+        if len(kept) == THREE:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    study.write_stamp = stamped
+    study.fit(ours, POLICIES, WINDOW)
+
+
+def killed_over_pairs(ours: Study) -> None:
+    whole = pairs.np.savez_compressed
+
+    def half(file: Any, **arrays: Any) -> None:
+        whole(file, **arrays)
+        file.truncate(file.tell() // 2)
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    pairs.np.savez_compressed = half  # type: ignore[assignment]
+    ours.pairs(WINDOW)
+
+
+if __name__ == "__main__":
+    {"fits": killed_in_training, "pairs": killed_over_pairs}[sys.argv[2]](toy_study(Path(sys.argv[1])))
