@@ -24,6 +24,7 @@ ADDRESSES = (
     ("experiments", "artifact_location"),
 )
 WAIT_S = 30
+DAMAGED = (sqlite3.Error, UnicodeDecodeError)  # what reading a damaged file raises
 
 
 def follow(database: Path, experiment: str, artifacts: str) -> bool:
@@ -37,7 +38,7 @@ def follow(database: Path, experiment: str, artifacts: str) -> bool:
     with closing(sqlite3.connect(database, timeout=WAIT_S)) as connection:
         try:
             before = _location(connection, experiment)
-        except sqlite3.DatabaseError as error:
+        except DAMAGED as error:
             raise WorkError(f"{database}: the MLflow store cannot be read: {error}") from error
         if before is None or before == artifacts:
             return False
@@ -124,5 +125,5 @@ def rows(database: Path, statement: str, values: Sequence[Any]) -> list[tuple[An
     try:
         with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True, timeout=WAIT_S)) as connection:
             return connection.execute(statement, values).fetchall()
-    except sqlite3.Error as error:
+    except DAMAGED as error:
         raise WorkError(f"{database}: the MLflow store cannot be read: {error}") from error

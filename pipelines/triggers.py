@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 
 from assets.resources import CLUSTERS, Baton
+from pipelines import attempts
 from pipelines.jobs import everything
 from traces import clusters
 from traces.errors import BatonError
@@ -18,35 +19,51 @@ CRON = "0 3 * * 0"  # Sunday, 03:00
 
 @dg.sensor(job=everything, minimum_interval_seconds=60, description="New or changed files in data/raw/CLUSTER/.")
 def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorResult:
-    """One run a cluster for all its new files; the content's digest is in the run key, so that no content runs twice.
+    """One run a cluster for all its new files, and more of them, later each time, where it fails.
 
-    The cursor keeps each file's size, time and digest, so that an unchanged file is not read again, and one that has
-    disappeared is reported.
+    The content's digest is in the run key, so that no content that went well runs twice (`pipelines.attempts`). The
+    cursor keeps each file's size, time and digest, so that an unchanged file is not read again, and one that has
+    disappeared is reported; and what became of attempts that failed, a sentence a cluster.
     """
-    known: dict[str, list[object]] = json.loads(context.cursor or "{}")
+    known, told_before = _told(context.cursor)
     seen: dict[str, list[object]] = {}
-    requests, names = [], []
+    requests, names, failed = [], [], {}
     for folder in sorted(path for path in baton.folder.raw.glob("*") if path.is_dir()):
-        digests = [digest for path in _settled(folder) if (digest := _digest(path, known, seen))]
-        if not digests:
-            continue
         try:
+            digests = [_digest(path, known, seen) for path in _settled(folder)]
+            if not digests:
+                continue
             clusters.resolve(baton.folder, cluster=folder.name, raw=folder)
-        except BatonError as error:
+        except (BatonError, OSError) as error:
             context.log.warning(f"{folder}: {error}")
             continue
         content = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
         names.append(folder.name)
-        requests.append(dg.RunRequest(run_key=f"{folder.name}-{content}", partition_key=folder.name))
+        attempt = attempts.next_attempt(context.instance, f"{folder.name}-{content}", time.time())
+        if attempt.told:
+            failed[folder.name] = attempt.told
+            if attempt.told != told_before.get(folder.name):  # once, and not every minute
+                context.log.warning(f"cluster {folder.name}: {attempt.told}")
+        if attempt.run_key is not None:
+            tags = {attempts.ATTEMPT_TAG: str(attempt.number)}
+            requests.append(dg.RunRequest(run_key=attempt.run_key, partition_key=folder.name, tags=tags))
     for path in sorted(set(known) - set(seen)):
         if not Path(path).exists():
             context.log.warning(f"{path} has disappeared; its rows are kept until it is ingested changed, or deleted")
     new = [name for name in names if not context.instance.has_dynamic_partition(str(CLUSTERS.name), name)]
+    told = [f"cluster {name}: {what}" for name, what in failed.items()]
     return dg.SensorResult(
         run_requests=requests,
+        skip_reason=None if requests else "; ".join(["nothing new in the raw logs", *told]),
         dynamic_partitions_requests=[CLUSTERS.build_add_request(new)] if new else [],
-        cursor=json.dumps(seen),
+        cursor=json.dumps({"files": seen, "failed": failed}),
     )
+
+
+def _told(cursor: str | None) -> tuple[dict[str, list[object]], dict[str, str]]:
+    """What the last tick knew of each file and said of each cluster; an older cursor holds the files alone."""
+    told = json.loads(cursor or "{}")
+    return (told["files"], told["failed"]) if "files" in told else (told, {})
 
 
 def _settled(folder: Path) -> list[Path]:

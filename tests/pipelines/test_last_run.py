@@ -140,6 +140,55 @@ def test_standard_input_and_damaged_notes_are_a_run(folder: DataFolder) -> None:
     assert remembered(folder) is None
 
 
+def test_a_link_that_leads_nowhere_is_a_file_like_others(folder: DataFolder) -> None:
+    link = folder.root / "elsewhere.parquet"
+    link.symlink_to(folder.root / "gone")
+    (folder.root / "loop").symlink_to(folder.root / "loop")
+    assert remembered(folder) is None, "it is new"
+    remember(folder)
+    assert remembered(folder) == RESULT
+    link.unlink()
+    link.symlink_to(folder.root / "gone too")
+    assert remembered(folder) is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda note: note.replace(b"0.25", b"0.26"),
+        lambda note: note.replace(b'"report"', b'"rapport"'),
+        lambda note: note[: len(note) // 2],
+        lambda note: b"\xff\x00" + note,
+        lambda _: b"[" * 200_000,
+        lambda _: b"[]",
+        lambda _: b"",
+    ],
+)
+def test_a_damaged_note_is_none(folder: DataFolder, damage: Callable[[bytes], bytes]) -> None:
+    path = folder.artifacts / "last-runs" / "run.json"
+    whole = path.read_bytes()
+    assert damage(whole) != whole
+    path.write_bytes(damage(whole))
+    assert remembered(folder) is None
+
+
+def test_a_note_that_cannot_be_written_is_said_and_nothing_is_lost(
+    folder: DataFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder.artifacts / "last-runs" / "run.json"
+    path.unlink()
+    path.mkdir()
+    remember(folder)
+    path.rmdir()
+    path.parent.rmdir()
+    path.parent.write_text("a file where the folder was")
+    remember(folder)
+    first, second = capsys.readouterr().err.splitlines()
+    assert "not remembered" in first and "is a folder" in first
+    assert "not remembered" in second and "last-runs" in second
+    assert remembered(folder) is None
+
+
 @pytest.mark.parametrize("command", ["analyze", "run"])
 def test_a_log_that_grows_during_the_run_is_new_to_the_next(
     command: str, baton: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

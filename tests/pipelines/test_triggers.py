@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -41,6 +45,126 @@ def tick(data: Path, instance: dg.DagsterInstance, cursor: str | None = None) ->
 
 def requests(result: dg.SensorResult) -> list[tuple[str | None, str | None]]:
     return [(request.partition_key, request.run_key) for request in result.run_requests or []]
+
+
+@dg.job
+def whole() -> None:
+    """Stands for the whole pipeline: does well, or fails."""
+
+    @dg.op(config_schema={"fails": dg.Field(bool, default_value=False)})
+    def work(context):
+        if context.op_config["fails"]:
+            raise OSError("no space left on device")
+
+    work()
+
+
+def launched(instance: dg.DagsterInstance, result: dg.SensorResult, *, fails: bool) -> str:
+    """What the daemon does with the one run that is asked for; returns the run's id."""
+    (request,) = result.run_requests or []
+    key = str(request.run_key)
+    seen = instance.get_runs(dg.RunsFilter(tags={"dagster/run_key": key}))
+    assert not seen, "Dagster starts no second run for a key that it has seen"
+    config = {"ops": {"work": {"config": {"fails": fails}}}}
+    done = whole.execute_in_process(
+        config, instance=instance, tags={**request.tags, "dagster/run_key": key}, raise_on_error=False
+    )
+    assert done.success is not fails
+    return done.run_id
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Moves the sensor's clock so many seconds ahead of the present."""
+
+    def ahead(seconds: float) -> None:
+        monkeypatch.setattr(triggers, "time", SimpleNamespace(time=lambda: time.time() + seconds))
+
+    return ahead
+
+
+def test_a_run_that_failed_is_tried_again_until_it_goes_well(
+    tmp_path: Path, instance: dg.DagsterInstance, clock: Callable[[float], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path, "ls6", "a.psv")
+    first = tick(tmp_path, instance)
+    run_id = launched(instance, first, fails=True)
+    capfd.readouterr()
+    waiting = tick(tmp_path, instance, first.cursor)
+    assert not waiting.run_requests and waiting.skip_reason and run_id in str(waiting.skip_reason.skip_message)
+    assert "attempt 1 of 4" in str(waiting.cursor) and "the next is due at" in str(waiting.cursor)
+    assert run_id in capfd.readouterr().err
+    tick(tmp_path, instance, waiting.cursor)
+    assert run_id not in capfd.readouterr().err, "said once, and not at every tick"
+
+    clock(601)
+    second = tick(tmp_path, instance, waiting.cursor)
+    assert requests(second) != requests(first) and len(requests(second)) == 1
+    assert (second.run_requests or [])[0].tags["baton/attempt"] == "2"
+    launched(instance, second, fails=False)
+    clock(10**7)
+    assert requests(tick(tmp_path, instance, second.cursor)) == [], "what went well is not done again"
+    put(tmp_path, "ls6", "b.psv", 4)
+    launched(instance, tick(tmp_path, instance, second.cursor), fails=False)
+
+
+def test_a_content_that_always_fails_is_given_up_and_its_last_run_named(
+    tmp_path: Path, instance: dg.DagsterInstance, clock: Callable[[float], None]
+) -> None:
+    path = put(tmp_path, "ls6", "a.psv")
+    run_ids = []
+    for ahead, early in ((0, None), (601, 500), (3601, 3500), (6 * 3600 + 1, 6 * 3600 - 100)):
+        if early is not None:
+            clock(early)
+            assert requests(tick(tmp_path, instance)) == []
+        clock(ahead)
+        run_ids.append(launched(instance, tick(tmp_path, instance), fails=True))
+    clock(10**7)
+    last = tick(tmp_path, instance)
+    assert requests(last) == [] and last.skip_reason
+    told = str(last.skip_reason.skip_message)
+    assert f"attempt 4 of 4 (run {run_ids[-1]}) failed" in told and "until a file changes" in told
+    dump(path, 5)
+    os.utime(path, (OLD_S + 60, OLD_S + 60))
+    launched(instance, tick(tmp_path, instance), fails=False)
+
+
+def test_what_runs_or_was_cancelled_is_left_alone(
+    tmp_path: Path, instance: dg.DagsterInstance, clock: Callable[[float], None]
+) -> None:
+    put(tmp_path, "ls6", "a.psv")
+    first = tick(tmp_path, instance)
+    ((_, key),) = requests(first)
+    run = instance.create_run_for_job(whole, tags={"dagster/run_key": str(key)})
+    clock(10**7)
+    assert requests(tick(tmp_path, instance)) == []
+    instance.report_run_canceled(run)
+    cancelled = tick(tmp_path, instance)
+    assert requests(cancelled) == [] and "was cancelled" in str(cancelled.cursor)
+
+
+def test_the_cursor_of_an_older_version_is_understood(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    put(tmp_path, "ls6", "a.psv")
+    first = tick(tmp_path, instance)
+    files = json.loads(str(first.cursor))["files"]
+    assert requests(tick(tmp_path, instance, json.dumps(files))) == requests(first)
+
+
+def test_a_file_that_cannot_be_read_stops_no_other_cluster(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bad, _ = put(tmp_path, "lab", "a.psv"), put(tmp_path, "ls6", "a.psv")
+    (tmp_path / "raw" / "ls6" / "nowhere").symlink_to(tmp_path / "gone")
+    real = Path.open
+
+    def denied(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path == bad:
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "open", denied)
+    assert [partition for partition, _ in requests(tick(tmp_path, instance))] == ["ls6"]
+    assert "Permission denied" in capfd.readouterr().err
 
 
 def test_one_run_a_cluster_for_all_its_new_files(tmp_path: Path, instance: dg.DagsterInstance) -> None:

@@ -1,0 +1,96 @@
+"""Garbage in MLflow's database: an error of one line that names the file, and never anything else.
+
+BATON_DAMAGES says how many databases are damaged at random (10 by default).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from models import champion, mlflow_store, registered, tracking
+from tests.models.pair_tables import artifact
+from traces.errors import BatonError, WorkError
+from traces.store import DataFolder
+
+DAMAGES = int(os.environ.get("BATON_DAMAGES", "10"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
+    """Two versions, the second of them champion."""
+    data = DataFolder(tmp_path_factory.mktemp("whole"))
+    for setting in (1.0, 2.0):
+        number = tracking.register(
+            data, artifact(default=setting), tags={"n": "1"}, description="d", metrics={"c": 1.0}
+        )
+        champion.promote(data, number)
+    return data
+
+
+@pytest.fixture
+def data(whole: DataFolder, tmp_path: Path) -> DataFolder:
+    return DataFolder(shutil.copytree(whole.root, tmp_path / "data"))
+
+
+def one_line(data: DataFolder, work: Callable[[], object]) -> str:
+    """What the work says when it refuses; empty where it goes well."""
+    try:
+        work()
+    except BatonError as error:
+        told = str(error)
+    else:
+        return ""
+    assert "\n" not in told and len(told) < 1000
+    return told
+
+
+def noise(path: Path) -> None:
+    path.write_bytes(random.Random(1).randbytes(100_000))
+
+
+def half(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def other_release(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0123456789ab'")
+
+
+@pytest.mark.parametrize("damage", [noise, half, folder, other_release])
+def test_a_damaged_store_is_named(data: DataFolder, damage: Callable[[Path], None]) -> None:
+    damage(mlflow_store.database(data))
+    with pytest.raises(WorkError, match=r"mlflow\.db: the MLflow store ") as told:
+        mlflow_store.initialise(data)
+    assert "\n" not in str(told.value)
+    for work in (champion.rollback, mlflow_store.settle, registered.versions, lambda data: champion.promote(data, 1)):
+        assert one_line(data, lambda work=work: work(data)) or damage in (folder, other_release)
+
+
+def test_whatever_is_damaged_is_told_in_one_line(whole: DataFolder, tmp_path: Path) -> None:
+    """Bytes here and there: what goes well in spite of it may, and nothing but one line comes of the rest."""
+    chance, refused = random.Random(20261122), 0
+    for number in range(DAMAGES):
+        data = DataFolder(shutil.copytree(whole.root, tmp_path / str(number)))
+        path = mlflow_store.database(data)
+        content = bytearray(path.read_bytes())
+        for _ in range(chance.choice((1, 30, 1000))):
+            at = chance.randrange(100, len(content) - 64)
+            content[at : at + 64] = chance.randbytes(64)
+        path.write_bytes(content)
+        for work in (mlflow_store.initialise, champion.rollback, lambda data: champion.promote(data, 2)):
+            refused += bool(one_line(data, lambda work=work, data=data: work(data)))
+    assert refused >= DAMAGES
