@@ -24,7 +24,7 @@ from features.usage import nodes_shown, runs
 from models.fingerprint import code_digest, digest
 from models.protocol import PairTable
 from simulator.workload import Workload, from_jobs
-from traces import staging, store
+from traces import store, whole_file
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.locks import locked
@@ -258,7 +258,7 @@ def pair_table(data: DataFolder, workload: Workload, scenario: Scenario, window:
         if (kept := _kept_pairs(path)) is not None:
             return kept
         path.parent.mkdir(parents=True, exist_ok=True)
-        staging.sweep(path.parent)
+        whole_file.sweep(path.parent)
         return _build_pairs(workload, scenario, window, path)
 
 

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from models import mlflow_sql
-from traces import staging
+from traces import whole_file
 from traces.errors import WorkError
 from traces.locks import locked
 from traces.store import DataFolder
-from traces.whole_file import whole_file
 
 EXPERIMENT = "baton"
 EXPERIMENT_NOTE = (
@@ -149,8 +148,8 @@ def _create(data: DataFolder) -> None:
     from mlflow.tracking import MlflowClient
 
     data.mlflow.mkdir(parents=True, exist_ok=True)
-    staging.sweep(data.mlflow)
-    with whole_file(database(data)) as part:
+    whole_file.sweep(data.mlflow)
+    with whole_file.whole_file(database(data)) as part:
         MlflowClient(tracking_uri=_uri(part), registry_uri=_uri(part))
 
 

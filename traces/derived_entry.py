@@ -6,8 +6,7 @@ import json
 from dataclasses import astuple
 from pathlib import Path
 
-from traces import schema
-from traces.whole_file import whole_file
+from traces import schema, whole_file
 
 
 def path_of(lake: Path, table_name: str, cluster: str) -> Path:
@@ -24,7 +23,7 @@ def describe(path: Path, table: schema.Table, fingerprint: str) -> None:
         "key": table.key,
         "columns": [astuple(column) for column in table.columns],
     }
-    with whole_file(path.with_suffix(".json")) as part:
+    with whole_file.whole_file(path.with_suffix(".json")) as part:
         part.write_text(json.dumps(described, indent=1), encoding="utf-8")
 
 
@@ -76,5 +75,5 @@ def _written_ns(path: Path) -> int:
 
 def sweep(lake: Path) -> None:
     """Remove what killed writers have left half written; to be called by who alone may write."""
-    for part in (lake / "derived").glob("*/.*.part"):
-        part.unlink(missing_ok=True)
+    for folder in (lake / "derived").glob("*/"):
+        whole_file.sweep(folder)

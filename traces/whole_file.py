@@ -29,3 +29,9 @@ def whole_file(path: Path) -> Iterator[Path]:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed writers have left half written in the folder; to be called by who alone may write there."""
+    for part in folder.glob(".*.part"):
+        part.unlink(missing_ok=True)
