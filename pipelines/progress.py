@@ -5,9 +5,13 @@ Steps that know how far they are tell it themselves (`traces.progress`); of the 
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import sys
 import threading
 import time
+import weakref
 
 import dagster as dg
 from rich.console import Console
@@ -19,11 +23,18 @@ GOES_ON_S = 5.0  # a step that says nothing of itself for so long is said to go 
 
 
 class _Lines(logging.Handler):
-    """Writes a line to standard error when a step begins and ends; other records only where they are warnings."""
+    """Writes a line to standard error when a step begins and ends; other records only where they are warnings.
+
+    To standard error as it is when the run begins: while steps run, Dagster points it at a file and has that shown by a
+    `tail`, which it ends without waiting for what was written last.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.console = Console(stderr=True, highlight=False)
+        with contextlib.suppress(AttributeError, OSError):  # else it is no file that Dagster could point elsewhere
+            self.console.file = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8", errors="replace")
+            weakref.finalize(self, self.console.file.close)
         self.began: dict[str, float] = {}
         self.timer: threading.Timer | None = None
 
