@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from traces import memory, staging
 from traces.errors import InputError, WorkError
+from traces.settle import sql_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -25,13 +26,14 @@ def set_up(connection: duckdb.DuckDBPyConnection, spill: Path, limit: str | None
     """UTC, a limit on memory (`traces.memory` where none is given), and the folder for what goes beyond it.
 
     Connections of one process to one file share limit and folder: those of the first stand unless a limit is given.
+    They are set as literals: for a parameter DuckDB imports pandas, half a second.
     """
     connection.execute("SET TimeZone='UTC'")
     is_first = connection.execute("SELECT current_setting('temp_directory')").fetchone() != (str(spill),)
     if is_first:
-        connection.execute("SET temp_directory = ?", [str(spill)])
+        connection.execute(f"SET temp_directory = {sql_text(str(spill))}")
     if is_first or limit is not None:
-        connection.execute("SET memory_limit = ?", [limit or f"{memory.duckdb_limit()}B"])
+        connection.execute(f"SET memory_limit = {sql_text(limit or f'{memory.duckdb_limit()}B')}")
 
 
 @contextmanager

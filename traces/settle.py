@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import duckdb
 
 
-def _text(value: str) -> str:
+def sql_text(value: str) -> str:
+    """The value as an SQL string literal."""
     return "'" + value.replace("'", "''") + "'"
 
 
@@ -29,17 +30,17 @@ def union(table: schema.Table, paths: Sequence[Path]) -> str:
         columns = ", ".join(f'CAST(NULL AS {column.type}) AS "{column.name}"' for column in table.columns)
         return f"SELECT {columns} WHERE false"
     columns = ", ".join(f'"{name}"' for name in table.names)
-    files = ", ".join(_text(str(path)) for path in paths)
+    files = ", ".join(sql_text(str(path)) for path in paths)
     return f"SELECT {columns} FROM read_parquet([{files}])"  # noqa: S608
 
 
 def create(connection: duckdb.DuckDBPyConnection, table: schema.Table, select: str) -> int:
     """Create the table from the SELECT with the schema's comments; returns its rows."""
     connection.execute(f'CREATE TABLE "{table.name}" AS {select}')
-    connection.execute(f'COMMENT ON TABLE "{table.name}" IS {_text(table.meaning)}')
+    connection.execute(f'COMMENT ON TABLE "{table.name}" IS {sql_text(table.meaning)}')
     for column in table.columns:
         told = f"{column.meaning} [{column.unit}]" if column.unit else column.meaning
-        connection.execute(f'COMMENT ON COLUMN "{table.name}"."{column.name}" IS {_text(told)}')
+        connection.execute(f'COMMENT ON COLUMN "{table.name}"."{column.name}" IS {sql_text(told)}')
     found = connection.execute(f'SELECT count(*) FROM "{table.name}"').fetchone()  # noqa: S608
     return int(found[0]) if found else 0
 
