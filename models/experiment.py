@@ -257,20 +257,22 @@ def pair_table(data: DataFolder, workload: Workload, scenario: Scenario, window:
     with locked(data.root, f"pairs of {scenario.cluster}"):
         if (kept := _kept_pairs(path)) is not None:
             return kept
+        if path.exists():
+            log.warning("%s is damaged: these pairs are built again", path)
         path.parent.mkdir(parents=True, exist_ok=True)
         whole_file.sweep(path.parent)
         return _build_pairs(workload, scenario, window, path)
 
 
 def _kept_pairs(path: Path) -> PairTable | None:
+    """What was kept; None where there is nothing, or nothing whole. A folder in its place is an OSError."""
     from models import pairs
 
     try:
         return pairs.load(path)
-    except FileNotFoundError:
-        return None
-    except DAMAGED as error:
-        log.warning("%s is damaged (%s): these pairs are built again", path, " ".join(str(error).split()))
+    except (IsADirectoryError, NotADirectoryError, PermissionError):
+        raise
+    except DAMAGED:  # or not there
         return None
 
 
