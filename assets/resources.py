@@ -3,12 +3,15 @@
 No `from __future__ import annotations` here: Dagster reads these annotations while the program runs.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
 
 from traces import clusters
 from traces.clusters import ClusterSettings
+from traces.presence import at_work
 from traces.store import DataFolder
 
 CLUSTERS = dg.DynamicPartitionsDefinition(name="clusters")
@@ -31,6 +34,16 @@ class Baton(dg.ConfigurableResource[None]):
     @property
     def folder(self) -> DataFolder:
         return DataFolder(Path(self.data))
+
+    @contextmanager
+    def yield_for_execution(self, context: dg.InitResourceContext) -> Generator["Baton"]:  # type: ignore[override]
+        """While a run has it, it is at work; a sensor that has it is not (`pipelines.killed_runs`)."""
+        if context.run is None:
+            yield self
+            return
+        self.folder.dagster.mkdir(parents=True, exist_ok=True)
+        with at_work(self.folder.dagster):
+            yield self
 
     def raw_paths(self, cluster: str) -> list[Path]:
         """The cluster's raw logs, files or folders: those named, else data/raw/<cluster>."""

@@ -6,7 +6,6 @@ mlflow takes seconds to import: it is imported here, in `models.runs` and in `mo
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
@@ -20,6 +19,7 @@ from models import mlflow_sql
 from traces import whole_file
 from traces.errors import WorkError
 from traces.locks import locked
+from traces.presence import nobody_at_work
 from traces.store import DataFolder
 
 EXPERIMENT = "baton"
@@ -91,26 +91,15 @@ def initialise(data: DataFolder) -> None:
         else:  # made by an older version
             for key in EXPERIMENT_TAGS.keys() - experiment.tags.keys():
                 opened.set_experiment_tag(experiment.experiment_id, key, EXPERIMENT_TAGS[key])
-        with (data.mlflow / ".at-work").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return  # a training is at work, and what runs may be its own
-            _settle_killed(opened)
+        with nobody_at_work(data.mlflow) as is_so:
+            if is_so:  # else what runs may be the runs of those who are
+                _settle_killed(opened)
 
 
 def settle(data: DataFolder) -> None:
     """Settles the runs of processes that were killed, where there are any: to look, mlflow is not imported."""
     if mlflow_sql.any_open_run(database(data)):
         initialise(data)
-
-
-@contextmanager
-def at_work(data: DataFolder) -> Iterator[None]:
-    """While in here this process has runs that are open: no other process takes them for those of a killed one."""
-    with (data.mlflow / ".at-work").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        yield
 
 
 @contextmanager

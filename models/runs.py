@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from models.mlflow_sql import experiment_of, parent_run
-from models.mlflow_store import BY_COST, at_work, client, database, experiment_id
+from models.mlflow_store import BY_COST, client, database, experiment_id
+from traces.presence import at_work
 from traces.store import DataFolder
 
 BATCH = 500  # metrics a request; the store takes at most 1,000
@@ -51,7 +52,7 @@ def closed_run(data: DataFolder, run: NewRun, end_s: float | None = None) -> Ite
 
     The store must be initialised.
     """
-    with at_work(data):
+    with at_work(data.mlflow):
         run_id = _start(data, run)
         try:
             yield run_id

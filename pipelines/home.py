@@ -8,21 +8,32 @@ from pathlib import Path
 
 import dagster as dg
 
+from pipelines import killed_runs
+from traces.locks import locked
 from traces.store import DataFolder
 
 CONFIGURATION = Path(__file__).resolve().parents[1] / "dagster.yaml"
 
 
 def prepared_home(data: DataFolder) -> Path:
-    """data/dagster with dagster.yaml in it and its databases made: two processes that make them at once break them."""
+    """data/dagster with dagster.yaml in it and its databases made, by one process: two at once break them.
+
+    Runs of processes that were killed are failed.
+    """
     data.ensure_writable()
     data.dagster.mkdir(exist_ok=True)
     target = data.dagster / CONFIGURATION.name
-    if not target.is_file() or target.read_bytes() != CONFIGURATION.read_bytes():
-        shutil.copyfile(CONFIGURATION, target)
+    with locked(data.root, "dagster"):
+        if not target.is_file() or target.read_bytes() != CONFIGURATION.read_bytes():
+            shutil.copyfile(CONFIGURATION, target)
+        _prepare(data)
+    return data.dagster
+
+
+def _prepare(data: DataFolder) -> None:
     with dg.DagsterInstance.from_config(str(data.dagster)) as instance:
         instance.get_dynamic_partitions("clusters")
-    return data.dagster
+        killed_runs.settle(instance, data)
 
 
 def instance_of(data: DataFolder) -> dg.DagsterInstance:

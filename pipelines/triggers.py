@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 
 from assets.resources import CLUSTERS, Baton
-from pipelines import attempts
+from pipelines import attempts, killed_runs
 from pipelines.jobs import everything
 from traces import clusters
 from traces.errors import BatonError
@@ -25,6 +25,8 @@ def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorRes
     cursor keeps each file's size, time and digest, so that an unchanged file is not read again, and one that has
     disappeared is reported; and what became of attempts that failed, a sentence a cluster.
     """
+    for run_id in killed_runs.settle(context.instance, baton.folder):
+        context.log.warning(f"the process of run {run_id} was killed: the run has failed")
     known, told_before = _told(context.cursor)
     seen: dict[str, list[object]] = {}
     requests, names, failed = [], [], {}

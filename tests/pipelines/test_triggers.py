@@ -37,8 +37,9 @@ def put(data: Path, cluster: str, name: str, jobs: int = 3) -> Path:
 
 
 def tick(data: Path, instance: dg.DagsterInstance, cursor: str | None = None) -> dg.SensorResult:
-    context = dg.build_sensor_context(instance=instance, cursor=cursor)
-    result = triggers.raw_files(context, baton=Baton(data=str(data)))
+    resources = {"baton": Baton(data=str(data))}
+    with dg.build_sensor_context(instance=instance, cursor=cursor, resources=resources) as context:
+        result = triggers.raw_files(context)
     assert isinstance(result, dg.SensorResult)
     return result
 

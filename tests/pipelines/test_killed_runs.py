@@ -1,0 +1,75 @@
+"""A run whose process was killed is failed at the next start, and one that is at work is not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import dagster as dg
+import pytest
+
+from assets.resources import Baton
+from pipelines import home, killed_runs
+from tests.conftest import REPOSITORY
+from traces.store import DataFolder
+
+# `baton run` as far as it matters here: a run in this process, in the folder's instance, with the resource.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import dagster as dg
+from assets.resources import Baton
+from pipelines.home import instance_of
+from traces.store import DataFolder
+
+@dg.op(required_resource_keys={"baton"})
+def work(context):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+@dg.job(resource_defs={"baton": Baton(data=sys.argv[1])})
+def whole():
+    work()
+
+with instance_of(DataFolder(Path(sys.argv[1]))) as instance:
+    whole.execute_in_process(instance=instance)
+"""
+
+
+def statuses(instance: dg.DagsterInstance) -> list[str]:
+    return [run.status.value for run in instance.get_runs()]
+
+
+def test_a_killed_run_is_failed_and_a_live_one_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    data = DataFolder(tmp_path)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], cwd=REPOSITORY, check=False, timeout=120)
+    assert done.returncode == -9
+    seen: list[list[str]] = []
+
+    with dg.DagsterInstance.from_config(str(data.dagster)) as instance:
+        (dead,) = [run.run_id for run in instance.get_runs()]
+        assert statuses(instance) == ["STARTED"], "Dagster takes it for running, and its queue waits for it"
+        assert killed_runs.settle(instance, data) == [], "it may be about to get its resources"
+        monkeypatch.setattr(killed_runs, "time", SimpleNamespace(time=lambda: time.time() + killed_runs.GRACE_S + 1))
+
+        @dg.op(required_resource_keys={"baton"})
+        def work() -> None:
+            assert killed_runs.settle(instance, data) == [], "a run is at work: nobody is taken for dead"
+            seen.append(statuses(instance))
+
+        @dg.job(resource_defs={"baton": Baton(data=str(tmp_path))})
+        def whole() -> None:
+            work()
+
+        assert whole.execute_in_process(instance=instance).success
+        assert seen == [["STARTED", "STARTED"]]
+        home.prepared_home(data)
+        assert statuses(instance) == ["SUCCESS", "FAILURE"]
+        failed = instance.get_run_by_id(dead)
+        assert failed is not None and failed.status == dg.DagsterRunStatus.FAILURE
+        with dg.build_resources({"baton": Baton(data=str(tmp_path))}, instance=instance):
+            instance.create_run_for_job(whole, status=dg.DagsterRunStatus.STARTED)
+            assert len(killed_runs.settle(instance, data)) == 1, "a sensor that has the resource is no run"
