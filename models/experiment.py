@@ -259,7 +259,6 @@ def pair_table(data: DataFolder, workload: Workload, scenario: Scenario, window:
             return kept
         if path.exists():
             log.warning("%s is damaged: these pairs are built again", path)
-        path.parent.mkdir(parents=True, exist_ok=True)
         whole_file.sweep(path.parent)
         return _build_pairs(workload, scenario, window, path)
 

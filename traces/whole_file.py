@@ -33,5 +33,5 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 def sweep(folder: Path) -> None:
     """Remove what killed writers have left half written in the folder; to be called by who alone may write there."""
-    for part in folder.glob(".*.part"):
+    for part in folder.glob(".*.part*"):  # with what SQLite keeps beside its files
         part.unlink(missing_ok=True)
