@@ -78,7 +78,7 @@ def initialise(data: DataFolder) -> None:
     Behind a lock: a fresh store opened by two processes at once can break for good. Raises WorkError for a store that
     is damaged or of another release of MLflow.
     """
-    with locked(data.root, "mlflow"), one_line(data):
+    with locked(data.root, "MLflow store"), one_line(data):
         if database(data).exists():
             mlflow_sql.check(database(data))
         else:

@@ -23,7 +23,7 @@ def prepared_home(data: DataFolder) -> Path:
     data.ensure_writable()
     data.dagster.mkdir(exist_ok=True)
     target = data.dagster / CONFIGURATION.name
-    with locked(data.root, "dagster"):
+    with locked(data.root, "Dagster instance"):
         if not target.is_file() or target.read_bytes() != CONFIGURATION.read_bytes():
             shutil.copyfile(CONFIGURATION, target)
         _prepare(data)

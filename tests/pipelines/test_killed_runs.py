@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +16,7 @@ import pytest
 from assets.resources import Baton
 from pipelines import home, killed_runs
 from tests.conftest import REPOSITORY
+from traces.locks import locked
 from traces.store import DataFolder
 
 # `baton run` as far as it matters here: a run in this process, in the folder's instance, with the resource.
@@ -73,3 +76,26 @@ def test_a_killed_run_is_failed_and_a_live_one_is_not(tmp_path: Path, monkeypatc
         with dg.build_resources({"baton": Baton(data=str(tmp_path))}, instance=instance):
             instance.create_run_for_job(whole, status=dg.DagsterRunStatus.STARTED)
             assert len(killed_runs.settle(instance, data)) == 1, "a sensor that has the resource is no run"
+
+
+def test_two_processes_make_the_instance_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In threads, which lock each other out as processes do."""
+    inside, most, waits = [], [], threading.Event()
+
+    def prepare(data: DataFolder) -> None:
+        inside.append(data)
+        most.append(len(inside))
+        assert waits.wait(30)
+        inside.remove(data)
+
+    def lock(root: Path, purpose: str) -> AbstractContextManager[None]:
+        return locked(root, purpose, say=lambda _: waits.set())
+
+    monkeypatch.setattr(home, "_prepare", prepare)
+    monkeypatch.setattr(home, "locked", lock)
+    both = [threading.Thread(target=home.prepared_home, args=(DataFolder(tmp_path),)) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join(60)
+    assert most == [1, 1] and waits.is_set()
