@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from features.trace import read_trace
 from features.usage import nodes_shown, runs
+from models import extent
 from models.fingerprint import code_digest, digest
 from models.protocol import PairTable
 from simulator.workload import Workload, from_jobs
@@ -31,6 +32,7 @@ from traces.locks import locked
 from traces.store import DataFolder
 
 if TYPE_CHECKING:
+    from simulator.calibration.judge import Month
     from simulator.calibration.record import Record
     from simulator.calibration.study import Study
 
@@ -47,12 +49,16 @@ DECISION_S = 600
 FIT_CAPACITIES = (1.0, 0.9)  # of the nodes, on which learners see the fit window: as it was, and busier
 FIT_DECISION_S = 1800  # learners see every third decision: a third of the work, and neighbours are alike
 MECHANISMS_EVERY = 8  # of the last month's jobs: enough to rank what each mechanism of calibration contributes
-PAIR_CODE = ("traces", "simulator", "features", "models/pairs.py", "models/protocol.py", "models/experiment.py")
-# A job without a limit gets the longest limit of its partition, as Slurm gives it the partition's.
-_JOBS_WITH_LIMITS = """
-    SELECT * REPLACE (coalesce(limit_s, max(limit_s) OVER (PARTITION BY partition)) AS limit_s)
-    FROM jobs WHERE cluster = ? ORDER BY submit_utc, job_key
-"""
+PAIR_CODE = (
+    "traces", "simulator", "features",
+    *(f"models/{name}.py" for name in ("pairs", "protocol", "experiment", "extent")),
+)  # fmt: skip
+_RAN = "submit_utc IS NOT NULL AND start_utc IS NOT NULL AND run_s > 0"
+_NODES = (
+    """CASE WHEN allocated_nodes > 0 THEN allocated_nodes WHEN requested_nodes > 0 THEN requested_nodes ELSE 1 END"""
+)
+_WORKLOAD = ("job_key", "job_id_raw", "submit_utc", "start_utc", "run_s", "allocated_nodes", "requested_nodes")
+_RECORD = (*_WORKLOAD, "end_utc", "user_name", "priority")
 
 
 @dataclass(frozen=True)
@@ -90,13 +96,15 @@ class Scenario:
     limit_s: int = 48 * HOUR_S
     scheduler: str = "mirage"
     world: str = "plain"
-    every_s: int = 4 * HOUR_S
+    every_s: int = extent.EVERY_S
+    from_s: int | None = None  # first submission that is replayed, epoch s; None: the whole trace (`models.extent`)
 
     def __str__(self) -> str:
         sizes = ",".join(map(str, self.pair_nodes))
+        newest = "" if self.from_s is None else f", of a longer trace what was submitted from {text(self.from_s)}"
         return (
             f"{self.cluster}: {self.scheduler} on {self.capacity} nodes, world {self.world}, "
-            f"{sizes}-node pairs of {self.limit_s / HOUR_S:g} h, a start every {self.every_s / HOUR_S:g} h"
+            f"{sizes}-node pairs of {self.limit_s / HOUR_S:g} h, a start every {self.every_s / HOUR_S:g} h{newest}"
         )
 
 
@@ -144,63 +152,94 @@ def why_not_replayed(data: DataFolder, settings: ClusterSettings) -> str | None:
             f"how many nodes cluster {settings.name!r} has is not known (the log shows "
             f"{nodes_shown(trace, runs(trace, settings)):,}): give --nodes, or set nodes in clusters.toml"
         )
-    workload, keys = read_workload(data, settings.name)
     try:
-        capacity_of(data, settings, workload, keys)
+        capacity_of(data, settings)
     except InputError as error:
         return str(error)
     return None
 
 
-def read_workload(data: DataFolder, cluster: str) -> tuple[Workload, list[str]]:
-    """The cluster's jobs that ran, and their keys. Raises InputError where there are none.
+def read_workload(data: DataFolder, cluster: str, from_s: int | None = None) -> tuple[Workload, pl.Series]:
+    """The cluster's jobs that ran, and their keys; those submitted from `from_s` (epoch s) on where it is given.
 
-    A job without a limit gets the longest limit of its partition, as Slurm gives it the partition's.
+    A job without a limit gets the longest limit of its partition, as Slurm gives it the partition's. Raises InputError
+    where there are none.
     """
-    frame = store.read(data, _JOBS_WITH_LIMITS, (cluster,))
+    frame, longest_s = _jobs(data, cluster, _WORKLOAD, from_s, _RAN)
     if frame.is_empty():
-        raise InputError(f"cluster {cluster!r} has no jobs in {data.warehouse}; ingest its raw files first")
-    longest_s = frame["limit_s"].max()
-    workload, keys = from_jobs(frame, default_limit_s=int(str(longest_s)) if longest_s is not None else 48 * HOUR_S)
-    if not len(workload):
-        row = _origin(data, frame.row(0, named=True))
-        raise InputError(f"{row}: none of the {len(frame)} jobs of cluster {cluster!r} ran and ended")
-    return workload, keys
+        first = store.read(
+            data, "SELECT * FROM jobs WHERE cluster = ? ORDER BY submit_utc, job_key LIMIT 1", (cluster,)
+        )
+        if first.is_empty():
+            raise InputError(f"cluster {cluster!r} has no jobs in {data.warehouse}; ingest its raw files first")
+        jobs = store.read(data, "SELECT count(*) FROM jobs WHERE cluster = ?", (cluster,)).item()
+        row = _origin(data, first.row(0, named=True))
+        raise InputError(f"{row}: none of the {jobs} jobs of cluster {cluster!r} ran and ended")
+    return from_jobs(frame, default_limit_s=longest_s)
 
 
-def read_record(data: DataFolder, cluster: str) -> Record:
-    """The cluster's jobs as calibration reads them, cancelled in the queue or not; limits as in `read_workload`."""
+def read_record(data: DataFolder, cluster: str, from_s: int | None = None) -> Record:
+    """The cluster's jobs as calibration reads them, cancelled in the queue or not; otherwise as `read_workload`."""
     from simulator.calibration.record import from_jobs as record_of
 
-    frame = store.read(data, _JOBS_WITH_LIMITS, (cluster,))
-    longest_s = frame["limit_s"].max()
-    return record_of(frame, default_limit_s=int(str(longest_s)) if longest_s is not None else 48 * HOUR_S)
+    frame, longest_s = _jobs(data, cluster, _RECORD, from_s)
+    return record_of(frame, default_limit_s=longest_s)
+
+
+def _jobs(
+    data: DataFolder, cluster: str, columns: Sequence[str], from_s: int | None, condition: str = "true"
+) -> tuple[pl.DataFrame, int]:
+    """Those columns and `limit_s` of the cluster's jobs, and the limit of those whose partition knows none, s."""
+    longest_s = store.read(data, "SELECT max(limit_s) FROM jobs WHERE cluster = ?", (cluster,)).item()
+    since = "true" if from_s is None else f"submit_utc >= make_timestamp({int(from_s) * 1_000_000})"
+    frame = store.read(
+        data,
+        "WITH longest AS (SELECT partition, max(limit_s) AS most_s FROM jobs WHERE cluster = ? GROUP BY partition) "  # noqa: S608 - our own names
+        f"SELECT {', '.join(columns)}, coalesce(limit_s, most_s) AS limit_s "
+        "FROM jobs JOIN longest ON longest.partition IS NOT DISTINCT FROM jobs.partition "
+        f"WHERE cluster = ? AND {condition} AND {since}",
+        (cluster, cluster),
+    )
+    return frame, 48 * HOUR_S if longest_s is None else int(longest_s)
 
 
 def calibration(data: DataFolder, settings: ClusterSettings) -> Study:
-    """Every month of the cluster that can be judged, calibrated on what came before it; no rows where there is none."""
-    from simulator.calibration.judge import months
+    """Every month of the cluster that can be judged, calibrated on what came before it; no rows where there is none.
+
+    Of a long record the newest months, see `calibrated`.
+    """
     from simulator.calibration.study import study
 
-    record = read_record(data, settings.name)
-    judged = months(record, declared_s(settings.fit_from))
+    record, judged = calibrated(data, settings)
     return study(record, settings.name, judged, mechanisms_every=MECHANISMS_EVERY)
 
 
-def capacity_of(
-    data: DataFolder, settings: ClusterSettings, workload: Workload, keys: list[str], override: int | None = None
-) -> int:
-    """Nodes of the simulated cluster. Raises InputError where unknown, or smaller than the largest job."""
+def calibrated(data: DataFolder, settings: ClusterSettings) -> tuple[Record, list[Month]]:
+    """The record that calibration reads and the months that it judges: all, or the newest (`models.extent`)."""
+    from simulator.calibration.judge import months
+
+    from_s = extent.first_calibrated_s(data, settings.name)
+    record = read_record(data, settings.name, from_s)
+    declared = declared_s(settings.fit_from)
+    if from_s is None:
+        return record, months(record, declared)
+    return record, months(record, max(from_s, declared or 0))[-extent.MOST_MONTHS :]
+
+
+def capacity_of(data: DataFolder, settings: ClusterSettings, override: int | None = None) -> int:
+    """Nodes of the simulated cluster. Raises InputError where unknown, or smaller than the largest job that ran."""
     capacity = override or settings.nodes
     if capacity is None:
         raise InputError(f"cluster {settings.name!r} declares no nodes; set nodes in clusters.toml, or give --capacity")
-    largest = int(np.argmax(workload.size))
-    if workload.size[largest] > capacity:
-        job = store.read(
-            data, "SELECT * FROM jobs WHERE cluster = ? AND job_key = ?", (settings.name, keys[largest])
-        ).row(0, named=True)
+    largest = store.read(
+        data,
+        f"SELECT *, {_NODES} AS nodes FROM jobs WHERE cluster = ? AND {_RAN} AND {_NODES} > ? "  # noqa: S608 - ours
+        "ORDER BY nodes DESC, submit_utc, job_id_raw, job_key LIMIT 1",
+        (settings.name, capacity),
+    )
+    for job in largest.iter_rows(named=True):
         raise InputError(
-            f"{_origin(data, job)}: job {job['job_id']!r} ran on {int(workload.size[largest])} nodes, but cluster "
+            f"{_origin(data, job)}: job {job['job_id']!r} ran on {job['nodes']} nodes, but cluster "
             f"{settings.name!r} has {capacity}; correct nodes in clusters.toml, or give --nodes (--capacity)"
         )
     return capacity
@@ -301,8 +340,8 @@ def replay(data: DataFolder, settings: ClusterSettings, scheduler: str) -> pl.Da
     from simulator.replay import simulate
     from simulator.tables import simulated_starts
 
+    capacity = capacity_of(data, settings)
     workload, keys = read_workload(data, settings.name)
-    capacity = capacity_of(data, settings, workload, keys)
     starts = simulate(workload, scheduler=scheduler, capacity=capacity)
     return simulated_starts(workload, keys, starts, cluster=settings.name, scheduler=scheduler, capacity=capacity)
 

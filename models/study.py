@@ -13,8 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from agent.artifact import Artifact
-from models import experiment
+from models import experiment, extent
 from models.experiment import Scenario, Window, Windows
 from models.fingerprint import code_digest, digest, forget_stamp, read_stamp, write_stamp
 from models.protocol import PairTable
@@ -88,6 +90,7 @@ class Study:
             limit_s=self.scenario.limit_s,
             pair_nodes=self.scenario.pair_nodes,
             code_version=code_version(),
+            trace_from_utc=None if self.scenario.from_s is None else experiment.text(self.scenario.from_s),
         )
 
     def folder(self, policy: str) -> Path:
@@ -96,7 +99,7 @@ class Study:
 
     @property
     def _key(self) -> str:
-        told = {name: value for name, value in asdict(self.scenario).items() if name != "every_s"}
+        told = {name: value for name, value in asdict(self.scenario).items() if name not in ("every_s", "from_s")}
         return digest(told)[:12]
 
     @property
@@ -122,20 +125,24 @@ def of(
     limit_s: int = 48 * experiment.HOUR_S,
     scheduler: str = "mirage",
     world: str = "plain",
-    every_s: int = 4 * experiment.HOUR_S,
+    every_s: int | None = None,
 ) -> Study:
     """The study of that cluster; `pair_nodes` None is those of PAIR_NODES that fit on it.
 
+    Of a trace longer than `models.extent` allows it is that of the newest part. `every_s` None is what it says there.
     Raises InputError where it cannot be replayed in that scenario.
     """
     check_names(scheduler=scheduler)
     check_world(world)
-    workload, keys = experiment.read_workload(data, settings.name)
-    nodes = experiment.capacity_of(data, settings, workload, keys, capacity)
+    from_s = extent.first_replayed_s(data, settings.name, experiment.WARM_UP_S + experiment.COOL_DOWN_S)
+    workload, _ = experiment.read_workload(data, settings.name, from_s)
+    nodes = experiment.capacity_of(data, settings, capacity)
     pair_nodes = pair_nodes or tuple(size for size in PAIR_NODES if size <= nodes)
     if max(pair_nodes) > nodes:
         raise InputError(f"--pair-nodes {max(pair_nodes)}: cluster {settings.name!r} has {nodes} nodes; ask for fewer")
-    scenario = Scenario(settings.name, nodes, pair_nodes, limit_s, scheduler, world, every_s)
+    span_s = int(np.ptp(workload.submit_s))
+    every_s = every_s or extent.starts_every_s(workload, span_s)
+    scenario = Scenario(settings.name, nodes, pair_nodes, limit_s, scheduler, world, every_s, from_s)
     return Study(data, settings, scenario, workload)
 
 

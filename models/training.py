@@ -39,6 +39,7 @@ class TrainingContext:
     limit_s: int
     pair_nodes: tuple[int, ...]
     code_version: str
+    trace_from_utc: str | None = None  # where a long trace was cut: nothing submitted earlier was replayed
 
     @property
     def until_s(self) -> int:
@@ -48,13 +49,17 @@ class TrainingContext:
     @property
     def scenario(self) -> str:
         """Short text of the simulated cluster."""
-        return f"{self.scheduler}, {self.capacity} nodes, {self.world}"
+        newest = "" if self.trace_from_utc is None else f", the trace from {self.trace_from_utc}"
+        return f"{self.scheduler}, {self.capacity} nodes, {self.world}{newest}"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         until = datetime.fromtimestamp(self.until_s, UTC).replace(tzinfo=None).isoformat()
         lists = {"pair_nodes": list(self.pair_nodes), "fit_capacities": list(self.fit_capacities)}
-        return {**asdict(self), **lists, "until_utc": until, "until_s": self.until_s}
+        told = {**asdict(self), **lists, "until_utc": until, "until_s": self.until_s}
+        if self.trace_from_utc is None:
+            del told["trace_from_utc"]
+        return told
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from simulator.calibration.judge import Month
     from simulator.calibration.parameters import Parameters
     from simulator.calibration.record import Record
+    from traces.clusters import ClusterSettings
+    from traces.store import DataFolder
 
 
 def register(app: typer.Typer) -> None:
@@ -53,12 +55,7 @@ def calibrate(
         from simulator.calibration.parameters import fit
         from simulator.calibration.study import study, unexplained
 
-        record = experiment.read_record(folder, cluster)
-        if not record.ran.any():
-            raise InputError(
-                f"cluster {cluster!r}: none of its {len(record)} jobs ran, so there is nothing to calibrate"
-            )
-        judged = _judged(record, cluster, experiment.declared_s(settings.fit_from), from_, to)
+        record, judged = _judged(folder, settings, from_, to)
         until_s = options.utc_s(until) if until else (judged[0].from_s if from_ else int(record.submit_s[-1]) + 1)
         if until_s <= record.submit_s[0]:
             raise InputError(
@@ -79,16 +76,26 @@ def calibrate(
             out.write(_text(found, result.figures.to_dicts(), tables["unexplained"].to_dicts()))
 
 
-def _judged(record: Record, cluster: str, fit_from_s: int | None, from_: str | None, to: str | None) -> list[Month]:
-    """The window asked for, else every month that can be judged."""
-    from simulator.calibration.judge import Month, months
+def _judged(
+    folder: DataFolder, settings: ClusterSettings, from_: str | None, to: str | None
+) -> tuple[Record, list[Month]]:
+    """The record, and the window asked for, else every month that can be judged; of a long record the newest."""
+    from models import experiment
+    from simulator.calibration.judge import Month
 
-    if from_ is None or to is None:
-        return months(record, fit_from_s)
-    window = Month(options.utc_s(from_), options.utc_s(to))
-    if not window.of(record).any():
-        raise InputError(f"cluster {cluster!r}: no job that ran was submitted from {from_} to {to}")
-    return [window]
+    is_asked = from_ is not None and to is not None
+    record, judged = (
+        (experiment.read_record(folder, settings.name), []) if is_asked else experiment.calibrated(folder, settings)
+    )
+    if not record.ran.any():
+        raise InputError(
+            f"cluster {settings.name!r}: none of its {len(record)} jobs ran, so there is nothing to calibrate"
+        )
+    if from_ is not None and to is not None:
+        judged = [Month(options.utc_s(from_), options.utc_s(to))]
+        if not judged[0].of(record).any():
+            raise InputError(f"cluster {settings.name!r}: no job that ran was submitted from {from_} to {to}")
+    return record, judged
 
 
 def _fitted(found: Parameters) -> dict[str, Any]:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from models.training import TrainedPolicy
 
 ALL, CHAMPION = "all", "champion"
-EVERY = "4h"
 
 ClusterName = Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")]
 Policies = Annotated[str, typer.Option("--policies", help="Registry names a,b; or all; or champion.")]
@@ -60,7 +59,7 @@ def train(
             from models import registered
 
             registered.check_champion(folder)
-        ours = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, EVERY)
+        ours = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, None)
         from models import study
 
         window = ours.fit_window(until_s)
@@ -93,7 +92,7 @@ def evaluate(
     policies: Policies,
     from_: Annotated[str, typer.Option("--from", help="First submission of a predecessor (UTC).")],
     to: Annotated[str, typer.Option("--to", help="Submissions before that (UTC).")],
-    every: Annotated[str, typer.Option("--every", help="Time between starts.")] = EVERY,
+    every: Annotated[str, typer.Option("--every", help="Time between starts.")] = "4h",
     capacity: Capacity = None,
     pair_nodes: PairNodes = "1,8",
     limit: Limit = "48h",
@@ -172,7 +171,7 @@ def _study(
     limit: str,
     scheduler: str,
     world: str,
-    every: str,
+    every: str | None,
 ) -> Study:
     """The study of those options. Names and values are checked before anything is imported that takes its time."""
     from models.registry import check_world
@@ -183,7 +182,7 @@ def _study(
     check_names(scheduler=scheduler)
     check_world(world)
     sizes = options.whole_numbers(pair_nodes, "--pair-nodes")
-    limit_s, every_s = options.duration_s(limit), options.duration_s(every)
+    limit_s, every_s = options.duration_s(limit), None if every is None else options.duration_s(every)
     contents.check_clusters(folder, [cluster])
     from models import study
 

@@ -148,7 +148,6 @@ def _of_cluster(folder: DataFolder, cluster: str, capacity: int | None) -> Trace
 
     settings = clusters.resolve(folder, cluster=cluster)
     contents.check_clusters(folder, [cluster])
-    import polars as pl
 
     from models import experiment
     from simulator.workload import left_out
@@ -158,8 +157,8 @@ def _of_cluster(folder: DataFolder, cluster: str, capacity: int | None) -> Trace
     known = {"--capacity": capacity, "nodes in clusters.toml": settings.nodes}
     largest = capacity or settings.nodes
     if largest is not None and not (workload.size <= largest).any():
-        experiment.capacity_of(folder, settings, workload, keys, capacity)  # names file and line of the worst
-    return _fitting(cluster, workload, pl.Series(keys, dtype=pl.String), known, "nodes", left_out(rows))
+        experiment.capacity_of(folder, settings, capacity)  # names file and line of the worst
+    return _fitting(cluster, workload, keys, known, "nodes", left_out(rows))
 
 
 def _fitting(

@@ -98,22 +98,21 @@ TABLES = (SIMULATED_STARTS, *CALIBRATION)
 
 
 def simulated_starts(
-    workload: Workload, job_keys: list[str], starts: Int64s, *, cluster: str, scheduler: str, capacity: int
+    workload: Workload, job_keys: pl.Series, starts: Int64s, *, cluster: str, scheduler: str, capacity: int
 ) -> pl.DataFrame:
     """Rows of `simulated_starts`: `job_keys` and `starts` (s, -1 for never) go with the jobs of `workload`."""
     count = len(workload)
     return pl.DataFrame(
         {
-            "cluster": [cluster] * count,
-            "job_key": job_keys,
-            "scheduler": [scheduler] * count,
+            "cluster": pl.Series([cluster], dtype=pl.String).new_from_index(0, count),
+            "job_key": job_keys.cast(pl.String),
+            "scheduler": pl.Series([scheduler], dtype=pl.String).new_from_index(0, count),
             "capacity_nodes": np.full(count, capacity, np.int64),
             "submit_utc": workload.submit_s * 1_000_000,
             "nodes": workload.size,
             "recorded_wait_s": _waits(workload.start_s, workload.submit_s),
             "simulated_wait_s": _waits(starts, workload.submit_s),
-        },
-        schema_overrides={"cluster": pl.String, "job_key": pl.String, "scheduler": pl.String},
+        }
     ).with_columns(pl.col("submit_utc").cast(pl.Datetime("us")))
 
 

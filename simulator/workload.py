@@ -48,12 +48,13 @@ class Replay:
     notes: dict[str, Any] = field(default_factory=dict)  # what else the scheduler says of the run, by name
 
 
-def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> tuple[Workload, list[str]]:
+def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> tuple[Workload, pl.Series]:
     """The jobs of a cluster that ran, as whole nodes, and their job keys in the same order.
 
-    `jobs` has the columns of `schema.JOBS`. Kept are those with a submission, a start and a positive run time. The
-    size is the nodes held, else asked for, else 1; a job without a limit gets `default_limit_s`. Order and `job_id`
-    are those of job_id_raw where every job has one, else of job_key, numbered from 1 (submission comes first).
+    `jobs` has the columns of `schema.JOBS` that are read here. Kept are those with a submission, a start and a positive
+    run time. The size is the nodes held, else asked for, else 1; a job without a limit gets `default_limit_s`. Order
+    and `job_id` are those of job_id_raw where every job has one, else of job_key, numbered from 1 (submission comes
+    first).
     """
     seconds = {name: pl.col(f"{name}_utc").dt.epoch("s").alias(f"{name}_s") for name in ("submit", "start")}
     positive = [pl.when(pl.col(name) > 0).then(pl.col(name)) for name in ("allocated_nodes", "requested_nodes")]
@@ -73,7 +74,7 @@ def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> tuple[Workload, li
     ran = ran.sort("submit_s", "job_id_raw", "job_key")
     columns = ("job_id_raw", "submit_s", "size", "run_s", "limit_s", "start_s")
     arrays = (ran[name].cast(pl.Int64).to_numpy() for name in columns)
-    return Workload(*arrays), ran["job_key"].to_list()
+    return Workload(*arrays), ran["job_key"]
 
 
 def left_out(jobs: pl.DataFrame) -> dict[str, int]:

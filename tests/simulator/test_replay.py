@@ -129,14 +129,14 @@ def test_from_jobs_keeps_what_ran() -> None:
         ]
     )
     jobs, keys = from_jobs(frame, default_limit_s=7200)
-    assert keys == ["first", "second", "late"] and jobs.job_id.tolist() == [9, 10, 1]
+    assert keys.to_list() == ["first", "second", "late"] and jobs.job_id.tolist() == [9, 10, 1]
     assert jobs.size.tolist() == [1, 4, 2] and jobs.limit_s.tolist() == [3600, 7200, 3600]
     assert jobs.submit_s[0] == 1_640_995_200 and jobs.start_s[0] - jobs.submit_s[0] == 3600
 
 
 def test_from_jobs_numbers_jobs_without_numeric_ids() -> None:
     jobs, keys = from_jobs(jobs_frame([{"job_key": "b", "job_id_raw": None}, {"job_key": "a"}]), default_limit_s=1)
-    assert keys == ["a", "b"] and jobs.job_id.tolist() == [1, 2]
+    assert keys.to_list() == ["a", "b"] and jobs.job_id.tolist() == [1, 2]
 
 
 def test_simulated_starts_table() -> None:
@@ -148,7 +148,7 @@ def test_simulated_starts_table() -> None:
     assert frame["simulated_wait_s"].to_list() == [5, None] and frame["recorded_wait_s"].to_list() == [3600, 3600]
     assert frame["submit_utc"][0] == datetime(2022, 1, 1) and frame["nodes"].to_list() == [2, 2]
     empty = simulated_starts(
-        jobs.take(np.arange(0)), [], np.array([], np.int64), cluster="c", scheduler="easy", capacity=4
+        jobs.take(np.arange(0)), keys.clear(), np.array([], np.int64), cluster="c", scheduler="easy", capacity=4
     )
     assert empty.schema == frame.schema
 

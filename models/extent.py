@@ -1,0 +1,61 @@
+"""How much of a long trace is replayed pair by pair and job by job: the newest part, so that the cost has a bound.
+
+A pair costs what is alive in the cluster while it runs, so all pairs of a trace cost its span times its density.
+Whole replays of a trace cost little and take all of it; what calibration does costs a replay a month judged. Each bound
+lies above what a year of a cluster with hundreds of nodes holds, and a trace within them is taken whole.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.workload import Workload
+from traces import store
+from traces.store import DataFolder
+
+HOUR_S, DAY_S = 3600, 86400
+MOST_DAYS = 365  # of starts of pairs
+EVERY_S = 4 * HOUR_S  # between starts
+MOST_WORK = 4_400_000  # starts times jobs a day: a year of starts where 2,000 jobs come a day
+LEAST_STARTS = 250  # however dense: fewer are too few to learn from and to judge on
+MOST_CALIBRATED = 250_000  # jobs of the record that calibration reads
+MOST_MONTHS = 3  # judged where the record was cut
+
+
+def first_replayed_s(data: DataFolder, cluster: str, beside_s: int) -> int | None:
+    """First submission, epoch s, that pairs are made of; None where it is the whole trace.
+
+    beside_s: of warming up and cooling down, in which no pair starts. A whole day, UTC.
+    """
+    row = store.read(
+        data,
+        "SELECT epoch(min(submit_utc))::BIGINT AS first, epoch(max(submit_utc))::BIGINT AS last FROM jobs "
+        "WHERE cluster = ? AND start_utc IS NOT NULL AND run_s > 0",
+        (cluster,),
+    ).row(0, named=True)
+    if row["first"] is None:
+        return None
+    from_s = (row["last"] - MOST_DAYS * DAY_S - beside_s) // DAY_S * DAY_S
+    return None if from_s <= row["first"] else int(from_s)
+
+
+def first_calibrated_s(data: DataFolder, cluster: str) -> int | None:
+    """Submission, epoch s, of the first of the newest MOST_CALIBRATED jobs; None where there are no more."""
+    found = store.read(
+        data,
+        "SELECT epoch(submit_utc)::BIGINT AS submit_s FROM jobs WHERE cluster = ? AND submit_utc IS NOT NULL "
+        "ORDER BY submit_utc DESC LIMIT 1 OFFSET ?",
+        (cluster, MOST_CALIBRATED),
+    )
+    return int(found["submit_s"][0]) + 1 if len(found) else None
+
+
+def starts_every_s(workload: Workload, span_s: int) -> int:
+    """Seconds between starts in a span of them: EVERY_S, or a multiple where the trace is so dense that they cost more.
+
+    A start costs about as much as jobs arrive in a day.
+    """
+    days = max(int(np.ptp(workload.submit_s)), DAY_S) / DAY_S
+    work = span_s / EVERY_S * (len(workload) / days)
+    most = span_s // EVERY_S // LEAST_STARTS  # so sparse at the most
+    return EVERY_S * max(1, min(int(-(-work // MOST_WORK)), most))

@@ -1,0 +1,96 @@
+"""Of a long trace the newest part is replayed pair by pair, and that is said; one within the bounds is taken whole."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from models import experiment, extent, study
+from simulator.workload import Workload
+from tests.pipelines.conftest import HEADER
+from traces import clusters, ingest, store
+from traces.clusters import ClusterSettings
+from traces.store import DataFolder
+
+DAY_S = 86400
+FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+DAYS, A_DAY = 120, 8
+ROW = "{id}|{id}|train|anna|physics|gpu|COMPLETED|{submit}|{submit}|{start}|{end}|3600|120|1|billing=8,node=1|0:0"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
+    """A job of an hour every three hours for 120 days, on 4 nodes."""
+    folder = tmp_path_factory.mktemp("extent")
+    rows = [HEADER]
+    for number in range(DAYS * A_DAY):
+        submit = FIRST + timedelta(hours=number * 24 / A_DAY)
+        times = (submit, submit + timedelta(minutes=5), submit + timedelta(minutes=65))
+        texts = dict(zip(("submit", "start", "end"), (f"{time:%Y-%m-%dT%H:%M:%S}" for time in times), strict=True))
+        rows.append(ROW.format(id=number + 1, **texts))
+    (folder / "jobs.psv").write_text("\n".join(rows) + "\n")
+    made = DataFolder(folder / "data")
+    ingest.ingest([folder / "jobs.psv"], cluster=ClusterSettings("lab"), data=made)
+    made.clusters_toml.write_text("[lab]\nnodes = 4\n")
+    store.build_warehouse(made)
+    return made
+
+
+def test_a_trace_within_the_bounds_is_taken_whole(data: DataFolder) -> None:
+    ours = study.of(data, clusters.resolve(data, cluster="lab"))
+    assert len(ours.workload) == DAYS * A_DAY and ours.scenario.from_s is None
+    assert ours.scenario.every_s == 4 * 3600 and "longer trace" not in str(ours.scenario)
+    told = ours.context(ours.windows.report.from_s)
+    assert "trace_from_utc" not in told.as_dict() and told.scenario == "mirage, 4 nodes, plain"
+
+
+def test_of_a_longer_one_the_newest_days_are(data: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = clusters.resolve(data, cluster="lab")
+    whole = study.of(data, settings)
+    monkeypatch.setattr(extent, "MOST_DAYS", 30)
+    ours = study.of(data, settings)
+    assert ours.scenario.from_s is not None and ours.scenario.from_s % DAY_S == 0
+    assert int(ours.workload.submit_s[0]) == ours.scenario.from_s
+    np.testing.assert_array_equal(ours.workload.submit_s, whole.workload.submit_s[-len(ours.workload) :])
+    assert 30 <= (ours.usable.until_s - ours.usable.from_s) / DAY_S < 31
+    assert ours.usable.until_s == whole.usable.until_s
+    from_utc = experiment.text(ours.scenario.from_s)
+    assert str(ours.scenario).endswith(f", of a longer trace what was submitted from {from_utc}")
+    told = ours.context(ours.windows.report.from_s)
+    assert told.as_dict()["trace_from_utc"] == from_utc and told.scenario.endswith(f"the trace from {from_utc}")
+
+
+def test_calibration_judges_the_newest_months_of_the_newest_jobs(
+    data: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = clusters.resolve(data, cluster="lab")
+    whole, every = experiment.calibrated(data, settings)
+    assert len(whole) == DAYS * A_DAY and len(every) == 3
+    monkeypatch.setattr(extent, "MOST_CALIBRATED", 95 * A_DAY)
+    monkeypatch.setattr(extent, "MOST_MONTHS", 1)
+    record, judged = experiment.calibrated(data, settings)
+    assert len(record) == 95 * A_DAY and judged == every[-1:]
+    np.testing.assert_array_equal(record.submit_s, whole.submit_s[-len(record) :])
+    monkeypatch.setattr(extent, "MOST_CALIBRATED", 35 * A_DAY)
+    assert experiment.calibrated(data, settings)[1] == []  # no four weeks before any month
+
+
+@pytest.mark.parametrize(
+    ("jobs_a_day", "days", "every_h"),
+    [
+        (100, 365, 4),
+        (2_000, 365, 4),  # just within
+        (2_100, 365, 8),
+        (8_000, 365, 16),
+        (100_000, 365, 32),  # as sparse as it gets: 274 starts
+        (100_000, 30, 4),
+    ],
+)
+def test_starts_are_sparser_where_each_costs_more(jobs_a_day: int, days: int, every_h: int) -> None:
+    jobs = jobs_a_day * days
+    none = np.zeros(jobs, np.int64)
+    submit_s = np.linspace(0, days * DAY_S, jobs).astype(np.int64)
+    workload = Workload(none, submit_s, none, none, none, none)
+    assert extent.starts_every_s(workload, days * DAY_S) == every_h * 3600
