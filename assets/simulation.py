@@ -6,7 +6,7 @@ import polars as pl
 from assets import warehouse
 from assets.metadata import numbers, plot, shown, spread, table
 from assets.resources import CLUSTERS, OWNERS, Baton
-from models import experiment, study
+from models import experiment, extent, study
 from models.fingerprint import code_digest, digest
 from models.tables import WHAT_IF
 from simulator.tables import CALIBRATION, SIMULATED_STARTS
@@ -80,6 +80,7 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
         version=now,
         **spread(starts["recorded_wait_s"], "recorded_wait"),
         **spread(starts["informed_wait_s"], "calibrated_wait"),
+        **({"left_out": cut} if (cut := extent.calibration_cut(data, cluster)) else {}),
         fidelity=table(figures.filter(pl.col("change") == "all").drop("cluster", "change", "mechanism")),
         mechanisms=table(figures.filter(pl.col("change") != "all").drop("cluster", "from_utc", "until_utc"), rows=40),
         parameters=table(parameters),

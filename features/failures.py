@@ -59,7 +59,9 @@ RAN_AGAIN = ("failed or preempted", "unknown")
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """The tables for the cluster of `settings`, from the warehouse and the tails of logs in the data folder."""
-    return from_trace(read_trace(data, settings.name), settings, read_tails(data, settings.name))
+    told = ("cluster", "run_s", "gpu_time_s", "exit_code", "exit_signal", "trace_sha256")
+    trace = read_trace(data, settings.name, jobs=("job_id",), attempts=told)
+    return from_trace(trace, settings, read_tails(data, settings.name))
 
 
 def from_trace(trace: Trace, settings: ClusterSettings, tails: pl.DataFrame | None = None) -> dict[str, pl.DataFrame]:

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from features.tables.fragmentation import EMPTY_NODES, FRAGMENTATION
-from features.trace import Trace, read_trace, shaped
+from features.trace import ASKED, Trace, read_trace, shaped
 from features.usage import (
     Capacity,
     Int64s,
@@ -39,7 +39,7 @@ Table2D = NDArray[np.int64]
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables for the cluster of `settings`, from the warehouse."""
-    return from_trace(read_trace(data, settings.name), settings)
+    return from_trace(read_trace(data, settings.name, jobs=ASKED), settings)
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from features.tables.load import DRIFT, LOAD
-from features.trace import Trace, read_trace, shaped
+from features.trace import ASKED, Trace, read_trace, shaped
 from features.usage import Int64s, Steps, asked_gpus, asked_nodes, horizon, queue_end, runs, steps_of, with_gpu_time
 from traces.clusters import ClusterSettings
 from traces.schema import Table
@@ -36,7 +36,8 @@ Numbers = NDArray[np.float64]
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables for the cluster of `settings`, from the warehouse."""
-    return from_trace(read_trace(data, settings.name), settings)
+    told = ("qos", "limit_s", "run_s", "wait_s", "eligible_wait_s", "gpu_time_s")
+    return from_trace(read_trace(data, settings.name, jobs=(*ASKED, *told)), settings)
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:

@@ -15,7 +15,7 @@ import polars as pl
 
 from features.causes import CAUSES, with_causes
 from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
-from features.trace import Trace, read_trace, shaped
+from features.trace import ASKED, Trace, read_trace, shaped
 from features.usage import (
     Capacity,
     Int64s,
@@ -40,6 +40,7 @@ QUOTA_QUANTILE = (
     0.99  # of a group's busy time: an inferred quota ignores the top 1 %, so that one burst does not set it
 )
 LONG_WAIT_S = 600
+WAITED = (*ASKED, "run_s", "gpu_time_s", "attempts", "trace_sha256")  # columns of jobs that `philly_delay` reads
 
 TABLES: tuple[Table, ...] = (QUEUEING_DELAY, QUEUEING_BY)
 DIMENSIONS = ("all", "size_bucket", "partition", "user_name", "hour_of_week", "state", "week", "month")
@@ -47,7 +48,8 @@ DIMENSIONS = ("all", "size_bucket", "partition", "user_name", "hour_of_week", "s
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables for the cluster of `settings`, from the warehouse."""
-    return from_trace(read_trace(data, settings.name), settings)
+    told = ("requested_cpus", "allocated_cpus", "reason")
+    return from_trace(read_trace(data, settings.name, jobs=(*WAITED, *told)), settings)
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from features.queueing import QUOTA_QUANTILE, grouped_runs, philly_delay
+from features.queueing import QUOTA_QUANTILE, WAITED, grouped_runs, philly_delay
 from features.tables.queueing import QUOTA_SENSITIVITY
 from features.trace import Trace, read_trace, shaped
 from traces.clusters import ClusterSettings
@@ -17,7 +17,7 @@ QUANTILES = (0.5, 0.75, 0.9, 0.95, QUOTA_QUANTILE, 1.0)
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """The table for the cluster of `settings`, from the warehouse."""
-    return from_trace(read_trace(data, settings.name), settings)
+    return from_trace(read_trace(data, settings.name, jobs=WAITED), settings)
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:

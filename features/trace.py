@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from traces import schema
-from traces.store import DataFolder, conform, read
+from traces.store import DataFolder, batches, conform
 
 
 def shaped(frame: pl.DataFrame, table: schema.Table) -> pl.DataFrame:
@@ -20,7 +21,7 @@ def shaped(frame: pl.DataFrame, table: schema.Table) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Trace:
-    """The tables of one cluster that describe jobs; any of them may hold no row."""
+    """The tables of one cluster that describe jobs, of each the columns asked for; any of them may hold no row."""
 
     jobs: pl.DataFrame
     attempts: pl.DataFrame
@@ -28,12 +29,31 @@ class Trace:
     nodes: pl.DataFrame
 
 
-def read_trace(data: DataFolder, cluster: str) -> Trace:
-    """The warehouse's jobs, attempts, placements and nodes of `cluster`."""
+# What `usage.runs`, `usage.horizon` and `usage.capacity` read. The other columns are most of the bytes of a long log.
+_JOBS = ("cluster", "job_key", "user_name", "account", "partition", "state", "submit_utc", "start_utc", "end_utc")
+_ATTEMPTS = ("job_key", "attempt", "submit_utc", "start_utc", "end_utc", "state", "nodes", "gpus")
+_PLACEMENTS = ("job_key", "attempt", "node", "gpus", "gpu_numbers")
+ASKED = ("eligible_utc", "requested_nodes", "allocated_nodes", "requested_gpus", "allocated_gpus")
+DIGEST_CHARACTERS = 12  # of trace_sha256, which here only tells dumps apart
 
-    def table(of: schema.Table) -> pl.DataFrame:
-        names = ", ".join(f'"{name}"' for name in of.names)
+
+def read_trace(data: DataFolder, cluster: str, *, jobs: Sequence[str] = (), attempts: Sequence[str] = ()) -> Trace:
+    """The warehouse's jobs, attempts, placements and nodes of `cluster`: the columns that `usage` reads, those that are
+    named of jobs and attempts beside, and all of nodes."""
+
+    def table(of: schema.Table, names: Sequence[str]) -> pl.DataFrame:
+        chosen = schema.Table(of.name, of.meaning, tuple(c for c in of.columns if c.name in names), of.key)
+        columns = ", ".join(
+            f"left(trace_sha256, {DIGEST_CHARACTERS}) AS trace_sha256" if name == "trace_sha256" else f'"{name}"'
+            for name in chosen.names
+        )
         # Names come from the schema, not from a user; the cluster's name is a parameter.
-        return shaped(read(data, f"SELECT {names} FROM {of.name} WHERE cluster = ?", (cluster,)), of)  # noqa: S608
+        parts = batches(data, f"SELECT {columns} FROM {of.name} WHERE cluster = ?", (cluster,), rows=1_000_000)  # noqa: S608
+        return shaped(pl.concat(parts), chosen)
 
-    return Trace(table(schema.JOBS), table(schema.ATTEMPTS), table(schema.PLACEMENTS), table(schema.NODES))
+    return Trace(
+        table(schema.JOBS, (*_JOBS, *jobs)),
+        table(schema.ATTEMPTS, (*_ATTEMPTS, *attempts)),
+        table(schema.PLACEMENTS, _PLACEMENTS),
+        table(schema.NODES, schema.NODES.names),
+    )

@@ -215,7 +215,7 @@ def calibration(data: DataFolder, settings: ClusterSettings) -> Study:
 
 
 def calibrated(data: DataFolder, settings: ClusterSettings) -> tuple[Record, list[Month]]:
-    """The record that calibration reads and the months that it judges: all, or the newest (`models.extent`)."""
+    """The record that calibration reads and the months that it judges; of a long one see `models.extent`."""
     from simulator.calibration.judge import months
 
     from_s = extent.first_calibrated_s(data, settings.name)
@@ -223,7 +223,11 @@ def calibrated(data: DataFolder, settings: ClusterSettings) -> tuple[Record, lis
     declared = declared_s(settings.fit_from)
     if from_s is None:
         return record, months(record, declared)
-    return record, months(record, max(from_s, declared or 0))[-extent.MOST_MONTHS :]
+    judged = months(record, max(from_s, declared or 0))[-extent.MOST_MONTHS :]
+    counts = [int(np.count_nonzero(month.of(record))) for month in judged]
+    return record, [
+        replace(month, every=-(-count // extent.MOST_JUDGED)) for month, count in zip(judged, counts, strict=True)
+    ]
 
 
 def capacity_of(data: DataFolder, settings: ClusterSettings, override: int | None = None) -> int:

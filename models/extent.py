@@ -7,6 +7,8 @@ lies above what a year of a cluster with hundreds of nodes holds, and a trace wi
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import numpy as np
 
 from simulator.workload import Workload
@@ -18,8 +20,9 @@ MOST_DAYS = 365  # of starts of pairs
 EVERY_S = 4 * HOUR_S  # between starts
 MOST_WORK = 4_400_000  # starts times jobs a day: a year of starts where 2,000 jobs come a day
 LEAST_STARTS = 250  # however dense: fewer are too few to learn from and to judge on
-MOST_CALIBRATED = 250_000  # jobs of the record that calibration reads
+MOST_CALIBRATED = 180_000  # jobs of the record that calibration reads
 MOST_MONTHS = 3  # judged where the record was cut
+MOST_JUDGED = 4_000  # jobs of a month, where the record was cut: every so many-th, each is simulated by itself
 
 
 def first_replayed_s(data: DataFolder, cluster: str, beside_s: int) -> int | None:
@@ -48,6 +51,17 @@ def first_calibrated_s(data: DataFolder, cluster: str) -> int | None:
         (cluster, MOST_CALIBRATED),
     )
     return int(found["submit_s"][0]) + 1 if len(found) else None
+
+
+def calibration_cut(data: DataFolder, cluster: str) -> str:
+    """What calibration left out of a long record, in a phrase; empty where nothing."""
+    from_s = first_calibrated_s(data, cluster)
+    if from_s is None:
+        return ""
+    return (
+        f"of a longer record the newest {MOST_CALIBRATED:,} jobs, submitted from "
+        f"{datetime.fromtimestamp(from_s, UTC):%Y-%m-%d}; at most {MOST_JUDGED:,} judged of each of {MOST_MONTHS} months"
+    )
 
 
 def starts_every_s(workload: Workload, span_s: int) -> int:

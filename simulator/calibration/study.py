@@ -40,7 +40,7 @@ class Study:
 
 
 def study(record: Record, cluster: str, judged: list[Month], *, mechanisms_every: int = 0) -> Study:
-    """All forms on each month; in the last one also what each mechanism contributes, over every so many-th job.
+    """All forms on each month; in the last one also what each mechanism contributes, over every so many-th job judged.
 
     0 leaves the mechanisms out. Each is a run of its own, and where few are on, queues are long: all jobs of a month
     of 4,000 take minutes.
@@ -61,7 +61,7 @@ def study(record: Record, cluster: str, judged: list[Month], *, mechanisms_every
             waits.append(_wait_rows(record, cluster, month, begun))
         for number, form in enumerate(changed if judged else ()):
             progress.reach((len(FORMS) + 1) * len(judged) + number)
-            sample = replace(judged[-1], every=mechanisms_every)
+            sample = replace(judged[-1], every=mechanisms_every * judged[-1].every)
             found = contributions(record, happened, sample, fitted, form)
             rows += [_figure_row(record, sample, form, *row) for row in found]
     return Study(
