@@ -80,7 +80,7 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
         version=now,
         **spread(starts["recorded_wait_s"], "recorded_wait"),
         **spread(starts["informed_wait_s"], "calibrated_wait"),
-        **({"left_out": cut} if (cut := extent.calibration_cut(data, cluster)) else {}),
+        left_out=extent.calibration_cut(data, cluster) or "nothing",
         fidelity=table(figures.filter(pl.col("change") == "all").drop("cluster", "change", "mechanism")),
         mechanisms=table(figures.filter(pl.col("change") != "all").drop("cluster", "from_utc", "until_utc"), rows=40),
         parameters=table(parameters),

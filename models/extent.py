@@ -60,7 +60,7 @@ def calibration_cut(data: DataFolder, cluster: str) -> str:
         return ""
     return (
         f"of a longer record the newest {MOST_CALIBRATED:,} jobs, submitted from "
-        f"{datetime.fromtimestamp(from_s, UTC):%Y-%m-%d}; at most {MOST_JUDGED:,} judged of each of {MOST_MONTHS} months"
+        f"{datetime.fromtimestamp(from_s, UTC):%Y-%m-%d}; of each of {MOST_MONTHS} months {MOST_JUDGED:,} judged"
     )
 
 
