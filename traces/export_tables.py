@@ -16,8 +16,9 @@ from traces.store import DataFolder
 from traces.whole_file import whole_file
 
 FORMATS = ("csv", "parquet")
-# A spreadsheet takes a cell that begins so, full-width signs too, for a formula (OWASP, CSV injection).
-_FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
+# A spreadsheet takes a cell that begins so, full-width signs too, for a formula (OWASP, CSV injection). Some trim what
+# comes before the sign: spaces of every kind (Z), control characters and marks that are not seen (C).
+_FORMULA = "^[\t\r\n]|^[\\p{Z}\\p{C}]*[=+\\-@\uff1d\uff0b\uff0d\uff20]"
 
 Change = Callable[[str, pl.DataFrame], pl.DataFrame]
 
@@ -82,10 +83,10 @@ def _write(data: DataFolder, name: str, path: Path, cluster: str | None, change:
 
 def _write_parquet(path: Path, frames: Iterable[pl.DataFrame]) -> int:
     writer, rows = None, 0
-    with whole_file(path) as part:
+    with whole_file(path) as part, part.open("wb") as stream:  # pyarrow itself opens no path that is not UTF-8
         for frame in frames:
             arrow = frame.to_arrow()
-            writer = writer or pq.ParquetWriter(part, arrow.schema, compression="zstd")
+            writer = writer or pq.ParquetWriter(stream, arrow.schema, compression="zstd")
             if frame.height:
                 writer.write_table(arrow)
             rows += frame.height

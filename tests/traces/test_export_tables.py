@@ -16,6 +16,7 @@ from traces.ingest import ingest
 from traces.store import DataFolder, build_warehouse, read
 
 NAMES = ["=1+1", "@SUM(A1)", "-2", "+3", "plain", "\ttab", None, "a=b", 'quo"te,comma']
+PADDED = [" =1+1", "\r\t @SUM(A1)", "\u00a0+3", "\ufeff\u200b-2", "\x00=1", "\u3000\uff1d1", "  plain", "a =1", " \n=1"]
 
 
 def test_formulas_become_text_and_nothing_else_changes(tmp_path: Path) -> None:
@@ -26,6 +27,14 @@ def test_formulas_become_text_and_nothing_else_changes(tmp_path: Path) -> None:
     expected = ["'=1+1", "'@SUM(A1)", "'-2", "'+3", "plain", "'\ttab", "", "a=b", 'quo"te,comma', "'=1+1"]
     assert head == ["name", "n"] and [row[0] for row in rows] == expected
     assert [int(row[1]) for row in rows] == [*range(-4, 5), -4]
+
+
+def test_a_formula_behind_what_a_spreadsheet_trims_becomes_text_too(tmp_path: Path) -> None:
+    write_csv(tmp_path / "out.csv", [pl.DataFrame({"name": PADDED})])
+    with (tmp_path / "out.csv").open(newline="") as stream:
+        cells = [row[0] for row in csv.reader(stream)][1:]
+    harmless = {"  plain", "a =1"}
+    assert cells == [cell if cell in harmless else "'" + cell for cell in PADDED]
 
 
 def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
