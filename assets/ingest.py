@@ -15,6 +15,7 @@ from assets.resources import CLUSTERS, OWNERS, Baton
 from traces import lake_entry, quality, store
 from traces.errors import InputError
 from traces.locks import locked
+from traces.visible import storable
 
 RAW_FILES = dg.DynamicPartitionsDefinition(name="raw_files")
 KEY_CHARACTERS = 16  # of the digest
@@ -72,8 +73,11 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
     for path in gone:
         context.log.warning(f"{path} has disappeared; its rows are kept until it is ingested changed, or deleted")
     held = [described["result"] for described in files]
-    frame = pl.DataFrame([vars(result) for result in results], infer_schema_length=None)
-    lost: dict[str, Any] = {"disappeared files": table(pl.DataFrame({"path": gone}), length=400)} if gone else {}
+    told = [{**vars(result), "path": storable(result.path)} for result in results]
+    frame = pl.DataFrame(told, infer_schema_length=None)
+    lost: dict[str, Any] = {}
+    if gone:
+        lost["disappeared files"] = table(pl.DataFrame({"path": [storable(path) for path in gone]}), length=400)
     return shown(
         rows=int(frame["rows"].sum()) if len(frame) else 0,
         reused=all(result.rows == result.duplicates for result in results),
@@ -102,7 +106,7 @@ def _told(cluster: str, described: dict[str, Any], *, reused: bool) -> dg.AssetM
     metadata: dict[str, Any] = {
         "dagster/row_count": result["rows"],
         "reused": dg.MetadataValue.bool(reused),
-        "path": described["path"],
+        "path": storable(described["path"]),
         **numbers(rows_read=result["rows"], rows_rejected=result["rejects"], jobs=result["jobs"]),
         "counts": table(pl.DataFrame([{k: v for k, v in result.items() if isinstance(v, int)}])),
     }

@@ -20,6 +20,7 @@ from typing import Any
 import polars as pl
 
 from traces.errors import InputError
+from traces.given_paths import bytes_of
 from traces.store import DataFolder
 
 BUNDLED = Path(__file__).parent / "rules" / "log_signatures.toml"
@@ -54,10 +55,10 @@ def signatures(data: DataFolder | None) -> list[Signature]:
 
 def _read(path: Path) -> list[Signature]:
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(bytes_of(path, pipes=False).decode("utf-8"))
     except FileNotFoundError:
         return []
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not readable as TOML: {' '.join(str(error).split())}") from error
     entries = tables.pop("signature", [])
     if tables or not isinstance(entries, list):

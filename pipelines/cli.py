@@ -11,7 +11,9 @@ from typing import Annotated
 import typer
 
 from pipelines import cli_calibrate, cli_explain, cli_export, cli_models, cli_report, cli_run, cli_simulate, cli_traces
-from traces.errors import BatonError
+from pipelines.terminal import safe_streams
+from traces.errors import BatonError, WorkError, of_system
+from traces.visible import visible
 
 app = typer.Typer(
     name="baton",
@@ -53,15 +55,23 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("DO_NOT_TRACK", "1")
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
-    try:
-        app(args=arguments, prog_name="baton", standalone_mode=True)
-    except BatonError as error:
-        sys.stderr.write(f"baton: {' '.join(str(error).split())}\n")
-        sys.exit(error.exit_code)
-    except OSError as error:
-        sys.stderr.write(f"baton: {error.strerror or error}: {error.filename or 'no file named'}\n")
-        sys.exit(1)
+    with safe_streams():
+        logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
+        try:
+            app(args=arguments, prog_name="baton", standalone_mode=True)
+        except BatonError as error:
+            _refuse(str(error), error.exit_code)
+        except OSError as error:
+            told = of_system(error)
+            _refuse(str(told), told.exit_code)
+        except MemoryError:
+            _refuse("the memory of this machine was not enough: what was finished is kept", WorkError.exit_code)
+
+
+def _refuse(why: str, code: int) -> None:
+    """End with one line on standard error."""
+    sys.stderr.write(f"baton: {visible(' '.join(why.split()))}\n")
+    sys.exit(code)
 
 
 if __name__ == "__main__":

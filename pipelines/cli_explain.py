@@ -29,7 +29,8 @@ def explain(
     cluster: Cluster = None,
     limit: Annotated[str | None, typer.Option("--limit", help="Would have started when with this limit: 12h.")] = None,
     nodes: Annotated[
-        int | None, typer.Option("--nodes", min=1, help="Would have started when with so many nodes.")
+        int | None,
+        typer.Option("--nodes", min=1, max=options.MOST_NODES, help="Would have started when with so many nodes."),
     ] = None,
     data: Data = None,
     json: Json = False,

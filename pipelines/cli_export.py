@@ -13,6 +13,7 @@ from pipelines import options
 from pipelines.options import Data, Json
 from traces.errors import InputError
 from traces.store import DataFolder
+from traces.visible import visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -65,7 +66,7 @@ def export(
             if json:
                 options.write_json(stream, {"files": [vars(file) for file in files]})
             for file in files if not json else ():
-                stream.write(f"{file.path}: {file.rows:,} rows of {file.table}\n")
+                stream.write(f"{visible(str(file.path))}: {file.rows:,} rows of {file.table}\n")
             return
         if cluster is None or tables is not None:
             raise InputError("--format swf writes the jobs of one cluster: give --cluster, and no --tables")
@@ -83,7 +84,7 @@ def export(
             options.write_json(stream, vars(done))
         else:
             stream.write(
-                f"{done.path}: {done.jobs:,} jobs, {done.left_out:,} without a submission left out; "
+                f"{visible(str(done.path))}: {done.jobs:,} jobs, {done.left_out:,} without a submission left out; "
                 f"processors are {done.processors}, MaxProcs {done.max_procs:,}\n"
             )
 

@@ -19,12 +19,16 @@ ALL, CHAMPION = "all", "champion"
 
 ClusterName = Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")]
 Policies = Annotated[str, typer.Option("--policies", help="Registry names a,b; or all; or champion.")]
-Capacity = Annotated[int | None, typer.Option("--capacity", min=1, help="Nodes of the simulated cluster.")]
+Capacity = Annotated[
+    int | None, typer.Option("--capacity", min=1, max=options.MOST_NODES, help="Nodes of the simulated cluster.")
+]
 PairNodes = Annotated[str, typer.Option("--pair-nodes", help="Nodes of predecessor and successor; several: 1,8.")]
 Limit = Annotated[str, typer.Option("--limit", help="Wall-clock limit of both jobs.")]
 Scheduler = Annotated[str, typer.Option("--scheduler", help="Scheduler of the simulated cluster.")]
 World = Annotated[str, typer.Option("--world", help="Simulated world.")]
-Seed = Annotated[int, typer.Option("--seed", help="First of the seeds that learners are fitted with.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="First of the seeds that learners are fitted with.")
+]
 
 
 def register(app: typer.Typer) -> None:

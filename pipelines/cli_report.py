@@ -12,6 +12,7 @@ from pipelines import options
 from pipelines.options import Data, Json
 from traces.errors import InputError
 from traces.store import DataFolder
+from traces.visible import visible
 
 
 def register(app: typer.Typer) -> None:
@@ -66,7 +67,7 @@ def report(
                 found["sections"] = [section_data(folder, name, section, anonymise=anonymise, key=key) for name in of]
             options.write_json(stream, found)
         else:
-            stream.write(f"{path.resolve()}\n")
+            stream.write(f"{visible(str(path.resolve()))}\n")
 
 
 def _write_offenders(
@@ -81,7 +82,7 @@ def _write_offenders(
         if as_json:
             options.write_json(stream, {"path": path.resolve(), "rows": rows})
         else:
-            stream.write(f"{path.resolve()}: {options.counted(rows, 'rows')}\n")
+            stream.write(f"{visible(str(path.resolve()))}: {options.counted(rows, 'rows')}\n")
 
 
 def _file(
@@ -94,6 +95,8 @@ def _file(
     whole = folder.reports / "report.html"
     parts = [*([section] if section else []), *(clusters or []), *(["anonymised"] if anonymise else [])]
     path = out or whole.with_name("-".join(["report", *parts]) + ".html")
+    if path.is_dir():
+        raise InputError(f"--out {path}: is a folder; name a file in it")
     if parts and path.resolve() == whole.resolve():
         raise InputError(f"--out {out}: that is the whole report, which a part of it must not replace; name another")
     return path

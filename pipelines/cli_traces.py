@@ -10,7 +10,8 @@ import typer
 from pipelines import options
 from pipelines.options import Data, Delimiter, Fields, Format, GpusPerNode, Json, Nodes, Timezone
 from traces.errors import InputError
-from traces.store import DataFolder
+from traces.given_paths import check_writable, exists
+from traces.visible import visible
 
 
 def register(app: typer.Typer) -> None:
@@ -43,7 +44,7 @@ def ingest(
         folder.ensure_writable()
         check_format(format_)
         for file in files:
-            if str(file) != "-" and not file.exists():
+            if str(file) != "-" and not exists(file):
                 raise InputError(f"{file}: no such file or folder")
         settings = clusters.resolve(
             folder, cluster=cluster, timezone=timezone, nodes=nodes, gpus_per_node=gpus_per_node, new=True
@@ -67,15 +68,17 @@ def ingest(
 
 
 def sentence(result: dict[str, Any]) -> str:
+    """What became of a file, in one line for a person."""
+    path = visible(result["path"])
     if result.get("skipped_reason"):
-        return f"{result['path']}: skipped, {result['skipped_reason']}"
+        return f"{path}: skipped, {visible(result['skipped_reason'])}"
     counts = ", ".join(
         options.counted(result[name], name)
         for name in ("allocations", "steps", "samples", "duplicates", "rejects")
         if result[name] or name == "rejects"
     )
     records, jobs = options.counted(result["rows"], "records"), options.counted(result["jobs"], "jobs")
-    return f"{result['path']}: {result['format']}, {records}: {counts}; {jobs}"
+    return f"{path}: {result['format']}, {records}: {counts}; {jobs}"
 
 
 def generate(
@@ -84,19 +87,19 @@ def generate(
         bool, typer.Option("--sample", help="The bundled sample (data/sample), from its own seed.")
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", min=1, help="Records of a Slurm dump, in place of weeks.")
+        int | None, typer.Option("--jobs", min=1, max=10**9, help="Records of a Slurm dump, in place of weeks.")
     ] = None,
-    weeks: Annotated[int, typer.Option("--weeks", min=1)] = 8,
-    nodes: Annotated[int, typer.Option("--nodes", min=1)] = 32,
-    gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=1)] = 4,
-    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same bytes.")] = 0,
+    weeks: Annotated[int, typer.Option("--weeks", min=1, max=5200)] = 8,
+    nodes: Annotated[int, typer.Option("--nodes", min=1, max=100_000)] = 32,
+    gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=1, max=options.MOST_GPUS)] = 4,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same bytes.")] = 0,
     steps: Annotated[bool, typer.Option("--steps/--no-steps", help="Job steps beside allocations.")] = True,
     compress: Annotated[bool, typer.Option("--gzip/--no-gzip", help="Compress the dump.")] = False,
     json: Json = False,
 ) -> None:
     """Write generated raw logs: the bundled sample, or a Slurm dump of any size."""
     with options.output(json) as stream:
-        DataFolder(out.resolve()).ensure_writable()
+        check_writable(out, "--out")
         from traces import generate as generate_
 
         if sample:
@@ -116,4 +119,4 @@ def generate(
         if json:
             options.write_json(stream, {"files": [str(path) for path in written]})
         else:
-            stream.writelines(f"{path}\n" for path in written)
+            stream.writelines(f"{visible(str(path))}\n" for path in written)

@@ -97,11 +97,12 @@ def _digest(logs: Sequence[RawLogs], reading: Reading) -> str:
 
 
 def _add(state: Any, path: Path) -> None:
-    """The names and contents of the file, or of all files of the folder."""
+    """The names and contents of the file, or of all files of the folder; of pipes, devices and dead links the names."""
     for file in sorted(_files(path)) if path.is_dir() else [str(path)]:
-        with open(file, "rb") as stream:
-            state.update(file.encode("utf-8", "surrogateescape") + b"\0")
-            state.update(hashlib.file_digest(stream, "sha256").digest())
+        state.update(os.fsencode(file) + b"\0")
+        if os.path.isfile(file):  # a pipe would be waited for, and a device never ends
+            with open(file, "rb") as stream:
+                state.update(hashlib.file_digest(stream, "sha256").digest())
 
 
 def _left(folder: DataFolder) -> str:

@@ -16,10 +16,19 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from traces.errors import InputError
+from traces.given_paths import data_root
+from traces.progress import say as say
 from traces.store import DataFolder
+from traces.visible import storable
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+# No cluster, and no wait, comes near these; what is computed from them stays within 64 bits.
+MOST_NODES = 10_000_000
+MOST_GPUS = 10_000  # of a node
+MOST_SEED = 4_000_000_000  # that every library's generator takes, and some hundreds after it
+_YEARS = range(1970, 9999)  # of dates; in any zone they are dates in UTC too
+_LONGEST_S = 100 * 366 * 86400
 
 Data = Annotated[
     Path | None,
@@ -30,25 +39,30 @@ Data = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 Cluster = Annotated[str | None, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")]
 Timezone = Annotated[str | None, typer.Option("--timezone", help="Zone of the log's local times (IANA name).")]
-Nodes = Annotated[int | None, typer.Option("--nodes", min=1, help="Nodes of the cluster.")]
-GpusPerNode = Annotated[int | None, typer.Option("--gpus-per-node", min=1, help="GPUs in a node.")]
+Nodes = Annotated[int | None, typer.Option("--nodes", min=1, max=MOST_NODES, help="Nodes of the cluster.")]
+GpusPerNode = Annotated[int | None, typer.Option("--gpus-per-node", min=1, max=MOST_GPUS, help="GPUs in a node.")]
 Format = Annotated[str, typer.Option("--format", help="Reader, or auto.")]
 Fields = Annotated[str | None, typer.Option("--fields", help="Columns of a dump without a header: a,b,c.")]
 Delimiter = Annotated[str | None, typer.Option("--delimiter", help="Delimiter of a dump without a header.")]
 
 
 def data_folder(context: typer.Context, data: Path | None) -> DataFolder:
-    """The command's own --data (or BATON_DATA), else the one given before the command, else the repository's data/."""
-    return DataFolder((data or context.obj or REPOSITORY / "data").resolve())
+    """The command's own --data (or BATON_DATA), else the one given before the command, else the repository's data/.
+
+    Raises InputError for a path that no data folder can have.
+    """
+    return DataFolder(data_root(data or context.obj or REPOSITORY / "data"))
 
 
 def duration_s(text: str) -> int:
     """Seconds of '48h', '30m', '2d', '90s' or a plain number of seconds. Raises InputError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
-    seconds = round(float(match[1]) * _UNIT_S[match[2] or "s"]) if match else 0
-    if seconds <= 0:
-        raise InputError(f"duration {text!r} is not understood; write 48h, 30m, 2d or seconds")
-    return seconds
+    seconds = float(match[1]) * _UNIT_S[match[2] or "s"] if match else 0.0
+    if round(min(seconds, _LONGEST_S)) <= 0:
+        raise InputError(f"duration {text[:80]!r} is not understood; write 48h, 30m, 2d or seconds")
+    if seconds > _LONGEST_S:
+        raise InputError(f"duration {text[:80]!r} is over 100 years; write 48h, 30m, 2d or seconds")
+    return round(seconds)
 
 
 def utc_s(text: str) -> int:
@@ -56,7 +70,9 @@ def utc_s(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise InputError(f"date {text!r} is not understood; write 2023-02-01 or 2023-02-01T12:00 (UTC)") from None
+        raise InputError(f"date {text[:80]!r} is not understood; write 2023-02-01 or 2023-02-01T12:00 (UTC)") from None
+    if moment.year not in _YEARS:
+        raise InputError(f"date {text!r} is outside the years {_YEARS[0]} to {_YEARS[-1]}")
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
 
 
@@ -68,8 +84,8 @@ def names(text: str) -> list[str]:
 def whole_numbers(text: str, option: str) -> tuple[int, ...]:
     """Positive whole numbers of a comma-separated option. Raises InputError."""
     parts = names(text)
-    if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise InputError(f"{option} {text!r} is not understood; write positive whole numbers such as 1 or 1,8")
+    if not parts or not all(part.isdecimal() and len(part) < 10 and int(part) > 0 for part in parts):
+        raise InputError(f"{option} {text[:80]!r} is not understood; write positive whole numbers such as 1 or 1,8")
     return tuple(int(part) for part in parts)
 
 
@@ -85,7 +101,9 @@ def plain(value: Any) -> Any:
         return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return storable(str(value))
 
 
 @contextlib.contextmanager
@@ -114,11 +132,6 @@ def output(as_json: bool) -> Iterator[TextIO]:
 def write_json(stream: TextIO, result: dict[str, Any]) -> None:
     stream.write(json.dumps(plain(result), allow_nan=False) + "\n")
     stream.flush()
-
-
-def say(line: str) -> None:
-    """One line of progress for a person, on standard error."""
-    typer.echo(line, err=True)
 
 
 def counted(number: int, units: str) -> str:

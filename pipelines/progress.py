@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from traces.progress import Progress
+from traces.visible import visible
 
 GOES_ON_S = 5.0  # a step that says nothing of itself for so long is said to go on
 
@@ -45,7 +46,7 @@ class _Lines(logging.Handler):
         kind = getattr(event, "event_type_value", "")
         if kind == dg.DagsterEventType.STEP_START.value:
             self.began[step] = time.perf_counter()
-            self.console.print(f"  [dim]{escape(step)} ...[/]")
+            self.console.print(f"  [dim]{_shown(step)} ...[/]")
             self._watch(step)
         elif kind == dg.DagsterEventType.STEP_SUCCESS.value:
             self._ended(step, f"[green]{self._seconds(step)}[/]")
@@ -54,7 +55,7 @@ class _Lines(logging.Handler):
         elif kind == dg.DagsterEventType.STEP_FAILURE.value:
             self._ended(step, f"[red]failed[/] {self._seconds(step)}")
         elif record.levelno >= logging.WARNING and event is None:
-            self.console.print(f"  [yellow]{escape(record.getMessage())}[/]")
+            self.console.print(f"  [yellow]{_shown(record.getMessage())}[/]")
 
     def _watch(self, step: str) -> None:
         """Say in a while that the step goes on, and again, until it ends."""
@@ -63,7 +64,7 @@ class _Lines(logging.Handler):
             if step not in self.began:
                 return
             if time.monotonic() - Progress.heard_at > 2 * GOES_ON_S:
-                self.console.print(f"  [dim]{escape(step)} goes on, {self._seconds(step)} so far[/]")
+                self.console.print(f"  [dim]{_shown(step)} goes on, {self._seconds(step)} so far[/]")
             self._watch(step)
 
         self.timer = threading.Timer(GOES_ON_S, tell)
@@ -74,10 +75,15 @@ class _Lines(logging.Handler):
         if self.timer is not None:
             self.timer.cancel()
         self.began.pop(step, None)
-        self.console.print(f"  {escape(step)} {how}")
+        self.console.print(f"  {_shown(step)} {how}")
 
     def _seconds(self, step: str) -> str:
         return f"{time.perf_counter() - self.began.get(step, time.perf_counter()):.1f} s"
+
+
+def _shown(text: str) -> str:
+    """Text of others for a terminal: neither control characters nor the console's own markup take effect."""
+    return escape(visible(text))
 
 
 def _logger(_: dg.InitLoggerContext) -> logging.Logger:

@@ -11,6 +11,7 @@ from typing import Any
 from pipelines import options
 from traces.clusters import NAME, RESERVED, ClusterSettings
 from traces.errors import InputError
+from traces.given_paths import exists, resolved
 from traces.store import DataFolder
 
 SAMPLE = options.REPOSITORY / "data" / "sample"
@@ -75,9 +76,9 @@ def of_paths(folder: DataFolder, raw: Sequence[Path], reading: Reading) -> list[
     """
     from traces import clusters
 
-    paths = [path if path == STANDARD_INPUT else path.resolve() for path in raw]
+    paths = [path if path == STANDARD_INPUT else resolved(path) for path in raw]
     for path, given in zip(paths, raw, strict=True):
-        if path != STANDARD_INPUT and not path.exists():
+        if path != STANDARD_INPUT and not exists(path):
             raise InputError(f"{given}: no such file or folder; give the raw logs, or the folder that holds them")
     declared = {settings.folder: name for name, settings in clusters.load(folder).items() if settings.folder}
     groups: dict[str, list[Path]] = {}

@@ -39,7 +39,7 @@ from reports.summary import lead, summary
 from reports.waits import waits
 from reports.waste import waste
 from traces import store
-from traces.errors import InputError, WorkError
+from traces.errors import InputError
 from traces.progress import Progress
 from traces.store import DataFolder
 
@@ -102,7 +102,7 @@ def build_report(
             )
     listed = beside(path)
     offenders = listed.name if not section and write_offenders(listed, sources) else ""
-    _write(path, render(pages, is_anonymised=names.are_hidden, offenders=offenders))
+    store.write_text(path, render(pages, is_anonymised=names.are_hidden, offenders=offenders))
     return path
 
 
@@ -205,11 +205,3 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:%|s|min|h|d|GPU)\b|%)")
 def _tight(words: str) -> str:
     """No line breaks between a number and its unit."""
     return _UNIT.sub("\u00a0", words)
-
-
-def _write(path: Path, html: str) -> None:
-    """Whole or not at all."""
-    try:
-        store.write_text(path, html)
-    except OSError as error:
-        raise WorkError(f"cannot write the report {path} ({error.strerror}): give another place with --out") from error

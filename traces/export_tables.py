@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from traces import store
 from traces.contents import check_clusters, check_tables
 from traces.errors import InputError
+from traces.given_paths import check_writable
 from traces.store import DataFolder
 from traces.whole_file import whole_file
 
@@ -66,11 +67,8 @@ def write_tables(
     check_tables(data, names)
     if cluster is not None:
         check_clusters(data, [cluster])
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        return [_write(data, name, out / f"{name}.{format}", cluster, change) for name in names]
-    except OSError as error:
-        raise InputError(f"--out {out}: {error.strerror}: name a folder that can be written") from error
+    check_writable(out, "--out")
+    return [_write(data, name, out / f"{name}.{format}", cluster, change) for name in names]
 
 
 def _write(data: DataFolder, name: str, path: Path, cluster: str | None, change: Change) -> Exported:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from traces import contents, store
 from traces.errors import InputError
 from traces.store import DataFolder, sql_text
+from traces.visible import storable
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -40,6 +41,7 @@ def find_job(data: DataFolder, wanted: str, cluster: str | None = None) -> Named
     """
     if cluster is not None:
         contents.check_clusters(data, [cluster])
+    wanted = storable(wanted)
     with store.published(data) as warehouse:
         for name in dict.fromkeys((wanted, wanted.split(".")[0])):
             for meant in _MEANT:
@@ -58,6 +60,7 @@ def find_user(data: DataFolder, wanted: str, cluster: str | None = None) -> str:
     """The cluster in which that user has jobs. Raises InputError for several clusters, and for a name of nobody."""
     if cluster is not None:
         contents.check_clusters(data, [cluster])
+    wanted = storable(wanted)
     with store.published(data) as warehouse:
         rows = warehouse.execute(
             f"SELECT DISTINCT cluster FROM jobs WHERE user_name = {sql_text(wanted)} AND {_in(cluster)} ORDER BY 1"  # noqa: S608

@@ -38,6 +38,7 @@ from traces.progress import say
 from traces.readers.common import Parsed, RawFile, Reader, rejects_frame
 from traces.readers.registry import READERS, reader_for
 from traces.store import DataFolder
+from traces.visible import storable
 
 HIDDEN = (".", "~")
 READINGS = 3  # of a file that changes meanwhile, before it is given up
@@ -363,7 +364,7 @@ def _write(tables: FileTables, raw: RawFile, reader: Reader, parsed: Parsed, res
         tables.write(name, frame)
     counts = {k: v for k, v in asdict(result).items() if k in schema.TRACE_FILES.names}
     told = {
-        **counts, "records": result.rows, "bytes": size, "timezone": raw.settings.timezone, "superseded": 0,
-        "reader_version": reader.version,
+        **counts, "path": storable(result.path), "records": result.rows, "bytes": size, "superseded": 0,
+        "timezone": raw.settings.timezone, "reader_version": reader.version,
     }  # fmt: skip
     tables.write("trace_files", pl.DataFrame([told]))

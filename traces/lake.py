@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from traces import schema, store
+from traces.visible import storable
 
 _DISTINCT = frozenset({"job_key", "job_id", "raw"})  # texts that hardly repeat: a dictionary of them only costs
 
@@ -25,7 +26,7 @@ class FileTables:
 
     def __init__(self, folder: Path, *, cluster: str, sha256: str, path: str) -> None:
         self.folder = folder
-        self.same = {"cluster": cluster, "trace_sha256": sha256, "path": path}
+        self.same = {"cluster": cluster, "trace_sha256": sha256, "path": storable(path)}
         self.rows: dict[str, int] = {}
         self._writers: dict[str, pq.ParquetWriter] = {}
         self._thread = ThreadPoolExecutor(1)

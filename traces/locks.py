@@ -19,6 +19,7 @@ from pathlib import Path
 
 from traces.errors import WorkError
 from traces.progress import say as _say
+from traces.visible import visible
 
 FOLDER = ".locks"  # of the data folder
 POLL_S = 0.1
@@ -80,5 +81,4 @@ def _holder(path: Path) -> str:
         return "another process holds it"
     where = "" if host == socket.gethostname() else f" on {host}"
     shown = command if len(command) <= _TOLD_CHARACTERS else command[:_TOLD_CHARACTERS] + "..."
-    line = f"process {pid}{where} ({shown}) holds it since {since} UTC"
-    return "".join(character if character.isprintable() else "?" for character in line)
+    return visible(f"process {pid}{where} ({shown}) holds it since {since} UTC")

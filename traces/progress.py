@@ -10,13 +10,14 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
+from traces.visible import visible
+
 LINE_EVERY_S = 5.0
 
 
 def say(line: str) -> None:
-    """One line for a person on standard error; what would move a terminal's cursor is shown as a question mark."""
-    shown = "".join(character if character.isprintable() else "?" for character in line)
-    sys.stderr.write(f"{shown}\n")
+    """One line for a person on standard error; what would move a terminal's cursor is shown as its escape."""
+    sys.stderr.write(f"{visible(line)}\n")
     sys.stderr.flush()
 
 
@@ -44,8 +45,8 @@ class Progress:
             disable=not (stays or self._console.is_terminal),
             speed_estimate_period=600.0,  # single steps differ in length: the rate is that of the last ten minutes
         )
-        self._task = self._bar.add_task(what, total=total)
-        self._what, self._total, self._unit = what, total, f" {unit}" if unit else ""
+        self._what, self._total, self._unit = visible(what), total, f" {unit}" if unit else ""
+        self._task = self._bar.add_task(self._what, total=total)
         self._count, self._before, self._first = 0, 0, True
         self._began = self._said = monotonic()
 
@@ -58,7 +59,7 @@ class Progress:
 
     def advance(self, what: str) -> None:
         """One more is done; `what` says which."""
-        self._what = what
+        self._what = visible(what)
         self._tell(self._count + 1, monotonic())
 
     def reach(self, count: int) -> None:
@@ -81,4 +82,4 @@ class Progress:
 
     def done(self, what: str) -> None:
         """The last word, which stays."""
-        self._bar.update(self._task, description=what)
+        self._bar.update(self._task, description=visible(what))

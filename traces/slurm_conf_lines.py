@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from traces.errors import InputError
+from traces.given_paths import bytes_of
 
 DEEPEST_INCLUDE = 50  # files within files: more is a fault
 
@@ -33,9 +34,9 @@ class Pair:
 def read_text(path: Path) -> str:
     """The text of a file that a person wrote or a Slurm command printed. Raises InputError where it cannot be read."""
     try:
-        text = path.read_bytes().decode("utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+        text = bytes_of(path).decode("utf-8", errors="surrogateescape")
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     if "\0" in text:
         raise InputError(f"{path}: holds NUL bytes: it is no text file")
     return text

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # control, direction, surrogate, private, line ends
 
 
@@ -33,4 +35,4 @@ def visible_lines(text: str) -> str:
 
 def storable(path: str | os.PathLike[str]) -> str:
     r"""A path as text that UTF-8 can hold, as tables and JSON need: a byte of it that is no UTF-8 becomes \xff."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    return _SURROGATE.sub(lambda found: _visible(found[0]), os.fspath(path))

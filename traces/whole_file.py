@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from traces.errors import InputError
+from traces.errors import InputError, of_system
 
 
 @contextmanager
@@ -15,20 +15,28 @@ def whole_file(path: Path) -> Iterator[Path]:
     """Where to write what shall lie at `path`: a file beside it, which takes its place once all went well.
 
     A device or a pipe is not replaced: there `path` itself is what to write to. Folders above `path` are made. Raises
-    InputError where `path` is a folder.
+    InputError where `path` is a folder or cannot be made, and WorkError where the system gives out while it is written.
     """
     if path.is_dir():
         raise InputError(f"{path}: is a folder; name a file in it")
-    if path.exists() and not path.is_file():
-        yield path
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = None
     try:
+        if path.exists() and not path.is_file():
+            yield path
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
         yield part
         part.replace(path)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError(f"{path}: {error.filename} is a file, not a folder; name another place") from error
+    except OSError as error:
+        if error.filename in (None, str(part), str(path)):  # else it is of what was read meanwhile
+            error.filename = str(path)
+        raise of_system(error) from error
     finally:
-        part.unlink(missing_ok=True)
+        if part is not None:
+            part.unlink(missing_ok=True)
 
 
 def sweep(folder: Path) -> None:

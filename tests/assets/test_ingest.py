@@ -38,28 +38,29 @@ def materialize(data: Path, raw: Path) -> tuple[Told, dict[str, Any], list[str]]
 def test_a_partition_a_file_by_its_content(tmp_path: Path) -> None:
     raw, data = tmp_path / "raw", tmp_path / "data"
     raw.mkdir()
-    dump(raw / "a.psv", 3)
+    dump(raw / "a\udcff.psv", 3)  # a name that is no UTF-8
     dump(raw / "b.psv", 5).open("a").write("7|8|9\n")
     told, whole, partitions = materialize(data, raw)
     files = {Path(f["path"]).name: f for f in store.lake_files(DataFolder(data), "lab")}
     keys = {name: file_key("lab", described["sha256"]) for name, described in files.items()}
+    assert told[keys["a\udcff.psv"]]["path"].endswith("/a\\xff.psv")
     assert set(told) == set(partitions) == set(keys.values())
     b = told[keys["b.psv"]]
     assert (b["dagster/row_count"], b["reused"], b["share_without_end"], b["clock_change_rows"]) == (6, False, 0.0, 0)
     assert b["longest_gap_s"] == 86_400 and b["longest_gap_from_utc"].startswith("2026-03-01")
     assert (b["rows_read"], b["rows_rejected"], b["jobs"]) == (6, 1, 5)
     (reason,) = b["rejects"].records
-    assert "7" in str(reason.data) and "rejects" not in told[keys["a.psv"]]
+    assert "7" in str(reason.data) and "rejects" not in told[keys["a\udcff.psv"]]
     assert (whole["disappeared"], whole["rows_read"], whole["rows_rejected"], whole["jobs"]) == (0, 9, 1, 8)
 
-    (raw / "a.psv").unlink()  # gone
+    (raw / "a\udcff.psv").unlink()  # gone
     dump(raw / "b.psv", 4)  # changed: its older rows go
     told, whole, _ = materialize(data, raw)
     (lost,) = whole["disappeared files"].records
-    assert whole["disappeared"] == 1 and str(lost.data["path"]).endswith("/a.psv")
-    assert told[keys["a.psv"]]["reused"] and keys["b.psv"] not in told and len(told) == 2
+    assert whole["disappeared"] == 1 and str(lost.data["path"]).endswith("/a\\xff.psv")
+    assert told[keys["a\udcff.psv"]]["reused"] and keys["b.psv"] not in told and len(told) == 2
     held = {Path(f["path"]).name: f["result"]["rows"] for f in store.lake_files(DataFolder(data), "lab")}
-    assert held == {"a.psv": 3, "b.psv": 4}
+    assert held == {"a\udcff.psv": 3, "b.psv": 4}
 
 
 def test_a_file_elsewhere_has_not_disappeared(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class RawFile:
             with self.open() as stream:
                 return stream.read(HEAD_BYTES)
         except UNREADABLE as error:
-            raise InputError(f"{self.path}: cannot be read: {error}") from error
+            raise InputError(f"{self.path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
     def text(self) -> str:
         """All of it, as UTF-8 with U+FFFD where it is not. Raises InputError where the file cannot be read."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from traces import store
 from traces.errors import InputError
+from traces.visible import storable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,12 +19,12 @@ def json_batches(
 ) -> Iterator[pl.DataFrame]:
     """The objects of a JSON list in a file, in order, `rows` at a time; `columns` are DuckDB's types by name.
 
-    Raises InputError, also after some batches, where the file is no such list or a name of it is a glob.
+    Raises InputError, also after some batches, where the file is no such list or has a name that DuckDB cannot open.
     """
     import duckdb
 
-    if set(str(path)) & set("*?["):
-        raise InputError(f"{path}: a path that DuckDB takes for a pattern")
+    if set(str(path)) & set("*?[") or storable(path) != str(path):
+        raise InputError(f"{path}: a path that DuckDB takes for a pattern, or that is not UTF-8")
     types = ", ".join(f"{store.sql_text(name)}: {store.sql_text(kind)}" for name, kind in columns.items())
     options = f"format = 'array', columns = {{{types}}}, compression = '{compression}'"
     source = f"read_json({store.sql_text(str(path))}, {options})"
