@@ -24,6 +24,7 @@ ADDRESSES = (
     ("experiments", "artifact_location"),
 )
 WAIT_S = 30
+TOLD_CHARACTERS = 300
 DAMAGED = (sqlite3.Error, UnicodeDecodeError)  # what reading a damaged file raises
 
 
@@ -39,7 +40,7 @@ def follow(database: Path, experiment: str, artifacts: str) -> bool:
         try:
             before = _location(connection, experiment)
         except DAMAGED as error:
-            raise WorkError(f"{database}: the MLflow store cannot be read: {error}") from error
+            raise WorkError(f"{database}: the MLflow store cannot be read: {_told(error)}") from error
         if before is None or before == artifacts:
             return False
         try:
@@ -53,7 +54,7 @@ def follow(database: Path, experiment: str, artifacts: str) -> bool:
         except sqlite3.DatabaseError as error:
             raise WorkError(
                 f"{database} holds runs whose artifacts were at {before} and are now at {artifacts}, but cannot be "
-                f"corrected: {error}; make it writable"
+                f"corrected: {_told(error)}; make it writable"
             ) from error
     return True
 
@@ -67,11 +68,16 @@ def _location(connection: sqlite3.Connection, experiment: str) -> str | None:
     return None if row is None else str(row[0])
 
 
+def _told(error: Exception) -> str:
+    """One line of it: SQLite quotes statements in full."""
+    return " ".join(str(error).split())[:TOLD_CHARACTERS]
+
+
 def check(database: Path) -> None:
     """Raises WorkError where the file is no SQLite database, or a damaged one."""
     found = [str(row[0]) for row in rows(database, "PRAGMA quick_check(1)", ())]
     if found != ["ok"]:
-        what = " ".join(" ".join(found).split()) or "not a file"
+        what = " ".join(" ".join(found).split())[:TOLD_CHARACTERS] or "not a file"
         raise WorkError(f"{database}: the MLflow store is damaged ({what}): put a copy in its place, or move it away")
 
 
@@ -126,4 +132,4 @@ def rows(database: Path, statement: str, values: Sequence[Any]) -> list[tuple[An
         with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True, timeout=WAIT_S)) as connection:
             return connection.execute(statement, values).fetchall()
     except DAMAGED as error:
-        raise WorkError(f"{database}: the MLflow store cannot be read: {error}") from error
+        raise WorkError(f"{database}: the MLflow store cannot be read: {_told(error)}") from error

@@ -60,6 +60,13 @@ def half(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
+def schema(path: Path) -> None:
+    """SQLite then quotes the statement, with its line breaks."""
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'CREATE TABLE "experiments"', b'CREATE TABLE )experiments"'))
+    assert path.read_bytes() != content
+
+
 def folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
@@ -70,7 +77,7 @@ def other_release(path: Path) -> None:
         connection.execute("UPDATE alembic_version SET version_num = '0123456789ab'")
 
 
-@pytest.mark.parametrize("damage", [noise, half, folder, other_release])
+@pytest.mark.parametrize("damage", [noise, half, schema, folder, other_release])
 def test_a_damaged_store_is_named(data: DataFolder, damage: Callable[[Path], None]) -> None:
     damage(mlflow_store.database(data))
     with pytest.raises(WorkError, match=r"mlflow\.db: the MLflow store ") as told:
