@@ -9,6 +9,7 @@ Opens no connection: `traces.store` hands one in.
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,8 +31,12 @@ def union(table: schema.Table, paths: Sequence[Path]) -> str:
         columns = ", ".join(f'CAST(NULL AS {column.type}) AS "{column.name}"' for column in table.columns)
         return f"SELECT {columns} WHERE false"
     columns = ", ".join(f'"{name}"' for name in table.names)
-    files = ", ".join(sql_text(str(path)) for path in paths)
-    return f"SELECT {columns} FROM read_parquet([{files}])"  # noqa: S608
+    return f"SELECT {columns} FROM {parquet(*paths)}"  # noqa: S608
+
+
+def parquet(*paths: Path) -> str:
+    """Those files, and no others that a name with `*` or `[` would be a pattern of, as a table of an SQL statement."""
+    return f"read_parquet([{', '.join(sql_text(glob.escape(str(path))) for path in paths)}])"
 
 
 def create(connection: duckdb.DuckDBPyConnection, table: schema.Table, select: str) -> int:

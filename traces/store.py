@@ -379,7 +379,7 @@ def _unreadable(data: DataFolder, error: BaseException) -> str | None:
     for path in [*raw, *(path for _, paths in derived_tables(data).values() for path in paths)]:
         try:
             with in_memory() as connection:
-                rows = connection.execute(f"SELECT * FROM read_parquet({sql_text(str(path))})")  # noqa: S608
+                rows = connection.execute(f"SELECT * FROM {settle.parquet(path)}")  # noqa: S608
                 for _ in rows.to_arrow_reader(100_000):
                     pass
         except duckdb.Error as damage:

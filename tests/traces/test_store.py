@@ -12,7 +12,9 @@ import pytest
 
 from tests.traces.conftest import HEADER, Lake
 from traces import schema, store
+from traces.clusters import ClusterSettings
 from traces.errors import InputError, WorkError
+from traces.ingest import ingest
 from traces.readers.json_list import json_batches
 from traces.store import DataFolder
 
@@ -46,6 +48,18 @@ def test_reading_takes_parameters_and_leaves_nothing_open(lake: Lake, sacct_row:
     found = store.read(lake.data, "SELECT job_name FROM jobs WHERE user_name = ?", ["alice"])
     assert found["job_name"].to_list() == ["'; DROP TABLE jobs; --"]
     duckdb.connect(str(lake.data.warehouse)).close()  # a writer gets in
+
+
+@pytest.mark.parametrize("name", ["a*b", "a[X]b", "**", "it's", "a b", "{a,X}"])
+def test_a_data_folder_is_no_pattern_of_others(tmp_path: Path, sacct_row: Row, name: str) -> None:
+    """DuckDB takes a path for a pattern: the rows of folders beside it came in too."""
+    (tmp_path / "log").write_text(f"{HEADER}\n{sacct_row()}\n")
+    for folder in ("aXb", "X", name):
+        data = DataFolder(tmp_path / folder)
+        ingest([tmp_path / "log"], cluster=ClusterSettings("lab"), data=data)
+        store.write_derived(data, FIGURES, "lab", pl.DataFrame({"n": [1], "cluster": ["lab"]}), "now")
+        rows = store.build_warehouse(data)
+        assert (rows["jobs"], rows["attempts"], rows["figures"]) == (1, 1, 1)
 
 
 def test_a_reader_of_the_old_file_keeps_reading(lake: Lake, sacct_row: Row) -> None:
