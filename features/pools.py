@@ -149,13 +149,16 @@ def placed_pools(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) ->
     A node is out of service in every span longer than WINDOW_S in which nothing ran on it, and after its last job where
     the log does not show the machine at its end.
     """
-    on_nodes = trace.placements.select("job_key", "attempt", "node", pl.col("gpus").alias("there")).join(
-        held.filter(pl.col("end_epoch") > pl.col("start_epoch")), on=["job_key", "attempt"]
+    ran = held.filter(pl.col("end_epoch") > pl.col("start_epoch")).select(
+        "job_key", "attempt", "partition", "start_epoch", "end_epoch", "nodes", "gpus", "cpus"
     )
-    attempts = held.filter(pl.col("end_epoch") > pl.col("start_epoch")).height
-    if not attempts or on_nodes.select("job_key", "attempt").n_unique() < KNOWN * attempts:
+    placed = trace.placements.select("job_key", "attempt").unique()
+    if ran.is_empty() or ran.join(placed, on=["job_key", "attempt"], how="semi").height < KNOWN * ran.height:
         return None
-    on_nodes = _shares(trace, settings, on_nodes)
+    on_nodes = trace.placements.select("job_key", "attempt", "node", pl.col("gpus").alias("there")).join(
+        ran, on=["job_key", "attempt"]
+    )
+    on_nodes = _shares(trace, settings, on_nodes.drop("job_key", "attempt"))
     size = _sizes(on_nodes)
     changes = _changes(on_nodes, size, horizon(trace), WINDOW_S if shows_its_end(trace) else -1)
     pools: dict[str | None, Placed] = {}
@@ -197,31 +200,38 @@ def _sizes(on_nodes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _changes(on_nodes: pl.DataFrame, size: pl.DataFrame, until: int, idle_at_end_s: int) -> pl.DataFrame:
-    """time, node, gpus, cpus in order of time: what attempts take and give back, and nodes that leave and return.
+    """time, place (row of `size`), gpus, cpus in order of time: what attempts take and give back, and nodes that leave
+    and return. Narrow columns: there are twice as many rows as placements.
 
     A node that is idle for more than `idle_at_end_s` until the log ends (`until`) has left for good.
     """
-    held = on_nodes.select("node", "start_epoch", "end_epoch", "gpus", "cpus")
+    amounts = pl.col("gpus", "cpus").cast(pl.Int32)
+    size = size.with_row_index("place").select("place", "node", amounts)
+    held = on_nodes.join(size.select("place", "node"), on="node").select("place", "start_epoch", "end_epoch", amounts)
     first = int(str(held["start_epoch"].min()))
-    idle = held.sort("start_epoch").select(
-        "node",
-        pl.col("end_epoch").cum_max().shift(1, fill_value=first).over("node").alias("start_epoch"),
-        pl.col("start_epoch").alias("end_epoch"),
+    idle = (
+        held.select("place", "start_epoch", "end_epoch")
+        .sort("start_epoch")
+        .select(
+            "place",
+            pl.col("end_epoch").cum_max().shift(1, fill_value=first).over("place").alias("start_epoch"),
+            pl.col("start_epoch").alias("end_epoch"),
+        )
     )
     # What is out when the log begins or ends is out for good.
     away = idle.filter(pl.col("end_epoch") - pl.col("start_epoch") > WINDOW_S).with_columns(
         pl.when(pl.col("start_epoch") == first).then(0).otherwise("start_epoch").alias("start_epoch")
     )
     gone = (
-        held.group_by("node")
+        held.group_by("place")
         .agg(pl.col("end_epoch").max().alias("start_epoch"))
         .filter(until - pl.col("start_epoch") > idle_at_end_s)
         .with_columns(pl.lit(FOREVER, pl.Int64).alias("end_epoch"))
     )
-    out = pl.concat([away, gone]).join(size, on="node").select(held.columns)
+    out = pl.concat([away, gone]).join(size, on="place").select(held.columns)
     both = pl.concat([held, out])
-    taken = both.select("node", pl.col("start_epoch").alias("time"), "gpus", "cpus")
-    given = both.select("node", pl.col("end_epoch").alias("time"), -pl.col("gpus"), -pl.col("cpus"))
+    taken = both.select(pl.col("start_epoch").alias("time"), "place", "gpus", "cpus")
+    given = both.select(pl.col("end_epoch").alias("time"), "place", -pl.col("gpus"), -pl.col("cpus"))
     return pl.concat([taken, given]).sort("time")
 
 
@@ -247,7 +257,10 @@ def nodes_of_partitions(on_nodes: pl.DataFrame) -> dict[str | None, frozenset[st
 
 
 def _pool(changes: pl.DataFrame, size: pl.DataFrame, names: frozenset[str]) -> Placed:
-    places = size.filter(pl.col("node").is_in(list(names))).sort("node").with_row_index("place")
-    rows = changes.join(places.select("node", "place"), on="node", maintain_order="left")
-    columns = (rows[name].cast(pl.Int64).to_numpy() for name in ("time", "place", "gpus", "cpus"))
-    return Placed(*columns, *(places[name].to_numpy() for name in ("gpus", "cpus")))
+    mine = size.with_row_index("row").filter(pl.col("node").is_in(list(names))).sort("node")
+    place_of = np.full(len(size), -1, np.int64)
+    place_of[mine["row"].to_numpy()] = np.arange(len(mine))
+    node = place_of[changes["place"].to_numpy()]
+    kept = node >= 0
+    columns = [changes[name].cast(pl.Int64).to_numpy()[kept] for name in ("time", "gpus", "cpus")]
+    return Placed(columns[0], node[kept], *columns[1:], *(mine[name].to_numpy() for name in ("gpus", "cpus")))

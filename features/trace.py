@@ -34,6 +34,7 @@ _JOBS = ("cluster", "job_key", "user_name", "account", "partition", "state", "su
 _ATTEMPTS = ("job_key", "attempt", "submit_utc", "start_utc", "end_utc", "state", "nodes", "gpus")
 _PLACEMENTS = ("job_key", "attempt", "node", "gpus", "gpu_numbers")
 ASKED = ("eligible_utc", "requested_nodes", "allocated_nodes", "requested_gpus", "allocated_gpus")
+READ_MEMORY = "512MB"  # DuckDB's, beside what is read
 DIGEST_CHARACTERS = 12  # of trace_sha256, which here only tells dumps apart
 
 
@@ -48,7 +49,8 @@ def read_trace(data: DataFolder, cluster: str, *, jobs: Sequence[str] = (), atte
             for name in chosen.names
         )
         # Names come from the schema, not from a user; the cluster's name is a parameter.
-        parts = batches(data, f"SELECT {columns} FROM {of.name} WHERE cluster = ?", (cluster,), rows=1_000_000)  # noqa: S608
+        sql = f"SELECT {columns} FROM {of.name} WHERE cluster = ?"  # noqa: S608
+        parts = batches(data, sql, (cluster,), rows=250_000, memory=READ_MEMORY)
         return shaped(pl.concat(parts), chosen)
 
     return Trace(

@@ -54,13 +54,14 @@ def first_calibrated_s(data: DataFolder, cluster: str) -> int | None:
 
 
 def calibration_cut(data: DataFolder, cluster: str) -> str:
-    """What calibration left out of a long record, in a phrase; empty where nothing."""
+    """What calibration leaves out of a long record, in a phrase; empty where nothing."""
     from_s = first_calibrated_s(data, cluster)
     if from_s is None:
         return ""
+    first = f"{datetime.fromtimestamp(from_s, UTC):%Y-%m-%d}"
     return (
-        f"of a longer record the newest {MOST_CALIBRATED:,} jobs, submitted from "
-        f"{datetime.fromtimestamp(from_s, UTC):%Y-%m-%d}; of each of {MOST_MONTHS} months {MOST_JUDGED:,} judged"
+        f"all but the newest {MOST_CALIBRATED:,} jobs, submitted from {first}; of each of the newest "
+        f"{MOST_MONTHS} months at most {MOST_JUDGED:,} are judged"
     )
 
 
