@@ -9,7 +9,7 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-LEAST, MOST = 128 << 20, 2 << 30  # bytes that DuckDB is given; with more it is no faster, see docs/decisions/0015
+LEAST, MOST = 128 << 20, 2 << 30  # bytes that DuckDB is given: see docs/decisions/0015-locks.md
 _UNLIMITED = 1 << 60  # version 1 of cgroups has a number near 2^63 for "no limit"
 
 
