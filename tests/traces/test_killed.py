@@ -140,6 +140,38 @@ def test_killed_at_any_moment(tmp_path: Path, sacct_row: Row) -> None:
     assert [path.name for path in (data.root / locks.FOLDER).iterdir()] == [store.LAKE]
 
 
+def test_killed_while_another_works_or_waits(tmp_path: Path, sacct_row: Row) -> None:
+    """Whatever the killed one held is free, and what the other one does is whole and all there."""
+    data, whole = DataFolder(tmp_path / "data"), DataFolder(tmp_path / "undisturbed")
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    put(mine, sacct_row, 0)
+    other.mkdir()
+    draw = random.Random(13)
+    undisturbed, lasting, spare = spawn(whole), spawn(data), spawn(data)
+    took = work(undisturbed, mine)
+    for kill in range(max(2, KILLS // 4)):
+        rows = [sacct_row(JobID=str(10_000 * (kill + 1) + n)) for n in range(50)]
+        (other / f"{kill}.psv").write_text("\n".join([HEADER, *rows]) + "\n")
+        put(mine, sacct_row, (kill + 1) % 2)
+        process, spare = spare, spawn(data)
+        begin(process, mine)
+        begin(lasting, other)
+        time.sleep(draw.uniform(0, took))
+        end(process)
+        assert lasting.stdout
+        assert lasting.stdout.readline() == "done\n"
+        keys = store.read(data, "SELECT job_key FROM jobs WHERE job_key::BIGINT >= 10000")
+        assert len(keys) == 50 * (kill + 1), f"kill {kill}"
+        lake_entry.check(data.lake)
+    put(mine, sacct_row, 1)
+    for folder in (mine, other):
+        work(spare, folder)
+        work(undisturbed, folder)
+    for process in (undisturbed, lasting, spare):
+        end(process)
+    assert equal(tables(data), tables(whole))
+
+
 def test_a_folder_takes_the_place_of_another_in_one_step(tmp_path: Path) -> None:
     for name, content in (("final", "old"), (".final.1.0", "new")):
         (tmp_path / name).mkdir()
@@ -206,8 +238,8 @@ def test_a_name_is_shared_within_a_process_and_gone_with_the_last(tmp_path: Path
 def test_only_the_older_content_of_a_changed_file_goes(tmp_path: Path, kept: bool) -> None:
     for digest, source in (("old", "/raw/a"), ("new", "/raw/a"), ("other", "/raw/b"), ("unsourced", None)):
         (tmp_path / digest).mkdir()
-        told = {"schema_version": 2, "fingerprint": "", "sha256": digest, "path": "a", "source": source, "result": {}}
-        lake_entry.write(tmp_path / digest, told)
+        told = {"schema_version": 2, "fingerprint": "", "sha256": digest, "path": "a", "source": source}
+        lake_entry.write(tmp_path / digest, {**told, "result": {"rows": 1, "rejects": 0, "jobs": 1}})
     place = tmp_path / ".place"
     removed = staging.retire(tmp_path, {"/raw/a": "new"}, {"old"} if kept else set(), place)
     assert removed == ([] if kept else ["old"])
