@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from models import champion, mlflow_store, registered, tracking
+from models import champion, mlflow_sql, mlflow_store, registered, tracking
 from tests.models.pair_tables import artifact
 from traces.errors import BatonError, WorkError
 from traces.store import DataFolder
@@ -61,7 +61,6 @@ def half(path: Path) -> None:
 
 
 def schema(path: Path) -> None:
-    """SQLite then quotes the statement, with its line breaks."""
     content = path.read_bytes()
     path.write_bytes(content.replace(b'CREATE TABLE "experiments"', b'CREATE TABLE )experiments"'))
     assert path.read_bytes() != content
@@ -85,6 +84,13 @@ def test_a_damaged_store_is_named(data: DataFolder, damage: Callable[[Path], Non
     assert "\n" not in str(told.value)
     for work in (champion.rollback, mlflow_store.settle, registered.versions, lambda data: champion.promote(data, 1)):
         assert one_line(data, lambda work=work: work(data)) or damage in (folder, other_release)
+
+
+def test_what_sqlite_quotes_is_one_line(data: DataFolder) -> None:
+    """Of a damaged table it quotes a piece of a statement, line breaks and all."""
+    with pytest.raises(WorkError) as told:
+        mlflow_sql.rows(mlflow_store.database(data), "SELECT [a\nb] FROM runs", ())
+    assert "no such column: a b" in str(told.value) and "\n" not in str(told.value)
 
 
 def test_whatever_is_damaged_is_told_in_one_line(whole: DataFolder, tmp_path: Path) -> None:
