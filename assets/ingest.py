@@ -114,6 +114,7 @@ def _told(cluster: str, described: dict[str, Any], *, reused: bool) -> dg.AssetM
         row = quality.of_jobs(store.read_parquet(folder / "jobs.parquet")).row(0, named=True)
         metadata |= {
             "clock_change_rows": row["ambiguous"],
+            "end_before_start_rows": row["end_before_start"],
             "longest_gap_s": row["gap_s"] or 0.0,
             "longest_gap_from_utc": str(row["gap_from_utc"] or ""),
             "share_without_end": float(row["no_end_share"] or 0.0),

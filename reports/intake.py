@@ -98,12 +98,13 @@ def _quality_table(source: Source, files: pl.DataFrame) -> TableView:
         "file_quality",
         "Quality of the jobs by file",
         "Of the jobs that each file gave: the longest time without a submission and the median of such times, rows in "
-        "the hour of a clock change that nothing settles, and jobs that ran and have no end. "
+        "the hour of a clock change that nothing settles, jobs whose end is printed before their start (which is "
+        "read as the end), and jobs that ran and have no end. "
         f"{source.caption(source.jobs.height, 'jobs')}",
         columns(
             "file|file", "jobs|jobs|count", "gap_s|longest gap|duration", "gap_from_utc|from (UTC)|utc",
             "median_gap_s|median gap|duration", "ambiguous|clock-change rows|count",
-            "no_end_share|without an end|percent",
+            "end_before_start|end before start|count", "no_end_share|without an end|percent",
         ),
         sorted(rows, key=lambda row: str(row["file"])),
     )  # fmt: skip

@@ -118,7 +118,7 @@ class Source:
         return self.read(
             "SELECT j.user_name, j.partition, j.state, j.submit_utc, start_utc, end_utc, requested_nodes, "  # noqa: S608 - our own names
             f"requested_gpus, allocated_nodes, allocated_gpus, limit_s, run_s, j.wait_s, {gpu_time} AS gpu_time_s, "
-            f"is_time_ambiguous, attempts, trace_sha256 FROM jobs j {joined} WHERE cluster = ?"
+            f"is_time_ambiguous, is_end_before_start, attempts, trace_sha256 FROM jobs j {joined} WHERE cluster = ?"
         )
 
     @cached_property

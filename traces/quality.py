@@ -1,4 +1,4 @@
-"""How good the rows of each raw file are: gaps in time, rows in the hour of a clock change, rows without an end."""
+"""How good the rows of each raw file are: gaps in time, times that are in doubt, rows without an end."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ EVER_RAN = pl.col("attempts") > 0
 
 
 def of_jobs(jobs: pl.DataFrame) -> pl.DataFrame:
-    """A row a raw file from rows of the table `jobs`: `trace_sha256`, `jobs`, `ambiguous`, `no_end_share`, `gap_s`,
-    `gap_from_utc`.
+    """A row a raw file from rows of the table `jobs`: `trace_sha256`, `jobs`, `ambiguous`, `end_before_start`,
+    `no_end_share`, `gap_s`, `gap_from_utc`.
 
-    `ambiguous` counts rows in the hour of a clock change that nothing in the log settles. `no_end_share` is of jobs
-    that ran. The gap is the longest time (s) without a submission, beside the median of all such times,
-    `median_gap_s`: a dump that was cut, or lacks days, stands out by it.
+    `ambiguous` counts rows in the hour of a clock change that nothing in the log settles, `end_before_start` those of
+    which the log prints an end before the start. `no_end_share` is of jobs that ran. The gap is the longest time (s)
+    without a submission, beside the median of all such times, `median_gap_s`: a dump that was cut, or lacks days,
+    stands out by it.
     """
     submitted = jobs.sort("trace_sha256", "submit_utc").with_columns(
         gap_s=pl.col("submit_utc").diff().over("trace_sha256").dt.total_seconds()
@@ -27,6 +28,7 @@ def of_jobs(jobs: pl.DataFrame) -> pl.DataFrame:
         .agg(
             jobs=pl.len(),
             ambiguous=pl.col("is_time_ambiguous").sum(),
+            end_before_start=pl.col("is_end_before_start").sum(),
             no_end_share=without_end.sum() / pl.when(EVER_RAN.any()).then(EVER_RAN.sum()),
             gap_s=pl.col("gap_s").max(),
             median_gap_s=pl.col("gap_s").median(),

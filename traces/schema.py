@@ -10,8 +10,35 @@ This file is over 400 lines on purpose: it is one table of data.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+
+# What one record may hold at most, by how its column's name ends or by all of it. No machine comes near: more is a
+# fault or an attack, and the record is refused with the value. No product of two of them leaves 64 bits, nor does the
+# GPU time of half a million attempts in one sum.
+MOST: dict[str, int] = {
+    "nodes": 1 << 20,  # six times the nodes of the largest machine yet (Fugaku)
+    "cpus": 1 << 28,  # six times its kind's most cores (Sunway)
+    "gpus": 1 << 20,
+    "mib": 1 << 40,  # an EiB
+    "kib": 1 << 50,
+    "gb": 1 << 30,
+    "percent": 100 << 28,  # every CPU busy
+    "s": 1 << 32,  # 136 years: as many seconds as Slurm counts to
+    "limit_s": 60 << 32,  # as many minutes
+    "cpu_time_s": 1 << 60,  # of all CPUs
+    "gpu_time_s": 1 << 44,  # half a million GPU years
+}
+# Times are the 32 bits of seconds from 1970 on, less a day: what lies between two of them is a time within MOST.
+FIRST_UTC = datetime(1969, 12, 31)
+LAST_UTC = FIRST_UTC + timedelta(seconds=MOST["s"])
+
+
+def most(column: str) -> int | None:
+    """The most that a column of that name may hold; None where nothing is said."""
+    return MOST.get(column, MOST.get(column.rpartition("_")[2]))
+
 
 UTC, TEXT, INT, FLOAT, FLAG = "TIMESTAMP", "VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN"
 
@@ -98,6 +125,7 @@ JOBS = Table(
         Column("reason", TEXT, "", "why it last waited, for other than Priority or Resources: sacct's Reason as written, None included"),
         Column("attempts", INT, "attempts", "runs of the job; 0 for one that never ran", nullable=False),
         Column("is_time_ambiguous", FLAG, "", "a local time fell into the hour of a clock change and nothing in the log settles it", nullable=False),
+        Column("is_end_before_start", FLAG, "", "the log prints an end before the start, and the start is read as that end; null where the reader refuses such a record"),
         FILE,
         LINE,
     ),

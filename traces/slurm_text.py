@@ -31,14 +31,14 @@ NO_TIME = frozenset({"", "None", "Unknown", "N/A", "NONE", "0", "4294967295"})
 NO_LIMIT = frozenset({"", "UNLIMITED", "Partition_Limit", "INFINITE", "NOT_SET", "None", "N/A"})
 
 _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,2})(?:\.(\d{1,6}))?")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGTPE]?)B?([nc]?)", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)([KMGTPE]?)B?([nc]?)", re.IGNORECASE)
 _GRES_GPU = re.compile(
     r"(?:^|[,|])(?:PER_NODE:|PER_JOB:|PER_TASK:|PER_SOCKET:)?(?:gres[:/])?gpu(?::([^:=,()|]+))?(?:[:=](\d+))?"
 )
 _JOB_ID = re.compile(
     r"(?P<job>\d+)(?:_(?:(?P<task>\d+)|\[(?P<range>[^\]]*)\]?))?(?:\+(?P<het>\d+))?(?:\.(?P<step>[A-Za-z0-9_+.]+))?"
 )
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 _SCALE_MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3, "E": 1024.0**4}
 MOST_NODES = 100_000  # of one node list: more is an attack or a fault, not a cluster
 

@@ -83,7 +83,7 @@ ODDITIES = (
     _one("eligible later than submitted", MAN, "two waits", {"Eligible": "2024-05-01T10:20:00"}, {"wait_s": 1800, "eligible_wait_s": 600}),
     _one("never eligible", MAN, "no eligible wait", {"Eligible": "Unknown"}, {"eligible_wait_s": None, "wait_s": 1800}),
     _one("eligible after it started", "scontrol requeue, " + LAB, "no eligible wait: the requeue has overwritten it", {"Eligible": "2024-05-01T10:40:00"}, {"eligible_wait_s": None, "wait_s": 1800}),
-    _one("start after end", "sacct clamps it", "start = end", {"Start": "2024-05-01T12:00:00", "ElapsedRaw": "0"}, {"wait_s": 5400}),
+    _one("start after end", "sacct clamps it", "start = end, and flagged", {"Start": "2024-05-01T12:00:00", "ElapsedRaw": "0"}, {"wait_s": 5400, "is_end_before_start": True}),
     _one("suspended", "ElapsedRaw leaves it out", "elapsed seconds are the run time", {"ElapsedRaw": "3000"}, {"run_s": 3000}),
     _one("memory a node", "Slurm before 21.08, 48000Mn", "times the nodes", {"ReqTRES": "", "ReqMem": "48000Mn"}, {"requested_mem_mib": 96_000}),
     _one("memory a CPU", "Slurm before 21.08, 1000Mc", "times the CPUs", {"ReqTRES": "", "ReqMem": "1000Mc"}, {"requested_mem_mib": 8000}),
@@ -121,6 +121,18 @@ ODDITIES = (
             ("a forged id", "100|100|forged"), ("quotes", '"quoted" \'name\''), ("U+FFFD for bad UTF-8", "caf\ufffd"),
         )
     ),
+    *(
+        _one(f"{what} beyond any machine", "made by hand", "refused, with the bound", other, None)
+        for what, other in (
+            ("GPUs", {"AllocTRES": "gres/gpu=4611686018427387903"}), ("GPUs of two types", {"ReqTRES": f"gres/gpu:a={1 << 20},gres/gpu:b=1"}),
+            ("nodes", {"NNodes": "1048577"}), ("CPUs", {"AllocCPUS": "268435457"}), ("memory", {"ReqMem": f"{'9' * 18}E"}),
+            ("memory of all nodes", {"ReqTRES": "", "ReqMem": "1048576Tn"}), ("a run", {"ElapsedRaw": "4294967296"}),
+            ("a time", {"End": "2106-02-06T06:28:17"}), ("a time before all", {"Submit": "1969-12-30T10:00:00"}),
+            ("GPU time", {"AllocTRES": "gres/gpu=1048576", "ElapsedRaw": "16777217", "End": "2024-11-11T14:50:17"}),
+            ("a limit", {"TimelimitRaw": "4294967297"}),
+        )
+    ),
+    _one("as many GPUs as any machine has", "made by hand", "read", {"AllocTRES": "gres/gpu=1048576"}, {"gpu_time_s": 3600 << 20}),
     Oddity("requeued", "sacct -D, " + LAB, (row(State="NODE_FAIL"), row(Submit="2024-05-01T11:30:05", Start="2024-05-01T12:00:00", End="2024-05-01T13:00:00")), "one job of two attempts; its wait is the first", {"attempts": 2, "run_s": 7200, "wait_s": 1800, "state": "COMPLETED"}),
     Oddity("preempted and requeued", "sacct -D, PreemptMode=REQUEUE", (row(State="PREEMPTED"), row(Submit="2024-05-01T11:30:05", Start="2024-05-01T12:00:00", End="2024-05-01T13:00:00")), "one job of two attempts", {"attempts": 2, "gpu_time_s": 28_800}),
     Oddity("resized", "scontrol update NumNodes, " + LAB, (row(State="RESIZING", End="2024-05-01T11:00:00", ElapsedRaw="1800"), row(Submit="2024-05-01T11:00:00", NNodes="1", NodeList="n01", AllocTRES="gres/gpu=2")), "two attempts, no second twice", {"attempts": 2, "run_s": 3600, "gpu_time_s": 10_800, "allocated_nodes": 1}),

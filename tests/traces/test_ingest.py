@@ -178,7 +178,9 @@ def test_a_lake_of_another_schema_version_is_refused_by_name(lake: Lake, sacct_r
     (side,) = lake.data.lake.glob("lab/*/file.json")
     told = side.read_text()
     side.write_text(
-        told.replace('"schema_version": 2', '"schema_version": 0').replace('"fingerprint": "', '"fingerprint": "x')
+        told.replace(f'"schema_version": {schema.SCHEMA_VERSION}', '"schema_version": 0').replace(
+            '"fingerprint": "', '"fingerprint": "x'
+        )
     )
     with pytest.raises(WorkError, match="schema version 0"):
         store.build_warehouse(lake.data)

@@ -11,6 +11,7 @@ from typing import IO
 
 import polars as pl
 
+from traces import schema
 from traces.readers.common import Parsed, Reject, map_unique, shown
 from traces.slurm_text import parse_state
 
@@ -105,7 +106,8 @@ def offset_time(values: pl.Series) -> pl.Series:
 
 def since_zero(values: pl.Series) -> pl.Series:
     """Seconds since the trace's own zero, as if that were the start of 1970."""
-    return pl.from_epoch(seconds(values), time_unit="s").cast(pl.Datetime("us"))
+    number = seconds(values)
+    return pl.from_epoch(number.set(number > schema.MOST["s"], None), time_unit="s").cast(pl.Datetime("us"))
 
 
 def slurm_state(values: pl.Series) -> pl.Series:

@@ -14,8 +14,9 @@ from typing import Any
 import polars as pl
 
 from traces.errors import InputError
-from traces.readers.common import Parsed, RawFile, Reject, localized, shown
+from traces.readers.common import UNREADABLE, Parsed, RawFile, Reject, localized, shown
 from traces.readers.csv_lines import BLANK, header_names, pieces, split, text
+from traces.readers.plausible import implausible
 from traces.readers.sacct_times import settle_hour
 
 TIMES = ("submit", "eligible", "start", "end")
@@ -44,7 +45,7 @@ class JobCsv(ABC):
     """A CSV with a header and one line a job."""
 
     name: str
-    version = 1
+    version = 2
     header: tuple[str, ...]  # columns that the file must have, by which it is known
     foreign: tuple[str, ...] = ()  # columns that only a sibling of the format has
     fields: tuple[Field, ...]
@@ -76,7 +77,7 @@ class JobCsv(ABC):
                 for lines in pieces(stream, 2):
                     parsed.records += len(lines)
                     frames.append(self._rows(parsed, file, split(parsed, lines, names)))
-        except (OSError, EOFError) as error:
+        except UNREADABLE as error:
             raise InputError(f"{file.path}: cannot be read: {error}: is the file whole?") from error
         if not parsed.records:
             raise InputError(f"{file.path}: no job under the header")
@@ -102,7 +103,8 @@ class JobCsv(ABC):
                 new = pl.DataFrame({"at": bad.arg_true(), "why": told}, schema={"at": pl.UInt32, "why": pl.String})
                 wrong = wrong.scatter(new["at"], new["why"]) if wrong.null_count() == len(wrong) else _first(wrong, new)
             columns.append(value.alias(field.name))
-        frame = pl.DataFrame(columns).with_columns(wrong=wrong)
+        frame = pl.DataFrame(columns)
+        frame = frame.with_columns(pl.coalesce(wrong, implausible(frame)).alias("wrong"))
         return to_utc(refuse(parsed, frame), file.settings.timezone)
 
 
@@ -156,7 +158,8 @@ def finish(parsed: Parsed, rows: pl.DataFrame, *, has_ids: bool = True) -> None:
     Of several rows of one id the one that ended last stands, of those the last; the others are duplicates.
     """
     missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in _PLAIN.items() if name not in rows.columns]
-    rows = refuse(parsed, rows.with_columns(missing).with_columns(wrong=_out_of_order(rows.with_columns(missing))))
+    rows = rows.with_columns(missing)
+    rows = refuse(parsed, rows.with_columns(pl.coalesce(_out_of_order(rows), implausible(rows)).alias("wrong")))
     if not has_ids:
         rows = rows.with_columns(job_id="line " + pl.col("line").cast(pl.String))
     else:
@@ -182,6 +185,7 @@ def finish(parsed: Parsed, rows: pl.DataFrame, *, has_ids: bool = True) -> None:
         eligible_wait_s=_span("eligible_utc", "start_utc"),
         gpu_time_s=pl.when(ran).then(pl.coalesce("gpu_time_s", gpus * pl.col("run_s"))),
     ).with_columns(held)
+    jobs = refuse(parsed, jobs.with_columns(implausible(jobs)))
     attempts = jobs.filter(pl.col("attempts") == 1).select(
         "job_key", pl.lit(0, dtype=pl.Int64).alias("attempt"), "submit_utc", "start_utc", "end_utc", "run_s", "state",
         pl.col("allocated_nodes").alias("nodes"), pl.col("allocated_gpus").alias("gpus"), "gpu_time_s", "line",

@@ -10,8 +10,9 @@ import re
 
 import polars as pl
 
+from traces import schema
 from traces.errors import InputError
-from traces.readers.common import Parsed, RawFile, Reject, shown
+from traces.readers.common import UNREADABLE, Parsed, RawFile, Reject, shown
 from traces.readers.csv_lines import header_names, pieces, since_zero, split, whole
 from traces.readers.job_csv import Field, JobCsv
 
@@ -21,6 +22,12 @@ PHASES = ("Succeeded", "Failed", "Running", "Pending", "Unknown")
 def phase(values: pl.Series) -> pl.Series:
     """One of Kubernetes' phases of a pod."""
     return values.set(~values.is_in(PHASES), None)
+
+
+def thousandths(values: pl.Series) -> pl.Series:
+    """The part of a GPU that a pod takes, in thousandths."""
+    number = whole(values)
+    return number.set(number > 1000, None)
 
 
 class Pods(JobCsv):
@@ -39,7 +46,7 @@ class Pods(JobCsv):
         Field("cpu_milli", "cpu_milli", whole),
         Field("requested_mem_mib", "memory_mib", whole),
         Field("requested_gpus", "num_gpu", whole),
-        Field("gpu_milli", "gpu_milli", whole),
+        Field("gpu_milli", "gpu_milli", thousandths),
         Field("partition", "gpu_spec"),  # the GPU types that it may run on
         Field("qos", "qos"),
         Field("phase", "pod_phase", phase, required=True),
@@ -78,7 +85,7 @@ class Nodes:
     """`openb_node_list_*.csv`: name, CPUs, memory, GPUs and their model, whose name may hold its memory (V100M32)."""
 
     name = "openb-nodes"
-    version = 1
+    version = 2
     header = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
@@ -89,23 +96,27 @@ class Nodes:
         """All nodes; the later line of a node named twice is a duplicate. Raises InputError where there is none."""
         parsed = Parsed()
         rows: dict[str, tuple[str, int, float | None, int]] = {}
-        with file.open() as stream:
-            names = header_names(stream.readline())
-            if not set(self.header) <= set(names):
-                raise InputError(f"{file.path}:1: a column is missing: {self.name} has {', '.join(self.header)}")
-            for lines in pieces(stream, 2):
-                parsed.records += len(lines)
-                found = split(parsed, lines, names)
-                for line, raw, node, gpus, model in zip(
-                    found["line"], found["raw"], found["sn"], whole(found["gpu"]), found["model"], strict=True
-                ):
-                    memory = re.search(r"M(\d+)$", model)
-                    if not node or gpus is None:
-                        parsed.rejects.append(Reject(line, f"not a node and a count of GPUs: {shown(raw)}", raw))
-                    elif node in rows:
-                        parsed.duplicates += 1
-                    else:
-                        rows[node] = (node, gpus, float(memory[1]) if memory and gpus else None, line)
+        try:
+            with file.open() as stream:
+                names = header_names(stream.readline())
+                if not set(self.header) <= set(names) or len(set(names)) < len(names):
+                    what = "is missing" if not set(self.header) <= set(names) else "is named twice"
+                    raise InputError(f"{file.path}:1: a column {what}: {self.name} has {', '.join(self.header)}")
+                for lines in pieces(stream, 2):
+                    parsed.records += len(lines)
+                    found = split(parsed, lines, names)
+                    for line, raw, node, gpus, model in zip(
+                        found["line"], found["raw"], found["sn"], whole(found["gpu"]), found["model"], strict=True
+                    ):
+                        memory = re.search(r"M(\d{1,6})$", model)
+                        if not node or gpus is None or gpus > schema.MOST["gpus"]:
+                            parsed.rejects.append(Reject(line, f"not a node and a count of GPUs: {shown(raw)}", raw))
+                        elif node in rows:
+                            parsed.duplicates += 1
+                        else:
+                            rows[node] = (node, gpus, float(memory[1]) if memory and gpus else None, line)
+        except UNREADABLE as error:
+            raise InputError(f"{file.path}: cannot be read: {error}: is the file whole?") from error
         if not parsed.records:
             raise InputError(f"{file.path}: no node under the header")
         kinds = {"node": pl.String, "gpus": pl.Int64, "gpu_mem_gb": pl.Float64, "line": pl.Int64}

@@ -7,18 +7,18 @@ read as they are meant: jobs without attempts, times null or 'None', a last atte
 
 from __future__ import annotations
 
-import zlib
+import json
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 from zoneinfo import ZoneInfo
 
-import orjson
 import polars as pl
 
 from traces.errors import InputError
 from traces.lake import FileTables
-from traces.readers.common import Parsed, RawFile, Reject
+from traces.readers.common import UNREADABLE, Parsed, RawFile, Reject
 from traces.readers.json_list import json_batches
 from traces.readers.philly_columns import DUCKDB, Columns, columns_of, pieces, read_piece
 from traces.readers.philly_entries import entries, job_of, tables_of
@@ -35,7 +35,7 @@ class JobLog:
     """The reader of `cluster_job_log`: a JSON list of jobs."""
 
     name = "philly-jobs"
-    version = 2
+    version = 3
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
         """A JSON list of objects with Philly's keys."""
@@ -115,7 +115,7 @@ def _pieces(file: RawFile) -> Iterator[Columns | bytes]:
         with file.open() as stream:
             for piece in pieces(stream):
                 yield read_piece(piece, file.settings.timezone) or piece
-    except (OSError, EOFError, zlib.error) as error:
+    except UNREADABLE as error:
         raise InputError(f"{file.path}: cannot be read: {error}: is the file whole?") from error
 
 
@@ -134,9 +134,9 @@ def rows_of(parsed: Parsed, found: Columns | bytes, zone: ZoneInfo) -> dict[str,
             if broken:
                 raise ValueError(broken)
             slow.append(job_of(before + at + 1, entry, zone))
-        except ValueError as error:
-            raw = entry if isinstance(entry, str) else orjson.dumps(entry).decode("utf-8", errors="replace")
-            parsed.rejects.append(Reject(before + at + 1, str(error), raw))
+        except (ValueError, RecursionError) as error:
+            why = str(error) if isinstance(error, ValueError) else "the entry is nested too deep"
+            parsed.rejects.append(Reject(before + at + 1, why, _raw(entry)))
     frames = tables_of(slow)
     if isinstance(found, bytes):
         return frames
@@ -145,6 +145,16 @@ def rows_of(parsed: Parsed, found: Columns | bytes, zone: ZoneInfo) -> dict[str,
     return {
         name: pl.concat([frame, frames[name].select(frame.columns)]) if slow else frame for name, frame in fast.items()
     }
+
+
+def _raw(entry: Any) -> str:
+    """The text of an entry; '' where it is nested too deep to be written."""
+    if isinstance(entry, str):
+        return entry
+    try:
+        return json.dumps(entry)
+    except RecursionError:
+        return ""
 
 
 def superseded(told: pl.DataFrame) -> pl.Series:

@@ -37,7 +37,7 @@ DUCKDB = {  # the machines of an attempt stay JSON: the same few texts come agai
     "submitted_time": "VARCHAR", "user": "VARCHAR",
 }  # fmt: skip
 _BOUNDARY = re.compile(BOUNDARY.pattern.encode())
-_FIRST, _LAST = -2_208_988_800, 4_102_444_800  # 1900 and 2100, local: times beyond them are looked at alone
+_FIRST, _LAST = -86_400, 4_102_444_800  # 1969-12-31 and 2100, local: times beyond them are looked at alone
 _NEVER = np.iinfo(np.int64).min  # a time that the log does not hold
 Int64s = NDArray[np.int64]
 Flags = NDArray[np.bool_]

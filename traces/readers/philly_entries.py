@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 import orjson
 import polars as pl
 
+from traces import schema
 from traces.readers.common import shown
 
 # The end of one entry and the start of the next. A quote inside a text is escaped, so this never lies in one; the keys
@@ -57,14 +58,17 @@ def entries(piece: bytes) -> Iterator[tuple[Any, str | None]]:
         if at >= len(text) or (text[at] == "]" and not text[at + 1 :].strip()):
             return
         try:
-            entry, at = decoder.raw_decode(text, at)
-        except (json.JSONDecodeError, RecursionError):
+            entry, after = decoder.raw_decode(text, at)
+            # half a surrogate pair is valid JSON and no text
+            entry = json.loads(json.dumps(entry, ensure_ascii=False).encode("utf-8", errors="replace"))
+        except (ValueError, RecursionError):
             next_ = BOUNDARY.search(text, at)
             end = next_.start() + 1 if next_ else len(text)
             yield text[at : min(end, at + 4_000)], "no whole JSON entry: the list is cut short or broken here"
             at = end
-        else:  # half a surrogate pair is valid JSON and no text
-            yield json.loads(json.dumps(entry, ensure_ascii=False).encode("utf-8", errors="replace")), None
+        else:
+            at = after
+            yield entry, None
 
 
 def job_of(line: int, entry: Any, zone: ZoneInfo) -> dict[str, Any]:
@@ -100,7 +104,10 @@ def _run(attempt: Any) -> dict[str, Any]:
     if not isinstance(attempt, dict):
         raise ValueError(f"attempt {shown(str(attempt))} is no object")
     placed: dict[str, list[int]] = {}
-    for detail in attempt.get("detail") or []:
+    details = attempt.get("detail") or []
+    if not isinstance(details, list):
+        raise ValueError(f"detail {shown(str(details))} is no list")
+    for detail in details:
         if not isinstance(detail, dict) or not isinstance(detail.get("ip"), str):
             raise ValueError(f"detail {shown(str(detail))} names no machine")
         gpus = detail.get("gpus") or []
@@ -123,9 +130,12 @@ def _time(value: Any, what: str) -> datetime | None:
     if value is None or value in ("None", ""):
         return None
     try:
-        return datetime.strptime(value, "%Y-%m-%d %H:%M:%S")
+        time = datetime.strptime(value, "%Y-%m-%d %H:%M:%S")
     except (TypeError, ValueError) as error:
         raise ValueError(f"{what} {shown(str(value))} is not YYYY-MM-DD HH:MM:SS") from error
+    if not schema.FIRST_UTC <= time <= schema.LAST_UTC:
+        raise ValueError(f"{what} {shown(value)} is not from {schema.FIRST_UTC} to {schema.LAST_UTC}")
+    return time
 
 
 def _text(value: Any) -> str | None:
@@ -156,10 +166,7 @@ def in_order(local: list[datetime | None], zone: ZoneInfo) -> tuple[list[datetim
 
 def _readings(local: datetime, zone: ZoneInfo) -> list[datetime]:
     """The instants (naive UTC, ascending) that a local time may be; in the hour left out, by the offset before it."""
-    try:
-        instants = [local.replace(tzinfo=zone, fold=fold).astimezone(UTC).replace(tzinfo=None) for fold in (0, 1)]
-    except OverflowError as error:  # the first or last day that there is, and beyond it in UTC
-        raise ValueError(f"time {shown(str(local))} is out of range") from error
+    instants = [local.replace(tzinfo=zone, fold=fold).astimezone(UTC).replace(tzinfo=None) for fold in (0, 1)]
     return [instants[0]] if instants[1] <= instants[0] else instants
 
 

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from traces import schema
 from traces.errors import InputError
 from traces.readers.common import UNREADABLE, Parsed, RawFile, Reject, localized, shown
+from traces.readers.plausible import implausible
 
 PIECE_BYTES = 1 << 25
 MOST_GPUS = 16
@@ -35,7 +36,7 @@ class _Samples(ABC):
     """A CSV of samples: time, machine, values. Subclasses say which."""
 
     name: str
-    version = 1
+    version = 2
     table: schema.Table
     column: str  # of the header, by which the file is known
     values: tuple[str, ...]
@@ -98,9 +99,17 @@ class _Samples(ABC):
             for (line, raw), oks in zip(raws, passed.filter(~fine).iter_rows(named=True), strict=True):
                 wrong = next((name for name in checks if not oks[name]), "time")
                 parsed.rejects.append(Reject(line, f"{wrong} is not of its form: {shown(raw)}", raw))
-        parsed.samples += int(fine.sum())
         nodes = _each(frame["node"], node.cast(pl.Categorical))
-        return self._rows(frame.select(times, nodes, *names).filter(fine), names)
+        rows = self._rows(frame.select(times, nodes, *names).filter(fine), names)
+        if implausible(rows).null_count() < len(rows):  # of hundreds of millions of lines hardly one: looked at apart
+            value = pl.col(names).str.strip_chars().cast(pl.Float64, strict=False)
+            most = schema.most(self.values[0])
+            fits = frame.select(pl.all_horizontal((value <= most).fill_null(True)))[:, 0] & fine
+            for line, raw in frame.select("line", "raw").filter(fine & ~fits).iter_rows():
+                parsed.rejects.append(Reject(line, f"a value is not from 0 to {most:,}: {shown(raw)}", raw))
+            rows, fine = self._rows(frame.select(times, nodes, *names).filter(fits), names), fits
+        parsed.samples += int(fine.sum())
+        return rows
 
     @staticmethod
     def _times(file: RawFile) -> pl.Expr:
@@ -111,7 +120,8 @@ class _Samples(ABC):
         result = pl.when(suffix == "").then(localized(local, file.settings.timezone)[0])
         for zone, hours in OFFSETS_H.items():
             result = result.when(suffix == zone).then(local + timedelta(hours=hours))  # type: ignore[assignment]
-        return result.otherwise(None)
+        utc = result.otherwise(None)
+        return pl.when(utc.is_between(schema.FIRST_UTC, schema.LAST_UTC)).then(utc)
 
     @abstractmethod
     def _rows(self, frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
@@ -167,7 +177,13 @@ class MemoryUtilization(_Samples):
 
     def _rows(self, frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
         values = [
-            pl.col(n).str.strip_chars().cast(pl.Float64, strict=False).round().cast(pl.Int64).alias(name)
+            pl.col(n)
+            .str.strip_chars()
+            .cast(pl.Float64, strict=False)
+            .round()
+            .clip(upper_bound=2.0**62)
+            .cast(pl.Int64)
+            .alias(name)
             for n, name in zip(names, self.values, strict=False)
         ]
         return frame.select("node", "sample_utc", *values)
@@ -259,7 +275,7 @@ class MachineList:
     """`cluster_machine_list`: machineId, number of GPUs, single GPU mem (spaces after the commas)."""
 
     name = "philly-machines"
-    version = 1
+    version = 2
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
         """A header with machineId and number of GPUs."""
@@ -283,8 +299,9 @@ class MachineList:
             row = dict(zip(names, (value.strip() for value in raw.split(",")), strict=False))
             node, gpus = row.get("machineid", ""), row.get("number of gpus", "")
             size = row.get("single gpu mem", "")
-            memory = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:GB|G)?", size, re.IGNORECASE)
-            if not node or not gpus.isdigit() or (size and not memory):
+            memory = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?:GB|G)?", size, re.IGNORECASE)
+            counted = re.fullmatch("[0-9]{1,9}", gpus) and int(gpus) <= schema.MOST["gpus"]
+            if not node or not counted or (size and not memory):
                 reason = f"not a machine, a count of GPUs and a size in GB: {shown(raw)}"
                 parsed.rejects.append(Reject(number, reason, raw))
             elif node in nodes:

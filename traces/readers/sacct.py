@@ -35,6 +35,7 @@ from traces.readers.common import HEAD_BYTES, Parsed, RawFile, Reject, rejects_f
 from traces.readers.sacct_blocks import Block
 from traces.readers.sacct_fields import fields_of
 from traces.readers.sacct_jobs import fold
+from traces.readers.sacct_json import COLUMNS
 from traces.readers.sacct_layout import Layout
 from traces.readers.sacct_spill import Batch, Spill
 
@@ -176,15 +177,19 @@ def _json_piece(found: sacct_json.Records, settings: ClusterSettings, spill: Spi
     """A batch of JSON records."""
     fields, line = fields_of(found.frame.drop("line")), found.frame["line"].to_numpy()
     rows, valid = sacct_typed.typed(fields, line, settings)
-    odd = (Reject(at, "a value is not of its form", str(found.frame.row(n))) for n, at in _refused(rows, valid))
-    rejects = [*found.rejects, *odd]
+    rejects = list(found.rejects)
+    for n, at, why in _refused(rows, valid):
+        values = found.frame.row(n)
+        odd = sacct_columns.odd_value((name, text or "") for name, text in zip(COLUMNS, values, strict=False))
+        rejects.append(Reject(at, odd or why or "a value is not of its form", str(values)))
     return Piece(spill.put(number, rows, valid), found.before, int(valid.sum()), rejects, 0)
 
 
-def _refused(rows: pl.DataFrame, valid: pl.Series) -> list[tuple[int, int]]:
-    """(row, line) of the rows that are not valid."""
+def _refused(rows: pl.DataFrame, valid: pl.Series) -> list[tuple[int, int, str | None]]:
+    """(row, line, what is out of bounds if anything is) of the rows that are not valid."""
     at = (~valid).arg_true()
-    return list(zip(at.to_list(), rows["line"].gather(at).to_list(), strict=True))
+    refused = rows[at]
+    return list(zip(at.to_list(), refused["line"].to_list(), sacct_typed.out_of_bounds(refused).to_list(), strict=True))
 
 
 def records(
@@ -232,8 +237,8 @@ def _mended(mender: sacct_mend.Mender, layout: Layout, settings: ClusterSettings
     frame = pl.DataFrame(texts, schema=dict.fromkeys(names, pl.String), orient="row")
     rows, valid = sacct_typed.typed(fields_of(frame), np.array(list(mender.mended)), settings)
     odd = [
-        Reject(at, "a value is out of range", layout.delimiter.join(mender.mended[at]))
-        for _, at in _refused(rows, valid)
+        Reject(at, why or "a value is out of range", layout.delimiter.join(mender.mended[at]))
+        for _, at, why in _refused(rows, valid)
     ]
     return rows.filter(valid), odd
 

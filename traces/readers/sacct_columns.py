@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 from traces import slurm_text
 from traces.errors import InputError
-from traces.readers import sacct_csv
+from traces.readers import plausible, sacct_csv
 
 # `sacct --helpformat`, Slurm 17.11 to 24.05, and its older names.
 _NAMES = """
@@ -98,13 +98,32 @@ def _name(text: str) -> None:
         raise ValueError(f"{text[:80]!r} is no name")
 
 
-def _tres(text: str) -> None:
-    slurm_text.parse_tres(text)
-    slurm_text.tres_gpus(text)
+def tres_gpus(text: str) -> int | None:
+    """GPUs of a TRES text, as `slurm_text.tres_gpus`. Raises ValueError for more than any machine has."""
+    return _plausible_gpus(slurm_text.tres_gpus(text))
 
 
-def _memory(text: str) -> None:
-    slurm_text.parse_memory_mib(text)
+def gres_gpus(text: str) -> int | None:
+    """GPUs of an old GRES text, as `slurm_text.gres_gpus`. Raises ValueError for more than any machine has."""
+    return _plausible_gpus(slurm_text.gres_gpus(text))
+
+
+def _plausible_gpus(gpus: int | None) -> int | None:
+    plausible.check("gpus", gpus or 0)
+    return gpus
+
+
+def memory(text: str) -> tuple[float, str] | None:
+    """(MiB, per) as `slurm_text.parse_memory_mib`. Raises ValueError for more than any machine has."""
+    parsed = slurm_text.parse_memory_mib(text)
+    plausible.check("requested_mem_mib", parsed[0] if parsed else 0)
+    return parsed
+
+
+def _limit(text: str) -> int | None:
+    limit = slurm_text.parse_limit_s(text)
+    plausible.check("limit_s", limit or 0)
+    return limit
 
 
 # Raises ValueError for a text that cannot stand in that column; what it returns is used where it is a number or state.
@@ -114,19 +133,20 @@ FORMS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(TIMES, is_time),
     **dict.fromkeys(("Elapsed", "Suspended", "TotalCPU"), _duration),
     "ElapsedRaw": _count,
-    **dict.fromkeys(("Timelimit", "TimelimitRaw"), slurm_text.parse_limit_s),
+    **dict.fromkeys(("Timelimit", "TimelimitRaw"), _limit),
     "State": state,
     **dict.fromkeys(("ExitCode", "DerivedExitCode"), slurm_text.parse_exit_code),
     **dict.fromkeys(("NNodes", "AllocNodes", "ReqNodes", "NCPUS", "AllocCPUS", "ReqCPUS", "Priority"), _count),
-    **dict.fromkeys(("AllocTRES", "ReqTRES"), _tres),
-    "ReqMem": _memory,
+    **dict.fromkeys(("AllocTRES", "ReqTRES"), tres_gpus),
+    **dict.fromkeys(("AllocGRES", "ReqGRES"), gres_gpus),
+    "ReqMem": memory,
     "MaxRSS": slurm_text.parse_rss_kib,
     "NodeList": slurm_text.expand_nodes,
     **dict.fromkeys(("User", "Account", "Partition", "UID", "Group", "GID", "Cluster"), _name),
 }
 
 
-READ = frozenset(FORMS) | {"JobName", "QOS", "Flags", "AllocGRES", "ReqGRES", "Reason"}
+READ = frozenset(FORMS) | {"JobName", "QOS", "Flags", "Reason"}
 # What tells where a column begins when user text has broken a record. An odd value in one of these columns is no
 # reason to refuse a record that is whole.
 _USUAL_FORMS = (
@@ -151,6 +171,18 @@ def check_usual(column: str, text: str) -> None:
             if not re.fullmatch(pattern, text):
                 raise ValueError(f"{text!r} is not of the form of {column}")
             return
+
+
+def odd_value(named: Iterable[tuple[str, str]]) -> str | None:
+    """What is odd about the first of some (column, text) that has not the column's form; None where all have."""
+    for name, text in named:
+        check = form(name)
+        try:
+            if check is not None:
+                check(text)
+        except ValueError as error:
+            return f"column {name}: {str(error)[:300]}"
+    return None
 
 
 def form(column: str) -> Callable[[str], Any] | None:

@@ -170,16 +170,16 @@ def _summed(allocations: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
     newest = allocations.unique("job_key", keep="last", maintain_order=True)
     first = allocations.group_by("job_key").agg(
         pl.col("submit_utc").min(), pl.col("eligible_utc").min(), pl.col("start_utc").min(),
-        pl.col("is_time_ambiguous").any(),
+        pl.col("is_time_ambiguous", "is_end_before_start").any(),
     )  # fmt: skip
     sums = attempts.group_by("job_key").agg(
         pl.when(pl.col("run_s").count() > 0).then(pl.col("run_s").sum()), pl.col("gpu_time_s").sum(),
         pl.len().cast(pl.Int64).alias("attempts"),
         pl.col("gpu_time_s").null_count().alias("unknown"),
     )  # fmt: skip
-    jobs = newest.drop("submit_utc", "eligible_utc", "start_utc", "is_time_ambiguous", "run_s").join(
-        first, on="job_key", how="left", maintain_order="left"
-    )
+    jobs = newest.drop(
+        "submit_utc", "eligible_utc", "start_utc", "is_time_ambiguous", "is_end_before_start", "run_s"
+    ).join(first, on="job_key", how="left", maintain_order="left")
     return (
         jobs.join(sums, on="job_key", how="left", maintain_order="left")
         .with_columns(

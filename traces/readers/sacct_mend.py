@@ -205,14 +205,8 @@ def reason(layout: Layout, text: str) -> str:
     if len(parts) != width:
         what = CUT if len(parts) < width else BROKEN
         return f"{len(parts)} fields where {width} are due: {what}"
-    for name, value in zip(layout.columns, parts, strict=False):
-        form = sacct_columns.form(name)
-        try:
-            if form is not None:
-                form(value)
-        except ValueError as error:
-            return f"column {name}: {str(error)[:300]}"
-    return f"{BROKEN} leaves several readings"
+    odd = sacct_columns.odd_value(zip(layout.columns, parts, strict=False))
+    return odd or f"{BROKEN} leaves several readings"
 
 
 def remedy(reject: Reject) -> str:

@@ -63,9 +63,11 @@ def _never_started(rows: pl.DataFrame) -> pl.DataFrame:
         | (still & pl.col("is_unassigned").fill_null(False))
     )
     rows = rows.with_columns((~never.fill_null(True)).alias("ran"))
-    # sacct itself clamps a start after the end to the end.
+    # sacct itself clamps a start after the end to the end; in the hour of a clock change it only seems so
+    before = pl.col("ran") & (run < 0).fill_null(False) & ~pl.col("is_time_ambiguous")
     start = pl.when(pl.col("ran")).then(pl.min_horizontal("start_utc", pl.coalesce("end_utc", "start_utc")))
-    return _held_while_run(rows.with_columns(start.alias("start_utc")))
+    rows = rows.with_columns(start.alias("start_utc"), before.alias("is_end_before_start"))
+    return _held_while_run(rows)
 
 
 def _without_starts(rows: pl.DataFrame) -> pl.DataFrame:
@@ -75,7 +77,7 @@ def _without_starts(rows: pl.DataFrame) -> pl.DataFrame:
     """
     by_state = pl.col("state").is_in(RAN_BY_STATE) | pl.col("step_id").is_not_null()
     ran = (pl.col("elapsed_s") > 0).fill_null(False) | by_state
-    return _held_while_run(rows.with_columns(ran.alias("ran")))
+    return _held_while_run(rows.with_columns(ran.alias("ran"), pl.lit(False).alias("is_end_before_start")))
 
 
 def _held_while_run(rows: pl.DataFrame) -> pl.DataFrame:

@@ -19,6 +19,7 @@ from traces import slurm_text
 from traces.clusters import ClusterSettings
 from traces.readers import sacct_columns, sacct_ran, sacct_times
 from traces.readers.common import map_codes, map_unique
+from traces.readers.plausible import implausible
 from traces.readers.sacct_fields import Field, kernel, series
 
 _ID = re.compile(
@@ -66,7 +67,13 @@ def typed(
     for name in ("Group", "GID", "Cluster", "DerivedExitCode"):
         column.mapped(name, sacct_columns.FORMS[name], pl.Object)
     rows = sacct_ran.settled(rows, has_state="State" in fields, has_start="Start" in fields, has_end="End" in fields)
+    column.valid &= out_of_bounds(rows).is_null().to_numpy()
     return rows, pl.Series(column.valid)
+
+
+def out_of_bounds(rows: pl.DataFrame) -> pl.Series:
+    """Why each typed row cannot be (`implausible`), the GPU time of a run included; null where nothing is wrong."""
+    return implausible(rows.with_columns((pl.col("allocated_gpus") * pl.col("run_s")).alias("gpu_time_s")))
 
 
 class _Columns:
@@ -301,14 +308,14 @@ def _gpus(
     column: _Columns, nodes: pl.Series, requested_nodes: pl.Series, settings: ClusterSettings
 ) -> tuple[pl.Series, pl.Series]:
     """(allocated, requested) GPUs: TRES, else the GRES columns of old Slurm, else whole nodes of the cluster's size."""
-    held = column.mapped("AllocTRES", slurm_text.tres_gpus, pl.Int64)
-    asked = column.mapped("ReqTRES", slurm_text.tres_gpus, pl.Int64)
+    held = column.mapped("AllocTRES", sacct_columns.tres_gpus, pl.Int64)
+    asked = column.mapped("ReqTRES", sacct_columns.tres_gpus, pl.Int64)
     columns = [c for c in ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES") if c in column]
     if not columns and settings.gpus_per_node is not None:
         return nodes * settings.gpus_per_node, requested_nodes * settings.gpus_per_node
     # AllocGRES prints the job's total, ReqGRES what was asked of each node.
-    held_old = column.mapped("AllocGRES", slurm_text.gres_gpus, pl.Int64)
-    asked_old = column.mapped("ReqGRES", slurm_text.gres_gpus, pl.Int64) * requested_nodes
+    held_old = column.mapped("AllocGRES", sacct_columns.gres_gpus, pl.Int64)
+    asked_old = column.mapped("ReqGRES", sacct_columns.gres_gpus, pl.Int64) * requested_nodes
     requested = pl.select(pl.coalesce(asked, asked_old, held, held_old)).to_series()
     return pl.select(pl.coalesce(held, held_old, requested)).to_series(), requested
 
@@ -317,11 +324,11 @@ def _memory(column: _Columns, nodes: pl.Series, cpus: pl.Series) -> pl.Series:
     """MiB asked for over all nodes: ReqMem a node (`n`), a CPU (`c`) or in all, else mem of ReqTRES."""
 
     def size(text: str) -> float | None:
-        parsed = slurm_text.parse_memory_mib(text)
+        parsed = sacct_columns.memory(text)
         return None if parsed is None else parsed[0]
 
     def per(text: str) -> str | None:
-        parsed = slurm_text.parse_memory_mib(text)
+        parsed = sacct_columns.memory(text)
         return None if parsed is None else parsed[1]
 
     def of_tres(text: str) -> float | None:
@@ -334,5 +341,5 @@ def _memory(column: _Columns, nodes: pl.Series, cpus: pl.Series) -> pl.Series:
         tres=column.mapped("ReqTRES", of_tres, pl.Float64),
     )
     times = pl.when(pl.col("per") == "n").then("nodes").when(pl.col("per") == "c").then("cpus").otherwise(1)
-    whole = pl.coalesce("tres", pl.col("size") * times).round().cast(pl.Int64, strict=False)
-    return frame.select(whole).to_series()
+    whole = pl.coalesce("tres", pl.col("size") * times).round().clip(upper_bound=2.0**62)  # `implausible` refuses it
+    return frame.select(whole.cast(pl.Int64)).to_series()

@@ -14,16 +14,23 @@ from typing import Any
 
 import polars as pl
 
+from traces import schema
 from traces.errors import InputError
-from traces.readers.common import Parsed, RawFile, Reject, shown
+from traces.readers.common import UNREADABLE, Parsed, RawFile, Reject, shown
 from traces.readers.csv_lines import EXACT, pieces
 from traces.readers.job_csv import finish
+from traces.readers.plausible import implausible
 
 COLUMNS = (
     "job", "submit", "wait", "run", "allocated", "cpu_time", "used_memory", "requested", "limit", "memory", "status",
     "user", "group", "executable", "queue", "partition", "preceding", "think",
 )  # fmt: skip
 STATES = {0: "FAILED", 1: "COMPLETED", 2: "UNKNOWN", 3: "COMPLETED", 4: "FAILED", 5: "CANCELLED", -1: "UNKNOWN"}
+# The column of the canonical tables whose bounds hold for a number of SWF; less than 0 is unknown.
+BOUNDS = {
+    "submit": "submit_s", "wait": "wait_s", "run": "run_s", "limit": "limit_s", "allocated": "allocated_cpus",
+    "requested": "requested_cpus", "memory": "memory_kib",
+}  # fmt: skip
 PARTIAL = (2, 3, 4)  # a run of a job that was stopped and went on; the job's own line has another status
 _HEADER = re.compile(r";\s*([A-Za-z]+)\s*:\s*(\S+)")
 _ZERO = datetime(1970, 1, 1)
@@ -33,7 +40,7 @@ class Swf:
     """The reader of SWF."""
 
     name = "swf"
-    version = 1
+    version = 2
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
         """Comments that begin with ';', or a first line of 18 numbers."""
@@ -55,22 +62,22 @@ class Swf:
                         if match := _HEADER.match(line.strip()):
                             header.setdefault(match[1], match[2])
                     frames.append(_numbers(parsed, lines.filter(~comment)))
-        except (OSError, EOFError) as error:
+        except UNREADABLE as error:
             raise InputError(f"{file.path}: cannot be read: {error}: is the file whole?") from error
         if not parsed.records:
             raise InputError(f"{file.path}: no job in it: SWF has one line of {len(COLUMNS)} numbers a job")
         rows = pl.concat(frames)
         partial = rows["status"].is_in(PARTIAL)
-        runs, of_runs = _runs(rows.filter(partial), rows.filter(~partial)["job"].to_list(), _start(header))
+        runs, of_runs = _runs(parsed, rows.filter(partial), set(rows.filter(~partial)["job"]), _start(header))
         nodes = "MaxNodes" in header and header["MaxNodes"] == header.get("MaxProcs")
         finish(parsed, _jobs(pl.concat([rows.filter(~partial), of_runs]), _start(header), nodes))
-        _put_runs(parsed, runs, int(partial.sum()), len(of_runs))
+        _put_runs(parsed, runs, len(of_runs))
         return parsed
 
 
 def _start(header: dict[str, str]) -> int:
     text = header.get("UnixStartTime", "0")
-    return int(text) if text.isdecimal() and len(text) < 12 else 0
+    return int(text) if re.fullmatch(r"[0-9]{1,11}", text) and int(text) < schema.MOST["s"] else 0
 
 
 def _numbers(parsed: Parsed, lines: pl.DataFrame) -> pl.DataFrame:
@@ -83,11 +90,13 @@ def _numbers(parsed: Parsed, lines: pl.DataFrame) -> pl.DataFrame:
     frame = pl.DataFrame([number.alias(name) for number, name in zip(numbers, COLUMNS, strict=True)])
     fine = frame.select(pl.all_horizontal((pl.all().abs() < EXACT).fill_null(False)))[:, 0]
     known = frame["status"].is_in([float(status) for status in STATES]) & (frame["job"] >= 0)
-    wrong = ~(fine & known)
-    for (line, raw), is_right, is_fine in zip(
-        lines.filter(wrong).iter_rows(), right.filter(wrong), fine.filter(wrong), strict=True
+    beyond = implausible(frame.select(pl.col(name).clip(0).alias(bound) for name, bound in BOUNDS.items()))
+    wrong = ~(fine & known & beyond.is_null())
+    for (line, raw), is_right, is_fine, is_known, above in zip(
+        lines.filter(wrong).iter_rows(), *(s.filter(wrong) for s in (right, fine, known, beyond)), strict=True
     ):
-        why = "no SWF status or job number" if is_fine else "not a number" if is_right else f"not {len(COLUMNS)} fields"
+        why = "no SWF status or job number" if not is_known else above
+        why = f"not {len(COLUMNS)} fields" if not is_right else "not a number" if not is_fine else why
         parsed.rejects.append(Reject(line, f"{why}: {shown(raw)}", raw))
     return pl.concat([lines, frame.select(pl.all().round())], how="horizontal").filter(~wrong).with_columns(
         pl.col(COLUMNS).cast(pl.Int64)
@@ -107,7 +116,8 @@ def _jobs(rows: pl.DataFrame, start: int, processors_are_nodes: bool) -> pl.Data
     submit, wait, run = known("submit") + start, known("wait"), pl.when(ran).then(pl.col("run"))
     # of a job cancelled in the queue the wait lasted until then
     end = pl.when(ran).then(submit + wait + run).when(pl.col("status") == 5).then(submit + wait)
-    memory = positive("memory") * pl.coalesce(positive("requested"), positive("allocated")) / 1024
+    processors = pl.coalesce(positive("requested"), positive("allocated"))
+    memory = (positive("memory").cast(pl.Float64) * processors / 1024).clip(upper_bound=2.0**62)  # which is refused
     nodes = positive("allocated") if processors_are_nodes else pl.lit(None, dtype=pl.Int64)
     return rows.select(
         "line", "raw", pl.col("job").cast(pl.String).alias("job_id"), pl.col("job").alias("job_id_raw"),
@@ -130,16 +140,21 @@ def _utc(seconds: pl.Expr) -> pl.Expr:
     return pl.from_epoch(seconds, time_unit="s").cast(pl.Datetime("us"))
 
 
-def _runs(parts: pl.DataFrame, own: list[int], start: int) -> tuple[list[dict[str, Any]], pl.DataFrame]:
+def _runs(parsed: Parsed, parts: pl.DataFrame, own: set[int], start: int) -> tuple[list[dict[str, Any]], pl.DataFrame]:
     """(runs of the jobs that were stopped and went on, a line for each such job that has none of its own).
 
-    The wait of a later part is since the end of the one before it; only the first has a submission.
+    The wait of a later part is since the end of the one before it; only the first has a submission. Parts that add up
+    to more time than there is are refused.
     """
     runs: list[dict[str, Any]] = []
     lines: list[dict[str, Any]] = []
     for _job, group in parts.group_by("job", maintain_order=True):
         rows = group.to_dicts()
         at, ended = rows[0]["submit"], rows[0]["submit"]
+        if start + at + sum(max(row["wait"], 0) + max(row["run"], 0) for row in rows) > schema.MOST["s"]:
+            why = f"with the other parts of job {rows[0]['job']} it ends after {schema.LAST_UTC} (UTC)"
+            parsed.rejects += [Reject(row["line"], why, row["raw"]) for row in rows]
+            continue
         for number, row in enumerate(rows):
             begun = ended + max(row["wait"], 0)
             submitted, ended = ended, begun + max(row["run"], 0)
@@ -149,13 +164,13 @@ def _runs(parts: pl.DataFrame, own: list[int], start: int) -> tuple[list[dict[st
                 "job_key": str(row["job"]), "attempt": number, **times, "run_s": max(row["run"], 0),
                 "state": STATES[row["status"]], "line": row["line"],
             })  # fmt: skip
-        if rows[0]["job"] not in set(own):
+        if rows[0]["job"] not in own:
             total = sum(max(row["run"], 0) for row in rows)
             lines.append({**rows[-1], "submit": at, "wait": rows[0]["wait"], "run": total})
     return runs, pl.DataFrame(lines, schema=parts.schema)
 
 
-def _put_runs(parsed: Parsed, runs: list[dict[str, Any]], records: int, without_own: int) -> None:
+def _put_runs(parsed: Parsed, runs: list[dict[str, Any]], without_own: int) -> None:
     """Replace the one attempt of jobs that were stopped and went on by their runs; a part counts as an allocation."""
     if not runs:
         return
@@ -166,4 +181,4 @@ def _put_runs(parsed: Parsed, runs: list[dict[str, Any]], records: int, without_
     kept = attempts.join(new, on="job_key", how="anti")
     parsed.tables["attempts"] = pl.concat([kept, new], how="diagonal").sort("line", "attempt")
     parsed.attempts = len(parsed.tables["attempts"])
-    parsed.allocations += records - without_own
+    parsed.allocations += len(runs) - without_own

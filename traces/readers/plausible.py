@@ -1,0 +1,45 @@
+"""Which rows hold a number or a time beyond what any cluster has: the bounds are in `traces.schema`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import polars as pl
+
+from traces import schema
+
+_TIME = "%Y-%m-%d %H:%M:%S"
+_FIRST, _LAST = ((at - datetime(1970, 1, 1)) // timedelta(microseconds=1) for at in (schema.FIRST_UTC, schema.LAST_UTC))
+
+
+def implausible(rows: pl.DataFrame) -> pl.Series:
+    """`wrong`: why each row cannot be, by the first of its columns that is out of bounds; null where none is.
+
+    Times are columns that end in `_utc` or `_local`. Columns of which `schema.MOST` says nothing are not looked at.
+    """
+    told: list[pl.Expr] = []
+    for name, kind in rows.schema.items():
+        most = schema.most(name)
+        if kind.is_numeric() and most is not None:
+            allowed, values = (0, most), rows[name]
+        elif kind == pl.Datetime and name.endswith(("_utc", "_local")):
+            allowed, values = (_FIRST, _LAST), rows[name].cast(pl.Datetime("us")).to_physical()
+        else:
+            continue
+        lowest, highest = values.min(), values.max()
+        if lowest is None or (lowest >= allowed[0] and highest <= allowed[1]):  # type: ignore[operator]
+            continue
+        shown = pl.col(name).dt.to_string(_TIME) if kind == pl.Datetime else pl.col(name)
+        span = f"{schema.FIRST_UTC} to {schema.LAST_UTC}" if kind == pl.Datetime else f"0 to {most:,}"
+        beyond = (pl.lit(values) < allowed[0]) | (pl.lit(values) > allowed[1])
+        told.append(pl.when(beyond).then(pl.format(f"{name} {{}} is not from {span}", shown)))
+    if not told:
+        return pl.Series("wrong", [None], dtype=pl.String).new_from_index(0, len(rows))
+    return rows.select(pl.coalesce(told).alias("wrong"))["wrong"]
+
+
+def check(column: str, value: float) -> None:
+    """Raises ValueError for a number that `implausible` refuses in that column."""
+    most = schema.most(column)
+    if most is not None and not 0 <= value <= most:
+        raise ValueError(f"{column} {value} is not from 0 to {most:,}")
