@@ -20,6 +20,7 @@ from traces.errors import InputError
 from traces.lake import FileTables
 
 HEAD_BYTES = 1 << 16
+LONGEST_LINE = 1 << 26  # bytes without a line break: more is no text, or a bomb
 RAW_CHARACTERS = 2_000  # of a rejected record that are kept
 GZIP = b"\x1f\x8b"
 ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or one to be skipped (pzstd)
@@ -77,12 +78,33 @@ class RawFile:
             raise InputError(f"{self.path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
     def text(self) -> str:
-        """All of it, as UTF-8 with U+FFFD where it is not. Raises InputError where the file cannot be read."""
+        """All of a small file, as UTF-8 with U+FFFD where it is not. Raises InputError where it cannot be read."""
         try:
             with self.open() as stream:
-                return stream.read().decode("utf-8", errors="replace").removeprefix("\ufeff")
+                data = stream.read(LONGEST_LINE + 1)
+                if len(data) > LONGEST_LINE:
+                    raise InputError(f"{self.path}: over {LONGEST_LINE >> 20} MiB: too long for a list of machines")
+                return data.decode("utf-8", errors="replace").removeprefix("\ufeff")
         except UNREADABLE as error:
             raise InputError(f"{self.path}: cannot be read: {error}: is the file whole?") from error
+
+
+def whole_lines(stream: IO[bytes], size: int, path: Path) -> Iterator[bytes]:
+    """The rest of a stream in pieces of about `size` bytes, each of whole lines, the last ended by a line break too.
+
+    Raises InputError for a line of over LONGEST_LINE bytes.
+    """
+    rest = b""
+    while block := stream.read(size):
+        cut = block.rfind(b"\n") + 1
+        if cut:
+            yield rest + block[:cut]
+            rest = b""
+        rest += block[cut:]
+        if len(rest) > LONGEST_LINE:
+            raise InputError(f"{path}: over {LONGEST_LINE >> 20} MiB without a line break: this is no text")
+    if rest:
+        yield rest + b"\n"
 
 
 @dataclass

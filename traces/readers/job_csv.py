@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from traces.errors import InputError
-from traces.readers.common import UNREADABLE, Parsed, RawFile, Reject, localized, shown
+from traces.readers.common import HEAD_BYTES, UNREADABLE, Parsed, RawFile, Reject, localized, shown
 from traces.readers.csv_lines import BLANK, header_names, pieces, split, text
 from traces.readers.plausible import implausible
 from traces.readers.sacct_times import settle_hour
@@ -69,12 +69,12 @@ class JobCsv(ABC):
         frames = []
         try:
             with file.open() as stream:
-                names = header_names(stream.readline())
+                names = header_names(stream.readline(HEAD_BYTES))
                 missing = [name for name in self.header if name not in names]
                 if missing or len(set(names)) < len(names):
                     what = f"column {missing[0]} is missing" if missing else "a column is named twice"
                     raise InputError(f"{file.path}:1: {what}: {self.name} has {', '.join(self.header)}")
-                for lines in pieces(stream, 2):
+                for lines in pieces(stream, 2, file.path):
                     parsed.records += len(lines)
                     frames.append(self._rows(parsed, file, split(parsed, lines, names)))
         except UNREADABLE as error:

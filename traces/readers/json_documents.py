@@ -20,7 +20,8 @@ LONGEST = 1 << 26  # characters of one value that are held: a record of so many 
 LONGEST_MATCHED = 1 << 24  # characters of a broken element that are looked at by their brackets
 OVERLAP = 4_096  # characters that a place to go on at may take
 WORD = 16  # more characters than the longest number or word that the decoder refuses where the text at hand ends in it
-_BETWEEN = " \t\r\n\ufeff\x1e"  # of documents: also a byte order mark, and the separator of RFC 7464
+_VISIBLE, _VALUE = re.compile(r"[^ \t\r\n]"), re.compile(r"[^ \t\r\n,]")
+_BEGIN = re.compile(r"[^ \t\r\n\ufeff\x1e]")  # between documents also a byte order mark, or the mark of RFC 7464
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]"]', re.DOTALL)
 _FOLLOWS = re.compile(r'\s*(?:\]|,\s*\{\s*"|,?\s*\Z)')  # what stands after a whole element of a list of objects
 _FIRST_KEY = re.compile(r'\{\s*"([^"\\]{1,200})"\s*:')
@@ -59,7 +60,7 @@ class Documents:
 
     def elements(self) -> Iterator[Element]:
         """All elements of all lists in order, whole or broken; a document that has no list is a broken one."""
-        while self._next(_BETWEEN):
+        while self._next(_BEGIN):
             if self._text[self._at] == "{":
                 yield from self._document()
             else:
@@ -76,24 +77,22 @@ class Documents:
         self._at = 0
         return True
 
-    def _next(self, skipped: str) -> str:
-        """The next character that is none of those, not read yet; '' at the end of the file."""
+    def _next(self, sought: re.Pattern[str]) -> str:
+        """The next character that is sought, not read yet; '' at the end of the file."""
         while True:
-            while self._at < len(self._text):
-                if self._text[self._at] not in skipped:
-                    return self._text[self._at]
-                self._at += 1
-            if not self._more():
-                return ""
+            found = sought.search(self._text, self._at)
+            self._at = found.start() if found else len(self._text)
+            if found or not self._more():
+                return found[0] if found else ""
 
     def _document(self) -> Iterator[Element]:
         while len(self._text) - self._at < RAW_CHARACTERS and self._more():
             pass
         head, begin, lists = self._text[self._at : self._at + RAW_CHARACTERS], self._dropped + self._at, self.lists
         self._at += 1
-        while (character := self._next(" \t\r\n,")) not in ("}", ""):
+        while (character := self._next(_VALUE)) not in ("}", ""):
             try:
-                if self._key_here() != self._key or self._next(" \t\r\n") != "[":
+                if self._key_here() != self._key or self._next(_VISIBLE) != "[":
                     self._value()
                     continue
                 self._at += 1
@@ -114,16 +113,16 @@ class Documents:
     def _key_here(self) -> str:
         """The key that stands here; goes on at its value. Raises _BrokenError where there is none."""
         key = self._value()[0] if self._text[self._at] == '"' else None
-        if not isinstance(key, str) or self._next(" \t\r\n") != ":":
+        if not isinstance(key, str) or self._next(_VISIBLE) != ":":
             raise _BrokenError("a key and its value are due")
         self._at += 1
-        self._next(" \t\r\n")
+        self._next(_VISIBLE)
         return key
 
     def _list(self) -> Generator[Element, None, bool]:
         """The elements up to the end of the list; returns whether the document goes on behind it."""
         last = Element(None, "")
-        while (character := self._next(" \t\r\n,")) != "]":
+        while (character := self._next(_VALUE)) != "]":
             if not character:
                 if not last.wrong:
                     yield Element(None, "", f"the file ends within the list of {self._key}")

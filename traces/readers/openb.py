@@ -12,7 +12,7 @@ import polars as pl
 
 from traces import schema
 from traces.errors import InputError
-from traces.readers.common import UNREADABLE, Parsed, RawFile, Reject, shown
+from traces.readers.common import HEAD_BYTES, UNREADABLE, Parsed, RawFile, Reject, shown
 from traces.readers.csv_lines import header_names, pieces, since_zero, split, whole
 from traces.readers.job_csv import Field, JobCsv
 
@@ -98,11 +98,11 @@ class Nodes:
         rows: dict[str, tuple[str, int, float | None, int]] = {}
         try:
             with file.open() as stream:
-                names = header_names(stream.readline())
+                names = header_names(stream.readline(HEAD_BYTES))
                 if not set(self.header) <= set(names) or len(set(names)) < len(names):
                     what = "is missing" if not set(self.header) <= set(names) else "is named twice"
                     raise InputError(f"{file.path}:1: a column {what}: {self.name} has {', '.join(self.header)}")
-                for lines in pieces(stream, 2):
+                for lines in pieces(stream, 2, file.path):
                     parsed.records += len(lines)
                     found = split(parsed, lines, names)
                     for line, raw, node, gpus, model in zip(

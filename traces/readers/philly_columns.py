@@ -22,6 +22,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from traces.readers.common import LONGEST_LINE
 from traces.readers.philly_entries import BOUNDARY, STATUS
 
 PIECE_BYTES = 1 << 24
@@ -58,7 +59,7 @@ def pieces(stream: IO[bytes]) -> Iterator[bytes]:
     """The list in pieces of about PIECE_BYTES, each a list of whole entries; the last ends as a cut list does."""
     rest = stream.read(PIECE_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
     if not rest.startswith(b"["):
-        yield rest + stream.read()
+        yield rest  # and what follows it is not looked at
         return
     rest = rest[1:]
     while True:
@@ -71,6 +72,9 @@ def pieces(stream: IO[bytes]) -> Iterator[bytes]:
         if cut is not None:
             yield b"".join((b"[", memoryview(rest)[: cut.start() + 1], b"]"))
             rest = rest[cut.end() :]
+        elif len(rest) > LONGEST_LINE:
+            yield b"[" + rest  # refused as one
+            rest = b""
 
 
 def _last_boundary(text: bytes) -> re.Match[bytes] | None:

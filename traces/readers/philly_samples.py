@@ -22,7 +22,16 @@ import pyarrow.parquet as pq
 
 from traces import schema
 from traces.errors import InputError
-from traces.readers.common import UNREADABLE, Parsed, RawFile, Reject, localized, shown
+from traces.readers.common import (
+    HEAD_BYTES,
+    UNREADABLE,
+    Parsed,
+    RawFile,
+    Reject,
+    localized,
+    shown,
+    whole_lines,
+)
 from traces.readers.plausible import implausible
 
 PIECE_BYTES = 1 << 25
@@ -54,8 +63,8 @@ class _Samples(ABC):
         same = {"cluster": file.settings.name, "trace_sha256": file.sha256}
         try:
             with file.open() as stream, _Writer(file.folder, self.table, same) as writer:
-                width = self._width(file, stream.readline().decode("utf-8", errors="replace"))
-                for lines in _pieces(stream, 2):
+                width = self._width(file, stream.readline(HEAD_BYTES).decode("utf-8", errors="replace"))
+                for lines in _pieces(stream, 2, file.path):
                     writer.write(self._piece(parsed, file, lines, width))
         except UNREADABLE as error:
             raise InputError(f"{file.path}: cannot be read: {error}: is the file whole?") from error
@@ -239,19 +248,12 @@ def _each(values: pl.Series, compute: pl.Expr) -> pl.Series:
     return values.replace_strict(distinct, distinct.to_frame().select(compute).to_series())
 
 
-def _pieces(stream: IO[bytes], line: int) -> Iterator[pl.DataFrame]:
+def _pieces(stream: IO[bytes], line: int, path: Path) -> Iterator[pl.DataFrame]:
     """(line, raw) of about PIECE_BYTES each, blank lines left out; `line` is the number of the first."""
-    rest = b""
-    while block := stream.read(PIECE_BYTES):
-        cut = block.rfind(b"\n") + 1
-        if cut:
-            lines = _lines(rest + block[:cut])
-            yield _numbered(lines, line)
-            line += len(lines)
-            rest = b""
-        rest += block[cut:]
-    if rest:
-        yield _numbered(_lines(rest + b"\n"), line)
+    for block in whole_lines(stream, PIECE_BYTES, path):
+        lines = _lines(block)
+        yield _numbered(lines, line)
+        line += len(lines)
 
 
 def _numbered(lines: pl.Series, line: int) -> pl.DataFrame:

@@ -13,10 +13,10 @@ import numpy as np
 
 from traces.errors import InputError
 from traces.readers import sacct_columns, sacct_layout
+from traces.readers.common import LONGEST_LINE
 from traces.readers.sacct_layout import Layout
 from traces.readers.sacct_mend import MOST_FORGED, MOST_LINES, Mender, fits
 
-LONGEST_LINE = 1 << 26  # bytes without a line break: more is no text
 MOST_SEEN = 2_000  # lines in which a place to cut a block is sought
 LONGEST_HEADER = 1 << 14  # bytes
 IN_EVERY_HEADER = b"JobID"  # JobIDRaw too

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from traces.errors import InputError
 
 FIELDS = 18
+LONGEST_LINE = 1 << 26  # bytes
 _JOB, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _STATUS = 0, 1, 2, 3, 4, 7, 8, 10
 _KEPT = (_JOB, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _STATUS)
 _BLOCK_LINES = 1 << 16  # read at a time, so that a long trace costs its arrays and not its text
@@ -120,7 +121,10 @@ def _lines(path: Path) -> Iterator[str]:
     try:
         with path.open("rb") as file:  # once: it may be a pipe
             packed = file.peek(2)[:2] == b"\x1f\x8b"
-            for number, line in enumerate(gzip.GzipFile(fileobj=file) if packed else file):
+            stream = gzip.GzipFile(fileobj=file) if packed else file
+            for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b"")):
+                if len(line) == LONGEST_LINE:
+                    raise InputError(f"{path}:{number + 1}: over {LONGEST_LINE >> 20} MiB without a line break")
                 text = line.decode("utf-8", errors="replace")
                 yield text if number else text.removeprefix("\ufeff")
     except (OSError, EOFError, zlib.error) as error:

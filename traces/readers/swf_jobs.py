@@ -56,7 +56,7 @@ class Swf:
         frames = []
         try:
             with file.open() as stream:
-                for lines in pieces(stream, 1):
+                for lines in pieces(stream, 1, file.path):
                     comment = lines["raw"].str.strip_chars().str.starts_with(";")
                     for line in lines["raw"].filter(comment):
                         if match := _HEADER.match(line.strip()):
