@@ -83,6 +83,16 @@ def test_what_is_whole_is_read_and_what_is_broken_is_one_reject(
 OPEN = {"a missing quote", "a missing bracket", "a brace too few", "nested deep and never closed"}
 
 
+@pytest.mark.parametrize("end", ["]", "]}", "}", "]}]", "]]}}", '], "jobs": [', '}], "errors": [}'])
+@pytest.mark.parametrize("piece", [997, 1 << 20])
+def test_a_list_that_is_closed_too_early_goes_on(end: str, piece: int) -> None:
+    """Brackets too many behind the third of 40 records, in the first of two documents."""
+    told = [record(n) + (end if n == 2 else "") for n in range(40)]
+    found = elements(f'{{"jobs": [{", ".join(told)}]}}\n{{"jobs": [{record(40)}]}}', piece)
+    assert [element.value["n"] for element in found if not element.wrong] == list(range(41))
+    assert sum(bool(element.wrong) for element in found) <= 4
+
+
 def test_what_cannot_be_delimited_is_one_reject_with_its_extent() -> None:
     text = f'{{"jobs": [{record(1)}, {{"account": "never closed, {"x" * 10_000}'
     first, second = elements(text, 997)

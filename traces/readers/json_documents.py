@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +20,13 @@ from traces.readers.common import RAW_CHARACTERS
 LONGEST = 1 << 26  # characters of one value that are held: a record of so many is none
 LONGEST_MATCHED = 1 << 24  # characters of a broken element that are looked at by their brackets
 OVERLAP = 4_096  # characters that a place to go on at may take
+MOST_KEYS = 1_000  # with which the objects of a list may begin; those of sacct all begin with one
 WORD = 16  # more characters than the longest number or word that the decoder refuses where the text at hand ends in it
 _VISIBLE, _VALUE = re.compile(r"[^ \t\r\n]"), re.compile(r"[^ \t\r\n,]")
 _BEGIN = re.compile(r"[^ \t\r\n\ufeff\x1e]")  # between documents also a byte order mark, or the mark of RFC 7464
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]"]', re.DOTALL)
 _FOLLOWS = re.compile(r'\s*(?:\]|,\s*\{\s*"|,?\s*\Z)')  # what stands after a whole element of a list of objects
+_OBJECT = re.compile(r'(?=\{\s*"[\w.-]+"\s*:)')
 _FIRST_KEY = re.compile(r'\{\s*"([^"\\]{1,200})"\s*:')
 # Two objects without a comma between them are documents. No text of a user holds this: quotes in it are escaped.
 _DOCUMENT = r'\}[\s\ufeff\x1e]*(?=\{\s*"[\w.-]+"\s*:)'
@@ -52,19 +55,19 @@ class Documents:
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._text, self._at, self._ended = "", 0, False
         self._dropped = 0  # characters before those that are held
-        self._first: re.Match[str] | None = None  # key of a whole element of a list
+        self._keys = Counter[str]()  # that objects of the lists begin with
+        self._documents = {key}  # keys that documents begin with
         self._decoder = json.JSONDecoder(parse_constant=_no_constant)
-        list_ = rf'"{re.escape(key)}"\s*:\s*\['
-        self._in_document = re.compile(rf"(?P<document>{_DOCUMENT})|(?P<list>(?={list_}))")
-        self._between = re.compile(r'(?=\{\s*"[\w.-]+"\s*:)')
 
     def elements(self) -> Iterator[Element]:
         """All elements of all lists in order, whole or broken; a document that has no list is a broken one."""
         while self._next(_BEGIN):
-            if self._text[self._at] == "{":
+            if self._is_record():  # a bracket too many has closed the document
+                yield from self._pairs(in_list=True)
+            elif self._text[self._at] == "{":
                 yield from self._document()
             else:
-                yield self._skipped("text between JSON documents", self._between)[0]
+                yield self._skipped("text between JSON documents", _OBJECT)[0]
 
     def _more(self) -> bool:
         """Hold the next piece too, without what has been read; False at the end of the file."""
@@ -89,26 +92,55 @@ class Documents:
         while len(self._text) - self._at < RAW_CHARACTERS and self._more():
             pass
         head, begin, lists = self._text[self._at : self._at + RAW_CHARACTERS], self._dropped + self._at, self.lists
+        if first := _FIRST_KEY.match(head):
+            self._documents.add(first[1])
         self._at += 1
-        while (character := self._next(_VALUE)) not in ("}", ""):
+        if (yield from self._pairs()) and self.lists == lists:
+            head = head[: self._dropped + self._at - begin]
+            yield Element(None, head, f"a JSON document without a list of {self._key}")
+
+    def _pairs(self, *, in_list: bool = False) -> Generator[Element, None, bool]:
+        """The elements of the lists among the keys and values of a document; returns whether these came to their end.
+
+        `in_list`: an element stands here, not a key.
+        """
+        while in_list or (character := self._next(_VALUE)) not in ("}", ""):
             try:
-                if self._key_here() != self._key or self._next(_VISIBLE) != "[":
-                    self._value()
-                    continue
-                self._at += 1
-                self.lists += 1
-                if not (yield from self._list()):
-                    return
+                if in_list or self._is_record() or self._is_list():
+                    in_list = False
+                    if not (yield from self._list()):
+                        return False
             except _BrokenError as error:
-                element, stop = self._skipped(str(error), self._in_document)
+                list_ = rf'(?P<list>(?="{re.escape(self._key)}"\s*:\s*\[))'
+                element, stop = self._skipped(str(error), self._stop(list_))
                 yield element
-                if stop != "list":
-                    return
+                if stop in ("", "document"):
+                    return False
+                in_list = stop == "record"
         self._at += character == "}"
-        if self.lists == lists:
-            yield Element(
-                None, head[: self._dropped + self._at - begin], f"a JSON document without a list of {self._key}"
-            )
+        return True
+
+    def _is_list(self) -> bool:
+        """Goes past a key and its value; of the key that is looked for, past the start of its list, and is true."""
+        if self._key_here() != self._key or self._next(_VISIBLE) != "[":
+            self._value()
+            return False
+        self._at += 1
+        self.lists += 1
+        return True
+
+    def _is_record(self) -> bool:
+        """Does an object stand here that begins as those of the lists do?"""
+        return bool(self._keys) and bool(re.compile(self._record()).match(self._text, self._at))
+
+    def _record(self) -> str:
+        """The pattern of an object that begins as most of those of the lists do."""
+        return rf'\{{\s*"{re.escape(self._keys.most_common(1)[0][0])}"\s*:'
+
+    def _stop(self, other: str = "(?!)") -> re.Pattern[str]:
+        """Where to go on: at a `record` of a list, at another `document`, or where `other` says."""
+        record = rf"(?P<record>[,}}\]]\s*(?={self._record()}))|" if self._keys else ""
+        return re.compile(rf"{record}(?P<document>{_DOCUMENT})|{other}")
 
     def _key_here(self) -> str:
         """The key that stands here; goes on at its value. Raises _BrokenError where there is none."""
@@ -128,17 +160,23 @@ class Documents:
                     yield Element(None, "", f"the file ends within the list of {self._key}")
                 return False
             try:
-                last = Element(*self._value())
-                self._first = self._first or _FIRST_KEY.match(last.text)
+                after_broken, last = bool(last.wrong), Element(*self._value())
+                if not after_broken:  # else it may be a piece of what is broken
+                    self._know(_FIRST_KEY.match(last.text))
             except _BrokenError as error:
-                first = self._first or _FIRST_KEY.match(self._text, self._at)
-                last, stop = self._skipped(str(error), _in_list(first[1] if first else ""), matched=True)
+                if not self._keys:
+                    self._know(_FIRST_KEY.match(self._text, self._at))
+                last, stop = self._skipped(str(error), self._stop(), matched=True)
                 if stop == "document":
                     yield last
                     return False
             yield last
         self._at += 1
         return True
+
+    def _know(self, first: re.Match[str] | None) -> None:
+        if first and first[1] not in self._documents and (len(self._keys) < MOST_KEYS or first[1] in self._keys):
+            self._keys[first[1]] += 1
 
     def _value(self) -> tuple[Any, str]:
         """The value that begins here, and its text. Raises _BrokenError, and stays here, where there is none."""
@@ -205,11 +243,6 @@ class Documents:
             if match or len(self._text) - self._at > LONGEST_MATCHED or not self._more():
                 break
         return 0
-
-
-def _in_list(first_key: str) -> re.Pattern[str]:
-    """Where to go on in a list: at an object that begins as the others do, or at another document."""
-    return re.compile(rf'(?P<record>[,}}]\s*(?=\{{\s*"{re.escape(first_key)}"\s*:))|(?P<document>{_DOCUMENT})')
 
 
 def _no_constant(word: str) -> None:
