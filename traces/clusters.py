@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import available_timezones
 
+from traces import schema
 from traces.errors import InputError
 from traces.given_paths import bytes_of
 from traces.store import DataFolder
@@ -43,15 +44,17 @@ class ClusterSettings:
 
 
 KEYS = tuple(f.name for f in fields(ClusterSettings) if f.name != "name")
+MOST_SEEDS = 1_000
 _INSTANTS = ("fit_from", "fit_until", "select_until", "report_until")
-_COUNTS = ("nodes", "gpus_per_node")
+_COUNTS = {"nodes": schema.MOST["nodes"], "gpus_per_node": schema.MOST["gpus"]}  # the most allowed
 
 
 def check_name(name: str) -> str:
     """The name, if it can name a folder of the lake; else InputError."""
     if not NAME.fullmatch(name) or name in RESERVED:
         raise InputError(
-            f"cluster name {name!r} is not allowed: use letters, digits, '.', '_' and '-', at most 64, not 'derived'"
+            f"cluster name {_told(name)} is not allowed: use letters, digits, '.', '_' and '-', at most 64, not "
+            "'derived'"
         )
     return name
 
@@ -59,7 +62,7 @@ def check_name(name: str) -> str:
 def check_timezone(zone: str, where: str) -> str:
     """The zone, if the tz database has it; else InputError."""
     if zone not in _zones():
-        raise InputError(f"{where}: unknown time zone {zone[:80]!r}: use a name such as UTC or America/Chicago")
+        raise InputError(f"{where}: unknown time zone {_told(zone)}: use a name such as UTC or America/Chicago")
     return zone
 
 
@@ -115,8 +118,10 @@ def resolve(
         settings = replace(settings, timezone=check_timezone(timezone, "--timezone"))
     for flag, value in (("nodes", nodes), ("gpus_per_node", gpus_per_node)):
         if value is not None:
-            if value < 0 or (flag == "nodes" and value == 0):
-                raise InputError(f"--{flag.replace('_', '-')} {value}: must be positive")
+            least = 1 if flag == "nodes" else 0
+            if not least <= value <= _COUNTS[flag]:
+                allowed = f"a whole number from {least} to {_COUNTS[flag]:,}"
+                raise InputError(f"--{flag.replace('_', '-')} {value}: {allowed} is allowed")
             settings = replace(settings, **{flag: value})  # type: ignore[arg-type]
     return settings
 
@@ -131,56 +136,69 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         tables = tomllib.loads(bytes_of(path, pipes=False).decode("utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except RecursionError as error:
+        raise InputError(f"{path}: not readable as TOML: it is nested too deep") from error
+    except ValueError as error:  # also of the encoding, and of a number or date that is none
         raise InputError(f"{path}: not readable as TOML: {' '.join(str(error).split())}") from error
     return {name: _converted(path, name, table) for name, table in tables.items()}
 
 
 def _converted(path: Path, name: str, table: Any) -> dict[str, Any]:
-    where = f"{path}: [{name}]"
+    where = f"{path}: [{name[:80]}]"
     if not isinstance(table, dict):
-        raise InputError(f"{where}: a cluster is a table of settings, got {table!r}")
+        raise InputError(f"{where}: a cluster is a table of settings, got {_told(table)}")
     result: dict[str, Any] = {}
     for key, value in table.items():
         if key not in KEYS:
-            raise InputError(f"{where}: unknown setting {key!r}: allowed are {', '.join(KEYS)}")
+            raise InputError(f"{where}: unknown setting {_told(key)}: allowed are {', '.join(KEYS)}")
         if key in _INSTANTS:
             value = _instant(value, f"{where} {key}")
         elif key == "nodes_by_date":
             value = _by_date(value, f"{where} {key}")
         elif key in _COUNTS:
-            value = _count(value, f"{where} {key}")
+            value = _count(value, f"{where} {key}", _COUNTS[key])
         elif key == "seeds":
-            if not _count(value, f"{where} seeds"):
-                raise InputError(f"{where} seeds: at least 1, got {value!r}")
+            if not _count(value, f"{where} seeds", MOST_SEEDS):
+                raise InputError(f"{where} seeds: at least 1, got {_told(value)}")
         elif key == "quotas":
             if not isinstance(value, dict):
-                raise InputError(f"{where} quotas: a table of partition = GPUs, got {value!r}")
-            value = {partition: _count(gpus, f"{where} quotas.{partition}") for partition, gpus in value.items()}
+                raise InputError(f"{where} quotas: a table of partition = GPUs, got {_told(value)}")
+            value = {
+                partition: _count(gpus, f"{where} quotas.{partition}", schema.MOST["gpus"])
+                for partition, gpus in value.items()
+            }
         elif not isinstance(value, str):
-            raise InputError(f"{where} {key}: text, got {value!r}")
+            raise InputError(f"{where} {key}: text, got {_told(value)}")
         result[key] = value
     if "timezone" in result:
         check_timezone(result["timezone"], where)
     return result
 
 
-def _count(value: Any, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InputError(f"{where}: a whole number of at least 0, got {value!r}")
+def _told(value: Any) -> str:
+    """The value for a message, cut; a number of thousands of digits has no text."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return "a number of too many digits"
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _count(value: Any, where: str, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise InputError(f"{where}: a whole number from 0 to {most:,}, got {_told(value)}")
     return value
 
 
 def _instant(value: Any, where: str) -> datetime:
     """A TOML date or date-time as naive UTC (one without an offset is UTC already)."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
-    if isinstance(value, date):
-        return datetime(value.year, value.month, value.day)
-    raise InputError(f"{where}: a date such as 2023-01-01, got {value!r}")
+    if isinstance(value, date) and schema.FIRST_UTC.year < value.year < schema.LAST_UTC.year:
+        at = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+        return at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at
+    raise InputError(f"{where}: a date such as 2023-01-01, got {_told(value)}")
 
 
 def _by_date(value: Any, where: str) -> tuple[tuple[datetime, int], ...]:
     if not isinstance(value, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
-        raise InputError(f"{where}: a list of [date, nodes], got {value!r}")
-    return tuple(sorted((_instant(day, where), _count(nodes, where)) for day, nodes in value))
+        raise InputError(f"{where}: a list of [date, nodes], got {_told(value)}")
+    return tuple(sorted((_instant(day, where), _count(nodes, where, schema.MOST["nodes"])) for day, nodes in value))
