@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from traces import slurm_conf_values as values
 from traces.errors import InputError
-from traces.slurm_conf_lines import read_text
+from traces.slurm_conf_lines import read_text, shown
 
 Row = TypeVar("Row")
 
@@ -95,7 +95,7 @@ class _Cells:
         try:
             return parse(text)
         except ValueError as error:
-            raise InputError(f"{self.where}: {heading} {text!r}: {error}") from error
+            raise InputError(f"{self.where}: {heading} {shown(text)}: {error}") from error
 
     def unmodelled(self, headings: tuple[str, ...], name: str) -> list[str]:
         unset = {"", "0", "0.000000", "1.000000"} | {word.lower() for word in values.NO_LIMIT}
@@ -146,7 +146,7 @@ def read_qos(path: Path) -> Dump[Qos]:
             flags=cells.get("Flags", parse=values.words, blank=()),
         )
         if any(qos.name == other.name for other in rows):
-            raise InputError(f"{cells.where}: QOS {qos.name!r} stands here twice: keep one row of it")
+            raise InputError(f"{cells.where}: QOS {shown(qos.name)} stands here twice: keep one row of it")
         rows.append(qos)
         unmodelled += cells.unmodelled(_QOS_UNMODELLED, f"QOS {qos.name}")
     _check_preempt(path, rows)
@@ -162,7 +162,9 @@ def _check_preempt(path: Path, rows: list[Qos]) -> None:
     for qos in rows:
         for other in qos.preempt:
             if other not in known:
-                raise InputError(f"{path}: QOS {qos.name!r} preempts {other!r}, which has no row in this dump")
+                raise InputError(
+                    f"{path}: QOS {shown(qos.name)} preempts {shown(other)}, which has no row in this dump"
+                )
 
 
 def read_associations(path: Path, cluster: str = "") -> Dump[Association]:
@@ -195,7 +197,7 @@ def read_associations(path: Path, cluster: str = "") -> Dump[Association]:
         missing = row.account if row.user and row.account not in accounts else row.parent
         if missing and missing not in accounts:
             raise InputError(
-                f"{cells.where}: account {missing!r} has no row of its own in this dump: print all of them"
+                f"{cells.where}: account {shown(missing)} has no row of its own in this dump: print all of them"
             )
     if len(accounts) > 2 and not any(row.parent for row in rows):
         unmodelled.append(f"{path}:1: no parents of accounts: all stand below root; print the column ParentName")

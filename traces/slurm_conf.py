@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from traces import slurm_conf_names as names
 from traces import slurm_conf_values as values
 from traces.errors import InputError
-from traces.slurm_conf_lines import Pair, read_lines
+from traces.slurm_conf_lines import Pair, read_lines, shown
 from traces.slurm_text import expand_nodes
 
 RECORDS = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname", "slurmctldhost")
@@ -221,7 +221,7 @@ class _Remarks:
 def _unknown(pair: Pair, what: str, known: Iterable[str]) -> InputError:
     close = difflib.get_close_matches(pair.key.lower(), list(known), n=1)
     hint = f"did you mean {close[0]!r}?" if close else "slurm.conf(5) lists the known"
-    return InputError(f"{pair.where}: unknown {what} {pair.key!r}: {hint}")
+    return InputError(f"{pair.where}: unknown {what} {shown(pair.key)}: {hint}")
 
 
 def parsed(pair: Pair, parse: Callable[[str], Any]) -> Any:
@@ -229,7 +229,7 @@ def parsed(pair: Pair, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(pair.value)
     except ValueError as error:
-        raise InputError(f"{pair.where}: {pair.key}={pair.value!r}: {error}") from error
+        raise InputError(f"{pair.where}: {pair.key}={shown(pair.value)}: {error}") from error
 
 
 def filled(empty: Record, pairs: dict[str, Pair]) -> Record:
@@ -270,7 +270,7 @@ def _options(pair: Pair, remarks: _Remarks) -> SchedulerOptions:
         lower = {"max_job_bf": "bf_max_job_test"}.get(name.lower(), name.lower())
         if lower in known:
             if not equals and known[lower] is not values.yes_no:
-                raise InputError(f"{option.where}: {name!r} needs a value: write {name}=<number>")
+                raise InputError(f"{option.where}: {shown(name)} needs a value: write {name}=<number>")
             found[lower] = option
         elif lower in names.OPTIONS_THAT_MATTER:
             remarks.unmodelled.append(f"{option.where} {part}")
@@ -319,14 +319,14 @@ def _nodes(records: dict[str, list[dict[str, Pair]]], remarks: _Remarks) -> tupl
         model = filled(NodeConf("", pair.where, cpus=_cpus(own)), own)
         for name in expanded(pair.value, pair.where):
             if name in nodes:
-                raise InputError(f"{pair.where}: node {name!r} is declared at {nodes[name].where} too: keep one")
+                raise InputError(f"{pair.where}: node {shown(name)} is declared at {nodes[name].where} too: keep one")
             nodes[name] = replace(model, name=name)
     for record in records["downnodes"]:
         pair = record["downnodes"]
         state = parsed(record["state"], values.node_state) if "state" in record else "down"
         for name in expanded(pair.value, pair.where):
             if name not in nodes:
-                raise InputError(f"{pair.where}: DownNodes names {name!r}, which no NodeName line declares")
+                raise InputError(f"{pair.where}: DownNodes names {shown(name)}, which no NodeName line declares")
             nodes[name] = replace(nodes[name], state=state)
     return tuple(nodes.values())
 
@@ -392,5 +392,5 @@ def _members(pair: Pair, nodes: tuple[NodeConf, ...], sets: dict[str, list[str]]
         elif name in declared:
             members.append(name)
         else:
-            raise InputError(f"{pair.where}: Nodes names {name!r}, which no NodeName or NodeSet line declares")
+            raise InputError(f"{pair.where}: Nodes names {shown(name)}, which no NodeName or NodeSet line declares")
     return members

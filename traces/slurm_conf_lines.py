@@ -31,6 +31,11 @@ class Pair:
     where: str
 
 
+def shown(text: str) -> str:
+    """The text in quotes for a message, cut."""
+    return repr(text if len(text) <= 80 else f"{text[:79]}…")
+
+
 def read_text(path: Path) -> str:
     """The text of a file that a person wrote or a Slurm command printed. Raises InputError where it cannot be read."""
     try:
@@ -66,16 +71,26 @@ def _read_into(lines: list[list[Pair]], path: Path, folder: Path, above: list[Pa
         if "%c" in name:
             cluster = next((p.value for line in lines for p in line if p.key.lower() == "clustername"), None)
             if cluster is None:
-                raise InputError(f"{where}: Include {name!r}: %c needs a ClusterName above it")
+                raise InputError(f"{where}: Include {shown(name)}: %c needs a ClusterName above it")
             name = name.replace("%c", cluster)
         target = folder / name  # an absolute name stands for itself
         if target == path or target in above:
-            raise InputError(f"{where}: Include {name!r}: the file includes itself")
-        if not target.is_file():
-            raise InputError(f"{where}: Include {name!r}: no such file at {target}; copy it there or take the line out")
+            raise InputError(f"{where}: Include {shown(name)}: the file includes itself")
+        if not _is_file(target):
+            beside = shown(str(target.parent))
+            raise InputError(
+                f"{where}: Include {shown(name)}: no such file in {beside}; copy it there or take the line out"
+            )
         if len(above) >= DEEPEST_INCLUDE:
-            raise InputError(f"{where}: Include {name!r}: over {DEEPEST_INCLUDE} files deep")
+            raise InputError(f"{where}: Include {shown(name)}: over {DEEPEST_INCLUDE} files deep")
         _read_into(lines, target, folder, [*above, path])
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file can have
+        return False
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 
+from traces.schema import MOST
+
 NO_LIMIT = frozenset({"UNLIMITED", "INFINITE", "NONE", "-1"})
 _SCALE = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 _TIME = re.compile(r"(?:(\d{1,6})-(\d{1,3})(?::(\d{1,2}))?(?::(\d{1,2}))?)|(?:(\d{1,8})(?::(\d{1,4}))?(?::(\d{1,2}))?)")
-_WEIGHT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([KMGTP]?)", re.IGNORECASE)
+_WEIGHT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})([KMGTP]?)", re.IGNORECASE)
 
 
 def count(text: str) -> int:
@@ -140,11 +142,13 @@ def gpus(text: str) -> dict[str, int]:
         name, *rest = [word for word in part.strip().split(":") if word != "no_consume"]
         if name.lower() != "gpu":
             continue
-        number = rest.pop() if rest and rest[-1].isdigit() else "1"
+        number = count(rest.pop()) if rest and rest[-1].isdigit() else 1
         if len(rest) > 1:
             raise ValueError("gpu[:type][:count] is allowed")
         kind = rest[0].lower() if rest else ""
-        found[kind] = found.get(kind, 0) + int(number)
+        found[kind] = found.get(kind, 0) + number
+        if found[kind] > MOST["gpus"]:
+            raise ValueError(f"at most {MOST['gpus']:,} GPUs are allowed")
     return found
 
 

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from traces import slurm_conf_values as values
 from traces.errors import InputError
 from traces.slurm_conf import NodeConf, PartitionConf, SlurmConf, expanded, filled
-from traces.slurm_conf_lines import Pair, read_records
+from traces.slurm_conf_lines import Pair, read_records, shown
 
 _UNSET = frozenset({"(null)", "n/a", "none", ""})
 
@@ -55,7 +55,7 @@ def _count(pair: Pair) -> int:
     try:
         return values.count(pair.value)
     except ValueError as error:
-        raise InputError(f"{pair.where}: {pair.key}={pair.value!r}: {error}") from error
+        raise InputError(f"{pair.where}: {pair.key}={shown(pair.value)}: {error}") from error
 
 
 def read_partitions(path: Path) -> tuple[PartitionConf, ...]:
@@ -78,7 +78,7 @@ def as_it_is(conf: SlurmConf, *, nodes: Path | None = None, partitions: Path | N
     known = {node.name for node in conf.nodes}
     for partition in conf.partitions:
         if strange := [name for name in partition.nodes if name not in known]:
-            raise InputError(f"{partition.where}: Nodes names {strange[0]!r}, which is no node of this cluster")
+            raise InputError(f"{partition.where}: Nodes names {shown(strange[0])}, which is no node of this cluster")
     return conf
 
 
@@ -93,10 +93,12 @@ def read_reservations(path: Path, timezone: str) -> tuple[Reservation, ...]:
         own, name = _set(record), record["reservationname"]
         for key in ("starttime", "endtime"):
             if key not in own:
-                raise InputError(f"{name.where}: reservation {name.value!r} has no {key}")
+                raise InputError(f"{name.where}: reservation {shown(name.value)} has no {key}")
         start, end = _epoch_s(own["starttime"], zone), _epoch_s(own["endtime"], zone)
         if end <= start:
-            raise InputError(f"{name.where}: reservation {name.value!r} ends ({own['endtime'].value}) before it starts")
+            raise InputError(
+                f"{name.where}: reservation {shown(name.value)} ends ({shown(own['endtime'].value)}) before it starts"
+            )
         lists = {key: values.words(own[key].value) if key in own else () for key in ("accounts", "flags")}
         users = tuple(own["users"].value.split(",")) if "users" in own else ()
         members = tuple(expanded(own["nodes"].value, name.where)) if "nodes" in own else ()
@@ -108,5 +110,5 @@ def _epoch_s(pair: Pair, zone: ZoneInfo) -> int:
     try:
         local = datetime.fromisoformat(pair.value)
     except ValueError as error:
-        raise InputError(f"{pair.where}: {pair.key}={pair.value!r}: a time such as 2026-11-21T08:00:00") from error
+        raise InputError(f"{pair.where}: {pair.key}={shown(pair.value)}: a time such as 2026-11-21T08:00:00") from error
     return int(local.replace(tzinfo=zone).astimezone(UTC).timestamp())

@@ -79,7 +79,7 @@ def job_of(line: int, entry: Any, zone: ZoneInfo) -> dict[str, Any]:
     if not isinstance(key, str) or not key:
         raise ValueError(f"jobid {shown(str(key))} is no id")
     status = entry.get("status")
-    if status not in STATUS:
+    if not isinstance(status, str) or status not in STATUS:
         raise ValueError(f"status {shown(str(status))} is none of {', '.join(STATUS)}")
     attempts = entry.get("attempts") or []
     if not isinstance(attempts, list):

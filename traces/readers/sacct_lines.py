@@ -123,10 +123,20 @@ def _fixed(data: bytes, layout: Layout) -> Lines:
     columns, at = [], 0
     for n, width in enumerate(layout.widths):
         if n in layout.read:
-            text = pl.col("raw").bin.slice(at, width).cast(pl.String, strict=False).str.strip_chars(" ")
-            columns.append(_uncut(text, layout.columns[n], width).alias(layout.columns[n]))
+            text = _decoded(raw.select(pl.col("raw").bin.slice(at, width))["raw"]).to_frame("raw")
+            cut = _uncut(pl.col("raw").str.strip_chars(" "), layout.columns[n], width)
+            columns.append(text.select(cut.alias(layout.columns[n])).to_series())
         at += width + 1
-    return Lines(data, starts, whole, np.flatnonzero(whole), fields_of(raw.select(columns)))
+    return Lines(data, starts, whole, np.flatnonzero(whole), fields_of(pl.DataFrame(columns)))
+
+
+def _decoded(values: pl.Series) -> pl.Series:
+    """Bytes as text. A line may stand a byte off its widths, so that a column begins or ends within a character."""
+    try:
+        return values.cast(pl.String)
+    except pl.exceptions.ComputeError:
+        texts = [value.decode("utf-8", errors="replace") for value in values]
+        return pl.Series(values.name, texts, dtype=pl.String)
 
 
 # Columns that still tell something when they are cut: ids and times do not, and make the record unreadable.

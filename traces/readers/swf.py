@@ -111,7 +111,7 @@ def _job(path: Path, number: int, line: str) -> list[float]:
     try:
         values = [float(part) for part in parts]
     except ValueError as error:
-        raise InputError(f"{path}:{number}: not a number: {error}") from error
+        raise InputError(f"{path}:{number}: not a number: {str(error)[:100]}") from error
     if not all(abs(value) < 2**53 for value in values):
         raise InputError(f"{path}:{number}: a number out of range: {line[:60]!r}")
     return values

@@ -143,8 +143,8 @@ def _utc(seconds: pl.Expr) -> pl.Expr:
 def _runs(parsed: Parsed, parts: pl.DataFrame, own: set[int], start: int) -> tuple[list[dict[str, Any]], pl.DataFrame]:
     """(runs of the jobs that were stopped and went on, a line for each such job that has none of its own).
 
-    The wait of a later part is since the end of the one before it; only the first has a submission. Parts that add up
-    to more time than there is are refused.
+    The wait of a later part is since the end of the one before it; only the first has a submission, and without it no
+    time of a part is known. Parts that add up to more time than there is are refused.
     """
     runs: list[dict[str, Any]] = []
     lines: list[dict[str, Any]] = []
@@ -158,7 +158,7 @@ def _runs(parsed: Parsed, parts: pl.DataFrame, own: set[int], start: int) -> tup
         for number, row in enumerate(rows):
             begun = ended + max(row["wait"], 0)
             submitted, ended = ended, begun + max(row["run"], 0)
-            times = {f"{name}_utc": _ZERO + timedelta(seconds=start + t)
+            times = {f"{name}_utc": _ZERO + timedelta(seconds=start + t) if at >= 0 else None
                      for name, t in (("submit", submitted), ("start", begun), ("end", ended))}  # fmt: skip
             runs.append({
                 "job_key": str(row["job"]), "attempt": number, **times, "run_s": max(row["run"], 0),
