@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +225,33 @@ def test_an_end_before_its_start_is_flagged_and_counted(lake: Lake) -> None:
     flags = dict(jobs.select("job_key", "is_end_before_start").iter_rows())
     assert flags == {"1": False, "2": True, "3": True, "4": False, "5": True}
     assert sorted(quality.of_jobs(jobs)["end_before_start"]) == [1, 2]
+
+
+ENDLESS = {
+    **{name: header for name, (header, _, _) in SAMPLES.items()},
+    "helios": HELIOS, "swf": SWF, "sacct": HEADER, "sacct as CSV": HEADER.replace("|", ","),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_packed_line_that_does_not_end_is_refused_within_bounded_memory(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2 GiB in a file of 8 MB, with a bound of 1 MiB on lines: none of it is held beyond a piece."""
+    for module in ("common", "sacct_blocks", "sacct_csv"):
+        monkeypatch.setattr(f"traces.readers.{module}.LONGEST_LINE", 1 << 20)
+    packed = gzip.compress(ENDLESS[name].encode() + b"\n") + gzip.compress(b"0" * (1 << 25), 1) * 64
+    with pytest.raises(InputError, match=r"over 1 MiB"):
+        lake.ingest(lake.put("bomb", packed), format=name.split(" as ")[0])
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 3 << 20  # KiB
+
+
+def test_a_list_of_philly_that_never_goes_on_is_refused_piece_by_piece(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("traces.readers.philly_columns.LONGEST_LINE", 1 << 16)
+    monkeypatch.setattr("traces.readers.philly_columns.PIECE_BYTES", 1 << 14)
+    entry = json.dumps({"status": "Pass", "vc": "v", "jobid": "a", "attempts": [], "submitted_time": None, "user": "u"})
+    endless = entry[:-1] + ', "x": "' + "y" * (1 << 19)
+    (result,) = lake.ingest(lake.put("log", f"[{entry}, {endless}, {entry.replace('a', 'b')}]"), format="philly-jobs")
+    assert (result.jobs, result.duplicates) == (1, 0) and 1 <= result.rejects <= 10, result
