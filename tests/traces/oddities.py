@@ -6,6 +6,7 @@ Rows are made by hand after the source named, with invented names. `docs/odditie
 from __future__ import annotations
 
 import gzip
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -183,6 +184,18 @@ def _fixed(*rows: dict[str, str], widths: tuple[int, ...] = (8, 8, 9, 19, 19, 19
     return "".join(f"{line} \n" for line in (head, dashes, *told))
 
 
+def _json(number: int) -> str:
+    times = {"submission": 1_714_557_600, "start": 1_714_559_400, "end": 1_714_563_000, "elapsed": 3600}
+    told = {"account": "ml", "job_id": number, "user": "alice", "state": {"current": "COMPLETED"}, "time": times}
+    return json.dumps(told)
+
+
+def _documents(*jobs: str, meta: str = '{"Slurm": {}}') -> str:
+    """The last job in a document of its own, the others in one before it."""
+    lists = [", ".join(jobs[:-1]), jobs[-1]]
+    return "\n".join(f'{{"meta": {meta}, "jobs": [{told}], "errors": []}}' for told in lists)
+
+
 _TWO = _lines(HEADER, _job(1), _job(2))
 _OTHER = _lines("User|JobID|Account|Submit|Start|End|State|Comment", *(
     f"bob|{n}|cv|2024-05-02T10:00:00|2024-05-02T10:30:00|2024-05-02T11:30:00|COMPLETED|" for n in (3, 4)
@@ -204,6 +217,9 @@ FILES = (
     OddFile("a byte order mark and CR LF", "a dump through Windows", ("\ufeff" + _TWO).replace("\n", "\r\n"), "left out"),
     OddFile("quoted CSV", "R write.csv", _CSV, "quotes are taken off", file="dump.csv"),
     OddFile("CSV of a data frame", "pandas to_csv, with its index", _FRAME, "quotes are taken off, the index is not read", file="dump.csv"),
+    OddFile("JSON documents one after the other", "cat of daily sacct --json", _documents(_json(1), _json(2)), "read on", file="dump.json"),
+    OddFile("a list of jobs inside another value", "made by hand", _documents(_json(1), _json(2), meta='{"jobs": []}'), "is not the list of the document", file="dump.json"),
+    OddFile("a JSON record that is broken", "a raw line break, a missing number", _documents(_json(1), _json(3)[:-9], _json(2)), "refused, with its extent; read on behind it", rejects=1, file="dump.json"),
     OddFile("a run of NUL bytes", "a disk that was full", _lines(HEADER.replace("|Flags", ""), *(_job(n).removesuffix("|SchedMain") for n in (1, 2)), "\0" * 4096), "refused, the rest is read", rejects=1),
     OddFile("a name of a million delimiters", "made by hand", _lines(HEADER, _job(1), _job(2), _job(3, JobName="|" * 1_000_000)), "refused, the rest is read", rejects=1),
     OddFile("fixed width, a header again", "cat of sacct without -P", _fixed({"JobID": "1"}) + _fixed({"JobID": "2"}), "read on"),

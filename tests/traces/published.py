@@ -63,6 +63,11 @@ ROWS = (
         "9,u1,vc1,1,1,1,DONE,2020-06-09 18:00:00,2020-06-09 18:30:00,2020-06-09 18:40:00,600,0",
         "refused, with the value", None),
     Row("helios", "a field too few", HELIOS, "9,u1,vc1,1,1,1,FAILED,2020-06-09 18:00:00", "refused", None),
+    Row("helios", "more GPUs than any machine has", HELIOS,
+        "9,u1,vc1,1048577,1,1,FAILED,2020-06-09 18:00:00,2020-06-09 18:30:00,2020-06-09 18:40:00,600,0",
+        "refused, with the bound", None),
+    Row("helios", "a year of five digits", HELIOS, "9,u1,vc1,1,1,1,FAILED,+12345-06-09 18:00:00,,,0,0",
+        "refused: times are from 1970 to 2106", None),
     Row("helios", "an end before its start", HELIOS,
         "9,u1,vc1,1,1,1,FAILED,2020-06-09 18:00:00,2020-06-09 18:30:00,2020-06-09 18:20:00,600,0",
         "refused, with both times", None),
@@ -139,4 +144,6 @@ ROWS = (
         "the line of status 0, 1 or 5 is the job, those of status 2 to 4 its runs",
         {"run_s": 150, "attempts": 2, "state": "COMPLETED", "wait_s": 10}),
     Row("swf", "17 numbers", SWF, "1 " * 17, "refused", None),
+    Row("swf", "seconds beyond all calendars", SWF, "1 1125899906842624 0 60 8 -1 -1 8 60" + " -1" * 9,
+        "refused, with the bound", None),
 )  # fmt: skip
