@@ -117,18 +117,13 @@ def test_philly_logs_of_any_name_are_read(baton: Baton, tmp_path: Path, name: st
     assert read.code == 0 and read.json["files"][0]["allocations"] == 1, read
 
 
-@pytest.mark.parametrize("name", ["a b", "h#y", "s'q", 'd"q', "semi;", "back\\s", "zür", "100%", "$x", "*[a]"])
-def test_data_folders_of_odd_names_work(baton: Baton, tmp_path: Path, name: str) -> None:
-    raw, data = dump(tmp_path / "jobs.psv"), tmp_path / name
+def test_a_data_folder_may_have_an_odd_name(baton: Baton, tmp_path: Path) -> None:
+    raw, data = dump(tmp_path / "jobs.psv"), tmp_path / """a b#c's "d" 100% $x;\\n*[ü]"""
     assert baton("ingest", raw, "--cluster", "lab", "--data", data).code == 0
     listed = baton("export", "--format", "csv", "--tables", "jobs", "--out", tmp_path / "out", "--data", data)
     assert listed.code == 0 and "6 rows" in listed.out
-
-
-def test_a_data_folder_of_an_odd_name_holds_the_store_of_dagster(baton: Baton, tmp_path: Path) -> None:
-    data = tmp_path / """a b#c's "d" 100% ü;"""
     assert baton("dagster-home", "--data", data).out == f"{data / 'dagster'}\n"
-    assert [path.name for path in tmp_path.iterdir()] == [data.name]  # and none beside it
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([data.name, "jobs.psv", "out"])  # no other store
 
 
 @pytest.mark.parametrize(
