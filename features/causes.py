@@ -19,6 +19,7 @@ from features.pools import COUNTS, KNOWN, Basis, Counted, Demand, Fit, Placed, p
 from features.trace import Trace
 from features.usage import Int64s, Steps, from_epoch, overlap_area, shows_its_end, steps_of
 from traces.clusters import ClusterSettings
+from traces.progress import Progress
 
 MAIN_CAUSES = {
     "held_s": "held",
@@ -28,6 +29,13 @@ MAIN_CAUSES = {
     "behind_s": "behind others",
 }
 CAUSES = tuple(MAIN_CAUSES)
+_READ = (
+    "job_key", "submit", "eligible_from", "waiting_to", "gpus", "nodes", "user_name", "partition", "group_name",
+    "quota_gpus", "quota_source",
+)  # fmt: skip
+_HELD = (
+    "job_key", "attempt", "partition", "user_name", "group_name", "start_epoch", "end_epoch", "nodes", "gpus",
+)  # fmt: skip
 KEPT = 20_000_000  # steps of demands kept for the next pass: 320 MB
 
 
@@ -40,12 +48,13 @@ def with_causes(jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, hel
     """
     cpus = pl.coalesce(pl.col("allocated_cpus").replace(0, None), "requested_cpus")
     told = trace.jobs.select("job_key", cpus.alias("cpus"), "reason")
-    waiting = jobs.filter(pl.col("waiting_to") >= pl.col("submit")).join(told, on="job_key", how="left")
+    waiting = jobs.filter(pl.col("waiting_to") >= pl.col("submit")).select(_READ).join(told, on="job_key", how="left")
     eligible = pl.coalesce("eligible_from", "submit").clip(pl.col("submit"), pl.col("waiting_to"))
     waiting = waiting.with_columns(eligible.alias("from")).with_columns(
         (pl.col("from") - pl.col("submit")).alias("held_s")
     )
-    held = held.join(told.select("job_key", "cpus"), on="job_key", how="left").with_columns(pl.lit(1).alias("jobs"))
+    held = held.select(_HELD).join(told.select("job_key", "cpus"), on="job_key", how="left")
+    held = held.with_columns(pl.lit(1).alias("jobs"))
     rooms = _Rooms(trace, settings, held)
     waiting = _measured(waiting, rooms)
     waiting = _limited(waiting, rooms, held)
@@ -122,9 +131,13 @@ def _by_shape(
     waiting: pl.DataFrame, rooms: _Rooms, *also: str
 ) -> Iterator[tuple[Fit, tuple[object, ...], pl.DataFrame]]:
     """The waiting jobs of one pool and demand (and of equal `also`), and how they fitted."""
-    for (basis, partition, gpus, cpus, nodes, *rest), rows in waiting.group_by(*_SHAPE, *also, maintain_order=True):
-        demand = Demand(int(str(gpus)), int(str(cpus)), int(str(nodes)))
-        yield rooms.fit(basis, partition, demand), tuple(rest), rows
+    done = 0
+    with Progress("causes of waits", len(waiting), "jobs", stays=False) as progress:
+        for (basis, partition, gpus, cpus, nodes, *rest), rows in waiting.group_by(*_SHAPE, *also, maintain_order=True):
+            demand = Demand(int(str(gpus)), int(str(cpus)), int(str(nodes)))
+            yield rooms.fit(basis, partition, demand), tuple(rest), rows
+            done += len(rows)
+            progress.reach(done)
 
 
 def _between(steps: Steps, begin: Int64s, end: Int64s) -> Int64s:

@@ -84,8 +84,11 @@ def _with_tails(ended: pl.DataFrame, trace: Trace, tails: pl.DataFrame) -> pl.Da
 
     Where a cluster used an id again, its tail is of the latest job of that id.
     """
-    ids = trace.jobs.sort("submit_utc", nulls_last=False).unique("job_id", keep="last").select("job_key", "job_id")
-    last = trace.attempts.group_by("job_key").agg(pl.col("attempt").max().alias("last"))
+    with_tail = trace.jobs.join(tails.select("job_id").unique(), on="job_id", how="semi")
+    ids = with_tail.select("job_key", "job_id", "submit_utc").sort("submit_utc", nulls_last=False)
+    ids = ids.unique("job_id", keep="last", maintain_order=True).select("job_key", "job_id")
+    attempts = trace.attempts.join(ids, on="job_key", how="semi")
+    last = attempts.group_by("job_key").agg(pl.col("attempt").max().alias("last"))
     found = (
         tails.join(ids, on="job_id")
         .join(last, on="job_key")
@@ -110,6 +113,7 @@ def _attempts(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     run = pl.coalesce("run_s", pl.col("end_utc").dt.epoch("s") - pl.col("start_utc").dt.epoch("s"))
     return (
         trace.attempts.filter(has_run())
+        .drop("trace_sha256", "submit_utc")
         .join(held, on=["job_key", "attempt"], how="left")
         .join(jobs, on="job_key", how="left")
         .with_columns(
@@ -119,6 +123,7 @@ def _attempts(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
             (pl.col("attempt").max().over("job_key") - pl.col("attempt")).alias("retries_after"),
             pl.coalesce("job_state", "state").alias("job_state"),
         )
+        .drop("held_gpus", "held_gpu_time_s", "gpu_time_s")
         .with_columns(size_bucket(pl.col("gpus")).alias("size_bucket"))
     )
 

@@ -39,7 +39,7 @@ Table2D = NDArray[np.int64]
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables for the cluster of `settings`, from the warehouse."""
-    return from_trace(read_trace(data, settings.name, jobs=ASKED), settings)
+    return from_trace(read_trace(data, settings.name, jobs=ASKED, by_node=True), settings)
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:

@@ -20,7 +20,9 @@ MOST_EXCESS = 3  # nodes beyond the fewest that are told apart; the last stands 
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables for the cluster of `settings`, from the warehouse."""
-    return from_trace(read_trace(data, settings.name, jobs=("wait_s", "eligible_wait_s", "run_s")), settings)
+    return from_trace(
+        read_trace(data, settings.name, jobs=("wait_s", "eligible_wait_s", "run_s"), by_node=True), settings
+    )
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:

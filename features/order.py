@@ -31,8 +31,9 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
     """Both tables from canonical frames."""
     held = runs(trace, settings)
     free = free_gpus(held, capacity(trace, settings, held))
+    most_free = None if free is None else RangeMaximum(free)
     queued = _queued(trace, settings)
-    parts = [_overtaken(rows, free) for _, rows in queued.group_by("partition", maintain_order=True)]
+    parts = [_overtaken(rows, most_free) for _, rows in queued.group_by("partition", maintain_order=True)]
     started = pl.concat([queued.clear().with_columns(*_no_order()), *parts]).filter(pl.col("start").is_not_null())
     rows = shaped(started.sort("start_utc", "job_key"), START_ORDER)
     return {START_ORDER.name: rows, START_ORDER_BY.name: _by(rows, settings.name)}
@@ -61,7 +62,7 @@ def _no_order() -> tuple[pl.Expr, ...]:
     )
 
 
-def _overtaken(queue: pl.DataFrame, free: Steps | None) -> pl.DataFrame:
+def _overtaken(queue: pl.DataFrame, most_free: RangeMaximum | None) -> pl.DataFrame:
     """Order of every start of one queue: one pass for each demand that occurs in it.
 
     Of the jobs with one demand that were eligible earlier and still wait at a start, the one that waits longest
@@ -76,7 +77,6 @@ def _overtaken(queue: pl.DataFrame, free: Steps | None) -> pl.DataFrame:
     out_of_order = np.zeros(len(jobs), dtype=bool)
     harmed = np.zeros(len(jobs), dtype=bool)
     smallest = np.full(len(jobs), -1, dtype=np.int64)
-    most_free = None if free is None else RangeMaximum(free)
     for size in np.unique(demand)[::-1]:
         latest = np.concatenate([[NEVER], np.maximum.accumulate(np.where(demand == size, left, NEVER))])[before]
         overtakes = (start != NEVER) & (latest > start)
@@ -99,11 +99,14 @@ def _overtaken(queue: pl.DataFrame, free: Steps | None) -> pl.DataFrame:
 
 
 class RangeMaximum:
-    """Largest value of a step function over spans of time: a table of maxima over powers of two, built once."""
+    """Largest value of a step function over spans of time: a table of maxima over powers of two, built once.
+
+    Values are of 32 bits: GPUs of a cluster.
+    """
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-        self._levels = [steps.values]
+        self._levels = [steps.values.astype(np.int32)]
         width = 1
         while 2 * width <= len(steps.values):
             last = self._levels[-1]

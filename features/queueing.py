@@ -49,7 +49,7 @@ DIMENSIONS = ("all", "size_bucket", "partition", "user_name", "hour_of_week", "s
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables for the cluster of `settings`, from the warehouse."""
     told = ("requested_cpus", "allocated_cpus", "reason")
-    return from_trace(read_trace(data, settings.name, jobs=(*WAITED, *told)), settings)
+    return from_trace(read_trace(data, settings.name, jobs=(*WAITED, *told), by_node=True), settings)
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:

@@ -20,7 +20,8 @@ def retries(ended: pl.DataFrame, cluster: str) -> pl.DataFrame:
     """How often jobs ran again, by size of the first attempt. `ended`: attempts that ran, see `features.failures`."""
     held = pl.col("gpu_time_lost_s")
     jobs = (
-        ended.sort("attempt")
+        ended.select("job_key", "attempt", "size_bucket", "job_state", "gpu_time_lost_s")
+        .sort("attempt")
         .group_by("job_key", maintain_order=True)
         .agg(
             pl.col("size_bucket").first(),

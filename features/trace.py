@@ -38,24 +38,26 @@ READ_MEMORY = "512MB"  # DuckDB's, beside what is read
 DIGEST_CHARACTERS = 12  # of trace_sha256, which here only tells dumps apart
 
 
-def read_trace(data: DataFolder, cluster: str, *, jobs: Sequence[str] = (), attempts: Sequence[str] = ()) -> Trace:
+def read_trace(
+    data: DataFolder, cluster: str, *, jobs: Sequence[str] = (), attempts: Sequence[str] = (), by_node: bool = False
+) -> Trace:
     """The warehouse's jobs, attempts, placements and nodes of `cluster`: the columns that `usage` reads, those that are
-    named of jobs and attempts beside, and all of nodes."""
+    named of jobs and attempts beside, and all of nodes. Placements without GPU numbers only where `by_node` asks."""
 
-    def table(of: schema.Table, names: Sequence[str]) -> pl.DataFrame:
+    def table(of: schema.Table, names: Sequence[str], condition: str = "true") -> pl.DataFrame:
         chosen = schema.Table(of.name, of.meaning, tuple(c for c in of.columns if c.name in names), of.key)
         columns = ", ".join(
             f"left(trace_sha256, {DIGEST_CHARACTERS}) AS trace_sha256" if name == "trace_sha256" else f'"{name}"'
             for name in chosen.names
         )
         # Names come from the schema, not from a user; the cluster's name is a parameter.
-        sql = f"SELECT {columns} FROM {of.name} WHERE cluster = ?"  # noqa: S608
+        sql = f"SELECT {columns} FROM {of.name} WHERE cluster = ? AND {condition}"  # noqa: S608
         parts = batches(data, sql, (cluster,), rows=250_000, memory=READ_MEMORY)
         return shaped(pl.concat(parts), chosen)
 
     return Trace(
         table(schema.JOBS, (*_JOBS, *jobs)),
         table(schema.ATTEMPTS, (*_ATTEMPTS, *attempts)),
-        table(schema.PLACEMENTS, _PLACEMENTS),
+        table(schema.PLACEMENTS, _PLACEMENTS, "true" if by_node else "gpu_numbers <> ''"),
         table(schema.NODES, schema.NODES.names),
     )

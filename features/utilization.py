@@ -43,7 +43,9 @@ TOLD_APART = ("size_bucket", "gpus", "state", "nodes")
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """The tables for the cluster of `settings`, from the warehouse."""
     return from_trace(
-        read_trace(data, settings.name), settings, partial(batches, data, rows=1_000_000, memory=READ_MEMORY)
+        read_trace(data, settings.name, by_node=True),
+        settings,
+        partial(batches, data, rows=1_000_000, memory=READ_MEMORY),
     )
 
 

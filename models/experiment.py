@@ -147,7 +147,7 @@ def why_not_replayed(data: DataFolder, settings: ClusterSettings) -> str | None:
     if why := why_no_plan(data, settings.name):
         return why
     if settings.nodes is None:
-        trace = read_trace(data, settings.name)
+        trace = read_trace(data, settings.name, by_node=True)
         return (
             f"how many nodes cluster {settings.name!r} has is not known (the log shows "
             f"{nodes_shown(trace, runs(trace, settings)):,}): give --nodes, or set nodes in clusters.toml"

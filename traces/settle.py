@@ -10,11 +10,12 @@ Opens no connection: `traces.store` hands one in.
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traces import schema
+from traces.progress import Progress
 
 if TYPE_CHECKING:
     import duckdb
@@ -50,12 +51,42 @@ def create(connection: duckdb.DuckDBPyConnection, table: schema.Table, select: s
     return int(found[0]) if found else 0
 
 
-def fill(connection: duckdb.DuckDBPyConnection, folders: Sequence[Path]) -> dict[str, int]:
-    """Create every canonical table from the lake's folders of raw files; returns the rows of each."""
-    raw = {
-        table.name: union(table, [path for folder in folders if (path := folder / f"{table.name}.parquet").is_file()])
+def fill(
+    connection: duckdb.DuckDBPyConnection,
+    folders: Sequence[Path],
+    derived: Mapping[str, tuple[schema.Table, Sequence[Path]]],
+) -> dict[str, int]:
+    """Create every canonical table from the lake's folders of raw files, and the derived ones from their Parquet files.
+
+    Returns the rows of each table, and tells how far it is in rows of the lake.
+    """
+    files = {
+        table.name: [path for folder in folders if (path := folder / f"{table.name}.parquet").is_file()]
         for table in schema.CANONICAL
-    }
+    } | {name: list(paths) for name, (_, paths) in derived.items()}
+    held = {name: _rows(connection, paths) for name, paths in files.items()}
+    rows: dict[str, int] = {}
+    with Progress("warehouse", sum(held.values()), "rows", stays=False) as progress:
+        progress.reach(0)
+        selects = _canonical(connection, folders, {table.name: files[table.name] for table in schema.CANONICAL})
+        selects |= {name: union(table, paths) for name, (table, paths) in derived.items()}
+        for name, select in selects.items():
+            rows[name] = create(connection, derived[name][0] if name in derived else schema.TABLES[name], select)
+            progress.reach(sum(held[made] for made in rows))
+    return rows
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> int:
+    """How many rows Parquet files hold; their footers say it."""
+    found = connection.execute(f"SELECT count(*) FROM {parquet(*paths)}").fetchone() if paths else None  # noqa: S608
+    return int(found[0]) if found else 0
+
+
+def _canonical(
+    connection: duckdb.DuckDBPyConnection, folders: Sequence[Path], files: Mapping[str, Sequence[Path]]
+) -> dict[str, str]:
+    """The SELECT of every canonical table; what several of them need is made here as temporary tables."""
+    raw = {name: union(schema.TABLES[name], paths) for name, paths in files.items()}
     for name in ("jobs", "attempts", "steps", "placements"):
         connection.execute(f"CREATE TEMP VIEW raw_{name} AS {raw[name]}")
     connection.execute(_SHARED)
@@ -81,7 +112,7 @@ def fill(connection: duckdb.DuckDBPyConnection, folders: Sequence[Path]) -> dict
         f"AND NOT s.wins) AS superseded FROM ({raw['trace_files']}) t ORDER BY ALL"
     )
     selects["trace_files"] = _in_order(selects["trace_files"], schema.TRACE_FILES)
-    return {table.name: create(connection, table, selects[table.name]) for table in schema.CANONICAL}
+    return selects
 
 
 def _in_order(select: str, table: schema.Table) -> str:

@@ -357,9 +357,7 @@ def _fill(data: DataFolder, part: Path, spill: Path) -> dict[str, int]:
     try:
         connections.set_up(connection, spill)
         connection.execute("BEGIN")
-        rows = settle.fill(connection, [described["folder"] for described in lake_files(data)])
-        for table, paths in derived_tables(data).values():
-            rows[table.name] = settle.create(connection, table, settle.union(table, paths))
+        rows = settle.fill(connection, [described["folder"] for described in lake_files(data)], derived_tables(data))
         connection.execute("CREATE TABLE schema_version (version BIGINT)")
         connection.execute("INSERT INTO schema_version VALUES (?)", [schema.SCHEMA_VERSION])
         connection.execute("COMMIT")
