@@ -25,10 +25,13 @@ MOST_MONTHS = 3  # judged where the record was cut
 MOST_JUDGED = 4_000  # jobs of a month, where the record was cut: every so many-th, each is simulated by itself
 
 
-def first_replayed_s(data: DataFolder, cluster: str, beside_s: int) -> int | None:
-    """First submission, epoch s, that pairs are made of; None where it is the whole trace.
+def first_replayed_s(
+    data: DataFolder, cluster: str, *, warm_up_s: int, cool_down_s: int, from_s: int | None, until_s: int | None
+) -> int | None:
+    """First submission, epoch s, that pairs are made of; None where it is the whole trace. A whole day, UTC.
 
-    beside_s: of warming up and cooling down, in which no pair starts. A whole day, UTC.
+    warm_up_s, cool_down_s: of the trace before the first start of a pair and after the last. from_s, until_s: of the
+    starts, where somebody declared them; a declared beginning is kept, however long ago.
     """
     row = store.read(
         data,
@@ -38,8 +41,9 @@ def first_replayed_s(data: DataFolder, cluster: str, beside_s: int) -> int | Non
     ).row(0, named=True)
     if row["first"] is None:
         return None
-    from_s = (row["last"] - MOST_DAYS * DAY_S - beside_s) // DAY_S * DAY_S
-    return None if from_s <= row["first"] else int(from_s)
+    newest_s = (until_s or row["last"] - cool_down_s) - MOST_DAYS * DAY_S
+    first_s = (min(newest_s, from_s or newest_s) - warm_up_s) // DAY_S * DAY_S
+    return None if first_s <= row["first"] else int(first_s)
 
 
 def first_calibrated_s(data: DataFolder, cluster: str) -> int | None:

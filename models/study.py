@@ -134,7 +134,14 @@ def of(
     """
     check_names(scheduler=scheduler)
     check_world(world)
-    from_s = extent.first_replayed_s(data, settings.name, experiment.WARM_UP_S + experiment.COOL_DOWN_S)
+    from_s = extent.first_replayed_s(
+        data,
+        settings.name,
+        warm_up_s=experiment.WARM_UP_S,
+        cool_down_s=experiment.COOL_DOWN_S,
+        from_s=experiment.declared_s(settings.fit_from),
+        until_s=experiment.declared_s(settings.report_until),
+    )
     workload, _ = experiment.read_workload(data, settings.name, from_s)
     nodes = experiment.capacity_of(data, settings, capacity)
     pair_nodes = pair_nodes or tuple(size for size in PAIR_NODES if size <= nodes)

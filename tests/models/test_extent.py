@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -17,6 +18,7 @@ from traces.store import DataFolder
 DAY_S = 86400
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 DAYS, A_DAY = 120, 8
+MARCH_22 = datetime(2026, 3, 22)  # naive is UTC
 ROW = "{id}|{id}|train|anna|physics|gpu|COMPLETED|{submit}|{submit}|{start}|{end}|3600|120|1|billing=8,node=1|0:0"
 
 
@@ -60,6 +62,17 @@ def test_of_a_longer_one_the_newest_days_are(data: DataFolder, monkeypatch: pyte
     assert str(ours.scenario).endswith(f", of a longer trace what was submitted from {from_utc}")
     told = ours.context(ours.windows.report.from_s)
     assert told.as_dict()["trace_from_utc"] == from_utc and told.scenario.endswith(f"the trace from {from_utc}")
+
+
+def test_windows_that_were_declared_are_kept(data: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extent, "MOST_DAYS", 30)
+    settings = clusters.resolve(data, cluster="lab")
+    until = datetime(2026, 3, 10), datetime(2026, 3, 15), MARCH_22
+    early = study.of(data, replace(settings, fit_until=until[0], select_until=until[1], report_until=until[2]))
+    assert early.scenario.from_s == datetime(2026, 2, 18, tzinfo=UTC).timestamp()  # 30 days, and two to warm up
+    assert early.windows.report.until_s == MARCH_22.replace(tzinfo=UTC).timestamp()
+    long = study.of(data, replace(settings, fit_from=datetime(2026, 1, 20)))
+    assert long.windows.fit.from_s == datetime(2026, 1, 20, tzinfo=UTC).timestamp()
 
 
 def test_calibration_judges_the_newest_months_of_the_newest_jobs(
