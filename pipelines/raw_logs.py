@@ -51,7 +51,8 @@ class Reading:
         return {"format": self.format, "fields": fields, "delimiter": self.delimiter}
 
     def check(self, paths: Sequence[Path]) -> None:
-        """Raises InputError for a format that no reader has, and for a file of none: before anything is set up."""
+        """Raises InputError, before anything is set up, for a format that no reader has, for a file of none, and for a
+        dump without a column that is needed or of other columns than --fields."""
         from traces.formats import check_format
 
         check_format(self.format)
@@ -61,11 +62,15 @@ class Reading:
         from traces.ingest import unescaped
         from traces.readers.common import RawFile
         from traces.readers.registry import reader_for
+        from traces.readers.sacct import Sacct
 
         fields = tuple(options.names(self.fields)) if self.fields else None
         delimiter = unescaped(self.delimiter)
         for path in files:
-            reader_for(RawFile(path, ClusterSettings("unnamed"), fields, delimiter), self.format)
+            raw = RawFile(path, ClusterSettings("unnamed"), fields, delimiter)
+            reader = reader_for(raw, self.format)
+            if isinstance(reader, Sacct):
+                reader.layout(raw)
 
 
 def of_paths(folder: DataFolder, raw: Sequence[Path], reading: Reading) -> list[RawLogs]:

@@ -61,6 +61,17 @@ def test_a_missing_column_is_named(baton: Baton, tmp_path: Path) -> None:
     assert_one_line(result, "jobs.psv", "JobID or JobIDRaw")
 
 
+@pytest.mark.parametrize("options", [(), ("--fields", "JobID,User")])
+def test_a_dump_of_the_wrong_columns_is_refused_before_the_pipeline_is_started(
+    baton: Baton, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    raw = tmp_path / "jobs.psv"
+    raw.write_text("\n".join(["User|State|Start"] * (not options) + ["bob|COMPLETED|2026-03-01T00:00:00"] * 3) + "\n")
+    data = tmp_path / "data"
+    assert_one_line(baton("analyze", raw, *options, "--data", data), "jobs.psv:1: ")
+    assert list(data.iterdir()) == []
+
+
 def test_a_truncated_last_line_is_rejected_and_counted(baton: Baton, tmp_path: Path) -> None:
     raw = dump(tmp_path / "jobs.psv")
     raw.write_text(raw.read_text()[:-70])

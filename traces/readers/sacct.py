@@ -113,13 +113,24 @@ class Sacct:
         return parsed
 
     @staticmethod
-    def _jobs(file: RawFile) -> Iterator[Work]:
-        """What is to be done with each block. Raises InputError as `read` does."""
+    def layout(file: RawFile) -> Layout | None:
+        """How the lines of the file are laid out, by its first ones; None for JSON.
+
+        Raises InputError where it has no header and `--fields` do not fit, and for a missing column.
+        """
         head = file.head()
         if sacct_json.recognises(head):
-            return (partial(_json_piece, found, file.settings) for found in sacct_json.batches(file))
+            return None
         layout = sacct_layout.find_layout(file, _lines(head))
         sacct_columns.check_needed(list(layout.columns), f"{file.path}:{max(layout.first, 1)}")
+        return layout
+
+    @staticmethod
+    def _jobs(file: RawFile) -> Iterator[Work]:
+        """What is to be done with each block. Raises InputError as `read` does."""
+        layout = Sacct.layout(file)
+        if layout is None:
+            return (partial(_json_piece, found, file.settings) for found in sacct_json.batches(file))
         pieces, delimiter = file.pieces(BLOCK_BYTES), file.delimiter
         if layout.delimiter == ",":
             layout = replace(layout, delimiter=sacct_csv.STAND_IN, carriage=False)
@@ -130,11 +141,10 @@ class Sacct:
     @staticmethod
     def _before_header(file: RawFile, parsed: Parsed) -> list[Reject]:
         """Text before the header, which is refused; a count of rows is none."""
-        head = file.head()
-        if sacct_json.recognises(head):
+        layout = Sacct.layout(file)
+        if layout is None:
             return []
-        lines = _lines(head)
-        layout = sacct_layout.find_layout(file, lines)
+        lines = _lines(file.head())
         header = layout.first - (2 if sacct_layout.fixed_header(lines, layout.first - 2) else 1)
         for at, text in enumerate(lines[: max(header, 0)]):
             if text.strip() and not text.strip().isdecimal():
