@@ -1,6 +1,6 @@
 """Two processes at one data folder: whatever one does while the other is stopped, nothing of either is lost.
 
-BATON_AT_ONCE says how often three processes ingest together (3 by default; the long form is 30).
+BATON_AT_ONCE says how often three processes ingest together (2 by default; the long form is 30).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from traces.locks import locked
 from traces.store import DataFolder
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-ROUNDS = int(os.environ.get("BATON_AT_ONCE", "3"))
+ROUNDS = int(os.environ.get("BATON_AT_ONCE", "2"))
 Row = Callable[..., str]
 # Says "here" and stops when it comes to the function of its first argument, once, until it gets a line.
 STOPPED = """

@@ -46,7 +46,7 @@ def read_in(data: DataFolder, path: Path) -> None:
     ingest.ingest([path], cluster=ClusterSettings("lab", timezone="UTC"), data=data)
 
 
-@pytest.mark.parametrize("size", [0, 1_000, 30_000])
+@pytest.mark.parametrize("size", [0, 30_000])
 def test_a_disk_full_while_a_log_is_read(lake: Lake, log: Path, size: int) -> None:
     with files_up_to(size), pytest.raises(WorkError) as caught:
         read_in(lake.data, log)
@@ -58,7 +58,7 @@ def test_a_disk_full_while_a_log_is_read(lake: Lake, log: Path, size: int) -> No
     assert len(lake.rows("jobs")) == 3_000
 
 
-@pytest.mark.parametrize("size", [1, 20_000, 1_000_000])
+@pytest.mark.parametrize("size", [1, 1_000_000])
 def test_a_disk_full_while_the_warehouse_is_built(lake: Lake, log: Path, size: int) -> None:
     read_in(lake.data, log)
     with (
