@@ -100,12 +100,13 @@ def test_names_that_are_no_utf_8_are_read_and_shown(baton: Baton, tmp_path: Path
     (file,) = again.json["files"]
     assert (file["rows"], file["duplicates"]) == (6, 6) and file["path"].endswith("/rawj\\xff/j\\xff.psv")
     again.out.encode("utf-8")
-    dump(folder / f"{NOT_UTF8}.psv", jobs=5)  # changed: its older rows go, though its name is told in escapes alone
+    dump(folder / f"{NOT_UTF8}.psv", jobs=5).open("a").write("no record\n")  # changed: its older rows go
     baton("ingest", folder / f"{NOT_UTF8}.psv", "--cluster", "lab", "--data", data)
     out = tmp_path / f"out{NOT_UTF8}"
-    listed = baton("export", "--format", "csv", "--tables", "trace_files", "--out", out, "--data", data)
-    assert listed.code == 0 and "trace_files.csv: 2 rows" in listed.out
-    assert "rawj\\xff/j\\xff.psv" in (out / "trace_files.csv").read_text()
+    listed = baton("export", "--format", "csv", "--tables", "trace_files,rejects", "--out", out, "--data", data)
+    assert listed.code == 0 and "trace_files.csv: 2 rows" in listed.out and "rejects.csv: 1 row" in listed.out
+    for table in ("trace_files", "rejects"):
+        assert "rawj\\xff/j\\xff.psv" in (out / f"{table}.csv").read_text()
     assert baton("export", "--format", "parquet", "--tables", "jobs", "--out", out, "--data", data).code == 0
     assert (out / "jobs.parquet").stat().st_size
 
