@@ -93,6 +93,7 @@ def node_states(trace: Trace, settings: ClusterSettings, held: pl.DataFrame, siz
     on_nodes = trace.placements.select("job_key", "attempt", "node", pl.col("gpus").alias("there")).join(
         held.select("job_key", "attempt", "start_epoch", "end_epoch"), on=["job_key", "attempt"], how="inner"
     )
+    on_nodes = on_nodes.drop("job_key", "attempt")
     names: list[str] = []
     counts: list[int] = []
     jobs: list[Steps] = []

@@ -68,7 +68,8 @@ def _fewest(trace: Trace, held: pl.DataFrame, size: Capacity, nodes: NodeStates 
         rounded_up = -(-pl.col("gpus") // per_node) if per_node else pl.lit(None, pl.Int64)
         return asked.with_columns(rounded_up.alias("fewest_nodes"))
     of_node = dict(zip(nodes.names, nodes.gpus.tolist(), strict=False))  # those without a name come last
-    placed = trace.placements.join(held.select("job_key", "attempt", "partition"), on=["job_key", "attempt"])
+    held = held.select("job_key", "attempt", "partition")
+    placed = trace.placements.join(held, on=["job_key", "attempt"]).select("partition", "node")
     parts = [asked.clear().with_columns(pl.lit(None, pl.Int64).alias("fewest_nodes"))]
     for partition, names in nodes_of_partitions(placed).items():
         gpus = np.cumsum(sorted((of_node.get(name, 0) for name in names), reverse=True))
