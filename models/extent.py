@@ -20,7 +20,8 @@ MOST_DAYS = 365  # of starts of pairs
 EVERY_S = 4 * HOUR_S  # between starts
 MOST_WORK = 4_400_000  # starts times jobs a day: a year of starts where 2,000 jobs come a day
 LEAST_STARTS = 250  # however dense: fewer are too few to learn from and to judge on
-MOST_CALIBRATED = 180_000  # jobs of the record that calibration reads
+MOST_CALIBRATED = 180_000  # jobs of a record that calibration reads whole
+NEWEST_CALIBRATED = 90_000  # of a longer one: each month judged, and each week of it, plays it from its beginning
 MOST_MONTHS = 3  # judged where the record was cut
 MOST_JUDGED = 4_000  # jobs of a month, where the record was cut: every so many-th, each is simulated by itself
 
@@ -47,14 +48,15 @@ def first_replayed_s(
 
 
 def first_calibrated_s(data: DataFolder, cluster: str) -> int | None:
-    """Submission, epoch s, of the first of the newest MOST_CALIBRATED jobs; None where there are no more."""
+    """Submission, epoch s, of the first of the newest NEWEST_CALIBRATED jobs; None with up to MOST_CALIBRATED."""
     found = store.read(
         data,
-        "SELECT epoch(submit_utc)::BIGINT AS submit_s FROM jobs WHERE cluster = ? AND submit_utc IS NOT NULL "
-        "ORDER BY submit_utc DESC LIMIT 1 OFFSET ?",
-        (cluster, MOST_CALIBRATED),
-    )
-    return int(found["submit_s"][0]) + 1 if len(found) else None
+        "SELECT count(*) AS jobs, epoch((SELECT submit_utc FROM jobs WHERE cluster = ? AND submit_utc IS NOT NULL "
+        "ORDER BY submit_utc DESC LIMIT 1 OFFSET ?))::BIGINT AS submit_s FROM jobs WHERE cluster = ? AND "
+        "submit_utc IS NOT NULL",
+        (cluster, NEWEST_CALIBRATED, cluster),
+    ).row(0, named=True)
+    return int(found["submit_s"]) + 1 if found["jobs"] > MOST_CALIBRATED else None
 
 
 def calibration_cut(data: DataFolder, cluster: str) -> str:
@@ -64,7 +66,7 @@ def calibration_cut(data: DataFolder, cluster: str) -> str:
         return ""
     first = f"{datetime.fromtimestamp(from_s, UTC):%Y-%m-%d}"
     return (
-        f"all but the newest {MOST_CALIBRATED:,} jobs, submitted from {first}; of each of the newest "
+        f"all but the newest {NEWEST_CALIBRATED:,} jobs, submitted from {first}; of each of the newest "
         f"{MOST_MONTHS} months at most {MOST_JUDGED:,} are judged"
     )
 

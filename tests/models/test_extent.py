@@ -81,7 +81,8 @@ def test_calibration_judges_the_newest_months_of_the_newest_jobs(
     settings = clusters.resolve(data, cluster="lab")
     whole, every = experiment.calibrated(data, settings)
     assert len(whole) == DAYS * A_DAY and len(every) == 3 and extent.calibration_cut(data, "lab") == ""
-    monkeypatch.setattr(extent, "MOST_CALIBRATED", 95 * A_DAY)
+    monkeypatch.setattr(extent, "MOST_CALIBRATED", 100 * A_DAY)
+    monkeypatch.setattr(extent, "NEWEST_CALIBRATED", 95 * A_DAY)
     monkeypatch.setattr(extent, "MOST_MONTHS", 1)
     record, judged = experiment.calibrated(data, settings)
     assert len(record) == 95 * A_DAY and judged == every[-1:]
@@ -90,7 +91,7 @@ def test_calibration_judges_the_newest_months_of_the_newest_jobs(
     monkeypatch.setattr(extent, "MOST_JUDGED", 100)
     (sampled,) = experiment.calibrated(data, settings)[1]
     assert 50 < np.count_nonzero(sampled.of(record)) <= 100
-    monkeypatch.setattr(extent, "MOST_CALIBRATED", 35 * A_DAY)
+    monkeypatch.setattr(extent, "NEWEST_CALIBRATED", 35 * A_DAY)
     assert experiment.calibrated(data, settings)[1] == []  # no four weeks before any month
 
 
