@@ -164,7 +164,7 @@ def _converted(path: Path, name: str, table: Any) -> dict[str, Any]:
             if not isinstance(value, dict):
                 raise InputError(f"{where} quotas: a table of partition = GPUs, got {_told(value)}")
             value = {
-                partition: _count(gpus, f"{where} quotas.{partition}", schema.MOST["gpus"])
+                partition: _count(gpus, f"{where} quotas.{partition[:80]}", schema.MOST["gpus"])
                 for partition, gpus in value.items()
             }
         elif not isinstance(value, str):
