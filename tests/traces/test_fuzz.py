@@ -79,8 +79,8 @@ def test_mutated_files(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatc
         rng = random.Random(f"{name} {seed}")
         size = len(base.records) if base.reads else FILE_LINES
         share = SHARES[seed % 2] if not base.reads else 2 / size
-        chosen = [(rng.choice(base.records) if not base.reads else record, rng.random() < share)
-                  for record, _ in zip(base.records * size, range(size), strict=False)]  # fmt: skip
+        chosen = [(base.records[n] if base.reads else rng.choice(base.records), rng.random() < share)
+                  for n in range(size)]  # fmt: skip
         data = base.file([mutated(rng, record, base) if change else record for record, change in chosen])
         kind = "mutated lines alone"
         if rng.random() < DAMAGED:
