@@ -11,9 +11,10 @@ from pathlib import Path
 from traces.errors import InputError, of_system
 from traces.visible import visible
 
-# DuckDB reads what follows a ? as options of the file, Dagster's store (by way of SQLAlchemy) %41 as A.
 MOST_TEXT_BYTES = 1 << 26
-_MISREAD = re.compile(r"\?|%[0-9A-Fa-f]{2}")
+# DuckDB takes what follows a ? for options of the file and a \ in a pattern for a /, Dagster's store (by way of
+# SQLAlchemy) %41 for A.
+_MISREAD = re.compile(r"\?|\\|%[0-9A-Fa-f]{2}")
 
 
 def resolved(path: Path) -> Path:

@@ -119,7 +119,7 @@ def test_philly_logs_of_any_name_are_read(baton: Baton, tmp_path: Path, name: st
 
 
 def test_a_data_folder_may_have_an_odd_name(baton: Baton, tmp_path: Path) -> None:
-    raw, data = dump(tmp_path / "jobs.psv"), tmp_path / """a b#c's "d" 100% $x;\\n*[ü]"""
+    raw, data = dump(tmp_path / "jobs.psv"), tmp_path / """a b#c's "d" 100% $x;*[ü]"""
     assert baton("ingest", raw, "--cluster", "lab", "--data", data).code == 0
     listed = baton("export", "--format", "csv", "--tables", "jobs", "--out", tmp_path / "out", "--data", data)
     assert listed.code == 0 and "6 rows" in listed.out
@@ -132,6 +132,7 @@ def test_a_data_folder_may_have_an_odd_name(baton: Baton, tmp_path: Path) -> Non
     [
         ("q?x=1", "'?'"),
         ("p%41c", "'%41'"),
+        ("b\\c", "'\\\\'"),
         ("new\nline", "control characters"),
         ("e\x1b[0m", "control characters"),
         (NOT_UTF8, "UTF-8"),
