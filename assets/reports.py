@@ -12,7 +12,7 @@ import polars as pl
 from assets import features, warehouse
 from assets.metadata import shown, table
 from assets.resources import OWNERS, Baton
-from models import study
+from models import extent, study
 from models.fingerprint import code_digest, digest, read_stamp, write_stamp
 from traces import store
 
@@ -86,10 +86,11 @@ def _written(baton: Baton) -> dg.MaterializeResult[None]:
     reasons = {
         name: why for name in sizes["cluster"] if (why := study.why_no_policies(data, name, baton.settings(name)))
     }
-    now = digest(warehouse.fingerprint(data), code_digest("reports"), reasons)
+    cuts = extent.calibration_cuts(data, sizes["cluster"])
+    now = digest(warehouse.fingerprint(data), code_digest("reports"), reasons, cuts)
     reused = out.is_file() and read_stamp(data, "report", warehouse.ALL, now) is not None
     if not reused:
-        build_report(data, out=out, no_policies=reasons)
+        build_report(data, out=out, no_policies=reasons, uncalibrated=cuts)
         write_stamp(data, "report", warehouse.ALL, now, {})
     size: dict[str, Any] = {"dagster/size_bytes": dg.MetadataValue.int(out.stat().st_size)}
     return shown(

@@ -62,7 +62,7 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
     if why := experiment.why_no_plan(data, cluster):
         return shown(rows=0, why=why)
     settings = baton.settings(cluster)
-    code = code_digest("simulator", "models/experiment.py")
+    code = code_digest("simulator", "models/experiment.py", "models/extent.py")
     now = digest(store.lake_digest(data, cluster), settings.fit_from, code)
 
     def calibrate() -> list[pl.DataFrame]:

@@ -211,7 +211,9 @@ def calibration(data: DataFolder, settings: ClusterSettings) -> Study:
     from simulator.calibration.study import study
 
     record, judged = calibrated(data, settings)
-    return study(record, settings.name, judged, mechanisms_every=MECHANISMS_EVERY)
+    is_cut = any(month.is_near for month in judged)
+    every = extent.MECHANISMS_EVERY if is_cut else MECHANISMS_EVERY
+    return study(record, settings.name, judged, mechanisms_every=every)
 
 
 def calibrated(data: DataFolder, settings: ClusterSettings) -> tuple[Record, list[Month]]:
@@ -226,7 +228,8 @@ def calibrated(data: DataFolder, settings: ClusterSettings) -> tuple[Record, lis
     judged = months(record, max(from_s, declared or 0))[-extent.MOST_MONTHS :]
     counts = [int(np.count_nonzero(month.of(record))) for month in judged]
     return record, [
-        replace(month, every=-(-count // extent.MOST_JUDGED)) for month, count in zip(judged, counts, strict=True)
+        replace(month, every=-(-count // extent.MOST_JUDGED), is_near=True)
+        for month, count in zip(judged, counts, strict=True)
     ]
 
 

@@ -7,6 +7,7 @@ lies above what a year of a cluster with hundreds of nodes holds, and a trace wi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import numpy as np
@@ -21,9 +22,10 @@ EVERY_S = 4 * HOUR_S  # between starts
 MOST_WORK = 4_400_000  # starts times jobs a day: a year of starts where 2,000 jobs come a day
 LEAST_STARTS = 250  # however dense: fewer are too few to learn from and to judge on
 MOST_CALIBRATED = 180_000  # jobs of a record that calibration reads whole
-NEWEST_CALIBRATED = 90_000  # of a longer one: each month judged, and each week of it, plays it from its beginning
+NEWEST_CALIBRATED = 90_000  # of a longer one: each month judged replays them
 MOST_MONTHS = 3  # judged where the record was cut
-MOST_JUDGED = 4_000  # jobs of a month, where the record was cut: every so many-th, each is simulated by itself
+MOST_JUDGED = 150  # jobs of a month, where the record was cut: every so many-th, each is simulated by itself
+MECHANISMS_EVERY = 4  # of those of the last month: what each mechanism contributes takes fourteen runs of them
 
 
 def first_replayed_s(
@@ -66,9 +68,14 @@ def calibration_cut(data: DataFolder, cluster: str) -> str:
         return ""
     first = f"{datetime.fromtimestamp(from_s, UTC):%Y-%m-%d}"
     return (
-        f"all but the newest {NEWEST_CALIBRATED:,} jobs, submitted from {first}; of each of the newest "
-        f"{MOST_MONTHS} months at most {MOST_JUDGED:,} are judged"
+        f"all but the newest {NEWEST_CALIBRATED:,} jobs, submitted from {first}; of each of their last "
+        f"{MOST_MONTHS} months at most {MOST_JUDGED:,} are judged, each week fitted on the four before it"
     )
+
+
+def calibration_cuts(data: DataFolder, clusters: Iterable[str]) -> dict[str, str]:
+    """`calibration_cut` of those clusters of which something is left out."""
+    return {name: cut for name in clusters if (cut := calibration_cut(data, name))}
 
 
 def starts_every_s(workload: Workload, span_s: int) -> int:

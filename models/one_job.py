@@ -17,11 +17,10 @@ from models.experiment import DAY_S, HOUR_S, read_record
 from simulator.calibration.parameters import MECHANISMS, Parameters, fit, jobs_of, rules_of
 from simulator.calibration.record import ARRAYS, NEVER, Record, events
 from simulator.calibration.recorded import HORIZON_S
-from simulator.calibration.single import single_starts
+from simulator.calibration.single import is_around, single_starts
 from traces import store
 from traces.store import DataFolder
 
-BEFORE_S = 14 * DAY_S  # of record that is played before the submission; the rules look back three days at most
 LEARN_S = 90 * DAY_S  # of record that the rules are fitted on
 STEP_S = 600  # limits are proposed in whole steps
 SLACK = 1.1  # a limit that fits is a tenth over what was used
@@ -69,7 +68,7 @@ def what_if(data: DataFolder, cluster: str, job_key: str, changes: list[Change] 
     size, limit_s = int(record.size[row]), int(record.limit_s[row])
     near = record.take((record.submit_s >= submit_s - LEARN_S) & (record.submit_s < submit_s))
     found = fit(near, submit_s)
-    played = record.take((record.end_s >= submit_s - BEFORE_S) & (record.submit_s <= submit_s + HORIZON_S))
+    played = record.take(is_around(record, submit_s, submit_s + 1))
     base_s = _wait(played, job_key, found, Change("as it was"))
     recorded_s = start_s - submit_s if start_s < NEVER else None
     rows = []

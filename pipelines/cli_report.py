@@ -50,21 +50,26 @@ def report(
     if offenders is not None:
         _write_offenders(folder, offenders, wanted, anonymise, json)
         return
+    from models import extent
     from reports.build import build_report, section_data
     from reports.source import cluster_names
 
     key = secrets.token_bytes(32)  # one for both, so that a hash in the JSON is the one on the page
     with options.output(json) as stream:
         out = _file(folder, out, section, wanted, anonymise=anonymise)
-        reasons = _without_policies(folder, wanted or cluster_names(folder))
+        of = wanted or cluster_names(folder)
+        reasons, cuts = _without_policies(folder, of), extent.calibration_cuts(folder, of)
         path = build_report(
-            folder, out=out, clusters=wanted, anonymise=anonymise, section=section, key=key, no_policies=reasons
-        )
+            folder, out=out, clusters=wanted, anonymise=anonymise, section=section, key=key, no_policies=reasons,
+            uncalibrated=cuts,
+        )  # fmt: skip
         if json:
             found: dict[str, Any] = {"path": path.resolve()}
             if section is not None:
-                of = wanted or cluster_names(folder)
-                found["sections"] = [section_data(folder, name, section, anonymise=anonymise, key=key) for name in of]
+                found["sections"] = [
+                    section_data(folder, name, section, anonymise=anonymise, key=key, uncalibrated=cuts.get(name))
+                    for name in of
+                ]
             options.write_json(stream, found)
         else:
             stream.write(f"{visible(str(path.resolve()))}\n")

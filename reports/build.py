@@ -69,12 +69,14 @@ def build_report(
     section: str | None = None,
     key: bytes | None = None,
     no_policies: Mapping[str, str] | None = None,
+    uncalibrated: Mapping[str, str] | None = None,
 ) -> Path:
     """Write the report (default: report.html in the data folder's reports) and return its path.
 
     `clusters` None means all in the warehouse. `anonymise` replaces users, accounts and job names by keyed hashes, with
     `key` or, without one, a key that is made for this report and forgotten. `section` keeps one of SECTIONS.
-    `no_policies` says why a cluster has no policies to compare, by cluster. Real clusters come before generated ones.
+    `no_policies` says why a cluster has no policies to compare, `uncalibrated` what calibration leaves out of its long
+    record, by cluster. Real clusters come before generated ones.
 
     Raises InputError for an unknown cluster or section or an absent warehouse, WorkError where the file cannot be
     written.
@@ -83,7 +85,8 @@ def build_report(
     wanted = _known_sections(section)
     path = out or data.reports / "report.html"
     sources = [
-        Source(data, cluster, names, (no_policies or {}).get(cluster)) for cluster in _known_clusters(data, clusters)
+        Source(data, cluster, names, (no_policies or {}).get(cluster), (uncalibrated or {}).get(cluster))
+        for cluster in _known_clusters(data, clusters)
     ]
     pages: list[dict[str, Any]] = []
     with Progress("report", len(sources) * len(wanted), "sections", stays=False) as progress:
@@ -107,7 +110,13 @@ def build_report(
 
 
 def section_data(
-    data: DataFolder, cluster: str, name: str, *, anonymise: bool = False, key: bytes | None = None
+    data: DataFolder,
+    cluster: str,
+    name: str,
+    *,
+    anonymise: bool = False,
+    key: bytes | None = None,
+    uncalibrated: str | None = None,
 ) -> dict[str, Any]:
     """One section as plain JSON values: sentences, tables as rows of raw values (s, h, shares; an interval is
     [low, high]), actions with their effect and how far to trust it, what is missing.
@@ -116,7 +125,8 @@ def section_data(
     """
     (wanted,) = _known_sections(name)
     (known,) = _known_clusters(data, [cluster])
-    source = Source(data, known, Names((key or secrets.token_bytes(32)) if anonymise else None))
+    names = Names((key or secrets.token_bytes(32)) if anonymise else None)
+    source = Source(data, known, names, uncalibrated=uncalibrated)
     section = SECTIONS[wanted](source)
     return {
         "cluster": known,

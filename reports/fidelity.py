@@ -90,6 +90,8 @@ def _with_calibration(source: Source, section: Section) -> Section:
     whole = found.filter(pl.col("change") == "all").sort("from_utc", pl.col("form").replace_strict(_FORM_ORDER))
     newest = whole.filter((pl.col("form") == "forked") & (pl.col("from_utc") == pl.col("from_utc").max()))
     section.sentences += [_calibrated_sentence(row) for row in newest.to_dicts()]
+    if source.uncalibrated:
+        section.sentences.append(f"The record is long: calibration leaves out {fmt.text(source.uncalibrated)}.")
     section.tables.append(
         TableView(
             "calibration",

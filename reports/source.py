@@ -62,10 +62,19 @@ class Source:
     """One cluster of the warehouse."""
 
     def __init__(
-        self, data: store.DataFolder, cluster: str, names: Names | None = None, no_policies: str | None = None
+        self,
+        data: store.DataFolder,
+        cluster: str,
+        names: Names | None = None,
+        no_policies: str | None = None,
+        uncalibrated: str | None = None,
     ) -> None:
-        """`no_policies` says why none can be compared on this cluster; None where they can, or nobody asked."""
-        self.data, self.cluster, self.names, self.no_policies = data, cluster, names or Names(), no_policies
+        """`no_policies` says why none can be compared on this cluster; None where they can, or nobody asked.
+
+        `uncalibrated` says what calibration leaves out of a long record; None where nothing, or nobody asked.
+        """
+        self.data, self.cluster, self.names = data, cluster, names or Names()
+        self.no_policies, self.uncalibrated = no_policies, uncalibrated
         self.tables = table_names(data)
         self._kept: dict[str, pl.DataFrame] = {}
 

@@ -11,9 +11,10 @@ Four forms, so that no figure stands for another:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -29,8 +30,8 @@ from simulator.calibration.parameters import (
     jobs_of,
     rules_of,
 )
-from simulator.calibration.record import NEVER, Events, Int64s, Record
-from simulator.calibration.single import single_starts
+from simulator.calibration.record import NEVER, Events, Int64s, Record, events
+from simulator.calibration.single import is_around, single_starts
 from simulator.metrics import WAITED_S, wait_distance
 
 FROZEN, CAUSAL, FORKED, INFORMED = "frozen", "causal", "forked", "informed"
@@ -51,6 +52,12 @@ class Month:
     from_s: int
     until_s: int
     every: int = 1
+    is_near: bool = False  # of a long record: each week is fitted on LEAST_FIT_S and played among what is around it
+
+    @property
+    def weeks(self) -> list[int]:
+        """When the rules are fitted, epoch s."""
+        return list(range(self.from_s, self.until_s, REFIT_S))
 
     def of(self, record: Record) -> NDArray[np.bool_]:
         """The jobs that are judged: those that ran, submitted in the month."""
@@ -79,40 +86,78 @@ def months(record: Record, fit_from_s: int | None = None) -> list[Month]:
     return found
 
 
+def steps(form: str, month: Month) -> int:
+    """How often `starts` says that it went on."""
+    return len(month.weeks) if form in SINGLE else 1
+
+
+def _silent(steps: int) -> None:
+    """Nobody asked how far it is."""
+
+
 def starts(
     form: str,
     record: Record,
     happened: Events,
     month: Month,
-    fitted: Iterable[Parameters],
+    fitted: list[Parameters],
     mechanisms: frozenset[str] = ALL,
+    went_on: Callable[[int], None] = _silent,
 ) -> Int64s:
     """Starts of the month's jobs under one form, s, shape (jobs,); rows of other jobs mean nothing.
 
     `fitted` are the parameters of `fits(record, month)`: the first is from before the month, each holds until the next.
+    `went_on` is told of so many of the `steps` at a time.
     """
-    first, *later = fitted
+    first = fitted[0]
     if form in SINGLE:
         found, judged = np.full(len(record), NEVER, np.int64), month.of(record)
-        weeks = [(one.until_s, rules_of(one, mechanisms), one.points_per_hour) for one in (first, *later)]
-        changes = [k for k in range(len(weeks)) if k == 0 or weeks[k][1:] != weeks[k - 1][1:]]
-        untils = [weeks[k][0] for k in changes[1:]] + [month.until_s]
-        for k, until_s in zip(changes, untils, strict=True):
+        weeks = [(one.until_s, rules_of(one, mechanisms), one.points_per_hour) for one in fitted]
+        changes = [k for k in range(len(weeks)) if k == 0 or month.is_near or weeks[k][1:] != weeks[k - 1][1:]]
+        for k, after in zip(changes, [*changes[1:], len(weeks)], strict=True):
             from_s, rules, slope = weeks[k]
-            jobs = jobs_of(record, slope if "priority" in mechanisms else None)
+            until_s = weeks[after][0] if after < len(weeks) else month.until_s
             wanted = judged & (record.submit_s >= from_s) & (record.submit_s < until_s)
-            week = single_starts(record, happened, jobs, rules, wanted, forked=form == FORKED)
-            found = np.minimum(found, week)
+            played = _played(record, happened, month, from_s, until_s)
+            jobs = jobs_of(played.record, slope if "priority" in mechanisms else None)
+            week = single_starts(
+                played.record, played.happened, jobs, rules, wanted[played.rows], forked=form == FORKED
+            )
+            found[played.rows] = np.minimum(found[played.rows], week)
+            went_on(after - k)
         return found
+    went_on(1)
     follows = form == CAUSAL and "usable nodes" in mechanisms
     usable = usable_nodes(record, happened, WINDOW_S) if follows else np.array([first.nodes], np.int64)
     jobs = jobs_of(record, first.points_per_hour if "priority" in mechanisms else None)
     return free_starts(record, jobs, rules_of(first, mechanisms), usable)
 
 
-def fits(record: Record, month: Month) -> list[Parameters]:
-    """Parameters as they stood at the month's start and every REFIT_S in it."""
-    return [fit(record, until_s) for until_s in range(month.from_s, month.until_s, REFIT_S)]
+class _Played(NamedTuple):
+    """A record or the part of it that is played, and where its jobs are among all."""
+
+    record: Record
+    happened: Events
+    rows: NDArray[np.intp] | slice
+
+
+def _played(record: Record, happened: Events, month: Month, from_s: int, until_s: int) -> _Played:
+    """What jobs submitted in [from_s, until_s) of the month are played in."""
+    if not month.is_near:
+        return _Played(record, happened, slice(None))
+    inside = is_around(record, from_s, until_s)
+    near = record.take(inside)
+    return _Played(near, events(near), np.flatnonzero(inside))
+
+
+def fits(record: Record, month: Month, went_on: Callable[[int], None] = _silent) -> list[Parameters]:
+    """Parameters as they stood at the month's start and every REFIT_S in it. `went_on` is told of each."""
+    found = []
+    for until_s in month.weeks:
+        learned = record.take(record.submit_s >= until_s - LEAST_FIT_S) if month.is_near else record
+        found.append(fit(learned, until_s))
+        went_on(1)
+    return found
 
 
 def figures(record: Record, month: Month, begun: Int64s) -> dict[str, float]:
@@ -122,18 +167,32 @@ def figures(record: Record, month: Month, begun: Int64s) -> dict[str, float]:
     return wait_distance((begun - record.submit_s)[judged], recorded)
 
 
+def _mechanisms(form: str) -> list[str]:
+    return [name for name in MECHANISMS if form in SINGLE or name in REPLAYED]
+
+
+def contribution_steps(form: str, month: Month) -> int:
+    """How often `contributions` says that it went on."""
+    return 2 * len(_mechanisms(form)) * steps(form, month)
+
+
 def contributions(
-    record: Record, happened: Events, month: Month, fitted: list[Parameters], form: str
+    record: Record,
+    happened: Events,
+    month: Month,
+    fitted: list[Parameters],
+    form: str,
+    went_on: Callable[[int], None] = _silent,
 ) -> list[tuple[str, str, dict[str, float]]]:
     """(how, mechanism, figures): each mechanism `added` to those before it from none on, and `left out` of all."""
-    names = [name for name in MECHANISMS if form in SINGLE or name in REPLAYED]
-    rows = [("none", "", figures(record, month, starts(form, record, happened, month, fitted, frozenset())))]
-    for k, name in enumerate(names):
-        on = frozenset(names[: k + 1])
-        rows.append(("added", name, figures(record, month, starts(form, record, happened, month, fitted, on))))
-    for name in names[:-1]:
-        on = frozenset(names) - {name}
-        rows.append(("left out", name, figures(record, month, starts(form, record, happened, month, fitted, on))))
+    names = _mechanisms(form)
+
+    def found(on: frozenset[str]) -> dict[str, float]:
+        return figures(record, month, starts(form, record, happened, month, fitted, on, went_on))
+
+    rows = [("none", "", found(frozenset()))]
+    rows += [("added", name, found(frozenset(names[: k + 1]))) for k, name in enumerate(names)]
+    rows += [("left out", name, found(frozenset(names) - {name})) for name in names[:-1]]
     rows.append(("left out", names[-1], rows[len(names) - 1][2]))
     return rows
 

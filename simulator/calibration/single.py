@@ -14,8 +14,20 @@ from simulator.calibration.forked import forked_start
 from simulator.calibration.informed import informed_start
 from simulator.calibration.passes import NONE, Jobs, Rules, Scratch, World, new_scratch, new_world
 from simulator.calibration.record import NEVER, SUBMITTED, Events, Int64s, Record
-from simulator.calibration.recorded import TICK_S, Log, copy, log_of, look, most_in_use, take
+from simulator.calibration.recorded import HORIZON_S, TICK_S, Log, copy, log_of, look, most_in_use, take
 from simulator.compiled import kernel
+
+BEFORE_S = 14 * 86400  # of record played before the first job asked for; the rules look back three days at most
+
+
+def is_around(record: Record, from_s: int, until_s: int) -> NDArray[np.bool_]:
+    """The jobs among which those submitted in [from_s, until_s), epoch s, are played, shape (jobs,).
+
+    They are of BEFORE_S before and HORIZON_S after. Who pended or ran when that begins is among them, whenever it
+    was submitted.
+    """
+    inside: NDArray[np.bool_] = (record.end_s >= from_s - BEFORE_S) & (record.submit_s < until_s + HORIZON_S)
+    return inside
 
 
 def single_starts(

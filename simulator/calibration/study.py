@@ -13,11 +13,13 @@ from simulator.calibration.judge import (
     FORKED,
     FORMS,
     Month,
+    contribution_steps,
     contributions,
     error_classes,
     figures,
     fits,
     starts,
+    steps,
 )
 from simulator.calibration.parameters import Parameters
 from simulator.calibration.record import Int64s, Record, events
@@ -48,21 +50,29 @@ def study(record: Record, cluster: str, judged: list[Month], *, mechanisms_every
     happened = events(record)
     rows: list[dict[str, Any]] = []
     waits, parameters = [], []
-    changed = (FORKED, CAUSAL) if mechanisms_every else ()
-    with Progress("calibration", (len(FORMS) + 1) * len(judged) + len(changed), "replays", stays=False) as progress:
-        for number, month in enumerate(judged):
-            fitted = fits(record, month)
+    changed = [
+        (form, replace(month, every=mechanisms_every * month.every))
+        for month in judged[-1:]
+        for form in ((FORKED, CAUSAL) if mechanisms_every else ())
+    ]
+    total = sum(len(month.weeks) + sum(steps(form, month) for form in FORMS) for month in judged)
+    total += sum(contribution_steps(form, sample) for form, sample in changed)
+    with Progress("calibration", total, "steps", stays=False) as progress:
+
+        def went_on(count: int) -> None:
+            for _ in range(count):
+                progress.advance("calibration")
+
+        for month in judged:
+            fitted = fits(record, month, went_on)
             parameters.append(_parameter_row(month, fitted[0]))
             begun: dict[str, Int64s] = {}
             for form in FORMS:
-                progress.reach((len(FORMS) + 1) * number + len(begun) + 1)
-                begun[form] = starts(form, record, happened, month, fitted)
+                begun[form] = starts(form, record, happened, month, fitted, went_on=went_on)
             rows += [_figure_row(record, month, form, "all", "", figures(record, month, begun[form])) for form in FORMS]
             waits.append(_wait_rows(record, cluster, month, begun))
-        for number, form in enumerate(changed if judged else ()):
-            progress.reach((len(FORMS) + 1) * len(judged) + number)
-            sample = replace(judged[-1], every=mechanisms_every * judged[-1].every)
-            found = contributions(record, happened, sample, fitted, form)
+        for form, sample in changed:
+            found = contributions(record, happened, sample, fitted, form, went_on)
             rows += [_figure_row(record, sample, form, *row) for row in found]
     return Study(
         _frame(CALIBRATION_FIGURES, cluster, rows),

@@ -85,7 +85,9 @@ def test_calibration_judges_the_newest_months_of_the_newest_jobs(
     monkeypatch.setattr(extent, "NEWEST_CALIBRATED", 95 * A_DAY)
     monkeypatch.setattr(extent, "MOST_MONTHS", 1)
     record, judged = experiment.calibrated(data, settings)
-    assert len(record) == 95 * A_DAY and judged == every[-1:]
+    assert len(record) == 95 * A_DAY
+    assert [(month.from_s, month.until_s) for month in judged] == [(every[-1].from_s, every[-1].until_s)]
+    assert judged[0].is_near and not any(month.is_near for month in every)
     np.testing.assert_array_equal(record.submit_s, whole.submit_s[-len(record) :])
     assert "the newest 760 jobs" in extent.calibration_cut(data, "lab")
     monkeypatch.setattr(extent, "MOST_JUDGED", 100)

@@ -103,6 +103,14 @@ def test_calibration_says_how_far_to_trust_it_and_what_stays_unexplained(full_da
     assert (early["jobs"], early["error_h"], early["share_of_error"]) == (1, 2.0, 1.0)
 
 
+def test_what_calibration_leaves_out_stands_beside_its_figures(full_data: DataFolder) -> None:
+    section = section_data(full_data, CLUSTER, "fidelity", uncalibrated="all but the newest <90,000> jobs")
+    assert "The record is long: calibration leaves out all but the newest <90,000> jobs." in section["sentences"]
+    assert not any("leaves out" in text for text in section_data(full_data, CLUSTER, "fidelity")["sentences"])
+    out = build_report(full_data, uncalibrated={CLUSTER: "all but the newest <90,000> jobs"})
+    assert "leaves out all but the newest &lt;90,000&gt; jobs." in out.read_text(encoding="utf-8")
+
+
 def test_rejects_are_grouped_by_reason_and_add_up(full_data: DataFolder) -> None:
     read = section_data(full_data, CLUSTER, "read")
     assert sum(row["n"] for row in read["tables"]["rejects"]) == len(warehouse.HOSTILE)

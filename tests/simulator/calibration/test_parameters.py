@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
+from simulator.calibration import judge
 from simulator.calibration.free import free_starts
-from simulator.calibration.judge import ALL, Month, contributions, error_classes, figures, fits, months, starts
+from simulator.calibration.judge import ALL, Month, contributions, error_classes, figures, fits, months, starts, steps
 from simulator.calibration.parameters import MECHANISMS, fit, fit_slope, jobs_of, shared_limit, user_peaks
 from simulator.calibration.passes import Jobs, Rules
 from simulator.calibration.record import NEVER, Record, events
+from simulator.calibration.single import single_starts
 
 DAY_S = 86400
 SLOPE = 40.0  # points an hour
@@ -94,6 +99,39 @@ def test_a_month_is_judged_by_what_came_before_it(record: Record) -> None:
     assert frozen["mean_absolute_error_s"] < 0.3 * frozen["recorded_mean_wait_s"]
     assert informed["spearman"] > 0.9
     assert bare["mean_absolute_error_s"] > 2 * frozen["mean_absolute_error_s"]
+
+
+@pytest.mark.parametrize("form", ["forked", "informed"])
+def test_a_month_of_a_long_record_is_played_from_14_days_before_each_week(
+    record: Record, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    month, happened = months(record)[1], events(record)
+    near, fitted = replace(month, is_near=True), fits(record, month)
+    told: list[int] = []
+    played: list[Record] = []
+    whole = starts(form, record, happened, month, fitted)
+
+    def spied(part: Record, *rest: Any, **of: Any) -> Any:
+        played.append(part)
+        return single_starts(part, *rest, **of)
+
+    monkeypatch.setattr(judge, "single_starts", spied)
+    found = starts(form, record, happened, near, fitted, went_on=told.append)
+    np.testing.assert_array_equal(found[month.of(record)], whole[month.of(record)])
+    assert len(told) == steps(form, near) == len(played) == 5
+    for part, from_s in zip(played, near.weeks, strict=True):
+        assert (
+            from_s - 14 * DAY_S <= part.end_s.min() < from_s - 13 * DAY_S
+            and part.submit_s.min() > record.submit_s.min()
+        )
+
+
+def test_a_month_of_a_long_record_is_fitted_on_four_weeks(record: Record) -> None:
+    month = replace(months(record)[1], is_near=True)
+    four = [record.take(record.submit_s >= until_s - 28 * DAY_S) for until_s in month.weeks]
+    expected = [fit(part, until_s) for part, until_s in zip(four, month.weeks, strict=True)]
+    assert repr(fits(record, month)) == repr(expected)
+    assert fits(record, month)[0].pairs < fits(record, months(record)[1])[0].pairs
 
 
 def test_contributions_start_from_none_and_end_with_all(record: Record) -> None:
