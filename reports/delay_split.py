@@ -16,6 +16,9 @@ from reports.source import Source
 
 MOST_ROWS = 25
 COLUMNS = tuple(cause.column for cause in CAUSES)
+NEEDED = (  # of `queueing_delay`
+    *COLUMNS, "main_cause", "own_limit", "cause_basis", "fair_share_delay_s", "fragmentation_delay_s", "quota_source"
+)  # fmt: skip
 
 
 def split(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFrame) -> None:
@@ -68,7 +71,7 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
 
 def _not_told(waited: pl.DataFrame) -> list[str]:
     """What the log cannot tell of the causes."""
-    bases = waited["cause_basis"].drop_nulls().unique().sort().to_list()
+    bases = sorted(waited["cause_basis"].drop_nulls().unique().to_list())
     if bases in ([], ["placements"]):
         return []
     return [

@@ -12,7 +12,7 @@ from reports import format as fmt
 from reports.advice import AS_IT_IS
 from reports.layout import Figure, Section, TableView, columns
 from reports.source import Source
-from reports.trust import distance
+from reports.trust import COMPARED, distance
 from simulator.calibration.study import unexplained
 
 _WAITS = {
@@ -46,7 +46,7 @@ def _not_replayed(source: Source) -> str:
 def fidelity(source: Source) -> Section:
     """Mean, p50, p95, mean absolute error and rank correlation for each scheduler that was simulated."""
     section = Section("fidelity", "How far to trust this: simulated against recorded waits")
-    starts = source.rows("simulated_starts")
+    starts = source.columns("simulated_starts", *COMPARED)
     replayed = starts.height
     if not starts.is_empty():
         starts = starts.filter((pl.col("recorded_wait_s") >= 0) & (pl.col("simulated_wait_s") >= 0))

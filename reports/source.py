@@ -89,6 +89,23 @@ class Source:
             self._kept[table] = frame
         return frame
 
+    def columns(self, table: str, *names: str) -> pl.DataFrame:
+        """Those of the columns that the table has, text as categories; an empty frame where there is no such table.
+
+        For tables with a row a job: 4 million rows take a fraction of what `rows` takes.
+        """
+        if table not in self.tables:
+            return pl.DataFrame()
+        known = self.read(f'SELECT * FROM "{table}" WHERE cluster = ? LIMIT 0').columns  # noqa: S608 - our own names
+        listed = ", ".join(f'"{name}"' for name in names if name in known)
+        return self._compact(f'SELECT {listed} FROM "{table}" WHERE cluster = ?')  # noqa: S608 - our own names
+
+    def _compact(self, sql: str) -> pl.DataFrame:
+        """`read` some rows at a time, each distinct text kept once."""
+        parts = store.batches(self.data, sql, [self.cluster])
+        texts = pl.col(pl.String).cast(pl.Categorical)
+        return pl.concat([self.hide(part).with_columns(texts) for part in parts], rechunk=True)
+
     def whole(self, table: str) -> dict[str, Any] | None:
         """Of a table by dimensions the row of the whole cluster; None where there is none."""
         frame = self.rows(table)
@@ -124,10 +141,10 @@ class Source:
         counted = "queueing_delay" in self.tables
         gpu_time = "coalesce(q.gpu_time_s, j.gpu_time_s)" if counted else "j.gpu_time_s"
         joined = "LEFT JOIN queueing_delay q USING (cluster, job_key)" if counted else ""
-        return self.read(
-            "SELECT j.user_name, j.partition, j.state, j.submit_utc, start_utc, end_utc, requested_nodes, "  # noqa: S608 - our own names
-            f"requested_gpus, allocated_nodes, allocated_gpus, limit_s, run_s, j.wait_s, {gpu_time} AS gpu_time_s, "
-            f"is_time_ambiguous, is_end_before_start, attempts, trace_sha256 FROM jobs j {joined} WHERE cluster = ?"
+        return self._compact(
+            "SELECT j.user_name, j.state, j.submit_utc, start_utc, end_utc, run_s, j.wait_s, "  # noqa: S608 - our own names
+            f"{gpu_time} AS gpu_time_s, is_time_ambiguous, is_end_before_start, attempts, trace_sha256 "
+            f"FROM jobs j {joined} WHERE cluster = ?"
         )
 
     @cached_property

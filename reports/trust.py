@@ -15,6 +15,8 @@ CLOSE, NEAR = 1.25, 2.0  # times that the simulated mean wait is off by: a size 
 KEPT_WELL, KEPT_SOMEWHAT = 0.8, 0.5  # Spearman's rank correlation of simulated and recorded waits
 FEW_BLOCKS, BLOCK_DAYS = 8, 7  # under so many 7-day blocks an interval is only indicative
 
+COMPARED = ("scheduler", "capacity_nodes", "recorded_wait_s", "simulated_wait_s")  # of `simulated_starts`
+
 
 def distance(group: pl.DataFrame) -> dict[str, Any]:
     """`simulator.metrics.wait_distance` of one replay, with null for a figure that has no meaning."""
@@ -24,7 +26,7 @@ def distance(group: pl.DataFrame) -> dict[str, Any]:
 
 def compared_starts(source: Source) -> pl.DataFrame:
     """Simulated starts of jobs that have a wait on both sides."""
-    starts = source.rows("simulated_starts")
+    starts = source.columns("simulated_starts", *COMPARED)
     if starts.is_empty():
         return starts
     return starts.filter((pl.col("recorded_wait_s") >= 0) & (pl.col("simulated_wait_s") >= 0))

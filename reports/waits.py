@@ -7,7 +7,7 @@ import polars as pl
 
 from reports import figures
 from reports import format as fmt
-from reports.delay_split import split
+from reports.delay_split import NEEDED, split
 from reports.layout import Figure, Section, TableView, columns, cut
 from reports.palette import CLASSES
 from reports.queue_order import locality, order
@@ -29,7 +29,7 @@ _ELIGIBLE = ("eligible_wait_mean_s|mean from eligible|duration", "eligible_wait_
 def waits(source: Source) -> Section:
     """Waits by size, partition, user and hour of the week; what they waited for."""
     section = Section("waits", "Who waits and why")
-    delays, by = source.rows("queueing_delay"), source.rows("queueing_by")
+    delays, by = source.columns("queueing_delay", "wait_s", "size_bucket", *NEEDED), source.rows("queueing_by")
     if delays.is_empty() or by.is_empty():
         section.missing.append("The tables queueing_delay and queueing_by hold nothing for this cluster.")
         return section

@@ -205,7 +205,8 @@ def _empty_nodes(source: Source, section: Section) -> None:
 
 def _spread(source: Source, section: Section) -> None:
     """Nodes used beyond the fewest possible, by size."""
-    spread = source.rows("placement_spread")
+    wanted = ("size_bucket", "gpus", "nodes", "fewest_nodes", "excess_nodes", "shared_share")
+    spread = source.columns("placement_spread", *wanted)
     if spread.is_empty():
         return
     known = spread.filter(pl.col("excess_nodes").is_not_null() & (pl.col("gpus") > 0))
