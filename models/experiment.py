@@ -204,15 +204,11 @@ def _jobs(
 
 
 def calibration(data: DataFolder, settings: ClusterSettings) -> Study:
-    """Every month of the cluster that can be judged, calibrated on what came before it; no rows where there is none.
-
-    Of a long record the newest months, see `calibrated`.
-    """
+    """Every month of `calibrated`, calibrated on what came before it; no rows where there is none."""
     from simulator.calibration.study import study
 
     record, judged = calibrated(data, settings)
-    is_cut = any(month.is_near for month in judged)
-    every = extent.MECHANISMS_EVERY if is_cut else MECHANISMS_EVERY
+    every = extent.MECHANISMS_EVERY if judged and judged[-1].is_near else MECHANISMS_EVERY
     return study(record, settings.name, judged, mechanisms_every=every)
 
 
