@@ -235,8 +235,9 @@ def _named(waiting: pl.DataFrame) -> pl.DataFrame:
     that names a hold does so only where the log has no eligible time: else that time already says how long it lasted.
     """
     behind = pl.col("behind_s")
-    limit = pl.col("reason").str.contains(LIMIT_REASON).fill_null(False) & (behind > 0)
-    hold = pl.col("reason").str.contains(HOLD_REASON).fill_null(False) & pl.col("eligible_from").is_null()
+    reason = pl.col("reason").cast(pl.String)
+    limit = reason.str.contains(LIMIT_REASON).fill_null(False) & (behind > 0)
+    hold = reason.str.contains(HOLD_REASON).fill_null(False) & pl.col("eligible_from").is_null()
     return waiting.with_columns(
         (pl.col("own_limit_s") + pl.when(limit).then(behind).otherwise(0)).alias("own_limit_s"),
         (pl.col("held_s") + pl.when(hold).then(behind).otherwise(0)).alias("held_s"),

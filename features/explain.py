@@ -40,7 +40,7 @@ def delays(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
         there = store.read(data, "SELECT job_key, state FROM jobs WHERE cluster = ?", [settings.name])
         if there.height == found.height == there.join(found, on=["job_key", "state"]).height:
             return found
-    return queueing.compute(data, settings)[QUEUEING_DELAY.name]
+    return queueing.compute(data, settings)[QUEUEING_DELAY.name].cast({pl.Categorical: pl.String})
 
 
 def node_time(data: DataFolder, settings: ClusterSettings, delays: pl.DataFrame) -> pl.DataFrame | None:
@@ -51,7 +51,7 @@ def node_time(data: DataFolder, settings: ClusterSettings, delays: pl.DataFrame)
     if delays["gpu_time_s"].sum():
         return None
     held = (pl.col("end_epoch") - pl.col("start_epoch")).clip(0) * pl.col("nodes")
-    ran = runs(read_trace(data, settings.name), settings)
+    ran = runs(read_trace(data, settings.name), settings).cast({pl.Categorical: pl.String})
     return ran.group_by("job_key", "user_name").agg(held.drop_nulls().sum().alias("node_time_s"))
 
 

@@ -84,6 +84,7 @@ def _with_tails(ended: pl.DataFrame, trace: Trace, tails: pl.DataFrame) -> pl.Da
 
     Where a cluster used an id again, its tail is of the latest job of that id.
     """
+    tails = tails.cast({"job_id": trace.jobs.schema["job_id"]})
     with_tail = trace.jobs.join(tails.select("job_id").unique(), on="job_id", how="semi")
     ids = with_tail.select("job_key", "job_id", "submit_utc").sort("submit_utc", nulls_last=False)
     ids = ids.unique("job_id", keep="last", maintain_order=True).select("job_key", "job_id")
@@ -192,7 +193,7 @@ def _by(ended: pl.DataFrame, failures: pl.DataFrame) -> pl.DataFrame:
     parts = [
         rows.group_by("cluster", pl.col(column).alias("value"))
         .agg(*_summary())
-        .with_columns(pl.lit(dimension).alias("dimension"))
+        .with_columns(pl.col("value").cast(pl.String), pl.lit(dimension).alias("dimension"))
         .sort("value")
         for dimension, column, rows in (
             ("state", "job_state", ended),

@@ -99,7 +99,7 @@ def inferred(waiting: pl.DataFrame, usage: Usage, pressed: Pressed) -> list[Limi
     `waiting`: jobs that waited while they fitted, with user_name, partition, gpus, nodes, reason. `pressed` measures
     some of its rows. Nothing is inferred where the log holds the scheduler's reasons and none of them names a limit.
     """
-    reasons = waiting["reason"].drop_nulls()
+    reasons = waiting["reason"].drop_nulls().unique().cast(pl.String)
     if len(reasons) and not reasons.str.contains(LIMIT_REASON).any():
         return []
     found: list[Limit] = []

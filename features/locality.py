@@ -97,8 +97,10 @@ def _shared(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
                 pl.Series("node_s", end - start), pl.Series("shared_node_s", others.area(end) - others.area(start))
             )
         )
-    kinds = {"job_key": pl.String, "attempt": pl.Int64, "node_s": pl.Int64, "shared_node_s": pl.Int64}
-    return pl.concat([pl.DataFrame(schema=kinds), *parts]).group_by("job_key", "attempt").agg(pl.all().sum())
+    none = on_nodes.clear().select(
+        "job_key", "attempt", pl.lit(0, pl.Int64).alias("node_s"), pl.lit(0, pl.Int64).alias("shared_node_s")
+    )
+    return pl.concat([none, *parts]).group_by("job_key", "attempt").agg(pl.all().sum())
 
 
 def _locality(trace: Trace, spread: pl.DataFrame, cluster: str) -> pl.DataFrame:

@@ -141,7 +141,9 @@ def _by(rows: pl.DataFrame, cluster: str) -> pl.DataFrame:
             pl.when(harmless.count() > 0).then(harmless.sum()).alias("harmless"),
             harmless.mean().alias("harmless_share"),
         )
-        .with_columns(pl.lit(cluster).alias("cluster"), pl.lit(dimension).alias("dimension"))
+        .with_columns(
+            pl.col("value").cast(pl.String), pl.lit(cluster).alias("cluster"), pl.lit(dimension).alias("dimension")
+        )
         .sort("value")
         for dimension in ("all", "partition", "size_bucket")
     ]

@@ -194,7 +194,8 @@ def _sizes(on_nodes: pl.DataFrame) -> pl.DataFrame:
     for (name,), held in on_nodes.group_by("node", maintain_order=True):
         gpus = max(int(str(held["declared"][0])), steps_of(held, "gpus").peak)
         rows.append((name, gpus, steps_of(held, "cpus").peak))
-    size = pl.DataFrame(rows, schema={"node": pl.String, "gpus": pl.Int64, "cpus": pl.Int64}, orient="row")
+    kinds = {"node": on_nodes.schema["node"], "gpus": pl.Int64, "cpus": pl.Int64}
+    size = pl.DataFrame(rows, schema=kinds, orient="row")
     alike = pl.when(pl.col("gpus") > 0).then(pl.col("cpus").max().over("gpus")).otherwise("cpus")
     return size.with_columns(alike.alias("cpus"))
 

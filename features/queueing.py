@@ -81,7 +81,7 @@ def philly_delay(
     quotas = _quotas(held, settings, capacity(trace, settings, held), quantile)
     table = pl.DataFrame(
         [(name, quota.gpus, quota.source) for name, quota in quotas.items()],
-        schema={"group_name": pl.String, "quota_gpus": pl.Int64, "quota_source": pl.String},
+        schema={"group_name": jobs.schema["group_name"], "quota_gpus": pl.Int64, "quota_source": pl.String},
         orient="row",
     )
     jobs = jobs.join(table, on="group_name", how="left")
@@ -202,7 +202,7 @@ def queueing_by(delays: pl.DataFrame, timezone: str) -> pl.DataFrame:
     parts = [
         rows.group_by("cluster", pl.col(dimension).alias("value"))
         .agg(*_summary())
-        .with_columns(pl.lit(dimension).alias("dimension"))
+        .with_columns(pl.col("value").cast(pl.String), pl.lit(dimension).alias("dimension"))
         .sort("value")
         for dimension in DIMENSIONS
     ]

@@ -35,7 +35,7 @@ _ATTEMPTS = ("job_key", "attempt", "submit_utc", "start_utc", "end_utc", "state"
 _PLACEMENTS = ("job_key", "attempt", "node", "gpus", "gpu_numbers")
 ASKED = ("eligible_utc", "requested_nodes", "allocated_nodes", "requested_gpus", "allocated_gpus")
 READ_MEMORY = "512MB"  # DuckDB's, beside what is read
-DIGEST_CHARACTERS = 12  # of trace_sha256, which here only tells dumps apart
+READ_ROWS = 250_000  # at a time
 
 
 def read_trace(
@@ -46,14 +46,11 @@ def read_trace(
 
     def table(of: schema.Table, names: Sequence[str], condition: str = "true") -> pl.DataFrame:
         chosen = schema.Table(of.name, of.meaning, tuple(c for c in of.columns if c.name in names), of.key)
-        columns = ", ".join(
-            f"left(trace_sha256, {DIGEST_CHARACTERS}) AS trace_sha256" if name == "trace_sha256" else f'"{name}"'
-            for name in chosen.names
-        )
+        columns = ", ".join(f'"{name}"' for name in chosen.names)
         # Names come from the schema, not from a user; the cluster's name is a parameter.
         sql = f"SELECT {columns} FROM {of.name} WHERE cluster = ? AND {condition}"  # noqa: S608
-        parts = batches(data, sql, (cluster,), rows=250_000, memory=READ_MEMORY)
-        return shaped(pl.concat(parts), chosen)
+        parts = batches(data, sql, (cluster,), rows=READ_ROWS, memory=READ_MEMORY)
+        return pl.concat(shaped(part, chosen).cast({pl.String: pl.Categorical}) for part in parts)
 
     return Trace(
         table(schema.JOBS, (*_JOBS, *jobs)),

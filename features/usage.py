@@ -232,7 +232,7 @@ def given_out_again(trace: Trace) -> pl.DataFrame:
         trace.placements.filter(named)
         .join(trace.attempts.select("job_key", "attempt", "start_utc"), on=["job_key", "attempt"])
         .drop_nulls("start_utc")
-        .select("job_key", "attempt", "node", "start_utc", pl.col("gpu_numbers").str.split(",").alias("gpu"))
+        .select("job_key", "attempt", "node", "start_utc", pl.col("gpu_numbers").cast(pl.String).str.split(",").alias("gpu"))
         .explode("gpu")
     )
     of_gpu = ["node", "gpu"]

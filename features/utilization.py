@@ -204,7 +204,7 @@ def _percentiles(found: dict[str, Joined], attempts: pl.DataFrame, cluster: str)
                     pl.lit(" ".join(names)).alias("grouping"),
                 )
             )
-            parts.append(shaped(part, UTILIZATION_PERCENTILES))
+            parts.append(shaped(part.cast({pl.Categorical: pl.String}), UTILIZATION_PERCENTILES))
     return pl.concat(parts)
 
 
@@ -224,7 +224,9 @@ def _idle(attempts: pl.DataFrame, measured: pl.DataFrame, cluster: str) -> pl.Da
             (idle.sum() * MINUTE_S).alias("idle_gpu_time_s"),
             pl.when(online.sum() > 0).then(idle.sum() / online.sum()).alias("idle_share"),
         )
-        .with_columns(pl.lit(cluster).alias("cluster"), pl.lit(dimension).alias("dimension"))
+        .with_columns(
+            pl.col("value").cast(pl.String), pl.lit(cluster).alias("cluster"), pl.lit(dimension).alias("dimension")
+        )
         .sort("idle_gpu_time_s", "value", descending=[True, False])
         for dimension in ("all", "user_name", "partition", "job_key")
     ]

@@ -99,7 +99,7 @@ def _polars_types() -> dict[str, Any]:
 
 
 def conform(table: schema.Table, frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with the table's columns in order, cast; a missing nullable column is null.
+    """The frame with the table's columns in order, cast; a missing nullable column is null. Text may be categories.
 
     Raises WorkError for a column the table does not have, a missing required one, or a null in a required one.
     """
@@ -111,7 +111,9 @@ def conform(table: schema.Table, frame: pl.DataFrame) -> pl.DataFrame:
     columns = []
     for column in table.columns:
         kind = _polars_types()[column.type]
-        if column.name in frame.columns:
+        if frame.schema.get(column.name) == pl.Categorical and column.type == schema.TEXT:
+            columns.append(pl.col(column.name))
+        elif column.name in frame.columns:
             columns.append(pl.col(column.name).cast(kind))
         elif column.nullable:
             columns.append(pl.lit(None, dtype=kind).alias(column.name))
@@ -148,9 +150,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_parquet(path: Path, frame: pl.DataFrame) -> None:
-    """Write a Parquet file whole or not at all."""
+    """Write a Parquet file whole or not at all. Categories become text, some rows at a time."""
+    import polars as pl
+
+    text = frame.lazy().cast({pl.Categorical: pl.String})
     with whole_file(path) as part:
-        frame.write_parquet(part, compression="zstd", statistics=True)
+        text.sink_parquet(part, compression="zstd", statistics=True)
 
 
 def read_parquet(path: Path) -> pl.DataFrame:
