@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from features.trace import Trace
 from features.usage import Int64s, Steps, horizon, shows_its_end, steps_of
@@ -24,6 +25,7 @@ Basis = Literal["placements", "GPU counts", "CPU counts", "node counts", "job co
 COUNTS: dict[Basis, str] = {"GPU counts": "gpus", "CPU counts": "cpus", "node counts": "nodes", "job counts": "jobs"}
 KNOWN = 0.95  # share of the attempts of which the log must tell a thing before it is used for all
 SEEN = 0.9  # Good-Turing coverage from which a partition's nodes are taken to be all known
+Int32s = NDArray[np.int32]
 FOREVER = np.iinfo(np.int64).max // 4
 
 
@@ -103,9 +105,9 @@ class Placed:
     what is taken of it; `gpus` and `cpus` (nodes,): what each holds."""
 
     time: Int64s
-    node: Int64s
-    taken_gpus: Int64s
-    taken_cpus: Int64s
+    node: Int32s
+    taken_gpus: Int32s
+    taken_cpus: Int32s
     gpus: Int64s
     cpus: Int64s
 
@@ -259,9 +261,9 @@ def nodes_of_partitions(on_nodes: pl.DataFrame) -> dict[str | None, frozenset[st
 
 def _pool(changes: pl.DataFrame, size: pl.DataFrame, names: frozenset[str]) -> Placed:
     mine = size.with_row_index("row").filter(pl.col("node").is_in(list(names))).sort("node")
-    place_of = np.full(len(size), -1, np.int64)
-    place_of[mine["row"].to_numpy()] = np.arange(len(mine))
+    place_of = np.full(len(size), -1, np.int32)
+    place_of[mine["row"].to_numpy()] = np.arange(len(mine), dtype=np.int32)
     node = place_of[changes["place"].to_numpy()]
     kept = node >= 0
-    columns = [changes[name].cast(pl.Int64).to_numpy()[kept] for name in ("time", "gpus", "cpus")]
-    return Placed(columns[0], node[kept], *columns[1:], *(mine[name].to_numpy() for name in ("gpus", "cpus")))
+    time, gpus, cpus = (changes[name].to_numpy()[kept] for name in ("time", "gpus", "cpus"))
+    return Placed(time, node[kept], gpus, cpus, *(mine[name].to_numpy() for name in ("gpus", "cpus")))

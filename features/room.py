@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from simulator.compiled import kernel
 
+Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 
 
 @kernel
 def nodes_with_room(
-    node: Int64s,
-    gpus: Int64s,
-    cpus: Int64s,
+    node: Int32s,
+    gpus: Int32s,
+    cpus: Int32s,
     free_gpus: Int64s,
     free_cpus: Int64s,
     need_gpus: int,

@@ -160,7 +160,7 @@ def test_nodes_with_room_are_those_of_a_loop(changes: list[tuple[int, int, int]]
             now[0][place] -= more_gpus
             now[1][place] -= more_cpus
         expected.append(sum(g >= gpus and c >= cpus for g, c in zip(*now, strict=True)))
-    node, taken_gpus, taken_cpus = np.array(changes, np.int64).reshape(-1, 3).T.copy()
+    node, taken_gpus, taken_cpus = np.array(changes, np.int32).reshape(-1, 3).T.copy()
     count = np.zeros(len(changes) + 1, np.int64)
     before = [np.array(row, np.int64) for row in free]
     room.nodes_with_room(node, taken_gpus, taken_cpus, before[0], before[1], gpus, cpus, count)
