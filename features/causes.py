@@ -16,7 +16,7 @@ import polars as pl
 
 from features.limits import HOLD_REASON, LIMIT_REASON, Usage, inferred
 from features.pools import COUNTS, KNOWN, Basis, Counted, Demand, Fit, Placed, placed_pools
-from features.trace import Trace
+from features.trace import Trace, beside
 from features.usage import Int64s, Steps, from_epoch, overlap_area, shows_its_end, steps_of
 from traces.clusters import ClusterSettings
 from traces.progress import Progress
@@ -48,12 +48,13 @@ def with_causes(jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, hel
     """
     cpus = pl.coalesce(pl.col("allocated_cpus").replace(0, None), "requested_cpus")
     told = trace.jobs.select("job_key", cpus.alias("cpus"), "reason")
-    waiting = jobs.filter(pl.col("waiting_to") >= pl.col("submit")).select(_READ).join(told, on="job_key", how="left")
+    waiting = jobs.lazy().select(_READ).filter(pl.col("waiting_to") >= pl.col("submit")).collect()
+    waiting = beside(waiting, told, "job_key")
     eligible = pl.coalesce("eligible_from", "submit").clip(pl.col("submit"), pl.col("waiting_to"))
     waiting = waiting.with_columns(eligible.alias("from")).with_columns(
         (pl.col("from") - pl.col("submit")).alias("held_s")
     )
-    held = held.select(_HELD).join(told.select("job_key", "cpus"), on="job_key", how="left")
+    held = beside(held.select(_HELD), told.select("job_key", "cpus"), "job_key")
     held = held.with_columns(pl.lit(1).alias("jobs"))
     rooms = _Rooms(trace, settings, held)
     waiting = _measured(waiting, rooms)
@@ -63,8 +64,8 @@ def with_causes(jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, hel
     main = pl.coalesce(
         pl.when((largest > 0) & (pl.col(name) == largest)).then(pl.lit(cause)) for name, cause in MAIN_CAUSES.items()
     )
-    found = waiting.select("job_key", *CAUSES, "cause_basis", "own_limit", main.alias("main_cause"))
-    return jobs.join(found, on="job_key", how="left")
+    found = waiting.select("job_key", *CAUSES, "cause_basis", "own_limit", main.cast(pl.Categorical).alias("main_cause"))
+    return beside(jobs, found, "job_key")
 
 
 @dataclass
@@ -103,7 +104,7 @@ class _Rooms:
                 .otherwise(pl.lit("job counts"))
             )  # fmt: skip
         return (
-            basis.alias("cause_basis"), gpus.fill_null(0).clip(0).alias("ask_gpus"), ask_cpus.alias("ask_cpus"),
+            basis.cast(pl.Categorical).alias("cause_basis"), gpus.fill_null(0).clip(0).alias("ask_gpus"), ask_cpus.alias("ask_cpus"),
             ask_nodes.alias("ask_nodes"),
         )  # fmt: skip
 
@@ -155,15 +156,11 @@ def _span(rows: pl.DataFrame) -> tuple[Int64s, Int64s]:
 def _measured(waiting: pl.DataFrame, rooms: _Rooms) -> pl.DataFrame:
     """With the causes that the machine decides, as if there were no limits: a pass for each pool and demand."""
     waiting = waiting.with_columns(rooms.demand())
-    parts = [_seconds(waiting.clear(), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))]
-    for fit, _, rows in _by_shape(waiting, rooms):
-        begin, end = _span(rows)
-        parts.append(
-            _seconds(
-                rows, np.zeros(len(rows), np.int64), _between(fit.full, begin, end), _between(fit.fits, begin, end)
-            )
-        )
-    return pl.concat(parts).with_columns(pl.lit(None, pl.String).alias("own_limit"))
+    own, full, fits = (np.zeros(len(waiting), np.int64) for _ in range(3))
+    for fit, _, rows in _by_shape(waiting.select(*_SHAPE, "from", "waiting_to").with_row_index("row"), rooms):
+        (begin, end), at = _span(rows), rows["row"].to_numpy()
+        full[at], fits[at] = _between(fit.full, begin, end), _between(fit.fits, begin, end)
+    return _seconds(waiting, own, full, fits).with_columns(pl.lit(None, pl.String).alias("own_limit"))
 
 
 def _seconds(rows: pl.DataFrame, own: Int64s, full: Int64s, fits: Int64s) -> pl.DataFrame:

@@ -157,24 +157,25 @@ def placed_pools(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) ->
     placed = trace.placements.select("job_key", "attempt").unique()
     if ran.is_empty() or ran.join(placed, on=["job_key", "attempt"], how="semi").height < KNOWN * ran.height:
         return None
-    on_nodes = trace.placements.select("job_key", "attempt", "node", pl.col("gpus").alias("there")).join(
-        ran, on=["job_key", "attempt"]
-    )
-    on_nodes = _shares(trace, settings, on_nodes.drop("job_key", "attempt"))
-    size = _sizes(on_nodes)
+    del placed
+    on_nodes = trace.placements.lazy().select("job_key", "attempt", "node", pl.col("gpus").alias("there"))
+    on_nodes = _shares(trace, settings, on_nodes.join(ran.lazy(), on=["job_key", "attempt"]))
+    del ran
+    size, of_partitions = _sizes(on_nodes), nodes_of_partitions(on_nodes)
     changes = _changes(on_nodes, size, horizon(trace), WINDOW_S if shows_its_end(trace) else -1)
+    del on_nodes
     pools: dict[str | None, Placed] = {}
     by_nodes: dict[frozenset[str], Placed] = {}
     everywhere = dict.fromkeys(trace.jobs["partition"].unique(), frozenset(size["node"]))  # where none was placed
-    for name, names in (everywhere | nodes_of_partitions(on_nodes)).items():
+    for name, names in (everywhere | of_partitions).items():
         if names not in by_nodes:
             by_nodes[names] = _pool(changes, size, names)
         pools[name] = by_nodes[names]
     return pools
 
 
-def _shares(trace: Trace, settings: ClusterSettings, on_nodes: pl.DataFrame) -> pl.DataFrame:
-    """With columns gpus and cpus: what an attempt holds of each of its nodes.
+def _shares(trace: Trace, settings: ClusterSettings, on_nodes: pl.LazyFrame) -> pl.DataFrame:
+    """node, partition, start_epoch, end_epoch, declared, gpus and cpus: what an attempt holds of each of its nodes.
 
     A share of GPUs that the log does not give is the whole node. Where it tells no CPUs, an attempt without a GPU
     count holds the whole node, as the one CPU that the node then has.
@@ -182,8 +183,11 @@ def _shares(trace: Trace, settings: ClusterSettings, on_nodes: pl.DataFrame) -> 
     listed = trace.nodes.select("node", pl.col("gpus").alias("listed"))
     declared = pl.coalesce(pl.lit(settings.gpus_per_node, pl.Int64), "listed", pl.lit(0))
     cpus = pl.coalesce(-(-pl.col("cpus") // pl.col("nodes").clip(1)), pl.col("gpus").is_null().cast(pl.Int64))
-    return on_nodes.join(listed, on="node", how="left").with_columns(
-        declared.alias("declared"), pl.coalesce("there", declared).alias("gpus"), cpus.alias("cpus")
+    counts = (declared.alias("declared"), pl.coalesce("there", declared).alias("gpus"), cpus.alias("cpus"))
+    return (
+        on_nodes.join(listed.lazy(), on="node", how="left")
+        .select("node", "partition", "start_epoch", "end_epoch", *(count.cast(pl.Int32) for count in counts))
+        .collect()
     )
 
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from features.causes import CAUSES, with_causes
 from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
-from features.trace import ASKED, Trace, read_trace, shaped
+from features.trace import ASKED, Trace, beside, ordered, read_trace, shaped
 from features.usage import (
     Capacity,
     Int64s,
@@ -62,7 +62,8 @@ def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     """One row a job, in order of submission."""
     held = grouped_runs(trace, settings)
     jobs = with_causes(philly_delay(trace, settings, held), trace, settings, held)
-    return shaped(jobs.sort("submit_utc", "job_key"), QUEUEING_DELAY)
+    jobs = shaped(jobs, QUEUEING_DELAY)
+    return ordered(jobs, "submit_utc", "job_key")
 
 
 def grouped_runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
@@ -83,9 +84,9 @@ def philly_delay(
         [(name, quota.gpus, quota.source) for name, quota in quotas.items()],
         schema={"group_name": jobs.schema["group_name"], "quota_gpus": pl.Int64, "quota_source": pl.String},
         orient="row",
-    )
-    jobs = jobs.join(table, on="group_name", how="left")
-    return jobs.join(_philly_split(jobs, held), on="job_key", how="left")
+    ).cast({"quota_source": pl.Categorical})
+    jobs = beside(jobs, table, "group_name")
+    return beside(jobs, _philly_split(jobs, held), "job_key")
 
 
 def group_column(jobs: pl.DataFrame, settings: ClusterSettings) -> str | None:
@@ -117,7 +118,7 @@ def _waits(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> pl.Da
         "cluster", "job_key", "submit_utc", "user_name", "partition", "state", "gpu_time_s",
         gpus.alias("gpus"),
         nodes.alias("nodes"),
-        size_bucket(gpus).alias("size_bucket"),
+        size_bucket(gpus).cast(pl.Categorical).alias("size_bucket"),
         ran.alias("ran"),
         (start - submit).alias("wait_s"),
         (start - eligible).alias("eligible_wait_s"),
@@ -160,7 +161,8 @@ def _philly_split(jobs: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     Exact, and no loop over jobs: for one demand, "over the quota" is a 0/1 step function, and the time that it holds in
     [a, b) is its integral at b minus that at a. One pass for each demand and group that occur.
     """
-    waiting = jobs.filter(pl.col("gpus") > 0).drop_nulls(["waiting_from", "waiting_to", "quota_gpus"])
+    waiting = jobs.lazy().select("job_key", "gpus", "group_name", "quota_gpus", "waiting_from", "waiting_to")
+    waiting = waiting.filter(pl.col("gpus") > 0).drop_nulls(["waiting_from", "waiting_to", "quota_gpus"]).collect()
     used_by_group = {name: steps_of(rows, "gpus") for name, rows in _by_group(held)}
     parts = [_part(waiting["job_key"].clear(), np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for (demand, name, quota), rows in waiting.group_by(["gpus", "group_name", "quota_gpus"], maintain_order=True):
@@ -181,6 +183,7 @@ def _part(keys: pl.Series, total: Int64s, fair: Int64s) -> pl.DataFrame:
     """Rows of the split; `total` is the eligible wait."""
     fair_s, other_s = pl.col("fair_share_delay_s"), pl.col("fragmentation_delay_s")
     larger = pl.when(fair_s > other_s).then(pl.lit("fair share")).otherwise(pl.lit("fragmentation"))
+    larger = larger.cast(pl.Categorical)
     return pl.DataFrame(
         {
             "job_key": keys,

@@ -19,6 +19,21 @@ def shaped(frame: pl.DataFrame, table: schema.Table) -> pl.DataFrame:
     return conform(table, frame.select(name for name in frame.columns if name in table.names))
 
 
+def beside(frame: pl.DataFrame, other: pl.DataFrame, on: str | list[str]) -> pl.DataFrame:
+    """`frame` left-joined with `other`, which has at most one row a key: the columns of `frame` are kept, not copied."""
+    found = frame.select(on).join(other, on=on, how="left", maintain_order="left")
+    return frame.hstack(found.drop(on))
+
+
+def ordered(frame: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """`frame` in rising order of those columns, a column at a time, so that the whole is not there twice.
+
+    `frame` is used up: it has no columns afterwards.
+    """
+    order = frame.select(pl.arg_sort_by(*by)).to_series()
+    return pl.DataFrame([frame.drop_in_place(name).gather(order) for name in frame.columns])
+
+
 @dataclass(frozen=True)
 class Trace:
     """The tables of one cluster that describe jobs, of each the columns asked for; any of them may hold no row."""

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from features.trace import Trace
+from features.trace import Trace, beside
 from traces.clusters import ClusterSettings
 
 Int64s = NDArray[np.int64]
@@ -189,7 +189,8 @@ def runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     until = horizon(trace)
     held_s = (pl.col("end_epoch") - pl.col("start_epoch")).clip(0)
     return (
-        trace.attempts.filter(pl.col("start_utc").is_not_null())
+        trace.attempts.select("job_key", "attempt", "state", "start_utc", "end_utc", "nodes", "gpus")
+        .filter(pl.col("start_utc").is_not_null())
         .join(given_out_again(trace), on=["job_key", "attempt"], how="left")
         .join(trace.jobs.select("job_key", "partition", "account", "user_name"), on="job_key", how="left")
         .select(
@@ -218,7 +219,7 @@ def with_gpu_time(jobs: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     as the log says."""
     known = held.drop_nulls("gpu_time_s").group_by("job_key").agg(pl.col("gpu_time_s").sum().alias("held_gpu_time_s"))
     gpu_time = pl.coalesce("held_gpu_time_s", pl.when(pl.col("start_utc").is_null()).then("gpu_time_s"))
-    return jobs.join(known, on="job_key", how="left", maintain_order="left").with_columns(gpu_time.alias("gpu_time_s"))
+    return beside(jobs, known, "job_key").with_columns(gpu_time.alias("gpu_time_s")).drop("held_gpu_time_s")
 
 
 def given_out_again(trace: Trace) -> pl.DataFrame:
