@@ -17,7 +17,7 @@ import polars as pl
 from features.limits import HOLD_REASON, LIMIT_REASON, Usage, inferred
 from features.pools import COUNTS, KNOWN, Basis, Counted, Demand, Fit, Placed, placed_pools
 from features.trace import Trace, beside
-from features.usage import Int64s, Steps, from_epoch, overlap_area, shows_its_end, steps_of
+from features.usage import INSTANTS, Int64s, Steps, from_epoch, overlap_area, shows_its_end, steps_of
 from traces.clusters import ClusterSettings
 from traces.progress import Progress
 
@@ -36,6 +36,7 @@ _READ = (
 _HELD = (
     "job_key", "attempt", "partition", "user_name", "group_name", "start_epoch", "end_epoch", "nodes", "gpus",
 )  # fmt: skip
+READ_OF_JOBS = (*INSTANTS, "job_key", "partition", "state", "reason", "requested_cpus", "allocated_cpus")
 KEPT = 20_000_000  # steps of demands kept for the next pass: 320 MB
 
 
@@ -64,7 +65,9 @@ def with_causes(jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, hel
     main = pl.coalesce(
         pl.when((largest > 0) & (pl.col(name) == largest)).then(pl.lit(cause)) for name, cause in MAIN_CAUSES.items()
     )
-    found = waiting.select("job_key", *CAUSES, "cause_basis", "own_limit", main.cast(pl.Categorical).alias("main_cause"))
+    found = waiting.select(
+        "job_key", *CAUSES, "cause_basis", "own_limit", main.cast(pl.Categorical).alias("main_cause")
+    )
     return beside(jobs, found, "job_key")
 
 
@@ -104,8 +107,8 @@ class _Rooms:
                 .otherwise(pl.lit("job counts"))
             )  # fmt: skip
         return (
-            basis.cast(pl.Categorical).alias("cause_basis"), gpus.fill_null(0).clip(0).alias("ask_gpus"), ask_cpus.alias("ask_cpus"),
-            ask_nodes.alias("ask_nodes"),
+            basis.cast(pl.Categorical).alias("cause_basis"), gpus.fill_null(0).clip(0).alias("ask_gpus"),
+            ask_cpus.alias("ask_cpus"), ask_nodes.alias("ask_nodes"),
         )  # fmt: skip
 
     def fit(self, basis: Basis, partition: str | None, demand: Demand) -> Fit:
@@ -126,6 +129,8 @@ class _Rooms:
 
 
 _SHAPE = ("cause_basis", "partition", "ask_gpus", "ask_cpus", "ask_nodes")
+
+_PRESSED = (*_SHAPE, "from", "waiting_to", "user_name", "gpus", "nodes", "reason")  # what `limits.inferred` reads
 
 
 def _by_shape(
@@ -175,7 +180,8 @@ def _seconds(rows: pl.DataFrame, own: Int64s, full: Int64s, fits: Int64s) -> pl.
 def _limited(waiting: pl.DataFrame, rooms: _Rooms, held: pl.DataFrame) -> pl.DataFrame:
     """With the time that a given quota or an inferred limit on users takes out of the other causes."""
     usage = Usage.of(held)
-    could_have_run = waiting.filter((pl.col("behind_s") > 0) & pl.col("user_name").is_not_null())
+    fitted = (pl.col("behind_s") > 0) & pl.col("user_name").is_not_null()
+    could_have_run = waiting.lazy().filter(fitted).select(_PRESSED).collect()
 
     def pressed(jobs: pl.DataFrame, over: Steps) -> Int64s:
         seconds = [_both(over, fit.fits, *_span(rows)).sum() for fit, _, rows in _by_shape(jobs, rooms)]

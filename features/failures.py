@@ -68,6 +68,7 @@ def from_trace(trace: Trace, settings: ClusterSettings, tails: pl.DataFrame | No
     """The tables from canonical frames; `tails` as `signatures.read_tails` gives them."""
     ended = _attempts(trace, settings)
     ended = _with_tails(ended, trace, pl.DataFrame(schema=TAILS) if tails is None else tails)
+    del trace
     is_failure = pl.col("state").is_in(FAILURE_STATES)
     ended = ended.with_columns(is_failure.alias("is_failure"), *_reason())
     failures = ended.filter("is_failure")
@@ -125,7 +126,7 @@ def _attempts(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
             pl.coalesce("job_state", "state").alias("job_state"),
         )
         .drop("held_gpus", "held_gpu_time_s", "gpu_time_s")
-        .with_columns(size_bucket(pl.col("gpus")).alias("size_bucket"))
+        .with_columns(size_bucket(pl.col("gpus")).cast(pl.Categorical).alias("size_bucket"))
     )
 
 
@@ -174,9 +175,9 @@ def _reason() -> tuple[pl.Expr, ...]:
         (source == "exit status") & code.is_in(list(EXIT_REASONS)) & (signal == 0)
     )
     return (
-        classed(0, "log_reason").alias("reason"),
-        classed(1, "log_category").alias("category"),
-        source.alias("reason_source"),
+        classed(0, "log_reason").cast(pl.Categorical).alias("reason"),
+        classed(1, "log_category").cast(pl.Categorical).alias("category"),
+        source.cast(pl.Categorical).alias("reason_source"),
         hopeless.fill_null(False).alias("is_hopeless"),
     )
 

@@ -48,7 +48,8 @@ class Usage:
     @classmethod
     def of(cls, held: pl.DataFrame) -> Usage:
         """`held`: see `usage.runs`, with a column jobs of ones."""
-        known = held.filter(pl.col("user_name").is_not_null() & (pl.col("end_epoch") > pl.col("start_epoch")))
+        known = held.select("user_name", "partition", "start_epoch", "end_epoch", *WORDS)
+        known = known.filter(pl.col("user_name").is_not_null() & (pl.col("end_epoch") > pl.col("start_epoch")))
         steps = {}
         scopes = [known.with_columns(pl.lit(None, pl.String).alias("partition"))]
         if known["partition"].drop_nulls().n_unique() > 1:
@@ -87,7 +88,8 @@ def _levels(rows: pl.DataFrame) -> dict[str, Steps]:
     """Jobs, nodes and GPUs of one user over time, all with the same instants."""
     start, end = rows["start_epoch"].to_numpy(), rows["end_epoch"].to_numpy()
     amounts = {name: rows[name].fill_null(0).to_numpy() for name in WORDS}
-    return {name: Steps.of_intervals(start, end, amount) for name, amount in amounts.items()}
+    levels = {name: Steps.of_intervals(start, end, amount) for name, amount in amounts.items()}
+    return {name: Steps(levels["jobs"].times, steps.values) for name, steps in levels.items()}
 
 
 Pressed = Callable[[pl.DataFrame, Steps], Int64s]  # seconds for which each waiting job fitted while the steps are 1

@@ -116,8 +116,10 @@ def _described(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     submit = pl.col("submit_utc").dt.epoch("s")
     local = pl.col("submit_utc").dt.replace_time_zone("UTC").dt.convert_time_zone(settings.timezone)
     held = runs(trace, settings)
-    jobs = with_gpu_time(trace.jobs, held).drop_nulls("submit_utc").sort("submit_utc", "job_key")
     running, waiting = _concurrency(trace, held)
+    jobs = with_gpu_time(trace.jobs, held).drop_nulls("submit_utc")
+    del held
+    jobs = jobs.sort("submit_utc", "job_key")
     before = jobs["submit_utc"].dt.epoch("s").to_numpy() - 1  # what the job met, itself not counted
     return jobs.select(
         "submit_utc", "user_name", "partition", "account", "qos", "state", "limit_s", "run_s", "wait_s",

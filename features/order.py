@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from features.tables.queueing import START_ORDER, START_ORDER_BY
-from features.trace import ASKED, Trace, read_trace, shaped
+from features.trace import ASKED, Trace, ordered, read_trace, shaped
 from features.usage import Int64s, Steps, asked_gpus, capacity, free_gpus, horizon, queue_end, runs, size_bucket
 from traces.clusters import ClusterSettings
 from traces.schema import Table
@@ -28,14 +28,17 @@ def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFra
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """Both tables from canonical frames."""
+    """Both tables from canonical frames, which are freed as soon as they are used where the caller keeps them not."""
     held = runs(trace, settings)
     free = free_gpus(held, capacity(trace, settings, held))
     most_free = None if free is None else RangeMaximum(free)
     queued = _queued(trace, settings)
+    del trace, held, free
     parts = [_overtaken(rows, most_free) for _, rows in queued.group_by("partition", maintain_order=True)]
     started = pl.concat([queued.clear().with_columns(*_no_order()), *parts]).filter(pl.col("start").is_not_null())
-    rows = shaped(started.sort("start_utc", "job_key"), START_ORDER)
+    del parts, queued, most_free
+    started = shaped(started, START_ORDER)
+    rows = ordered(started, "start_utc", "job_key")
     return {START_ORDER.name: rows, START_ORDER_BY.name: _by(rows, settings.name)}
 
 
@@ -46,7 +49,7 @@ def _queued(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     return trace.jobs.select(
         "cluster", "job_key", "partition", "start_utc",
         gpus.alias("gpus"),
-        size_bucket(gpus).alias("size_bucket"),
+        size_bucket(gpus).cast(pl.Categorical).alias("size_bucket"),
         pl.coalesce("eligible_utc", "submit_utc").dt.epoch("s").alias("eligible"),
         pl.col("start_utc").dt.epoch("s").alias("start"),
         queue_end(until).alias("left"),

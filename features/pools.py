@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from features.trace import Trace
+from features.trace import Trace, ordered
 from features.usage import Int64s, Steps, horizon, shows_its_end, steps_of
 from simulator.calibration.parameters import WINDOW_S
 from traces.clusters import ClusterSettings
@@ -158,8 +158,8 @@ def placed_pools(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) ->
     if ran.is_empty() or ran.join(placed, on=["job_key", "attempt"], how="semi").height < KNOWN * ran.height:
         return None
     del placed
-    on_nodes = trace.placements.lazy().select("job_key", "attempt", "node", pl.col("gpus").alias("there"))
-    on_nodes = _shares(trace, settings, on_nodes.join(ran.lazy(), on=["job_key", "attempt"]))
+    by_node = trace.placements.lazy().select("job_key", "attempt", "node", pl.col("gpus").alias("there"))
+    on_nodes = _shares(trace, settings, by_node.join(ran.lazy(), on=["job_key", "attempt"]))
     del ran
     size, of_partitions = _sizes(on_nodes), nodes_of_partitions(on_nodes)
     changes = _changes(on_nodes, size, horizon(trace), WINDOW_S if shows_its_end(trace) else -1)
@@ -200,7 +200,7 @@ def _sizes(on_nodes: pl.DataFrame) -> pl.DataFrame:
     for (name,), held in on_nodes.group_by("node", maintain_order=True):
         gpus = max(int(str(held["declared"][0])), steps_of(held, "gpus").peak)
         rows.append((name, gpus, steps_of(held, "cpus").peak))
-    kinds = {"node": on_nodes.schema["node"], "gpus": pl.Int64, "cpus": pl.Int64}
+    kinds = pl.Schema({"node": on_nodes.schema["node"], "gpus": pl.Int64(), "cpus": pl.Int64()})
     size = pl.DataFrame(rows, schema=kinds, orient="row")
     alike = pl.when(pl.col("gpus") > 0).then(pl.col("cpus").max().over("gpus")).otherwise("cpus")
     return size.with_columns(alike.alias("cpus"))
@@ -237,9 +237,12 @@ def _changes(on_nodes: pl.DataFrame, size: pl.DataFrame, until: int, idle_at_end
     )
     out = pl.concat([away, gone]).join(size, on="place").select(held.columns)
     both = pl.concat([held, out])
-    taken = both.select(pl.col("start_epoch").alias("time"), "place", "gpus", "cpus")
-    given = both.select(pl.col("end_epoch").alias("time"), "place", -pl.col("gpus"), -pl.col("cpus"))
-    return pl.concat([taken, given]).sort("time")
+    del held, idle, away, gone, out
+    taken = (pl.col("start_epoch").alias("time"), "place", "gpus", "cpus")
+    given = (pl.col("end_epoch").alias("time"), "place", -pl.col("gpus"), -pl.col("cpus"))
+    changes = pl.concat([both.select(taken), both.select(given)])
+    del both
+    return ordered(changes, "time")
 
 
 def nodes_of_partitions(on_nodes: pl.DataFrame) -> dict[str | None, frozenset[str]]:

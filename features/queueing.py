@@ -8,15 +8,16 @@ delay, be it that the cluster is full, that free GPUs are scattered or that anot
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
-from features.causes import CAUSES, with_causes
+from features.causes import CAUSES, READ_OF_JOBS, with_causes
 from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
 from features.trace import ASKED, Trace, beside, ordered, read_trace, shaped
 from features.usage import (
+    INSTANTS,
     Capacity,
     Int64s,
     Steps,
@@ -49,20 +50,29 @@ DIMENSIONS = ("all", "size_bucket", "partition", "user_name", "hour_of_week", "s
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables for the cluster of `settings`, from the warehouse."""
     told = ("requested_cpus", "allocated_cpus", "reason")
-    return from_trace(read_trace(data, settings.name, jobs=(*WAITED, *told), by_node=True), settings)
+    return _tables(
+        queueing_delay(read_trace(data, settings.name, jobs=(*WAITED, *told), by_node=True), settings), settings
+    )
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables from canonical frames."""
-    delays = queueing_delay(trace, settings)
+    return _tables(queueing_delay(trace, settings), settings)
+
+
+def _tables(delays: pl.DataFrame, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     return {QUEUEING_DELAY.name: delays, QUEUEING_BY.name: queueing_by(delays, settings.timezone)}
 
 
 def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
-    """One row a job, in order of submission."""
+    """One row a job, in order of submission.
+
+    Where the caller keeps no reference to `trace`, as `compute` does, its columns are freed as soon as they are used.
+    """
     held = grouped_runs(trace, settings)
-    jobs = with_causes(philly_delay(trace, settings, held), trace, settings, held)
-    jobs = shaped(jobs, QUEUEING_DELAY)
+    jobs = philly_delay(trace, settings, held)
+    trace = replace(trace, jobs=trace.jobs.select(READ_OF_JOBS), attempts=trace.attempts.select(INSTANTS))
+    jobs = shaped(with_causes(jobs, trace, settings, held), QUEUEING_DELAY)
     return ordered(jobs, "submit_utc", "job_key")
 
 
@@ -161,8 +171,8 @@ def _philly_split(jobs: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     Exact, and no loop over jobs: for one demand, "over the quota" is a 0/1 step function, and the time that it holds in
     [a, b) is its integral at b minus that at a. One pass for each demand and group that occur.
     """
-    waiting = jobs.lazy().select("job_key", "gpus", "group_name", "quota_gpus", "waiting_from", "waiting_to")
-    waiting = waiting.filter(pl.col("gpus") > 0).drop_nulls(["waiting_from", "waiting_to", "quota_gpus"]).collect()
+    asked = jobs.select("job_key", "gpus", "group_name", "quota_gpus", "waiting_from", "waiting_to")
+    waiting = asked.filter(pl.col("gpus") > 0).drop_nulls(["waiting_from", "waiting_to", "quota_gpus"])
     used_by_group = {name: steps_of(rows, "gpus") for name, rows in _by_group(held)}
     parts = [_part(waiting["job_key"].clear(), np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for (demand, name, quota), rows in waiting.group_by(["gpus", "group_name", "quota_gpus"], maintain_order=True):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
 from features.queueing import QUOTA_QUANTILE, WAITED, grouped_runs, philly_delay
 from features.tables.queueing import QUOTA_SENSITIVITY
 from features.trace import Trace, read_trace, shaped
+from features.usage import INSTANTS
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import DataFolder
@@ -23,6 +26,7 @@ def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFra
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """The table from canonical frames: one row a quantile; a single row where every quota is given."""
     held = grouped_runs(trace, settings)
+    trace = replace(trace, attempts=trace.attempts.select(INSTANTS))
     parts = []
     for quantile in QUANTILES:
         delays = philly_delay(trace, settings, held, quantile).drop_nulls("fair_share_delay_s")

@@ -116,7 +116,9 @@ def held_on_nodes(trace: Trace) -> pl.DataFrame:
 
     An attempt with no recorded end ends when one of its GPUs is next given out, else not at all.
     """
-    numbers = pl.col("gpu_numbers").cast(pl.String).replace("", None).str.split(",").cast(pl.List(pl.Int64), strict=False)
+    numbers = (
+        pl.col("gpu_numbers").cast(pl.String).replace("", None).str.split(",").cast(pl.List(pl.Int64), strict=False)
+    )
     return (
         trace.placements.select("job_key", "attempt", "node", numbers.alias("gpus"))
         .join(

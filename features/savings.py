@@ -45,16 +45,22 @@ def retries(ended: pl.DataFrame, cluster: str) -> pl.DataFrame:
             (again & pl.col("completed")).sum().alias("recovered_jobs"),
             pl.when(pl.col("known").sum() > 0).then(pl.col("later_s").sum()).alias("retry_gpu_time_s"),
         )
-        .with_columns(pl.lit(cluster).alias("cluster"), pl.lit(by).alias("dimension"))
+        .with_columns(pl.col("value").cast(pl.String), pl.lit(cluster).alias("cluster"), pl.lit(by).alias("dimension"))
         .sort("value")
         for by in ("all", "size_bucket")
     ]
     return shaped(pl.concat(parts), RETRIES)
 
 
+_READ = (
+    "job_key", "attempt", "gpus", "state", "job_state", "runtime_to_failure_s", "gpu_time_lost_s", "is_failure",
+    "is_hopeless", "category", "reason",
+)  # fmt: skip
+
+
 def savings(ended: pl.DataFrame, cluster: str) -> pl.DataFrame:
     """GPU time saved and spent by each rule; nothing where no GPU count is known."""
-    known = ended.drop_nulls(["gpus", "runtime_to_failure_s"])
+    known = ended.select(_READ).drop_nulls(["gpus", "runtime_to_failure_s"])
     parts = [_pre_run(known, limit) for limit in PRE_RUNS_S] + [_no_retry(known)]
     rows = pl.concat(parts, how="diagonal_relaxed").filter(pl.col("jobs") > 0)
     net = pl.col("gpu_time_saved_s") - pl.col("gpu_time_cost_s")
@@ -86,7 +92,7 @@ def _no_retry(ended: pl.DataFrame) -> pl.DataFrame:
         ended.filter(pl.col("is_failure") & pl.col("is_hopeless"))
         .sort("attempt")
         .group_by("job_key", maintain_order=True)
-        .agg(pl.col("attempt").first().alias("stopped_at"), pl.col("reason").first().alias("why"))
+        .agg(pl.col("attempt").first().alias("stopped_at"), pl.col("reason").first().cast(pl.String).alias("why"))
     )
     later = ended.join(stops, on="job_key").filter(pl.col("attempt") > pl.col("stopped_at"))
     completed = (pl.col("state") == "COMPLETED") | (pl.col("job_state") == "COMPLETED")

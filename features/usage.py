@@ -147,14 +147,14 @@ def seconds(column: str) -> pl.Expr:
     return pl.col(column).dt.epoch("s").alias(column.removesuffix("_utc") + "_epoch")
 
 
+INSTANTS = ("submit_utc", "start_utc", "end_utc")
+
+
 def horizon(trace: Trace) -> int:
     """The last instant that the log mentions (epoch s): until then what has no end is taken to run or wait."""
     instants = [
-        frame.select(pl.max_horizontal(pl.col(names).dt.epoch("s").max())).item()
-        for frame, names in (
-            (trace.jobs, ["submit_utc", "start_utc", "end_utc"]),
-            (trace.attempts, ["submit_utc", "start_utc", "end_utc"]),
-        )
+        frame.select(pl.max_horizontal(pl.col(INSTANTS).dt.epoch("s").max())).item()
+        for frame in (trace.jobs, trace.attempts)
     ]
     return max((int(instant) for instant in instants if instant is not None), default=0)
 
@@ -233,7 +233,9 @@ def given_out_again(trace: Trace) -> pl.DataFrame:
         trace.placements.filter(named)
         .join(trace.attempts.select("job_key", "attempt", "start_utc"), on=["job_key", "attempt"])
         .drop_nulls("start_utc")
-        .select("job_key", "attempt", "node", "start_utc", pl.col("gpu_numbers").cast(pl.String).str.split(",").alias("gpu"))
+        .select(
+            "job_key", "attempt", "node", "start_utc", pl.col("gpu_numbers").cast(pl.String).str.split(",").alias("gpu")
+        )
         .explode("gpu")
     )
     of_gpu = ["node", "gpu"]
