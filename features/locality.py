@@ -29,19 +29,19 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
     """Both tables from canonical frames."""
     held = runs(trace, settings)
     size = capacity(trace, settings, held)
-    nodes = node_states(trace, settings, held, size)
-    spread = _spread(trace, held, size, nodes, settings.name)
+    fewest = _fewest(trace, held, size, node_states(trace, settings, held, size))
+    spread = _spread(trace, held, fewest, settings.name)
     return {PLACEMENT_SPREAD.name: spread, LOCALITY.name: _locality(trace, spread, settings.name)}
 
 
-def _spread(trace: Trace, held: pl.DataFrame, size: Capacity, nodes: NodeStates | None, cluster: str) -> pl.DataFrame:
-    """Nodes used by each attempt that ran against the fewest that hold as many GPUs."""
+def _spread(trace: Trace, held: pl.DataFrame, fewest: pl.DataFrame, cluster: str) -> pl.DataFrame:
+    """Nodes used by each attempt that ran against the fewest that hold as many GPUs (`fewest`: see `_fewest`)."""
     placed = trace.placements.group_by("job_key", "attempt").agg(pl.len().cast(pl.Int64).alias("placed"))
     is_placed = pl.col("placed").is_not_null()
     rows = (
         held.join(placed, on=["job_key", "attempt"], how="left")
         .join(_shared(trace, held), on=["job_key", "attempt"], how="left")
-        .join(_fewest(trace, held, size, nodes), on=["partition", "gpus"], how="left", nulls_equal=True)
+        .join(fewest, on=["partition", "gpus"], how="left", nulls_equal=True)
         .with_columns(
             pl.lit(cluster).alias("cluster"),
             pl.from_epoch("start_epoch", "s").cast(pl.Datetime("us")).alias("start_utc"),
@@ -86,21 +86,16 @@ def _shared(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
         held.select("job_key", "attempt", "start_epoch", "end_epoch", pl.lit(1).alias("one")),
         on=["job_key", "attempt"],
     )
-    parts = []
-    for _, rows in on_nodes.group_by("node", maintain_order=True):
-        jobs = steps_of(rows, "one")
-        others: Steps = jobs.above(1)
+    shared = np.zeros(len(on_nodes), np.int64)
+    spans = on_nodes.select("node", "start_epoch", "end_epoch", "one").with_row_index("row")
+    for _, rows in spans.group_by("node"):
+        others: Steps = steps_of(rows, "one").above(1)
         start, end = rows["start_epoch"].to_numpy(), rows["end_epoch"].to_numpy()
-        end = np.maximum(start, end)
-        parts.append(
-            rows.select("job_key", "attempt").with_columns(
-                pl.Series("node_s", end - start), pl.Series("shared_node_s", others.area(end) - others.area(start))
-            )
-        )
-    none = on_nodes.clear().select(
-        "job_key", "attempt", pl.lit(0, pl.Int64).alias("node_s"), pl.lit(0, pl.Int64).alias("shared_node_s")
-    )
-    return pl.concat([none, *parts]).group_by("job_key", "attempt").agg(pl.all().sum())
+        shared[rows["row"].to_numpy()] = others.area(np.maximum(start, end)) - others.area(start)
+    node_s = (pl.col("end_epoch") - pl.col("start_epoch")).clip(0).alias("node_s")
+    found = on_nodes.select("job_key", "attempt", node_s, pl.Series("shared_node_s", shared))
+    del on_nodes, spans
+    return found.group_by("job_key", "attempt").agg(pl.all().sum())
 
 
 def _locality(trace: Trace, spread: pl.DataFrame, cluster: str) -> pl.DataFrame:
