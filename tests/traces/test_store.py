@@ -100,6 +100,15 @@ def test_a_derived_table_of_an_older_declaration_is_left_out_until_it_is_made_ag
     assert store.build_warehouse(data)["figures"] == 2
 
 
+def test_categories_are_written_as_text_and_read_in_its_order(tmp_path: Path) -> None:
+    data, names = DataFolder(tmp_path), ["b", "a", "ä", "B", ""]
+    frame = pl.DataFrame({"n": range(5), "cluster": pl.Series(names, dtype=pl.Categorical)})
+    store.write_derived(data, FIGURES, "a", frame, "now")
+    found = store.read_derived(data, "figures", "a")
+    assert found.schema["cluster"] == pl.String and found["cluster"].to_list() == names
+    assert frame.sort("cluster")["cluster"].to_list() == sorted(names)
+
+
 def test_derived_tables_enter_the_warehouse(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
     for cluster, n in (("a", 1), ("b", 2)):
