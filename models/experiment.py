@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 Int64s = NDArray[np.int64]
 log = logging.getLogger(__name__)
 
-# What reading a file of pairs raises that is not what was written.
-DAMAGED = (OSError, ValueError, TypeError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+# What reading a file of pairs raises that is not what was written; of an entry that is encrypted, or packed in a way
+# that Python does not know, zipfile says so by a RuntimeError.
+DAMAGED = (OSError, ValueError, TypeError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 HOUR_S, DAY_S = 3600, 86400
 WARM_UP_S = 2 * DAY_S  # an emptier start understates waits (measured on the A100 trace)
 COOL_DOWN_S = 5 * DAY_S  # later pairs would outlive the arrivals that they compete with

@@ -125,39 +125,30 @@ def add_comparison(
     """
     initialise(data)
     with one_line(data):
-        return _add_comparison(data, compared, trained, measured_on, results, pictures)
-
-
-def _add_comparison(
-    data: DataFolder,
-    compared: Comparison,
-    trained: Sequence[TrainedPolicy],
-    measured_on: Sequence[Dataset],
-    results: pl.DataFrame,
-    pictures: Mapping[str, bytes],
-) -> int:
-    windows = {f"{one.use}_window": f"{one.profile['from_utc']} to {one.profile['until_utc']}" for one in measured_on}
-    found = [
-        one.run_id
-        for one in trained
-        if one.run_id
-        and runs.add_to_run(
-            data,
-            one.run_id,
-            metrics=figures(compared, one.name, one.seed),
-            tags=windows,
-            datasets=measured_on,
-        )
-    ]
-    parents = {parent for run_id in found if (parent := parent_run(database(data), run_id)) is not None}
-    for parent_id in parents:
-        runs.add_to_run(data, parent_id, metrics={}, tags=windows, datasets=measured_on)
-        with tempfile.TemporaryDirectory() as temporary:
-            write_csv(Path(temporary) / "comparison.csv", [readable(results)])
-            for name, content in pictures.items():
-                (Path(temporary) / name).write_bytes(content)
-            runs.add_files(data, parent_id, Path(temporary))
-    return len(found)
+        windows = {
+            f"{one.use}_window": f"{one.profile['from_utc']} to {one.profile['until_utc']}" for one in measured_on
+        }
+        found = [
+            one.run_id
+            for one in trained
+            if one.run_id
+            and runs.add_to_run(
+                data,
+                one.run_id,
+                metrics=figures(compared, one.name, one.seed),
+                tags=windows,
+                datasets=measured_on,
+            )
+        ]
+        parents = {parent for run_id in found if (parent := parent_run(database(data), run_id)) is not None}
+        for parent_id in parents:
+            runs.add_to_run(data, parent_id, metrics={}, tags=windows, datasets=measured_on)
+            with tempfile.TemporaryDirectory() as temporary:
+                write_csv(Path(temporary) / "comparison.csv", [readable(results)])
+                for name, content in pictures.items():
+                    (Path(temporary) / name).write_bytes(content)
+                runs.add_files(data, parent_id, Path(temporary))
+        return len(found)
 
 
 def readable(results: pl.DataFrame) -> pl.DataFrame:

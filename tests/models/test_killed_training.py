@@ -73,14 +73,26 @@ def test_after_a_kill_over_pairs_they_are_built_whole(ours: Study) -> None:
     assert same(built, toy_study(ours.data.root / "other").pairs(WINDOW)) and same(built, ours.pairs(WINDOW))
 
 
-@pytest.mark.parametrize("content", [b"", b"\x80\x04garbage", b"PK\x03\x04garbage", None])
+def turned(whole: bytes) -> bytes:
+    """With another byte in the middle."""
+    return whole[: len(whole) // 2] + b"?" + whole[len(whole) // 2 + 1 :]
+
+
+def encrypted(whole: bytes) -> bytes:
+    """With the flag of every entry that says that it takes a password."""
+    parts = whole.split(b"PK\x01\x02")
+    return b"PK\x01\x02".join([parts[0], *(part[:4] + bytes([part[4] | 1]) + part[5:] for part in parts[1:])])
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda _: b"", lambda _: b"\x80\x04garbage", lambda _: b"PK\x03\x04garbage", turned, encrypted]
+)
 def test_damaged_pairs_are_built_again_and_it_is_said(
-    ours: Study, content: bytes | None, caplog: pytest.LogCaptureFixture
+    ours: Study, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     built = ours.pairs(WINDOW)
     (path,) = (ours.data.artifacts / "pairs" / "toy").iterdir()
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2] + b"?" + whole[len(whole) // 2 + 1 :] if content is None else content)
+    path.write_bytes(damage(path.read_bytes()))
     assert same(ours.pairs(WINDOW), built)
     assert f"{path} is damaged" in caplog.text and "built again" in caplog.text
     assert same(pairs.load(path), built)
