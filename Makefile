@@ -77,7 +77,7 @@ sample: setup    ## make data/sample again from its seed
 	$(BIN)/baton generate --sample --out data/sample
 
 docs: setup      ## write docs/columns.md again from the declared tables
-	$(BIN)/python docs/generate.py
+	$(BIN)/python -m docs.generate
 
 clean:           ## forget everything derived (data/lake, warehouse, mlflow, artifacts)
 	rm -rf data/lake data/warehouse.duckdb data/mlflow data/artifacts data/reports data/dagster

@@ -8,8 +8,8 @@ import polars as pl
 from assets.metadata import numbers, picture, png, shown, table
 from assets.policies import training_link
 from assets.resources import CLUSTERS, OWNERS, Baton
-from models import study
 from models.fingerprint import write_stamp
+from models.study import fits as study
 from models.tables import POLICY_CURVES, POLICY_RESULTS, curves_frame, results_frame
 from traces import store
 from traces.locks import locked

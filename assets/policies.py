@@ -8,7 +8,7 @@ import polars as pl
 
 from assets.metadata import numbers, shown, table
 from assets.resources import CLUSTERS, OWNERS, Baton
-from models import study
+from models.study import fits as study
 from traces.store import DataFolder
 
 
@@ -50,7 +50,7 @@ def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mate
 
 def training_link(data: DataFolder, run_ids: Sequence[str]) -> dict[str, Any]:
     """Where MLflow shows the training that the first of these fits belongs to; nothing where none was tracked."""
-    from models.runs import training_url
+    from models.tracking.runs import training_url
 
     found = training_url(data, run_ids)
     return {} if found is None else {"mlflow": dg.MetadataValue.url(found)}

@@ -7,7 +7,7 @@ import polars as pl
 
 from assets.metadata import numbers, shown, table
 from assets.resources import CLUSTERS, OWNERS, Baton
-from models import study
+from models.study import fits as study
 
 
 @dg.asset(
@@ -23,7 +23,7 @@ def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> dg.M
     settings = baton.settings(cluster)
     if why := study.why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
-    from models.publish import publish
+    from models.study.publish import publish
 
     log, reused = publish(study.of(data, settings))
     columns = ("released_utc", "registered_version", "policy", "passed", "reason")
@@ -37,7 +37,7 @@ def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> dg.M
 
 def _told(log: pl.DataFrame) -> dict[str, Any]:
     """The newest decision: figures, the reason, and where the registry shows the version that is champion now."""
-    from models.tracking import version_url
+    from models.tracking.versions import version_url
 
     if log.is_empty():
         return {}

@@ -12,8 +12,9 @@ import polars as pl
 from assets import features, warehouse
 from assets.metadata import shown, table
 from assets.resources import OWNERS, Baton
-from models import extent, study
 from models.fingerprint import code_digest, digest, read_stamp, write_stamp
+from models.study import extent
+from models.study import fits as study
 from traces import store
 
 REPLAYS = ["simulation_replay", "simulation_what_if"]

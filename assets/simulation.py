@@ -6,8 +6,9 @@ import polars as pl
 from assets import warehouse
 from assets.metadata import numbers, plot, shown, spread, table
 from assets.resources import CLUSTERS, OWNERS, Baton
-from models import experiment, extent, study
 from models.fingerprint import code_digest, digest
+from models.study import experiment, extent
+from models.study import fits as study
 from models.tables import WHAT_IF
 from simulator.tables import CALIBRATION, SIMULATED_STARTS
 from traces import store
@@ -56,13 +57,13 @@ def simulation_replay(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
     description="What the trace hides about its scheduler, inferred, and the calibrated waits of every later month.",
 )
 def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
-    from simulator.calibration.study import unexplained
+    from simulator.recorded.study import unexplained
 
     data, cluster = baton.folder, context.partition_key
     if why := experiment.why_no_plan(data, cluster):
         return shown(rows=0, why=why)
     settings = baton.settings(cluster)
-    code = code_digest("simulator", "models/experiment.py", "models/extent.py")
+    code = code_digest("simulator", "models/study/experiment.py", "models/study/extent.py")
     now = digest(store.lake_digest(data, cluster), settings.fit_from, code)
 
     def calibrate() -> list[pl.DataFrame]:
@@ -104,7 +105,7 @@ def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.Ma
     if why := experiment.why_no_plan(data, cluster):
         return shown(rows=0, why=why)
     settings = baton.settings(cluster)
-    code = code_digest("simulator", "models/what_if.py", "models/experiment.py", "models/bootstrap.py")
+    code = code_digest("simulator", "models/what_if.py", "models/study/experiment.py", "models/bootstrap.py")
     now = digest(store.lake_digest(data, cluster), settings.nodes, code)
     (frame,), reused = store.derived(data, [WHAT_IF], cluster, now, lambda: [what_if(data, settings)])
     base = frame.filter(pl.col("change") == "as it is")

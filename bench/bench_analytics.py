@@ -44,7 +44,7 @@ DAYS = 75
 MINUTES = DAYS * 1440
 FIRST = datetime(2017, 10, 3, 7)  # UTC: the hour of the clock change lies within
 MACHINES = [8] * 264 + [4] * 271 + [3] + [2] * 3
-# Utilization (%) at 0, 5, ..., 100 % of the samples of GPUs in use: as `traces.generate_philly_samples`.
+# Utilization (%) at 0, 5, ..., 100 % of the samples of GPUs in use: as `traces.generate.philly_samples`.
 QUANTILES = np.array(
     [0, 0, 0, 0, 0, 0, 0, 6.2, 22.2, 37.2, 48.6, 58.6, 69.4, 79.5, 87.4, 92, 96.5, 98.3, 99.3, 100, 100]
 )

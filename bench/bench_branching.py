@@ -28,9 +28,9 @@ from bench.bench_simulator import CAPACITY, generate
 from models.environment import BatchedPairs, ProvisioningEnv
 from models.pairs import build_pairs
 from models.protocol import PairTable
-from simulator.kernel import advance, submit
-from simulator.replay import as_jobs, checked_knobs, replay
-from simulator.state import NEVER, NONE, Jobs, copy_state, new_state
+from simulator.flat.kernel import advance, submit
+from simulator.flat.replay import as_jobs, checked_knobs, replay
+from simulator.flat.state import NEVER, NONE, Jobs, copy_state, new_state
 from simulator.workload import Workload
 
 A100 = Path(__file__).resolve().parents[2] / "shared" / "traces" / "tacc-lonestar6" / "ls6-a100.log"
@@ -64,7 +64,7 @@ def month() -> tuple[str, Workload, int, np.ndarray]:
         workload = generate(60_000)
         begin = int(workload.submit_s[len(workload) // 4])
         return "generated jobs", workload, CAPACITY, np.arange(begin, begin + 31 * 24 * HOUR_S, 4 * HOUR_S)
-    from models import experiment
+    from models.study import experiment
     from traces import clusters, ingest, store
     from traces.store import DataFolder
 

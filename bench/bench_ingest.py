@@ -31,7 +31,7 @@ print(json.dumps(told))
 _OURS = """
 import json, resource, sys, time
 from pathlib import Path
-import traces.readers.sacct_kernel
+import traces.readers.sacct.kernel
 from traces.clusters import ClusterSettings
 from traces.ingest import ingest
 from traces.store import DataFolder
@@ -45,7 +45,7 @@ print(json.dumps(told))
 _GENERATE = """
 import sys
 from pathlib import Path
-from traces.generate import generate_slurm
+from traces.generate.logs import generate_slurm
 print(generate_slurm(Path(sys.argv[1]), jobs=int(sys.argv[2]), weeks=1, nodes=400, gpus_per_node=4, seed=3, steps=True,
                      compress=False))
 """  # in a process of its own: Linux hands the peak memory of a process on to what it starts

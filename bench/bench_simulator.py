@@ -32,8 +32,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from simulator import reference
-from simulator.replay import as_jobs, replay
+from simulator.flat import twin as reference
+from simulator.flat.replay import as_jobs, replay
 from simulator.workload import Int64s, Workload
 
 CAPACITY, LOAD, SEED = 256, 0.93, 1

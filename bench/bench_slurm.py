@@ -31,11 +31,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from simulator.slurm import kernel, reference
 from simulator.slurm import world as w
-from simulator.slurm.prepare import prepared
+from simulator.slurm.compiled import kernel
+from simulator.slurm.inputs.prepare import prepared
 from simulator.slurm.run import advanced
 from simulator.slurm.run import result as outcome
+from simulator.slurm.twin import clock as reference
 
 NODES, GPUS, CPUS, USERS, SEED = 64, 4, 64, 40, 1
 TWIN_JOBS = 300

@@ -27,13 +27,14 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.bench_slurm import build_peer, dump, run_peer
-from simulator.slurm import kernel, reference
 from simulator.slurm import world as w
-from simulator.slurm.load_jobs import flat
-from simulator.slurm.prepare import prepared
+from simulator.slurm.compiled import kernel
+from simulator.slurm.inputs.jobs import flat
+from simulator.slurm.inputs.prepare import prepared
 from simulator.slurm.run import Heard, advanced, result
+from simulator.slurm.twin import clock as reference
 from simulator.workload import from_swf
-from traces.readers.swf import read_swf
+from traces.readers.published.swf import read_swf
 
 THETA = Path(__file__).resolve().parents[2] / "shared" / "traces" / "swf" / "theta_2022.swf.gz"
 UNITS, JOBS, SEED = 4360, 20_000, 1

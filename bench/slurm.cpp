@@ -1,4 +1,4 @@
-// The `slurm` scheduler as far as bench_slurm.py exercises it, as a C++ peer of simulator/slurm/kernel.py: one partition
+// The `slurm` scheduler as far as bench_slurm.py exercises it, as a C++ peer of simulator/slurm/compiled/kernel.py: one partition
 // in service all the time, placement with packing, main and backfill loops, age and fair share (users below one root).
 // No limits, arrays, dependencies, outages or preemption. The rules are those of docs/schedulers/slurm.md. A backfill pass
 // plans every job before the last that could start, attempt by attempt, and looks ahead group by group with a memory of

@@ -8,8 +8,9 @@ import models.tables
 import simulator.tables
 from features.catalog import FEATURES
 from features.dictionary import render
-from tests.traces import oddities as slurm
-from tests.traces import philly_oddities, published
+from tests.traces.readers import oddities as slurm
+from tests.traces.readers.philly import oddities as philly_oddities
+from tests.traces.readers.published import logs as published
 from traces.schema import CANONICAL, Table
 
 COLUMNS = Path(__file__).parent / "columns.md"
@@ -34,10 +35,10 @@ def oddities() -> str:
     lines = [
         "# Oddities of raw logs",
         "",
-        "What stands in raw logs, and what becomes of it. Each row is a test of its own: `tests/traces/published.py` "
-        "(run by `test_published.py`), `tests/traces/philly_oddities.py` (`test_philly.py`) and "
-        "`tests/traces/oddities.py` (`test_oddities.py`), where of sacct's rows the columns are shown that differ from "
-        "a plain job's. `make docs` writes this page.",
+        "What stands in raw logs, and what becomes of it. Each row is a test of its own, in tests/traces/readers: "
+        "`published/logs.py` (run by `test_published.py`), `philly/oddities.py` (`test_reader.py`) and `oddities.py` "
+        "(`test_oddities.py`), where of sacct's rows the columns are shown that differ from a plain job's. "
+        "`make docs` writes this page.",
         "",
         "| format | oddity | source | in the log | what becomes of it |",
         "|---|---|---|---|---|",

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from simulator.flat.replay import replay
 from simulator.metrics import mean_level, summary
-from simulator.replay import replay
 from simulator.workload import from_swf, peak_in_use
-from traces.readers.swf import read_swf
+from traces.readers.published.swf import read_swf
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("log", nargs="?", type=Path, default=Path(__file__).with_name("generated.swf"))

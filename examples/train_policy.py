@@ -26,7 +26,7 @@ given = options.parse_args()
 
 
 def environment(window, every):
-    """One predecessor a day of the window, several nodes wide; its other settings: `models.from_data.make_env`."""
+    """One predecessor a day of the window, several nodes wide; other settings: `models.study.from_data.make_env`."""
     name = "models.environment:Baton/Provisioning-v0"  # Gymnasium imports what stands before the colon
     pairs = {"window": window, "every": every, "pair_nodes": (given.nodes,), "every_s": 24 * 3600}
     return gymnasium.make(name, data=given.data, cluster=given.cluster, **pairs)

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from features.usage import Int64s, Steps
-from simulator.calibration.parameters import BEYOND, shared_limit
+from simulator.recorded.parameters import BEYOND, shared_limit
 
 # Slurm's job_reason_string: reasons that name a limit of a user, account, association or QOS.
 LIMIT_REASON = (

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from features.trace import Trace, ordered
 from features.usage import Int64s, Steps, horizon, shows_its_end, steps_of
-from simulator.calibration.parameters import WINDOW_S
+from simulator.recorded.parameters import WINDOW_S
 from traces.clusters import ClusterSettings
 
 Basis = Literal["placements", "GPU counts", "CPU counts", "node counts", "job counts"]

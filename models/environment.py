@@ -3,7 +3,7 @@
 `BatchedPairs` steps many pairs at once; `ProvisioningEnv` is the same for one pair behind Gymnasium's interface, and
 `ScaledObservation` shows a learner what it observes on one scale. Importing this module registers the environment, so
 that `gymnasium.make("models.environment:Baton/Provisioning-v0", data="data", cluster="sample")` makes it from a data
-folder; `models.from_data.make_env` says what else it takes.
+folder; `models.study.from_data.make_env` says what else it takes.
 """
 
 from __future__ import annotations
@@ -241,4 +241,4 @@ class ScaledObservation(
         return found
 
 
-gymnasium.register(ENV_ID, entry_point="models.from_data:make_env")  # imported when it is first made
+gymnasium.register(ENV_ID, entry_point="models.study.from_data:make_env")  # imported when it is first made

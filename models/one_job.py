@@ -1,7 +1,7 @@
 """When one job would have started with another limit or size: it alone is simulated from its submission on, twice.
 
 Where the log says that it became eligible later, from then on. The world is the recorded one up to there, with rules
-fitted on what was known by then (the forked form of `simulator.calibration`). Once as it was, once with the change:
+fitted on what was known by then (the forked form of `simulator.recorded`). Once as it was, once with the change:
 what is told is the difference of the two. How far the unchanged replay is from the record says how far to trust it.
 Sizes are whole nodes of one pool.
 """
@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from models.experiment import DAY_S, HOUR_S, read_record
-from simulator.calibration.parameters import MECHANISMS, Parameters, fit, jobs_of, rules_of
-from simulator.calibration.record import ARRAYS, NEVER, Record, events
-from simulator.calibration.recorded import HORIZON_S
-from simulator.calibration.single import is_around, single_starts
+from models.study.experiment import DAY_S, HOUR_S, read_record
+from simulator.recorded.follow import HORIZON_S
+from simulator.recorded.parameters import MECHANISMS, Parameters, fit, jobs_of, rules_of
+from simulator.recorded.record import ARRAYS, NEVER, Record, events
+from simulator.recorded.single import is_around, single_starts
 from traces import store
 from traces.store import DataFolder
 

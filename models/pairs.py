@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from features import observe
 from models.protocol import PairTable
 from simulator.compiled import kernel, njit
-from simulator.kernel import NO_ROOM, advance, submit
-from simulator.names import SCHEDULERS
-from simulator.state import (
+from simulator.flat.kernel import NO_ROOM, advance, submit
+from simulator.flat.state import (
     ARRIVALS,
     INJECTED_JOB,
     MIRAGE,
@@ -50,6 +49,7 @@ from simulator.state import (
     copy_state,
     new_state,
 )
+from simulator.names import SCHEDULERS
 from simulator.workload import Workload
 from traces.errors import InputError
 from traces.progress import Progress

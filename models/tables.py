@@ -160,5 +160,5 @@ def curves_frame(curves: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def release_log_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """`release_log` from rows made by `models.release.ReleaseDecision.log_row`."""
+    """`release_log` from rows made by `models.release.gate.ReleaseDecision.log_row`."""
     return frame(RELEASE_LOG, rows)

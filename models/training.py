@@ -1,6 +1,7 @@
 """Fits policies on pairs whose outcomes were known, each fit an MLflow run.
 
-Chooses and compares nothing (`models.evaluation`) and knows no MLflow (`models.tracking` implements `Tracker`).
+Chooses and compares nothing (`models.evaluation`) and knows no MLflow (`models.tracking.versions` implements
+`Tracker`).
 """
 
 from __future__ import annotations

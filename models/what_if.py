@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from models.bootstrap import interval, start_weights
-from models.experiment import DAY_S, read_workload
+from models.study.experiment import DAY_S, read_workload
 from models.tables import WHAT_IF, frame
 from simulator.metrics import summary
 from simulator.workload import Int64s, Workload, peak_in_use
@@ -57,7 +57,7 @@ def what_if(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
     The cluster has its declared nodes, else as many as were ever in use at once. Raises InputError for a cluster
     without jobs that ran.
     """
-    from simulator.replay import simulate
+    from simulator.flat.replay import simulate
 
     workload, _keys = read_workload(data, settings.name)
     capacity = max(settings.nodes or peak_in_use(workload), int(workload.size.max()))

@@ -10,7 +10,14 @@ from typing import Annotated
 
 import typer
 
-from pipelines import cli_calibrate, cli_explain, cli_export, cli_models, cli_report, cli_run, cli_simulate, cli_traces
+from pipelines.commands import calibrate as cli_calibrate
+from pipelines.commands import explain as cli_explain
+from pipelines.commands import export as cli_export
+from pipelines.commands import models as cli_models
+from pipelines.commands import report as cli_report
+from pipelines.commands import run as cli_run
+from pipelines.commands import simulate as cli_simulate
+from pipelines.commands import traces as cli_traces
 from pipelines.terminal import safe_streams
 from traces.errors import BatonError, WorkError, of_system
 from traces.visible import visible

@@ -62,7 +62,7 @@ class Reading:
         from traces.ingest import unescaped
         from traces.readers.common import RawFile
         from traces.readers.registry import reader_for
-        from traces.readers.sacct import Sacct
+        from traces.readers.sacct.reader import Sacct
 
         fields = tuple(options.names(self.fields)) if self.fields else None
         delimiter = unescaped(self.delimiter)

@@ -20,24 +20,24 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from reports import format as fmt
-from reports.change import change
-from reports.explore import embedded
-from reports.fails import fails
-from reports.fidelity import fidelity
 from reports.figures import sparkline
 from reports.glossary import explained
-from reports.intake import intake
 from reports.layout import Section
-from reports.load import load
-from reports.offenders import beside, write_offenders
 from reports.palette import style_sheet
-from reports.philly_study import study
-from reports.policies import policies
 from reports.section_names import SECTION_NAMES, check_section
+from reports.sections.change import change
+from reports.sections.explore import embedded
+from reports.sections.fails import fails
+from reports.sections.fidelity import fidelity
+from reports.sections.intake import intake
+from reports.sections.load import load
+from reports.sections.offenders import beside, write_offenders
+from reports.sections.philly_study import study
+from reports.sections.policies import policies
+from reports.sections.summary import lead, summary
+from reports.sections.waits import waits
+from reports.sections.waste import waste
 from reports.source import Names, Source, cluster_names
-from reports.summary import lead, summary
-from reports.waits import waits
-from reports.waste import waste
 from traces import store
 from traces.errors import InputError
 from traces.progress import Progress
@@ -167,7 +167,7 @@ def _known_clusters(data: DataFolder, wanted: list[str] | None) -> list[str]:
 
 def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False, offenders: str = "") -> str:
     """The page: of each entry `source` (slug, cluster, is_generated), `sections`, and where there are `lead` (a line
-    under the name) and `explore` (JSON of reports.explore); all text in it is escaped.
+    under the name) and `explore` (JSON of reports.sections.explore); all text in it is escaped.
 
     A page of one section shows it; of several the first is shown and the others open on demand. `offenders` names
     the list of offenders that lies beside the page, empty for none.
@@ -191,7 +191,7 @@ def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False, offender
                 **page,
                 "tiles": of_page,
                 "terms": explained(page["sections"]),
-                "explore": Markup(page["explore"]) if page.get("explore") else None,  # noqa: S704 - reports.explore escapes
+                "explore": Markup(page["explore"]) if page.get("explore") else None,  # noqa: S704 - reports.sections.explore escapes
             }
             for page, of_page in zip(pages, tiles, strict=True)
         ],

@@ -16,16 +16,13 @@ _types: Any = numba.types  # untyped
 _config: Any = numba.core.config  # numba fills this module at run time, so no checker knows its names
 
 # Relative to the folder that holds the packages.
-_SLURM = (
-    "ahead", "backfill", "bits", "candidates", "fairtree", "kernel", "limits", "moves", "passes", "placement",
-    "preemption", "priority", "slots", "state", "waiting", "whole",
-)  # fmt: skip
-_CALIBRATION = ("forked", "free", "informed", "passes", "record", "recorded", "single")
+_RECORDED = ("forked", "free", "informed", "passes", "record", "follow", "single")
 _COMPILED_SOURCES = (
     "traces/compiled.py",
     "simulator/*.py",
-    *(f"simulator/calibration/{name}.py" for name in _CALIBRATION),
-    *(f"simulator/slurm/{name}.py" for name in _SLURM),
+    "simulator/flat/*.py",
+    *(f"simulator/recorded/{name}.py" for name in _RECORDED),
+    "simulator/slurm/compiled/*.py",
     "models/pairs.py",
     "features/observe.py",
     "features/tally.py",

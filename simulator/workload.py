@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from traces.readers.swf import SwfTrace
+from traces.readers.published.swf import SwfTrace
 
 Int64s = NDArray[np.int64]
 

@@ -162,7 +162,7 @@ def test_a_log_too_short_for_policies_ends_in_the_report(
 @pytest.fixture(scope="module")
 def released(checkout: Path, environment: dict[str, str], analysed: list[str]) -> Artifact:
     """A champion in the registry of that data folder, as `make run` leaves one."""
-    from models import tracking
+    from models.tracking import versions as tracking
 
     data, policy = DataFolder(Path(environment["BATON_DATA"])), artifact()
     tracking.set_champion(data, tracking.register(data, policy, tags={}, description="waits", metrics={}))

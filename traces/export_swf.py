@@ -1,8 +1,9 @@
 """Jobs of the warehouse as a Standard Workload Format 2.2 log, for the simulators and archives that read it.
 
 Definition: Chapin et al., Benchmarks and Standards for the Evaluation of Parallel Job Schedulers (JSSPP 1999), and the
-archive's page on the format. The reader is `traces.readers.swf_jobs`. A job is one line, also where it ran several
-times: its wait is the first, its run time the sum. Users, accounts and job names become numbers and nothing else.
+archive's page on the format. The reader is `traces.readers.published.swf_jobs`. A job is one line, also where it ran
+several times: its wait is the first, its run time the sum. Users, accounts and job names become numbers and nothing
+else.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import polars as pl
 
 from traces import store
 from traces.errors import InputError
-from traces.readers.swf_jobs import COLUMNS, NAMES
+from traces.readers.published.swf_jobs import COLUMNS, NAMES
 
 FAILED = ("FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL", "PREEMPTED")
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simulator.slurm import kernel
-from simulator.slurm import state as s
-from simulator.slurm.prepare import Prepared, grown, prepared
+from simulator.slurm.compiled import kernel
+from simulator.slurm.compiled import state as s
+from simulator.slurm.inputs.prepare import Prepared, grown, prepared
 from simulator.slurm.world import FUTURE, NEVER, NEVER_SATISFIED, PENDING, PLACEABLE, UNPLACEABLE, Result, World
 
 Heard = Callable[[int], None]  # is told the number of jobs that no longer wait, every now and then

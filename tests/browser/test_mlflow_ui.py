@@ -9,15 +9,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from models import runs, tracking
 from models.evaluation import compare
-from models.mlflow_sql import parent_run
-from models.mlflow_store import database, store_uri
-from models.release import Gate, choose_candidate
-from models.release_note import release_note
+from models.release.gate import Gate, choose_candidate
+from models.release.note import release_note
 from models.tables import results_frame
+from models.tracking import runs
+from models.tracking import versions as tracking
+from models.tracking.sql import parent_run
+from models.tracking.store import database, store_uri
+from models.tracking.training_runs import MlflowTracker, add_comparison, dataset
 from models.training import TrainedPolicy, train
-from models.training_runs import MlflowTracker, add_comparison, dataset
 from tests.browser.conftest import Show, served
 from tests.models.pair_tables import FIRST_S, context, random_pairs
 from traces.store import DataFolder

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from models.from_data import pairs_of
-from simulator import reference
+from models.study.from_data import pairs_of
+from simulator.flat import twin as reference
 from simulator.workload import from_swf
 from tests.conftest import REPOSITORY
 from tests.pipelines.conftest import HEADER, ROW
 from traces import clusters, ingest, store
-from traces.generate import generate_slurm
-from traces.readers.swf import read_swf
+from traces.generate.logs import generate_slurm
+from traces.readers.published.swf import read_swf
 from traces.store import DataFolder
 
 EXAMPLES = REPOSITORY / "examples"

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from traces.clusters import ClusterSettings
-from traces.generate import generate_philly
+from traces.generate.logs import generate_philly
 
 NAME = "odd"
 HEAD = "JobID|User|Account|Partition|Submit|Eligible|Start|End|State|AllocNodes|AllocTRES|TimelimitRaw|ExitCode"

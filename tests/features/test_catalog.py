@@ -12,7 +12,7 @@ from features.catalog import FEATURES
 from features.causes import CAUSES
 from tests.features.toy import CLUSTER, job, trace
 from traces.clusters import ClusterSettings
-from traces.generate import generate_philly
+from traces.generate.logs import generate_philly
 from traces.ingest import ingest
 from traces.schema import Table
 from traces.store import DataFolder, build_warehouse, conform, query, read, write_derived

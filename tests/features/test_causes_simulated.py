@@ -9,10 +9,10 @@ import pytest
 
 from features.causes import CAUSES
 from features.usage import Int64s, Steps
-from simulator.calibration.free import free_starts
-from simulator.calibration.passes import Jobs, Rules
-from simulator.calibration.record import NEVER, Record
-from simulator.replay import simulate
+from simulator.flat.replay import simulate
+from simulator.recorded.free import free_starts
+from simulator.recorded.passes import Jobs, Rules
+from simulator.recorded.record import NEVER, Record
 from simulator.workload import Workload
 from tests.features.toy import job
 from tests.features.waits import delays

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from simulator.slurm import load
+from simulator.slurm.inputs import cluster as load
 from simulator.slurm.world import (
     AFTERANY,
     AFTEROK,
@@ -26,9 +26,9 @@ from simulator.slurm.world import (
     no_outages,
 )
 from tests.live.fidelity_workload import Submission
-from traces.slurm_accounts import read_associations, read_qos
-from traces.slurm_conf import read_slurm_conf
-from traces.slurm_text import expand_nodes, parse_memory_mib, parse_state, parse_tres, tres_gpus
+from traces.slurm.accounts import read_associations, read_qos
+from traces.slurm.conf import read_slurm_conf
+from traces.slurm.text import expand_nodes, parse_memory_mib, parse_state, parse_tres, tres_gpus
 
 KINDS = {"afterany": AFTERANY, "afterok": AFTEROK, "singleton": SINGLETON}
 

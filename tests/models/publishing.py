@@ -22,8 +22,13 @@ from typing import Any
 from mlflow.tracking import MlflowClient
 
 from agent.artifact import Artifact
-from models import champion, mlflow_store, publish, release_log, study, tracking
 from models.protocol import PairTable
+from models.release import champion
+from models.release import log as release_log
+from models.study import fits as study
+from models.study import publish
+from models.tracking import store as mlflow_store
+from models.tracking import versions as tracking
 from models.training import TrainedPolicy
 from tests.models.pair_tables import artifact, context, random_pairs
 from traces import store

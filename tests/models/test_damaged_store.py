@@ -15,7 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from models import champion, mlflow_sql, mlflow_store, registered, tracking
+from models.release import champion
+from models.tracking import registered
+from models.tracking import sql as mlflow_sql
+from models.tracking import store as mlflow_store
+from models.tracking import versions as tracking
 from tests.models.pair_tables import artifact
 from traces.errors import BatonError, WorkError
 from traces.store import DataFolder

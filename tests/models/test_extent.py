@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from models import experiment, extent, study
+from models.study import experiment, extent
+from models.study import fits as study
 from simulator.workload import Workload
 from tests.pipelines.conftest import HEADER
 from traces import clusters, ingest, store

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from models import study
 from models.environment import ENV_ID, ProvisioningEnv, ScaledObservation
-from models.experiment import DAY_S, HOUR_S, Window
-from models.from_data import make_env, pairs_of
 from models.scaling import Scaling
+from models.study import fits as study
+from models.study.experiment import DAY_S, HOUR_S, Window
+from models.study.from_data import make_env, pairs_of
 from traces import clusters, ingest, store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
-from traces.generate import generate_slurm
+from traces.generate.logs import generate_slurm
 from traces.store import DataFolder
 
 SCENARIO = {"pair_nodes": (1, 4), "limit_s": 24 * HOUR_S, "every_s": 24 * HOUR_S}

@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models import experiment, fingerprint, pairs, study, training_runs
+from models import fingerprint, pairs
 from models.outcomes import content_digest
 from models.protocol import PairTable
-from models.study import Study
+from models.study import experiment
+from models.study import fits as study
+from models.study.fits import Study
+from models.tracking import training_runs
 from models.training import train
 from tests.conftest import REPOSITORY
 from tests.models.pair_tables import random_pairs

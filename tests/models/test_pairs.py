@@ -9,7 +9,7 @@ import pytest
 
 from features.observe import FEATURES, RECENT, Snapshot, observe
 from models.pairs import build_pairs, load, save
-from simulator.replay import simulate
+from simulator.flat.replay import simulate
 from simulator.workload import Workload
 from traces.errors import InputError
 

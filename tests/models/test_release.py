@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models import mlflow_store, tracking
-from models.champion import promote, rollback
 from models.protocol import PairTable
 from models.registry import POLICIES
-from models.release import (
+from models.release.champion import promote, rollback
+from models.release.gate import (
     Candidate,
     Gate,
     choose_candidate,
@@ -23,8 +22,10 @@ from models.release import (
     release,
     release_digest,
 )
-from models.release_note import WORDS, release_note
+from models.release.note import WORDS, release_note
 from models.tables import release_log_frame
+from models.tracking import store as mlflow_store
+from models.tracking import versions as tracking
 from models.training import TrainedPolicy
 from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs, reactive, trained
 from traces.errors import InputError, WorkError

@@ -19,8 +19,10 @@ import pytest
 
 import agent.artifact
 from features.observe import FEATURES
-from models import mlflow_sql, mlflow_store, tracking
 from models.policies.lightgbm import LightGBMQuantile
+from models.tracking import sql as mlflow_sql
+from models.tracking import store as mlflow_store
+from models.tracking import versions as tracking
 from tests.conftest import REPOSITORY
 from tests.models.generated import queue_table
 from tests.models.pair_tables import artifact, random_pairs
@@ -221,7 +223,7 @@ def test_the_champion_predicts_in_an_empty_environment(data: DataFolder, global_
 
 @pytest.mark.slow
 def test_two_processes_may_initialise_a_fresh_store_at_once(tmp_path: Path) -> None:
-    code = "import sys, pathlib; from models.mlflow_store import initialise; from traces.store import DataFolder\n" \
+    code = "import sys, pathlib; from models.tracking.store import initialise; from traces.store import DataFolder\n" \
            "initialise(DataFolder(pathlib.Path(sys.argv[1])))"  # fmt: skip
     both = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=REPOSITORY) for _ in range(2)]
     assert [process.wait(timeout=120) for process in both] == [0, 0]

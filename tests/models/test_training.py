@@ -16,13 +16,15 @@ import pytest
 
 from agent.artifact import Artifact
 from features.observe import FEATURES
-from models import registry, study, training, training_runs
-from models.experiment import Scenario, Window, fit_scenarios
+from models import registry, training
 from models.fitting import Made
 from models.outcomes import content_digest
 from models.policies.forest import Forest
 from models.protocol import PairTable, Policy
-from models.study import Study
+from models.study import fits as study
+from models.study.experiment import Scenario, Window, fit_scenarios
+from models.study.fits import Study
+from models.tracking import training_runs
 from models.training import TrainingContext, code_version, train
 from simulator.workload import Workload
 from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs

@@ -11,13 +11,14 @@ import polars as pl
 import pytest
 
 from agent.artifact import Artifact
-from models import mlflow_store, runs
 from models.evaluation import compare
 from models.outcomes import content_digest
-from models.runs import NewRun
 from models.tables import results_frame
+from models.tracking import runs
+from models.tracking import store as mlflow_store
+from models.tracking.runs import NewRun
+from models.tracking.training_runs import MlflowTracker, add_comparison, dataset, figures
 from models.training import TrainedPolicy, train
-from models.training_runs import MlflowTracker, add_comparison, dataset, figures
 from tests.conftest import REPOSITORY
 from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs
 from traces.store import DataFolder
@@ -147,8 +148,8 @@ def test_a_run_that_breaks_says_how(
 
 DIES = """
 import os, pathlib, signal, sys
-from models import runs
-from models.runs import NewRun
+from models.tracking import runs
+from models.tracking.runs import NewRun
 from traces.store import DataFolder
 data = DataFolder(pathlib.Path(sys.argv[1]))
 with runs.closed_run(data, NewRun("dies", start_s=1000.0)) as parent:
@@ -158,7 +159,7 @@ with runs.closed_run(data, NewRun("dies", start_s=1000.0)) as parent:
 """
 SETTLES = """
 import pathlib, sys
-from models.mlflow_store import settle
+from models.tracking.store import settle
 from traces.store import DataFolder
 settle(DataFolder(pathlib.Path(sys.argv[1])))
 assert "mlflow" not in sys.modules

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from models.what_if import changes, what_if
+from simulator.flat.replay import simulate
 from simulator.metrics import summary
-from simulator.replay import simulate
 from simulator.workload import Workload, from_jobs
 from tests.reports import warehouse
 from traces import schema, store

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from models import pairs, study, training_runs
-from models.experiment import Scenario, Window
-from models.study import Study
+from models import pairs
+from models.study import fits as study
+from models.study.experiment import Scenario, Window
+from models.study.fits import Study
+from models.tracking import training_runs
 from simulator.workload import Workload
 from traces.clusters import ClusterSettings
 from traces.store import DataFolder

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.pipelines.conftest import Baton
-from traces.generate import generate_slurm
+from traces.generate.logs import generate_slurm
 
 MOST_S = 10.0
 BEGIN = """
@@ -29,7 +29,7 @@ def ready(after_s=0.5):
 # A queue of 300,000 jobs on one processor: every pass of the conservative scheduler plans them all, for hours.
 KERNEL = """
 import numpy as np
-from simulator.replay import simulate
+from simulator.flat.replay import simulate
 from simulator.workload import Workload
 def jobs(n):
     ones = np.ones(n, np.int64)

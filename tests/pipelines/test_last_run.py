@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pipelines import cli_run, last_run, options
+from pipelines import last_run, options
+from pipelines.commands import run as cli_run
 from pipelines.raw_logs import STANDARD_INPUT, RawLogs, Reading
 from tests.pipelines.conftest import Baton, dump
 from traces.clusters import ClusterSettings

@@ -10,10 +10,11 @@ import dagster as dg
 import pytest
 
 from assets.resources import Baton as Resource
-from models import mlflow_store, study
+from models.study import fits as study
+from models.tracking import store as mlflow_store
 from pipelines.definitions import build_defs
 from traces import store
-from traces.generate import generate_slurm
+from traces.generate.logs import generate_slurm
 from traces.store import DataFolder
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from models import study
+from models.study import fits as study
 from pipelines import home
 from tests.features.odd_logs import DAY, ODD, row, sacct
 from tests.pipelines.conftest import Baton, Result

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from models import tracking
+from models.tracking import versions as tracking
 from pipelines.cli import main
 from tests.pipelines.conftest import Baton
-from traces.generate import generate_slurm
+from traces.generate.logs import generate_slurm
 
 pytestmark = pytest.mark.slow
 WORLD = ("--cluster", "lab", "--capacity", "16", "--pair-nodes", "1", "--limit", "24h")
@@ -73,7 +73,7 @@ def test_until_before_any_start(baton: Baton, data: Path) -> None:
 def test_champion_is_what_was_trained_under_that_name_else_the_registered(
     baton: Baton, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from models import study
+    from models.study import fits as study
 
     trained = ("train", *WORLD, "--policies", "start-estimate", "--until", UNTIL, "--data", data)
     assert baton(*trained).code == 0

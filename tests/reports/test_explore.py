@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from reports import explore
-from reports.explore import CLASS_RATIO, EXACT_S, embedded
+from reports.sections import explore
+from reports.sections.explore import CLASS_RATIO, EXACT_S, embedded
 from reports.source import Names, Source
 from tests.reports import warehouse
 from traces.store import DataFolder

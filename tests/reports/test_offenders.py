@@ -13,7 +13,7 @@ import pytest
 from features.tables.failures import FAILURES
 from features.tables.utilization import IDLE_GPU_TIME
 from reports.build import build_report
-from reports.offenders import SCHEMA, beside, offenders, write_offenders
+from reports.sections.offenders import SCHEMA, beside, offenders, write_offenders
 from reports.source import Names, Source
 from tests.reports import warehouse
 from tests.reports.warehouse import START, job, trace_file

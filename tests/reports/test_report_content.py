@@ -14,10 +14,10 @@ from scipy import stats
 
 from reports import format as fmt
 from reports.build import SECTIONS, build_report, section_data
-from reports.load import NAMES
 from reports.palette import COLOURS
+from reports.sections.load import NAMES
+from reports.sections.summary import summary
 from reports.source import Source
-from reports.summary import summary
 from tests.reports import warehouse
 from traces import schema, store
 from traces.clusters import ClusterSettings

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reports.schedule import Shown, places, write_page
+from simulator.flat.replay import replay
 from simulator.metrics import mean_level
-from simulator.replay import replay
 from simulator.workload import Workload
-from tests.simulator.cases import random_workload, small_cases, workload
+from tests.simulator.flat.cases import random_workload, small_cases, workload
 from traces.errors import InputError
 
 HOSTILE = '<script>alert(1)</script>"&.swf'

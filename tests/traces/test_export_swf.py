@@ -15,7 +15,7 @@ from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.export_swf import write_swf
 from traces.ingest import ingest
-from traces.readers.swf import read_swf
+from traces.readers.published.swf import read_swf
 from traces.store import DataFolder
 
 KEPT = (

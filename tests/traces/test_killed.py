@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from tests.traces.conftest import HEADER
-from tests.traces.published import HELIOS
+from tests.traces.readers.published.logs import HELIOS
 from traces import lake_entry, locks, schema, staging, store
 from traces.store import DataFolder
 

@@ -15,7 +15,7 @@ from traces import schema, store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError, WorkError
 from traces.ingest import ingest
-from traces.readers.json_list import json_batches
+from traces.readers.philly.json_list import json_batches
 from traces.store import DataFolder
 
 Row = Callable[..., str]

@@ -14,7 +14,7 @@ import polars as pl
 
 from traces import schema
 from traces.readers.common import Parsed, Reject, map_unique, shown, whole_lines
-from traces.slurm_text import parse_state
+from traces.slurm.text import parse_state
 
 PIECE_BYTES = 1 << 25
 BLANK = ("", "nan", "NaN", "None", "NaT", "NULL", "null")  # of a number or a time

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from traces.errors import InputError
 from traces.formats import AUTO, FORMATS
-from traces.readers import acme, graham, helios, openb, philly, philly_derived, sacct, swf_jobs
 from traces.readers.common import RawFile, Reader
+from traces.readers.philly import derived as philly_derived
+from traces.readers.philly import reader as philly
+from traces.readers.published import acme, graham, helios, openb, swf_jobs
+from traces.readers.sacct import reader as sacct
 from traces.readers.unknown import what_it_is
 
 # In the order in which they are tried, which is that of the names.

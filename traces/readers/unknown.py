@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from traces.formats import FORMATS
 from traces.readers.csv_lines import header_names
-from traces.readers.sacct_columns import NAMES
-from traces.readers.sacct_layout import DELIMITERS
+from traces.readers.sacct.columns import NAMES
+from traces.readers.sacct.layout import DELIMITERS
 
 AGAIN = "dump the jobs with sacct -a -D -P (the README has the whole command)"
 MOST_LINES, MOST_NAMED = 50, 8

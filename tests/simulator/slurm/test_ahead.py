@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from simulator.slurm import world as w
-from simulator.slurm.ahead import remembered
-from simulator.slurm.prepare import prepared
-from simulator.slurm.slots import KNOWN, READY
-from simulator.slurm.state import EARLY, ON_NODES, RUNNING_ROWS, USABLE
+from simulator.slurm.compiled.ahead import remembered
+from simulator.slurm.compiled.slots import KNOWN, READY
+from simulator.slurm.compiled.state import EARLY, ON_NODES, RUNNING_ROWS, USABLE
+from simulator.slurm.inputs.prepare import prepared
 
 NODES, JOBS = 12, 40
 

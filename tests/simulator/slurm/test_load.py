@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from simulator.slurm import world as w
-from simulator.slurm.load import Cluster, cluster
+from simulator.slurm.inputs.cluster import Cluster, cluster
 from traces.errors import InputError
-from traces.slurm_accounts import read_associations, read_qos
-from traces.slurm_conf import read_slurm_conf
-from traces.slurm_state import Reservation
+from traces.slurm.accounts import read_associations, read_qos
+from traces.slurm.conf import read_slurm_conf
+from traces.slurm.state import Reservation
 
 CONF = """ClusterName=lab
 SelectType=select/cons_tres

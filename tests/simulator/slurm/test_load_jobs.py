@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from simulator.slurm import world as w
-from simulator.slurm.load_jobs import Loaded, from_tables
+from simulator.slurm.inputs.jobs import Loaded, from_tables
 from traces.errors import InputError
 from traces.schema import ATTEMPTS, JOBS, PLACEMENTS, Table
-from traces.slurm_conf import SlurmConf, read_slurm_conf
+from traces.slurm.conf import SlurmConf, read_slurm_conf
 
 EPOCH = datetime(1970, 1, 1)
 CONF = """SelectType=select/cons_tres

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from simulator.slurm import run as running
 from simulator.slurm import world as w
-from simulator.slurm.prepare import prepared
-from simulator.slurm.state import NOW
+from simulator.slurm.compiled.state import NOW
+from simulator.slurm.inputs.prepare import prepared
 from tests.simulator.slurm.test_twin import COMPARED
 from tests.simulator.slurm.worlds import crowded_world, worlds
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 
-from simulator.slurm import reference
 from simulator.slurm import world as w
+from simulator.slurm.twin import clock as reference
 from tests.simulator.slurm.worlds import worlds
 
 

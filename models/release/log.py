@@ -1,0 +1,82 @@
+"""The log of decisions about releases, and what tells of a decision before the log does.
+
+A release changes the registry (which version is champion) and the log, and no transaction spans both. So the version
+that becomes champion first gets the decision as a tag; whoever finds a champion whose decision is not in the log
+(its process was killed in between) puts it there from the tag. All of it happens behind the lock of
+`models.release.champion`.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from models.fingerprint import digest
+from models.tables import RELEASE_LOG, release_log_frame
+from models.tracking import versions as tracking
+from traces import store
+from traces.errors import InputError, WorkError
+from traces.store import DataFolder
+
+DECISION_TAG = "decision"
+_KEY = ["cluster", "released_utc"]
+
+
+def read(data: DataFolder, cluster: str) -> pl.DataFrame:
+    """The cluster's decisions, the newest last; no rows where there was none."""
+    try:
+        return store.read_derived(data, RELEASE_LOG.name, cluster)
+    except InputError:
+        return release_log_frame([])
+
+
+def add(data: DataFolder, row: dict[str, Any], made_from: str) -> pl.DataFrame:
+    """One more decision, a row of `release_log`, with what it was made from; returns the cluster's log."""
+    cluster = str(row["cluster"])
+    log = pl.concat([read(data, cluster), release_log_frame([row])]).unique(_KEY, keep="last", maintain_order=True)
+    store.write_derived(data, RELEASE_LOG, cluster, log, _fingerprint(made_from, row["registered_version"]))
+    return log
+
+
+def stands(data: DataFolder, cluster: str, made_from: str) -> bool:
+    """Whether the newest decision was made from that, and its champion is champion still.
+
+    A promotion by hand asks for a new decision.
+    """
+    champion = tracking.champion(data)
+    now = _fingerprint(made_from, None if champion is None else champion.version)
+    return store.derived_fingerprint(data, RELEASE_LOG.name, cluster) == now
+
+
+def tag_of(row: dict[str, Any], made_from: str) -> str:
+    """The decision as a tag of the version that it makes champion."""
+    return json.dumps({"row": {**row, "released_utc": row["released_utc"].isoformat()}, "made_from": made_from})
+
+
+def restore(data: DataFolder, champion: tracking.RegisteredVersion) -> None:
+    """Puts the decision that made this version champion into the log of its cluster, where it is not there yet.
+
+    A log without a fingerprint is one that the process was killed over: there the decision is written once more.
+    """
+    if DECISION_TAG not in champion.tags:
+        return  # made champion by hand, or by an older version of this program
+    try:
+        told = json.loads(champion.tags[DECISION_TAG])
+        row = {**told["row"], "released_utc": datetime.fromisoformat(told["row"]["released_utc"])}
+        cluster, made_from = str(row["cluster"]), str(told["made_from"])
+        log = release_log_frame([row])
+    except (ValueError, KeyError, TypeError) as error:
+        raise WorkError(
+            f"tag {DECISION_TAG!r} of {tracking.MODEL_NAME} version {champion.version} is no decision as this program "
+            f"writes them ({type(error).__name__}: {error}); delete the tag in MLflow"
+        ) from error
+    is_whole = store.derived_fingerprint(data, RELEASE_LOG.name, cluster) is not None
+    if not is_whole or log["released_utc"][0] not in read(data, cluster)["released_utc"]:
+        add(data, row, made_from)
+
+
+def _fingerprint(made_from: str, champion_version: int | None) -> str:
+    return digest(made_from, champion_version)

@@ -1,0 +1,84 @@
+"""Pairs, and the environment that plays them, from a data folder in one call: the door for researchers.
+
+    pairs = pairs_of("data", "sample", window="fit")      # arrays: models.protocol.PairTable
+    env = make_env("data", "sample", window="report")     # a Gymnasium environment
+
+The same pairs that `baton train` fits on and `baton evaluate` compares on, built by the same code and kept under
+`artifacts/pairs` of the data folder, so that only the first call takes its time.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.environment import ProvisioningEnv
+from models.protocol import PairTable
+from traces.errors import InputError
+
+if TYPE_CHECKING:
+    from models.study.experiment import Window
+
+WINDOWS = ("fit", "select", "report")
+
+
+def pairs_of(data: str | os.PathLike[str], cluster: str, window: str | Window = "fit", **scenario: Any) -> PairTable:
+    """The chained pairs of one window of a cluster's trace, with every decision and its outcome.
+
+    data: the data folder, as `--data` of the command line; `baton ingest` or `baton analyze` fills it.
+    cluster: a name as in `clusters.toml`.
+    window: which starts. The three parts are chronological (declared in `clusters.toml`, else 60, 20 and 20 % of the
+        usable starts):
+        "fit": what Baton's learners are fitted on, half-hourly decisions, on the cluster as it is and on a busier one;
+        "select": where settings are chosen; "report": what is judged, touched once;
+        or a `models.study.experiment.Window` of your own, in epoch seconds.
+        Of "fit" and "select" only pairs are taken whose outcome was known when the window ended.
+    scenario: what `models.study.fits.of` takes beside: `capacity` (nodes), `pair_nodes` (1 and 8, where they fit),
+        `limit_s` (48 h), `scheduler` ("mirage"), `every_s` (4 h between starts).
+
+    Raises InputError, one line, where there is no warehouse, the cluster is unknown or has no nodes declared, its jobs
+    have no time limits (then none needs a successor) or no submissions, the trace is too short for its windows, the
+    window has no pair of a known outcome, or a scenario does not fit the cluster; TypeError for an unknown name in
+    `scenario`.
+    """
+    from models.study import experiment
+    from models.study import fits as study
+    from traces import clusters
+    from traces.store import DataFolder
+
+    if isinstance(window, str) and window not in WINDOWS:
+        raise InputError(f"unknown window {window!r}; known: {', '.join(WINDOWS)}, or a models.study.experiment.Window")
+    folder = DataFolder(Path(data))
+    settings = clusters.resolve(folder, cluster=cluster)
+    if why := experiment.why_no_plan(folder, cluster):
+        raise InputError(why)
+    ours = study.of(folder, settings, **scenario)
+    chosen = window if not isinstance(window, str) else getattr(ours.windows, window)
+    pairs = ours.fit_pairs(chosen) if window == "fit" else ours.pairs(chosen)
+    if window in ("fit", "select"):
+        pairs = pairs.known_before(chosen.until_s)
+    if not len(pairs):
+        raise InputError(
+            f"no pair of cluster {cluster!r} started in {chosen} and had a known outcome; give a longer trace"
+        )
+    return pairs
+
+
+def make_env(
+    data: str | os.PathLike[str],
+    cluster: str,
+    window: str | Window = "fit",
+    *,
+    weight: float = 1.0,
+    every: int = 1,
+    render_mode: str | None = None,
+    **scenario: Any,
+) -> ProvisioningEnv:
+    """The environment on the pairs of `pairs_of`; `gymnasium.make("models.environment:Baton/Provisioning-v0", ...)`.
+
+    weight: what an hour of overlap costs in hours of interruption. every: take every so many decisions, counted back
+    from the predecessor's end. render_mode: None or "ansi". Raises what `pairs_of` and `ProvisioningEnv` raise.
+    """
+    table = pairs_of(data, cluster, window, **scenario)
+    return ProvisioningEnv(table, weight=weight, every=every, render_mode=render_mode)

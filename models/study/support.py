@@ -1,0 +1,73 @@
+"""What a trace supports: how many pairs with a known outcome it has in each window, and how many it takes.
+
+Asked before anything is trained. Until the pairs are built, the most that there can be is counted; then the pairs
+themselves are.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.study import experiment
+from models.study.experiment import HOUR_S, Int64s, Window
+
+if TYPE_CHECKING:
+    from models.study.fits import Study
+
+# Starts of each pair size, one every 4 h, at times when the log has jobs.
+LEAST_FIT = 42  # a week: what is learned has seen every hour of the week
+LEAST_SELECT = 12  # two days: every hour of the day twice, or one odd night picks the settings
+LEAST_REPORT = 6  # a day: fewer are anecdotes, not a comparison
+AROUND_S = 12 * HOUR_S  # with no submission that near, a pair starts into a hole of the log and learns nothing
+
+
+def too_few_pairs(study: Study) -> str | None:
+    """Why the pairs of the study's windows are too few to learn from, in one sentence; None where they suffice."""
+    windows = study.windows
+    parts = (
+        ("fit", windows.fit, LEAST_FIT, "learn from"),
+        ("select", windows.select, LEAST_SELECT, "pick settings on"),
+        ("report", windows.report, LEAST_REPORT, "compare on"),
+    )
+    for name, window, least, purpose in parts:
+        # The outcomes of the report window may come later: nothing is fitted on them.
+        until_s = window.until_s if name != "report" else None
+        found, is_counted = _known(study, window, until_s)
+        size, count = min(found.items(), key=lambda item: item[1])
+        if count < least:
+            what = "pair" if count == 1 else "pairs"
+            known = "is known when it ends" if until_s else "the trace can tell"
+            most = "" if is_counted else "at most "
+            return (
+                f"the trace is too short to {purpose}: the {name} window ({window}) holds {most}{count} {what} of "
+                f"{size} node{'s' if size > 1 else ''} that start among the log's jobs and whose outcome {known}; "
+                f"it takes {least}"
+            )
+    return None
+
+
+def _known(study: Study, window: Window, until_s: int | None) -> tuple[dict[int, int], bool]:
+    """(pairs of each size that start in the window and have an outcome before `until_s`, whether they were counted).
+
+    Where they are not built yet, all are taken to be known that could be: a pair lasts at least its limit.
+    """
+    scenario = study.scenario
+    path = experiment.pair_path(study.data, scenario, window)
+    with suppress(*experiment.DAMAGED), np.load(path) as held:
+        nodes = held["pair_nodes"]
+        outcome_s = held["successor_start_s"][held["offset"][1:] - 1]  # of reactive, the last of each pair
+        known = _among_jobs(study, held["submit_s"]) & (outcome_s < (until_s or np.inf))
+        return {size: int(np.count_nonzero(known & (nodes == size))) for size in scenario.pair_nodes}, True
+    starts = window.starts(scenario.every_s)
+    known = _among_jobs(study, starts) & (starts + scenario.limit_s < (until_s or np.inf))
+    return dict.fromkeys(scenario.pair_nodes, int(np.count_nonzero(known))), False
+
+
+def _among_jobs(study: Study, starts: Int64s) -> NDArray[np.bool_]:
+    """Which starts (epoch s) have a submission of the log near them; bool like `starts`."""
+    submits = study.workload.submit_s
+    return np.asarray(np.searchsorted(submits, starts + AROUND_S) > np.searchsorted(submits, starts - AROUND_S))

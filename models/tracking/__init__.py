@@ -1,0 +1,1 @@
+"""MLflow: its store, its runs, and the versions of the registered model. Nothing else of Baton imports `mlflow`."""

@@ -1,0 +1,36 @@
+"""Which versions the MLflow registry holds, read from its SQLite file: importing MLflow to refuse takes five seconds.
+
+Whatever changes the registry, or needs more of a version than its number, goes through `models.tracking.versions`.
+"""
+
+from __future__ import annotations
+
+from models.tracking.sql import rows
+from models.tracking.store import database
+from models.tracking.versions import MODEL_NAME, champion
+from traces.errors import InputError
+from traces.store import DataFolder
+
+
+def versions(data: DataFolder) -> list[int]:
+    """Registered versions in order; none where there is no registry yet."""
+    statement = "SELECT version FROM model_versions WHERE name = ? AND current_stage <> 'Deleted_Internal'"
+    return sorted(int(version) for (version,) in rows(database(data), statement, (MODEL_NAME,)))
+
+
+def champion_version(data: DataFolder) -> int | None:
+    """The version that carries the alias `champion`."""
+    present = champion(data)
+    return None if present is None else present.version
+
+
+def check_champion(data: DataFolder) -> None:
+    """Raises InputError where no version is champion."""
+    if champion_version(data) is None:
+        raise InputError(f"no champion is registered in {data.mlflow}; run `baton run` first, or name a policy")
+
+
+def check_version(data: DataFolder, version: int) -> None:
+    """Raises InputError for a version that is not registered, listing those that are."""
+    if version not in (known := versions(data)):
+        raise InputError(f"{MODEL_NAME} has no version {version}; registered: {', '.join(map(str, known)) or 'none'}")

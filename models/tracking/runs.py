@@ -1,0 +1,165 @@
+"""Runs of MLflow: opened with what they start with, added to, and closed. What they hold is the caller's concern."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from models.tracking.sql import experiment_of, parent_run
+from models.tracking.store import BY_COST, client, database, experiment_id
+from traces.presence import at_work
+from traces.store import DataFolder
+
+BATCH = 500  # metrics a request; the store takes at most 1,000
+DIGEST_LENGTH = 36  # of a dataset, at most
+TRAINING_VIEW = "workflowType=machine_learning"  # MLflow 3.17 opens its view for language models without it
+UI = os.environ.get("BATON_MLFLOW_UI", "http://127.0.0.1:5000")  # where `make mlflow` serves
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What a run was made from or measured on, as MLflow lists it: `use` is fit, select or report."""
+
+    name: str
+    digest: str
+    use: str
+    source: Mapping[str, Any]
+    profile: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class NewRun:
+    """What a run starts with. Metrics are series, one value a step."""
+
+    name: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    datasets: Sequence[Dataset] = ()
+    start_s: float | None = None  # epoch seconds; None is now
+    parent_id: str | None = None
+
+
+@contextmanager
+def closed_run(data: DataFolder, run: NewRun, end_s: float | None = None) -> Iterator[str]:
+    """The id of a new run that is closed afterwards, at `end_s` (None: now): FAILED after an error, KILLED if stopped.
+
+    The store must be initialised.
+    """
+    with at_work(data.mlflow):
+        run_id = _start(data, run)
+        try:
+            yield run_id
+        except BaseException as error:
+            _end(data, run_id, "FAILED" if isinstance(error, Exception) else "KILLED", None)
+            raise
+        _end(data, run_id, "FINISHED", end_s)
+
+
+def add_to_run(
+    data: DataFolder,
+    run_id: str,
+    *,
+    metrics: Mapping[str, Sequence[float]],
+    tags: Mapping[str, str],
+    datasets: Sequence[Dataset] = (),
+) -> bool:
+    """More of a run that has ended, the newest value first in the UI. False where the store has no such run (now)."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        _log(client(data), run_id, metrics, tags, datasets)
+    except MlflowException as error:
+        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            return False
+        raise
+    return True
+
+
+def add_files(data: DataFolder, run_id: str, folder: Path) -> None:
+    """Every file of the folder becomes an artifact of the run, under the same name."""
+    client(data).log_artifacts(run_id, str(folder))
+
+
+def run_url(experiment: str, run_id: str) -> str:
+    """Where `make mlflow` (or the server named by BATON_MLFLOW_UI) shows the run."""
+    return f"{UI}/#/experiments/{experiment}/runs/{run_id}?{TRAINING_VIEW}"
+
+
+def by_cost_url(data: DataFolder) -> str:
+    """Where it shows every fit, the one of least cost on the report window first."""
+    where = experiment_id(client(data))
+    return f"{UI}/#/experiments/{where}/runs?{TRAINING_VIEW}&viewStateShareKey={BY_COST}"
+
+
+def training_url(data: DataFolder, run_ids: Sequence[str]) -> str | None:
+    """Where the UI shows the training that the first known one of these fits belongs to; None where none is known."""
+    parents = (parent_run(database(data), run_id) for run_id in run_ids)
+    found = next((parent for parent in parents if parent is not None), None)
+    where = None if found is None else experiment_of(database(data), found)
+    return None if found is None or where is None else run_url(where, found)
+
+
+def _start(data: DataFolder, run: NewRun) -> str:
+    """An open run with all that; returns its id."""
+    from mlflow.entities import Param
+
+    opened = client(data)
+    tags = {**run.tags, "mlflow.source.name": "baton", "mlflow.source.type": "LOCAL"}
+    if run.parent_id is not None:
+        tags["mlflow.parentRunId"] = run.parent_id
+    start_ms = _milliseconds(run.start_s)
+    made = opened.create_run(experiment_id(opened), start_time=start_ms, tags=tags, run_name=run.name)
+    run_id = str(made.info.run_id)
+    if run.params:
+        opened.log_batch(run_id, params=[Param(key, str(value)) for key, value in run.params.items()])
+    _log(opened, run_id, run.metrics, {}, run.datasets)
+    return run_id
+
+
+def _end(data: DataFolder, run_id: str, status: str, end_s: float | None) -> None:
+    client(data).set_terminated(run_id, status, end_time=_milliseconds(end_s))
+
+
+def _log(
+    opened: Any,
+    run_id: str,
+    metrics: Mapping[str, Sequence[float]],
+    tags: Mapping[str, str],
+    datasets: Sequence[Dataset],
+) -> None:
+    from mlflow.entities import Dataset as Listed
+    from mlflow.entities import DatasetInput, InputTag, Metric, RunTag
+
+    now_ms = int(time.time() * 1000)
+    points = [
+        Metric(key, float(value), now_ms, step) for key, series in metrics.items() for step, value in enumerate(series)
+    ]
+    rows = [RunTag(key, value) for key, value in tags.items()]
+    for begin in range(0, max(len(points), 1), BATCH):
+        opened.log_batch(run_id, metrics=points[begin : begin + BATCH], tags=rows if begin == 0 else ())
+    listed = [
+        DatasetInput(
+            Listed(
+                name=one.name,
+                digest=one.digest[:DIGEST_LENGTH],
+                source_type="baton",
+                source=json.dumps(one.source),
+                profile=json.dumps(one.profile),
+            ),
+            [InputTag("mlflow.data.context", one.use)],
+        )
+        for one in datasets
+    ]
+    if listed:
+        opened.log_inputs(run_id, listed)
+
+
+def _milliseconds(epoch_s: float | None) -> int:
+    return int((time.time() if epoch_s is None else epoch_s) * 1000)

@@ -1,0 +1,172 @@
+"""The MLflow store of a data folder: made, opened, and put in order after a move or a kill.
+
+It is sqlite with artifacts beside it, both in `DATA/mlflow`, which may be moved or copied (`models.tracking.sql`).
+mlflow takes seconds to import: it is imported here, in `models.tracking.runs` and in `models.tracking.versions`,
+inside functions only.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from models.tracking import sql as mlflow_sql
+from traces import whole_file
+from traces.errors import WorkError
+from traces.locks import locked
+from traces.presence import nobody_at_work
+from traces.store import DataFolder
+
+EXPERIMENT = "baton"
+EXPERIMENT_NOTE = (
+    "One run a training (a set of policies fitted on one cluster up to one instant), below it one run a policy and "
+    "seed, and one run a release. `select_cost_w1_h` and `report_cost_w1_h` (interruption + overlap, hours a pair) "
+    "are what policies are chosen by and measured by. Hours end in `_h`; `_8n` is for pairs of 8 nodes."
+)
+CLASSIC_VIEW = "custom_model_development"  # without it MLflow 3 may open its view for language models
+BY_COST = "by-cost"
+_WINDOWS, _FIGURES = ("report", "select"), ("cost_w1_h", "interruption_h", "overlap_h")
+# The state of MLflow's table of runs, as its own button "share" stores it: every fit, the cheapest first.
+_BY_COST_STATE = {
+    "searchFilter": "tags.`baton.kind` = 'fit'",
+    "orderByKey": "metrics.`report_cost_w1_h`",
+    "orderByAsc": True,
+    "startTime": "ALL",
+    "lifecycleFilter": "Active",
+    "modelVersionFilter": "All Runs",
+    "datasetsFilter": [],
+    "selectedColumns": [
+        *(f"metrics.`{window}_{figure}`" for window in _WINDOWS for figure in _FIGURES),
+        "tags.`cluster`",
+    ],
+    "viewMaximized": True,
+    "runListHidden": False,
+    "compareRunsMode": "TABLE",
+}
+EXPERIMENT_TAGS = {
+    "mlflow.experimentKind": CLASSIC_VIEW,
+    f"mlflow.sharedViewState.{BY_COST}": json.dumps(_BY_COST_STATE),
+    "mlflow.note.content": EXPERIMENT_NOTE,
+}
+
+
+def database(data: DataFolder) -> Path:
+    """The file that the store is kept in."""
+    return data.mlflow / "mlflow.db"
+
+
+def store_uri(data: DataFolder) -> str:
+    """URI of the tracking store and registry; for `mlflow server --backend-store-uri` too."""
+    return _uri(database(data))
+
+
+def _uri(database: Path) -> str:
+    path = str(database.resolve())
+    # SQLAlchemy takes %41 in a path for A, and what follows a ? for options. The driver is named because MLflow makes
+    # the folder of any sqlite:/// without undoing what was escaped.
+    return f"sqlite+pysqlite:///{path.replace('%', '%25').replace('?', '%3F')}"
+
+
+def initialise(data: DataFolder) -> None:
+    """Creates the store and its experiment where they are not, and settles the runs of processes that were killed.
+
+    Behind a lock: a fresh store opened by two processes at once can break for good. Raises WorkError for a store that
+    is damaged or of another release of MLflow.
+    """
+    with locked(data.root, "MLflow store"), one_line(data):
+        if database(data).exists():
+            mlflow_sql.check(database(data))
+        else:
+            _create(data)
+        opened = client(data)
+        experiment = opened.get_experiment_by_name(EXPERIMENT)
+        if experiment is None:
+            data.mlflow.joinpath("artifacts").mkdir(parents=True, exist_ok=True)
+            opened.create_experiment(EXPERIMENT, artifact_location=_artifacts(data), tags=EXPERIMENT_TAGS)
+        else:  # made by an older version
+            for key in EXPERIMENT_TAGS.keys() - experiment.tags.keys():
+                opened.set_experiment_tag(experiment.experiment_id, key, EXPERIMENT_TAGS[key])
+        with nobody_at_work(data.mlflow) as is_so:
+            if is_so:  # else what runs may be the runs of those who are
+                _settle_killed(opened)
+
+
+def settle(data: DataFolder) -> None:
+    """Settles the runs of processes that were killed, where there are any: to look, mlflow is not imported."""
+    if mlflow_sql.any_open_run(database(data)):
+        initialise(data)
+
+
+@contextmanager
+def one_line(data: DataFolder) -> Iterator[None]:
+    """What MLflow raises in here (a damaged store, a full disk) becomes a WorkError that names the store."""
+    try:
+        yield
+    except Exception as error:
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+
+        if not isinstance(error, MlflowException | SQLAlchemyError):
+            raise
+        what = next(iter(str(error).splitlines()), type(error).__name__)[: mlflow_sql.TOLD_CHARACTERS]
+        raise WorkError(f"{database(data)}: the MLflow store cannot be used: {what}") from error
+
+
+def client(data: DataFolder) -> Any:
+    """The client of that store. Where the folder was moved since, the store is told first."""
+    mlflow_sql.follow(database(data), EXPERIMENT, _artifacts(data))
+    return _client_of(store_uri(data))
+
+
+@cache
+def _client_of(where: str) -> Any:
+    quiet()
+    from mlflow.tracking import MlflowClient
+
+    return MlflowClient(tracking_uri=where, registry_uri=where)
+
+
+def _create(data: DataFolder) -> None:
+    """A store without anything in it. It gets its name when it is whole: MLflow never finishes half a set of tables."""
+    quiet()
+    from mlflow.tracking import MlflowClient
+
+    data.mlflow.mkdir(parents=True, exist_ok=True)
+    whole_file.sweep(data.mlflow)
+    with whole_file.whole_file(database(data)) as part:
+        MlflowClient(tracking_uri=_uri(part), registry_uri=_uri(part))
+
+
+def _artifacts(data: DataFolder) -> str:
+    """Where the artifacts of all runs lie, as a URI."""
+    return (data.mlflow.resolve() / "artifacts").as_uri()
+
+
+def experiment_id(opened: Any) -> str:
+    """Of the one experiment that holds every run."""
+    return str(opened.get_experiment_by_name(EXPERIMENT).experiment_id)
+
+
+def _settle_killed(opened: Any) -> None:
+    """Runs left open by a process that is gone become KILLED, at the end of the last thing that they finished."""
+    where = [experiment_id(opened)]
+    for run in opened.search_runs(where, "attributes.status = 'RUNNING'"):
+        children = opened.search_runs(where, f"tags.mlflow.parentRunId = '{run.info.run_id}'")
+        ends = [child.info.end_time or child.info.start_time for child in children]
+        opened.set_terminated(run.info.run_id, "KILLED", end_time=max(ends, default=run.info.start_time))
+
+
+def quiet() -> None:
+    """Before the first import: no telemetry, no progress bars of two files, no migration log on every new store."""
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+    os.environ["DO_NOT_TRACK"] = "1"
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    for name in ("alembic", "mlflow.tracking._model_registry.client", "mlflow.pyfunc"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs a traceback of what it raises too

@@ -1,0 +1,217 @@
+"""What MLflow keeps of a training and of what its policies earned: a parent run a training, a child a policy and seed.
+
+A child is open exactly while its fit was made, and holds parameters, training curves and the artifact. A comparison
+then adds the figures of each child on the select and on the report window, and its own table and plot to the parent.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from agent.artifact import Artifact
+from models.evaluation import Comparison
+from models.fingerprint import digest
+from models.protocol import PairTable
+from models.study.experiment import text
+from models.tracking import runs
+from models.tracking.runs import Dataset, NewRun
+from models.tracking.sql import parent_run
+from models.tracking.store import database, initialise, one_line
+from models.training import TrainedPolicy, TrainingContext
+from traces.export_tables import write_csv
+from traces.store import DataFolder
+
+COLUMNS = (
+    *("pair_nodes", "policy", "cost_w1", "cost_w1_low", "cost_w1_high", "interruption_h", "overlap_h", "zero_share"),
+    *(
+        "regret_h_w1",
+        "reduction",
+        "n",
+        "blocks",
+        "seeds",
+        "knob",
+        "setting",
+        "from_utc",
+        "to_utc",
+        "cluster",
+        "scenario",
+    ),
+)
+FIGURES = ("cost_w1_h", "interruption_h", "overlap_h")
+
+
+@dataclass(frozen=True)
+class MlflowTracker:
+    """Implements `models.training.Tracker`."""
+
+    data: DataFolder
+
+    @contextmanager
+    def training(
+        self, context: TrainingContext, policies: Sequence[str], pairs: PairTable
+    ) -> Iterator[MlflowTrainingRun]:
+        """The parent run, open while the policies are fitted."""
+        initialise(self.data)
+        fitted_on = dataset(context, pairs, "fit")
+        tags = _tags(context)
+        parent = NewRun(
+            name=f"train {context.cluster} until {context.as_dict()['until_utc'][:10]}",
+            params={**context.as_dict(), "policies": ", ".join(policies), "pairs": len(pairs)},
+            tags={**tags, "baton.kind": "training", "mlflow.note.content": _note(context, policies, pairs)},
+            datasets=[fitted_on],
+        )
+        with one_line(self.data), runs.closed_run(self.data, parent) as parent_id:
+            yield MlflowTrainingRun(self.data, parent_id, tags, fitted_on)
+
+
+@dataclass(frozen=True)
+class MlflowTrainingRun:
+    """Implements `models.training.TrainingRun`: a child run a fit."""
+
+    data: DataFolder
+    parent_id: str
+    tags: Mapping[str, str]
+    fitted_on: Dataset
+
+    def record(
+        self,
+        name: str,
+        params: dict[str, Any],
+        metrics: dict[str, list[float]],
+        artifact: Artifact,
+        *,
+        began_s: float,
+        ended_s: float,
+    ) -> str:
+        """A closed child run, with the artifact's folder under `policy`; returns its id."""
+        child = NewRun(
+            name=name,
+            params=params,
+            metrics=metrics,
+            tags={**self.tags, "baton.kind": "fit", "policy": str(artifact.manifest["policy"])},
+            datasets=[self.fitted_on],
+            start_s=began_s,
+            parent_id=self.parent_id,
+        )
+        with (
+            runs.closed_run(self.data, child, end_s=ended_s) as run_id,
+            tempfile.TemporaryDirectory() as temporary,
+        ):
+            artifact.save(Path(temporary) / "policy")
+            runs.add_files(self.data, run_id, Path(temporary))
+        return run_id
+
+
+def add_comparison(
+    data: DataFolder,
+    compared: Comparison,
+    trained: Sequence[TrainedPolicy],
+    measured_on: Sequence[Dataset],
+    results: pl.DataFrame,
+    pictures: Mapping[str, bytes],
+) -> int:
+    """Each fit's figures go to its run; the table and the pictures (name to content) go to the trainings.
+
+    results: `policy_results`, of which `comparison.csv` is what a person reads.
+    Returns how many runs were found: one that the store no longer holds, or a policy that was never tracked, is left
+    out.
+    """
+    initialise(data)
+    with one_line(data):
+        windows = {
+            f"{one.use}_window": f"{one.profile['from_utc']} to {one.profile['until_utc']}" for one in measured_on
+        }
+        found = [
+            one.run_id
+            for one in trained
+            if one.run_id
+            and runs.add_to_run(
+                data,
+                one.run_id,
+                metrics=figures(compared, one.name, one.seed),
+                tags=windows,
+                datasets=measured_on,
+            )
+        ]
+        parents = {parent for run_id in found if (parent := parent_run(database(data), run_id)) is not None}
+        for parent_id in parents:
+            runs.add_to_run(data, parent_id, metrics={}, tags=windows, datasets=measured_on)
+            with tempfile.TemporaryDirectory() as temporary:
+                write_csv(Path(temporary) / "comparison.csv", [readable(results)])
+                for name, content in pictures.items():
+                    (Path(temporary) / name).write_bytes(content)
+                runs.add_files(data, parent_id, Path(temporary))
+        return len(found)
+
+
+def readable(results: pl.DataFrame) -> pl.DataFrame:
+    """The comparison over all loads, a line a pair size and policy, least cost first, with the cost's 95 % interval."""
+    ends = pl.col("ci95").str.json_path_match
+    return (
+        results.filter(pl.col("load") == "all")
+        .with_columns(
+            cost_w1_low=ends("$.cost_w1[0]").cast(pl.Float64), cost_w1_high=ends("$.cost_w1[1]").cast(pl.Float64)
+        )
+        .sort("pair_nodes", "cost_w1", "policy")
+        .select(COLUMNS)
+    )
+
+
+def figures(compared: Comparison, policy: str, seed: int) -> dict[str, list[float]]:
+    """Metrics of one fit: cost (weight 1), interruption and overlap, hours a pair, on each window that was measured.
+
+    `report_cost_w1_h_8n` is for pairs of 8 nodes at the policy's headline setting (`setting_8n`), and
+    `report_cost_w1_h` the plain mean over the pair sizes.
+    """
+    rows = [row for row in compared.by_seed if (row["policy"], row["seed"]) == (policy, seed)]
+    found: dict[str, list[float]] = {}
+    for window in dict.fromkeys(row["window"] for row in rows):
+        part = [row for row in rows if row["window"] == window]
+        for name in FIGURES:
+            found[f"{window}_{name}"] = [sum(row[name] for row in part) / len(part)]
+            found |= {f"{window}_{name}_{row['pair_nodes']}n": [row[name]] for row in part}
+        found |= {f"setting_{row['pair_nodes']}n": [row["setting"]] for row in part}
+    return found
+
+
+def dataset(context: TrainingContext, pairs: PairTable, use: str) -> Dataset:
+    """The pairs as MLflow lists them; the digest begins with that of the trace, and differs by scenario and window."""
+    profile: dict[str, Any] = {
+        "pairs": len(pairs),
+        "decisions": len(pairs.decision_s),
+        "pair_nodes": sorted({int(nodes) for nodes in pairs.pair_nodes}),
+        "from_utc": text(int(pairs.submit_s.min())),
+        "until_utc": text(int(pairs.submit_s.max())),
+    }
+    source = {"trace_digest": context.trace_digest, "scenario": context.scenario, "limit_s": context.limit_s}
+    if use == "fit":
+        source |= {"capacities": list(context.fit_capacities)}
+    content = f"{context.trace_digest[:16]}-{digest(source, profile)[:12]}"
+    return Dataset(f"{context.cluster}, pairs to {use} on", content, use, source, profile)
+
+
+def _tags(context: TrainingContext) -> dict[str, str]:
+    """Where a fit comes from; MLflow's own tag of the commit makes the column Version."""
+    return {
+        "cluster": context.cluster,
+        "trace_digest": context.trace_digest,
+        "code_version": context.code_version,
+        "mlflow.source.git.commit": context.code_version,
+    }
+
+
+def _note(context: TrainingContext, policies: Sequence[str], pairs: PairTable) -> str:
+    """What the training was, as Markdown."""
+    return (
+        f"{', '.join(f'`{name}`' for name in policies)}, fitted on {len(pairs):,} pairs of cluster `{context.cluster}` "
+        f"whose outcome was known before {context.as_dict()['until_utc']} UTC ({context.scenario}; pairs of "
+        f"{' and '.join(map(str, context.pair_nodes))} nodes and {context.limit_s / 3600:g} h). The runs below are one "
+        "a policy and seed."
+    )

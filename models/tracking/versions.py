@@ -1,0 +1,230 @@
+"""The registered model: versions of `provisioning-policy`, each a self-contained pyfunc, and the champion alias.
+
+The store that they lie in is `models.tracking.store`'s. (`models/release/pyfunc_entry.py` imports mlflow too, but is
+never imported: it is copied into releases.)
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Any
+
+import agent.artifact
+import features.observe
+from agent.artifact import Artifact
+from models.tracking import sql as mlflow_sql
+from models.tracking.runs import TRAINING_VIEW, UI, NewRun, add_files, closed_run
+from models.tracking.store import client, database, initialise, quiet
+from traces.errors import WorkError
+from traces.store import DataFolder
+
+MODEL_NAME = "provisioning-policy"
+CHAMPION = "champion"
+CHAMPION_URI = f"models:/{MODEL_NAME}@{CHAMPION}"
+MODEL_DESCRIPTION = (
+    "When to submit the successor of a time-limited job, so that work passes on with neither a gap nor a double "
+    "booking. Input: one row a decision, one float column a feature. Output: submit (bool) and score."
+)
+
+
+@dataclass(frozen=True)
+class RegisteredVersion:
+    """One version of the registered model."""
+
+    version: int
+    run_id: str
+    tags: dict[str, str]
+
+
+def save_model(artifact: Artifact, folder: Path) -> None:
+    """Writes the artifact as an MLflow pyfunc that needs nothing of Baton.
+
+    The folder holds the entry script, the artifact, copies of its loader and of `features.observe`, and pinned
+    requirements (mlflow-skinny, numpy, pandas and what the artifact names). Signature: one double column a feature,
+    the optional parameter `setting`; returns `submit` and `score`.
+    """
+    quiet()
+    import mlflow.pyfunc
+    import pandas as pd
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
+
+    manifest = artifact.manifest
+    signature = ModelSignature(
+        inputs=Schema([ColSpec(DataType.double, name) for name in manifest["features"]]),
+        outputs=Schema([ColSpec(DataType.boolean, "submit"), ColSpec(DataType.double, "score")]),
+        params=ParamSchema([ParamSpec("setting", DataType.double, float(manifest["default_setting"]))]),
+    )
+    with tempfile.TemporaryDirectory() as temporary:
+        artifact.save(Path(temporary) / "policy")
+        code = Path(temporary) / "code"
+        code.mkdir()
+        for module in (agent.artifact, features.observe):
+            source = Path(str(module.__file__))
+            shutil.copyfile(source, code / source.name)
+        mlflow.pyfunc.save_model(
+            path=str(folder),
+            python_model=str(Path(__file__).with_name("pyfunc_entry.py")),
+            artifacts={"policy": str(Path(temporary) / "policy"), "code": str(code)},
+            signature=signature,
+            input_example=pd.DataFrame([dict.fromkeys(manifest["features"], 0.0)]),
+            pip_requirements=requirements(artifact),
+            metadata={"policy": manifest["policy"], "knob": manifest["knob"], "settings": list(manifest["settings"])},
+        )
+
+
+def requirements(artifact: Artifact) -> list[str]:
+    """Pinned pip lines of a release: what this environment ran, and the artifact's own lines first.
+
+    Only mlflow-skinny: loading needs no more of MLflow, looking a version up in the registry does.
+    """
+    own = [str(line) for line in artifact.manifest["requirements"]]
+    named = {_package(line) for line in own}
+    shared = ("mlflow-skinny", "numpy", "pandas")
+    return [*own, *(f"{name}=={installed_version(name)}" for name in shared if name not in named)]
+
+
+def register(
+    data: DataFolder, artifact: Artifact, *, tags: dict[str, str], description: str, metrics: dict[str, float]
+) -> int:
+    """A new version of the registered model, without an alias. Returns its number.
+
+    A run of its own holds the model folder, the tags and the metrics of the release.
+    """
+    initialise(data)
+    opened = client(data)
+    run = NewRun(
+        name=f"release {artifact.manifest['policy']}",
+        params={"policy": artifact.manifest["policy"], "setting": artifact.manifest["default_setting"]},
+        metrics={name: [value] for name, value in metrics.items()},
+        tags={**tags, "baton.kind": "release", "mlflow.note.content": description},
+    )
+    with closed_run(data, run) as run_id:
+        with tempfile.TemporaryDirectory() as temporary:
+            save_model(artifact, Path(temporary) / "model")
+            add_files(data, run_id, Path(temporary))
+        _ensure_model(opened)
+        source = f"{opened.get_run(run_id).info.artifact_uri}/model"
+        made = opened.create_model_version(MODEL_NAME, source, run_id, tags=tags, description=description)
+    return int(made.version)
+
+
+def champion(data: DataFolder) -> RegisteredVersion | None:
+    """The version that carries the alias, None before the first release."""
+    return find_version(data, None)
+
+
+def find_version(data: DataFolder, version: int | None) -> RegisteredVersion | None:
+    """That version (None: the champion), or None where it is not registered."""
+    found = mlflow_sql.model_version(database(data), MODEL_NAME, version, CHAMPION)
+    return None if found is None else RegisteredVersion(*found)
+
+
+def version_url(version: int) -> str:
+    """Where `make mlflow` (or the server named by BATON_MLFLOW_UI) shows that version."""
+    return f"{UI}/#/models/{MODEL_NAME}/versions/{version}?{TRAINING_VIEW}"
+
+
+def set_champion(data: DataFolder, version: int) -> None:
+    """Points the alias at a registered version."""
+    client(data).set_registered_model_alias(MODEL_NAME, CHAMPION, str(version))
+
+
+def find_tagged(data: DataFolder, key: str, value: str) -> RegisteredVersion | None:
+    """The newest version with that tag."""
+    found = [one for one in _search(data) if one.tags.get(key) == value]
+    return max(found, key=lambda one: one.version, default=None)
+
+
+def versions(data: DataFolder) -> list[int]:
+    """Registered versions in order."""
+    return sorted(one.version for one in _search(data))
+
+
+def _search(data: DataFolder) -> list[RegisteredVersion]:
+    if not database(data).is_file():
+        return []
+    opened, found, token = client(data), [], None
+    while True:
+        page = opened.search_model_versions(f"name='{MODEL_NAME}'", page_token=token)
+        found += [RegisteredVersion(int(one.version), str(one.run_id), dict(one.tags)) for one in page]
+        token = page.token
+        if not token:
+            return found
+
+
+def set_version_tag(data: DataFolder, version: int, key: str, value: str) -> None:
+    """Sets a tag of one version."""
+    client(data).set_model_version_tag(MODEL_NAME, str(version), key, value)
+
+
+def delete_version_tag(data: DataFolder, version: int, key: str) -> None:
+    """Takes a tag off one version, where it has it."""
+    found = find_version(data, version)
+    if found is not None and key in found.tags:
+        client(data).delete_model_version_tag(MODEL_NAME, str(version), key)
+
+
+def model_tag(data: DataFolder, key: str) -> str | None:
+    """A tag of the registered model as a whole."""
+    if champion(data) is None:
+        return None
+    value = client(data).get_registered_model(MODEL_NAME).tags.get(key)
+    return None if value is None else str(value)
+
+
+def set_model_tag(data: DataFolder, key: str, value: str) -> None:
+    """Sets a tag of the registered model as a whole."""
+    client(data).set_registered_model_tag(MODEL_NAME, key, value)
+
+
+def download(data: DataFolder, version: int | None = None, into: Path | None = None) -> Path:
+    """Fetches the model folder of a version (None: the champion). Raises WorkError where it cannot.
+
+    The version is looked up here, not by `models:/...`: for an alias MLflow looks in the process's global registry.
+    """
+    found = find_version(data, version)
+    label = f"{MODEL_NAME} {CHAMPION if version is None else f'version {version}'}"
+    if found is None:
+        raise WorkError(f"{label} is not registered in {data.mlflow}; release a policy first")
+    import mlflow.artifacts
+    from mlflow.exceptions import MlflowException
+
+    try:
+        source = client(data).get_model_version_download_uri(MODEL_NAME, str(found.version))
+        return Path(
+            mlflow.artifacts.download_artifacts(artifact_uri=source, dst_path=None if into is None else str(into))
+        )
+    except (MlflowException, OSError) as error:
+        raise WorkError(f"{label} cannot be fetched: {' '.join(str(error).split())}") from error
+
+
+def load_artifact(data: DataFolder, version: int | None = None) -> Artifact:
+    """The policy of a registered version (None: the champion). Raises WorkError where it is gone or damaged."""
+    folder = download(data, version)
+    try:
+        return Artifact.load(folder / "artifacts" / "policy")
+    except ValueError as error:
+        raise WorkError(f"{MODEL_NAME}: {error}; roll back or release again") from error
+
+
+def _ensure_model(opened: Any) -> None:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        opened.create_registered_model(MODEL_NAME, description=MODEL_DESCRIPTION)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+
+
+def _package(requirement: str) -> str:
+    """Package name of a pip line, normalised."""
+    name = requirement.split(";")[0]
+    for mark in "[=<>!~ ":
+        name = name.split(mark)[0]
+    return name.strip().lower().replace("_", "-")

@@ -1,0 +1,142 @@
+"""`baton calibrate`: what a trace hides about its scheduler, and how far calibrated waits are from recorded ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipelines import options
+from pipelines.options import Data, Json
+from traces.errors import InputError
+
+if TYPE_CHECKING:
+    from simulator.recorded.judge import Month
+    from simulator.recorded.parameters import Parameters
+    from simulator.recorded.record import Record
+    from traces.clusters import ClusterSettings
+    from traces.store import DataFolder
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(calibrate)
+
+
+def calibrate(
+    context: typer.Context,
+    cluster: Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")],
+    until: Annotated[
+        str | None, typer.Option("--until", help="Print what was inferred before this date (UTC).")
+    ] = None,
+    from_: Annotated[str | None, typer.Option("--from", help="Judge jobs submitted from here (UTC).")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="... and before here; default: every month.")] = None,
+    mechanisms: Annotated[bool, typer.Option("--mechanisms", help="What each mechanism contributes, too.")] = False,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Infer limits, priorities, usable nodes and holds from the record, and judge them on what came later.
+
+    Waits of each later month, fitted on what was recorded before it, in four forms. frozen: the trace replayed
+    free-running; causal: the same, usable nodes following the record; forked: each job simulated from the recorded
+    queue at its submission; informed: each job told of the others up to each instant. docs/calibration.md says more.
+    """
+    from traces import clusters, contents
+
+    folder = options.data_folder(context, data)
+    if (from_ is None) != (to is None):
+        raise InputError("--from and --to go together: give both, or neither for every month")
+    for date in (until, from_, to):
+        if date is not None:
+            options.utc_s(date)
+    with options.output(json) as out:
+        settings = clusters.resolve(folder, cluster=cluster)
+        contents.check_clusters(folder, [cluster])
+        from models.study import experiment
+        from simulator.recorded.parameters import fit
+        from simulator.recorded.study import study, unexplained
+
+        record, judged = _judged(folder, settings, from_, to)
+        until_s = options.utc_s(until) if until else (judged[0].from_s if from_ else int(record.submit_s[-1]) + 1)
+        if until_s <= record.submit_s[0]:
+            raise InputError(
+                f"cluster {cluster!r}: nothing to fit on before {until or from_}; its first job was submitted "
+                f"{experiment.text(int(record.submit_s[0]))}: give a later {'--until' if until else '--from'}"
+            )
+        found = fit(record, until_s)
+        result = study(record, cluster, judged, mechanisms_every=int(mechanisms))
+        tables = {
+            "figures": result.figures,
+            "parameters": result.parameters,
+            "unexplained": unexplained(result.starts),
+        }
+        if json:
+            rows = {name: frame.to_dicts() for name, frame in tables.items()}
+            options.write_json(out, {"cluster": cluster, "jobs": len(record), "fitted": _fitted(found), **rows})
+        else:
+            out.write(_text(found, result.figures.to_dicts(), tables["unexplained"].to_dicts()))
+
+
+def _judged(
+    folder: DataFolder, settings: ClusterSettings, from_: str | None, to: str | None
+) -> tuple[Record, list[Month]]:
+    """The record, and the window asked for, else every month that can be judged; of a long record the newest."""
+    from models.study import experiment
+    from simulator.recorded.judge import Month
+
+    is_asked = from_ is not None and to is not None
+    record, judged = (
+        (experiment.read_record(folder, settings.name), []) if is_asked else experiment.calibrated(folder, settings)
+    )
+    if not record.ran.any():
+        raise InputError(
+            f"cluster {settings.name!r}: none of its {len(record)} jobs ran, so there is nothing to calibrate"
+        )
+    if from_ is not None and to is not None:
+        judged = [Month(options.utc_s(from_), options.utc_s(to))]
+        if not judged[0].of(record).any():
+            raise InputError(f"cluster {settings.name!r}: no job that ran was submitted from {from_} to {to}")
+    return record, judged
+
+
+def _fitted(found: Parameters) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from models.study import experiment
+
+    return {**asdict(found), "until_utc": experiment.text(found.until_s)}
+
+
+def _text(found: Parameters, figures: list[dict[str, Any]], unexplained: list[dict[str, Any]]) -> str:
+    from models.study import experiment
+
+    growth = (
+        "first come, first served" if found.points_per_hour is None else f"{found.points_per_hour:.1f} points an hour"
+    )
+    lines = [
+        f"before {experiment.text(found.until_s)}: {found.nodes} nodes in use at most over three days; "
+        f"jobs a user: {found.max_jobs or 'no limit shows'}; nodes a user: {found.max_nodes or 'no limit shows'}; "
+        f"priority grows by {growth} (puts {found.concordance:.3f} of {found.pairs:,} overtaking pairs in order, "
+        f"first come first served {found.concordance_fcfs:.3f})",
+        f"{'month':<11}{'form':<10}{'mechanisms':<24}{'jobs':>6}{'mean h':>8}{'rec.':>7}{'p90 h':>8}{'rec.':>7}"
+        f"{'MAE h':>7}{'/mean':>7}{'rho':>7}{'>10min':>7}{'ceil.':>7}",
+    ]
+    for row in figures:
+        hours = {name[:-2]: value / 3600 for name, value in row.items() if name.endswith("_s")}
+        error, recorded = hours["mean_absolute_error"], hours["recorded_mean_wait"]
+        names = ("spearman", "spearman_waited", "spearman_ceiling")
+        rho = [float("nan") if row[name] is None else row[name] for name in names]
+        lines.append(
+            f"{row['from_utc']:%Y-%m-%d} {row['form']:<10}{(row['change'] + ' ' + row['mechanism']).strip():<24}"
+            f"{row['jobs']:>6}{hours['simulated_mean_wait']:>8.2f}{recorded:>7.2f}"
+            f"{hours['simulated_p90_wait']:>8.1f}{hours['recorded_p90_wait']:>7.1f}"
+            f"{error:>7.2f}{error / recorded if recorded else float('nan'):>7.2f}"
+            f"{''.join(f'{value:>7.3f}' for value in rho)}"
+        )
+    lines += [
+        f"{row['from_utc']:%Y-%m-%d} forked, {row['class']}: {row['jobs']} jobs ({row['share_of_jobs']:.0%}), "
+        f"{row['share_of_error']:.0%} of the error"
+        for row in unexplained
+    ]
+    if not figures:
+        lines.append("no month has four weeks of record before it and 100 jobs in it: nothing was judged")
+    return "\n".join(lines) + "\n"

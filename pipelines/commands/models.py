@@ -1,0 +1,264 @@
+"""`baton train`, `baton evaluate`, `baton promote`, `baton rollback`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipelines import options
+from pipelines.options import Data, Json
+from traces.errors import InputError, WorkError
+from traces.store import DataFolder
+
+if TYPE_CHECKING:
+    from models.study.fits import Study
+    from models.training import TrainedPolicy
+
+ALL, CHAMPION = "all", "champion"
+
+ClusterName = Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")]
+Policies = Annotated[str, typer.Option("--policies", help="Registry names a,b; or all; or champion.")]
+Capacity = Annotated[
+    int | None, typer.Option("--capacity", min=1, max=options.MOST_NODES, help="Nodes of the simulated cluster.")
+]
+PairNodes = Annotated[str, typer.Option("--pair-nodes", help="Nodes of predecessor and successor; several: 1,8.")]
+Limit = Annotated[str, typer.Option("--limit", help="Wall-clock limit of both jobs.")]
+Scheduler = Annotated[str, typer.Option("--scheduler", help="Scheduler of the simulated cluster.")]
+World = Annotated[str, typer.Option("--world", help="Simulated world.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="First of the seeds that learners are fitted with.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(train)
+    app.command()(evaluate)
+    app.command()(promote)
+    app.command()(rollback)
+
+
+def train(
+    context: typer.Context,
+    cluster: ClusterName,
+    policies: Policies,
+    until: Annotated[str | None, typer.Option("--until", help="Only what was known before (UTC).")] = None,
+    capacity: Capacity = None,
+    pair_nodes: PairNodes = "1,8",
+    limit: Limit = "48h",
+    scheduler: Scheduler = "mirage",
+    world: World = "plain",
+    seed: Seed = 0,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds.")] = 5,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Fit policies on pairs whose outcome was known before --until."""
+    folder = options.data_folder(context, data)
+    with options.output(json) as out:
+        folder.ensure_writable()
+        until_s = None if until is None else options.utc_s(until)
+        wanted = _wanted(policies)
+        if CHAMPION in wanted:
+            from models.tracking import registered
+
+            registered.check_champion(folder)
+        ours = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, None)
+        from models.study import fits as study
+
+        window = ours.fit_window(until_s)
+        recipes = _recipes(folder, wanted)
+        options.say(f"{ours.scenario}; fitted on starts from {window}")
+        trained, kept = study.fit(ours, recipes, window, range(seed, seed + seeds))
+        if CHAMPION in wanted:
+            study.remember_champion(ours, study.champion_policy(folder))
+        rows = [
+            {
+                "policy": one.name,
+                "seed": one.seed,
+                "run_id": one.run_id,
+                "wall_s": one.wall_s,
+                "reused": one.name in kept,
+            }
+            for one in trained
+        ]
+        if json:
+            options.write_json(out, {"policies": rows, "until": window.until_s, "scenario": str(ours.scenario)})
+        else:
+            for row in rows:
+                note = ", fitted before" if row["reused"] else ""
+                out.write(f"{row['policy']} seed {row['seed']}: {row['wall_s']:.1f} s, run {row['run_id']}{note}\n")
+
+
+def evaluate(
+    context: typer.Context,
+    cluster: ClusterName,
+    policies: Policies,
+    from_: Annotated[str, typer.Option("--from", help="First submission of a predecessor (UTC).")],
+    to: Annotated[str, typer.Option("--to", help="Submissions before that (UTC).")],
+    every: Annotated[str, typer.Option("--every", help="Time between starts.")] = "4h",
+    capacity: Capacity = None,
+    pair_nodes: PairNodes = "1,8",
+    limit: Limit = "48h",
+    scheduler: Scheduler = "mirage",
+    world: World = "plain",
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Compare trained policies on the same chained pairs. Settings are picked between the fit's end and --from."""
+    folder = options.data_folder(context, data)
+    with options.output(json) as out:
+        from_s, to_s = options.utc_s(from_), options.utc_s(to)
+        if from_s >= to_s:
+            raise InputError(f"--from {from_} is not before --to {to}")
+        wanted = _wanted(policies)
+        _check_trained(folder, cluster, wanted)
+        ours = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, every)
+        from models.study import fits as study
+        from models.study.experiment import Window
+        from reports.comparison_text import format_table
+
+        report = Window(from_s, to_s)
+        trained, fitted_until_s = _trained(ours, wanted)
+        for warning in study.warnings_about(ours, report, fitted_until_s):
+            options.say(f"warning: {warning}")
+        select = Window(fitted_until_s, report.from_s) if fitted_until_s < report.from_s else None
+        compared = study.compare_on(ours, trained, report, select)
+        study.remember_comparison(ours, trained, compared, report, select)
+        if json:
+            options.write_json(out, {"results": compared.results})
+        else:
+            out.write(format_table(compared.results) + "\n")
+
+
+def promote(
+    context: typer.Context,
+    version: Annotated[int, typer.Argument(help="Registered version of provisioning-policy.", min=1)],
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Make a registered version the champion, whatever the gate said."""
+    from models.tracking import registered
+
+    folder = options.data_folder(context, data)
+    registered.check_version(folder, version)
+    from models.release.champion import promote as promote_
+
+    _announce(promote_(folder, version), json, "promoted")
+
+
+def rollback(context: typer.Context, data: Data = None, json: Json = False) -> None:
+    """Make the champion before this one the champion again."""
+    from models.tracking import registered
+
+    folder = options.data_folder(context, data)
+    if registered.champion_version(folder) is None:
+        raise WorkError("provisioning-policy has no champion to roll back from; release a policy first")
+    from models.release.champion import rollback as rollback_
+
+    _announce(rollback_(folder), json, "rolled back to")
+
+
+def _announce(version: int, json: bool, what: str) -> None:
+    with options.output(json) as out:
+        if json:
+            options.write_json(out, {"model": "provisioning-policy", "champion": version})
+        else:
+            out.write(f"{what} provisioning-policy version {version}\n")
+
+
+def _study(
+    folder: DataFolder,
+    cluster: str,
+    capacity: int | None,
+    pair_nodes: str,
+    limit: str,
+    scheduler: str,
+    world: str,
+    every: str | None,
+) -> Study:
+    """The study of those options. Names and values are checked before anything is imported that takes its time."""
+    from models.registry import check_world
+    from simulator.names import check_names
+    from traces import clusters, contents
+
+    settings = clusters.resolve(folder, cluster=cluster)
+    check_names(scheduler=scheduler)
+    check_world(world)
+    sizes = options.whole_numbers(pair_nodes, "--pair-nodes")
+    limit_s, every_s = options.duration_s(limit), None if every is None else options.duration_s(every)
+    contents.check_clusters(folder, [cluster])
+    from models.study import fits as study
+
+    return study.of(
+        folder,
+        settings,
+        capacity=capacity,
+        pair_nodes=sizes,
+        limit_s=limit_s,
+        scheduler=scheduler,
+        world=world,
+        every_s=every_s,
+    )
+
+
+def _wanted(text: str) -> list[str]:
+    """The names that --policies lists: of the registry, `all` or `champion`. Raises InputError."""
+    from models.registry import check_policy
+
+    wanted = options.names(text)
+    if not wanted:
+        raise InputError("--policies names none; give registry names a,b, or all, or champion")
+    for name in wanted:
+        if name not in (ALL, CHAMPION):
+            check_policy(name)
+    return wanted
+
+
+def _check_trained(folder: DataFolder, cluster: str, wanted: list[str]) -> None:
+    """Raises InputError for a policy that was trained for that cluster in no scenario at all."""
+    from models.fingerprint import stamp_path
+    from models.tracking import registered
+    from traces import clusters
+
+    clusters.resolve(folder, cluster=cluster)
+    for name in wanted:
+        stamps = stamp_path(folder, f"train-*-{name}", cluster)
+        if name == ALL or any(stamps.parent.glob(stamps.name)):
+            continue
+        if name == CHAMPION:
+            registered.check_champion(folder)
+        else:
+            raise InputError(
+                f"policy {name!r} was never trained for cluster {cluster!r} in {folder.root}: "
+                f"run `baton train --cluster {cluster} --policies {name}` first"
+            )
+
+
+def _recipes(folder: DataFolder, wanted: list[str]) -> list[str]:
+    """Registry names: `all` is every one, `champion` the policy that the registered champion is."""
+    from models.study import fits as study
+
+    names: list[str] = []
+    for name in wanted:
+        if name == ALL:
+            names += study.every_policy()
+        elif name == CHAMPION:
+            names.append(study.champion_policy(folder))
+        else:
+            names.append(name)
+    return list(dict.fromkeys(names))
+
+
+def _trained(ours: Study, wanted: list[str]) -> tuple[list[TrainedPolicy], int]:
+    """The trained policies of that list and the latest instant that any of them was fitted until."""
+    from models.study import fits as study
+
+    found: list[TrainedPolicy] = []
+    until_s = 0
+    for name in wanted:
+        for one in study.every_policy() if name == ALL else [name]:
+            fits, fitted_until_s = study.champion(ours) if one == CHAMPION else study.last_fit(ours, one)
+            if not any(other.name == one for other in found):
+                found, until_s = found + fits, max(until_s, fitted_until_s)
+    return found, until_s

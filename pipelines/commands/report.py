@@ -1,0 +1,134 @@
+"""`baton report`, and the paths that `make dev` and `make mlflow` ask for."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipelines import options
+from pipelines.options import Data, Json
+from traces.errors import InputError
+from traces.store import DataFolder
+from traces.visible import visible
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(report)
+    app.command("dagster-home")(dagster_home)
+    app.command("mlflow-uri")(mlflow_uri)
+
+
+def report(
+    context: typer.Context,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="HTML file (default: reports/report.html; a part of it beside it).")
+    ] = None,
+    section: Annotated[str | None, typer.Option("--section", help="Only this section.")] = None,
+    clusters: Annotated[str | None, typer.Option("--cluster", help="Only these clusters: a,b.")] = None,
+    offenders: Annotated[
+        Path | None, typer.Option("--offenders", help="Write only the CSV of whom to write to about waste, here.")
+    ] = None,
+    anonymise: Annotated[bool, typer.Option("--anonymise", help="Keyed hashes in place of names.")] = False,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Write the report, one self-contained HTML file made from the warehouse. --json adds the data of a --section.
+
+    Beside it lies offenders.csv: users with idle GPUs, hopeless retries or over-asked limits, and a mail for each.
+    """
+    from reports.section_names import check_section
+    from traces.contents import check_clusters
+
+    folder = options.data_folder(context, data)
+    wanted = options.names(clusters) if clusters else None
+    if section is not None:
+        check_section(section)
+    check_clusters(folder, wanted or ())
+    if offenders is not None:
+        _write_offenders(folder, offenders, wanted, anonymise, json)
+        return
+    from models.study import extent
+    from reports.build import build_report, section_data
+    from reports.source import cluster_names
+
+    key = secrets.token_bytes(32)  # one for both, so that a hash in the JSON is the one on the page
+    with options.output(json) as stream:
+        out = _file(folder, out, section, wanted, anonymise=anonymise)
+        of = wanted or cluster_names(folder)
+        reasons, cuts = _without_policies(folder, of), extent.calibration_cuts(folder, of)
+        path = build_report(
+            folder, out=out, clusters=wanted, anonymise=anonymise, section=section, key=key, no_policies=reasons,
+            uncalibrated=cuts,
+        )  # fmt: skip
+        if json:
+            found: dict[str, Any] = {"path": path.resolve()}
+            if section is not None:
+                found["sections"] = [
+                    section_data(folder, name, section, anonymise=anonymise, key=key, uncalibrated=cuts.get(name))
+                    for name in of
+                ]
+            options.write_json(stream, found)
+        else:
+            stream.write(f"{visible(str(path.resolve()))}\n")
+
+
+def _write_offenders(
+    folder: DataFolder, path: Path, clusters: list[str] | None, anonymise: bool, as_json: bool
+) -> None:
+    from reports.sections.offenders import write_offenders
+    from reports.source import Names, Source, cluster_names
+
+    names = Names(secrets.token_bytes(32) if anonymise else None)
+    with options.output(as_json) as stream:
+        rows = write_offenders(path, [Source(folder, name, names) for name in clusters or cluster_names(folder)])
+        if as_json:
+            options.write_json(stream, {"path": path.resolve(), "rows": rows})
+        else:
+            stream.write(f"{visible(str(path.resolve()))}: {options.counted(rows, 'rows')}\n")
+
+
+def _file(
+    folder: DataFolder, out: Path | None, section: str | None, clusters: list[str] | None, *, anonymise: bool
+) -> Path:
+    """Where the report goes. A part of it, or one with hashes for names, never takes the place of the whole.
+
+    `section` and `clusters` are known ones. Raises InputError where --out asks for that.
+    """
+    whole = folder.reports / "report.html"
+    parts = [*([section] if section else []), *(clusters or []), *(["anonymised"] if anonymise else [])]
+    path = out or whole.with_name("-".join(["report", *parts]) + ".html")
+    if path.is_dir():
+        raise InputError(f"--out {path}: is a folder; name a file in it")
+    if parts and path.resolve() == whole.resolve():
+        raise InputError(f"--out {out}: that is the whole report, which a part of it must not replace; name another")
+    return path
+
+
+def _without_policies(folder: DataFolder, clusters: list[str]) -> dict[str, str]:
+    """Why clusters have no policies to compare, by cluster."""
+    from models.study.fits import why_no_policies
+
+    return {name: why for name in clusters if (why := why_no_policies(folder, name)) is not None}
+
+
+def dagster_home(context: typer.Context, data: Data = None) -> None:
+    """Print the folder for DAGSTER_HOME, made ready: one process must have opened it before two do."""
+    from pipelines.home import prepared_home
+
+    home = prepared_home(options.data_folder(context, data))
+    typer.echo(str(home))
+
+
+def mlflow_uri(context: typer.Context, data: Data = None) -> None:
+    """Print the address of the MLflow store, made ready for several processes."""
+    from models.tracking.runs import by_cost_url
+    from models.tracking.store import initialise, store_uri
+
+    folder = options.data_folder(context, data)
+    folder.ensure_writable()
+    initialise(folder)
+    options.say(f"runs by cost, once `make mlflow` serves them: {by_cost_url(folder)}")
+    typer.echo(store_uri(folder))

@@ -1,0 +1,211 @@
+"""`baton analyze`: raw logs to a report. `baton run`: that, then policies. Both through Dagster, in this process."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipelines import last_run, options, raw_logs
+from pipelines.options import Cluster, Data, Delimiter, Fields, Format, GpusPerNode, Json, Nodes, Timezone
+from pipelines.raw_logs import RawLogs, Reading
+from traces.errors import BatonError, InputError, WorkError
+from traces.store import DataFolder
+
+Raw = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Raw logs: files, folders of them, or - for standard input.", show_default=False),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(analyze)
+    app.command()(run)
+
+
+def analyze(
+    context: typer.Context,
+    raw: Raw = None,
+    cluster: Cluster = None,
+    timezone: Timezone = None,
+    fields: Fields = None,
+    delimiter: Delimiter = None,
+    format_: Format = "auto",
+    nodes: Nodes = None,
+    gpus_per_node: GpusPerNode = None,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Raw logs to a report of who waits and why, what is wasted and what fails: no training.
+
+    Without RAW it is about the logs that the data folder holds. The last line is the report's path.
+    """
+    folder = options.data_folder(context, data)
+    reading = Reading(cluster, timezone, nodes, gpus_per_node, format_, fields, delimiter)
+    with options.output(json) as out:
+        folder.ensure_writable()
+        reading.check(raw or [])
+        began = time.perf_counter()
+        logs = raw_logs.of_paths(folder, raw, reading) if raw else raw_logs.in_the_lake(folder, reading)
+        made_from = last_run.made_from(logs, reading)
+        result = last_run.result_of(folder, "analyze", made_from)
+        if result is None:
+            _analyse(folder, logs, reading)
+            result = {**described(folder, logs), "findings": _findings(folder, logs)}
+            last_run.remember(folder, "analyze", made_from, result)
+        result["seconds"] = time.perf_counter() - began
+        if json:
+            options.write_json(out, result)
+        else:
+            out.write(f"{_sentences(result)}{result['report']}\n")
+
+
+def run(
+    context: typer.Context,
+    raw: Raw = None,
+    raw_folder: Annotated[
+        Path | None, typer.Option("--raw", help="Folder of raw logs, as RAW (default: the bundled sample).")
+    ] = None,
+    cluster: Cluster = None,
+    timezone: Timezone = None,
+    fields: Fields = None,
+    delimiter: Delimiter = None,
+    format_: Format = "auto",
+    nodes: Nodes = None,
+    gpus_per_node: GpusPerNode = None,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """The whole pipeline: `analyze`, then simulation, training, comparison, release, and the report again."""
+    folder = options.data_folder(context, data)
+    reading = Reading(cluster, timezone, nodes, gpus_per_node, format_, fields, delimiter)
+    with options.output(json) as out:
+        folder.ensure_writable()
+        paths = [*(raw or []), *([raw_folder] if raw_folder else [])]
+        reading.check(paths)
+        began = time.perf_counter()
+        logs = _to_run(folder, paths, reading)
+        made_from = last_run.made_from(logs, reading)
+        result = last_run.result_of(folder, "run", made_from)
+        if result is None:
+            _analyse(folder, logs, reading)
+            result = {"failed": _learn(folder, logs, reading)}
+            result |= {**described(folder, logs), **compared(folder, logs)}
+            if not result["failed"]:
+                last_run.remember(folder, "run", made_from, result)
+        result["seconds"] = time.perf_counter() - began
+        if json:
+            options.write_json(out, result)
+        else:
+            out.write(_for_a_person(result))
+    if result["failed"]:
+        raise WorkError("; ".join(f"policies of cluster {name}: {why}" for name, why in result["failed"].items()))
+
+
+def _to_run(folder: DataFolder, raw: list[Path], reading: Reading) -> list[RawLogs]:
+    """The raw logs named, else the bundled sample. Raises InputError for options that are about no log."""
+    if raw:
+        return raw_logs.of_paths(folder, raw, reading)
+    if reading != Reading():
+        raise InputError("--cluster and its settings belong to raw logs: name them; without any the sample is run")
+    return raw_logs.sample(folder)
+
+
+def _analyse(folder: DataFolder, logs: list[RawLogs], reading: Reading) -> None:
+    from pipelines import whole_runs
+
+    for one in logs:
+        options.say(f"cluster {one.settings.name}: {', '.join(map(str, one.paths)) or 'as read before'}")
+        whole_runs.analyse(folder, one, reading, with_report=one is logs[-1])
+
+
+def _learn(folder: DataFolder, logs: list[RawLogs], reading: Reading) -> dict[str, str]:
+    """Policies of each cluster; what went wrong, by cluster: the report of the analytics stands all the same."""
+    from pipelines import whole_runs
+
+    failed: dict[str, str] = {}
+    for one in logs:
+        options.say(f"policies of cluster {one.settings.name}")
+        try:
+            whole_runs.learn(folder, one, reading, with_report=one is logs[-1])
+        except Exception as error:
+            why = " ".join(str(error).split()) or type(error).__name__
+            failed[one.settings.name] = why if isinstance(error, BatonError) else f"{type(error).__name__}: {why}"
+            options.say(f"policies of cluster {one.settings.name} failed: {failed[one.settings.name]}")
+    return failed
+
+
+def described(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
+    """What was read of those clusters, and where the report is."""
+    from traces import store
+
+    names = [one.settings.name for one in logs]
+    files = [f["result"] for name in names for f in store.lake_files(folder, name)]
+    return {"clusters": names, "files": files, "report": str(folder.reports / "report.html")}
+
+
+def compared(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
+    """The comparison of the clusters that have one, why others have none, and the champion with the gate's reason."""
+    from models.fingerprint import read_stamp
+    from models.study import fits as study
+    from models.tracking import versions as tracking
+
+    settings = {one.settings.name: one.settings for one in logs}
+    reasons = {name: study.why_no_policies(folder, name, of) for name, of in settings.items()}
+    stamps = [read_stamp(folder, study.COMPARISON, name) for name, why in reasons.items() if why is None]
+    champion = tracking.champion(folder)
+    decisions = {name: _last_decision(folder, name) for name, why in reasons.items() if why is None}
+    return {
+        "without_policies": {name: why for name, why in reasons.items() if why is not None},
+        "comparison": [row for stamp in stamps if stamp is not None for row in stamp.get("results", [])],
+        "model": tracking.MODEL_NAME,
+        "registered_version": None if champion is None else champion.version,
+        "decisions": {name: made for name, made in decisions.items() if made is not None},
+    }
+
+
+def _last_decision(folder: DataFolder, cluster: str) -> dict[str, Any] | None:
+    """The newest row of the cluster's `release_log`."""
+    from models.tables import RELEASE_LOG
+    from traces import store
+
+    if store.derived_fingerprint(folder, RELEASE_LOG.name, cluster) is None:
+        return None
+    log = store.read_derived(folder, RELEASE_LOG.name, cluster)
+    return log.row(-1, named=True) if len(log) else None
+
+
+def _findings(folder: DataFolder, logs: list[RawLogs]) -> list[dict[str, str]]:
+    """What the report says first of each cluster: who waits, why, and what to do about it."""
+    from reports.findings import findings
+
+    names = [one.settings.name for one in logs]
+    return [{"cluster": name, **found} for name in names for found in findings(folder, name)]
+
+
+def _sentences(result: dict[str, Any]) -> str:
+    """What became of each file, and what the report says first; each on a line of its own."""
+    from pipelines.commands.traces import sentence
+    from reports.format import text
+
+    lines = [text(sentence(file)) for file in result["files"]]
+    lines += [f"{found['cluster']}: {text(found['sentence'])}" for found in result["findings"]]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _for_a_person(result: dict[str, Any]) -> str:
+    """The comparison, the reasons, the report, and at the end the champion and why."""
+    from reports.comparison_text import format_table
+
+    lines = [f"\n{format_table(result['comparison'])}\n"] if result["comparison"] else [""]
+    lines += [f"{name}: no policies: {why}" for name, why in result["without_policies"].items()]
+    lines += [f"{name}: no policies: training or comparison failed: {why}" for name, why in result["failed"].items()]
+    lines.append(f"report: {result['report']}")
+    for name, made in result["decisions"].items():
+        verdict = "passed the gate" if made["passed"] else "did not pass the gate"
+        lines.append(f"{name}: {made['policy']} {verdict}: {made['reason']}")
+    version = result["registered_version"]
+    champion = "no version registered" if version is None else f"version {version} is champion"
+    return "\n".join([*lines, f"{result['model']}: {champion}"]) + "\n"

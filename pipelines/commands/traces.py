@@ -1,0 +1,122 @@
+"""`baton ingest`, `baton generate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipelines import options
+from pipelines.options import Data, Delimiter, Fields, Format, GpusPerNode, Json, Nodes, Timezone
+from traces.errors import InputError
+from traces.given_paths import check_writable, exists
+from traces.visible import visible
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(ingest)
+    app.command()(generate)
+
+
+def ingest(
+    context: typer.Context,
+    files: Annotated[
+        list[Path], typer.Argument(help="Raw log files, folders of them, or - for standard input.", show_default=False)
+    ],
+    cluster: Annotated[str, typer.Option("--cluster", help="Cluster that the logs come from.")],
+    format_: Format = "auto",
+    timezone: Timezone = None,
+    fields: Fields = None,
+    delimiter: Delimiter = None,
+    nodes: Nodes = None,
+    gpus_per_node: GpusPerNode = None,
+    build: Annotated[bool, typer.Option("--build/--no-build", help="Rebuild the warehouse afterwards.")] = True,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Parse raw log files into the lake, then rebuild the warehouse."""
+    from traces import clusters, store
+    from traces.formats import check_format
+
+    folder = options.data_folder(context, data)
+    with options.output(json) as out:
+        folder.ensure_writable()
+        check_format(format_)
+        for file in files:
+            if str(file) != "-" and not exists(file):
+                raise InputError(f"{file}: no such file or folder")
+        settings = clusters.resolve(
+            folder, cluster=cluster, timezone=timezone, nodes=nodes, gpus_per_node=gpus_per_node, new=True
+        )
+        from traces import ingest as ingest_
+
+        results = ingest_.ingest(
+            files,
+            cluster=settings,
+            data=folder,
+            format=format_,
+            fields=options.names(fields) if fields else None,
+            delimiter=delimiter,
+        )
+        rows = store.build_warehouse(folder) if build else {}
+        if json:
+            options.write_json(out, {"files": [vars(result) for result in results], "tables": rows})
+        else:
+            for result in results:
+                out.write(sentence(vars(result)) + "\n")
+
+
+def sentence(result: dict[str, Any]) -> str:
+    """What became of a file, in one line for a person."""
+    path = visible(result["path"])
+    if result.get("skipped_reason"):
+        return f"{path}: skipped, {visible(result['skipped_reason'])}"
+    counts = ", ".join(
+        options.counted(result[name], name)
+        for name in ("allocations", "steps", "samples", "duplicates", "rejects")
+        if result[name] or name == "rejects"
+    )
+    records, jobs = options.counted(result["rows"], "records"), options.counted(result["jobs"], "jobs")
+    return f"{path}: {result['format']}, {records}: {counts}; {jobs}"
+
+
+def generate(
+    out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
+    sample: Annotated[
+        bool, typer.Option("--sample", help="The bundled sample (data/sample), from its own seed.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, max=10**9, help="Records of a Slurm dump, in place of weeks.")
+    ] = None,
+    weeks: Annotated[int, typer.Option("--weeks", min=1, max=5200)] = 8,
+    nodes: Annotated[int, typer.Option("--nodes", min=1, max=100_000)] = 32,
+    gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=1, max=options.MOST_GPUS)] = 4,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same bytes.")] = 0,
+    steps: Annotated[bool, typer.Option("--steps/--no-steps", help="Job steps beside allocations.")] = True,
+    compress: Annotated[bool, typer.Option("--gzip/--no-gzip", help="Compress the dump.")] = False,
+    json: Json = False,
+) -> None:
+    """Write generated raw logs: the bundled sample, or a Slurm dump of any size."""
+    with options.output(json) as stream:
+        check_writable(out, "--out")
+        from traces.generate import logs as generate_
+
+        if sample:
+            written = generate_.generate_sample(out)
+        else:
+            dump = generate_.generate_slurm(
+                out,
+                jobs=jobs,
+                weeks=weeks,
+                nodes=nodes,
+                gpus_per_node=gpus_per_node,
+                seed=seed,
+                steps=steps,
+                compress=compress,
+            )
+            written = [dump]
+        if json:
+            options.write_json(stream, {"files": [str(path) for path in written]})
+        else:
+            stream.writelines(f"{visible(str(path))}\n" for path in written)

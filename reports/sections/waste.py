@@ -1,0 +1,240 @@
+"""Section `waste`: where GPUs (or nodes) stand idle, held or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from reports import figures
+from reports import format as fmt
+from reports.layout import Figure, Section, TableView, columns, cut
+from reports.sections.measured import measured
+from reports.sizes import by_size
+from reports.source import Source
+
+MOST_USERS = 25
+SHORTEST_PLOT = 3  # points over time; fewer make no line
+
+
+def waste(source: Source) -> Section:
+    """Allocated share and fragmentation over time, measured utilization by size and status, idle-but-allocated time."""
+    held = source.rows("utilization_allocated")
+    unit = "GPU" if held.is_empty() else held["unit"][0]
+    section = Section("waste", f"Where {unit}s are wasted")
+    _allocated(source, section)
+    _by_user(source, section)
+    _fragmentation(source, section)
+    _empty_nodes(source, section)
+    _spread(source, section)
+    measured(source, section)
+    return section
+
+
+def _floats(frame: pl.DataFrame, column: str) -> NDArray[np.float64]:
+    return frame[column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+
+
+def _allocated(source: Source, section: Section) -> None:
+    held = source.rows("utilization_allocated")
+    if not held.is_empty():
+        held = held.filter(pl.col("scope") == "cluster").sort("hour_utc")
+    if held.is_empty() or held["allocated_share"].null_count() == held.height:
+        section.missing.append("How much was allocated over time is not known: no run has both a time and a size.")
+        return
+    unit, basis = held["unit"][0], held["capacity_source"][0]
+    share = float(held["allocated_s"].sum()) / max(float(held["capacity_s"].sum()), 1.0)
+    known = "the most ever in use at once" if basis == "peak in use" else f"the {basis}"
+    section.sentences.append(
+        f"Over the whole window {fmt.percent(share)} of the {unit} hours were allocated (capacity by {known}): "
+        f"{float(held['allocated_s'].sum()) / 3600:,.0f} {unit} h, what runs at the log's end until there."
+    )
+    if basis == "peak in use":
+        section.missing.append(
+            "Nothing tells the size of the cluster, so the peak of use stands for it and shares are upper bounds: "
+            "set nodes and gpus_per_node in clusters.toml."
+        )
+    if held.height < SHORTEST_PLOT:
+        section.missing.append("The window is too short for a plot over time.")
+        return
+    section.figures.append(
+        Figure(
+            "allocated",
+            f"{unit} hours allocated",
+            f"Share of the cluster's {unit} hours held by jobs, averaged into at most {figures.MOST_POINTS} points. "
+            + source.caption(held.height, "hours"),
+            figures.over_time(
+                f"{source.slug}-allocated",
+                held["hour_utc"].to_list(),
+                {"allocated": (_floats(held, "allocated_share"), "allocated")},
+                f"share of {unit}s",
+                fill=True,
+                as_share=True,
+            ),
+            "Allocated share over time.",
+        )
+    )
+
+
+def _by_user(source: Source, section: Section) -> None:
+    """Who held the cluster, over the whole log and in its last four weeks."""
+    held = source.rows("allocated_by_user")
+    if held.is_empty() or not held["allocated_s"].sum():
+        return
+    unit, last = held["unit"][0], held["week_utc"].max()
+    recent = pl.col("allocated_s").filter(pl.col("week_utc") > pl.lit(last).dt.offset_by("-4w")).sum()
+    users = (
+        held.group_by("user_name")
+        .agg(
+            (pl.col("allocated_s").sum() / 3600).alias("hours"),
+            (recent / 3600).alias("recent"),
+            pl.len().alias("weeks"),
+        )
+        .with_columns(
+            (pl.col("hours") / pl.col("hours").sum()).alias("share"),
+            (pl.col("recent") / pl.col("recent").sum()).alias("recent_share"),
+        )
+        .sort("hours", "user_name", descending=[True, False])
+    )
+    top = users["share"].head(3).sum()
+    section.sentences.append(
+        f"The three users who held most held {fmt.percent(float(top))} of all {unit} hours."
+        if users.height > 3
+        else f"{fmt.count(users.height)} user{'s' * (users.height > 1)} held all of them."
+    )
+    rows, left_out = cut(users.to_dicts(), MOST_USERS)
+    section.tables.append(
+        TableView(
+            "allocated_by_user",
+            f"{unit} hours held, by user",
+            f"Weeks: those in which the user held anything. {source.caption(users.height, 'users')}",
+            columns(
+                "user_name|user|name", f"hours|{unit} hours|number", "share|of all|percent", "weeks|weeks|count",
+                "recent_share|of the last 4 weeks|percent",
+            ),
+            rows,
+            left_out,
+        )
+    )  # fmt: skip
+
+
+def _fragmentation(source: Source, section: Section) -> None:
+    state = source.rows("fragmentation")
+    if state.is_empty():
+        section.missing.append("The table fragmentation holds nothing for this cluster.")
+        return
+    state = state.sort("time_utc")
+    in_gpus = state["free_gpus"].null_count() < state.height and state["largest_gang_gpus"].null_count() < state.height
+    if not in_gpus:
+        state = state.with_columns(pl.col("empty_nodes").alias("free"), pl.col("largest_gang_nodes").alias("gang"))
+    else:
+        state = state.with_columns(pl.col("free_gpus").alias("free"), pl.col("largest_gang_gpus").alias("gang"))
+    unit = "GPU" if in_gpus else "node"
+    by_counts = state["basis"][0] == "node counts"
+    known = state.filter(pl.col("free").is_not_null())
+    if known.is_empty():
+        section.missing.append("Free GPUs over time are not known: nothing tells the size of the cluster.")
+        return
+    free, gang = float(known["free"].mean() or 0), float(known["gang"].mean() or 0)  # type: ignore[arg-type]
+    waiting = known.filter((pl.col("pending_jobs") > 0) & (pl.col("free") > 0)).height
+    section.sentences.append(
+        f"On average {free:,.1f} {unit}s were free, of which {gang:,.1f} on empty nodes, where a gang could start at "
+        f"once; for {fmt.percent(waiting / known.height)} of the time {unit}s stood free while eligible jobs queued."
+    )
+    note = ""
+    if by_counts:
+        note = "The log names no nodes, so every job is taken to hold whole ones and free GPUs are never scattered. "
+        section.missing.append(
+            "Scatter of free GPUs inside nodes cannot be seen: the log names no nodes, whole ones are assumed."
+        )
+    unusable = known["unusable_free_share"].mean()
+    if isinstance(unusable, float) and not by_counts:
+        section.sentences.append(
+            f"A job drawn from the trace's own mix could not use {fmt.percent(unusable)} of the free GPUs, because its "
+            "node has too few of them free."
+        )
+    if known.height < SHORTEST_PLOT:
+        return
+    section.figures.append(
+        Figure(
+            "fragmentation",
+            f"Free {unit}s against the largest gang that could start",
+            f"{note}Instants are averaged into at most {figures.MOST_POINTS} points. "
+            + source.caption(known.height, "instants"),
+            figures.over_time(
+                f"{source.slug}-fragmentation",
+                known["time_utc"].to_list(),
+                {f"free {unit}s": (_floats(known, "free"), "free"), "largest gang": (_floats(known, "gang"), "gang")},
+                f"{unit}s",
+            ),
+            f"Free {unit}s and the largest startable gang over time.",
+        )
+    )
+
+
+def _empty_nodes(source: Source, section: Section) -> None:
+    """Nodes without a job at each tenth of use: what defragmentation could give back."""
+    found = source.rows("empty_nodes")
+    if found.is_empty():
+        return
+    unit = found["unit"][0]
+    rows = [
+        {
+            **row,
+            "used": f"{100 * row['utilization_from']:.0f}"
+            + (f" to {100 * row['utilization_from'] + 10:.0f} %" if row["utilization_from"] < 1 else " %"),
+        }
+        for row in found.sort("utilization_from").to_dicts()
+    ]
+    section.tables.append(
+        TableView(
+            "empty_nodes",
+            "Empty nodes by how much is in use",
+            f"Instants by the share of {unit}s in use. On empty nodes: of the free {unit}s, those on nodes without a "
+            "job. Not usable: of the free GPUs, expected for a job drawn from the trace's mix (Weng et al., ATC'23). "
+            + source.caption(int(found["instants"].sum()), "instants"),
+            columns(
+                f"used|{unit}s in use", "instants|instants|count", "empty_node_share_mean|empty nodes, mean|percent",
+                "empty_node_share_p50|median|percent", "largest_gang_share_mean|free, on empty nodes|percent",
+                "unusable_free_share_mean|free, not usable|percent",
+            ),
+            rows,
+        )
+    )  # fmt: skip
+
+
+def _spread(source: Source, section: Section) -> None:
+    """Nodes used beyond the fewest possible, by size."""
+    wanted = ("size_bucket", "gpus", "nodes", "fewest_nodes", "excess_nodes", "shared_share")
+    spread = source.columns("placement_spread", *wanted)
+    if spread.is_empty():
+        return
+    known = spread.filter(pl.col("excess_nodes").is_not_null() & (pl.col("gpus") > 0))
+    if known.is_empty():
+        section.missing.append("Spread of jobs over nodes is not known: the log lacks GPUs or nodes of its jobs.")
+        return
+    rows = (
+        known.group_by("size_bucket")
+        .agg(
+            pl.len().alias("attempts"),
+            pl.col("nodes").mean().alias("nodes"),
+            pl.col("fewest_nodes").mean().alias("fewest"),
+            (pl.col("excess_nodes") > 0).mean().alias("spread_share"),
+            pl.col("shared_share").mean().alias("shared_share"),
+        )
+        .sort(by_size("size_bucket"))
+    )
+    section.tables.append(
+        TableView(
+            "spread",
+            "Spread over nodes by size",
+            f"Nodes an attempt used against the fewest that hold its GPUs; shared: mean share of node time with "
+            f"another job on the node. {source.caption(known.height, 'attempts')}",
+            columns(
+                "size_bucket|GPUs", "attempts|attempts|count", "nodes|mean nodes|number",
+                "fewest|fewest possible|number",
+                "spread_share|on more than the fewest|percent", "shared_share|time shared with others|percent",
+            ),
+            rows.to_dicts(),
+        )
+    )  # fmt: skip

@@ -1,0 +1,112 @@
+"""Replay a workload on a simulated cluster: checks, then the compiled kernel."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from simulator.flat.kernel import NO_ROOM, advance
+from simulator.flat.state import NEVER, NONE, Jobs, Knobs, grown, new_state
+from simulator.names import SCHEDULERS, check_names
+from simulator.workload import Int64s, Replay, Workload
+from traces.errors import InputError
+
+_FIRST_QUEUE_ROWS = 4096  # doubled when needed: a queue seldom grows with the trace
+
+
+def simulate(
+    workload: Workload,
+    *,
+    scheduler: str,
+    capacity: int,
+    estimate: str = "limit",
+    pass_: str = "event",
+    kill_at_limit: bool = False,
+) -> Int64s:
+    """Start of each job, s, shape (jobs,), NONE (-1) where it never started.
+
+    `scheduler` is one of `simulator.names`, defined in `simulator.flat.kernel` and `simulator.flat.passes`;
+    `capacity` counts the units of `Workload.size`; `estimate` is what the scheduler plans with; `pass_` says when it
+    looks. `mirage` plans with limits, looks once a minute and ends jobs at their limit, whatever `pass_` and
+    `kill_at_limit` say.
+
+    Raises InputError for an unknown name, a capacity below the largest job, and jobs that make no sense.
+    """
+    return replay(
+        workload, scheduler=scheduler, capacity=capacity, estimate=estimate, pass_=pass_, kill_at_limit=kill_at_limit
+    ).starts
+
+
+def replay(
+    workload: Workload,
+    *,
+    scheduler: str,
+    capacity: int,
+    estimate: str = "limit",
+    pass_: str = "event",
+    kill_at_limit: bool = False,
+) -> Replay:
+    """As `simulate`, with how long each job runs and the seconds of the kernel, compiling and checking left out."""
+    knobs = checked_knobs(
+        scheduler=scheduler, capacity=capacity, estimate=estimate, pass_=pass_, kill_at_limit=kill_at_limit
+    )
+    _check_jobs(workload, capacity)
+    _run(workload.take(np.arange(0)), knobs)  # compiles, or loads what was compiled
+    before = time.perf_counter()
+    starts = _run(workload, knobs)
+    wall_s = time.perf_counter() - before
+    kills = kill_at_limit or scheduler == "mirage"
+    return Replay(scheduler, starts, np.minimum(workload.run_s, workload.limit_s) if kills else workload.run_s, wall_s)
+
+
+def checked_knobs(
+    *, scheduler: str, capacity: int, estimate: str = "limit", pass_: str = "event", kill_at_limit: bool = False
+) -> Knobs:
+    """The kernel's knobs for these names; InputError names what is allowed."""
+    check_names(scheduler=scheduler, estimate=estimate, pass_=pass_)
+    if capacity < 1:
+        raise InputError(f"capacity {capacity}: a cluster has at least 1 node or processor")
+    exact, instant = int(estimate == "exact"), int(pass_ == "instant")
+    return Knobs(SCHEDULERS[scheduler], int(capacity), exact, instant, int(kill_at_limit))
+
+
+def as_jobs(workload: Workload) -> Jobs:
+    """The workload as the kernel takes it: contiguous int64 arrays, writable (numba compiles anew for others)."""
+    return Jobs(
+        *(
+            np.require(column, np.int64, ("C", "W"))
+            for column in (workload.submit_s, workload.size, workload.run_s, workload.limit_s)
+        )
+    )
+
+
+def _check_jobs(workload: Workload, capacity: int) -> None:
+    for column, lowest in (("submit_s", 0), ("size", 1), ("run_s", 0), ("limit_s", 1)):
+        values = getattr(workload, column)
+        if (bad := np.flatnonzero(values < lowest)).size:
+            job = workload.job_id[bad[0]]
+            raise InputError(
+                f"job {job} has {column} {values[bad[0]]}, the least allowed is {lowest} "
+                f"({bad.size} such jobs): leave them out or mend the trace"
+            )
+    if (bad := np.flatnonzero(workload.size > capacity)).size:
+        worst = bad[np.argmax(workload.size[bad])]
+        raise InputError(
+            f"job {workload.job_id[worst]} needs {workload.size[worst]} nodes or processors, "
+            f"the cluster has {capacity} ({bad.size} such jobs): give a capacity of {workload.size[worst]} or more"
+        )
+    if (bad := np.flatnonzero(np.diff(workload.submit_s) < 0)).size:
+        raise InputError(
+            f"job {workload.job_id[bad[0] + 1]} was submitted before job {workload.job_id[bad[0]]} that precedes it: "
+            "sort the workload by (submit_s, job_id)"
+        )
+
+
+def _run(workload: Workload, knobs: Knobs) -> Int64s:
+    jobs, count = as_jobs(workload), len(workload)
+    state = new_state(knobs, count, min(count, _FIRST_QUEUE_ROWS), min(count, knobs.capacity))
+    starts = np.full(count, NONE, np.int64)
+    while advance(jobs, knobs, state, starts, NEVER, NONE) == NO_ROOM:
+        state = grown(knobs, state)
+    return starts

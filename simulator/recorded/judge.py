@@ -1,0 +1,207 @@
+"""Calibrated waits against recorded ones, month by month, each fitted on what came before it.
+
+Four forms, so that no figure stands for another:
+
+  - `frozen`: the whole trace replayed free-running, every parameter from before the month;
+  - `causal`: the same replay, usable nodes following the record up to each instant;
+  - `forked`: each job by itself, from the recorded state of the others at its submission, simulated from then on
+    (`simulator.recorded.forked`), parameters refitted every week on what was recorded by then;
+  - `informed`: the same, but told of the others up to each instant (`simulator.recorded.informed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from simulator.metrics import WAITED_S, wait_distance
+from simulator.recorded.free import free_starts, usable_nodes
+from simulator.recorded.parameters import (
+    MECHANISMS,
+    REPLAYED,
+    WINDOW_S,
+    Parameters,
+    fit,
+    jobs_of,
+    rules_of,
+)
+from simulator.recorded.record import NEVER, Events, Int64s, Record, events
+from simulator.recorded.single import is_around, single_starts
+
+FROZEN, CAUSAL, FORKED, INFORMED = "frozen", "causal", "forked", "informed"
+FORMS = (FROZEN, CAUSAL, FORKED, INFORMED)
+SINGLE = (FORKED, INFORMED)  # each job by itself
+ALL = frozenset(MECHANISMS)
+DAY_S = 86400
+REFIT_S = 7 * DAY_S
+LEAST_FIT_S = 28 * DAY_S  # recorded before the first month that is judged
+LEAST_JUDGED_S = 7 * DAY_S  # of submissions in a month that is judged
+LEAST_JOBS = 100
+
+
+@dataclass(frozen=True)
+class Month:
+    """Jobs submitted in [from_s, until_s), epoch s; all of them, or every n-th."""
+
+    from_s: int
+    until_s: int
+    every: int = 1
+    is_near: bool = False  # of a long record: each week is fitted on LEAST_FIT_S and played among what is around it
+
+    @property
+    def weeks(self) -> list[int]:
+        """When the rules are fitted, epoch s."""
+        return list(range(self.from_s, self.until_s, REFIT_S))
+
+    def of(self, record: Record) -> NDArray[np.bool_]:
+        """The jobs that are judged: those that ran, submitted in the month."""
+        inside = record.ran & (record.submit_s >= self.from_s) & (record.submit_s < self.until_s)
+        chosen: NDArray[np.bool_] = inside & (np.cumsum(inside) % self.every == 0)
+        return chosen
+
+
+def months(record: Record, fit_from_s: int | None = None) -> list[Month]:
+    """The calendar months (UTC) that can be judged.
+
+    LEAST_FIT_S of record must lie before (from `fit_from_s` on, where the trace begins with survivors), submissions
+    must cover LEAST_JUDGED_S of the month, and LEAST_JOBS of its jobs must have run.
+    """
+    if not len(record):
+        return []
+    first, last = int(record.submit_s[0]) if fit_from_s is None else fit_from_s, int(record.submit_s[-1])
+    start, found = datetime.fromtimestamp(first, UTC).replace(day=1, hour=0, minute=0, second=0), []
+    while start.timestamp() <= last:
+        after = start.replace(year=start.year + start.month // 12, month=start.month % 12 + 1)
+        month = Month(int(start.timestamp()), int(after.timestamp()))
+        enough = min(month.until_s, last) - month.from_s >= LEAST_JUDGED_S
+        if month.from_s >= first + LEAST_FIT_S and enough and np.count_nonzero(month.of(record)) >= LEAST_JOBS:
+            found.append(month)
+        start = after
+    return found
+
+
+def steps(form: str, month: Month) -> int:
+    """How often `starts` says that it went on."""
+    return len(month.weeks) if form in SINGLE else 1
+
+
+def _silent(steps: int) -> None:
+    """Nobody asked how far it is."""
+
+
+def starts(
+    form: str,
+    record: Record,
+    happened: Events,
+    month: Month,
+    fitted: list[Parameters],
+    mechanisms: frozenset[str] = ALL,
+    went_on: Callable[[int], None] = _silent,
+) -> Int64s:
+    """Starts of the month's jobs under one form, s, shape (jobs,); rows of other jobs mean nothing.
+
+    `fitted` are the parameters of `fits(record, month)`: the first is from before the month, each holds until the next.
+    `went_on` is told of so many of the `steps` at a time.
+    """
+    first = fitted[0]
+    if form in SINGLE:
+        found, judged = np.full(len(record), NEVER, np.int64), month.of(record)
+        weeks = [(one.until_s, rules_of(one, mechanisms), one.points_per_hour) for one in fitted]
+        changes = [k for k in range(len(weeks)) if k == 0 or month.is_near or weeks[k][1:] != weeks[k - 1][1:]]
+        for k, after in zip(changes, [*changes[1:], len(weeks)], strict=True):
+            from_s, rules, slope = weeks[k]
+            until_s = weeks[after][0] if after < len(weeks) else month.until_s
+            wanted = judged & (record.submit_s >= from_s) & (record.submit_s < until_s)
+            played = _played(record, happened, month, from_s, until_s)
+            jobs = jobs_of(played.record, slope if "priority" in mechanisms else None)
+            week = single_starts(
+                played.record, played.happened, jobs, rules, wanted[played.rows], forked=form == FORKED
+            )
+            found[played.rows] = np.minimum(found[played.rows], week)
+            went_on(after - k)
+        return found
+    went_on(1)
+    follows = form == CAUSAL and "usable nodes" in mechanisms
+    usable = usable_nodes(record, happened, WINDOW_S) if follows else np.array([first.nodes], np.int64)
+    jobs = jobs_of(record, first.points_per_hour if "priority" in mechanisms else None)
+    return free_starts(record, jobs, rules_of(first, mechanisms), usable)
+
+
+class _Played(NamedTuple):
+    """A record or the part of it that is played, and where its jobs are among all."""
+
+    record: Record
+    happened: Events
+    rows: NDArray[np.intp] | slice
+
+
+def _played(record: Record, happened: Events, month: Month, from_s: int, until_s: int) -> _Played:
+    """What jobs submitted in [from_s, until_s) of the month are played in."""
+    if not month.is_near:
+        return _Played(record, happened, slice(None))
+    inside = is_around(record, from_s, until_s)
+    near = record.take(inside)
+    return _Played(near, events(near), np.flatnonzero(inside))
+
+
+def fits(record: Record, month: Month, went_on: Callable[[int], None] = _silent) -> list[Parameters]:
+    """Parameters as they stood at the month's start and every REFIT_S in it. `went_on` is told of each."""
+    found = []
+    for until_s in month.weeks:
+        learned = record.take(record.submit_s >= until_s - LEAST_FIT_S) if month.is_near else record
+        found.append(fit(learned, until_s))
+        went_on(1)
+    return found
+
+
+def figures(record: Record, month: Month, begun: Int64s) -> dict[str, float]:
+    """`simulator.metrics.wait_distance` of the month's jobs."""
+    judged = month.of(record)
+    recorded = (record.start_s - record.submit_s)[judged]
+    return wait_distance((begun - record.submit_s)[judged], recorded)
+
+
+def _mechanisms(form: str) -> list[str]:
+    return [name for name in MECHANISMS if form in SINGLE or name in REPLAYED]
+
+
+def contribution_steps(form: str, month: Month) -> int:
+    """How often `contributions` says that it went on."""
+    return 2 * len(_mechanisms(form)) * steps(form, month)
+
+
+def contributions(
+    record: Record,
+    happened: Events,
+    month: Month,
+    fitted: list[Parameters],
+    form: str,
+    went_on: Callable[[int], None] = _silent,
+) -> list[tuple[str, str, dict[str, float]]]:
+    """(how, mechanism, figures): each mechanism `added` to those before it from none on, and `left out` of all."""
+    names = _mechanisms(form)
+
+    def found(on: frozenset[str]) -> dict[str, float]:
+        return figures(record, month, starts(form, record, happened, month, fitted, on, went_on))
+
+    rows = [("none", "", found(frozenset()))]
+    rows += [("added", name, found(frozenset(names[: k + 1]))) for k, name in enumerate(names)]
+    rows += [("left out", name, found(frozenset(names) - {name})) for name in names[:-1]]
+    rows.append(("left out", names[-1], rows[len(names) - 1][2]))
+    return rows
+
+
+CLASSES = ("within 10 minutes", "10 minutes to 1 hour off", "over 1 hour early", "over 1 hour late")
+
+
+def error_classes(recorded_wait_s: Int64s, predicted_wait_s: Int64s) -> pl.Series:
+    """The class of each job's error: early is a job that the record kept waiting for a reason the rules do not know."""
+    late = predicted_wait_s - recorded_wait_s
+    number = np.where(np.abs(late) <= WAITED_S, 0, np.where(np.abs(late) <= 3600, 1, np.where(late < 0, 2, 3)))
+    return pl.Series("class", [CLASSES[k] for k in number], pl.String)

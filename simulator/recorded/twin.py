@@ -1,0 +1,280 @@
+"""The slow twin of the calibrated pass and of its three clocks, in obvious Python: dicts, sorted lists, no arrays.
+
+`informed_start` and `forked_start` are given the records of the other jobs only: what they cannot read cannot leak.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from simulator.recorded.follow import HORIZON_S, TICK_S
+from simulator.recorded.forked import OUT_S
+from simulator.recorded.passes import Rules
+from simulator.recorded.record import NEVER
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job of the record; `start_s` is NEVER for one cancelled in the queue."""
+
+    row: int
+    submit_s: int
+    start_s: int
+    end_s: int
+    size: int
+    limit_s: int
+    user: int
+    key: int
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return (-self.key, self.row)
+
+    def asks_no_more(self, other: Job) -> bool:
+        """Whether it is the same user's and asks for neither more nodes nor a longer limit."""
+        return self.user == other.user and self.size <= other.size and self.limit_s <= other.limit_s
+
+
+Records = list[tuple[int, int, int, Job]]  # second, kind, row, job
+
+
+@dataclass
+class Twin:
+    """A world: who pends, who runs since when, and what was learned."""
+
+    rules: Rules
+    pending: list[Job] = field(default_factory=list)
+    running: dict[Job, int] = field(default_factory=dict)
+    could_start: dict[Job, int] = field(default_factory=dict)
+    held: set[Job] = field(default_factory=set)
+    ceiling: int = NEVER
+
+    @property
+    def busy(self) -> int:
+        return sum(job.size for job in self.running)
+
+    def over_limit(self, job: Job, placed: list[Job]) -> bool:
+        """Whether the user's limits keep the job back, those placed ahead of it counted."""
+        own = [other for other in (*self.running, *placed) if other.user == job.user]
+        nodes = sum(other.size for other in own)
+        return len(own) >= self.rules.max_jobs or nodes + job.size > max(self.rules.max_nodes, job.size)
+
+    def make_pass(self, now: int, usable: int, target: Job | None = None) -> tuple[bool, list[Job]]:
+        """Whether the target may start, and the queued jobs that may."""
+        holds = [(now, max(start + job.limit_s, now + 1), job.size) for job, start in self.running.items()]
+        starting: list[Job] = []
+        counted: list[Job] = []
+        queue = sorted([*self.pending, *([target] if target else [])], key=lambda job: job.rank)
+        for at, job in enumerate(queue):
+            if job in self.held:
+                if self.rules.siblings and target and job.asks_no_more(target):
+                    return False, starting
+                continue
+            if self.over_limit(job, counted):
+                if job is target:
+                    return False, starting
+                self.could_start.pop(job, None)
+                continue
+            place = self.earliest(holds, now, usable, job)
+            if job is target:
+                return place == now, starting
+            counted.append(job)
+            if place is not None:
+                holds.append((place, place + job.limit_s, job.size))
+            if place == now:
+                starting.append(job)
+                self.could_start.setdefault(job, now)
+            else:
+                self.could_start.pop(job, None)
+            if usable - sum(size for begin, _, size in holds if begin <= now) <= 0:
+                if target is None:
+                    for other in queue[at + 1 :]:
+                        self.could_start.pop(other, None)
+                return False, starting
+        return False, starting
+
+    @staticmethod
+    def earliest(holds: list[tuple[int, int, int]], now: int, usable: int, job: Job) -> int | None:
+        """The first instant from now on at which the job's nodes are free for its whole limit."""
+        edges = sorted({now, *(time for begin, end, _ in holds for time in (begin, end))})
+        for begin in edges:
+            inside = [begin, *(edge for edge in edges if begin < edge < begin + job.limit_s)]
+            if all(usable - sum(s for b, e, s in holds if b <= at < e) >= job.size for at in inside):
+                return begin
+        return None
+
+
+def informed_start(others: list[Job], job: Job, rules: Rules) -> int:
+    """Predicted start of `job`, of which submission, size, limit, user and key alone are read."""
+    twin = Twin(rules)
+    records = _records(others)
+    levels: list[tuple[int, int]] = []  # (second, nodes busy after it)
+    now = min([*(time for time, *_ in records), job.submit_s]) + 1
+    while True:
+        submitted = now > job.submit_s
+        if submitted:  # what is behind it cannot keep it
+            twin.pending = [other for other in twin.pending if other.rank < job.rank]
+        for time, kind, _, other in records:
+            if time < now and not (submitted and kind == 1 and other.rank > job.rank):
+                _happen(twin, time, kind, other)
+        records = [record for record in records if record[0] >= now]
+        levels.append((now - 1, twin.busy))
+        if _look(twin, levels, now, job if submitted else None) and submitted:
+            return now
+        last = job.submit_s + HORIZON_S
+        if submitted and (not records or now >= last):
+            return now
+        seconds = [time for time, *_ in records] + ([] if submitted else [job.submit_s])
+        now = min([min(seconds) + 1, (now // TICK_S + 1) * TICK_S] + ([last] if submitted else []))
+
+
+def forked_start(others: list[Job], job: Job, rules: Rules) -> int:
+    """As `informed_start`, but from the job's submission on the others are simulated."""
+    twin = Twin(rules)
+    records = _records(others)
+    levels: list[tuple[int, int]] = []  # (second, nodes busy after it), as recorded
+    now = min([*(time for time, *_ in records), job.submit_s]) + 1
+    while now <= job.submit_s:
+        records, told = _split(records, now)
+        for time, kind, _, other in told:
+            _happen(twin, time, kind, other)
+        levels.append((now - 1, twin.busy))
+        _look(twin, levels, now, None)
+        seconds = [time for time, *_ in records] + [job.submit_s]
+        now = min(min(seconds) + 1, (now // TICK_S + 1) * TICK_S)
+    twin.pending.append(job)
+    recorded = set(twin.running)  # who held nodes in truth at `now`
+    while True:
+        records, told = _split(records, now)
+        for other in [other for other in twin.running if _end_s(other, twin.running[other]) < now]:
+            del twin.running[other]
+        _tell(twin, told, recorded, levels)
+        nodes = _most_in_use(levels, rules, now)
+        back_s = job.submit_s + OUT_S
+        if now < back_s:
+            nodes = min(nodes, twin.ceiling)
+        starting = twin.make_pass(now, nodes)[1] if nodes > twin.busy else []
+        if _start(twin, starting, now, job):
+            return now
+        last = job.submit_s + HORIZON_S
+        if not records or now >= last:
+            return now
+        times = [_end_s(one, begun) + 1 for one, begun in twin.running.items()] + [records[0][0] + 1, last]
+        now = min(times + ([back_s] if now < back_s else []))
+
+
+def _tell(twin: Twin, told: Records, recorded: set[Job], levels: list[tuple[int, int]]) -> None:
+    """What a forked world hears of the others: arrivals, cancellations, starts of jobs held, and nodes in use."""
+    for time, kind, _, other in told:
+        if kind == 0:
+            recorded.discard(other)
+        elif kind == 1:
+            twin.pending.append(other)
+        elif kind == 2:
+            recorded.add(other)
+        if kind == 3 or (kind == 2 and other in twin.held):
+            pended = other in twin.pending
+            twin.pending = [one for one in twin.pending if one is not other]
+            if kind == 2 and pended:
+                twin.running[other] = time
+        levels.append((time, sum(one.size for one in recorded)))
+
+
+def _start(twin: Twin, starting: list[Job], now: int, job: Job) -> bool:
+    """Start those that wait for no held sibling, as far as `job`; whether it is among them."""
+    for one in sorted(starting, key=lambda one: one.rank):
+        ahead = [held for held in twin.pending if held in twin.held and held.rank < one.rank]
+        if twin.rules.siblings and any(held.asks_no_more(one) for held in ahead):
+            continue
+        if one is job:
+            return True
+        twin.pending = [other for other in twin.pending if other is not one]
+        twin.running[one] = now
+    return False
+
+
+def _split(records: Records, now: int) -> tuple[Records, Records]:
+    """What is at or after `now`, and what is before it."""
+    return [record for record in records if record[0] >= now], [record for record in records if record[0] < now]
+
+
+def _end_s(job: Job, begun: int) -> int:
+    """After its run time, but not before the record knows it."""
+    return job.end_s + (begun - job.start_s if job.start_s < NEVER and begun > job.start_s else 0)
+
+
+def _records(jobs: list[Job]) -> Records:
+    """(second, order within it, row, job): ends, submissions, starts, cancellations."""
+    found = []
+    for job in jobs:
+        ran = job.start_s < NEVER
+        found += [(job.submit_s, 1, job.row, job), (job.start_s, 2, job.row, job)]
+        found.append((job.end_s, 0 if ran else 3, job.row, job))
+    return sorted((record for record in found if record[0] < NEVER), key=lambda record: record[:3])
+
+
+def _happen(twin: Twin, time: int, kind: int, job: Job) -> None:
+    if kind == 0:
+        del twin.running[job]
+    elif kind == 1:
+        twin.pending.append(job)
+    else:
+        twin.pending = [other for other in twin.pending if other is not job]
+        twin.could_start.pop(job, None)
+        twin.held.discard(job)
+        if kind == 2:
+            if twin.rules.overtaken:
+                _overtake(twin, time, job)
+            twin.running[job] = time
+
+
+def _overtake(twin: Twin, time: int, job: Job) -> None:
+    for other in twin.pending:
+        if other.rank < job.rank and other.user != job.user:
+            could = twin.could_start.get(other, time) < time
+            smaller = other.size <= job.size and other.limit_s <= job.limit_s
+            if could or (smaller and not twin.over_limit(other, [])):
+                twin.held.add(other)
+
+
+def _look(twin: Twin, levels: list[tuple[int, int]], now: int, target: Job | None) -> bool:
+    rules = twin.rules
+    usable = _most_in_use(levels, rules, now)
+    if twin.busy > twin.ceiling:
+        twin.ceiling = NEVER
+    if rules.stall_s:
+        for job in twin.pending:
+            if job not in twin.held and now - twin.could_start.get(job, now) >= rules.stall_s:
+                twin.ceiling = min(twin.ceiling, twin.busy + job.size - 1)
+    return twin.make_pass(now, min(usable, twin.ceiling), target)[0]
+
+
+def _most_in_use(levels: list[tuple[int, int]], rules: Rules, now: int) -> int:
+    if not rules.window_s:
+        return rules.nodes
+    opened = now - rules.window_s
+    found = [level for second, level in levels if second < opened][-1:]
+    return max([0, *found, *(level for second, level in levels if second >= opened)])
+
+
+def free_starts(jobs: list[Job], rules: Rules, usable: list[int]) -> dict[Job, int]:
+    """Start of each job that ran, replayed on `usable` nodes (one figure every TICK_S from the first submission)."""
+    twin = Twin(rules)
+    starts: dict[Job, int] = {}
+    first, last = jobs[0].submit_s, jobs[-1].submit_s + HORIZON_S
+    now = first
+    while now <= last:
+        for job in [job for job in twin.running if starts[job] + job.end_s - job.start_s <= now]:
+            del twin.running[job]
+        gone = {*starts, *(job for job in jobs if job.start_s == NEVER and job.end_s <= now)}
+        twin.pending = [job for job in jobs if job.submit_s <= now and job not in gone]
+        nodes = usable[min((now - first) // TICK_S, len(usable) - 1)]
+        for job in twin.make_pass(now, nodes)[1]:
+            if job.start_s < NEVER:
+                starts[job] = twin.running[job] = now
+        times = [job.submit_s for job in jobs] + [job.end_s for job in jobs if job.start_s == NEVER]
+        times += [starts[job] + job.end_s - job.start_s for job in twin.running]
+        if any(job not in starts for job in twin.pending):
+            times.append(first + ((now - first) // TICK_S + 1) * TICK_S)
+        now = min((time for time in times if time > now), default=last + 1)
+    return starts

@@ -1,0 +1,1 @@
+"""The compiled `slurm` scheduler: its clock is `kernel`, its arrays are `state`."""

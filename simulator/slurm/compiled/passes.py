@@ -1,0 +1,158 @@
+"""The main loop's pass over the queue, and what both loops ask before a job may start. Compiled."""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel, kernel_inline
+from simulator.slurm.compiled.limits import over_limit, throttled
+from simulator.slurm.compiled.moves import start
+from simulator.slurm.compiled.placement import count, hold_now, in_service, pick
+from simulator.slurm.compiled.preemption import choose_by_preemption
+from simulator.slurm.compiled.state import (
+    AVAILABLE,
+    CHOSEN,
+    NEVER,
+    NONE,
+    NOW,
+    QUEUE_ACCRUE,
+    QUEUE_JOB,
+    QUEUE_KEY,
+    QUEUE_ROWS,
+    REMOVED,
+    RESERVATIONS,
+    RESERVATIONS_AT,
+    SERVICE,
+    Run,
+    State,
+)
+from simulator.slurm.compiled.waiting import compact_queue
+
+_BLOCKED = 0  # column of Scratch.part_count
+_REJECTED, _MET = 0, 1  # columns of Scratch.array_count
+_RESERVATION = 1  # world.RESERVATION
+_LOW_WORD = (1 << 32) - 1  # of a queue's key: the priority
+
+
+@kernel
+def know_reservations(run: Run, state: State) -> None:
+    """List the reservations that are announced and not over, and note when the list changes next."""
+    scalars, tables = state.scalars, run.tables
+    now = scalars[NOW]
+    if now < scalars[RESERVATIONS_AT]:
+        return
+    known = 0
+    change = NEVER
+    for row in range(len(tables.outage_kind)):
+        if tables.outage_kind[row] != _RESERVATION or tables.outage_end[row] <= now:
+            continue
+        if tables.outage_announced[row] > now:
+            change = min(change, tables.outage_announced[row])
+        else:
+            state.reservation[known] = row
+            known += 1
+            change = min(change, tables.outage_end[row])
+    scalars[RESERVATIONS], scalars[RESERVATIONS_AT] = known, change
+
+
+@kernel
+def keep_off_reservations(run: Run, state: State, row: int, begin_s: int, end_s: int, partition: int) -> int:
+    """Take nodes reserved within [begin_s, end_s) out of row `row` of Scratch.words.
+
+    Returns the first end of those reservations that hold a node of the partition, NEVER without any.
+    """
+    tables, words = run.tables, run.scratch.words
+    first_end = NEVER
+    for i in range(state.scalars[RESERVATIONS]):
+        outage = state.reservation[i]
+        if tables.outage_begin[outage] >= end_s or tables.outage_end[outage] <= begin_s:
+            continue
+        for w in range(words.shape[1]):
+            words[row, w] &= ~tables.outage_nodes[outage, w]
+            if tables.outage_nodes[outage, w] & tables.partition_nodes[partition, w]:
+                first_end = min(first_end, int(tables.outage_end[outage]))
+    return first_end
+
+
+@kernel_inline
+def reserves(run: Run, state: State, row: int) -> bool:
+    """Whether the job in row `row` of the queue is old and important enough to hold back others."""
+    knobs, queue = run.knobs, state.queue
+    return bool(
+        state.scalars[NOW] - queue[row, QUEUE_ACCRUE] >= knobs.bf_min_age_reserve_s
+        and (queue[row, QUEUE_KEY] & _LOW_WORD) >= knobs.bf_min_prio_reserve
+    )
+
+
+@kernel
+def clear_counts(run: Run) -> None:
+    """A pass begins: no partition is blocked, no array rejected, nothing taken up."""
+    scratch = run.scratch
+    for p in range(len(scratch.part_count)):
+        for column in range(3):
+            scratch.part_count[p, column] = 0
+    for a in range(len(scratch.array_count)):
+        scratch.array_count[a, 0], scratch.array_count[a, 1] = 0, 0
+    if run.knobs.bf_max_job_user > 0:
+        for u in range(len(scratch.user_count)):
+            scratch.user_count[u] = 0
+
+
+@kernel
+def main_pass(run: Run, state: State, full: bool) -> None:
+    """Start jobs in the order of the queue; a job that must wait for busy nodes blocks its partition and its nodes.
+
+    slurmctld's `_schedule()`: a limited pass tests `default_queue_depth` + 1 jobs, a full one all.
+    """
+    scratch, queue, rows = run.scratch, state.queue, state.scalars[QUEUE_ROWS]
+    words = scratch.words
+    clear_counts(run)
+    know_reservations(run, state)
+    in_service(run, state, SERVICE)
+    for w in range(words.shape[1]):
+        words[REMOVED, w] = 0
+    blocked = 0
+    tested = 0
+    started = False
+    for row in range(rows):
+        job = int(queue[row, QUEUE_JOB])
+        array = int(run.jobs.array[job])
+        if array == NONE or scratch.array_count[array, _MET] == 0:
+            tested += 1
+            if not full and tested > run.knobs.default_queue_depth + 1:
+                break
+        if array != NONE:
+            scratch.array_count[array, _MET] = 1
+        shape = int(run.jobs.shape[job])
+        partition = int(run.tables.shape_partition[shape])
+        if scratch.part_count[partition, _BLOCKED] != 0:
+            continue
+        if array != NONE and scratch.array_count[array, _REJECTED] != 0:
+            continue
+        if over_limit(run, state, job) or throttled(run, state, job):
+            if array != NONE:
+                scratch.array_count[array, _REJECTED] = 1
+            continue
+        for w in range(words.shape[1]):
+            words[AVAILABLE, w] = run.tables.shape_nodes[shape, w] & words[SERVICE, w] & ~words[REMOVED, w]
+        if state.scalars[RESERVATIONS] > 0:
+            now = state.scalars[NOW]
+            keep_off_reservations(run, state, AVAILABLE, now, now + run.jobs.limit_s[job], partition)
+        wanted = int(run.jobs.nodes[job])
+        fits = hold_now(run, state, shape, AVAILABLE, wanted) and pick(run, state.node, CHOSEN, shape, wanted)
+        if not fits and run.knobs.preemption != 0:
+            fits = choose_by_preemption(run, state, AVAILABLE, job)
+        if fits:
+            queue[row, QUEUE_JOB] = NONE
+            start(run, state, job, False)
+            started = True
+            continue
+        if array != NONE:
+            scratch.array_count[array, _REJECTED] = 1
+        if count(words, AVAILABLE) >= wanted and reserves(run, state, row):
+            scratch.part_count[partition, _BLOCKED] = 1
+            for w in range(words.shape[1]):
+                words[REMOVED, w] |= run.tables.partition_nodes[partition, w]
+            blocked += 1
+            if blocked == len(scratch.part_count):
+                break
+    if started:
+        compact_queue(state)

@@ -1,0 +1,270 @@
+"""Which nodes a job gets: the choice of select/cons_tres, and what a start or an end does to the nodes. Compiled."""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel, kernel_inline
+from simulator.slurm.compiled.bits import add_range, count_bits, lowest_bit
+from simulator.slurm.compiled.state import (
+    DRAINED,
+    DRAINS,
+    EMPTY,
+    EXCLUSIVE,
+    HOLDING,
+    IDLE_CPUS,
+    IDLE_GPUS,
+    IDLE_MEMORY,
+    JOBS,
+    NODE_COLUMNS,
+    NONE,
+    ON_NODES,
+    OUT,
+    SERVICE,
+    Int64s,
+    Run,
+    State,
+    Tables,
+)
+
+_FIRST, _LAST, _NODES, _WEIGHT = 0, 1, 2, 3  # columns of Scratch.runs
+
+
+@kernel_inline
+def share_of(tables: Tables, shape: int) -> tuple[int, int, int, int]:
+    """What a job of `shape` takes of a node: CPUs, MB, GPUs, and how much `JOBS` may hold at most before."""
+    share = tables.shape_share
+    most_jobs = 0 if tables.shape_exclusive[shape] else EXCLUSIVE - 1
+    return int(share[shape, 0]), int(share[shape, 1]), int(share[shape, 2]), most_jobs
+
+
+@kernel_inline
+def holds(node: Int64s, n: int, share: tuple[int, int, int, int]) -> bool:
+    """Whether node `n`, one of the shape's own, holds the share now; `node` is State.node or a copy.
+
+    A node on which nothing runs has all that an exclusive job's share says, so one test does for both.
+    """
+    return bool(
+        node[n, IDLE_GPUS] >= share[2]
+        and node[n, IDLE_CPUS] >= share[0]
+        and node[n, IDLE_MEMORY] >= share[1]
+        and node[n, JOBS] <= share[3]
+    )
+
+
+@kernel_inline
+def count(words: Int64s, row: int) -> int:
+    """Number of nodes in a row of words."""
+    total = 0
+    for w in range(words.shape[1]):
+        total += count_bits(words[row, w])
+    return total
+
+
+@kernel_inline
+def contains(words: Int64s, row: int, n: int) -> bool:
+    return bool((words[row, n >> 6] >> (n & 63)) & 1)
+
+
+@kernel_inline
+def add(words: Int64s, row: int, n: int) -> None:
+    words[row, n >> 6] |= 1 << (n & 63)
+
+
+@kernel_inline
+def nodes_changed(run: Run) -> None:
+    """A job has started or left its nodes, or nodes went or came: what was found out about them no longer holds."""
+    run.scratch.stamp[ON_NODES] += 1
+
+
+@kernel
+def find_idle(run: Run, state: State, shape: int) -> int:
+    """Number of nodes in row SERVICE of Scratch.words that hold a share of `shape` now; row `shape` of Scratch.idle."""
+    scratch = run.scratch
+    if scratch.idle_stamp[shape] != scratch.stamp[ON_NODES]:
+        scratch.idle_stamp[shape] = scratch.stamp[ON_NODES]
+        idle, share, whole = scratch.idle, share_of(run.tables, shape), run.knobs.whole_nodes != 0
+        total = 0
+        for w in range(idle.shape[1]):
+            bits = run.tables.shape_nodes[shape, w] & scratch.words[SERVICE, w]
+            found = bits & state.sets[EMPTY, w]
+            if not whole:
+                found = 0
+                while bits != 0:
+                    if holds(state.node, (w << 6) + lowest_bit(bits), share):
+                        found |= bits & -bits
+                    bits &= bits - 1
+            idle[shape, w] = found
+            total += count_bits(found)
+        scratch.idle_nodes[shape] = total
+    return int(scratch.idle_nodes[shape])
+
+
+@kernel_inline
+def hold_now(run: Run, state: State, shape: int, row: int, wanted: int) -> bool:
+    """Whether `wanted` nodes of row `row`, all in service, hold a share of `shape` now; if so, they are row HOLDING."""
+    if find_idle(run, state, shape) < wanted:
+        return False
+    words, total = run.scratch.words, 0
+    for w in range(words.shape[1]):
+        words[HOLDING, w] = run.scratch.idle[shape, w] & words[row, w]
+        total += count_bits(words[HOLDING, w])
+    return total >= wanted
+
+
+@kernel
+def choose(run: Run, node: Int64s, available: int, chosen: int, shape: int, wanted: int) -> bool:
+    """Choose `wanted` nodes for a share of `shape` among row `available` of Scratch.words, into row `chosen`.
+
+    False, with row `chosen` undefined, if fewer hold the share in `node`.
+    """
+    words, able, share = run.scratch.words, run.tables.shape_nodes, share_of(run.tables, shape)
+    for w in range(words.shape[1]):
+        bits = words[available, w] & able[shape, w]
+        found = 0
+        while bits != 0:
+            if holds(node, (w << 6) + lowest_bit(bits), share):
+                found |= bits & -bits
+            bits &= bits - 1
+        words[HOLDING, w] = found
+    return pick(run, node, chosen, shape, wanted)
+
+
+@kernel
+def pick(run: Run, node: Int64s, chosen: int, shape: int, wanted: int) -> bool:
+    """Choose `wanted` of the nodes in row HOLDING, all of which hold a share of `shape`; False if there are fewer.
+
+    Runs of neighbouring nodes of one weight are used up best fit first, as select/cons_tres `_eval_nodes` does. Where
+    jobs are spread it takes the idle CPUs of `node`.
+    """
+    tables, words, runs = run.tables, run.scratch.words, run.scratch.runs
+    if count(words, HOLDING) < wanted:
+        return False
+    found = 0
+    last = -2
+    for w in range(words.shape[1]):
+        words[chosen, w] = 0
+        bits, changes = words[HOLDING, w], tables.weight_changes[w]
+        while bits != 0:
+            at = lowest_bit(bits)
+            n = (w << 6) + at
+            if n != last + 1 or (changes >> at) & 1:
+                runs[found, _FIRST], runs[found, _WEIGHT] = n, tables.node_weight[n]
+                found += 1
+            # It ends before the next node that is missing or of another weight, or with the word.
+            stop = (~bits >> at | changes >> at) & ~1
+            last = (w << 6) + 63
+            if stop != 0:
+                last = n + lowest_bit(stop) - 1
+            runs[found - 1, _LAST] = last
+            runs[found - 1, _NODES] = last + 1 - runs[found - 1, _FIRST]
+            beyond = last + 1 - (w << 6)
+            bits = bits >> beyond << beyond if beyond <= 63 else 0
+    if tables.least_loaded[tables.shape_partition[shape]]:
+        _spread(run, node, found, chosen, wanted)
+    else:
+        _pack(run, found, chosen, wanted)
+    return True
+
+
+@kernel_inline
+def _pack(run: Run, found: int, chosen: int, wanted: int) -> None:
+    words, runs = run.scratch.words, run.scratch.runs
+    missing = wanted
+    while missing > 0:
+        best = NONE
+        for k in range(found):
+            if runs[k, _NODES] == 0:
+                continue
+            enough = runs[k, _NODES] >= missing
+            better = best == NONE
+            if not better and runs[k, _WEIGHT] != runs[best, _WEIGHT]:
+                better = runs[k, _WEIGHT] < runs[best, _WEIGHT]
+            elif not better and enough != (runs[best, _NODES] >= missing):
+                better = enough
+            elif not better and enough:
+                better = runs[k, _NODES] < runs[best, _NODES]
+            elif not better:
+                better = runs[k, _NODES] > runs[best, _NODES]
+            if better:
+                best = k
+        add_range(words, chosen, runs[best, _FIRST], min(runs[best, _LAST], runs[best, _FIRST] + missing - 1))
+        missing -= runs[best, _NODES]
+        runs[best, _NODES] = 0
+
+
+@kernel_inline
+def _spread(run: Run, node: Int64s, found: int, chosen: int, wanted: int) -> None:
+    words, runs, weight = run.scratch.words, run.scratch.runs, run.tables.node_weight
+    for _ in range(wanted):
+        best = NONE
+        for k in range(found):
+            for n in range(runs[k, _FIRST], runs[k, _LAST] + 1):
+                if contains(words, chosen, n):
+                    continue
+                if (
+                    best == NONE
+                    or weight[n] < weight[best]
+                    or (weight[n] == weight[best] and node[n, IDLE_CPUS] > node[best, IDLE_CPUS])
+                ):
+                    best = n
+        add(words, chosen, best)
+
+
+@kernel_inline
+def occupy(run: Run, node: Int64s, n: int, shape: int) -> None:
+    """Take a share of `shape` from node `n`."""
+    tables = run.tables
+    if tables.shape_exclusive[shape]:
+        for column in range(3):
+            node[n, column] -= tables.node_size[n, column]
+        node[n, JOBS] += EXCLUSIVE
+    else:
+        for column in range(3):
+            node[n, column] -= tables.shape_share[shape, column]
+        node[n, JOBS] += 1
+
+
+@kernel_inline
+def vacate(run: Run, node: Int64s, n: int, shape: int) -> None:
+    """Give a share of `shape` back to node `n`."""
+    tables = run.tables
+    if tables.shape_exclusive[shape]:
+        for column in range(3):
+            node[n, column] += tables.node_size[n, column]
+        node[n, JOBS] -= EXCLUSIVE
+    else:
+        for column in range(3):
+            node[n, column] += tables.shape_share[shape, column]
+        node[n, JOBS] -= 1
+
+
+@kernel_inline
+def copy_nodes(run: Run, state: State) -> None:
+    """Copy the nodes to Scratch.node, to look ahead on."""
+    node = run.scratch.node
+    for n in range(len(node)):
+        for column in range(NODE_COLUMNS):
+            node[n, column] = state.node[n, column]
+
+
+@kernel_inline
+def in_service(run: Run, state: State, row: int) -> None:
+    """Fill row `row` of Scratch.words with the nodes that are neither drained nor out for capacity."""
+    words = run.scratch.words
+    for w in range(words.shape[1]):
+        words[row, w] = ~(state.sets[OUT, w] | state.sets[DRAINED, w])
+
+
+@kernel
+def drain(state: State, outage_nodes: Int64s, row: int, change: int) -> None:
+    """Begin (+1) or end (-1) a drain of the nodes in row `row` of `outage_nodes`; drains may overlap."""
+    for w in range(outage_nodes.shape[1]):
+        bits = outage_nodes[row, w]
+        while bits != 0:
+            position = lowest_bit(bits)
+            bits &= bits - 1
+            n = (w << 6) + position
+            state.node[n, DRAINS] += change
+            if state.node[n, DRAINS] > 0:
+                state.sets[DRAINED, w] |= 1 << position
+            else:
+                state.sets[DRAINED, w] &= ~(1 << position)

@@ -1,0 +1,89 @@
+"""Preemption by QOS (preempt/qos): running jobs give way to one that does not fit. Compiled."""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel
+from simulator.slurm.compiled.bits import lowest_bit
+from simulator.slurm.compiled.moves import preempt_slot
+from simulator.slurm.compiled.placement import choose, copy_nodes, vacate
+from simulator.slurm.compiled.state import CHOSEN, NONE, NOW, RUN_JOB, RUN_RELEASE, RUN_START, RUNNING_ROWS, Run, State
+
+_OFF, _REQUEUE = 0, 1  # world.PREEMPT_OFF, world.PREEMPT_REQUEUE
+
+
+@kernel
+def _next_victim(run: Run, state: State, available: int, job: int, taken: int) -> int:
+    """The slot to give way after the `taken` ones marked in Scratch.runs column 0; NONE if there is none."""
+    tables, scratch, now = run.tables, run.scratch, state.scalars[NOW]
+    best = NONE
+    for slot in range(state.scalars[RUNNING_ROWS]):
+        other = state.running[slot, RUN_JOB]
+        qos = run.jobs.qos[other]
+        if (
+            not tables.qos_preempts[run.jobs.qos[job], qos]
+            or tables.qos_mode[qos] == _OFF
+            or now - state.running[slot, RUN_START] < tables.qos_exempt[qos]
+            or state.running[slot, RUN_RELEASE] - run.knobs.completing_s <= now
+        ):
+            continue
+        touches = False
+        for w in range(scratch.words.shape[1]):
+            touches = touches or (state.held[slot, w] & scratch.words[available, w]) != 0
+        marked = False
+        for i in range(taken):
+            marked = marked or scratch.victims[i] == slot
+        if not touches or marked:
+            continue
+        if best == NONE or _gives_way_before(run, state, slot, best):
+            best = slot
+    return int(best)
+
+
+@kernel
+def _gives_way_before(run: Run, state: State, slot: int, other: int) -> bool:
+    """Whether slot `slot` gives way before slot `other`: lower QOS priority, later start, lower row."""
+    job, rival = state.running[slot, RUN_JOB], state.running[other, RUN_JOB]
+    mine, theirs = run.tables.qos_priority[run.jobs.qos[job]], run.tables.qos_priority[run.jobs.qos[rival]]
+    if mine != theirs:
+        return bool(mine < theirs)
+    if state.running[slot, RUN_START] != state.running[other, RUN_START]:
+        return bool(state.running[slot, RUN_START] > state.running[other, RUN_START])
+    return bool(job < rival)
+
+
+@kernel
+def choose_by_preemption(run: Run, state: State, available: int, job: int) -> bool:
+    """Choose nodes for row `job` by ending jobs that its QOS may preempt; they are ended if that is enough.
+
+    Jobs are removed from a copy of the nodes one by one until the job fits; of these, those that hold a chosen node end
+    now.
+    """
+    scratch, shape = run.scratch, run.jobs.shape[job]
+    taken = 0
+    while True:
+        slot = _next_victim(run, state, available, job, taken)
+        if slot == NONE:
+            return False
+        if taken == 0:
+            copy_nodes(run, state)
+        scratch.victims[taken] = slot
+        taken += 1
+        for w in range(scratch.words.shape[1]):
+            bits = state.held[slot, w]
+            while bits != 0:
+                vacate(run, scratch.node, (w << 6) + lowest_bit(bits), run.jobs.shape[state.running[slot, RUN_JOB]])
+                bits &= bits - 1
+        if choose(run, scratch.node, available, CHOSEN, shape, run.jobs.nodes[job]):
+            break
+    for i in range(taken):  # slots move when one empties: go by job
+        scratch.victims[i] = state.running[scratch.victims[i], RUN_JOB]
+    for i in range(taken):
+        slot = 0
+        while state.running[slot, RUN_JOB] != scratch.victims[i]:
+            slot += 1
+        touches = False
+        for w in range(scratch.words.shape[1]):
+            touches = touches or (state.held[slot, w] & scratch.words[CHOSEN, w]) != 0
+        if touches:
+            preempt_slot(run, state, slot, run.tables.qos_mode[run.jobs.qos[scratch.victims[i]]] == _REQUEUE)
+    return True

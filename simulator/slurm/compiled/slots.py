@@ -1,0 +1,161 @@
+"""The slots of a backfill pass: stretches of time and the nodes that no job's reservation holds in them. Compiled.
+
+Slot j lasts from slot_begin[j] to slot_begin[j + 1]; its nodes are column j of slot_nodes, a row for each word.
+"""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel, kernel_inline
+from simulator.slurm.compiled.state import BASE, CHOSEN, NONE, ROLLED, USABLE, Run
+
+# Entries of Scratch.slots: slots there are; slots made in all, which the limit counts; where `roll_on` is; and where
+# `ahead.next_attempt` is.
+USED, CUTS, FIRST, LAST, TURN, KNOWN, ATTEMPT, READY, TESTED = range(9)
+
+
+@kernel_inline
+def first_slot_after(run: Run, first: int, second: int) -> int:
+    """The first slot from `first` on that ends after `second`, else the number of slots."""
+    begin, used = run.scratch.slot_begin, int(run.scratch.slots[USED])
+    while first < used and begin[first + 1] <= second:
+        first += 1
+    return first
+
+
+@kernel
+def usable(run: Run, end: int, first: int) -> None:
+    """Row USABLE: the nodes of row BASE that are in every slot from `first` on that begins by `end`."""
+    begin, nodes, words = run.scratch.slot_begin, run.scratch.slot_nodes, run.scratch.words
+    last = first
+    while last < run.scratch.slots[USED] and begin[last] <= end:
+        last += 1
+    for w in range(words.shape[1]):
+        left = words[BASE, w]
+        for j in range(first, last):
+            left &= nodes[w, j]
+        words[USABLE, w] = left
+
+
+@kernel_inline
+def begin_rolling(run: Run) -> None:
+    """Before the first `roll_on` of a job."""
+    slots = run.scratch.slots
+    slots[FIRST], slots[LAST], slots[TURN] = 0, 0, 0
+
+
+@kernel_inline
+def roll_on(run: Run, attempt: int, end: int) -> int:
+    """Step 4.b: row USABLE from row BASE and the slots within [attempt, end]; returns `later`, NONE for none.
+
+    Neither second may be less than in the call before. Slots FIRST .. LAST - 1 are a queue that is ANDed in constant
+    time a slot, as two stacks: column j of slot_and holds the AND of slots j .. TURN - 1, row ROLLED that of TURN ..
+    LAST - 1; when the former are used up all become one such stack. `later` is the end of the first slot with a node
+    missing in it that the next one has: until then each slot holds no more nodes than the one before.
+    """
+    scratch, slots = run.scratch, run.scratch.slots
+    begin, nodes, stack, words = scratch.slot_begin, scratch.slot_nodes, scratch.slot_and, scratch.words
+    used, old, turn = int(slots[USED]), int(slots[LAST]), int(slots[TURN])
+    first = first_slot_after(run, int(slots[FIRST]), attempt)
+    last = old
+    while last < used and begin[last] <= end:
+        last += 1
+    slots[FIRST], slots[LAST] = first, last
+    stop = max(first, min(last + 1, used - 1))
+    later = stop
+    for w in range(words.shape[1]):
+        left = -1
+        if first >= turn:
+            for j in range(last - 1, first - 1, -1):
+                left &= nodes[w, j]
+                stack[w, j] = left
+            words[ROLLED, w] = -1
+        else:
+            left = words[ROLLED, w]
+            for j in range(old, last):
+                left &= nodes[w, j]
+            words[ROLLED, w] = left
+            left &= stack[w, first]
+        words[USABLE, w] = words[BASE, w] & left
+        j = first
+        while j < later and not words[BASE, w] & nodes[w, j + 1] & ~nodes[w, j]:
+            j += 1
+        later = j
+    if first >= turn:
+        slots[TURN] = last
+    return int(begin[later + 1]) if later < stop else NONE
+
+
+@kernel_inline
+def overlaps(run: Run, first: int, begin_s: int, end_s: int) -> bool:
+    """Whether a slot, from `first` on, within [begin_s, end_s) lacks a node of row CHOSEN."""
+    begin, nodes, words = run.scratch.slot_begin, run.scratch.slot_nodes, run.scratch.words
+    j = first_slot_after(run, first, begin_s)
+    while j < run.scratch.slots[USED] and begin[j] < end_s:
+        for w in range(words.shape[1]):
+            if words[CHOSEN, w] & ~nodes[w, j]:
+                return True
+        j += 1
+    return False
+
+
+@kernel_inline
+def _cut(run: Run, j: int, second: int) -> None:
+    """Cut slot `j` at `second`: its later part becomes slot j + 1."""
+    scratch = run.scratch
+    begin, nodes = scratch.slot_begin, scratch.slot_nodes
+    used = int(scratch.slots[USED])
+    for k in range(used, j, -1):
+        begin[k + 1] = begin[k]
+    begin[j + 1] = second
+    for w in range(scratch.words.shape[1]):
+        for k in range(used, j, -1):
+            nodes[w, k] = nodes[w, k - 1]
+    scratch.slots[USED] = used + 1
+    scratch.slots[CUTS] += 1
+
+
+@kernel
+def reserve(run: Run, begin_s: int, end_s: int) -> None:
+    """Take the nodes of row CHOSEN out of the slots within [begin_s, end_s), cut there.
+
+    Of the neighbours around that have the same nodes then, the first two become one, as in `_add_reservation()`.
+    """
+    scratch = run.scratch
+    begin, nodes, words = scratch.slot_begin, scratch.slot_nodes, scratch.words
+    j = 0
+    while j < scratch.slots[USED] and begin[j + 1] < begin_s:
+        j += 1
+    if j == scratch.slots[USED]:
+        return
+    before = max(j - 1, 0)
+    if begin[j + 1] > begin_s:
+        _cut(run, j, begin_s)
+    j += 1
+    while j < scratch.slots[USED]:
+        if end_s < begin[j + 1]:
+            _cut(run, j, end_s)
+        for w in range(words.shape[1]):
+            nodes[w, j] &= ~words[CHOSEN, w]
+        j += 1
+        if begin[j] == end_s:
+            break
+    for k in range(before, min(j, scratch.slots[USED] - 1)):
+        same = True
+        for w in range(words.shape[1]):
+            same = same and nodes[w, k] == nodes[w, k + 1]
+        if same:
+            _join(run, k)
+            return
+
+
+@kernel_inline
+def _join(run: Run, j: int) -> None:
+    """Slots `j` and j + 1 become one."""
+    scratch = run.scratch
+    used = int(scratch.slots[USED])
+    for k in range(j + 1, used):
+        scratch.slot_begin[k] = scratch.slot_begin[k + 1]
+    for w in range(scratch.words.shape[1]):
+        for k in range(j + 1, used - 1):
+            scratch.slot_nodes[w, k] = scratch.slot_nodes[w, k + 1]
+    scratch.slots[USED] = used - 1

@@ -1,0 +1,310 @@
+"""What the compiled `slurm` scheduler works on: the tables of a run, which never change, and a state.
+
+Rows and columns, all int64 (`words` are sets of nodes, `simulator.slurm.compiled.bits`):
+
+    queue[i, QUEUE_JOB | QUEUE_KEY | QUEUE_SUBMIT | QUEUE_ACCRUE]  in order: falling key, rising (submit, job)
+    running[r, RUN_JOB | RUN_START | RUN_PLANNED | RUN_RELEASE]    slot r of a running job; RUN_PLANNED: start + limit;
+                                                                   RUN_RELEASE: its nodes come free (hidden from all
+                                                                   policies)
+    held[r]                                                        words: nodes of slot r
+    releases[i, 0 | 1 | 2]                                         (RUN_RELEASE, job, slot), falling: the next is last
+    planned[i, 0 | 1 | 2]                                          (RUN_PLANNED, job, slot), rising
+    timers[i, 0 | 1]                                               heap of (second, kind << 40 | job)
+    node[n, IDLE_CPUS | IDLE_MEMORY | IDLE_GPUS | JOBS | DRAINS]   an exclusive job counts EXCLUSIVE in JOBS
+    sets[OUT | DRAINED | EMPTY]                                    words: out of service for capacity, drained, no job
+    pool_used[p, 0..4]                                             running jobs and TRES of a pool of limits
+
+Compiled code takes `Run` and `State` as blocks (`simulator.blocks`), by address.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.compiled import kernel
+
+Int64s = NDArray[np.int64]
+Int32s = NDArray[np.int32]
+Int8s = NDArray[np.int8]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+NONE = -1
+NEVER = int(np.iinfo(np.int64).max)
+LONG_AGO = -(1 << 60)
+NO_CAP = 1 << 60  # a limit that is none
+
+QUEUE_JOB, QUEUE_KEY, QUEUE_SUBMIT, QUEUE_ACCRUE = 0, 1, 2, 3
+QUEUE_COLUMNS = 4
+RUN_JOB, RUN_START, RUN_PLANNED, RUN_RELEASE = 0, 1, 2, 3
+RUN_COLUMNS = 4
+IDLE_CPUS, IDLE_MEMORY, IDLE_GPUS, JOBS, DRAINS = 0, 1, 2, 3, 4
+NODE_COLUMNS = 5
+EXCLUSIVE = 1 << 30
+
+OUT, DRAINED, EMPTY = 0, 1, 2  # rows of State.sets
+SETS = 3
+
+ELIGIBLE, SATISFIED, CANCEL, PIN, ENTER = 0, 1, 2, 3, 4  # kinds of timer, in the order in which they are taken
+
+# Phases of a job: world.STATES with PENDING in two, waiting for its conditions and in the queue.
+FUTURE, HELD, RUNNING, COMPLETED, FAILED, TIMEOUT, CANCELLED, PREEMPTED, UNPLACEABLE, QUEUED = range(10)
+
+# Entries of State.scalars.
+(
+    NOW,
+    NEXT_ARRIVAL,
+    QUEUE_ROWS,
+    HELD_JOBS,
+    RUNNING_ROWS,
+    TIMERS,
+    NEXT_OUTAGE,
+    NEXT_CAPACITY,
+    CAPACITY,
+    OUT_COUNT,
+    REQUEST,
+    LAST_REQUESTED,
+    LAST_BACKFILL,
+    NEXT_TICK,
+    FREE_FROM,
+    HAPPENED,
+    ENDED,
+    WATCHED,
+    WATCHED_START,
+    RESERVATIONS,
+    RESERVATIONS_AT,
+    INJECTED_JOB,
+    INJECTED_SUBMIT,
+    LAST_USAGE,
+    NEXT_SECOND,
+    LAST_FULL,
+    SETTLED,
+) = range(27)
+SCALARS = 27
+
+
+class Knobs(NamedTuple):
+    """`world.Settings` and sizes as the kernel takes them: integers, but for the weights."""
+
+    weight_age: float
+    weight_fairshare: float
+    max_age_s: float
+    calc_period_s: int
+    decay: float  # factor on usage a calculation period
+    default_queue_depth: int
+    sched_interval_s: int
+    batch_sched_delay_s: int
+    backfill: int
+    bf_interval_s: int
+    bf_window_s: int
+    bf_resolution_s: int
+    bf_max_job_test: int
+    bf_max_job_part: int
+    bf_max_job_user: int
+    bf_max_job_start: int
+    bf_max_job_array_resv: int
+    bf_job_part_count_reserve: int
+    bf_min_age_reserve_s: int
+    bf_min_prio_reserve: int
+    end_grace_s: int  # over_time_limit_s + kill_wait_s
+    completing_s: int
+    requeue_delay_s: int
+    origin_s: int
+    arrivals: int  # rows of Jobs that arrive by themselves; later ones only through `submit`
+    conditions: int  # dependencies, each of which may set a timer once
+    preemption: int  # 1 where some QOS may preempt another
+    whole_nodes: int  # 1 where no node is ever held by two jobs: every job is exclusive, and none is pinned
+
+
+class Tables(NamedTuple):
+    """The machine and its rules. `shape` is what a job asks of a node, and where: one row each distinct one."""
+
+    node_size: Int64s  # (nodes, 3) CPUs, MB, GPUs
+    node_weight: Int64s  # (nodes,)
+    weight_changes: Int64s  # (words,) nodes of another weight than the one before
+    partition_nodes: Int64s  # (partitions, words)
+    least_loaded: Bools  # (partitions,)
+    shape_partition: Int64s  # (shapes,)
+    shape_share: Int64s  # (shapes, 3) CPUs, MB, GPUs a node
+    shape_exclusive: Bools  # (shapes,)
+    shape_nodes: Int64s  # (shapes, words) nodes that hold the share when idle
+    pool_first: Int64s  # (classes + 1,) pools of class c: rows pool_first[c] .. pool_first[c + 1] - 1 of pool_ids
+    pool_ids: Int64s
+    pool_limit: Int64s  # (pools, 5) running jobs, CPU, MEMORY, NODE, GPU
+    throttle: Int64s  # (arrays,)
+    outage_kind: Int64s
+    outage_begin: Int64s
+    outage_end: Int64s
+    outage_announced: Int64s
+    outage_nodes: Int64s  # (outages, words)
+    outage_event: Int64s  # (2 * outages, 3) second, 1 begins or 0 ends, row; sorted
+    capacity: Int64s  # (changes, 2) second, nodes
+    child_first: Int64s  # (jobs + 1,) or (1,) without dependencies
+    child: Int64s  # (dependencies, 3) job, kind, delay
+    group: Int64s  # (jobs,) or empty: group of jobs of one user and name that a SINGLETON waits for, or NONE
+    group_next: Int64s  # (jobs,) or empty: next row of its group
+    singleton: Bools  # (jobs,) or empty
+    parent: Int64s  # (associations,) a parent comes before its children
+    below_first: (
+        Int64s  # (associations + 1,) children of row a: rows below_first[a] .. below_first[a + 1] - 1 of `below`
+    )
+    below: Int64s  # (associations - 1,)
+    shares: Int64s  # (associations,)
+    leaf: Bools  # (associations,) a user's
+    qos_priority: Int64s
+    qos_mode: Int64s
+    qos_exempt: Int64s
+    qos_preempts: Bools  # (qos, qos)
+    pinned_first: Int64s
+    pinned_nodes: Int64s
+
+
+class Jobs(NamedTuple):
+    """Columns of the jobs, one row a job by (submit, job id); int64 but where noted."""
+
+    submit_s: Int64s
+    eligible_s: Int64s
+    cancel_s: Int64s
+    run_s: Int64s
+    limit_s: Int64s
+    failed: Bools
+    nodes: Int64s
+    shape: Int64s
+    rank: Int32s  # preemption level << 16 | partition tier
+    static: Floats  # priority but for age and fair share
+    pools: Int64s  # class of limits, NONE for none
+    user: Int64s
+    qos: Int64s
+    association: Int64s
+    charge: Int64s  # thousandths of a billing unit a second
+    array: Int64s
+    any_dependency: Bools
+    pinned_s: Int64s
+
+
+class State(NamedTuple):
+    """See the module's docstring."""
+
+    scalars: Int64s  # (SCALARS,)
+    queue: Int64s
+    running: Int64s
+    held: Int64s
+    releases: Int64s
+    planned: Int64s
+    timers: Int64s
+    node: Int64s
+    sets: Int64s
+    pool_used: Int64s
+    array_running: Int64s
+    phase: Int8s  # (jobs,)
+    waits: Int32s  # (jobs,) conditions outstanding, or empty; NEVER_WAITS: never satisfied
+    group_head: Int64s  # (groups,) first row of a group that has not ended
+    usage: Floats  # (associations,) decayed usage
+    fresh: Int64s  # (associations,) usage since the last calculation
+    factor: Floats  # (associations,) fair-share factor
+    reservation: Int64s  # rows of outages that are known reservations, RESERVATIONS of them
+    restarts: Int8s  # (jobs,) where preemption may requeue, or empty
+
+
+NEVER_WAITS = 1 << 30
+
+
+class Scratch(NamedTuple):
+    """Working memory of a pass, without meaning between calls: states may share it if one at a time is advanced."""
+
+    node: Int64s  # (nodes, NODE_COLUMNS) copy for looking ahead
+    words: Int64s  # (WORDS_ROWS, words)
+    runs: Int64s  # (nodes + 1, 4) placement: first, last, number, weight
+    slots: Int64s  # (9,) `simulator.slurm.compiled.slots`
+    slot_begin: Int64s  # (most slots + 1,)
+    slot_nodes: Int64s  # (words, most slots)
+    slot_and: Int64s  # (words, most slots)
+    part_count: Int64s  # (partitions, 3) blocked, taken up, reserving
+    user_count: Int64s  # (users,) taken up
+    array_count: Int64s  # (arrays, 2) rejected, reservations
+    idle: Int64s  # (shapes, words) nodes that hold the share now
+    idle_nodes: Int64s  # (shapes,) their number
+    stamp: Int64s  # (2,) ON_NODES: of what still holds in `idle`, `ready` and `memory`; ON_PASS: in `refused`
+    idle_stamp: Int64s  # (shapes,)
+    refused: Int64s  # (shapes, 3) stamp; a number of nodes that cannot start now, and for how long
+    ready_stamp: Int64s  # (shapes,)
+    ready: Int32s  # (shapes, nodes) running jobs that must end before a node holds the share, by expected end
+    ready_order: Int32s  # (shapes, nodes) the nodes that will, in this order
+    ready_nodes: Int64s  # (shapes,) their number
+    memory: Int64s  # (a power of 2, 2 + words) stamp, shape and number of nodes; row of State.planned; usable nodes
+    kept_from: Int64s  # (nodes,) the second from which on a slot lacks the node
+    order: Int64s  # (associations, 4) fair tree
+    keys: Floats  # (associations,) fair tree
+    victims: Int64s  # (running rows,) preemption
+
+
+class Out(NamedTuple):
+    """What is recorded of each job; written, never read, so branches may share it as scratch."""
+
+    start_s: Int64s
+    end_s: Int64s
+    by_backfill: Bools
+    placement_first: Int64s
+    placement: Int32s
+
+
+ON_NODES, ON_PASS = 0, 1  # entries of Scratch.stamp
+
+# Rows of Scratch.words.
+SERVICE, REMOVED, AVAILABLE, CHOSEN, BASE, USABLE, HOLDING, EARLY, ROLLED = range(9)
+WORDS_ROWS = 9
+
+
+class Run(NamedTuple):
+    """All that a compiled function is given beside the state."""
+
+    tables: Tables
+    jobs: Jobs
+    knobs: Knobs
+    scratch: Scratch
+    out: Out
+
+
+@kernel
+def copy_state(target: State, source: State) -> None:
+    """Make `target` (of at least the room that `source` uses) equal to `source`.
+
+    Cost: what is alive, the nodes, and a byte a job of the trace.
+    """
+    for i in range(SCALARS):
+        target.scalars[i] = source.scalars[i]
+    running = source.scalars[RUNNING_ROWS]
+    _copy_rows(target.queue, source.queue, source.scalars[QUEUE_ROWS])
+    _copy_rows(target.timers, source.timers, source.scalars[TIMERS])
+    _copy_rows(target.running, source.running, running)
+    _copy_rows(target.held, source.held, running)
+    _copy_rows(target.releases, source.releases, running)
+    _copy_rows(target.planned, source.planned, running)
+    _copy_rows(target.node, source.node, len(source.node))
+    _copy_rows(target.sets, source.sets, SETS)
+    _copy_rows(target.pool_used, source.pool_used, len(source.pool_used))
+    _copy_cells(target.array_running, source.array_running)
+    _copy_cells(target.phase, source.phase)
+    _copy_cells(target.waits, source.waits)
+    _copy_cells(target.group_head, source.group_head)
+    _copy_cells(target.usage, source.usage)
+    _copy_cells(target.fresh, source.fresh)
+    _copy_cells(target.factor, source.factor)
+    _copy_cells(target.reservation, source.reservation)
+    _copy_cells(target.restarts, source.restarts)
+
+
+@kernel
+def _copy_rows(target: Int64s, source: Int64s, rows: int) -> None:
+    for i in range(rows):
+        for column in range(source.shape[1]):
+            target[i, column] = source[i, column]
+
+
+@kernel
+def _copy_cells(target: NDArray[np.generic], source: NDArray[np.generic]) -> None:
+    for i in range(len(source)):
+        target[i] = source[i]

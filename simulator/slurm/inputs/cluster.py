@@ -1,0 +1,399 @@
+"""A cluster as its files describe it, as the tables of a world: slurm.conf, QOS and associations, reservations.
+
+What the files say and the scheduler does not model is listed in `Cluster.remarks`, one line each: nothing is passed
+over in silence. The jobs are `simulator.slurm.inputs.jobs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from simulator.slurm import world as w
+from traces.errors import InputError
+from traces.slurm.accounts import Association, Qos
+from traces.slurm.conf import NodeConf, PartitionConf, SlurmConf
+from traces.slurm.state import Reservation
+
+YEAR_S = 365 * 86_400  # what slurmctld's backfill plans for a job without any limit
+UNLIMITED_S = 2**40  # an OverTimeLimit that never comes
+
+# Flags of PriorityFlags that change no start, and SchedulerParameters that only matter where a pass takes time.
+_FLAGS_WITHOUT_EFFECT = frozenset({"calculate_running", "no_normal_assoc"})
+_PLAIN_OPTIONS = ("partition_job_depth", "sched_max_job_start", "bf_max_job_assoc", "defer")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The tables of a world but its jobs, the rows of their names, and what is not modelled."""
+
+    nodes: w.Nodes
+    partitions: w.Partitions
+    qos: w.Qos
+    associations: w.Associations
+    outages: w.Outages
+    settings: w.Settings
+    node_rows: dict[str, int]
+    partition_rows: dict[str, int]
+    qos_rows: dict[str, int]
+    user_rows: dict[str, int]
+    account_rows: dict[str, int]
+    association_rows: dict[tuple[str, str], int]  # (account, user), user '' for the account's own
+    gpu_types: dict[str, int]  # '' for GPUs whose type the files do not name
+    remarks: tuple[str, ...]
+
+
+def cluster(
+    conf: SlurmConf,
+    qos: Sequence[Qos] | None = None,
+    associations: Sequence[Association] | None = None,
+    *,
+    reservations: Sequence[Reservation] = (),
+    more_qos: Iterable[str] = (),
+    more_users: Iterable[tuple[str, str]] = (),
+) -> Cluster:
+    """The cluster of a slurm.conf and of the dumps beside it; None where there is no such dump.
+
+    `more_qos` and `more_users`, (account, user), are what the jobs name: those without a row in the dumps get one
+    without priority and limits, with one share, and a remark. Raises InputError for a partition QOS that has no row.
+    """
+    remarks = [f"{line}: not modelled" for line in conf.unmodelled]
+    types = sorted({kind for node in conf.nodes for kind in node.gpus})
+    gpu_types = {kind: row for row, kind in enumerate(types)}
+    partition_rows = {p.name: row for row, p in enumerate(conf.partitions)}
+    node_rows = {node.name: row for row, node in enumerate(conf.nodes)}
+    enforced = bool({"limits", "safe", "all"} & set(conf.enforce))
+    if (qos or associations) and not enforced:
+        remarks.append(
+            f"{conf.path}: AccountingStorageEnforce does not hold 'limits': limits of QOS and accounts are off"
+        )
+    limits = _Limits(types, enforced, remarks)
+    qos_table, qos_rows = _qos(conf, list(qos or ()), more_qos, limits, dumped=qos is not None)
+    tree = _Tree(list(associations or ()), more_users, limits, dumped=associations is not None)
+    return Cluster(
+        nodes=_nodes(conf.nodes, gpu_types, remarks),
+        partitions=_partitions(conf, node_rows, qos_rows, remarks),
+        qos=qos_table,
+        associations=tree.table(),
+        outages=_outages(conf.nodes, reservations, node_rows),
+        settings=_settings(conf, limits, remarks),
+        node_rows=node_rows,
+        partition_rows=partition_rows,
+        qos_rows=qos_rows,
+        user_rows=tree.users,
+        account_rows=tree.accounts,
+        association_rows=tree.rows,
+        gpu_types=gpu_types,
+        remarks=tuple(remarks),
+    )
+
+
+def _ints(values: Iterable[int | None], unset: int = w.NO_LIMIT) -> w.Int64s:
+    return np.array([unset if value is None else value for value in values], np.int64)
+
+
+class _Limits:
+    """TRES by name as vectors of CPU, MEMORY, NODE, GPU."""
+
+    def __init__(self, gpu_types: list[str], enforced: bool, remarks: list[str]) -> None:
+        self.gpu_types, self.enforced, self.remarks = gpu_types, enforced, remarks
+
+    def vector(self, tres: Mapping[str, float], what: str, unset: float) -> list[float]:
+        names = {"cpu": w.CPU, "mem": w.MEMORY, "node": w.NODE, "gres/gpu": w.GPU}
+        found = [unset] * w.TRES
+        for name, value in tres.items():
+            kind = name.removeprefix("gres/gpu:")
+            if name in names:
+                found[names[name]] = value
+            elif kind != name and "gres/gpu" not in tres and self.gpu_types == [kind]:
+                found[w.GPU] = value  # the only type of GPU that there is
+            elif not (kind != name and "gres/gpu" in tres and self.gpu_types == [kind]):
+                self.remarks.append(f"{what}: TRES {name!r} is not modelled")
+        return found
+
+    def count(self, value: int | None) -> int:
+        return w.NO_LIMIT if value is None or not self.enforced else value
+
+    def tres(self, tres: Mapping[str, int], what: str) -> list[int]:
+        return [int(value) for value in self.vector(tres if self.enforced else {}, what, w.NO_LIMIT)]
+
+
+def _nodes(nodes: tuple[NodeConf, ...], gpu_types: dict[str, int], remarks: list[str]) -> w.Nodes:
+    kinds = []
+    for node in nodes:
+        present = {kind: count for kind, count in node.gpus.items() if count}
+        kinds.append(gpu_types[max(present, key=lambda kind: present[kind])] if present else w.NONE)
+        if len(present) > 1:
+            remarks.append(
+                f"{node.where}: node {node.name} has GPUs of {len(present)} types: all count as its commonest"
+            )
+    return w.Nodes(
+        names=tuple(node.name for node in nodes),
+        cpus=_ints(node.cpus for node in nodes),
+        memory_mb=_ints(node.mem_mib for node in nodes),
+        gpus=_ints(sum(node.gpus.values()) for node in nodes),
+        gpu_type=np.array(kinds, np.int64),
+        weight=_ints(node.weight for node in nodes),
+    )
+
+
+def _partitions(
+    conf: SlurmConf, node_rows: dict[str, int], qos_rows: dict[str, int], remarks: list[str]
+) -> w.Partitions:
+    rows = conf.partitions
+    members = np.zeros((len(rows), len(conf.nodes)), bool)
+    linear = conf.select_type == "select/linear"
+    spread = "cr_lln" in conf.select_parameters
+    for row, partition in enumerate(rows):
+        members[row, [node_rows[name] for name in partition.nodes]] = True
+        _remark_on(partition, conf, remarks)
+        if partition.qos and partition.qos not in qos_rows:
+            known = ", ".join(qos_rows) or "none"
+            raise InputError(f"{partition.where}: QOS={partition.qos!r} has no row in the QOS dump (it holds {known})")
+    return w.Partitions(
+        names=tuple(partition.name for partition in rows),
+        nodes=members,
+        priority_tier=_ints(partition.tier for partition in rows),
+        priority_job_factor=_ints(partition.job_factor for partition in rows),
+        max_time_s=_ints(partition.max_time_s for partition in rows),
+        max_nodes=_ints(partition.max_nodes for partition in rows),
+        exclusive=np.array([linear or partition.oversubscribe == "exclusive" for partition in rows], bool),
+        least_loaded=np.array([spread or partition.least_loaded for partition in rows], bool),
+        qos=_ints((qos_rows.get(partition.qos) for partition in rows), unset=w.NONE),
+        billing=np.array([_billing(partition, remarks) for partition in rows], float).reshape(-1, w.TRES),
+    )
+
+
+def _remark_on(partition: PartitionConf, conf: SlurmConf, remarks: list[str]) -> None:
+    what = f"{partition.where}: partition {partition.name}"
+    if partition.state != "up":
+        remarks.append(f"{what}: State={partition.state.upper()}: taken as UP, for its recorded jobs were let in")
+    if partition.oversubscribe.startswith(("yes", "force")):
+        remarks.append(f"{what}: OverSubscribe={partition.oversubscribe.upper()}: taken as NO")
+    if partition.preempt_mode and partition.preempt_mode != conf.preempt_mode:
+        remarks.append(f"{what}: PreemptMode={','.join(partition.preempt_mode).upper()}: not modelled")
+    if partition.over_time_limit_s not in (0, conf.over_time_limit_s):
+        remarks.append(f"{what}: OverTimeLimit: that of the cluster is used")
+
+
+def _billing(partition: PartitionConf, remarks: list[str]) -> list[float]:
+    """Weights of CPU, MiB, node and GPU; without TRESBillingWeights a CPU counts one (slurm.conf(5))."""
+    if not partition.billing_weights:
+        return [1.0, 0.0, 0.0, 0.0]
+    types = [name.removeprefix("gres/gpu:") for name in partition.billing_weights if name.startswith("gres/gpu:")]
+    return _Limits(types, True, remarks).vector(partition.billing_weights, f"{partition.where}: billing weight", 0.0)
+
+
+def _qos(
+    conf: SlurmConf, rows: list[Qos], named: Iterable[str], limits: _Limits, *, dumped: bool
+) -> tuple[w.Qos, dict[str, int]]:
+    known = {qos.name for qos in rows}
+    wanted = dict.fromkeys([*named, *([] if rows else ["normal"])])
+    strange = [name for name in wanted if name not in known]
+    if strange and dumped:
+        limits.remarks.append(f"QOS {', '.join(strange)}: no row in the QOS dump: taken without priority and limits")
+    rows = rows + [_plain_qos(name) for name in strange]
+    row_of = {qos.name: row for row, qos in enumerate(rows)}
+    preempts = np.zeros((len(rows), len(rows)), bool)
+    if conf.preempt_type == "preempt/qos":
+        for qos in rows:
+            preempts[row_of[qos.name], [row_of[other] for other in qos.preempt if other != qos.name]] = True
+    elif conf.preempt_type != "preempt/none":
+        limits.remarks.append(f"{conf.path}: PreemptType={conf.preempt_type}: not modelled")
+    _check_levels(conf, preempts, list(row_of))
+    what = [f"QOS {qos.name}" for qos in rows]
+    table = w.Qos(
+        names=tuple(row_of),
+        priority=_ints(qos.priority for qos in rows),
+        usage_factor=np.array([qos.usage_factor for qos in rows]),
+        group_jobs=_ints(limits.count(qos.grp_jobs) for qos in rows),
+        group_tres=_matrix(limits.tres(qos.grp_tres, name) for qos, name in zip(rows, what, strict=True)),
+        user_jobs=_ints(limits.count(qos.max_jobs_per_user) for qos in rows),
+        user_tres=_matrix(limits.tres(qos.max_tres_per_user, name) for qos, name in zip(rows, what, strict=True)),
+        account_jobs=_ints(limits.count(qos.max_jobs_per_account) for qos in rows),
+        account_tres=_matrix(limits.tres(qos.max_tres_per_account, name) for qos, name in zip(rows, what, strict=True)),
+        job_tres=_matrix(limits.tres(qos.max_tres_per_job, name) for qos, name in zip(rows, what, strict=True)),
+        preempts=preempts,
+        preempt_mode=_ints(_preempt_mode(qos, conf, limits.remarks) for qos in rows),
+        preempt_exempt_s=_ints(
+            conf.preempt_exempt_s if qos.preempt_exempt_s is None else qos.preempt_exempt_s for qos in rows
+        ),
+    )
+    return table, row_of
+
+
+def _check_levels(conf: SlurmConf, preempts: w.Bools, names: list[str]) -> None:
+    """InputError where QOS preempt one another in a ring: none of them would come first."""
+    reaches = preempts.copy()
+    for through in range(len(names)):
+        reaches |= reaches[:, through, None] & reaches[None, through, :]
+    if ring := [name for row, name in enumerate(names) if reaches[row, row]]:
+        raise InputError(f"{conf.path}: the QOS {', '.join(ring)} preempt one another: take one out of a Preempt list")
+
+
+def _matrix(rows: Iterable[list[int]]) -> w.Int64s:
+    return np.array(list(rows), np.int64).reshape(-1, w.TRES)
+
+
+def _plain_qos(name: str) -> Qos:
+    free: dict[str, int] = {}
+    return Qos(name, 0, 1.0, free, None, free, free, None, free, None, None, (), "cluster", None, 0, ())
+
+
+def _preempt_mode(qos: Qos, conf: SlurmConf, remarks: list[str]) -> int:
+    modes = set(conf.preempt_mode if qos.preempt_mode == "cluster" else qos.preempt_mode.split(","))
+    strange = modes & {"suspend", "gang", "within", "priority"}
+    if strange and conf.preempt_type == "preempt/qos":
+        remarks.append(f"QOS {qos.name}: PreemptMode {', '.join(sorted(strange)).upper()}: not modelled")
+    if "requeue" in modes:
+        return w.PREEMPT_REQUEUE if conf.job_requeue else w.PREEMPT_CANCEL
+    return w.PREEMPT_CANCEL if "cancel" in modes else w.PREEMPT_OFF
+
+
+class _Tree:
+    """The associations, parents before their children, and the users and accounts that the jobs add."""
+
+    def __init__(
+        self, rows: list[Association], named: Iterable[tuple[str, str]], limits: _Limits, *, dumped: bool
+    ) -> None:
+        self.limits = limits
+        self.accounts: dict[str, int] = {}
+        self.users: dict[str, int] = {}
+        self.rows: dict[tuple[str, str], int] = {}
+        self.parents: list[int] = []
+        self.kept: list[Association] = []
+        by_account = {row.account: row for row in rows if not row.user}
+        self._account("root", by_account)
+        for account in by_account:
+            self._account(account, by_account)
+        for row in rows:
+            if row.user and (row.account, row.user) not in self.rows:
+                self._add(row, self.rows[row.account, ""])
+            elif row.user:
+                limits.remarks.append(
+                    f"association {row.account}/{row.user} of partition {row.partition!r}: not modelled"
+                )
+        strange = [pair for pair in dict.fromkeys(named) if pair not in self.rows and pair[1]]
+        if strange and dumped:
+            some = ", ".join("/".join(pair) for pair in strange[:3])
+            limits.remarks.append(
+                f"{len(strange)} associations without a row in the dump ({some}, ...): one share each"
+            )
+        for account, user in strange:
+            self._account(account, by_account)
+            self._add(_plain_association(account, user), self.rows[account, ""])
+
+    def _account(self, name: str, by_account: dict[str, Association]) -> None:
+        """Add an account and those above it; one that the dump does not hold stands below the root."""
+        chain = [name]
+        while True:
+            row = by_account.get(chain[-1])
+            above = "" if chain[-1] == "root" else (row.parent if row and row.parent else "root")
+            if not above or (above, "") in self.rows:
+                break
+            if above in chain:
+                raise InputError(f"account {above!r} stands below itself in the association dump")
+            chain.append(above)
+        for account in reversed(chain):
+            if (account, "") in self.rows:
+                continue
+            own = by_account.get(account) or _plain_association(account, "")
+            self._add(own, w.NONE if account == "root" else self.rows[own.parent or "root", ""])
+
+    def _add(self, row: Association, parent: int) -> None:
+        self.accounts.setdefault(row.account, len(self.accounts))
+        if row.user:
+            self.users.setdefault(row.user, len(self.users))
+        if row.shares is None:
+            self.limits.remarks.append(f"association {row.account}/{row.user}: Fairshare=parent: taken as one share")
+        if row.max_tres_per_job and self.limits.enforced:
+            self.limits.remarks.append(f"association {row.account}/{row.user}: MaxTRES of a job: not modelled")
+        self.rows[row.account, row.user] = len(self.kept)
+        self.kept.append(row)
+        self.parents.append(parent)
+
+    def table(self) -> w.Associations:
+        rows = self.kept
+        most: list[int | None] = []  # MaxJobs of a row, else of the nearest account above it
+        for row, parent in zip(rows, self.parents, strict=True):
+            most.append(row.max_jobs if row.max_jobs is not None or parent == w.NONE else most[parent])
+        what = [f"association {row.account}/{row.user}" for row in rows]
+        return w.Associations(
+            parent=np.array(self.parents, np.int64),
+            user=_ints((self.users.get(row.user) for row in rows), unset=w.NONE),
+            account=_ints(self.accounts[row.account] for row in rows),
+            shares=_ints(1 if row.shares is None else row.shares for row in rows),
+            group_jobs=_ints(self.limits.count(row.grp_jobs) for row in rows),
+            group_tres=_matrix(self.limits.tres(row.grp_tres, name) for row, name in zip(rows, what, strict=True)),
+            max_jobs=_ints(self.limits.count(value) for value in most),
+        )
+
+
+def _plain_association(account: str, user: str) -> Association:
+    return Association("", account, "", user, "", 1, 0, {}, None, {}, None, (), "")
+
+
+def _outages(nodes: tuple[NodeConf, ...], reservations: Sequence[Reservation], node_rows: dict[str, int]) -> w.Outages:
+    """Nodes that the configuration marks as down are out for good; reservations are known from the beginning."""
+    rows: list[tuple[int, int, int, list[int]]] = []
+    if down := [row for row, node in enumerate(nodes) if not node.is_up]:
+        rows.append((w.DRAIN, 0, w.NEVER, down))
+    for reservation in reservations:
+        if strange := [name for name in reservation.nodes if name not in node_rows]:
+            raise InputError(f"{reservation.where}: Nodes names {strange[0]!r}, which is no node of this cluster")
+        held = [node_rows[name] for name in reservation.nodes]
+        rows.append((w.RESERVATION, reservation.start_s, reservation.end_s, held))
+    members = np.zeros((len(rows), len(nodes)), bool)
+    for row, (*_, held) in enumerate(rows):
+        members[row, held] = True
+    kind, begin, end = (_ints(row[at] for row in rows) for at in range(3))  # type: ignore[misc]
+    return w.Outages(kind=kind, begin_s=begin, end_s=end, announced_s=np.zeros(len(rows), np.int64), nodes=members)
+
+
+def _settings(conf: SlurmConf, limits: _Limits, remarks: list[str]) -> w.Settings:
+    options = conf.options
+    for name in _PLAIN_OPTIONS:
+        if getattr(options, name, 0):
+            remarks.append(f"{conf.path}: SchedulerParameters {name}: not modelled")
+    flags = [flag for flag in conf.priority_flags if flag not in _FLAGS_WITHOUT_EFFECT]
+    if flags:
+        remarks.append(f"{conf.path}: PriorityFlags {', '.join(flags).upper()}: not modelled")
+    if conf.weight_assoc:
+        remarks.append(f"{conf.path}: PriorityWeightAssoc: not modelled")
+    settings = w.Settings(
+        calc_period_s=max(conf.calc_period_s, 1),
+        default_queue_depth=options.default_queue_depth,
+        sched_interval_s=options.sched_interval_s,
+        batch_sched_delay_s=options.batch_sched_delay_s,
+        backfill=conf.scheduler_type != "sched/builtin",
+        bf_interval_s=options.bf_interval_s,
+        bf_window_s=options.bf_window_min * 60,
+        bf_resolution_s=options.bf_resolution_s,
+        bf_max_job_test=options.bf_max_job_test,
+        bf_max_job_part=options.bf_max_job_part,
+        bf_max_job_user=options.bf_max_job_user,
+        bf_max_job_start=options.bf_max_job_start,
+        bf_max_job_array_resv=options.bf_max_job_array_resv,
+        bf_job_part_count_reserve=options.bf_job_part_count_reserve,
+        bf_min_age_reserve_s=options.bf_min_age_reserve_s,
+        bf_min_prio_reserve=options.bf_min_prio_reserve,
+        kill_wait_s=conf.kill_wait_s,
+        over_time_limit_s=UNLIMITED_S if conf.over_time_limit_s is None else conf.over_time_limit_s,
+    )
+    if conf.priority_type != "priority/multifactor":  # priority/basic: first come, first served
+        return settings
+    tres = limits.vector(conf.weight_tres, f"{conf.path}: PriorityWeightTRES", 0.0)
+    return replace(
+        settings,
+        weight_age=conf.weight_age,
+        weight_fairshare=conf.weight_fairshare,
+        weight_job_size=conf.weight_job_size,
+        weight_partition=conf.weight_partition,
+        weight_qos=conf.weight_qos,
+        weight_tres=(tres[0], tres[1], tres[2], tres[3]),
+        favor_small=conf.favor_small,
+        max_age_s=max(conf.max_age_s, 1),
+        decay_half_life_s=conf.decay_half_life_s,
+    )

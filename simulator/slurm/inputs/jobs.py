@@ -1,0 +1,313 @@
+"""The jobs of a cluster's tables as those of a world, with what was left out and what was assumed.
+
+Each recorded run is a row of its own: a requeue is submitted again when the log says so. What the log does not say:
+
+- A job that never started waits until it was cancelled (or until the log ends) and would take no time if it started
+  before: nothing says how long it would have run.
+- A job that still ran when the log ended runs to its limit.
+- A job gets on each of its nodes the same share of what it held, rounded up; what it asked for, if it never ran.
+- Dependencies and begin times show as the recorded eligible time; the tables name no parent.
+- The eligible time of a task that its array's throttle held back is when the throttle let it go. Where the log tells
+  the throttle, it is simulated, and every task is eligible, and ages, from the array's first eligible time (seen on
+  Slurm 22.05 against sprio; docs/fidelity.md). Where it does not, the recorded time stands for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from simulator.slurm import world as w
+from simulator.slurm.inputs.cluster import YEAR_S, Cluster, cluster
+from simulator.workload import Workload
+from traces.errors import InputError
+from traces.slurm.accounts import Association, Qos
+from traces.slurm.conf import PartitionConf, SlurmConf
+from traces.slurm.state import Reservation
+
+ROOT = "root"  # the account of a job whose log names none
+NOBODY = "(unknown)"  # its user
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A world, whose job row r is attempt `attempts[r]` of the job `keys[r]`, and what has to be said about it."""
+
+    world: w.World
+    keys: tuple[str, ...]
+    attempts: w.Int64s
+    remarks: tuple[str, ...]
+    left_out: dict[str, int]  # reason -> records
+
+
+def flat(workload: Workload, capacity: int) -> w.World:
+    """A workload on `capacity` equal units (nodes, or processors) of one partition, by an empty slurm.conf.
+
+    Slurm's defaults: first come, first served (priority/basic), main loop and backfill every 60 and 30 s.
+    """
+    jobs = w.plain_jobs(workload.submit_s, workload.run_s, workload.limit_s, workload.size)
+    return w.flat_world(jobs, capacity, w.Settings())
+
+
+def from_tables(
+    conf: SlurmConf,
+    jobs: pl.DataFrame,
+    attempts: pl.DataFrame,
+    placements: pl.DataFrame | None = None,
+    *,
+    qos: Sequence[Qos] | None = None,
+    associations: Sequence[Association] | None = None,
+    reservations: Sequence[Reservation] = (),
+) -> Loaded:
+    """The world of one cluster's `jobs`, `attempts` and `placements` (columns as `traces.schema` declares them).
+
+    Jobs that can never start are in it; the run lists them with their reasons. Left out, and counted, are records
+    without a submission time and those with a negative run time. Raises InputError where no record is left.
+    """
+    rows, left_out = _runs(jobs, attempts)
+    remarks: list[str] = []
+    rows = _expanded(rows, remarks)
+    rows = _named(rows, conf, remarks)
+    if rows.is_empty():
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items()) or "it holds none"
+        raise InputError(f"{conf.path}: no job of the cluster can be replayed: {reasons}")
+    pairs = list(dict.fromkeys(zip(rows["account"].to_list(), rows["user_name"].to_list(), strict=True)))
+    found = cluster(
+        conf,
+        qos,
+        associations,
+        reservations=reservations,
+        more_qos=rows["qos"].unique(maintain_order=True).to_list(),
+        more_users=pairs,
+    )
+    table, throttle = _jobs(rows, conf, found)
+    partitions = _as_it_was(found.partitions, table, rows, remarks)
+    first, nodes = _pinned(rows, placements, found)
+    world = w.World(
+        nodes=found.nodes,
+        partitions=partitions,
+        qos=found.qos,
+        associations=found.associations,
+        jobs=table,
+        dependencies=w.no_dependencies(),
+        outages=found.outages,
+        capacity=w.constant_capacity(),
+        pinned_first=first,
+        pinned_nodes=nodes,
+        array_throttle=throttle,
+        settings=found.settings,
+    )
+    keys, numbers = tuple(rows["job_key"].to_list()), rows["attempt"].to_numpy()
+    return Loaded(world, keys, numbers, (*found.remarks, *remarks), left_out)
+
+
+def _seconds(name: str) -> pl.Expr:
+    return pl.col(f"{name}_utc").dt.epoch("s")
+
+
+def _positive(*names: str) -> list[pl.Expr]:
+    return [pl.when(pl.col(name) > 0).then(pl.col(name)) for name in names]
+
+
+def _runs(jobs: pl.DataFrame, attempts: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
+    """A row a recorded run, or a job that never ran, and how many were left out for which reason.
+
+    A resized job is one run: it never went back to the queue.
+    """
+    own = attempts.select(
+        "job_key",
+        "attempt",
+        _seconds("submit").alias("again_s"),
+        _seconds("start").alias("start_s"),
+        _seconds("end").alias("end_s"),
+        pl.col("run_s").alias("attempt_run_s"),
+        pl.col("state").alias("attempt_state"),
+        pl.col("nodes").alias("attempt_nodes"),
+        pl.col("gpus").alias("attempt_gpus"),
+    )
+    resized = own.filter(pl.col("attempt_state") == "RESIZING")["job_key"].unique()
+    own = own.filter(~pl.col("job_key").is_in(resized.implode()) | (pl.col("attempt") == 0))
+    is_resized = pl.col("job_key").is_in(resized.implode())
+    every = jobs.join(own, on="job_key", how="left").with_columns(pl.col("attempt").fill_null(0))
+    log_end_s = every.select(pl.max_horizontal(pl.col("end_s").max(), _seconds("submit").max())).item()
+    first = pl.col("attempt") == 0
+    begun = pl.coalesce("start_s", pl.when(first).then(_seconds("start")))
+    rows = every.with_columns(
+        submit_s=pl.when(first).then(_seconds("submit")).otherwise(pl.coalesce("again_s", _seconds("submit"))),
+        start_s=begun,
+        run_s=pl.when(is_resized).then(pl.col("run_s")).otherwise(pl.coalesce("attempt_run_s", "run_s")),
+        state=pl.when(is_resized).then(pl.col("state")).otherwise(pl.coalesce("attempt_state", "state")),
+        cancel_s=pl.when(begun.is_null()).then(pl.coalesce(_seconds("end"), pl.lit(log_end_s))),
+    ).with_columns(
+        eligible_s=pl.when(first & _seconds("eligible").is_not_null())
+        .then(pl.min_horizontal(_seconds("eligible"), pl.coalesce("start_s", _seconds("eligible"))))
+        .when(pl.col("start_s").is_null() & first)
+        .then(w.NEVER)  # held until it was cancelled
+        .otherwise(pl.col("submit_s"))
+    )
+    reasons = {
+        "without a submission time": pl.col("submit_s").is_null(),
+        "with a negative run time": (pl.col("run_s") < 0).fill_null(False),
+    }
+    left_out: dict[str, int] = {}
+    for reason, mask in reasons.items():
+        if count := rows.filter(mask).height:
+            left_out[reason] = count
+        rows = rows.filter(~mask)
+    return rows, left_out
+
+
+def _expanded(rows: pl.DataFrame, remarks: list[str]) -> pl.DataFrame:
+    """A record of several pending array tasks, `123_[4-10%2]`, as one row a task."""
+    tasks = pl.col("job_id").str.extract(r"_\[([0-9,\-]+)(?:%\d+)?\]$").str.split(",")
+    rows = rows.with_columns(throttle=pl.col("job_id").str.extract(r"%(\d+)\]?$").cast(pl.Int64), tasks=tasks)
+    cut = rows.filter(pl.col("tasks").is_null() & pl.col("job_id").str.contains("_[", literal=True)).height
+    if cut:
+        remarks.append(f"{cut} records of pending array tasks have a task list that is cut short: one task each")
+    rows = rows.explode("tasks", empty_as_null=True)
+    low, high = pl.col("tasks").str.extract(r"^(\d+)").cast(pl.Int64), pl.col("tasks").str.extract(r"(\d+)$")
+    numbers = pl.int_ranges(low, high.cast(pl.Int64) + 1)
+    rows = rows.with_columns(task=pl.when(pl.col("tasks").is_not_null()).then(numbers).otherwise([None]))
+    rows = rows.explode("task").with_columns(array_task_id=pl.coalesce("task", "array_task_id"))
+    known = pl.col("throttle").max().over("array_job_id").fill_null(0) > 0
+    first = pl.when(pl.col("eligible_s") < w.NEVER).then("eligible_s").min().over("array_job_id", "submit_s")
+    return rows.with_columns(
+        eligible_s=pl.when(pl.col("array_job_id").is_not_null() & known)
+        .then(pl.min_horizontal("eligible_s", first))
+        .otherwise("eligible_s")
+    )
+
+
+def _named(rows: pl.DataFrame, conf: SlurmConf, remarks: list[str]) -> pl.DataFrame:
+    """Blank names filled in, and the rows in the order of a world: by submission and job id, an array's by task.
+
+    (The job id of an array's last task is that of the array, the smallest of all.)
+    """
+    several = rows.filter(pl.col("partition").str.contains(",", literal=True).fill_null(False)).height
+    if several:
+        remarks.append(f"{several} jobs ask for several partitions: each waits in the first")
+    default = conf.default_partition
+    partition = pl.col("partition").str.split(",").list.first().replace("", None)
+    return rows.with_columns(
+        partition=partition.fill_null(default.name if default else ""),
+        qos=pl.col("qos").replace("", None).str.to_lowercase().fill_null("normal"),
+        account=pl.col("account").replace("", None).str.to_lowercase().fill_null(ROOT),
+        user_name=pl.col("user_name").replace("", None).fill_null(NOBODY),
+        id_of_all=pl.coalesce("array_job_id", "job_id_raw"),
+    ).sort("submit_s", "id_of_all", "array_task_id", "job_id_raw", "job_key", "attempt", nulls_last=True)
+
+
+def _ints(rows: pl.DataFrame, expression: pl.Expr) -> w.Int64s:
+    values: w.Int64s = rows.select(expression.cast(pl.Int64)).to_series().to_numpy().astype(np.int64)
+    return values
+
+
+def _rows_of(names: pl.Series, known: dict[str, int], unset: int = w.NONE) -> w.Int64s:
+    return np.array([known.get(name, unset) for name in names.to_list()], np.int64)
+
+
+def _jobs(rows: pl.DataFrame, conf: SlurmConf, found: Cluster) -> tuple[w.Jobs, w.Int64s]:
+    """The jobs of a world and the throttle of each array."""
+    by_name = {partition.name: partition for partition in conf.partitions}
+    of_row = [by_name.get(name) for name in rows["partition"].to_list()]
+    nodes = _ints(rows, pl.coalesce(*_positive("attempt_nodes", "allocated_nodes", "requested_nodes"), pl.lit(1)))
+    cpus = _ints(rows, pl.coalesce(*_positive("allocated_cpus", "requested_cpus"), pl.lit(0)))
+    gpus = _ints(rows, pl.coalesce(*_positive("attempt_gpus", "allocated_gpus", "requested_gpus"), pl.lit(0)))
+    memory = _memory_mb(rows, conf, of_row, nodes, cpus, gpus)
+    cpus_count = conf.select_type != "select/linear" and "cr_memory" not in conf.select_parameters
+    limit = _limit_s(rows, of_row)
+    start = _ints(rows, pl.col("start_s").fill_null(w.NEVER))
+    ran = start != w.NEVER
+    arrays = rows.group_by("array_job_id", maintain_order=True).agg(pl.col("throttle").max().fill_null(0))
+    arrays = arrays.filter(pl.col("array_job_id").is_not_null())
+    array_rows = {int(array): row for row, array in enumerate(arrays["array_job_id"].to_list())}
+    user = _rows_of(rows["user_name"], found.user_rows)
+    pairs = zip(rows["account"].to_list(), rows["user_name"].to_list(), strict=True)
+    name_rows = rows.select(pl.struct("user_name", "job_name").rank("dense").cast(pl.Int64) - 1).to_series()
+    table = w.plain_jobs(
+        _ints(rows, pl.col("submit_s")),
+        np.where(ran, _ints(rows, pl.coalesce("run_s", pl.lit(-1))), 0),
+        limit,
+        nodes,
+        eligible_s=_ints(rows, pl.col("eligible_s")),
+        cancel_s=_ints(rows, pl.col("cancel_s").fill_null(w.NEVER)),
+        failed=_ints(rows, pl.col("state") != "COMPLETED").astype(bool),
+        partition=_rows_of(rows["partition"], found.partition_rows),
+        qos=_rows_of(rows["qos"], found.qos_rows),
+        user=user,
+        association=np.array([found.association_rows[pair] for pair in pairs], np.int64),
+        cpus_per_node=-(-cpus // nodes) if cpus_count else np.zeros(len(rows), np.int64),
+        memory_per_node_mb=-(-memory // nodes),
+        gpus_per_node=-(-gpus // nodes),
+        array=_rows_of(rows["array_job_id"], array_rows),  # type: ignore[arg-type]
+        name=name_rows.to_numpy().astype(np.int64),
+        pinned_s=start,
+    )
+    unfinished = table.run_s < 0  # it ran when the log ended
+    table = replace(table, run_s=np.where(unfinished, limit, table.run_s))
+    return table, arrays["throttle"].to_numpy().astype(np.int64)
+
+
+def _limit_s(rows: pl.DataFrame, of_row: list[PartitionConf | None]) -> w.Int64s:
+    """The job's limit, else its partition's default, else its partition's longest, else a year as slurmctld plans."""
+    stated = _ints(rows, pl.col("limit_s").fill_null(0))
+    default = [(p.default_time_s or p.max_time_s or YEAR_S) if p else YEAR_S for p in of_row]
+    return np.where(stated > 0, stated, np.array(default, np.int64))
+
+
+def _memory_mb(
+    rows: pl.DataFrame,
+    conf: SlurmConf,
+    of_row: list[PartitionConf | None],
+    nodes: w.Int64s,
+    cpus: w.Int64s,
+    gpus: w.Int64s,
+) -> w.Int64s:
+    """MiB over all nodes, by default those of DefMemPer*; 0 where memory is not a consumable resource."""
+    consumable = any("memory" in parameter for parameter in conf.select_parameters)
+    consumable |= conf.select_type != "select/linear" and not conf.select_parameters  # CR_Core_Memory
+    if not consumable:
+        return np.zeros(len(rows), np.int64)
+    asked = _ints(rows, pl.col("requested_mem_mib").fill_null(0))
+    by_default = np.zeros(len(rows), np.int64)
+    for row, partition in enumerate(of_row):
+        where = partition if partition and _default_memory(partition) else conf
+        per_node, per_gpu, per_cpu = _default_memory(where) or (0, 0, 0)
+        by_default[row] = per_node * nodes[row] or per_gpu * gpus[row] or per_cpu * cpus[row]
+    return np.where(asked > 0, asked, by_default)
+
+
+def _default_memory(where: PartitionConf | SlurmConf) -> tuple[int, int, int] | None:
+    found = (where.def_mem_per_node_mib, where.def_mem_per_gpu_mib, where.def_mem_per_cpu_mib)
+    return found if any(found) else None
+
+
+def _as_it_was(partitions: w.Partitions, jobs: w.Jobs, rows: pl.DataFrame, remarks: list[str]) -> w.Partitions:
+    """The partitions with limits raised to what recorded runs prove: an operator may extend a job past MaxTime."""
+    ran = jobs.pinned_s != w.NEVER
+    longest, widest = partitions.max_time_s.copy(), partitions.max_nodes.copy()
+    for what, most, values in (("MaxTime", longest, jobs.limit_s), ("MaxNodes", widest, jobs.nodes)):
+        for row, name in enumerate(partitions.names):
+            over = ran & (jobs.partition == row) & (values > most[row]) & (most[row] != w.NO_LIMIT)
+            if over.any():
+                remarks.append(
+                    f"{int(over.sum())} jobs of partition {name} ran with more than its {what}: it is raised"
+                )
+                most[row] = values[over].max()
+    return replace(partitions, max_time_s=longest, max_nodes=widest)
+
+
+def _pinned(rows: pl.DataFrame, placements: pl.DataFrame | None, found: Cluster) -> tuple[w.Int64s, w.Int64s]:
+    """The recorded nodes of each row, for replays that are freed at an instant."""
+    count = len(rows)
+    if placements is None or placements.is_empty():
+        return np.zeros(count + 1, np.int64), np.zeros(0, np.int64)
+    known = pl.DataFrame({"node": list(found.node_rows), "node_row": list(found.node_rows.values())})
+    held = placements.join(known, on="node").sort("node_row").group_by("job_key", "attempt").agg("node_row")
+    lists = rows.select("job_key", "attempt").join(held, on=["job_key", "attempt"], how="left", maintain_order="left")
+    lengths = lists.select(pl.col("node_row").list.len().fill_null(0)).to_series().to_numpy()
+    nodes = lists["node_row"].drop_nulls().explode().to_numpy().astype(np.int64)
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), nodes

@@ -1,0 +1,358 @@
+"""A declared world as the compiled scheduler takes it: checks, unplaceable jobs, tables, and an empty cluster."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.blocks import as_block
+from simulator.slurm import world as w
+from simulator.slurm.compiled.bits import as_words
+from simulator.slurm.compiled.fairtree import rank_users
+from simulator.slurm.compiled.priority import static_priority
+from simulator.slurm.compiled.state import (
+    CAPACITY,
+    EMPTY,
+    FREE_FROM,
+    FUTURE,
+    INJECTED_JOB,
+    LAST_BACKFILL,
+    LAST_FULL,
+    LAST_REQUESTED,
+    LAST_USAGE,
+    LONG_AGO,
+    NEVER,
+    NEVER_WAITS,
+    NEXT_TICK,
+    NODE_COLUMNS,
+    NONE,
+    NOW,
+    QUEUE_COLUMNS,
+    REQUEST,
+    RUN_COLUMNS,
+    SCALARS,
+    SETS,
+    UNPLACEABLE,
+    WATCHED,
+    WATCHED_START,
+    WORDS_ROWS,
+    Jobs,
+    Knobs,
+    Out,
+    Run,
+    Scratch,
+    State,
+    Tables,
+    copy_state,
+)
+from simulator.slurm.inputs.pools import limit_pools
+from simulator.slurm.inputs.unplaceable import Shapes, request, shapes_of, unplaceable
+from traces.errors import InputError
+
+Int64s = NDArray[np.int64]
+
+_REMEMBERED = 1024  # results of looking ahead in a backfill pass; a power of 2
+_FIRST_ROWS = 1024  # jobs alive at once; doubled when needed
+
+
+class Prepared(NamedTuple):
+    """A run, ready to be advanced; both are blocks (`simulator.blocks`)."""
+
+    run: Run
+    state: State
+    reason: Int64s  # (jobs,) why a job can never start
+
+
+def prepared(world: w.World, arrivals: int | None = None) -> Prepared:
+    """The tables and the empty cluster of a world. Rows from `arrivals` on do not arrive by themselves.
+
+    Raises InputError for what makes no sense at all: negative times, unknown rows, jobs out of order, preemption in
+    circles. Jobs that can never start are not errors: they are UNPLACEABLE, with a reason.
+    """
+    _check(world)
+    jobs, settings = world.jobs, world.settings
+    static = static_priority(world)  # first: it is what takes most room on the way
+    shapes = shapes_of(world)
+    class_of_job, pool_first, pool_ids, pool_limit = limit_pools(world)
+    reason = unplaceable(world, shapes, class_of_job, pool_first, pool_ids, pool_limit)
+    placeable = reason == w.PLACEABLE
+    child_first, child, waits = _dependencies(world, placeable)
+    group, group_next, group_head, singleton = _groups(world, placeable, waits)
+    preemption = bool(world.qos.preempts.any())
+    whole = bool(shapes.exclusive.all()) and bool((jobs.pinned_s == NEVER).all())
+    knobs = _knobs(
+        settings, len(jobs) if arrivals is None else arrivals, len(world.dependencies.job), preemption, whole
+    )
+    columns = _columns(world, shapes.of_job, class_of_job, static, placeable)
+    tables = _tables(
+        world, shapes, (pool_first, pool_ids, pool_limit), (child_first, child), (group, group_next, singleton)
+    )
+    placement_first = np.concatenate([[0], np.cumsum(jobs.nodes)])
+    none = np.full(len(jobs), NONE, np.int64)
+    out = Out(none, none.copy(), np.zeros(len(jobs), bool), placement_first,
+              np.full(int(placement_first[-1]), NONE, np.int32))  # fmt: skip
+    run = Run(tables, columns, knobs, _scratch(world, knobs, tables), out)
+    state = _new_state(run, min(len(jobs), _FIRST_ROWS) + 1, len(group_head))
+    state.phase[:] = np.where(placeable, FUTURE, UNPLACEABLE)
+    state.waits[:] = waits
+    state.group_head[:] = group_head
+    ready = Prepared(as_block(run), as_block(state), reason)
+    if len(state.factor):
+        rank_users(ready.run, ready.state)
+    return ready
+
+
+def grown(ready: Prepared) -> Prepared:
+    """The same with twice the room for jobs alive at once."""
+    run, rows = ready.run, 2 * len(ready.state.queue)
+    state = as_block(_new_state(run, rows, len(ready.state.group_head)))
+    copy_state(state, ready.state)
+    scratch = run.scratch._replace(victims=np.empty(rows, np.int64))
+    return Prepared(as_block(Run(run.tables, run.jobs, run.knobs, scratch, run.out)), state, ready.reason)
+
+
+def branch_of(ready: Prepared) -> Prepared:
+    """The same run with a state of its own, equal to the present one."""
+    state = as_block(_new_state(ready.run, len(ready.state.queue), len(ready.state.group_head)))
+    copy_state(state, ready.state)
+    return Prepared(ready.run, state, ready.reason)
+
+
+def _columns(
+    world: w.World, shape: Int64s, class_of_job: Int64s, static: NDArray[np.float64], placeable: NDArray[np.bool_]
+) -> Jobs:
+    """The jobs' columns, those of the world itself where they are laid out as the compiled code wants them."""
+    jobs, partitions = world.jobs, world.partitions
+    partition = np.where(placeable, jobs.partition, 0)
+    rank = _preemption_levels(world.qos)[jobs.qos] << 16
+    rank |= partitions.priority_tier[partition]
+    billing = np.zeros(len(jobs))
+    for tres in range(w.TRES):
+        billing += partitions.billing[partition, tres] * request(jobs, tres)
+    billing *= world.qos.usage_factor[jobs.qos]
+    billing *= 1000
+    return Jobs(
+        submit_s=_column(jobs.submit_s), eligible_s=_column(jobs.eligible_s), cancel_s=_column(jobs.cancel_s),
+        run_s=_column(jobs.run_s), limit_s=_column(jobs.limit_s), failed=np.ascontiguousarray(jobs.failed, bool),
+        nodes=_column(jobs.nodes), shape=_column(shape), rank=rank.astype(np.int32), static=static,
+        pools=_column(class_of_job), user=_column(jobs.user), qos=_column(jobs.qos),
+        association=_column(jobs.association), charge=np.round(billing).astype(np.int64), array=_column(jobs.array),
+        any_dependency=np.ascontiguousarray(jobs.any_dependency, bool), pinned_s=_column(jobs.pinned_s),
+    )  # fmt: skip
+
+
+def _column(values: Int64s) -> Int64s:
+    return np.ascontiguousarray(values, np.int64)
+
+
+def _check(world: w.World) -> None:
+    jobs, settings = world.jobs, world.settings
+    for name, lowest in (
+        ("submit_s", 0), ("run_s", 0), ("limit_s", 1), ("nodes", 1), ("cpus_per_node", 0), ("memory_per_node_mb", 0),
+        ("gpus_per_node", 0), ("user", 0), ("qos", 0), ("association", 0),
+    ):  # fmt: skip
+        values = getattr(jobs, name)
+        if (bad := np.flatnonzero(values < lowest)).size:
+            raise InputError(
+                f"job row {bad[0]} has {name} {values[bad[0]]}, the least allowed is {lowest} "
+                f"({bad.size} such jobs): leave them out or mend the trace"
+            )
+    for name, rows in (("qos", len(world.qos)), ("association", len(world.associations))):
+        values = getattr(jobs, name)
+        if (bad := np.flatnonzero(values >= rows)).size:
+            raise InputError(f"job row {bad[0]} has {name} {values[bad[0]]}, the world has {rows}: rows count from 0")
+    if (bad := np.flatnonzero(np.diff(jobs.submit_s) < 0)).size:
+        raise InputError(f"job row {bad[0] + 1} was submitted before row {bad[0]}: sort the jobs by (submit_s, job id)")
+    for name in ("sched_interval_s", "bf_interval_s", "bf_resolution_s", "calc_period_s", "max_age_s", "bf_window_s"):
+        if getattr(settings, name) < 1:
+            raise InputError(f"setting {name} is {getattr(settings, name)}, the least allowed is 1 s")
+    pinned = np.diff(world.pinned_first)
+    if (bad := np.flatnonzero((pinned != 0) & (pinned != jobs.nodes))).size:
+        raise InputError(f"job row {bad[0]} asks for {jobs.nodes[bad[0]]} nodes and is pinned to {pinned[bad[0]]}")
+
+
+def _preemption_levels(qos: w.Qos) -> Int64s:
+    """0 for a QOS that preempts none, else one more than the highest among those that it preempts."""
+    level = np.zeros(len(qos), np.int64)
+    for _ in range(len(qos) + 1):
+        above = np.where(qos.preempts.any(axis=1), (qos.preempts * (level + 1)).max(axis=1, initial=0), 0)
+        if (above == level).all():
+            return level
+        level = above
+    raise InputError(f"QOS {', '.join(qos.names)}: they preempt one another in a circle, take one link out")
+
+
+def _dependencies(world: w.World, placeable: NDArray[np.bool_]) -> tuple[Int64s, Int64s, NDArray[np.int32]]:
+    """Children by parent, shape (jobs + 1,) and (dependencies, 3), and what each job waits for at the beginning."""
+    edges, count = world.dependencies, len(world.jobs)
+    if not len(edges.job):
+        return np.zeros(1, np.int64), np.zeros((0, 3), np.int64), np.zeros(0, np.int32)
+    single = edges.kind == w.SINGLETON
+    waits = np.bincount(edges.job[~single], minlength=count).astype(np.int32)
+    waits[edges.job[single]] += 1  # once a job, however often it is said
+    order = np.flatnonzero(~single)[np.argsort(edges.parent[~single], kind="stable")]
+    child_first = np.concatenate([[0], np.cumsum(np.bincount(edges.parent[order], minlength=count))])
+    child = np.column_stack([edges.job[order], edges.kind[order], edges.delay_s[order]]).astype(np.int64)
+    # An unplaceable parent has ended from the beginning; for AFTER and AFTEROK it never does.
+    for row in np.flatnonzero(~single):
+        if not placeable[edges.parent[row]]:
+            met = edges.kind[row] in (w.AFTERANY, w.AFTERNOTOK)
+            _settle(waits, int(edges.job[row]), bool(world.jobs.any_dependency[edges.job[row]]), met)
+    return child_first.astype(np.int64), child, waits
+
+
+def _settle(waits: NDArray[np.int32], job: int, any_dependency: bool, met: bool) -> None:
+    """As `moves.satisfy` and `moves._fail`, before the run."""
+    if waits[job] == 0 or waits[job] >= NEVER_WAITS:
+        return
+    if met:
+        waits[job] = 0 if any_dependency else waits[job] - 1
+    elif any_dependency and waits[job] > 1:
+        waits[job] -= 1
+    else:
+        waits[job] = NEVER_WAITS
+
+
+def _groups(
+    world: w.World, placeable: NDArray[np.bool_], waits: NDArray[np.int32]
+) -> tuple[Int64s, Int64s, Int64s, NDArray[np.bool_]]:
+    """Jobs of one user and name that a SINGLETON belongs to, as linked lists: group, next row, first rows, which."""
+    jobs, edges = world.jobs, world.dependencies
+    waiting = np.unique(edges.job[edges.kind == w.SINGLETON])
+    if not waiting.size:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool)
+    singleton = np.zeros(len(jobs), bool)
+    singleton[waiting] = True
+    _, key = np.unique(np.column_stack([jobs.user, jobs.name]), axis=0, return_inverse=True)
+    wanted = np.unique(key[waiting])
+    group = np.full(len(jobs), NONE, np.int64)
+    following = np.full(len(jobs), NONE, np.int64)
+    heads = np.full(len(wanted), NONE, np.int64)
+    for number, value in enumerate(wanted):
+        members = np.flatnonzero((key == value) & placeable)
+        if not members.size:
+            continue
+        group[members] = number
+        following[members[:-1]] = members[1:]
+        heads[number] = members[0]
+        if singleton[members[0]]:
+            _settle(waits, int(members[0]), bool(jobs.any_dependency[members[0]]), True)
+    return group, following, heads, singleton
+
+
+def _knobs(settings: w.Settings, arrivals: int, conditions: int, preemption: bool, whole: bool) -> Knobs:
+    decay = 1.0
+    if settings.decay_half_life_s > 0:
+        decay = (1 - 0.693 / settings.decay_half_life_s) ** settings.calc_period_s
+    return Knobs(
+        weight_age=float(settings.weight_age), weight_fairshare=float(settings.weight_fairshare),
+        max_age_s=float(settings.max_age_s), calc_period_s=settings.calc_period_s, decay=decay,
+        default_queue_depth=settings.default_queue_depth, sched_interval_s=settings.sched_interval_s,
+        batch_sched_delay_s=settings.batch_sched_delay_s, backfill=int(settings.backfill),
+        bf_interval_s=settings.bf_interval_s, bf_window_s=settings.bf_window_s,
+        bf_resolution_s=settings.bf_resolution_s, bf_max_job_test=settings.bf_max_job_test,
+        bf_max_job_part=settings.bf_max_job_part, bf_max_job_user=settings.bf_max_job_user,
+        bf_max_job_start=settings.bf_max_job_start, bf_max_job_array_resv=settings.bf_max_job_array_resv,
+        bf_job_part_count_reserve=settings.bf_job_part_count_reserve,
+        bf_min_age_reserve_s=settings.bf_min_age_reserve_s, bf_min_prio_reserve=settings.bf_min_prio_reserve,
+        end_grace_s=settings.over_time_limit_s + settings.kill_wait_s, completing_s=settings.completing_s,
+        requeue_delay_s=max(1, settings.requeue_delay_s),  # what a pass does enters the queue in the next second
+        origin_s=settings.origin_s, arrivals=arrivals,
+        conditions=conditions, preemption=int(preemption), whole_nodes=int(whole),
+    )  # fmt: skip
+
+
+def _tables(
+    world: w.World,
+    shapes: Shapes,
+    pools: tuple[Int64s, Int64s, Int64s],
+    children: tuple[Int64s, Int64s],
+    groups: tuple[Int64s, Int64s, NDArray[np.bool_]],
+) -> Tables:
+    nodes, outages, tree = world.nodes, world.outages, world.associations
+    rows = np.arange(len(outages.kind))
+    events = np.concatenate([
+        np.column_stack([outages.begin_s, np.ones_like(rows), rows]),
+        np.column_stack([outages.end_s, np.zeros_like(rows), rows]),
+    ]).astype(np.int64).reshape(-1, 3)  # fmt: skip
+    changes = np.concatenate([[False], np.diff(nodes.weight) != 0])[None]
+    below = np.argsort(tree.parent[1:], kind="stable") + 1
+    counts = np.bincount(tree.parent[1:], minlength=len(tree))
+    return Tables(
+        node_size=np.column_stack([nodes.cpus, nodes.memory_mb, nodes.gpus]).astype(np.int64),
+        node_weight=_column(nodes.weight), weight_changes=as_words(changes)[0],
+        partition_nodes=as_words(world.partitions.nodes),
+        least_loaded=np.ascontiguousarray(world.partitions.least_loaded, bool),
+        shape_partition=shapes.partition, shape_share=shapes.share, shape_exclusive=shapes.exclusive,
+        shape_nodes=as_words(shapes.nodes), pool_first=pools[0], pool_ids=pools[1], pool_limit=pools[2],
+        throttle=_column(world.array_throttle), outage_kind=_column(outages.kind),
+        outage_begin=_column(outages.begin_s), outage_end=_column(outages.end_s),
+        outage_announced=_column(outages.announced_s), outage_nodes=as_words(outages.nodes),
+        outage_event=np.ascontiguousarray(events[np.lexsort((events[:, 2], events[:, 1], events[:, 0]))]),
+        capacity=np.column_stack([world.capacity.time_s, world.capacity.nodes]).astype(np.int64).reshape(-1, 2),
+        child_first=children[0], child=children[1], group=groups[0], group_next=groups[1], singleton=groups[2],
+        parent=_column(tree.parent), below_first=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        below=_column(below), shares=_column(tree.shares), leaf=tree.user != NONE,
+        qos_priority=_column(world.qos.priority), qos_mode=_column(world.qos.preempt_mode),
+        qos_exempt=_column(world.qos.preempt_exempt_s), qos_preempts=np.ascontiguousarray(world.qos.preempts, bool),
+        pinned_first=_column(world.pinned_first), pinned_nodes=_column(world.pinned_nodes),
+    )  # fmt: skip
+
+
+def _scratch(world: w.World, knobs: Knobs, tables: Tables) -> Scratch:
+    nodes, words = len(world.nodes), tables.partition_nodes.shape[1]
+    slots = max(2, knobs.bf_max_job_test) + 3
+    users = int(world.jobs.user.max(initial=0)) + 1
+    rows = min(len(world.jobs), _FIRST_ROWS) + 1
+    return Scratch(
+        node=np.zeros((nodes, NODE_COLUMNS), np.int64), words=np.zeros((WORDS_ROWS, words), np.int64),
+        runs=np.zeros((nodes + 1, 4), np.int64), slots=np.zeros(9, np.int64),
+        slot_begin=np.zeros(slots + 1, np.int64), slot_nodes=np.zeros((words, slots), np.int64),
+        slot_and=np.zeros((words, slots), np.int64),
+        part_count=np.zeros((len(world.partitions), 3), np.int64),
+        user_count=np.zeros(users, np.int64), array_count=np.zeros((len(world.array_throttle), 2), np.int64),
+        idle=np.zeros_like(tables.shape_nodes), idle_nodes=np.zeros(len(tables.shape_partition), np.int64),
+        stamp=np.zeros(2, np.int64), idle_stamp=np.zeros(len(tables.shape_partition), np.int64),
+        refused=np.zeros((len(tables.shape_partition), 3), np.int64),
+        ready_stamp=np.zeros(len(tables.shape_partition), np.int64),
+        ready=np.zeros((len(tables.shape_partition), nodes), np.int32),
+        ready_order=np.zeros((len(tables.shape_partition), nodes), np.int32),
+        ready_nodes=np.zeros(len(tables.shape_partition), np.int64),
+        memory=np.zeros((_REMEMBERED, 2 + words), np.int64), kept_from=np.zeros(nodes, np.int64),
+        order=np.zeros((len(world.associations), 4), np.int64), keys=np.zeros(len(world.associations)),
+        victims=np.zeros(rows, np.int64),
+    )  # fmt: skip
+
+
+def _new_state(run: Run, rows: int, groups: int) -> State:
+    """An empty cluster with room for `rows` jobs alive at once."""
+    tables, knobs = run.tables, run.knobs
+    jobs, nodes, words = len(run.jobs.submit_s), len(tables.node_weight), tables.partition_nodes.shape[1]
+    fair = knobs.weight_fairshare != 0.0
+    associations = len(tables.parent)
+    scalars = np.zeros(SCALARS, np.int64)
+    scalars[NOW] = -1
+    scalars[CAPACITY] = nodes
+    scalars[REQUEST] = NEVER
+    scalars[[LAST_REQUESTED, LAST_BACKFILL, LAST_FULL, NEXT_TICK]] = LONG_AGO
+    scalars[[FREE_FROM, LAST_USAGE]] = 0
+    scalars[[WATCHED, WATCHED_START, INJECTED_JOB]] = NONE
+    node = np.zeros((nodes, NODE_COLUMNS), np.int64)
+    node[:, :3] = tables.node_size
+    sets = np.zeros((SETS, words), np.int64)
+    sets[EMPTY] = as_words(np.ones((1, nodes), bool))[0]
+    return State(
+        scalars=scalars, queue=np.zeros((rows, QUEUE_COLUMNS), np.int64),
+        running=np.zeros((rows, RUN_COLUMNS), np.int64),
+        held=np.zeros((rows, words), np.int64), releases=np.zeros((rows, 3), np.int64),
+        planned=np.zeros((rows, 3), np.int64), timers=np.zeros((5 * rows + knobs.conditions + 16, 2), np.int64),
+        node=node, sets=sets, pool_used=np.zeros((len(tables.pool_limit), 5), np.int64),
+        array_running=np.zeros(len(tables.throttle), np.int64), phase=np.zeros(jobs, np.int8),
+        waits=np.zeros(jobs if len(tables.child_first) > 1 else 0, np.int32), group_head=np.zeros(groups, np.int64),
+        usage=np.zeros(associations if fair else 0), fresh=np.zeros(associations if fair else 0, np.int64),
+        factor=np.zeros(associations if fair else 0),
+        reservation=np.zeros(len(tables.outage_kind), np.int64),
+        restarts=np.zeros(jobs if knobs.preemption else 0, np.int8),
+    )  # fmt: skip

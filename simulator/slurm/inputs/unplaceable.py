@@ -1,0 +1,161 @@
+"""What jobs ask of a node, once each, and the jobs that can never start, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.slurm import world as w
+from simulator.slurm.compiled.state import NO_CAP, NONE
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class Shapes(NamedTuple):
+    """What jobs ask of a node, and of which: one row each distinct share in a partition."""
+
+    of_job: Int64s  # (jobs,)
+    partition: Int64s  # (shapes,)
+    share: Int64s  # (shapes, 3) CPUs, MB, GPUs
+    exclusive: Bools  # (shapes,)
+    nodes: Bools  # (shapes, nodes) nodes of the partition that hold the share when idle
+
+
+def distinct(columns: Sequence[NDArray[np.generic]]) -> tuple[Int64s, Int64s]:
+    """The distinct rows of some columns of whole numbers, sorted, shape (kinds, columns), and the row of each job.
+
+    As `np.unique(axis=0)`, which would copy all columns several times over.
+    """
+    key = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        if len(column) and (column != column[0]).any():
+            values, code = np.unique(column, return_inverse=True)
+            key *= len(values)
+            key += code
+            key = np.unique(key, return_inverse=True)[1]  # small again, so that no product overflows
+    _, first, of_job = np.unique(key, return_index=True, return_inverse=True)
+    return np.column_stack([column[first] for column in columns]).astype(np.int64), of_job
+
+
+def request(jobs: w.Jobs, tres: int) -> Int64s:
+    """What each job asks for in all of one TRES, shape (jobs,)."""
+    if tres == w.NODE:
+        return jobs.nodes
+    share = {w.CPU: jobs.cpus_per_node, w.MEMORY: jobs.memory_per_node_mb, w.GPU: jobs.gpus_per_node}[tres]
+    return jobs.nodes * share
+
+
+def shapes_of(world: w.World) -> Shapes:
+    """The distinct shares that jobs ask for; a job without a partition gets that of row 0."""
+    jobs, nodes, partitions = world.jobs, world.nodes, world.partitions
+    partition = np.where((jobs.partition >= 0) & (jobs.partition < len(partitions)), jobs.partition, 0)
+    gpu_type = np.where(jobs.gpus_per_node > 0, jobs.gpu_type, NONE)
+    exclusive = jobs.exclusive | partitions.exclusive[partition]
+    columns = (partition, jobs.cpus_per_node, jobs.memory_per_node_mb, jobs.gpus_per_node, gpu_type, exclusive)
+    kinds, of_job = distinct(columns)
+    of_partition, cpus, memory, gpus, kind, whole = (np.ascontiguousarray(column[:, None]) for column in kinds.T)
+    able = (
+        partitions.nodes[of_partition[:, 0]]
+        & (nodes.cpus >= cpus)
+        & (nodes.memory_mb >= memory)
+        & (nodes.gpus >= gpus)
+        & ((kind == NONE) | (nodes.gpu_type == kind))
+    )
+    share = np.ascontiguousarray(np.column_stack([cpus, memory, gpus]))
+    return Shapes(of_job, of_partition[:, 0].copy(), share, whole[:, 0].astype(bool), able)
+
+
+def unplaceable(
+    world: w.World, shapes: Shapes, class_of_job: Int64s, pool_first: Int64s, pool_ids: Int64s, pool_limit: Int64s
+) -> Int64s:
+    """Why each job can never start, shape (jobs,): PLACEABLE or the first reason of world.REASONS that holds."""
+    jobs, partitions = world.jobs, world.partitions
+    count = len(jobs)
+    reason = np.full(count, w.PLACEABLE, np.int64)
+    known = (jobs.partition >= 0) & (jobs.partition < len(partitions))
+    partition = np.where(known, jobs.partition, 0)
+    over = np.zeros(count, bool)
+    partition_qos = partitions.qos[partition]
+    all_qos = [jobs.qos, np.where(partition_qos == NONE, jobs.qos, partition_qos)]
+    del partition_qos
+    least = np.full((len(pool_first) - 1, 5), NO_CAP, np.int64)
+    for row in range(len(least)):
+        mine = pool_ids[pool_first[row] : pool_first[row + 1]]
+        if mine.size:
+            least[row] = pool_limit[mine].min(axis=0)
+    limited = np.flatnonzero(class_of_job != NONE)
+    over[limited] = least[class_of_job[limited], 0] < 1
+    for tres in range(w.TRES):
+        asked = request(jobs, tres)
+        for qos in all_qos:
+            over |= _over(world.qos.job_tres[qos, tres], asked)
+        over[limited] |= asked[limited] > least[class_of_job[limited], tres + 1]
+    del asked, all_qos
+    for number, holds in (
+        (w.UNKNOWN_PARTITION, ~known),
+        (w.TOO_LARGE, shapes.nodes.sum(axis=1)[shapes.of_job] < jobs.nodes),
+        (w.OVER_MAX_NODES, _over(partitions.max_nodes[partition], jobs.nodes)),
+        (w.OVER_MAX_TIME, _over(partitions.max_time_s[partition], jobs.limit_s)),
+        (w.OVER_LIMIT, over),
+    ):
+        reason[(reason == w.PLACEABLE) & holds] = number
+    _by_dependencies(world, reason)
+    return reason
+
+
+def _over(limit: Int64s, values: Int64s) -> Bools:
+    return (limit >= 0) & (values > limit)
+
+
+def _by_dependencies(world: w.World, reason: Int64s) -> None:
+    """Mark the jobs that wait for themselves, then those that wait for a job that never runs."""
+    edges = world.dependencies
+    explicit = edges.kind != w.SINGLETON
+    job, parent, kind = edges.job[explicit], edges.parent[explicit], edges.kind[explicit]
+    if not job.size:
+        return
+    for row in _cyclic(job, parent, len(reason)):
+        if reason[row] == w.PLACEABLE:
+            reason[row] = w.CYCLIC_DEPENDENCY
+    needs_run = (kind == w.AFTER) | (kind == w.AFTEROK)
+    all_edges = np.bincount(edges.job, minlength=len(reason))
+    while True:
+        hopeless = np.bincount(job[needs_run & (reason[parent] != w.PLACEABLE)], minlength=len(reason))
+        never = np.where(world.jobs.any_dependency, (hopeless > 0) & (hopeless == all_edges), hopeless > 0)
+        new = never & (reason == w.PLACEABLE)
+        if not new.any():
+            return
+        reason[new] = w.NEVER_SATISFIED
+
+
+def _cyclic(job: Int64s, parent: Int64s, count: int) -> list[int]:
+    """Rows that reach themselves from child to parent."""
+    left = np.ones(len(job), bool)
+    while True:  # drop edges of jobs that wait for nobody left, or that nobody left waits for
+        waiting = np.bincount(job[left], minlength=count) > 0
+        awaited = np.bincount(parent[left], minlength=count) > 0
+        kept = left & waiting[parent] & awaited[job]
+        if (kept == left).all():
+            break
+        left = kept
+    above: dict[int, list[int]] = {}
+    for child, of in zip(job[left].tolist(), parent[left].tolist(), strict=True):
+        above.setdefault(child, []).append(of)
+    return [row for row in above if _reaches(above, row)]
+
+
+def _reaches(above: dict[int, list[int]], row: int) -> bool:
+    seen: set[int] = set()
+    ahead = list(above[row])
+    while ahead:
+        at = ahead.pop()
+        if at == row:
+            return True
+        if at not in seen:
+            seen.add(at)
+            ahead.extend(above.get(at, ()))
+    return False

@@ -1,0 +1,297 @@
+"""The twin's two passes and preemption: docs/schedulers/slurm.md, "Main pass", "Backfill pass" and "Preemption"."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simulator.slurm import world as w
+from simulator.slurm.twin import rules
+from simulator.slurm.twin.machine import Job, Machine
+
+if TYPE_CHECKING:
+    from simulator.slurm.twin.clock import Controller
+
+
+def in_service(controller: Controller) -> set[int]:
+    """The nodes that are neither drained nor over the capacity."""
+    outages, now = controller.world.outages, controller.now
+    drained = (outages.kind == w.DRAIN) & (outages.begin_s <= now) & (outages.end_s > now)
+    return set(range(len(controller.world.nodes))) - controller.out - _nodes_of(outages.nodes[drained])
+
+
+def _nodes_of(rows: w.Bools) -> set[int]:
+    return set(np.flatnonzero(rows.any(axis=0)).tolist())
+
+
+def _members(controller: Controller, job: Job) -> set[int]:
+    return set(np.flatnonzero(controller.world.partitions.nodes[job.partition]).tolist())
+
+
+def _reservations(controller: Controller, begin: int, end: int) -> w.Bools:
+    """Which outages are reservations, known by now, that touch [begin, end)."""
+    outages = controller.world.outages
+    known = (outages.kind == w.RESERVATION) & (outages.announced_s <= controller.now)
+    touches: w.Bools = known & (outages.begin_s < end) & (outages.end_s > begin)
+    return touches
+
+
+def _may_reserve(controller: Controller, job: Job) -> bool:
+    settings = controller.settings
+    return controller.now - job.accrue >= settings.bf_min_age_reserve_s and job.priority >= settings.bf_min_prio_reserve
+
+
+def main_pass(controller: Controller, *, limited: bool) -> None:
+    """Start what fits in the queue's order, until each partition's first job that does not."""
+    now, machine = controller.now, controller.machine
+    nodes = in_service(controller)
+    blocked: set[int] = set()
+    rejected: set[int] = set()
+    seen: set[int] = set()
+    number = 0
+    for job in controller.queue():
+        array = rules.array_of(controller, job)
+        if array == w.NONE or array not in seen:
+            number += 1
+            if limited and number == controller.settings.default_queue_depth + 2:
+                break
+        seen.add(array)
+        if job.partition in blocked or array in rejected - {w.NONE}:
+            continue
+        if not rules.within_limits(controller, job) or rules.throttled(controller, job):
+            rejected.add(array)
+            continue
+        held = _nodes_of(controller.world.outages.nodes[_reservations(controller, now, now + job.limit)])
+        available = (_members(controller, job) & nodes) - held
+        chosen = machine.place(job, available) or _preempt(controller, job, available)
+        if chosen:
+            controller.start(job, chosen, by_backfill=False)
+            continue
+        rejected.add(array)
+        enough = sum(machine.could_hold(job, node) for node in available) >= job.nodes
+        if enough and _may_reserve(controller, job):
+            blocked.add(job.partition)
+            nodes -= _members(controller, job)
+
+
+@dataclass
+class _Slot:
+    begin: int
+    end: int
+    nodes: set[int]
+
+
+class _Plan:
+    """The slots of one backfill pass and what it counts."""
+
+    def __init__(self, controller: Controller) -> None:
+        now = controller.now
+        self.controller, self.now = controller, now
+        r = controller.settings.bf_resolution_s
+        self.window_end = now + controller.settings.bf_window_s
+        self.nodes = in_service(controller)
+        self.slots = [_Slot(now // r * r, self.window_end // r * r, set(self.nodes))]
+        self.slots_made = 1
+        self.tested = self.started = 0
+        self.of_partition: Counter[int] = Counter()
+        self.of_user: Counter[int] = Counter()
+        self.reservations_of_partition: Counter[int] = Counter()
+        self.reservations_of_array: Counter[int] = Counter()
+
+    def is_free(self, nodes: list[int], begin: int, end: int) -> bool:
+        return all(set(nodes) <= slot.nodes for slot in self.slots if slot.begin < end and slot.end > begin)
+
+    def cut(self, at: int, second: int) -> None:
+        slot = self.slots[at]
+        self.slots[at : at + 1] = [_Slot(slot.begin, second, set(slot.nodes)), _Slot(second, slot.end, set(slot.nodes))]
+        self.slots_made += 1
+
+    def reserve(self, nodes: list[int], begin: int, end: int) -> None:
+        """Take the nodes out of the slots within [begin, end); then the first two neighbours that are alike join."""
+        at = next((at for at, slot in enumerate(self.slots) if slot.end >= begin), None)
+        if at is None:
+            return
+        around = [max(at - 1, 0), len(self.slots)]
+        if self.slots[at].end > begin:
+            self.cut(at, begin)
+        for inner in range(at + 1, len(self.slots) + 1):
+            if inner == len(self.slots):
+                around[1] = inner - 1
+                break
+            if self.slots[inner].end > end:
+                self.cut(inner, end)
+            self.slots[inner].nodes -= set(nodes)
+            if self.slots[inner].end == end:
+                around[1] = min(inner + 1, len(self.slots) - 1)
+                break
+        for left in range(*around):
+            if self.slots[left].nodes == self.slots[left + 1].nodes:
+                self.slots[left].end = self.slots[left + 1].end
+                del self.slots[left + 1]
+                return
+
+
+NEXT, RESERVED, STARTED, STOP = "next job", "reserved", "started", "end the pass"
+
+
+def backfill_pass(controller: Controller) -> None:
+    """Start what delays no reservation of a job before it in the queue, and reserve for those that cannot start."""
+    plan, settings = _Plan(controller), controller.settings
+    rejected: set[int] = set()
+    for job in controller.queue():
+        if plan.tested >= settings.bf_max_job_test:
+            return
+        array, user = rules.array_of(controller, job), int(controller.world.jobs.user[job.row])
+        if array in rejected - {w.NONE}:
+            continue
+        if (
+            not rules.within_limits(controller, job)
+            or rules.throttled(controller, job)
+            or 0 < settings.bf_max_job_part <= plan.of_partition[job.partition]
+            or 0 < settings.bf_max_job_user <= plan.of_user[user]
+        ):
+            rejected.add(array)
+            continue
+        plan.of_partition[job.partition] += 1
+        plan.of_user[user] += 1
+        outcome = _plan_one(plan, job)
+        if outcome == STOP:
+            return
+        if outcome == STARTED:
+            plan.started += 1
+            if plan.started == settings.bf_max_job_start:
+                return
+        elif outcome == RESERVED:
+            plan.reservations_of_partition[job.partition] += 1
+            plan.reservations_of_array[array] += 1
+            if plan.reservations_of_array[array] >= settings.bf_max_job_array_resv:
+                rejected.add(array)
+        else:
+            rejected.add(array)
+
+
+def _plan_one(plan: _Plan, job: Job) -> str:
+    """Step 4 of the page: find out when the job could start; start it, or reserve nodes for it."""
+    controller, now, settings = plan.controller, plan.now, plan.controller.settings
+    most = settings.bf_job_part_count_reserve
+    reserving = _may_reserve(controller, job) and not 0 < most <= plan.reservations_of_partition[job.partition]
+    begin = now  # `try` on the page
+    is_counted = False
+    while begin <= plan.window_end:
+        usable, later = _usable(plan, job, begin)
+        chosen, start = None, now
+        if len(usable) >= job.nodes:
+            plan.tested += not is_counted
+            is_counted = True
+            chosen = controller.machine.place(job, usable)
+            if not chosen and begin == now:
+                chosen = _preempt(controller, job, usable)
+            if not chosen and reserving:
+                chosen, start = _look_ahead(controller, job, usable)
+        if not chosen:
+            if later is None or not reserving:
+                return NEXT
+            begin = later
+            continue
+        start = max(start, begin)
+        if start == now:
+            controller.start(job, chosen, by_backfill=True)
+            return STARTED
+        if not reserving:
+            return NEXT
+        if later is not None and start > later:
+            begin = later
+            continue
+        if start > plan.window_end:
+            return NEXT
+        r = settings.bf_resolution_s
+        first, last = start // r * r, (start + job.limit) // r * r
+        if not plan.is_free(chosen, first, last):
+            begin = start + r if start == begin else start
+            continue
+        if plan.slots_made >= max(2, settings.bf_max_job_test):
+            return STOP
+        plan.reserve(chosen, first, max(last, first + r))
+        return RESERVED
+    return NEXT
+
+
+def _usable(plan: _Plan, job: Job, begin: int) -> tuple[set[int], int | None]:
+    """Steps b and c: the nodes that are free of reservations from `begin` to its end, and when to try next."""
+    controller, end = plan.controller, begin + job.limit
+    touching = _reservations(controller, begin, end)
+    base = (_members(controller, job) & plan.nodes) - _nodes_of(controller.world.outages.nodes[touching])
+    usable, later = set(base), None
+    for slot, after in zip(plan.slots, [*plan.slots[1:], None], strict=True):
+        if slot.end <= begin:
+            continue
+        if after is not None and later is None and (base & after.nodes) - (usable & slot.nodes):
+            later = slot.end
+        if slot.begin > end:
+            break
+        usable &= slot.nodes
+    members = sorted(_members(controller, job))
+    of_partition = touching & controller.world.outages.nodes[:, members].any(axis=1)
+    if of_partition.any():
+        e = int(controller.world.outages.end_s[of_partition].min())
+        if e < plan.window_end and (later is None or e < later):
+            later = e
+    return usable, later
+
+
+def _look_ahead(controller: Controller, job: Job, usable: set[int]) -> tuple[list[int] | None, int]:
+    """The nodes, and the expected end of the last running job that has to end for them."""
+    machine, settings = controller.machine.copy(), controller.settings
+    order = sorted(controller.running, key=lambda other: (other.expected_end, other.row))
+    window, origin, at = 30, None, 0
+    while at < len(order):
+        last = None
+        while at < len(order):
+            other, at = order[at], at + 1
+            if not set(other.held) & usable:
+                continue
+            machine.remove(other)
+            last = other
+            origin = origin or (last.expected_end // 30 + 1) * 30
+            if at < len(order) and order[at].expected_end > origin + window:
+                break
+        if last is None or origin is None:
+            break
+        window *= 2
+        while at < len(order) and order[at].expected_end > origin + window:
+            window *= 2
+        chosen = machine.place(job, usable)
+        if chosen:
+            start = last.expected_end
+            if start <= controller.now:
+                start = max(controller.now + 1, start + settings.over_time_limit_s + settings.kill_wait_s)
+            return chosen, start
+    return None, controller.now
+
+
+def _preempt(controller: Controller, job: Job, available: set[int]) -> list[int] | None:
+    """Nodes that running jobs of a QOS that this one preempts give up, ending now; None if that does not do."""
+    qos, now = controller.world.qos, controller.now
+    victims = [
+        other
+        for other in controller.running
+        if qos.preempts[job.qos, other.qos]
+        and qos.preempt_mode[other.qos] != w.PREEMPT_OFF
+        and now - other.start >= qos.preempt_exempt_s[other.qos]
+        and controller.recorded_end(other) > now
+        and set(other.held) & available
+    ]
+    victims.sort(key=lambda other: (int(qos.priority[other.qos]), -other.start, other.row))
+    machine: Machine = controller.machine.copy()
+    for number, victim in enumerate(victims, start=1):
+        machine.remove(victim)
+        chosen = machine.place(job, available)
+        if chosen:
+            for other in victims[:number]:
+                if set(other.held) & set(chosen):
+                    controller.preempt(other)
+            return chosen
+    return None

@@ -1,0 +1,184 @@
+"""The twin's rules of who may run at all: docs/schedulers/slurm.md, "Words", "Limits" and "Dependencies"."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simulator.slurm import world as w
+from simulator.slurm.twin.machine import Job
+
+if TYPE_CHECKING:
+    from simulator.slurm.twin.clock import Controller
+
+ENDED = (w.COMPLETED, w.FAILED, w.TIMEOUT, w.CANCELLED, w.PREEMPTED, w.UNPLACEABLE)
+
+# Limits
+
+
+def within_limits(controller: Controller, job: Job, *, alone: bool = False) -> bool:
+    """Whether the job may run beside those that run (`alone`: beside none, and by what one job may ask for)."""
+    world, running = controller.world, [] if alone else controller.running
+    for count, tres, others in _counts(controller, job, running):
+        if count != w.NO_LIMIT and len(others) + 1 > count:
+            return False
+        for kind in range(w.TRES):
+            used = sum(other.request[kind] for other in others) + job.request[kind]
+            if tres[kind] != w.NO_LIMIT and used > tres[kind]:
+                return False
+    own = world.jobs.association[job.row]
+    most = int(world.associations.max_jobs[own])
+    beside = sum(bool(world.jobs.association[other.row] == own) for other in running)
+    return most == w.NO_LIMIT or beside + 1 <= most
+
+
+def _counts(controller: Controller, job: Job, running: list[Job]) -> list[tuple[int, list[int], list[Job]]]:
+    """(most jobs, most TRES, the running jobs that count) of each limit that counts the job."""
+    world = controller.world
+    qos, tree, jobs = world.qos, world.associations, world.jobs
+    user, account = jobs.user, tree.account[jobs.association]
+    found: list[tuple[int, list[int], list[Job]]] = []
+    for row in _qos_of(controller, job):
+        same = [other for other in running if row in _qos_of(controller, other)]
+        of_user = [other for other in same if user[other.row] == user[job.row]]
+        of_account = [other for other in same if account[other.row] == account[job.row]]
+        found.append((w.NO_LIMIT, qos.job_tres[row].tolist(), []))
+        found.append((int(qos.group_jobs[row]), qos.group_tres[row].tolist(), same))
+        found.append((int(qos.user_jobs[row]), qos.user_tres[row].tolist(), of_user))
+        found.append((int(qos.account_jobs[row]), qos.account_tres[row].tolist(), of_account))
+    for row in _chain(world, int(jobs.association[job.row])):
+        below = [other for other in running if row in _chain(world, int(jobs.association[other.row]))]
+        found.append((int(tree.group_jobs[row]), tree.group_tres[row].tolist(), below))
+    return found
+
+
+def _qos_of(controller: Controller, job: Job) -> set[int]:
+    """The job's QOS and that of its partition."""
+    return {job.qos, int(controller.world.partitions.qos[job.partition])} - {w.NONE}
+
+
+def _chain(world: w.World, association: int) -> list[int]:
+    """The association and all above it."""
+    rows = []
+    while association != w.NONE:
+        rows.append(association)
+        association = int(world.associations.parent[association])
+    return rows
+
+
+def array_of(controller: Controller, job: Job) -> int:
+    return int(controller.world.jobs.array[job.row])
+
+
+def throttled(controller: Controller, job: Job) -> bool:
+    """Whether as many tasks of the job's array run as may."""
+    array = array_of(controller, job)
+    if array == w.NONE or not controller.world.array_throttle[array]:
+        return False
+    running = sum(array_of(controller, other) == array for other in controller.running)
+    return bool(running >= controller.world.array_throttle[array])
+
+
+# Dependencies
+
+
+def dependencies_hold(controller: Controller, job: Job) -> bool:
+    """Whether the job waits for nobody any more."""
+    met = [_met(controller, job, at) for at in _conditions(controller.world, job)]
+    if not met:
+        return True
+    return any(met) if controller.world.jobs.any_dependency[job.row] else all(met)
+
+
+def _conditions(world: w.World, job: Job) -> list[int]:
+    return np.flatnonzero(world.dependencies.job == job.row).tolist()
+
+
+def _met(controller: Controller, job: Job, at: int) -> bool:
+    world = controller.world
+    kind = int(world.dependencies.kind[at])
+    if kind == w.SINGLETON:
+        jobs = world.jobs
+        return all(
+            other.state in ENDED
+            for other in controller.jobs[: job.row]
+            if jobs.user[other.row] == jobs.user[job.row] and jobs.name[other.row] == jobs.name[job.row]
+        )
+    parent = controller.jobs[int(world.dependencies.parent[at])]
+    if kind == w.AFTER:
+        begun, delay = parent.first_start, int(world.dependencies.delay_s[at])
+        return controller.now >= begun + delay if begun != w.NONE else parent.state == w.CANCELLED
+    if kind == w.AFTERANY:
+        return parent.state in ENDED
+    if kind == w.AFTEROK:
+        return parent.state == w.COMPLETED
+    return parent.state in ENDED and parent.state != w.COMPLETED
+
+
+def never_satisfied(controller: Controller, job: Job) -> bool:
+    """Whether a dependency has failed for good, so that the job can never start."""
+    failed = [_failed(controller, at) for at in _conditions(controller.world, job)]
+    if not failed:
+        return False
+    return all(failed) if controller.world.jobs.any_dependency[job.row] else any(failed)
+
+
+def _failed(controller: Controller, at: int) -> bool:
+    kind = int(controller.world.dependencies.kind[at])
+    if kind == w.SINGLETON:
+        return False
+    parent = controller.jobs[int(controller.world.dependencies.parent[at])]
+    if parent.state == w.UNPLACEABLE:
+        return kind in (w.AFTEROK, w.AFTER)
+    if kind == w.AFTEROK:
+        return parent.state in ENDED and parent.state != w.COMPLETED
+    return kind == w.AFTERNOTOK and parent.state == w.COMPLETED
+
+
+# What can never start
+
+
+def find_unplaceable(controller: Controller) -> None:
+    """Mark the jobs that can never start, with the first reason of `world.REASONS` that holds."""
+    for job in controller.jobs:
+        job.reason = _reason(controller, job)
+        if job.reason != w.PLACEABLE:
+            job.state = w.UNPLACEABLE
+    found = True
+    while found:
+        found = False
+        for job in controller.jobs:
+            if job.state != w.UNPLACEABLE and never_satisfied(controller, job):
+                job.state, job.reason, found = w.UNPLACEABLE, w.NEVER_SATISFIED, True
+
+
+def _reason(controller: Controller, job: Job) -> int:
+    world = controller.world
+    if job.partition == w.NONE:
+        return w.UNKNOWN_PARTITION
+    members = np.flatnonzero(world.partitions.nodes[job.partition]).tolist()
+    if sum(controller.machine.could_hold(job, node) for node in members) < job.nodes:
+        return w.TOO_LARGE
+    most, longest = int(world.partitions.max_nodes[job.partition]), int(world.partitions.max_time_s[job.partition])
+    if most != w.NO_LIMIT and job.nodes > most:
+        return w.OVER_MAX_NODES
+    if longest != w.NO_LIMIT and job.limit > longest:
+        return w.OVER_MAX_TIME
+    if not within_limits(controller, job, alone=True):
+        return w.OVER_LIMIT
+    return w.CYCLIC_DEPENDENCY if _waits_for_itself(world, job.row) else w.PLACEABLE
+
+
+def _waits_for_itself(world: w.World, row: int) -> bool:
+    pairs = list(zip(world.dependencies.job.tolist(), world.dependencies.parent.tolist(), strict=True))
+    seen: set[int] = set()
+    todo = [row]
+    while todo:
+        child = todo.pop()
+        parents = {parent for job, parent in pairs if job == child and parent != w.NONE}
+        if row in parents:
+            return True
+        todo += parents - seen
+        seen |= parents
+    return False

@@ -1,0 +1,109 @@
+"""No prediction may depend on the job's own start, end or cancellation, nor on anything recorded at or after it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.recorded.free import free_starts, usable_nodes
+from simulator.recorded.parameters import fit, known_before
+from simulator.recorded.passes import Rules
+from simulator.recorded.record import NEVER, Int64s, Record, events
+from simulator.recorded.single import single_starts
+from tests.simulator.recorded.cases import jobs_of
+
+RULES = Rules(nodes=12, window_s=86400, stall_s=300, max_jobs=3, max_nodes=8, overtaken=1, siblings=1)
+
+
+def busy_record(seed: int, count: int = 150) -> Record:
+    """A queue that fills: recorded waits of minutes to hours, one job in ten cancelled, at most 12 nodes held."""
+    random = np.random.default_rng(seed)
+    submit = np.sort(random.integers(0, 2 * 86400, count))
+    size, limit = random.integers(1, 5, count), random.choice([1800, 7200, 28800], count)
+    run = np.maximum((limit * random.random(count)).astype(np.int64), 1)
+    user = random.integers(0, 8, count)
+    priority = random.integers(0, 3, count) * 3600
+    ran = random.random(count) > 0.1
+    blank = Record(
+        submit, np.where(ran, submit, NEVER), np.where(ran, submit + run, submit + 600), size, limit, user, priority,
+        [str(k) for k in range(count)],
+    )  # fmt: skip
+    start = free_starts(blank, jobs_of(blank), RULES._replace(window_s=0), np.array([12], np.int64))
+    # Some starts that no rule explains, so that holds and stalls are learned.
+    start = np.where(ran, start + np.where(random.random(count) < 0.1, 5000, 0), NEVER)
+    end = np.where(ran, start + run, blank.end_s)
+    return Record(submit, start, end, size, limit, user, priority, blank.job_key)
+
+
+def predicted(record: Record, forked: bool) -> Int64s:
+    return single_starts(record, events(record), jobs_of(record), RULES, record.ran, forked=forked)
+
+
+def changed(record: Record, start_s: Int64s, end_s: Int64s) -> Record:
+    return Record(
+        record.submit_s, start_s, end_s, record.size, record.limit_s, record.user, record.priority, record.job_key
+    )
+
+
+@pytest.mark.parametrize("forked", [False, True])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_jobs_own_start_and_end_change_nothing(seed: int, forked: bool) -> None:
+    record = busy_record(seed)
+    before = predicted(record, forked)
+    waited = np.flatnonzero(record.ran & (before > record.submit_s + 60))
+    assert len(waited) > 20
+    for row in waited[::4]:
+        for start, end in ((0, 1), (5000, 90_000), (3 * 86400, 4 * 86400)):
+            other = changed(record, record.start_s.copy(), record.end_s.copy())
+            other.start_s[row], other.end_s[row] = record.submit_s[row] + start, record.submit_s[row] + end
+            assert predicted(other, forked)[row] == before[row]
+
+
+@pytest.mark.parametrize("forked", [False, True])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_recorded_at_or_after_the_decision_changes_it(seed: int, forked: bool) -> None:
+    record = busy_record(seed)
+    before = predicted(record, forked)
+    random = np.random.default_rng(seed)
+    decisive = 0
+    for row in np.flatnonzero(record.ran)[::5]:
+        now = before[row]
+        # Later starts and ends move by up to half a day; what was cancelled later may run, and the other way round;
+        # half of the later submissions vanish.
+        later = random.integers(0, 43200, len(record))
+        start, end = record.start_s.copy(), record.end_s.copy()
+        moved = (start >= now) & (end >= now) & (np.arange(len(record)) != row)
+        start[moved] = np.maximum(now, record.submit_s[moved]) + later[moved]
+        start[moved & (later % 5 == 0)] = NEVER
+        open_end = end >= now
+        end[open_end] = np.maximum(end[open_end], np.where(start < NEVER, start, 0)[open_end]) + 1 + later[open_end]
+        kept = (record.submit_s < now) | (later % 2 == 0)
+        kept[-1] = True
+        decisive += int(moved.any())
+        other = changed(record, start, end).take(kept)
+        assert predicted(other, forked)[np.count_nonzero(kept[:row])] == now
+    assert decisive > 10
+
+
+def test_what_is_fitted_before_an_instant_ignores_all_that_follows() -> None:
+    record = busy_record(3)
+    until = 86400
+    known = known_before(record, until)
+    assert known.submit_s.max() < until
+    assert ((known.start_s < until) | (known.start_s == NEVER)).all()
+    random = np.random.default_rng(0)
+    start = np.where(record.start_s >= until, NEVER, record.start_s)
+    end = np.where(record.end_s >= until, until + random.integers(0, 9999, len(record)), record.end_s)
+    assert fit(changed(record, start, end), until) == fit(record, until)
+
+
+def test_usable_nodes_at_a_tick_are_what_was_in_use_before_it() -> None:
+    record = busy_record(4)
+    whole = usable_nodes(record, events(record), 7200)
+    ticks = record.submit_s[0] + 600 * np.arange(len(whole))
+    k = len(whole) // 2
+    cut = known_before(record, int(ticks[k]))
+    before = usable_nodes(cut, events(cut), 7200)
+    count = min(len(before), k + 1)
+    assert count > 50
+    assert (before[:count] == whole[:count]).all()

@@ -1,0 +1,100 @@
+"""Mutated files of every format: read or refused in one line, no crash, nothing implausible, and the counts add up.
+
+BATON_FUZZ_LINES=1000000 is the long form, all formats together; -s shows what became of the lines of each.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import shutil
+import time
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.traces.readers.fuzzing import Base, bases, damaged, mutated
+from traces.clusters import ClusterSettings
+from traces.errors import InputError
+from traces.ingest import FileResult, ingest
+from traces.readers.plausible import implausible
+from traces.store import DataFolder
+
+LINES = int(os.environ.get("BATON_FUZZ_LINES", "4000"))  # that are mutated, of all formats together
+FILE_LINES = 100 if LINES < 100_000 else 5_000
+SHARES = (0.02, 0.5)  # of a file's records that are mutated
+DAMAGED = 0.2  # of the files
+
+
+def check(base: Base, data: bytes, untouched: int, result: FileResult, folder: Path) -> None:
+    """The counts add up to what is in the file, whole lines are not refused, and no row is implausible."""
+    assert result.rows == result.allocations + result.steps + result.samples + result.duplicates + result.rejects
+    assert result.rows > 0 and result.jobs <= result.allocations
+    if base.by_line:
+        lines = data.decode(errors="replace").replace("\r\n", "\n").split("\n")[1:]
+        told = [line for line in lines if line.strip(" \t\r\x0b\x0c\x85\xa0\u3000")]
+        given = sum(base.format != "swf" or line.strip()[:1] != ";" for line in told)
+        assert abs(result.rows - given) <= 1, (result, given)  # a byte may be a blank of Unicode
+        assert result.rejects <= given - untouched + 1
+    elif base.between != b"\n":
+        assert result.rows - result.rejects >= untouched - 2 * (data.count(base.between) + 1 - untouched), result
+    for path in folder.glob("lake/lab/*/*.parquet"):
+        wrong = implausible(pl.read_parquet(path)).drop_nulls()
+        assert wrong.is_empty(), (path.name, wrong[0])
+
+
+def become(base: Base, path: Path, data: bytes, untouched: int, *, whole: bool) -> tuple[str, int]:
+    """(what became of the file, records that were refused)."""
+    path.write_bytes(data)
+    try:
+        if base.reads:
+            base.reads(path)
+            return "read", 0
+        folder = DataFolder(path.parent / "data")
+        cluster = ClusterSettings("lab", timezone="America/Chicago")
+        (result,) = ingest([path], cluster=cluster, data=folder, format=base.format)
+    except InputError as error:
+        told = str(error)
+    else:
+        told = ""
+    assert "\n" not in told and len(told) < 4_000, told
+    if told:
+        return "refused", 0
+    if whole:
+        check(base, data, untouched, result, folder.root)
+    return "read", result.rejects
+
+
+@pytest.mark.parametrize("name", bases())
+def test_mutated_files(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    base, began = bases()[name], time.process_time()
+    monkeypatch.setattr("traces.clusters.DECLARED", tmp_path / "none.toml")
+    path = tmp_path / ("clusters.toml" if name == "clusters.toml" else "file")
+    due, seed, told = LINES / len(bases()), 0, Counter[str]()
+    kinds = Counter[str]()
+    while told["mutated"] < due:
+        rng = random.Random(f"{name} {seed}")
+        size = len(base.records) if base.reads else FILE_LINES
+        share = SHARES[seed % 2] if not base.reads else 2 / size
+        chosen = [(base.records[n] if base.reads else rng.choice(base.records), rng.random() < share)
+                  for n in range(size)]  # fmt: skip
+        data = base.file([mutated(rng, record, base) if change else record for record, change in chosen])
+        kind = "mutated lines alone"
+        if rng.random() < DAMAGED:
+            kind, data = damaged(rng, data)
+        untouched = sum(not change for _, change in chosen)
+        fate, rejects = become(base, path, data, untouched, whole=kind == "mutated lines alone")
+        shutil.rmtree(tmp_path / "data", ignore_errors=True)
+        kinds[kind] += 1
+        told.update({"mutated": size - untouched, "lines": size, "rejects": rejects, fate: 1})
+        seed += 1
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(
+        f"\n{name}: {told['mutated']:,} of {told['lines']:,} lines mutated in {seed:,} files of {len(kinds)} kinds: "
+        f"{told['read']:,} read, {told['refused']:,} refused, {told['rejects']:,} records refused; "
+        f"{time.process_time() - began:.1f} s of processor time, peak {peak:,} MiB"
+    )
+    assert peak < 3 << 10  # bounded, whatever came before

@@ -1,0 +1,249 @@
+"""slurm.conf as sites write it, and what is refused in it with file and line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traces.errors import InputError
+from traces.slurm import conf_values as values
+from traces.slurm.conf import SlurmConf, read_slurm_conf
+from traces.slurm.state import as_it_is, read_nodes, read_partitions, read_reservations
+
+LAB = Path(__file__).parents[4] / "shared/traces/slurm-22.05-lab"
+needs_lab = pytest.mark.skipif(not LAB.is_dir(), reason="the real dumps of ../shared/traces are not on this machine")
+
+MINIMAL = "NodeName=n[1-2] CPUs=8\nPartitionName=p Nodes=ALL\n"
+
+
+def read(tmp_path: Path, text: str, name: str = "slurm.conf") -> SlurmConf:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return read_slurm_conf(path)
+
+
+def refused(tmp_path: Path, text: str) -> str:
+    with pytest.raises(InputError) as error:
+        read(tmp_path, text)
+    assert "\n" not in str(error.value)
+    return str(error.value).removeprefix(f"{tmp_path}/")
+
+
+SITE = r"""# a site's file
+ClusterName=deep   # trailing comment
+schedulertype=sched/backfill
+SchedulerParameters=bf_interval=120,bf_window=4320,\
+bf_continue,bf_max_job_user=20,default_queue_depth=200,salloc_wait_nodes,bf_busy_nodes
+PriorityType=priority/multifactor
+PriorityFlags=SMALL_RELATIVE_TO_TIME,NO_FAIR_TREE
+PriorityWeightAge=1000
+PriorityWeightTRES=CPU=100,GRES/gpu=1000
+PriorityMaxAge=14-0
+PriorityDecayHalfLife=2-12
+PriorityCalcPeriod=10
+PreemptType=preempt/qos
+PreemptMode=REQUEUE,GANG
+PreemptExemptTime=0:30:00
+KillWait=60
+OverTimeLimit=5
+TopologyPlugin=topology/tree
+SlurmctldDebug=info
+GresTypes=gpu,nic
+Include nodes.conf
+NodeSet=big Feature=a100
+PartitionName=DEFAULT MaxTime=2-00:00:00 DefaultTime=60 State=UP TRESBillingWeights="CPU=1.0,Mem=0.25G,GRES/gpu=4"
+PartitionName=gpu Nodes=big Default=YES PriorityTier=5 PriorityJobFactor=10 OverSubscribe=NO AllowQos=normal,High
+PartitionName=all Nodes=gpu[01-03],cpu1 MaxTime=UNLIMITED LLN=yes OverSubscribe=EXCLUSIVE MaxNodes=2 QOS=part
+PartitionName=gpu Nodes=gpu03 PriorityTier=6
+DownNodes=gpu02 State=DRAIN Reason="bad disk # not a comment here"
+"""
+NODES = r"""NodeName=DEFAULT Sockets=2 CoresPerSocket=16 \
+    ThreadsPerCore=2 RealMemory=256000 Weight=10
+NodeName=gpu[01-02] Gres=gpu:a100:4(S:0-1),nic:1 Feature=a100,ib
+NodeName=gpu03 Gres=gpu:h100:2,gpu:a100:2 Weight=20
+NodeName=cpu1 CPUs=32 Gres=gpu State=DOWN
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> SlurmConf:
+    (tmp_path / "nodes.conf").write_text(NODES.replace("\n", "\r\n"), encoding="utf-8")
+    text = SITE.replace(' # not a comment here"', '"')  # a quote protects no '#', slurm.conf(5)
+    return read(tmp_path, text)
+
+
+def test_scheduler_and_priority(site: SlurmConf) -> None:
+    options = site.options
+    assert (options.bf_interval_s, options.bf_window_min, options.bf_max_job_user) == (120, 4320, 20)
+    assert options.bf_continue and options.default_queue_depth == 200
+    assert (options.bf_resolution_s, options.sched_interval_s, options.batch_sched_delay_s) == (60, 60, 3)
+    assert (site.cluster, site.weight_age, site.weight_qos) == ("deep", 1000, 0)
+    assert site.weight_tres == {"cpu": 100.0, "gres/gpu": 1000.0}
+    assert site.priority_flags == ("small_relative_to_time", "no_fair_tree")
+    assert (site.max_age_s, site.decay_half_life_s, site.calc_period_s) == (14 * 86_400, 60 * 3_600, 600)
+    assert (site.preempt_type, site.preempt_mode, site.preempt_exempt_s) == ("preempt/qos", ("requeue", "gang"), 1800)
+    assert (site.kill_wait_s, site.over_time_limit_s) == (60, 300)
+
+
+def test_nodes(site: SlurmConf) -> None:
+    by_name = {node.name: node for node in site.nodes}
+    assert list(by_name) == ["gpu01", "gpu02", "gpu03", "cpu1"]
+    assert [node.cpus for node in site.nodes] == [64, 64, 64, 32]
+    assert [node.weight for node in site.nodes] == [10, 10, 20, 10]
+    assert by_name["gpu01"].gpus == {"a100": 4}
+    assert by_name["gpu03"].gpus == {"h100": 2, "a100": 2}
+    assert by_name["cpu1"].gpus == {"": 1}
+    assert [node.is_up for node in site.nodes] == [True, False, True, False]
+    assert by_name["gpu02"].features == ("a100", "ib") and by_name["gpu02"].mem_mib == 256000
+
+
+def test_partitions(site: SlurmConf) -> None:
+    gpu, every = site.partitions
+    assert (gpu.name, gpu.nodes, gpu.tier, gpu.job_factor) == ("gpu", ("gpu01", "gpu02", "gpu03"), 6, 10)
+    assert gpu.allow_qos == ("normal", "high") and gpu.over_time_limit_s == 300
+    assert (gpu.max_time_s, gpu.default_time_s) == (172_800, 3_600)
+    assert gpu.billing_weights == {"cpu": 1.0, "mem": 0.25 / 1024, "gres/gpu": 4.0}
+    assert every.nodes == ("gpu01", "gpu02", "gpu03", "cpu1") and every.max_time_s is None
+    assert (every.least_loaded, every.oversubscribe, every.max_nodes, every.qos) == (True, "exclusive", 2, "part")
+    assert site.default_partition is not None and site.default_partition.name == "gpu"
+
+
+def test_what_is_not_read_is_listed(site: SlurmConf) -> None:
+    assert [line.split(": ", 1)[1] for line in site.unmodelled] == [
+        "TopologyPlugin=topology/tree",
+        "SchedulerParameters bf_busy_nodes",
+    ]
+    assert any(line.endswith("slurm.conf:19: SlurmctldDebug") for line in site.ignored)
+    assert any("salloc_wait_nodes" in line for line in site.ignored)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("PriorityWeigthAge=10", ":3: unknown parameter 'PriorityWeigthAge': did you mean 'priorityweightage'?"),
+        ("SchedulerParameters=bf_intervall=5", "slurm.conf:3: SchedulerParameters: unknown option 'bf_intervall'"),
+        ("SchedulerParameters=bf_interval", "slurm.conf:3: SchedulerParameters: 'bf_interval' needs a value"),
+        ("SchedulerParameters=bf_interval=x", "SchedulerParameters: bf_interval='x': a whole number"),
+        ("SchedulerParameters=bf_resolution=0", "SchedulerParameters bf_resolution=0: at least 1"),
+        ("PriorityMaxAge=a week", "slurm.conf:3: 'week' is not Key=Value: quote"),
+        ("PriorityMaxAge=week", "slurm.conf:3: PriorityMaxAge='week': minutes, minutes:seconds"),
+        ("PriorityWeightTRES=cpu", "slurm.conf:3: PriorityWeightTRES='cpu': a comma-separated list"),
+        ("PreemptMode=MAYBE", "slurm.conf:3: PreemptMode='MAYBE': OFF, CANCEL"),
+        ("KillWait=-3", "slurm.conf:3: KillWait='-3': a whole number of at least 0"),
+        ("NodeName=n[3-1]", "slurm.conf:3: node list 'n[3-1]': range '3-1' runs back"),
+        ("NodeName=n2 CPUs=2", "slurm.conf:3: node 'n2' is declared at"),
+        ("NodeName=n3 Gress=gpu:2", "slurm.conf:3: unknown node field 'Gress': did you mean 'gres'?"),
+        ("NodeName=n3 Gres=gpu:a:b:4", "slurm.conf:3: Gres='gpu:a:b:4': gpu[:type][:count]"),
+        ("PartitionName=q Nodes=n7", "slurm.conf:3: Nodes names 'n7', which no NodeName or NodeSet line declares"),
+        ("PartitionName=q Nodes=n1 MaxTiem=5", ":3: unknown partition field 'MaxTiem': did you mean 'maxtime'?"),
+        ("PartitionName=q Nodes=n1 State=MAYBE", "slurm.conf:3: State='MAYBE': UP, DOWN, DRAIN"),
+        ("DownNodes=n9", "slurm.conf:3: DownNodes names 'n9'"),
+        ("Include missing.conf", "slurm.conf:3: Include 'missing.conf': no such file"),
+        ("Include slurm.conf", "slurm.conf:3: Include 'slurm.conf': the file includes itself"),
+        ("Include %c.conf", "slurm.conf:3: Include '%c.conf': %c needs a ClusterName above it"),
+        ("JustAWord", "slurm.conf:3: 'JustAWord' is not Key=Value"),
+    ],
+)  # fmt: skip
+def test_refused(tmp_path: Path, line: str, message: str) -> None:
+    assert message in refused(tmp_path, MINIMAL + line + "\n")
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nowhere\.conf: cannot be read: No such file"):
+        read_slurm_conf(tmp_path / "nowhere.conf")
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+        read_slurm_conf(tmp_path)
+    assert "holds NUL bytes" in refused(tmp_path, MINIMAL + "\0")
+    assert "holds no PartitionName line" in refused(tmp_path, "NodeName=n1\n")
+    assert "holds no NodeName line" in refused(tmp_path, "")
+
+
+def test_a_continued_line_is_named_by_its_first(tmp_path: Path) -> None:
+    assert refused(tmp_path, MINIMAL + "NodeName=x \\\n CPUs=many\n").startswith("slurm.conf:3: CPUs='many'")
+
+
+def test_the_last_of_a_repeated_parameter_counts(tmp_path: Path) -> None:
+    assert read(tmp_path, MINIMAL + "KillWait=1\nkillwait=2\n").kill_wait_s == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("5", 300), ("1:30", 90), ("2:00:00", 7_200), ("1-2", 93_600), ("1-02:03", 93_780), ("1-02:03:04", 93_784),
+     ("UNLIMITED", None), ("infinite", None)],
+)  # fmt: skip
+def test_times(text: str, seconds: int | None) -> None:
+    assert values.time_s(text) == seconds
+
+
+@given(days=st.integers(0, 400), seconds=st.integers(0, 86_399))
+def test_a_time_written_as_scontrol_does_reads_back(days: int, seconds: int) -> None:
+    hours, rest = divmod(seconds, 3_600)
+    assert values.time_s(f"{days}-{hours:02}:{rest // 60:02}:{rest % 60:02}") == days * 86_400 + seconds
+
+
+@given(st.text(alphabet="Np=[]0-1,#\\\"' \n\tIncludeamPrtio%", max_size=60))
+def test_any_text_is_read_or_refused_in_one_line(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.getbasetemp() / "fuzzed.conf"
+    path.write_text(MINIMAL + text, encoding="utf-8")
+    refusal = ""
+    try:
+        read_slurm_conf(path)
+    except InputError as error:
+        refusal = str(error)
+    assert not refusal or (str(path) in refusal and "\n" not in refusal)
+
+
+@needs_lab
+def test_a_real_file_agrees_with_what_its_controller_says() -> None:
+    conf = read_slurm_conf(LAB / "slurm.conf")
+    assert len(conf.nodes) == 16 and [p.name for p in conf.partitions] == ["gpu", "debug", "long"]
+    assert conf.unmodelled == ()
+    for ours, theirs in zip(conf.nodes, read_nodes(LAB / "scontrol_nodes_o.txt"), strict=True):
+        assert replace(ours, where="", state="") == replace(theirs, where="", state="") and theirs.is_up
+    for mine, real in zip(conf.partitions, read_partitions(LAB / "scontrol_partitions_o.txt"), strict=True):
+        # scontrol fills in the cluster's PreemptMode where the partition sets none.
+        assert replace(mine, where="", preempt_mode=conf.preempt_mode) == replace(real, where="")
+    now = as_it_is(conf, nodes=LAB / "scontrol_nodes_o.txt", partitions=LAB / "scontrol_partitions_o.txt")
+    assert len(now.nodes) == 16 and now.options == conf.options
+
+
+NODE_LINES = (
+    "NodeName=n1 CPUAlloc=0 CPUEfctv=60 CPUTot=64 ActiveFeatures=a,b Gres=gpu:a100:4(S:0) RealMemory=1000 "
+    "OS=Linux 6.1 #1 SMP State=IDLE+DRAIN Weight=3 CfgTRES=cpu=60,mem=1G Reason=disk State=UP [root@2026-01-01]\n"
+    "NodeName=n2 CPUTot=8 Gres=(null) RealMemory=500 State=DOWN* Weight=1 Partitions=p\n"
+)
+
+
+def test_scontrol_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.txt"
+    path.write_text(NODE_LINES, encoding="utf-8")
+    first, second = read_nodes(path)
+    assert (first.cpus, first.gpus, first.weight, first.is_up) == (60, {"a100": 4}, 3, False)
+    assert first.features == ("a", "b")
+    assert (second.cpus, second.gpus, second.mem_mib, second.is_up) == (8, {}, 500, False)
+    path.write_text("NodeName=n1\n   CPUTot=8\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"nodes\.txt:2: 'CPUTot=8' is no NodeName= record"):
+        read_nodes(path)
+
+
+def test_reservations(tmp_path: Path) -> None:
+    path = tmp_path / "res.txt"
+    line = (
+        "ReservationName=maint StartTime=2023-03-14T08:00:00 EndTime={} Duration=08:00:00 Nodes=n[1-2] NodeCnt=2 "
+        "Features=(null) Flags=MAINT,SPEC_NODES Users=root,Ann Accounts=(null) State=INACTIVE\n"
+    )
+    path.write_text(line.format("2023-03-14T16:00:00"), encoding="utf-8")
+    (found,) = read_reservations(path, "America/Chicago")
+    assert (found.name, found.nodes, found.users, found.accounts) == ("maint", ("n1", "n2"), ("root", "Ann"), ())
+    assert (found.start_s, found.end_s - found.start_s) == (1_678_798_800, 8 * 3_600)  # CDT is UTC-5
+    assert found.flags == ("maint", "spec_nodes")
+    path.write_text("No reservations in the system\n", encoding="utf-8")
+    assert read_reservations(path, "UTC") == ()
+    for end, message in (("2023-03-14T07:00:00", "ends .* before it starts"), ("soon", "EndTime='soon': a time such")):
+        path.write_text(line.format(end), encoding="utf-8")
+        with pytest.raises(InputError, match=message):
+            read_reservations(path, "UTC")

@@ -1,0 +1,164 @@
+"""The five files of Microsoft's Philly trace: the job log here, the CSV files in `philly_samples`.
+
+Format: README of the public repository msr-fiddle/philly-traces. A job is one allocation, its scheduling attempts are
+runs of it. Times are local to the cluster (America/Los_Angeles) without an offset. Defects that the README names are
+read as they are meant: jobs without attempts, times null or 'None', a last attempt without an end (still running).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import polars as pl
+
+from traces.errors import InputError
+from traces.lake import FileTables
+from traces.readers.common import UNREADABLE, Parsed, RawFile, Reject
+from traces.readers.philly.columns import DUCKDB, Columns, columns_of, pieces, read_piece
+from traces.readers.philly.entries import entries, job_of, tables_of
+from traces.readers.philly.json_list import json_batches
+from traces.readers.philly.samples import CpuUtilization, GpuUtilization, MachineList, MemoryUtilization
+
+__all__ = ["CpuUtilization", "GpuUtilization", "JobLog", "MachineList", "MemoryUtilization"]
+
+BATCH_ENTRIES = 50_000
+AHEAD = 1  # batches that wait to be written
+_TOLD = ["job_key", "attempts", "end_utc", "line"]
+
+
+class JobLog:
+    """The reader of `cluster_job_log`: a JSON list of jobs."""
+
+    name = "philly-jobs"
+    version = 3
+
+    def recognises(self, file: RawFile, head: bytes) -> bool:
+        """A JSON list of objects with Philly's keys."""
+        start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+        return start.startswith(b"[") and b'"jobid"' in head and (b'"attempts"' in head or b'"vc"' in head)
+
+    def read(self, file: RawFile) -> Parsed:
+        """All jobs, written to the file's folder as they come. Raises InputError where the file holds none.
+
+        DuckDB takes the list apart; a list that it refuses anywhere is cut into pieces, so that what is wrong costs
+        itself alone.
+        """
+        source = _batches
+        older = pl.Series([], dtype=pl.Int64)
+        try:
+            parsed, told = self._read(file, source(file), older)
+        except InputError:
+            source = _pieces
+            parsed, told = self._read(file, source(file), older)
+        older = superseded(told)
+        if len(older):  # seldom: a log that tells of a job twice is read twice
+            parsed, _ = self._read(file, source(file), older)
+        if parsed.records == 0:
+            raise InputError(f"{file.path}: the JSON list holds no job")
+        return parsed
+
+    def _read(self, file: RawFile, source: Iterator[Columns | bytes], older: pl.Series) -> tuple[Parsed, pl.DataFrame]:
+        """What became of the file, and (digest of the key, attempts, end, line) of its jobs.
+
+        `older` are the lines of records that a newer one of the same job supersedes: they count as duplicates.
+        """
+        parsed, told = Parsed(duplicates=len(older)), []
+        assert file.folder is not None
+        same = {"cluster": file.settings.name, "sha256": file.sha256, "path": str(file.path)}
+        with FileTables(file.folder, **same) as tables:
+            for found in source:
+                frames = rows_of(parsed, found, ZoneInfo(file.settings.timezone))
+                if len(older):
+                    frames = {name: f.filter(~f["line"].is_in(older.to_list())) for name, f in frames.items()}
+                told.append(frames["jobs"].select(pl.col("job_key").hash(), *_TOLD[1:]))
+                parsed.jobs += len(frames["jobs"])
+                parsed.attempts += len(frames["attempts"])
+                frames["placements"] = frames["placements"].drop("line")
+                for name, frame in frames.items():
+                    tables.write(name, frame)
+        parsed.allocations = parsed.jobs
+        return parsed, pl.concat(told) if told else pl.DataFrame(schema=dict.fromkeys(_TOLD, pl.Int64))
+
+
+def _batches(file: RawFile) -> Iterator[Columns | bytes]:
+    """The log as DuckDB reads it, by column. Raises InputError, also after some batches, where it refuses the list."""
+    compression = "gzip" if file.is_gzip() else "uncompressed"
+    frames = json_batches(file.path, DUCKDB, BATCH_ENTRIES, compression)
+    with ThreadPoolExecutor(1) as pool:
+        waiting: deque[Future[Columns]] = deque()
+        for frame in frames:
+            waiting.append(pool.submit(_columns, file, frame))
+            if len(waiting) > AHEAD:
+                yield waiting.popleft().result()
+        yield from (future.result() for future in waiting)
+
+
+def _columns(file: RawFile, frame: pl.DataFrame) -> Columns:
+    """The rows of a batch. Raises InputError where it is not plainly of the schema."""
+    for name in ("user", "vc", "jobid"):  # DuckDB takes an object in place of a text as its JSON
+        if frame[name].str.contains(r"^[{\[]").any():
+            raise InputError(f"{file.path}: an object in place of a text in {name}")
+    try:
+        return columns_of(frame, file.settings.timezone)
+    except (pl.exceptions.PolarsError, ValueError) as error:
+        raise InputError(f"{file.path}: {error}") from error
+
+
+def _pieces(file: RawFile) -> Iterator[Columns | bytes]:
+    """The log piece by piece: by column where a piece is JSON of the schema, else its bytes."""
+    try:
+        with file.open() as stream:
+            for piece in pieces(stream):
+                yield read_piece(piece, file.settings.timezone) or piece
+    except UNREADABLE as error:
+        raise InputError(f"{file.path}: cannot be read: {error}: is the file whole?") from error
+
+
+def rows_of(parsed: Parsed, found: Columns | bytes, zone: ZoneInfo) -> dict[str, pl.DataFrame]:
+    """The rows of a batch, `line` counted from the start of the file; what is not there by column is read by entry."""
+    before = parsed.records
+    if isinstance(found, bytes):
+        given = [(at, entry, broken) for at, (entry, broken) in enumerate(entries(found))]
+        parsed.records += len(given)
+    else:
+        given = [(at, entry, None) for at, entry in found.left]
+        parsed.records += found.entries
+    slow = []
+    for at, entry, broken in given:
+        try:
+            if broken:
+                raise ValueError(broken)
+            slow.append(job_of(before + at + 1, entry, zone))
+        except (ValueError, RecursionError) as error:
+            why = str(error) if isinstance(error, ValueError) else "the entry is nested too deep"
+            parsed.rejects.append(Reject(before + at + 1, why, _raw(entry)))
+    frames = tables_of(slow)
+    if isinstance(found, bytes):
+        return frames
+    fast = {"jobs": found.jobs, "attempts": found.attempts, "placements": found.placements}
+    fast = {name: frame.with_columns(pl.col("line") + before) for name, frame in fast.items()}
+    return {
+        name: pl.concat([frame, frames[name].select(frame.columns)]) if slow else frame for name, frame in fast.items()
+    }
+
+
+def _raw(entry: Any) -> str:
+    """The text of an entry; '' where it is nested too deep to be written."""
+    if isinstance(entry, str):
+        return entry
+    try:
+        return json.dumps(entry)
+    except RecursionError:
+        return ""
+
+
+def superseded(told: pl.DataFrame) -> pl.Series:
+    """Lines of records of a job of which another has more attempts, or a later end, or stands further down."""
+    several = told.filter(told["job_key"].is_duplicated()).sort("attempts", "end_utc", "line", nulls_last=False)
+    newest = several.unique("job_key", keep="last")
+    return several.join(newest, on="line", how="anti")["line"]

@@ -1,0 +1,1 @@
+"""Readers of other published traces: SWF logs, Helios, Acme, OpenB, Graham."""

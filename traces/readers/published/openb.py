@@ -1,0 +1,125 @@
+"""Alibaba's openb trace: pods and nodes of a Kubernetes cluster that shares GPUs.
+
+Format: cluster-trace-gpu-v2023 of the public repository alibaba/clusterdata (Weng et al., USENIX ATC 2023). Times are
+seconds since the trace's own zero, which the tables show as the start of 1970.
+"""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+
+from traces import schema
+from traces.errors import InputError
+from traces.readers.common import HEAD_BYTES, UNREADABLE, Parsed, RawFile, Reject, shown
+from traces.readers.csv_lines import header_names, pieces, since_zero, split, whole
+from traces.readers.published.job_csv import Field, JobCsv
+
+PHASES = ("Succeeded", "Failed", "Running", "Pending", "Unknown")
+
+
+def phase(values: pl.Series) -> pl.Series:
+    """One of Kubernetes' phases of a pod."""
+    return values.set(~values.is_in(PHASES), None)
+
+
+def thousandths(values: pl.Series) -> pl.Series:
+    """The part of a GPU that a pod takes, in thousandths."""
+    number = whole(values)
+    return number.set(number > 1000, None)
+
+
+class Pods(JobCsv):
+    """`openb_pod_list_*.csv`: a pod is a job on one node.
+
+    A pod that takes a part of one GPU (`gpu_milli` below 1000) counts as one GPU, and by its part in `gpu_time_s`. The
+    phase is the last one seen: a pod deleted while Running or Pending counts as CANCELLED, and one whose deletion is
+    the last second of the trace, which many share, was still there at the snapshot.
+    """
+
+    name = "openb-pods"
+    header = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "pod_phase", "creation_time", "deletion_time",
+              "scheduled_time")  # fmt: skip
+    fields = (
+        Field("job_id", "name", required=True),
+        Field("cpu_milli", "cpu_milli", whole),
+        Field("requested_mem_mib", "memory_mib", whole),
+        Field("requested_gpus", "num_gpu", whole),
+        Field("gpu_milli", "gpu_milli", thousandths),
+        Field("partition", "gpu_spec"),  # the GPU types that it may run on
+        Field("qos", "qos"),
+        Field("phase", "pod_phase", phase, required=True),
+        Field("submit_utc", "creation_time", since_zero, required=True),
+        Field("start_utc", "scheduled_time", since_zero),
+        Field("end_utc", "deletion_time", since_zero),
+    )
+
+    def meaning(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """States from phases, GPU time by the part of a GPU that is held."""
+        ends = rows["end_utc"].drop_nulls()
+        last = pl.lit(ends.max(), dtype=pl.Datetime("us"))
+        shared = int((ends == ends.max()).sum()) > 1 if len(ends) else False
+        there = pl.col("end_utc").is_null() | (pl.lit(shared) & (pl.col("end_utc") == last))
+        open_ = pl.col("phase").is_in(["Running", "Pending", "Unknown"])
+        state = (
+            pl.when(pl.col("phase") == "Succeeded").then(pl.lit("COMPLETED"))
+            .when(pl.col("phase") == "Failed").then(pl.lit("FAILED"))
+            .when(~there).then(pl.lit("CANCELLED"))
+            .when(pl.col("start_utc").is_null()).then(pl.lit("PENDING"))
+            .otherwise(pl.lit("RUNNING"))
+        )  # fmt: skip
+        run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds()
+        gpus = pl.col("requested_gpus") * pl.col("gpu_milli").fill_null(1000) / 1000
+        return rows.with_columns(
+            state=state,
+            state_is_inferred=open_,
+            end_utc=pl.when(open_ & there).then(None).otherwise(pl.col("end_utc")),
+            requested_cpus=(pl.col("cpu_milli") / 1000).ceil().cast(pl.Int64),
+            requested_nodes=pl.lit(1, dtype=pl.Int64),
+            gpu_time_s=pl.when(~(open_ & there)).then((run * gpus).round()).cast(pl.Int64),
+        ).drop("cpu_milli", "gpu_milli", "phase")
+
+
+class Nodes:
+    """`openb_node_list_*.csv`: name, CPUs, memory, GPUs and their model, whose name may hold its memory (V100M32)."""
+
+    name = "openb-nodes"
+    version = 2
+    header = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+
+    def recognises(self, file: RawFile, head: bytes) -> bool:
+        """Does the header hold the format's columns?"""
+        return set(self.header) <= set(header_names(head.split(b"\n", 1)[0]))
+
+    def read(self, file: RawFile) -> Parsed:
+        """All nodes; the later line of a node named twice is a duplicate. Raises InputError where there is none."""
+        parsed = Parsed()
+        rows: dict[str, tuple[str, int, float | None, int]] = {}
+        try:
+            with file.open() as stream:
+                names = header_names(stream.readline(HEAD_BYTES))
+                if not set(self.header) <= set(names) or len(set(names)) < len(names):
+                    what = "is missing" if not set(self.header) <= set(names) else "is named twice"
+                    raise InputError(f"{file.path}:1: a column {what}: {self.name} has {', '.join(self.header)}")
+                for lines in pieces(stream, 2, file.path):
+                    parsed.records += len(lines)
+                    found = split(parsed, lines, names)
+                    for line, raw, node, gpus, model in zip(
+                        found["line"], found["raw"], found["sn"], whole(found["gpu"]), found["model"], strict=True
+                    ):
+                        memory = re.search(r"M(\d{1,6})$", model)
+                        if not node or gpus is None or gpus > schema.MOST["gpus"]:
+                            parsed.rejects.append(Reject(line, f"not a node and a count of GPUs: {shown(raw)}", raw))
+                        elif node in rows:
+                            parsed.duplicates += 1
+                        else:
+                            rows[node] = (node, gpus, float(memory[1]) if memory and gpus else None, line)
+        except UNREADABLE as error:
+            raise InputError(f"{file.path}: cannot be read: {error}: is the file whole?") from error
+        if not parsed.records:
+            raise InputError(f"{file.path}: no node under the header")
+        kinds = {"node": pl.String, "gpus": pl.Int64, "gpu_mem_gb": pl.Float64, "line": pl.Int64}
+        parsed.samples = len(rows)
+        parsed.tables = {"nodes": pl.DataFrame(list(rows.values()), schema=kinds, orient="row")}
+        return parsed

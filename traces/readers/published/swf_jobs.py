@@ -1,0 +1,184 @@
+"""Standard Workload Format 2.2 into the lake: one line a job, 18 numbers, -1 for unknown, comments in front.
+
+Definition: Chapin et al., Benchmarks and Standards for the Evaluation of Parallel Job Schedulers (JSSPP 1999), and the
+archive's page on the format. Times are seconds since the header's UnixStartTime, which is 1970 where it is left out.
+Processors are CPUs, and nodes too where the header's MaxNodes is its MaxProcs. The columns for CPU time and memory
+used, for the preceding job and for think time have no place in the canonical tables and are not kept.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+import polars as pl
+
+from traces import schema
+from traces.errors import InputError
+from traces.readers.common import UNREADABLE, Parsed, RawFile, Reject, shown
+from traces.readers.csv_lines import EXACT, pieces
+from traces.readers.plausible import implausible
+from traces.readers.published.job_csv import finish
+
+COLUMNS = (
+    "job", "submit", "wait", "run", "allocated", "cpu_time", "used_memory", "requested", "limit", "memory", "status",
+    "user", "group", "executable", "queue", "partition", "preceding", "think",
+)  # fmt: skip
+STATES = {0: "FAILED", 1: "COMPLETED", 2: "UNKNOWN", 3: "COMPLETED", 4: "FAILED", 5: "CANCELLED", -1: "UNKNOWN"}
+# The column of the canonical tables whose bounds hold for a number of SWF; less than 0 is unknown.
+BOUNDS = {
+    "submit": "submit_s", "wait": "wait_s", "run": "run_s", "limit": "limit_s", "allocated": "allocated_cpus",
+    "requested": "requested_cpus", "memory": "memory_kib",
+}  # fmt: skip
+PARTIAL = (2, 3, 4)  # a run of a job that was stopped and went on; the job's own line has another status
+_HEADER = re.compile(r";\s*([A-Za-z]+)\s*:\s*(\S+)")
+_ZERO = datetime(1970, 1, 1)
+
+
+class Swf:
+    """The reader of SWF."""
+
+    name = "swf"
+    version = 2
+
+    def recognises(self, file: RawFile, head: bytes) -> bool:
+        """Comments that begin with ';', or a first line of 18 numbers."""
+        lines = [line.strip() for line in head.decode("utf-8", errors="replace").split("\n") if line.strip()]
+        if not lines:
+            return False
+        return lines[0].startswith(";") or bool(re.fullmatch(r"(?:-?\d+(?:\.\d+)?\s+){17}-?\d+(?:\.\d+)?", lines[0]))
+
+    def read(self, file: RawFile) -> Parsed:
+        """All jobs. Raises InputError where the file holds none."""
+        parsed = Parsed()
+        header: dict[str, str] = {}
+        frames = []
+        try:
+            with file.open() as stream:
+                for lines in pieces(stream, 1, file.path):
+                    comment = lines["raw"].str.strip_chars().str.starts_with(";")
+                    for line in lines["raw"].filter(comment):
+                        if match := _HEADER.match(line.strip()):
+                            header.setdefault(match[1], match[2])
+                    frames.append(_numbers(parsed, lines.filter(~comment)))
+        except UNREADABLE as error:
+            raise InputError(f"{file.path}: cannot be read: {error}: is the file whole?") from error
+        if not parsed.records:
+            raise InputError(f"{file.path}: no job in it: SWF has one line of {len(COLUMNS)} numbers a job")
+        rows = pl.concat(frames)
+        partial = rows["status"].is_in(PARTIAL)
+        runs, of_runs = _runs(parsed, rows.filter(partial), set(rows.filter(~partial)["job"]), _start(header))
+        nodes = "MaxNodes" in header and header["MaxNodes"] == header.get("MaxProcs")
+        finish(parsed, _jobs(pl.concat([rows.filter(~partial), of_runs]), _start(header), nodes))
+        _put_runs(parsed, runs, len(of_runs))
+        return parsed
+
+
+def _start(header: dict[str, str]) -> int:
+    text = header.get("UnixStartTime", "0")
+    return int(text) if re.fullmatch(r"[0-9]{1,11}", text) and int(text) < schema.MOST["s"] else 0
+
+
+def _numbers(parsed: Parsed, lines: pl.DataFrame) -> pl.DataFrame:
+    """(line, raw, COLUMNS as whole numbers) of the lines that are jobs; the others are refused."""
+    parsed.records += len(lines)
+    parts = lines["raw"].str.extract_all(r"\S+")
+    right = parts.list.len() == len(COLUMNS)
+    parts = parts.set(~right, None)
+    numbers = [parts.list.get(at).cast(pl.Float64, strict=False) for at in range(len(COLUMNS))]
+    frame = pl.DataFrame([number.alias(name) for number, name in zip(numbers, COLUMNS, strict=True)])
+    fine = frame.select(pl.all_horizontal((pl.all().abs() < EXACT).fill_null(False)))[:, 0]
+    known = frame["status"].is_in([float(status) for status in STATES]) & (frame["job"] >= 0)
+    beyond = implausible(frame.select(pl.col(name).clip(0).alias(bound) for name, bound in BOUNDS.items()))
+    wrong = ~(fine & known & beyond.is_null())
+    for (line, raw), is_right, is_fine, is_known, above in zip(
+        lines.filter(wrong).iter_rows(), *(s.filter(wrong) for s in (right, fine, known, beyond)), strict=True
+    ):
+        why = "no SWF status or job number" if not is_known else above
+        why = f"not {len(COLUMNS)} fields" if not is_right else "not a number" if not is_fine else why
+        parsed.rejects.append(Reject(line, f"{why}: {shown(raw)}", raw))
+    return pl.concat([lines, frame.select(pl.all().round())], how="horizontal").filter(~wrong).with_columns(
+        pl.col(COLUMNS).cast(pl.Int64)
+    )  # fmt: skip
+
+
+def _jobs(rows: pl.DataFrame, start: int, processors_are_nodes: bool) -> pl.DataFrame:
+    """The table `jobs` of the jobs' own lines. Nothing ran that was cancelled without a run time."""
+
+    def known(name: str) -> pl.Expr:
+        return pl.when(pl.col(name) >= 0).then(pl.col(name))
+
+    def positive(name: str) -> pl.Expr:
+        return pl.when(pl.col(name) > 0).then(pl.col(name))
+
+    ran = (pl.col("run") >= 0) & ~((pl.col("status") == 5) & (pl.col("run") <= 0))
+    submit, wait, run = known("submit") + start, known("wait"), pl.when(ran).then(pl.col("run"))
+    # of a job cancelled in the queue the wait lasted until then
+    end = pl.when(ran).then(submit + wait + run).when(pl.col("status") == 5).then(submit + wait)
+    processors = pl.coalesce(positive("requested"), positive("allocated"))
+    memory = (positive("memory").cast(pl.Float64) * processors / 1024).clip(upper_bound=2.0**62)  # which is refused
+    nodes = positive("allocated") if processors_are_nodes else pl.lit(None, dtype=pl.Int64)
+    return rows.select(
+        "line", "raw", pl.col("job").cast(pl.String).alias("job_id"), pl.col("job").alias("job_id_raw"),
+        pl.col("status").replace_strict(STATES, return_dtype=pl.String).alias("state"),
+        _utc(submit).alias("submit_utc"), _utc(pl.when(ran).then(submit + wait)).alias("start_utc"),
+        _utc(end).alias("end_utc"), run.alias("run_s"), pl.lit(False).alias("is_time_ambiguous"),
+        positive("requested").alias("requested_cpus"), positive("allocated").alias("allocated_cpus"),
+        (positive("requested") if processors_are_nodes else nodes).alias("requested_nodes"),
+        nodes.alias("allocated_nodes"), memory.round().cast(pl.Int64).alias("requested_mem_mib"),
+        positive("limit").alias("limit_s"),
+        *(known(name).cast(pl.String).alias(column) for column, name in NAMES.items()),
+    )  # fmt: skip
+
+
+# Columns of the table `jobs` that SWF holds as numbers.
+NAMES = {"user_name": "user", "account": "group", "job_name": "executable", "qos": "queue", "partition": "partition"}
+
+
+def _utc(seconds: pl.Expr) -> pl.Expr:
+    return pl.from_epoch(seconds, time_unit="s").cast(pl.Datetime("us"))
+
+
+def _runs(parsed: Parsed, parts: pl.DataFrame, own: set[int], start: int) -> tuple[list[dict[str, Any]], pl.DataFrame]:
+    """(runs of the jobs that were stopped and went on, a line for each such job that has none of its own).
+
+    The wait of a later part is since the end of the one before it; only the first has a submission, and without it no
+    time of a part is known. Parts that add up to more time than there is are refused.
+    """
+    runs: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
+    for _job, group in parts.group_by("job", maintain_order=True):
+        rows = group.to_dicts()
+        at, ended = rows[0]["submit"], rows[0]["submit"]
+        if start + at + sum(max(row["wait"], 0) + max(row["run"], 0) for row in rows) > schema.MOST["s"]:
+            why = f"with the other parts of job {rows[0]['job']} it ends after {schema.LAST_UTC} (UTC)"
+            parsed.rejects += [Reject(row["line"], why, row["raw"]) for row in rows]
+            continue
+        for number, row in enumerate(rows):
+            begun = ended + max(row["wait"], 0)
+            submitted, ended = ended, begun + max(row["run"], 0)
+            times = {f"{name}_utc": _ZERO + timedelta(seconds=start + t) if at >= 0 else None
+                     for name, t in (("submit", submitted), ("start", begun), ("end", ended))}  # fmt: skip
+            runs.append({
+                "job_key": str(row["job"]), "attempt": number, **times, "run_s": max(row["run"], 0),
+                "state": STATES[row["status"]], "line": row["line"],
+            })  # fmt: skip
+        if rows[0]["job"] not in own:
+            total = sum(max(row["run"], 0) for row in rows)
+            lines.append({**rows[-1], "submit": at, "wait": rows[0]["wait"], "run": total})
+    return runs, pl.DataFrame(lines, schema=parts.schema)
+
+
+def _put_runs(parsed: Parsed, runs: list[dict[str, Any]], without_own: int) -> None:
+    """Replace the one attempt of jobs that were stopped and went on by their runs; a part counts as an allocation."""
+    if not runs:
+        return
+    jobs, attempts = parsed.tables["jobs"], parsed.tables["attempts"]
+    new = pl.DataFrame(runs, schema={name: attempts.schema[name] for name in runs[0]})
+    counts = new.group_by("job_key").agg(pl.len().cast(pl.Int64).alias("attempts"), pl.col("end_utc").max())
+    parsed.tables["jobs"] = jobs.update(counts, on="job_key").sort("line")
+    kept = attempts.join(new, on="job_key", how="anti")
+    parsed.tables["attempts"] = pl.concat([kept, new], how="diagonal").sort("line", "attempt")
+    parsed.attempts = len(parsed.tables["attempts"])
+    parsed.allocations += len(runs) - without_own

@@ -1,0 +1,1 @@
+"""The reader of `sacct` dumps: text with any delimiter and any columns, and `sacct --json`. `reader` is the way in."""

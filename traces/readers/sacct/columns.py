@@ -1,0 +1,266 @@
+"""The columns of sacct: their names, the forms of those that are read, and finding them in a header line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from traces.errors import InputError
+from traces.readers import plausible
+from traces.readers.sacct import csv as sacct_csv
+from traces.slurm import text as slurm_text
+
+# `sacct --helpformat`, Slurm 17.11 to 24.05, and its older names.
+_NAMES = """
+Account AdminComment AllocCPUS AllocGRES AllocNodes AllocTRES AssocID AveCPU AveCPUFreq AveDiskRead AveDiskWrite
+AvePages AveRSS AveVMSize BlockID Cluster Comment Constraints ConsumedEnergy ConsumedEnergyRaw Container CPUTime
+CPUTimeRAW DBIndex DerivedExitCode Elapsed ElapsedRaw Eligible End ExitCode Extra FailedNode Flags GID Group JobID
+JobIDRaw JobName Layout Licenses MaxDiskRead MaxDiskReadNode MaxDiskReadTask MaxDiskWrite MaxDiskWriteNode
+MaxDiskWriteTask MaxPages MaxPagesNode MaxPagesTask MaxRSS MaxRSSNode MaxRSSTask MaxVMSize MaxVMSizeNode MaxVMSizeTask
+McsLabel MinCPU MinCPUNode MinCPUTask NCPUS NNodes NodeList NTasks Partition Planned PlannedCPU PlannedCPURAW Priority
+QOS QOSRAW QOSREQ Reason ReqCPUFreq ReqCPUFreqGov ReqCPUFreqMax ReqCPUFreqMin ReqCPUS ReqGRES ReqMem ReqNodes ReqTRES
+Reservation ReservationId Reserved Restarts ResvCPU ResvCPURAW SLUID Start State StdErr StdIn StdOut Submit SubmitLine
+Suspended SystemComment SystemCPU Timelimit TimelimitRaw TotalCPU TRESUsageInAve TRESUsageInMax TRESUsageInMaxNode
+TRESUsageInMaxTask TRESUsageInMin TRESUsageInMinNode TRESUsageInMinTask TRESUsageInTot TRESUsageOutAve TRESUsageOutMax
+TRESUsageOutMaxNode TRESUsageOutMaxTask TRESUsageOutMin TRESUsageOutMinNode TRESUsageOutMinTask TRESUsageOutTot UID
+User UserCPU WCKey WCKeyID WorkDir
+"""
+NAMES = tuple(_NAMES.split())
+_BY_LOWER = {name.lower(): name for name in NAMES}
+# Text that a user chose: it may hold the delimiter and line breaks, which sacct does not escape.
+USER_TEXT = frozenset({
+    "JobName", "Comment", "WorkDir", "SubmitLine", "AdminComment", "SystemComment", "Constraints", "Container",
+    "Extra", "StdErr", "StdIn", "StdOut", "Reason", "WCKey",
+})  # fmt: skip
+TIMES = ("Submit", "Eligible", "Start", "End")
+# A local time as other values of SLURM_TIME_FORMAT print it: a space for the T, parts of a second, an offset from UTC
+# (polars' Rust knows the pattern too: [0-9], as \d is any digit of Unicode).
+OTHER_TIME = (
+    r"^((?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9])[T ]([0-2][0-9]:[0-5][0-9]:[0-5][0-9])(?:\.[0-9]{1,9})?"
+    r"(?: ?(Z|[+-][0-2][0-9]:?[0-5][0-9]))?$"
+)
+EPOCH = r"^[0-9]{9,10}$"  # seconds since 1970, with SLURM_TIME_FORMAT=%s
+_STATE = re.compile(r"[A-Z_]+\+?(?: by \S+)?|\?|")
+NO_VALUE = 0xFFFFFFFE  # NO_VAL of slurm.h; INFINITE is one more
+
+
+def is_time(text: str) -> None:
+    """Raises ValueError for what is neither a time nor one of the words for none."""
+    if text in slurm_text.NO_TIME or re.fullmatch(EPOCH, text):
+        return
+    match = re.fullmatch(OTHER_TIME, text)
+    try:
+        if match:
+            datetime.fromisoformat(f"{match[1]}T{match[2]}")
+            return
+    except ValueError:
+        pass  # 30 February
+    raise ValueError(
+        f"{text[:60]!r} is not YYYY-MM-DDTHH:MM:SS, seconds since 1970, or None / Unknown "
+        "(dump with SLURM_TIME_FORMAT=standard or %s)"
+    )
+
+
+def state(text: str) -> str | None:
+    """The base state; None for blank. Raises ValueError for what is no state."""
+    if not _STATE.fullmatch(text):
+        raise ValueError(f"{text!r} is not a job state")
+    return slurm_text.parse_state(text) if text else None
+
+
+def _count(text: str) -> int | None:
+    """A count; sacct prints large ones as 20K unless --noconvert, and the two highest of 32 bits mean none."""
+    if not text:
+        return None
+    match = re.fullmatch(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?([KM]?)", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a count")
+    number = round(float(f"{match[1]}.{match[2] or 0}") * {"": 1, "K": 1000, "M": 1_000_000}[match[3]])
+    if number >= 1 << 32:
+        raise ValueError(f"{text!r} is more than Slurm counts to")
+    return None if number >= NO_VALUE else number
+
+
+def _duration(text: str) -> float | None:
+    if text in {"", "INVALID", "Unknown"}:
+        return None
+    return slurm_text.parse_duration_s(text)
+
+
+def _one_line(text: str) -> None:
+    if "\n" in text or "\t" in text:
+        raise ValueError("a line break or tab in a column that is no user text")
+
+
+def _name(text: str) -> None:
+    if len(text) > 80 or not re.fullmatch(r"(?:[^\s|]+(?: [^\s|]+)*)?", text):
+        raise ValueError(f"{text[:80]!r} is no name")
+
+
+def tres_gpus(text: str) -> int | None:
+    """GPUs of a TRES text, as `slurm_text.tres_gpus`. Raises ValueError for more than any machine has."""
+    return _plausible_gpus(slurm_text.tres_gpus(text))
+
+
+def gres_gpus(text: str) -> int | None:
+    """GPUs of an old GRES text, as `slurm_text.gres_gpus`. Raises ValueError for more than any machine has."""
+    return _plausible_gpus(slurm_text.gres_gpus(text))
+
+
+def _plausible_gpus(gpus: int | None) -> int | None:
+    plausible.check("gpus", gpus or 0)
+    return gpus
+
+
+def memory(text: str) -> tuple[float, str] | None:
+    """(MiB, per) as `slurm_text.parse_memory_mib`. Raises ValueError for more than any machine has."""
+    parsed = slurm_text.parse_memory_mib(text)
+    plausible.check("requested_mem_mib", parsed[0] if parsed else 0)
+    return parsed
+
+
+def _limit(text: str) -> int | None:
+    limit = slurm_text.parse_limit_s(text)
+    plausible.check("limit_s", limit or 0)
+    return limit
+
+
+# Raises ValueError for a text that cannot stand in that column; what it returns is used where it is a number or state.
+FORMS: dict[str, Callable[[str], Any]] = {
+    "JobID": slurm_text.parse_job_id,
+    "JobIDRaw": slurm_text.parse_job_id,
+    **dict.fromkeys(TIMES, is_time),
+    **dict.fromkeys(("Elapsed", "Suspended", "TotalCPU"), _duration),
+    "ElapsedRaw": _count,
+    **dict.fromkeys(("Timelimit", "TimelimitRaw"), _limit),
+    "State": state,
+    **dict.fromkeys(("ExitCode", "DerivedExitCode"), slurm_text.parse_exit_code),
+    **dict.fromkeys(("NNodes", "AllocNodes", "ReqNodes", "NCPUS", "AllocCPUS", "ReqCPUS", "Priority"), _count),
+    **dict.fromkeys(("AllocTRES", "ReqTRES"), tres_gpus),
+    **dict.fromkeys(("AllocGRES", "ReqGRES"), gres_gpus),
+    "ReqMem": memory,
+    "MaxRSS": slurm_text.parse_rss_kib,
+    "NodeList": slurm_text.expand_nodes,
+    **dict.fromkeys(("User", "Account", "Partition", "UID", "Group", "GID", "Cluster"), _name),
+}
+
+
+READ = frozenset(FORMS) | {"JobName", "QOS", "Flags", "Reason"}
+# What tells where a column begins when user text has broken a record. An odd value in one of these columns is no
+# reason to refuse a record that is whole.
+_USUAL_FORMS = (
+    (r"JobName", r"(?s).{0,1024}"),  # MAX_JOB_NAME of slurmctld
+    (r"User|Account|Partition|UID|GID|Cluster", r"\S*"),
+    (r"NodeList", r"None assigned|[\w.,:\[\]-]*"),
+    (r"(Req|Alloc)TRES", r"([\w/:.-]+=[^,|\s\"]*(,|$))*"),
+    (r"(Max|Min)\w+Task|NTasks|\w+RAW|AssocID|DBIndex|ReservationId|Restarts|WCKeyID", r"\d*"),
+    (r"(Max|Min)\w+Node|Layout|McsLabel|ReqCPUFreq\w*|BlockID", r"[\w.:-]*"),
+    (r"(Ave|Max)(CPUFreq|Disk\w+|Pages|RSS|VMSize)|ConsumedEnergy(Raw)?", r"(\d+(\.\d+)?[KMGTPE]?)?"),
+    (r"(Ave|Min|System|User)CPU|CPUTime|ResvCPU|PlannedCPU|Reserved|Planned", r"([\d:.-]*|INVALID)"),
+    (r"TRESUsage\w+", r"([\w/:.-]+=[^,|\s]*(,|$))*"),
+    (r"Flags", r"[A-Za-z_,]*"),
+    (r"Reason", r"[\w .,:()\[\]/-]*"),  # of Slurm's own words
+)
+
+
+def check_usual(column: str, text: str) -> None:
+    """Raises ValueError where the text is not what usually stands in that column."""
+    for names, pattern in _USUAL_FORMS:
+        if re.fullmatch(names, column):
+            if not re.fullmatch(pattern, text):
+                raise ValueError(f"{text!r} is not of the form of {column}")
+            return
+
+
+def odd_value(named: Iterable[tuple[str, str]]) -> str | None:
+    """What is odd about the first of some (column, text) that has not the column's form; None where all have."""
+    for name, text in named:
+        check = form(name)
+        try:
+            if check is not None:
+                check(text)
+        except ValueError as error:
+            return f"column {name}: {str(error)[:300]}"
+    return None
+
+
+def form(column: str) -> Callable[[str], Any] | None:
+    """The form of a column; None for user text, which may be anything."""
+    return None if column in USER_TEXT else FORMS.get(column, _one_line)
+
+
+def canonical(name: str) -> str | None:
+    """sacct's spelling of a column name (any case, `%20` cut off, cut short by a fixed width); None if it has none."""
+    plain = name.strip().split("%", 1)[0].lower()
+    if plain in _BY_LOWER:
+        return _BY_LOWER[plain]
+    # A fixed-width header cuts names to the width of their column: TimelimitR.
+    fits = [full for lower, full in _BY_LOWER.items() if len(plain) >= 8 and lower.startswith(plain)]
+    return fits[0] if len(fits) == 1 else None
+
+
+def from_fields(fields: tuple[str, ...]) -> list[str]:
+    """Column names of `--fields`. Raises InputError for an unknown or doubled one."""
+    names = []
+    for name in fields:
+        full = canonical(name)
+        if full is None:
+            raise InputError(f"--fields: {name!r} is no column of sacct: known are {', '.join(NAMES)}")
+        names.append(full)
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise InputError(f"--fields: {', '.join(doubled)} named twice")
+    return names
+
+
+def from_header(line: str, delimiter: str | None) -> tuple[list[str], str, bool] | None:
+    """(columns, delimiter, trailing delimiter) of a header line; None where the line is no header.
+
+    A name that sacct does not know is kept as it is: its column is not read. Without a delimiter the text between the
+    first two known names is one, if it splits the line into names. Names of a CSV may be quoted, and the first blank
+    (the index of a data frame).
+    """
+    if delimiter is None:
+        match = re.match(r'[\s",]*([A-Za-z]+)"?([^A-Za-z0-9_%"]+)"?[A-Za-z]', line)
+        if match is None or canonical(match[1]) is None or (not match[2].strip(" ")):
+            return None
+        delimiter = match[2]
+    parts = sacct_csv.fields(line) if delimiter == "," else line.split(delimiter)
+    trailing = len(parts) > 1 and parts[-1] == ""
+    parts = parts[:-1] if trailing else parts
+    names = [canonical(part) or part for part in parts]
+    known = [name for name in names if name in FORMS or name in NAMES]
+    if len(known) < 2 or len(known) < 0.6 * len(names):
+        return None
+    # A column printed twice is the same column twice: the first is read.
+    return [n if n not in names[:i] else f"{n} ({i})" for i, n in enumerate(names)], delimiter, trailing
+
+
+_WHOLE = (("JobID", "JobIDRaw"), ("Submit",), ("Start",), ("End", "ElapsedRaw", "Elapsed"))
+# What a record must tell at least: which job, and what became of it (a state is inferred from times where they are all
+# that there is). sacct's own default columns hold no time at all: how jobs ended still stands.
+_NEEDED = (("JobID", "JobIDRaw"), ("State", "Start"), ("State", "End", "ElapsedRaw", "Elapsed"))
+
+
+def is_enough(columns: Sequence[str]) -> bool:
+    """Do the columns say which job, when submitted, when started and how long?
+
+    It is asked of a header among records: fewer columns could be a user's text.
+    """
+    return all(any(name in columns for name in choices) for choices in _WHOLE)
+
+
+def check_needed(columns: list[str], where: str) -> None:
+    """Raises InputError where the columns do not tell which job, or nothing of what became of it."""
+    if "START_TIME" in columns or "SUBMIT_TIME" in columns:
+        raise InputError(f"{where}: printed by squeue, which forgets ended jobs: dump with `sacct -a -D -P`")
+    for choices in _NEEDED:
+        if not any(name in columns for name in choices):
+            known = ", ".join(name for name in columns if name in NAMES)
+            raise InputError(
+                f"{where}: column {' or '.join(choices)} is missing: the file has {known}; "
+                "dump with `sacct -a -D -P --format=JobID,JobIDRaw,JobName,User,Partition,State,Submit,Eligible,Start,"
+                "End,ElapsedRaw,TimelimitRaw,ExitCode,NNodes,ReqTRES,AllocTRES,NodeList`"
+            )

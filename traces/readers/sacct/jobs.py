@@ -1,0 +1,239 @@
+"""Records of sacct into jobs, attempts, steps and placements.
+
+One id may have several records: a job that was requeued or resized (each a record of its own, the submission reset),
+the same job told of twice as it went on, or an id used again after it ran out. A requeue follows its record within a
+week and keeps user and name; anything later or else is another job, and its key carries its submission. Where a dump
+does not print submissions, the start stands for it; where it prints no times, records of one id are runs of one job in
+the order of the dump.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from traces.readers.common import Parsed
+from traces.readers.sacct.ran import OPEN
+
+REQUEUE_WITHIN_S = 7 * 86_400
+
+
+def fold(allocations: pl.DataFrame, steps: pl.DataFrame, *, single: bool = False) -> Parsed:
+    """The tables of the typed rows and the counts of what became of them; superseded rows count as duplicates.
+
+    `single`: no id has two allocation records and no step two records, which saves looking for them.
+    """
+    superseded = 0
+    if single:
+        allocations = allocations.with_columns(pl.col("base").alias("job_key"))
+    else:
+        (allocations, one), (steps, other) = (
+            _newest(allocations, ["base", "submit_utc"]),
+            _newest(steps, ["base", "step_id", "submit_utc"]),
+        )
+        superseded = one + other
+        allocations = _keyed(allocations)
+    attempts = _attempts(allocations, single)
+    jobs = _jobs(allocations, attempts, single)
+    return Parsed(
+        allocations=len(allocations),
+        steps=len(steps),
+        duplicates=superseded,
+        jobs=len(jobs),
+        attempts=len(attempts),
+        tables={
+            "jobs": jobs,
+            "attempts": attempts.drop("listed"),
+            "steps": _steps(steps, allocations, single),
+            "placements": _placements(attempts),
+        },
+    )
+
+
+def _newest(rows: pl.DataFrame, key: list[str]) -> tuple[pl.DataFrame, int]:
+    """Rows without those that a newer record of the same run supersedes, and how many these were.
+
+    The same run has the same key and start. One that ran, but of which no start is printed, is superseded by a record
+    that says the same, and while it goes on by any that has ended; a record that never ran by one with the same key.
+    """
+    ordered = rows.sort(
+        *key, pl.col("start_utc").is_null(), "start_utc", pl.col("state").is_in(OPEN), "end_utc", "line",
+        descending=[False] * len(key) + [False, False, True, False, False], nulls_last=False, maintain_order=True,
+    )  # fmt: skip
+    started = ordered.filter(pl.col("start_utc").is_not_null()).unique(
+        [*key, "start_utc"], keep="last", maintain_order=True
+    )
+    untimed = _untimed(ordered.filter(pl.col("start_utc").is_null() & pl.col("ran")), key)
+    ran = pl.concat([started, untimed])
+    waiting = ordered.filter(pl.col("start_utc").is_null() & ~pl.col("ran")).unique(
+        key, keep="last", maintain_order=True
+    )
+    waiting = waiting.join(ran.select(key), on=key, how="anti", nulls_equal=True)
+    kept = pl.concat([ran, waiting]).sort("line")
+    return kept, len(rows) - len(kept)
+
+
+def _untimed(ordered: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """The distinct runs among records that ran at a time that the dump does not print."""
+    told = [name for name in ordered.columns if name not in {"line", "nodes"}]
+    ended = ordered.filter(~pl.col("state").is_in(OPEN)).unique(told, keep="last", maintain_order=True)
+    still = ordered.filter(pl.col("state").is_in(OPEN)).unique(key, keep="last", maintain_order=True)
+    return pl.concat([ended, still.join(ended.select(key), on=key, how="anti", nulls_equal=True)])
+
+
+def _keyed(allocations: pl.DataFrame) -> pl.DataFrame:
+    """Allocation rows with `job_key`; those of one job in order of (submit, start)."""
+    several = pl.col("base").is_duplicated()
+    single = allocations.filter(~several).with_columns(pl.col("base").alias("job_key"))
+    # windows over as many groups as there are jobs take most of the time of reading: only these need them
+    return pl.concat([single, _uses_of_one_id(allocations.filter(several))])
+
+
+def _uses_of_one_id(allocations: pl.DataFrame) -> pl.DataFrame:
+    asked = pl.coalesce("submit_utc", "start_utc")
+    rows = allocations.sort("base", asked, "start_utc", "line", nulls_last=True)
+    last = pl.max_horizontal("end_utc", "start_utc", "submit_utc").cum_max().over("base").shift().over("base")
+    name = pl.col("job_name").str.strip_chars_end("+")
+    before = name.shift().over("base")
+    same_name = (name.str.starts_with(before) | before.str.starts_with(name)).fill_null(True)
+    same_user = (pl.col("user_name") == pl.col("user_name").shift().over("base")).fill_null(True)
+    soon = ((asked - last).dt.total_seconds() <= REQUEUE_WITHIN_S).fill_null(True)
+    same_submit = (pl.col("submit_utc") == pl.col("submit_utc").shift().over("base")).fill_null(False)
+    first = pl.int_range(pl.len()).over("base") == 0
+    another = ~(first | same_submit | (same_name & same_user & soon))
+    rows = rows.with_columns(another.cast(pl.Int64).cum_sum().over("base").alias("use"))
+    submitted = asked.min().over("base", "use").dt.epoch("s").cast(pl.String)
+    reused = pl.col("use").max().over("base") > 0
+    key = pl.when(reused).then(pl.concat_str("base", pl.lit("@"), submitted.fill_null("?"))).otherwise("base")
+    return rows.with_columns(key.alias("job_key")).drop("use")
+
+
+def _attempts(allocations: pl.DataFrame, single: bool) -> pl.DataFrame:
+    ran = allocations.filter("ran")
+    ran = ran.with_columns(pl.lit(0, dtype=pl.Int64).alias("attempt")) if single else _numbered(ran)
+    return ran.select(
+        "job_key",
+        "attempt",
+        "submit_utc",
+        "start_utc",
+        pl.when(pl.col("state").is_in(OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
+        "run_s",
+        "state",
+        pl.col("allocated_nodes").alias("nodes"),
+        pl.col("allocated_gpus").alias("gpus"),
+        (pl.col("allocated_gpus") * pl.col("run_s")).alias("gpu_time_s"),
+        "exit_code",
+        "exit_signal",
+        "line",
+        pl.col("nodes").alias("listed"),
+    )
+
+
+def _numbered(ran: pl.DataFrame) -> pl.DataFrame:
+    """The runs with their number in their job; a resized job's seconds counted once."""
+    several = pl.col("job_key").is_duplicated()
+    single = ran.filter(~several).with_columns(pl.lit(0, dtype=pl.Int64).alias("attempt"))
+    # A resize closes the record; the next one has the job's own start and elapsed time: count from the resize on.
+    before = pl.col("end_utc").shift().over("job_key")
+    resized = (before > pl.col("start_utc")).fill_null(False)
+    since = (pl.col("end_utc") - before).dt.total_seconds().clip(0)
+    repeated = ran.filter(several).with_columns(
+        pl.when(resized).then(pl.coalesce(since, "run_s")).otherwise("run_s").alias("run_s"),
+        pl.when(resized).then(before).otherwise("start_utc").alias("start_utc"),
+        pl.int_range(pl.len(), dtype=pl.Int64).over("job_key").alias("attempt"),
+    )
+    return pl.concat([single, repeated])
+
+
+def _jobs(allocations: pl.DataFrame, attempts: pl.DataFrame, single: bool) -> pl.DataFrame:
+    """The newest record of each job, with its first submission and start and the sums over its attempts."""
+    if single:
+        jobs = allocations.with_columns(
+            (pl.col("allocated_gpus") * pl.when("ran").then("run_s")).alias("gpu_time_s"),
+            pl.col("ran").cast(pl.Int64).alias("attempts"),
+        )
+    else:
+        jobs = _summed(allocations, attempts)
+    wait = (pl.col("start_utc") - pl.col("submit_utc")).dt.total_seconds()
+    eligible_wait = (pl.col("start_utc") - pl.col("eligible_utc")).dt.total_seconds()
+    jobs = jobs.with_columns(
+        pl.when(pl.col("state").is_in(OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
+        # a requeue inside the hour of a clock change may print a submission after its start
+        pl.when(wait >= 0).then(wait).alias("wait_s"),
+        # and a requeue while it runs overwrites when a job became eligible: it is not known any more
+        pl.when(eligible_wait >= 0).then(eligible_wait).alias("eligible_wait_s"),
+    )
+    jobs = jobs.drop("base", "step_id", "max_rss_kib", "cpu_time_s", "nodes", "ran")
+    return jobs if single else jobs.sort("line")
+
+
+def _summed(allocations: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
+    newest = allocations.unique("job_key", keep="last", maintain_order=True)
+    first = allocations.group_by("job_key").agg(
+        pl.col("submit_utc").min(), pl.col("eligible_utc").min(), pl.col("start_utc").min(),
+        pl.col("is_time_ambiguous", "is_end_before_start").any(),
+    )  # fmt: skip
+    sums = attempts.group_by("job_key").agg(
+        pl.when(pl.col("run_s").count() > 0).then(pl.col("run_s").sum()), pl.col("gpu_time_s").sum(),
+        pl.len().cast(pl.Int64).alias("attempts"),
+        pl.col("gpu_time_s").null_count().alias("unknown"),
+    )  # fmt: skip
+    jobs = newest.drop(
+        "submit_utc", "eligible_utc", "start_utc", "is_time_ambiguous", "is_end_before_start", "run_s"
+    ).join(first, on="job_key", how="left", maintain_order="left")
+    return (
+        jobs.join(sums, on="job_key", how="left", maintain_order="left")
+        .with_columns(
+            pl.col("attempts").fill_null(0), pl.when(pl.col("unknown") == 0).then("gpu_time_s").alias("gpu_time_s")
+        )
+        .drop("unknown")
+    )
+
+
+def _steps(steps: pl.DataFrame, allocations: pl.DataFrame, single: bool) -> pl.DataFrame:
+    """Steps under the key of the job that had their id last when they were submitted."""
+    if not single:
+        steps = _owned(steps, allocations).sort("line")
+    else:
+        steps = steps.with_columns(pl.col("base").alias("job_key"))
+    return steps.select(
+        "job_key",
+        "step_id",
+        pl.col("job_name").alias("step_name"),
+        "state",
+        "start_utc",
+        pl.when(pl.col("state").is_in(OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
+        "run_s",
+        pl.col("allocated_cpus").alias("cpus"),
+        "max_rss_kib",
+        "cpu_time_s",
+        "exit_code",
+        "exit_signal",
+        "line",
+    )
+
+
+def _owned(steps: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
+    """Steps with job_key."""
+    asked = pl.coalesce("submit_utc", "start_utc")
+    keys = allocations.select("base", "job_key", asked.alias("from_utc")).unique(["base", "job_key", "from_utc"])
+    at = pl.coalesce("submit_utc", "start_utc")
+    steps = steps.with_columns(at.alias("at_utc")).sort("at_utc", nulls_last=True)
+    single = keys.unique("base", keep="none").select("base", pl.col("job_key").alias("only"))
+    several = keys.filter(pl.col("base").is_duplicated() & pl.col("from_utc").is_not_null()).sort("from_utc")
+    steps = steps.join(single, on="base", how="left")
+    if not several.is_empty():
+        steps = steps.sort("at_utc").join_asof(
+            several, left_on="at_utc", right_on="from_utc", by="base", strategy="backward", check_sortedness=False
+        )
+    else:
+        steps = steps.with_columns(pl.lit(None, dtype=pl.String).alias("job_key"))
+    return steps.with_columns(pl.coalesce("only", "job_key", "base").alias("job_key"))
+
+
+def _placements(attempts: pl.DataFrame) -> pl.DataFrame:
+    """A row a node of each attempt, with its GPUs where the total divides."""
+    listed = attempts.select("job_key", "attempt", "gpus", pl.col("listed").alias("node"))
+    count = pl.col("node").list.len()
+    each = pl.when((count > 0) & (pl.col("gpus") % count == 0)).then(pl.col("gpus") // count)
+    listed = listed.with_columns(each.cast(pl.Int64).alias("gpus")).filter(count > 0)
+    return listed.explode("node")

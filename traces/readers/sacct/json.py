@@ -1,0 +1,234 @@
+"""`sacct --json` (data_parser v0.0.37 to v0.0.42) as the text columns that `sacct -P` prints, in batches of jobs.
+
+What is lost against `sacct -P`: exit codes, which Slurm 22.05 prints as SUCCESS for jobs that failed, are not read at
+all; the submission of an earlier run, where `--duplicates` was not given; the second half of a time that is a fraction.
+Times are seconds since 1970, so no clock change touches them. `line` in the tables is the number of the job's record.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from traces.errors import InputError
+from traces.readers.common import RawFile, Reject, shown
+from traces.readers.json_documents import Documents
+from traces.readers.sacct.columns import NO_VALUE
+
+COLUMNS = (
+    "JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "Submit", "Eligible", "Start",
+    "End", "ElapsedRaw", "Suspended", "TimelimitRaw", "AllocNodes", "AllocCPUS", "ReqTRES", "AllocTRES", "NodeList",
+    "Priority", "Flags", "MaxRSS", "TotalCPU", "Reason",
+)  # fmt: skip
+BATCH = 10_000  # jobs
+PIECE_BYTES = 1 << 22
+_BROKEN = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+Row = tuple[str | int | None, ...]
+_JOBS = re.compile(r'"jobs"\s*:\s*\[')
+_STARTED = {
+    "STARTED_ON_SUBMIT": "SchedSubmit", "STARTED_ON_SCHEDULE": "SchedMain", "STARTED_ON_BACKFILL": "SchedBackfill",
+}  # fmt: skip
+
+
+@dataclass
+class Records:
+    """Jobs and steps as text (`frame`, with `line` from 0), what could not be read, how many jobs came before."""
+
+    frame: pl.DataFrame
+    rejects: list[Reject]
+    before: int
+
+
+def recognises(head: bytes) -> bool:
+    """Does the file begin as `sacct --json` prints it?"""
+    text = head.decode("utf-8", errors="replace").removeprefix("\ufeff")
+    known = "slurm" in text[:2000].lower() or (_JOBS.search(text) and '"job_id"' in text)
+    return text.lstrip().startswith("{") and bool(known)
+
+
+def batches(file: RawFile) -> Iterator[Records]:
+    """All records, `BATCH` jobs at a time. Raises InputError for a file that has no list of jobs."""
+    rows: list[Row] = []
+    rejects: list[Reject] = []
+    count = before = 0
+    documents = Documents(file.pieces(PIECE_BYTES), "jobs")
+    for element in documents.elements():
+        try:
+            if element.wrong:
+                raise ValueError(element.wrong)
+            job = _job(element.value)
+            steps = _listed(element.value, "steps")
+        except _BROKEN as error:
+            rejects.append(Reject(count, f"no record of a job: {_told(error)}", element.text))
+        else:
+            rows.append((*job, count))
+            for step in steps:
+                try:
+                    rows.append((*_step(step, element.value), count))
+                except _BROKEN as error:
+                    rejects.append(Reject(count, f"no record of a step: {_told(error)}", _plain(step)))
+        count += 1
+        if count == BATCH:
+            yield _records(rows, rejects, before)
+            rows, rejects, count, before = [], [], 0, before + count
+    if not documents.lists:
+        raise InputError(f"{file.path}: JSON without a list of jobs: dump with `sacct -a -D --json`")
+    yield _records(rows, rejects, before)
+
+
+def _records(rows: list[Row], rejects: list[Reject], before: int) -> Records:
+    kinds: dict[str, Any] = {**dict.fromkeys(COLUMNS, pl.String), "line": pl.Int64}
+    return Records(pl.DataFrame(rows, schema=kinds, orient="row"), rejects, before)
+
+
+def _listed(record: dict[str, Any], name: str) -> list[Any]:
+    """A list of the record, empty where it has none."""
+    value = record.get(name)
+    if value is None or isinstance(value, list):
+        return value or []
+    raise ValueError(f"{name} {shown(str(value))} is no list")
+
+
+def _plain(value: Any) -> str:
+    """The value as JSON; '' where it is nested too deep to be written."""
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        return ""
+
+
+def _texts(*row: str | None) -> tuple[str | None, ...]:
+    """The row. Raises ValueError for half a surrogate pair, which JSON may hold and no text may."""
+    for text in row:
+        if text and not text.isascii():
+            text.encode()
+    return row
+
+
+def _told(error: Exception) -> str:
+    """What is wrong, as one who looks at the record would say it."""
+    if isinstance(error, UnicodeEncodeError):
+        return f"half a surrogate pair in {shown(error.object)}"
+    if isinstance(error, KeyError):
+        return f"no field {error}"
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+
+
+def _job(job: dict[str, Any]) -> tuple[str | None, ...]:
+    """The job's record. What a version or a filter leaves out is blank; id, state and times must be there."""
+    if "job_state" in job and "time" not in job:
+        raise ValueError("printed by squeue or scontrol, which forget ended jobs: dump with `sacct -a -D --json`")
+    raw, times, tres = int(job["job_id"]), job["time"], job.get("tres") or {}
+    return _texts(
+        _printed(job), str(raw), _text(job.get("name")),
+        _text(job.get("user")) or _text((job.get("association") or {}).get("user")), _text(job.get("account")),
+        _text(job.get("partition")), _text(job.get("qos")), _state(job["state"]), _instant(times["submission"]),
+        _instant(times.get("eligible")), _instant(times["start"]), _instant(times["end"]),
+        _count(times.get("elapsed")), _clock(times.get("suspended")), _limit(times.get("limit")),
+        _count(job.get("allocation_nodes")), None, _tres(tres.get("requested")), _tres(tres.get("allocated")),
+        _text(job.get("nodes")), _count(job.get("priority")), _flags(_listed(job, "flags")), None, None,
+        _reason(job["state"]),
+    )  # fmt: skip
+
+
+def _printed(job: dict[str, Any]) -> str:
+    """The id as `sacct` prints it: of an array's task, of a component of a het job, else the number."""
+    array, het = job.get("array") or {}, job.get("het") or {}
+    if array.get("job_id"):
+        task = _number(array.get("task_id"))
+        return f"{array['job_id']}_{task if task is not None else '[' + str(array.get('task') or '') + ']'}"
+    if het.get("job_id"):
+        return f"{het['job_id']}+{_number(het.get('job_offset')) or 0}"
+    return str(int(job["job_id"]))
+
+
+def _step(step: dict[str, Any], job: dict[str, Any]) -> tuple[str | None, ...]:
+    """The record of one step of a job."""
+    ident = step["step"]["id"]  # a text, of some versions an object
+    name = str(ident["step_id"] if isinstance(ident, dict) else ident).rsplit(".", 1)[-1].lower()
+    times, tres = step["time"], step.get("tres") or {}
+    listed = (tres.get("requested") or {}).get("max") or []
+    most = next((t["count"] for t in listed if t["type"] == "mem"), None)
+    held = tres.get("allocated") or []
+    return _texts(
+        f"{_printed(job)}.{name}", f"{int(job['job_id'])}.{name}", _text(step["step"].get("name")), None, None, None,
+        None, _state(step["state"]), None, None, _instant(times["start"]), _instant(times["end"]),
+        _count(times.get("elapsed")), _clock(times.get("suspended")), None,
+        _count((step.get("nodes") or {}).get("count")), _cpus(held), None, _tres(held), None, None, None,
+        None if most is None else str(_number(most) or 0), _clock((times.get("total") or {}).get("seconds")),
+        None,
+    )  # fmt: skip
+
+
+def _number(value: Any) -> int | None:
+    """A number as it is, or as {"set": true, "infinite": false, "number": 5} (since 23.02); None where not set."""
+    if isinstance(value, dict):
+        value = value["number"] if value["set"] and not value["infinite"] else None
+    if value is None or value == "":
+        return None
+    number = int(value)
+    return None if NO_VALUE <= number <= NO_VALUE + 1 or number < 0 else number
+
+
+def _count(value: Any) -> str | None:
+    number = _number(value)
+    return None if number is None else str(number)
+
+
+def _instant(value: Any) -> str | None:
+    number = _number(value)
+    return str(number) if number else None
+
+
+def _clock(value: Any) -> str | None:
+    """Seconds as sacct prints a duration."""
+    seconds = _number(value)
+    if seconds is None:
+        return None
+    days, rest = divmod(seconds, 86_400)
+    return f"{days}-{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+
+
+def _limit(value: Any) -> str | None:
+    if isinstance(value, dict) and value["infinite"]:
+        return "UNLIMITED"
+    return _count(value)
+
+
+def _text(value: Any) -> str | None:
+    return str(value) if value not in (None, "") else None
+
+
+def _state(value: Any) -> str | None:
+    """`current` is a text up to 23.02 and a list since, flags after the base state."""
+    current = value["current"] if isinstance(value, dict) else value
+    return _text(" ".join(map(str, current)) if isinstance(current, list) else current)
+
+
+def _reason(state: Any) -> str | None:
+    return _text(state.get("reason")) if isinstance(state, dict) else None
+
+
+def _flags(flags: list[str]) -> str | None:
+    return next((_STARTED[flag] for flag in flags if flag in _STARTED), None)
+
+
+def _tres(listed: list[dict[str, Any]] | None) -> str | None:
+    """A list of TRES as sacct prints it; memory is in MiB. What is not set (energy) is left out."""
+    parts = []
+    for tres in listed or []:
+        count = tres["count"]
+        if count is None or int(count) >= 1 << 63:
+            continue
+        name = f"{tres['type']}/{tres['name']}" if tres.get("name") else tres["type"]
+        parts.append(f"{name}={count}{'M' if tres['type'] == 'mem' else ''}")
+    return ",".join(parts) or None
+
+
+def _cpus(listed: list[dict[str, Any]]) -> str | None:
+    return next((_count(tres["count"]) for tres in listed if tres["type"] == "cpu"), None)

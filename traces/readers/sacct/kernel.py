@@ -1,0 +1,320 @@
+"""The bytes of an sacct dump into typed columns, compiled: fields are found once, each form is read at its bytes.
+
+A column is given as `before` and `end`, both (rows,): its text in row r is data[before[r] + 1 : end[r]], blank where
+that is empty. A function here reads the forms that it is certain of and says of which rows that is true; all others are
+for `traces.slurm.text`, which says what the forms are. A blank is certain and has no value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traces import compiled
+from traces.readers.sacct.instructions import eight, fetch, lowest
+
+Bytes = NDArray[np.uint8]
+Places = NDArray[np.int32]
+Flags = NDArray[np.bool_]
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+
+_SOURCES = ("traces/compiled.py", "traces/readers/sacct/instructions.py", "traces/readers/sacct/kernel.py")
+AHEAD = 24  # rows
+_BYTES = "Array(uint8, 1, 'C', readonly=True)"
+_TEXTS = f"{_BYTES}, int32[::1], int32[::1]"  # data, before, end
+_NEWLINE, _RETURN, _ZERO, _DOT, _COLON, _DASH, _UNDERSCORE, _PLUS, _K = 10, 13, 48, 46, 58, 45, 95, 43, 75
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2 ** 64 by the golden ratio (Knuth, TAOCP 3, 6.4)
+_EACH = np.uint64(0x0101010101010101)  # of eight bytes
+_HIGH, _LOW = np.uint64(0x80) * _EACH, np.uint64(0x7F) * _EACH
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+def _kernel(signature: str) -> Callable[[compiled.Function], compiled.Function]:
+    """Compiled at import, so that no two threads compile; runs beside other threads."""
+    options: dict[str, Any] = {"nogil": True, "_nrt": False}
+    return lambda function: compiled.jit(function, _SOURCES, options, signature)
+
+
+def _inline(function: compiled.Function) -> compiled.Function:
+    return compiled.jit(function, _SOURCES, {"nogil": True, "_nrt": False, "forceinline": True})
+
+
+@_inline
+def _fetch(data: Bytes, places: Places, row: int) -> None:
+    """Fetch the bytes of a later row: they lie too far apart for the processor to guess, and waiting takes longest."""
+    fetch(data, places[min(row + AHEAD, len(places) - 1)] + 1)
+
+
+@_inline
+def _word(data: Bytes, at: int, end: int) -> np.uint64:
+    """Up to eight bytes of data[at:end] as one number, zeros after them."""
+    if at + 8 <= len(data):
+        word = eight(data, at)
+        return word if at + 8 <= end else word & (_ALL >> np.uint64(64 - 8 * (end - at)))
+    word = np.uint64(0)
+    for n in range(min(end - at, 8)):
+        word |= np.uint64(data[at + n]) << np.uint64(8 * n)
+    return word
+
+
+@_kernel(f"int64({_BYTES}, int64, int64, boolean, int32[::1], int64[::1], boolean[::1])")
+def split(data: Bytes, mark: int, columns: int, trailing: bool, places: Places, starts: Int64s, whole: Flags) -> int:
+    """Find the fields of the lines that have that many columns, apart by `mark`, and return how many lines these are.
+
+    Out: starts (lines + 1,): where each line begins; whole (lines,): which have them; places (bytes + lines + 2,): for
+    each of these lines, one after the other, the place before its first field and the end of each field: one more than
+    the bytes of a line of nothing but delimiters. A carriage return before a line break is no part of the last.
+    """
+    marks, newlines = np.uint64(mark) * _EACH, np.uint64(_NEWLINE) * _EACH
+    base = rows = line = 0  # base: where in `places` the line at hand stands
+    top = 1
+    places[0] = -1
+    starts[0] = 0
+    for at in range(0, len(data), 8):
+        word = _word(data, at, len(data))
+        a, b = word ^ marks, word ^ newlines
+        # a byte has its high bit here unless it is 0 in a or in b (Mycroft's trick, in the form without false hits)
+        found = ~((((a & _LOW) + _LOW) | a) & (((b & _LOW) + _LOW) | b)) & _HIGH
+        while found != 0:
+            place = at + (lowest(found) >> 3)
+            found &= found - np.uint64(1)
+            places[top] = place
+            if data[place] != _NEWLINE:
+                top += 1
+                continue
+            stop = place - (place > 0 and data[place - 1] == _RETURN)  # files of both kinds are put together, too
+            fits = top - base == columns + trailing
+            if trailing:
+                fits &= places[top - 1] == stop - 1
+            elif fits:
+                places[top] = stop
+            whole[line] = fits
+            line += 1
+            starts[line] = place + 1
+            if fits:
+                base += columns + 1
+                rows += 1
+            places[base] = place
+            top = base + 1
+    return rows
+
+
+@_kernel(f"int64({_TEXTS}, uint64, int32[::1], uint32[::1], int32[::1])")
+def code(
+    data: Bytes, before: Places, end: Places, seed: np.uint64, table: Places, codes: NDArray[np.uint32], first: Places
+) -> int:
+    """Number the distinct texts in order from 1 on, 0 for a blank; returns one more than there are.
+
+    table (a power of two, twice the rows at least): zeros. Out: codes (rows,); first (rows + 1,): a row of each number.
+    """
+    found = 1
+    mask = len(table) - 1
+    for row in range(len(before)):
+        _fetch(data, before, row)
+        begin, stop = before[row] + 1, end[row]
+        if stop <= begin:
+            codes[row] = 0
+            continue
+        hashed = seed ^ np.uint64(stop - begin)
+        at = begin
+        while at < stop:
+            hashed = (hashed ^ _word(data, at, stop)) * _FACTOR
+            hashed ^= hashed >> np.uint64(32)
+            at += 8
+        slot = np.int64(hashed & np.uint64(mask))
+        while True:
+            number = table[slot]
+            if number == 0:
+                table[slot] = found
+                first[found] = row
+                codes[row] = found
+                found += 1
+                break
+            to_other = before[first[number]] + 1 - begin
+            if end[first[number]] == stop + to_other:
+                at = begin
+                while at < stop and _word(data, at, stop) == _word(data, at + to_other, stop + to_other):
+                    at += 8
+                if at >= stop:
+                    codes[row] = number
+                    break
+            slot = (slot + 1) & mask
+    return found
+
+
+@_kernel(f"void({_TEXTS}, int64[::1], uint8[::1])")
+def copy(data: Bytes, before: Places, end: Places, offsets: Int64s, texts: Bytes) -> None:
+    """The texts one after the other in `texts`; offsets (rows + 1,) says where they go."""
+    for row in range(len(before)):
+        _fetch(data, before, row)
+        to, begin = offsets[row], before[row] + 1
+        for at in range(offsets[row + 1] - to):
+            texts[to + at] = data[begin + at]
+
+
+def _form(text: bytes) -> tuple[np.uint64, np.uint64]:
+    """A form of eight bytes at most, 0 for a digit: its bytes, and what lifts a digit over 9 or another byte to 128."""
+    most = bytes(0x76 if byte == _ZERO else 0x7F for byte in text.ljust(8, b"\0"))
+    return np.uint64(int.from_bytes(text, "little")), np.uint64(int.from_bytes(most, "little"))
+
+
+_MONTH, _MONTH_MOST = _form(b"0000-00-")
+_DAY, _DAY_MOST = _form(b"00T")
+_CLOCK, _CLOCK_MOST = _form(b"00:00:00")
+_NO_HOUR = np.uint64(int.from_bytes(b"00:", "little"))
+
+
+@_inline
+def _digits_of(word: np.uint64, form: np.uint64, most: np.uint64) -> np.uint64:
+    """The digits of the form, each in its byte; with a high bit where the word is not of it."""
+    digits = word ^ form
+    return digits | (((digits & _LOW) + most) & _HIGH)
+
+
+@_inline
+def _pair(digits: np.uint64, byte: int) -> Any:
+    """The number of two digits from that byte on."""
+    return (np.int64(digits >> np.uint64(8 * byte)) & 15) * 10 + (np.int64(digits >> np.uint64(8 * byte + 8)) & 15)
+
+
+@_inline
+def _digits(data: Bytes, at: int, end: int) -> Any:
+    """The number that the one to 18 digits data[at:end] are; -1 where they are none."""
+    if end <= at or end - at > 18:
+        return -1
+    number: Any = 0
+    for place in range(at, end):
+        digit = np.int64(data[place]) - _ZERO
+        if digit < 0 or digit > 9:
+            return -1
+        number = number * 10 + digit
+    return number
+
+
+@_kernel(f"void({_TEXTS}, int64[::1], boolean[::1])")
+def times(data: Bytes, before: Places, end: Places, values: Int64s, certain: Flags) -> None:
+    """Microseconds since 1970 of YYYY-MM-DDTHH:MM:SS from 1900 to 2099."""
+    for row in range(len(before)):
+        _fetch(data, before, row)
+        at = before[row] + 1
+        values[row] = 0
+        certain[row] = end[row] <= at
+        if end[row] - at != 19:
+            continue
+        month_of = _digits_of(_word(data, at, at + 8), _MONTH, _MONTH_MOST)
+        day_of = _digits_of(_word(data, at + 8, at + 11), _DAY, _DAY_MOST)
+        clock = _digits_of(_word(data, at + 11, at + 19), _CLOCK, _CLOCK_MOST)
+        if (month_of | day_of | clock) & _HIGH:
+            continue
+        century, year = _pair(month_of, 0), _pair(month_of, 0) * 100 + _pair(month_of, 2)
+        month, day = _pair(month_of, 5), _pair(day_of, 0)
+        hour, minute, second = _pair(clock, 0), _pair(clock, 3), _pair(clock, 6)
+        leap = year % 4 == 0 and year != 1900
+        length = 30 + ((month + (month >> 3)) & 1) - (month == 2) * (2 - leap)
+        if not (19 <= century <= 20 and 1 <= month <= 12 and 1 <= day <= length):
+            continue
+        if hour > 23 or minute > 59 or second > 59:
+            continue
+        if month <= 2:  # years from March on: the day that comes and goes is their last
+            year, month = year - 1, month + 12
+        days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * (month - 3) + 2) // 5 + day - 719_469
+        values[row] = (days * 86_400 + hour * 3600 + minute * 60 + second) * 1_000_000
+        certain[row] = True
+
+
+@_kernel(f"void({_TEXTS}, int64[::1], boolean[::1])")
+def counts(data: Bytes, before: Places, end: Places, values: Int64s, certain: Flags) -> None:
+    """Whole numbers of nine digits at most, so that no sum of products leaves 64 bits."""
+    for row in range(len(before)):
+        _fetch(data, before, row)
+        at, stop = before[row] + 1, end[row]
+        number = _digits(data, at, stop)
+        certain[row] = stop <= at or (number >= 0 and stop - at <= 9)
+        values[row] = number
+
+
+@_kernel(f"void({_TEXTS}, int64[::1], boolean[::1])")
+def sizes_kib(data: Bytes, before: Places, end: Places, values: Int64s, certain: Flags) -> None:
+    """KiB of a number of at most nine digits: of KiB where a K follows, else of bytes, rounded down."""
+    for row in range(len(before)):
+        _fetch(data, before, row)
+        at, stop = before[row] + 1, end[row]
+        certain[row] = stop <= at
+        values[row] = 0
+        if stop <= at:
+            continue
+        kib = data[stop - 1] == _K
+        number = _digits(data, at, stop - kib)
+        certain[row] = number >= 0 and stop - kib - at <= 9
+        values[row] = number if kib else number // 1024
+
+
+@_kernel(f"void({_TEXTS}, float64[::1], boolean[::1])")
+def durations(data: Bytes, before: Places, end: Places, values: Float64s, certain: Flags) -> None:
+    """Seconds of [[D-]HH:]MM:SS[.mmm], every part of its usual width."""
+    for row in range(len(before)):
+        _fetch(data, before, row)
+        at, stop = before[row] + 1, end[row]
+        values[row] = 0.0
+        certain[row] = stop <= at
+        thousandths = days = 0
+        if stop - at > 5 and data[stop - 4] == _DOT:
+            thousandths = _digits(data, stop - 3, stop)
+            stop -= 4
+        if 9 < stop - at < 16 and data[stop - 9] == _DASH:
+            days = _digits(data, at, stop - 9)
+            at = stop - 8
+        if stop - at == 8:
+            clock = _word(data, at, stop)
+        elif stop - at == 5:
+            clock = _word(data, at, stop) << np.uint64(24) | _NO_HOUR
+        else:
+            continue
+        clock = _digits_of(clock, _CLOCK, _CLOCK_MOST)
+        if thousandths < 0 or days < 0 or clock & _HIGH:
+            continue
+        seconds = days * 86_400 + _pair(clock, 0) * 3600 + _pair(clock, 3) * 60 + _pair(clock, 6)
+        values[row] = seconds + thousandths / 1000
+        certain[row] = True
+
+
+@_inline
+def _past_digits(data: Bytes, at: int, end: int) -> int:
+    """The first place from `at` on that is no digit."""
+    while at < end and data[at] >= _ZERO and data[at] < _COLON:
+        at += 1
+    return at
+
+
+@_kernel(f"void({_TEXTS}, int64[::1], int64[::1], int32[::1], int32[::1], boolean[::1])")
+def ids(
+    data: Bytes, before: Places, end: Places, numbers: Int64s, tasks: Int64s, digits: Places, stops: Places,
+    certain: Flags,
+) -> None:  # fmt: skip
+    """The parts of N, N_T and N+H, each with .STEP or without: N, T (-1 for none), where the digits of N end and where
+    the id does, at the dot of the step. A blank is no id, and not certain.
+    """
+    for row in range(len(before)):
+        _fetch(data, before, row)
+        begin, stop = before[row] + 1, end[row]
+        at = _past_digits(data, begin, stop)
+        numbers[row], tasks[row], digits[row] = _digits(data, begin, at), -1, at
+        fits = numbers[row] >= 0
+        if at < stop and data[at] == _UNDERSCORE:
+            at = _past_digits(data, at + 1, stop)
+            tasks[row] = _digits(data, digits[row] + 1, at)
+            fits &= tasks[row] >= 0
+        elif at < stop and data[at] == _PLUS:
+            at = _past_digits(data, at + 1, stop)
+            fits &= 1 < at - digits[row] < 11
+        stops[row] = at
+        fits &= at == stop or (data[at] == _DOT and at + 1 < stop)
+        for place in range(at + 1, stop):
+            byte = data[place]
+            letter = 97 <= byte | 32 <= 122
+            fits &= letter or _ZERO <= byte < _COLON or byte in (_UNDERSCORE, _DOT, _PLUS)
+        certain[row] = fits

@@ -1,0 +1,97 @@
+"""How an sacct dump is laid out: its columns, what stands between them, and on which line its records begin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from traces.errors import InputError
+from traces.readers.common import RawFile
+from traces.readers.sacct import columns as sacct_columns
+
+MOST_BEFORE = 20  # lines among which the header is sought
+DELIMITERS = ("|", "\t", "\x1f", "^|^", "|#", ";", ",")  # tried where neither a header nor --delimiter names one
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns in order, what stands between them, whether it also ends a line, the first line of records (0-based).
+
+    `widths` are the widths of fixed columns (there is no delimiter then); `carriage`: lines end in CR LF.
+    """
+
+    columns: tuple[str, ...]
+    delimiter: str
+    trailing: bool = False
+    first: int = 0
+    widths: tuple[int, ...] = ()
+    carriage: bool = False
+
+    @property
+    def user_text(self) -> tuple[int, ...]:
+        """Positions of the columns that hold user text."""
+        return tuple(i for i, name in enumerate(self.columns) if name in sacct_columns.USER_TEXT)
+
+    @property
+    def read(self) -> tuple[int, ...]:
+        """Positions of the columns that are read."""
+        return tuple(i for i, name in enumerate(self.columns) if name in sacct_columns.READ)
+
+
+def find_layout(file: RawFile, lines: Sequence[str]) -> Layout:
+    """How the file is laid out, by its first lines, `--fields` and `--delimiter`. Raises InputError where none fits.
+
+    Text may stand before the header (a count, a command line, a warning); where the columns are named it may not.
+    """
+    for at in range(min(len(lines), 1 if file.fields else MOST_BEFORE)):
+        layout = announced(lines, at, file.delimiter)
+        if layout:
+            return layout
+    carriage = bool(lines) and lines[0].endswith("\r")
+    if file.fields is None:
+        raise InputError(f"{file.path}:1: no sacct header: name the columns with --fields (sacct --noheader)")
+    columns = tuple(sacct_columns.from_fields(file.fields))
+    sample = [line.removesuffix("\r") if carriage else line for line in lines[:200] if line]
+    for delimiter in (file.delimiter,) if file.delimiter else DELIMITERS:
+        counts = [line.count(delimiter) for line in sample]
+        for extra, trailing in ((0, False), (1, True)):
+            fits = [c == len(columns) - 1 + extra for c in counts]
+            ends = not trailing or all(line.endswith(delimiter) for line, fit in zip(sample, fits, strict=True) if fit)
+            if sum(fits) * 2 > len(fits) and ends:
+                return Layout(columns, delimiter, trailing, 0, carriage=carriage)
+    raise InputError(
+        f"{file.path}:1: the lines do not have the {len(columns)} columns of --fields: check it and --delimiter"
+    )
+
+
+def announced(lines: Sequence[str], at: int, delimiter: str | None) -> Layout | None:
+    """The layout that a header on line `at` announces, `first` the line after it; None where no header stands there.
+
+    Rows of tabs may stand under a header of fixed width (TACC's own tool prints them so).
+    """
+    carriage = lines[at].endswith("\r")
+    fixed = fixed_header(lines, at)
+    if fixed:
+        first = at + 2
+        if any("\t" in line for line in lines[first : first + 5]):
+            return Layout(tuple(fixed), "\t", first=first, carriage=carriage)
+        widths = tuple(len(dashes) for dashes in lines[at + 1].split())
+        return (
+            Layout(tuple(fixed), "", first=first, widths=widths, carriage=carriage)
+            if len(widths) == len(fixed)
+            else None
+        )
+    header = sacct_columns.from_header(lines[at].removesuffix("\r"), delimiter)
+    if header is None:
+        return None
+    columns, found, trailing = header
+    return Layout(tuple(columns), found, trailing, at + 1, carriage=carriage)
+
+
+def fixed_header(lines: Sequence[str], start: int) -> list[str] | None:
+    """Column names of a fixed-width header that a line of dashes follows."""
+    if len(lines) < start + 2 or not re.fullmatch(r"[- ]*-{3,}[- ]*", lines[start + 1].removesuffix("\r")):
+        return None
+    names = [sacct_columns.canonical(name) or name for name in lines[start].split()]
+    return names if sum(name in sacct_columns.NAMES for name in names) >= 2 else None

@@ -1,0 +1,266 @@
+"""Slurm `sacct` dumps: any delimiter, with a header or without one (`--fields`), fixed width, and `--json`.
+
+The odd cases are those of Slurm's own manual pages and sources; the tests name them one by one. A dump is read a block
+at a time, two at once, so that memory does not grow with it: `sacct_blocks` cuts it, `sacct_lines` splits lines,
+`sacct_typed` types the columns, `sacct_spill` keeps the rows until all is read, `sacct_jobs` folds them into jobs and
+attempts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from traces.clusters import ClusterSettings
+from traces.errors import InputError
+from traces.readers.common import HEAD_BYTES, Parsed, RawFile, Reject, rejects_frame
+from traces.readers.sacct import blocks as sacct_blocks
+from traces.readers.sacct import columns as sacct_columns
+from traces.readers.sacct import csv as sacct_csv
+from traces.readers.sacct import json as sacct_json
+from traces.readers.sacct import layout as sacct_layout
+from traces.readers.sacct import lines as sacct_lines
+from traces.readers.sacct import mend as sacct_mend
+from traces.readers.sacct import typed as sacct_typed
+from traces.readers.sacct.blocks import Block
+from traces.readers.sacct.fields import fields_of
+from traces.readers.sacct.jobs import fold
+from traces.readers.sacct.json import COLUMNS
+from traces.readers.sacct.layout import Layout
+from traces.readers.sacct.spill import Batch, Spill
+
+BLOCK_BYTES = 1 << 24
+THREADS = 2  # polars uses every core for some of a block, Python and numpy one: two blocks at once keep two cores busy
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass
+class Piece:
+    """What one block came to: its typed rows in the spill, and its rejects; lines count from 0 in both.
+
+    `before`: lines (or records of JSON) of the file before the block.
+    """
+
+    batch: Batch
+    before: int
+    rows: int
+    rejects: list[Reject]
+    slow: int
+
+
+Work = Callable[[Spill, int], Piece]
+
+
+class Sacct:
+    """The reader of `sacct`."""
+
+    name = "sacct"
+    version = 6
+
+    def recognises(self, file: RawFile, head: bytes) -> bool:
+        """Does a header of sacct stand on one of the first lines, or do the lines have the columns of `--fields`?"""
+        if sacct_json.recognises(head):
+            return True
+        lines = _lines(head)
+        tried = range(min(len(lines), sacct_layout.MOST_BEFORE))
+        if any(sacct_layout.announced(lines, at, file.delimiter) for at in tried):
+            return True
+        return file.fields is not None and b"\0" not in head
+
+    def read(self, file: RawFile) -> Parsed:
+        """All records of the file, written to `file.tables` as they are folded.
+
+        Raises InputError for a missing column or a file without one whole record.
+        """
+        if file.tables is None or file.folder is None:
+            raise ValueError("sacct is read into a folder")
+        parsed, jobs = Parsed(), self._jobs(file)
+        rejected = next(iter(self._before_header(file, parsed)), None)
+        spill = Spill(file.folder / "spill")
+        spill.folder.mkdir()
+        with ThreadPoolExecutor(THREADS) as pool:
+            for piece in _in_order(pool, lambda numbered: numbered[1](spill, numbered[0]), enumerate(jobs)):
+                rejects = [Reject(r.line + piece.before + 1, r.reason, r.raw) for r in piece.rejects]
+                file.tables.write("rejects", rejects_frame(rejects))
+                rejected = rejected or next(iter(rejects), None)
+                parsed.rejected += len(rejects)
+                parsed.slow += piece.slow
+                parsed.records += piece.rows + len(rejects)
+                piece.batch.first = piece.before + 1
+                spill.batches.append(piece.batch)
+            if parsed.records == parsed.rejected + len(parsed.rejects):
+                why = "it holds none"
+                if rejected:
+                    why = f"{rejected.reason} (line {rejected.line}){sacct_mend.remedy(rejected)}"
+                raise InputError(f"{file.path}: no record could be read: {why}")
+            for part in _in_order(pool, lambda portion: fold(*portion[:2], single=portion[2]), spill.folds()):
+                for name, frame in part.tables.items():
+                    file.tables.write(name, frame)
+                for count in ("allocations", "steps", "duplicates", "jobs", "attempts"):
+                    setattr(parsed, count, getattr(parsed, count) + getattr(part, count))
+        spill.folder.rmdir()
+        return parsed
+
+    @staticmethod
+    def layout(file: RawFile) -> Layout | None:
+        """How the lines of the file are laid out, by its first ones; None for JSON.
+
+        Raises InputError where it has no header and `--fields` do not fit, and for a missing column.
+        """
+        head = file.head()
+        if sacct_json.recognises(head):
+            return None
+        layout = sacct_layout.find_layout(file, _lines(head))
+        sacct_columns.check_needed(list(layout.columns), f"{file.path}:{max(layout.first, 1)}")
+        return layout
+
+    @staticmethod
+    def _jobs(file: RawFile) -> Iterator[Work]:
+        """What is to be done with each block. Raises InputError as `read` does."""
+        layout = Sacct.layout(file)
+        if layout is None:
+            return (partial(_json_piece, found, file.settings) for found in sacct_json.batches(file))
+        pieces, delimiter = file.pieces(BLOCK_BYTES), file.delimiter
+        if layout.delimiter == ",":
+            layout = replace(layout, delimiter=sacct_csv.STAND_IN, carriage=False)
+            pieces, delimiter = sacct_csv.unquoted(pieces), None
+        found = sacct_blocks.blocks(pieces, layout, str(file.path), delimiter)
+        return (partial(_text_piece, block, file.settings) for block in found)
+
+    @staticmethod
+    def _before_header(file: RawFile, parsed: Parsed) -> list[Reject]:
+        """Text before the header, which is refused; a count of rows is none."""
+        layout = Sacct.layout(file)
+        if layout is None:
+            return []
+        lines = _lines(file.head())
+        header = layout.first - (2 if sacct_layout.fixed_header(lines, layout.first - 2) else 1)
+        for at, text in enumerate(lines[: max(header, 0)]):
+            if text.strip() and not text.strip().isdecimal():
+                parsed.rejects.append(Reject(at + 1, "it stands before the header", text))
+        parsed.records += len(parsed.rejects)
+        return parsed.rejects
+
+
+def _lines(head: bytes) -> list[str]:
+    """The whole lines of the first bytes."""
+    text = head.decode("utf-8", errors="replace").removeprefix("\ufeff")
+    lines = text.split("\n")
+    if lines[-1] == "" or (len(head) >= HEAD_BYTES and len(lines) > 1):
+        lines.pop()
+    return lines
+
+
+def _in_order(pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """`work` of each item, in order, some items ahead in the pool's threads."""
+    ahead: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            ahead.append(pool.submit(work, item))
+            if len(ahead) > THREADS:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        for future in ahead:
+            future.cancel()
+
+
+def _text_piece(block: Block, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
+    """A block of lines."""
+    rows, kept, rejects, slow = records(block.data, block.layout, settings)
+    return Piece(spill.put(number, rows, kept), block.before, int(kept.sum()), rejects, slow)
+
+
+def _json_piece(found: sacct_json.Records, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
+    """A batch of JSON records."""
+    fields, line = fields_of(found.frame.drop("line")), found.frame["line"].to_numpy()
+    rows, valid = sacct_typed.typed(fields, line, settings)
+    rejects = list(found.rejects)
+    for n, at, why in _refused(rows, valid):
+        values = found.frame.row(n)
+        odd = sacct_columns.odd_value((name, text or "") for name, text in zip(COLUMNS, values, strict=False))
+        rejects.append(Reject(at, odd or why or "a value is not of its form", str(values)))
+    return Piece(spill.put(number, rows, valid), found.before, int(valid.sum()), rejects, 0)
+
+
+def _refused(rows: pl.DataFrame, valid: pl.Series) -> list[tuple[int, int, str | None]]:
+    """(row, line, what is out of bounds if anything is) of the rows that are not valid."""
+    at = (~valid).arg_true()
+    refused = rows[at]
+    return list(zip(at.to_list(), refused["line"].to_list(), sacct_typed.out_of_bounds(refused).to_list(), strict=True))
+
+
+def records(
+    data: bytes | memoryview, layout: Layout, settings: ClusterSettings
+) -> tuple[pl.DataFrame, pl.Series, list[Reject], int]:
+    """(typed rows, which of them are kept, rejects, lines that went the slow way) of a block; lines count from 0.
+
+    Rows that are not kept are left among the others, as a copy without them takes long.
+    """
+    lines = sacct_lines.split(data, layout)
+    rows, kept = sacct_typed.typed(lines.fields, lines.numbers, settings)
+    clean = lines.whole.copy()
+    clean[rows["line"].filter(~kept).to_numpy()] = False
+    if clean.all():
+        return rows, kept, [], 0
+    slow = int((~clean).sum())
+    if layout.widths:
+        return rows, kept, _fixed_rejects(lines, clean, layout), slow
+    mender = sacct_mend.Mender(lines.line, clean, layout)
+    mender.run()
+    if mender.taken:
+        kept &= ~rows["line"].is_in(list(mender.taken))
+    if mender.tails and layout.columns[-1] == "JobName":
+        tails = pl.DataFrame({"line": list(mender.tails), "tail": list(mender.tails.values())})
+        name = pl.concat_str(pl.col("job_name").fill_null(""), pl.col("tail"))
+        rows = (
+            rows.join(tails, on="line", how="left", maintain_order="left")
+            .with_columns(pl.coalesce(name, "job_name").alias("job_name"))
+            .drop("tail")
+        )
+    rejects = mender.rejects
+    if mender.mended:
+        mended, odd = _mended(mender, layout, settings)
+        rows = pl.concat([rows, mended])  # at the end: sorting a block for them takes a fifth of its time
+        kept = kept.extend(pl.repeat(True, len(mended), eager=True))
+        rejects = sorted([*rejects, *odd], key=lambda reject: reject.line)
+    return rows, kept, rejects, slow
+
+
+def _mended(mender: sacct_mend.Mender, layout: Layout, settings: ClusterSettings) -> tuple[pl.DataFrame, list[Reject]]:
+    """The records put together as typed rows; those with a value that no column can hold are refused."""
+    read = layout.read
+    names = [layout.columns[n] for n in read]
+    texts = [[fields[n] or None for n in read] for fields in mender.mended.values()]
+    frame = pl.DataFrame(texts, schema=dict.fromkeys(names, pl.String), orient="row")
+    rows, valid = sacct_typed.typed(fields_of(frame), np.array(list(mender.mended)), settings)
+    odd = [
+        Reject(at, why or "a value is out of range", layout.delimiter.join(mender.mended[at]))
+        for _, at, why in _refused(rows, valid)
+    ]
+    return rows.filter(valid), odd
+
+
+def _fixed_rejects(lines: sacct_lines.Lines, clean: NDArray[np.bool_], layout: Layout) -> list[Reject]:
+    """Lines of fixed width that are no records: nothing tells where a broken one goes on."""
+    length = sum(layout.widths) + len(layout.widths)
+    rejects = []
+    for at in np.flatnonzero(~clean).tolist():
+        text = lines.line(at)
+        if not text.strip():
+            continue
+        why = "a column that must be whole is cut short, or not of its form"
+        if not lines.whole[at]:
+            why = f"{len(text.encode())} bytes where {length} are due: a line break in user text, or cut short"
+        rejects.append(Reject(at, why, text))
+    return rejects

@@ -1,0 +1,347 @@
+"""Text columns of sacct into typed rows, one a record, and which of them have every column in its form.
+
+What is common goes through polars in bulk; only distinct texts, and those of an odd form, go through the functions of
+`traces.slurm.text`, which say what the forms are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from traces.clusters import ClusterSettings
+from traces.readers.common import map_codes, map_unique
+from traces.readers.plausible import implausible
+from traces.readers.sacct import columns as sacct_columns
+from traces.readers.sacct import ran as sacct_ran
+from traces.readers.sacct import times as sacct_times
+from traces.readers.sacct.fields import Field, kernel, series
+from traces.slurm import text as slurm_text
+
+_ID = re.compile(
+    r"(?P<id>(?P<job>[0-9]{1,18})(?:_(?:(?P<task>[0-9]{1,18})|(?P<range>\[[^\]]*\]?)))?(?:\+[0-9]{1,9})?)"
+    r"(?:\.[A-Za-z0-9_+.]+)?"
+)
+NO_ARRAY, RANGE = -1, -2
+_ONE_BRACKET = r"^[^\[\],\s]*\[[0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]{1,9})?)*\]$"
+
+
+def typed(
+    fields: Mapping[str, Field], line: NDArray[np.int64], settings: ClusterSettings
+) -> tuple[pl.DataFrame, pl.Series]:
+    """(rows, valid): one typed row a record, with whether it `ran`, and whether all its columns have their forms.
+
+    `fields` has each column of the dump that is read, `line` (rows,) the line of each record. Ids, names and states are
+    as in the canonical tables; times are naive UTC; what the dump lacks is null. A row that is not valid holds nulls
+    where it does not fit.
+    """
+    column = _Columns(fields, len(line))
+    rows = pl.DataFrame({"line": line}).with_columns(
+        *_ids(column),
+        column.text("JobName").alias("job_name"),
+        pl.coalesce(column.word("User"), column.word("UID")).alias("user_name"),
+        column.word("Account").alias("account"),
+        column.word("Partition").alias("partition"),
+        column.text("QOS").alias("qos"),
+        column.count("Priority").alias("priority"),
+        column.mapped("State", sacct_columns.state, pl.String).alias("state"),
+        pl.coalesce(column.count("ElapsedRaw"), column.duration("Elapsed").cast(pl.Int64)).alias("elapsed_s"),
+        column.duration("Suspended").cast(pl.Int64).fill_null(0).alias("suspended_s"),
+        pl.coalesce(_limit(column, "TimelimitRaw"), _limit(column, "Timelimit")).alias("limit_s"),
+        column.mapped("ExitCode", lambda t: slurm_text.parse_exit_code(t)[0], pl.Int64).alias("exit_code"),
+        column.mapped("ExitCode", lambda t: slurm_text.parse_exit_code(t)[1], pl.Int64).alias("exit_signal"),
+        column.mapped("Flags", started_by, pl.String).alias("started_by"),
+        column.text("Reason").alias("reason"),
+        column.size_kib("MaxRSS").alias("max_rss_kib"),
+        column.duration("TotalCPU").alias("cpu_time_s"),
+        column.nodes("NodeList").alias("nodes"),
+        column.is_text("NodeList", "None assigned").alias("is_unassigned"),
+    )
+    rows, fits = sacct_times.to_utc(rows, fields, settings.timezone)
+    column.valid &= fits
+    rows = rows.with_columns(_sizes(column, settings))
+    for name in ("Group", "GID", "Cluster", "DerivedExitCode"):
+        column.mapped(name, sacct_columns.FORMS[name], pl.Object)
+    rows = sacct_ran.settled(rows, has_state="State" in fields, has_start="Start" in fields, has_end="End" in fields)
+    column.valid &= out_of_bounds(rows).is_null().to_numpy()
+    return rows, pl.Series(column.valid)
+
+
+def out_of_bounds(rows: pl.DataFrame) -> pl.Series:
+    """Why each typed row cannot be (`implausible`), the GPU time of a run included; null where nothing is wrong."""
+    return implausible(rows.with_columns((pl.col("allocated_gpus") * pl.col("run_s")).alias("gpu_time_s")))
+
+
+class _Columns:
+    """Typed columns of the fields; one that the dump lacks is null. `valid` (rows,): whose texts had their forms."""
+
+    def __init__(self, fields: Mapping[str, Field], rows: int) -> None:
+        self.fields = fields
+        self.rows = rows
+        self.valid = np.ones(rows, np.bool_)
+        self._codes: dict[str, tuple[pl.Series, pl.Series]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.fields
+
+    def none(self, kind: Any) -> pl.Series:
+        """A column of nulls."""
+        return pl.Series([None], dtype=kind).new_from_index(0, self.rows)
+
+    def codes(self, name: str) -> tuple[pl.Series, pl.Series]:
+        """(distinct texts of the column, the number of each row's), found once."""
+        if name not in self._codes:
+            self._codes[name] = self.fields[name].codes()
+        return self._codes[name]
+
+    def text(self, name: str) -> pl.Series:
+        """The text, null where blank."""
+        if name not in self.fields:
+            return self.none(pl.String)
+        distinct, codes = self.codes(name)
+        return distinct.gather(codes)
+
+    def is_text(self, name: str, text: str) -> pl.Series:
+        """Is it that text? Null where blank."""
+        if name not in self.fields:
+            return self.none(pl.Boolean)
+        distinct, codes = self.codes(name)
+        return (distinct == text).gather(codes)
+
+    def mapped(self, name: str, convert: Callable[[str], Any], kind: Any) -> pl.Series:
+        """`convert` of each distinct text."""
+        if name not in self.fields:
+            return self.none(kind)
+        values, valid = map_codes(*self.codes(name), convert, kind)
+        self.valid &= valid.to_numpy()
+        return values
+
+    def word(self, name: str) -> pl.Series:
+        """The text, which must be one word."""
+        if name in self.fields:
+            self.mapped(name, sacct_columns.FORMS[name], pl.Object)
+        return self.text(name)
+
+    def count(self, name: str) -> pl.Series:
+        """A whole number."""
+        return self._read(name, "counts", np.int64)
+
+    def duration(self, name: str) -> pl.Series:
+        """Seconds of [DD-[HH:]]MM:SS[.mmm]."""
+        return self._read(name, "durations", np.float64)
+
+    def size_kib(self, name: str) -> pl.Series:
+        """KiB of a size."""
+        return self._read(name, "sizes_kib", np.int64)
+
+    def _read(self, name: str, form: str, kind: Any) -> pl.Series:
+        if name not in self.fields:
+            return self.none(pl.Int64 if kind is np.int64 else pl.Float64)
+        field = self.fields[name]
+        values, odd = field.read(form, kind)
+        if len(odd) == 0:
+            return values
+        new, valid = map_codes(*field.take(odd).codes(), sacct_columns.FORMS[name], values.dtype)
+        self.valid[odd] &= valid.to_numpy()
+        return values.scatter(odd, new)
+
+    def nodes(self, name: str) -> pl.Series:
+        """The nodes of a list, each once; null for none."""
+        if name not in self.fields:
+            return self.none(pl.List(pl.String))
+        distinct, codes = self.codes(name)
+        lists, valid = node_lists(distinct)
+        if not valid.all():
+            self.valid &= valid.gather(codes).to_numpy()
+        return lists.gather(codes)
+
+
+def node_lists(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """(the nodes of each list, each node once, null for none; valid). `slurm_text.expand_nodes` says what a list is.
+
+    Single nodes and one bracket at the end of a name, which are nearly all, are expanded in bulk.
+    """
+    frame = texts.to_frame("text").with_row_index("code")
+    text = pl.col("text")
+    bulk = frame.filter(text.str.contains(_ONE_BRACKET))
+    items = (
+        bulk.select("code", text.str.extract(r"^([^\[]*)").alias("name"), text.str.extract(r"\[(.*)\]$").str.split(","))
+        .explode("text")
+        .with_columns(text.str.split_exact("-", 1).struct.rename_fields(["first", "last"]).struct.unnest())
+        .with_columns(
+            pl.col("first").cast(pl.Int64).alias("low"), pl.coalesce("last", "first").cast(pl.Int64).alias("high")
+        )
+        .with_columns((pl.col("high") - pl.col("low") + 1).alias("count"))
+    )
+    size = items.group_by("code").agg(pl.col("count").sum(), pl.col("count").min().alias("least"))
+    fine = size.filter((pl.col("least") > 0) & (pl.col("count") <= slurm_text.MOST_NODES))
+    nodes = (
+        items.join(fine.select("code"), on="code", how="semi", maintain_order="left")
+        .with_columns(pl.int_ranges("low", pl.col("high") + 1).alias("number"))
+        .explode("number")
+        .select("code", pl.col("name") + pl.col("number").cast(pl.String).str.zfill(pl.col("first").str.len_bytes()))
+        .group_by("code", maintain_order=True)
+        .agg(pl.col("name").alias("nodes"))
+    )
+    if (nodes["nodes"].list.len() != nodes["nodes"].list.n_unique()).any():
+        nodes = nodes.with_columns(pl.col("nodes").list.unique(maintain_order=True))
+    single = frame.filter(~text.str.contains(r"[\[\],\s()]") & (text != "None")).select(
+        "code", pl.concat_list("text").alias("nodes")
+    )
+    done = pl.concat([nodes, single])
+    rest = frame.join(done.select("code"), on="code", how="anti", maintain_order="left")
+
+    def expanded(text: str) -> list[str] | None:
+        return list(dict.fromkeys(slurm_text.expand_nodes(text))) or None
+
+    slow, valid = map_unique(rest["text"], expanded, pl.List(pl.String))
+    done = pl.concat([done, rest.select("code").with_columns(slow.alias("nodes"))])
+    lists = frame.join(done, on="code", how="left", maintain_order="left")["nodes"]
+    every = pl.repeat(True, len(texts), eager=True)
+    return lists, every.scatter(rest["code"], valid) if len(rest) else every
+
+
+def started_by(flags: str) -> str | None:
+    """Which scheduler pass started the job, by sacct's Flags."""
+    for flag, name in (("SchedMain", "main"), ("SchedBackfill", "backfill"), ("SchedSubmit", "submit")):
+        if flag in flags:
+            return name
+    return None
+
+
+def _limit(column: _Columns, name: str) -> pl.Series:
+    return column.mapped(name, sacct_columns.FORMS[name], pl.Int64)
+
+
+def _ids(column: _Columns) -> list[pl.Series]:
+    """job_id (without its step), job_id_raw, base (the key before reuse is settled), array ids and step_id."""
+    printed = column.fields["JobID" if "JobID" in column else "JobIDRaw"]
+    parts = _parts(printed)
+    column.valid &= parts.valid
+    job_id = Field(printed.data, printed.before, parts.stops).texts()
+    if "JobIDRaw" in column:
+        raw = column.fields["JobIDRaw"]
+        of_raw = _parts(raw) if raw is not printed else parts
+        column.valid &= of_raw.valid
+        base, number = Field(raw.data, raw.before, of_raw.digits).texts(), pl.Series(of_raw.numbers)
+    else:
+        base, number = job_id, series(parts.numbers, parts.digits == parts.stops)
+    distinct, codes = Field(printed.data, parts.stops, printed.end).codes()
+    return [
+        job_id.alias("job_id"),
+        number.alias("job_id_raw"),
+        base.alias("base"),
+        series(parts.numbers, parts.tasks != NO_ARRAY).alias("array_job_id"),
+        series(parts.tasks, parts.tasks >= 0).alias("array_task_id"),
+        distinct.gather(codes).alias("step_id"),
+    ]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Of each id (rows,): its number, its task (RANGE for several, NO_ARRAY for none), where in the bytes its first
+    digits end and where it ends itself, before the dot of a step; whether it is of the form of an id.
+    """
+
+    numbers: NDArray[np.int64]
+    tasks: NDArray[np.int64]
+    digits: NDArray[np.int32]
+    stops: NDArray[np.int32]
+    valid: NDArray[np.bool_]
+
+
+def _parts(ids: Field) -> _Parts:
+    numbers, tasks = np.empty((2, len(ids)), np.int64)
+    digits, stops = np.empty((2, len(ids)), np.int32)
+    valid = np.empty(len(ids), np.bool_)
+    kernel().ids(ids.data, ids.before, ids.end, numbers, tasks, digits, stops, valid)
+    odd = np.flatnonzero(~valid)
+    for row, text in zip(odd.tolist(), ids.take(odd).texts(), strict=True):
+        match = _ID.fullmatch(text or "")
+        begin = ids.before[row] + 1
+        if match is None:
+            numbers[row], tasks[row], digits[row], stops[row] = 0, NO_ARRAY, begin, begin
+            continue
+        valid[row] = True
+        numbers[row], digits[row] = int(match["job"]), begin + len(match["job"])
+        tasks[row] = int(match["task"]) if match["task"] else RANGE if match["range"] else NO_ARRAY
+        stops[row] = begin + len(match["id"].encode())
+    return _Parts(numbers, tasks, digits, stops, valid)
+
+
+def _sizes(column: _Columns, settings: ClusterSettings) -> list[pl.Expr]:
+    """Nodes, CPUs, GPUs and memory, requested and allocated, as the record prints them."""
+
+    def first(*names: str) -> pl.Series:
+        given = [column.count(name) for name in names if name in column]
+        return pl.select(pl.coalesce(given)).to_series() if given else column.none(pl.Int64)
+
+    def tres(name: str, part: str) -> pl.Series:
+        return column.mapped(name, lambda text: _tres_count(text, part), pl.Int64)
+
+    nodes = pl.select(pl.coalesce(first("AllocNodes").replace(0, None), first("NNodes"))).to_series()
+    requested_nodes = pl.select(pl.coalesce(first("ReqNodes"), tres("ReqTRES", "node"), nodes)).to_series()
+    cpus = first("AllocCPUS", "NCPUS")
+    requested_cpus = pl.select(pl.coalesce(first("ReqCPUS"), tres("ReqTRES", "cpu"), cpus)).to_series()
+    allocated, requested = _gpus(column, nodes, requested_nodes, settings)
+    return [
+        pl.lit(nodes).alias("allocated_nodes"),
+        pl.lit(requested_nodes).alias("requested_nodes"),
+        pl.lit(cpus).alias("allocated_cpus"),
+        pl.lit(requested_cpus).alias("requested_cpus"),
+        pl.lit(allocated).alias("allocated_gpus"),
+        pl.lit(requested).alias("requested_gpus"),
+        pl.lit(_memory(column, requested_nodes, requested_cpus)).alias("requested_mem_mib"),
+    ]
+
+
+def _tres_count(text: str, part: str) -> int | None:
+    value = slurm_text.parse_tres(text).get(part)
+    return int(value) if value is not None and value.isascii() and value.isdigit() else None
+
+
+def _gpus(
+    column: _Columns, nodes: pl.Series, requested_nodes: pl.Series, settings: ClusterSettings
+) -> tuple[pl.Series, pl.Series]:
+    """(allocated, requested) GPUs: TRES, else the GRES columns of old Slurm, else whole nodes of the cluster's size."""
+    held = column.mapped("AllocTRES", sacct_columns.tres_gpus, pl.Int64)
+    asked = column.mapped("ReqTRES", sacct_columns.tres_gpus, pl.Int64)
+    columns = [c for c in ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES") if c in column]
+    if not columns and settings.gpus_per_node is not None:
+        return nodes * settings.gpus_per_node, requested_nodes * settings.gpus_per_node
+    # AllocGRES prints the job's total, ReqGRES what was asked of each node.
+    held_old = column.mapped("AllocGRES", sacct_columns.gres_gpus, pl.Int64)
+    asked_old = column.mapped("ReqGRES", sacct_columns.gres_gpus, pl.Int64) * requested_nodes
+    requested = pl.select(pl.coalesce(asked, asked_old, held, held_old)).to_series()
+    return pl.select(pl.coalesce(held, held_old, requested)).to_series(), requested
+
+
+def _memory(column: _Columns, nodes: pl.Series, cpus: pl.Series) -> pl.Series:
+    """MiB asked for over all nodes: ReqMem a node (`n`), a CPU (`c`) or in all, else mem of ReqTRES."""
+
+    def size(text: str) -> float | None:
+        parsed = sacct_columns.memory(text)
+        return None if parsed is None else parsed[0]
+
+    def per(text: str) -> str | None:
+        parsed = sacct_columns.memory(text)
+        return None if parsed is None else parsed[1]
+
+    def of_tres(text: str) -> float | None:
+        value = slurm_text.parse_tres(text).get("mem")
+        return size(value) if value else None
+
+    frame = pl.DataFrame({"nodes": nodes, "cpus": cpus}).with_columns(
+        size=column.mapped("ReqMem", size, pl.Float64),
+        per=column.mapped("ReqMem", per, pl.String),
+        tres=column.mapped("ReqTRES", of_tres, pl.Float64),
+    )
+    times = pl.when(pl.col("per") == "n").then("nodes").when(pl.col("per") == "c").then("cpus").otherwise(1)
+    whole = pl.coalesce("tres", pl.col("size") * times).round().clip(upper_bound=2.0**62)  # `implausible` refuses it
+    return frame.select(whole.cast(pl.Int64)).to_series()

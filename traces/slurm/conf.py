@@ -1,0 +1,396 @@
+"""slurm.conf as the simulator needs it: nodes, partitions, priority, scheduler loops, preemption and limits.
+
+Every parameter that touches scheduling is read here with Slurm's own default (slurm.conf(5), 22.05); the fields of the
+dataclasses say which key they come from. A bad value, an unknown name where scheduling is decided (SchedulerParameters,
+Priority*, node and partition lines, ...) and an unreadable file are InputErrors with file:line. What else stands in the
+file is listed: `SlurmConf.ignored` does not touch scheduling, `SlurmConf.unmodelled` does and is not simulated.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from traces.errors import InputError
+from traces.slurm import conf_names as names
+from traces.slurm import conf_values as values
+from traces.slurm.conf_lines import Pair, read_lines, shown
+from traces.slurm.text import expand_nodes
+
+RECORDS = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname", "slurmctldhost")
+Record = TypeVar("Record")
+
+
+def _key(name: str, parse: Callable[[str], Any], default: Any = MISSING) -> Any:
+    """A field of slurm.conf: its key, the form of its value, and Slurm's default."""
+    metadata = {"key": name, "parse": parse}
+    return (
+        field(default_factory=dict, metadata=metadata) if default is dict else field(default=default, metadata=metadata)
+    )
+
+
+@dataclass(frozen=True)
+class SchedulerOptions:
+    """SchedulerParameters: times in seconds, counts where 0 means no bound."""
+
+    bf_interval_s: int = _key("bf_interval", values.count, 30)
+    bf_window_min: int = _key("bf_window", values.count, 1440)
+    bf_resolution_s: int = _key("bf_resolution", values.count, 60)
+    bf_max_job_test: int = _key("bf_max_job_test", values.count, 500)
+    bf_max_job_part: int = _key("bf_max_job_part", values.count, 0)
+    bf_max_job_user: int = _key("bf_max_job_user", values.count, 0)
+    bf_max_job_assoc: int = _key("bf_max_job_assoc", values.count, 0)
+    bf_max_job_start: int = _key("bf_max_job_start", values.count, 0)
+    bf_max_job_array_resv: int = _key("bf_max_job_array_resv", values.count, 20)
+    bf_job_part_count_reserve: int = _key("bf_job_part_count_reserve", values.count, 0)
+    bf_min_age_reserve_s: int = _key("bf_min_age_reserve", values.count, 0)
+    bf_min_prio_reserve: int = _key("bf_min_prio_reserve", values.count, 0)
+    bf_continue: bool = _key("bf_continue", values.yes_no, False)
+    default_queue_depth: int = _key("default_queue_depth", values.count, 100)
+    partition_job_depth: int = _key("partition_job_depth", values.count, 0)
+    sched_interval_s: int = _key("sched_interval", values.count, 60)
+    sched_min_interval_us: int = _key("sched_min_interval", values.count, 2)
+    sched_max_job_start: int = _key("sched_max_job_start", values.count, 0)
+    batch_sched_delay_s: int = _key("batch_sched_delay", values.count, 3)
+    defer: bool = _key("defer", values.yes_no, False)
+
+
+@dataclass(frozen=True)
+class NodeConf:
+    """One node. `gpus` counts by type ('' where the file names none); `state` as values.node_state."""
+
+    name: str
+    where: str
+    cpus: int = 1
+    mem_mib: int = _key("RealMemory", values.count, 1)
+    gpus: Mapping[str, int] = _key("Gres", values.gpus, dict)
+    weight: int = _key("Weight", values.count, 1)
+    features: tuple[str, ...] = _key("Features", values.words, ())
+    state: str = _key("State", values.node_state, "unknown")
+
+    @property
+    def is_up(self) -> bool:
+        """Whether jobs may be placed on it: not down, drained, failing, or yet to come."""
+        return not set(self.state.split("+")) & {
+            "down", "drain", "draining", "drained", "fail", "failing", "error", "future", "maint", "planned_down",
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PartitionConf:
+    """One partition; None where nothing is limited, or all are allowed."""
+
+    name: str
+    where: str
+    nodes: tuple[str, ...] = ()
+    is_default: bool = _key("Default", values.yes_no, False)
+    tier: int = _key("PriorityTier", values.count, 1)
+    job_factor: int = _key("PriorityJobFactor", values.count, 1)
+    max_time_s: int | None = _key("MaxTime", values.time_s, None)
+    default_time_s: int | None = _key("DefaultTime", values.time_s, None)
+    over_time_limit_s: int | None = _key("OverTimeLimit", values.minutes_s, 0)
+    max_nodes: int | None = _key("MaxNodes", values.count_or_unlimited, None)
+    min_nodes: int = _key("MinNodes", values.count, 0)
+    state: str = _key("State", values.partition_state, "up")
+    oversubscribe: str = _key("OverSubscribe", values.oversubscribe, "no")
+    least_loaded: bool = _key("LLN", values.yes_no, False)
+    qos: str = _key("QOS", str.lower, "")
+    allow_qos: tuple[str, ...] | None = _key("AllowQos", values.allowed, None)
+    deny_qos: tuple[str, ...] = _key("DenyQos", values.words, ())
+    allow_accounts: tuple[str, ...] | None = _key("AllowAccounts", values.allowed, None)
+    deny_accounts: tuple[str, ...] = _key("DenyAccounts", values.words, ())
+    billing_weights: Mapping[str, float] = _key("TRESBillingWeights", values.billing_weights, dict)
+    preempt_mode: tuple[str, ...] = _key("PreemptMode", values.preempt_mode, ())
+    grace_s: int = _key("GraceTime", values.count, 0)
+    def_mem_per_cpu_mib: int = _key("DefMemPerCPU", values.count, 0)
+    def_mem_per_gpu_mib: int = _key("DefMemPerGPU", values.count, 0)
+    def_mem_per_node_mib: int = _key("DefMemPerNode", values.count, 0)
+    def_cpu_per_gpu: int = _key("DefCpuPerGPU", values.count, 0)
+
+
+@dataclass(frozen=True)
+class SlurmConf:
+    """One slurm.conf. Nodes and partitions stand in the file's order, which breaks Slurm's ties."""
+
+    path: str
+    nodes: tuple[NodeConf, ...] = ()
+    partitions: tuple[PartitionConf, ...] = ()
+    options: SchedulerOptions = field(default_factory=SchedulerOptions)
+    ignored: tuple[str, ...] = ()  # 'file:line: Key', of no effect on scheduling
+    unmodelled: tuple[str, ...] = ()  # 'file:line: Key', touches scheduling and is not simulated
+    cluster: str = _key("ClusterName", str, "")
+    scheduler_type: str = _key("SchedulerType", str.lower, "sched/backfill")
+    priority_type: str = _key("PriorityType", str.lower, "priority/basic")
+    priority_flags: tuple[str, ...] = _key("PriorityFlags", values.words, ())
+    weight_age: int = _key("PriorityWeightAge", values.count, 0)
+    weight_assoc: int = _key("PriorityWeightAssoc", values.count, 0)
+    weight_fairshare: int = _key("PriorityWeightFairshare", values.count, 0)
+    weight_job_size: int = _key("PriorityWeightJobSize", values.count, 0)
+    weight_partition: int = _key("PriorityWeightPartition", values.count, 0)
+    weight_qos: int = _key("PriorityWeightQOS", values.count, 0)
+    weight_tres: Mapping[str, float] = _key("PriorityWeightTRES", values.weights, dict)
+    max_age_s: int = _key("PriorityMaxAge", values.period_s, 7 * 86_400)
+    decay_half_life_s: int = _key("PriorityDecayHalfLife", values.period_s, 7 * 86_400)
+    calc_period_s: int = _key("PriorityCalcPeriod", values.period_s, 300)
+    favor_small: bool = _key("PriorityFavorSmall", values.yes_no, False)
+    preempt_type: str = _key("PreemptType", str.lower, "preempt/none")
+    preempt_mode: tuple[str, ...] = _key("PreemptMode", values.preempt_mode, ("off",))
+    preempt_exempt_s: int = _key("PreemptExemptTime", values.exempt_s, 0)
+    kill_wait_s: int = _key("KillWait", values.count, 30)
+    over_time_limit_s: int | None = _key("OverTimeLimit", values.minutes_s, 0)
+    job_requeue: bool = _key("JobRequeue", values.yes_no, True)
+    select_type: str = _key("SelectType", str.lower, "select/linear")
+    select_parameters: tuple[str, ...] = _key("SelectTypeParameters", values.words, ())
+    gres_types: tuple[str, ...] = _key("GresTypes", values.words, ())
+    enforce: tuple[str, ...] = _key("AccountingStorageEnforce", values.words, ())
+    max_array_size: int = _key("MaxArraySize", values.count, 1001)
+    def_mem_per_cpu_mib: int = _key("DefMemPerCPU", values.count, 0)
+    def_mem_per_gpu_mib: int = _key("DefMemPerGPU", values.count, 0)
+    def_mem_per_node_mib: int = _key("DefMemPerNode", values.count, 0)
+    def_cpu_per_gpu: int = _key("DefCpuPerGPU", values.count, 0)
+
+    def partition(self, name: str) -> PartitionConf | None:
+        return next((p for p in self.partitions if p.name == name), None)
+
+    @property
+    def default_partition(self) -> PartitionConf | None:
+        """Where a job goes that names no partition: the last one marked Default=YES."""
+        return next((p for p in reversed(self.partitions) if p.is_default), None)
+
+
+def read_slurm_conf(path: Path) -> SlurmConf:
+    """The configuration in `path` and in what it includes. Raises InputError (file:line), see this module."""
+    top, records = _sorted_out(read_lines(path))
+    remarks = _Remarks()
+    own = {pair.key.lower(): pair for pair in top}  # of a repeated parameter the last one counts
+    known = {f.metadata["key"].lower() for f in fields(SlurmConf) if f.metadata}
+    for pair in own.values():
+        remarks.parameter(pair, known)
+    options = own.get("schedulerparameters")
+    nodes = _nodes(records, remarks)
+    conf = filled(SlurmConf(str(path)), own)
+    conf = replace(
+        conf,
+        nodes=nodes,
+        partitions=_partitions(records, nodes, conf, remarks),
+        options=_options(options, remarks) if options else SchedulerOptions(),
+        ignored=tuple(remarks.ignored),
+        unmodelled=tuple(remarks.unmodelled),
+    )
+    if not conf.nodes or not conf.partitions:
+        what = "NodeName" if not conf.nodes else "PartitionName"
+        raise InputError(f"{path}: holds no {what} line: give the slurm.conf of the controller, with what it includes")
+    return conf
+
+
+class _Remarks:
+    """Gathers what is not read: without effect, or with one that is not simulated."""
+
+    def __init__(self) -> None:
+        self.ignored: list[str] = []
+        self.unmodelled: list[str] = []
+
+    def parameter(self, pair: Pair, known: Iterable[str]) -> None:
+        name = pair.key.lower()
+        if name in known or name == "schedulerparameters":
+            return
+        matters = name.startswith(names.SCHEDULING_PREFIXES)
+        if name in names.PARAMETERS_THAT_MATTER:
+            self.unmodelled.append(f"{pair.where}: {pair.key}={pair.value}")
+        elif matters and name not in names.PARAMETERS_WITHOUT_EFFECT:
+            raise _unknown(pair, "parameter", {*known, *names.PARAMETERS_THAT_MATTER})
+        else:
+            self.ignored.append(f"{pair.where}: {pair.key}")
+
+    def fields_of(self, kind: str, record: dict[str, Pair], known: set[str], *, free: Any, matter: Any) -> None:
+        for name, pair in record.items():
+            if name in known:
+                continue
+            if name in matter:
+                self.unmodelled.append(f"{pair.where}: {kind} {pair.key}={pair.value}")
+            elif name in free:
+                self.ignored.append(f"{pair.where}: {kind} {pair.key}")
+            else:
+                raise _unknown(pair, f"{kind} field", {*known, *free, *matter})
+
+
+def _unknown(pair: Pair, what: str, known: Iterable[str]) -> InputError:
+    close = difflib.get_close_matches(pair.key.lower(), list(known), n=1)
+    hint = f"did you mean {close[0]!r}?" if close else "slurm.conf(5) lists the known"
+    return InputError(f"{pair.where}: unknown {what} {shown(pair.key)}: {hint}")
+
+
+def parsed(pair: Pair, parse: Callable[[str], Any]) -> Any:
+    """The pair's value by `parse` of slurm_conf_values; InputError (file:line) says what is allowed."""
+    try:
+        return parse(pair.value)
+    except ValueError as error:
+        raise InputError(f"{pair.where}: {pair.key}={shown(pair.value)}: {error}") from error
+
+
+def filled(empty: Record, pairs: dict[str, Pair]) -> Record:
+    """`empty` with the fields whose keys are among `pairs`."""
+    found = {
+        f.name: parsed(pairs[f.metadata["key"].lower()], f.metadata["parse"])
+        for f in _declared(empty)
+        if f.metadata["key"].lower() in pairs
+    }
+    return replace(empty, **found)  # type: ignore[type-var]
+
+
+def _declared(record: Any) -> list[Field[Any]]:
+    return [f for f in fields(record) if f.metadata]
+
+
+def _sorted_out(lines: list[list[Pair]]) -> tuple[list[Pair], dict[str, list[dict[str, Pair]]]]:
+    """Top-level pairs in order, and the records by kind: each a dictionary by lower-case key, its name first."""
+    top: list[Pair] = []
+    records: dict[str, list[dict[str, Pair]]] = {kind: [] for kind in RECORDS}
+    for line in lines:
+        for at, pair in enumerate(line):
+            if pair.key.lower() in RECORDS:
+                record = {other.key.lower(): other for other in reversed(line[at:])}
+                records[pair.key.lower()].append({pair.key.lower(): pair, **record})
+                break
+            top.append(pair)
+    return top, records
+
+
+def _options(pair: Pair, remarks: _Remarks) -> SchedulerOptions:
+    """The comma-separated SchedulerParameters."""
+    known = {f.metadata["key"]: f.metadata["parse"] for f in fields(SchedulerOptions)}
+    found: dict[str, Pair] = {}
+    for part in filter(None, (part.strip() for part in pair.value.split(","))):
+        name, equals, value = part.partition("=")
+        option = Pair(name, value if equals else "yes", f"{pair.where}: SchedulerParameters")
+        lower = {"max_job_bf": "bf_max_job_test"}.get(name.lower(), name.lower())
+        if lower in known:
+            if not equals and known[lower] is not values.yes_no:
+                raise InputError(f"{option.where}: {shown(name)} needs a value: write {name}=<number>")
+            found[lower] = option
+        elif lower in names.OPTIONS_THAT_MATTER:
+            remarks.unmodelled.append(f"{option.where} {part}")
+        elif lower in names.OPTIONS_WITHOUT_EFFECT:
+            remarks.ignored.append(f"{option.where} {part}")
+        else:
+            raise _unknown(option, "option", {*known, *names.OPTIONS_THAT_MATTER, *names.OPTIONS_WITHOUT_EFFECT})
+    for name in ("bf_interval", "bf_window", "bf_resolution", "bf_max_job_test", "sched_interval"):
+        if name in found and found[name].value == "0":
+            raise InputError(f"{found[name].where} {name}=0: at least 1 is allowed")
+    return filled(SchedulerOptions(), found)
+
+
+def _with_defaults(records: list[dict[str, Pair]], kind: str) -> Iterable[tuple[Pair, dict[str, Pair]]]:
+    """(name, fields) of each record that is no DEFAULT, the DEFAULT fields above it filled in."""
+    defaults: dict[str, Pair] = {}
+    for record in records:
+        own = {name: pair for name, pair in record.items() if name != kind}
+        if record[kind].value.upper() == "DEFAULT":
+            defaults = {**defaults, **own}
+        else:
+            yield record[kind], {**defaults, **own}
+
+
+def expanded(text: str, where: str) -> list[str]:
+    """The names of a node list; InputError (file:line) where it is none."""
+    try:
+        return expand_nodes(text)
+    except ValueError as error:
+        raise InputError(f"{where}: {error}") from error
+
+
+_SHAPE = ("sockets", "socketsperboard", "boards", "corespersocket", "threadspercore")
+_CPUS = ("cpus", "procs")
+
+
+def _nodes(records: dict[str, list[dict[str, Pair]]], remarks: _Remarks) -> tuple[NodeConf, ...]:
+    known = {f.metadata["key"].lower() for f in fields(NodeConf) if f.metadata}
+    known |= {*_SHAPE, *_CPUS, "nodename", "feature"}
+    nodes: dict[str, NodeConf] = {}
+    for record in records["nodename"]:
+        remarks.fields_of("node", record, known, free=names.NODE_FIELDS_WITHOUT_EFFECT, matter=())
+    for pair, own in _with_defaults(records["nodename"], "nodename"):
+        if "feature" in own and "features" not in own:
+            own["features"] = own["feature"]
+        model = filled(NodeConf("", pair.where, cpus=_cpus(own)), own)
+        for name in expanded(pair.value, pair.where):
+            if name in nodes:
+                raise InputError(f"{pair.where}: node {shown(name)} is declared at {nodes[name].where} too: keep one")
+            nodes[name] = replace(model, name=name)
+    for record in records["downnodes"]:
+        pair = record["downnodes"]
+        state = parsed(record["state"], values.node_state) if "state" in record else "down"
+        for name in expanded(pair.value, pair.where):
+            if name not in nodes:
+                raise InputError(f"{pair.where}: DownNodes names {shown(name)}, which no NodeName line declares")
+            nodes[name] = replace(nodes[name], state=state)
+    return tuple(nodes.values())
+
+
+def _cpus(own: dict[str, Pair]) -> int:
+    """CPUs= or Procs=, else sockets x cores x threads (src/common/read_config.c, _parse_nodename)."""
+    for name in _CPUS:
+        if name in own:
+            return int(parsed(own[name], values.count)) or 1
+    shape = {name: int(parsed(own[name], values.count)) or 1 for name in _SHAPE if name in own}
+    boards = shape.get("boards", 1)
+    sockets = boards * shape["socketsperboard"] if "socketsperboard" in shape else shape.get("sockets", boards)
+    return sockets * shape.get("corespersocket", 1) * shape.get("threadspercore", 1)
+
+
+def _partitions(
+    records: dict[str, list[dict[str, Pair]]], nodes: tuple[NodeConf, ...], conf: SlurmConf, remarks: _Remarks
+) -> tuple[PartitionConf, ...]:
+    known = {f.metadata["key"].lower() for f in fields(PartitionConf) if f.metadata}
+    known |= {"partitionname", "nodes", "shared", "priority"}
+    for record in records["partitionname"]:
+        free, matter = names.PARTITION_FIELDS_WITHOUT_EFFECT, names.PARTITION_FIELDS_THAT_MATTER
+        remarks.fields_of("partition", record, known, free=free, matter=matter)
+    sets = _node_sets(records["nodeset"], nodes)
+    partitions: dict[str, PartitionConf] = {}
+    for pair, own in _with_defaults(records["partitionname"], "partitionname"):
+        name = pair.value
+        for old, new in (("shared", "oversubscribe"), ("priority", "priorityjobfactor"), ("priority", "prioritytier")):
+            if old in own and (new not in own or old == "priority"):
+                own[new] = own[old]
+        # A second line of the same name adds its nodes and overrides the rest (slurmctld's read_config.c).
+        empty = PartitionConf(name, pair.where, over_time_limit_s=conf.over_time_limit_s)
+        model = filled(partitions.get(name, empty), own)
+        members = dict.fromkeys(model.nodes)
+        if "nodes" in own:
+            members.update(dict.fromkeys(_members(own["nodes"], nodes, sets)))
+        partitions[name] = replace(model, nodes=tuple(members))
+    return tuple(partitions.values())
+
+
+def _node_sets(records: list[dict[str, Pair]], nodes: tuple[NodeConf, ...]) -> dict[str, list[str]]:
+    sets: dict[str, list[str]] = {}
+    for record in records:
+        name = record["nodeset"].value
+        chosen = sets.setdefault(name, [])
+        if "nodes" in record:
+            chosen += _members(record["nodes"], nodes, {})
+        if "feature" in record:
+            wanted = record["feature"].value.lower()
+            chosen += [node.name for node in nodes if wanted in node.features]
+    return sets
+
+
+def _members(pair: Pair, nodes: tuple[NodeConf, ...], sets: dict[str, list[str]]) -> list[str]:
+    """The nodes of a partition's `Nodes`: node lists, node sets, ALL, or (null) and blank for none."""
+    declared = {node.name for node in nodes}
+    members: list[str] = []
+    for name in expanded(re.sub(r"\s+", ",", pair.value.strip()), pair.where):
+        if name.upper() == "ALL":
+            members += [node.name for node in nodes]
+        elif name in sets:
+            members += sets[name]
+        elif name in declared:
+            members.append(name)
+        else:
+            raise InputError(f"{pair.where}: Nodes names {shown(name)}, which no NodeName or NodeSet line declares")
+    return members

@@ -1,0 +1,55 @@
+"""The names that slurm.conf(5) knows, 20.11 to 24.11: a name that is none of these is a fault of the file.
+
+Only names that `traces.slurm.conf` does not read are listed here. Those in MATTERS touch scheduling and are not
+modelled: a file that sets one is read, and says so. The others do not touch it.
+"""
+
+from __future__ import annotations
+
+# Prefixes of top-level parameters that decide what is scheduled: an unknown name that begins so is refused.
+SCHEDULING_PREFIXES = ("priority", "preempt", "sched", "select", "fairshare", "bf_", "node", "partition")
+
+PARAMETERS_THAT_MATTER = frozenset({
+    "burstbuffertype", "completewait", "enforcepartlimits", "fairsharedampeningfactor", "federationparameters",
+    "licenses", "prioritysitefactorplugin", "prioritysitefactorparameters", "priorityparameters",
+    "priorityusageresetperiod", "resumeprogram", "schedulertimeslice", "suspendprogram", "suspendtime",
+    "topologyparam", "topologyplugin", "dependencyparameters", "resvoverrun",
+})  # fmt: skip
+
+# Known parameters with one of the SCHEDULING_PREFIXES that change no start.
+PARAMETERS_WITHOUT_EFFECT = frozenset({
+    "nodefeaturesplugins", "schedulerauth", "schedulerport", "schedulerrootfilter", "schedulertype",
+})  # fmt: skip
+
+OPTIONS_THAT_MATTER = frozenset({  # of SchedulerParameters
+    "allow_zero_lic", "assoc_limit_stop", "bf_allow_magnetic_resv", "bf_busy_nodes", "bf_hetjob_immediate",
+    "bf_hetjob_prio", "bf_ignore_newly_avail_nodes", "bf_licenses", "bf_max_job_user_part", "bf_one_resv_per_job",
+    "bf_running_job_reserve", "bf_topopt_enable", "bf_topopt_iterations", "bf_window_linear", "delay_boot",
+    "extra_constraints", "ignore_prefer_validation", "enable_user_top", "max_switch_wait", "pack_serial_at_end",
+    "preempt_reorder_count", "preempt_strict_order", "preempt_youngest_first", "reduce_completing_frag",
+    "time_min_as_soft_limit", "whole_hetjob", "whole_pack",
+})  # fmt: skip
+OPTIONS_WITHOUT_EFFECT = frozenset({  # on the starts of a world that costs no real time
+    "bb_array_stage_cnt", "bf_max_time", "bf_yield_interval", "bf_yield_sleep", "bf_yield_rpc_cnt",
+    "build_queue_timeout", "correspond_after_task_cnt", "defer_batch", "disable_hetjob_steps", "disable_job_shrink",
+    "enable_hetjob_steps", "enable_hetero_steps", "enable_job_state_cache", "enable_stepmgr",
+    "ignore_constraint_validation",
+    "ignore_numa", "max_array_tasks", "max_depend_depth", "max_rpc_cnt", "max_rpc_count", "max_sched_time",
+    "max_script_size", "max_submit_line_size", "no_backup_scheduling", "no_env_cache", "nohold_on_prolog_fail",
+    "permit_job_expansion", "requeue_on_resume_failure", "requeue_setup_env_fail", "salloc_wait_nodes",
+    "sbatch_wait_nodes", "spec_cores_first", "step_retry_count", "step_retry_time", "inventory_interval",
+    "kill_invalid_depend", "bf_licenses_initial", "bf_node_space_size",
+})  # fmt: skip
+
+NODE_FIELDS_WITHOUT_EFFECT = frozenset({
+    "bcastaddr", "boards", "corespeccount", "cpubind", "cpuspeclist", "gpuspeccores", "memspeclimit", "nodeaddr",
+    "nodehostname", "port", "reason", "restrictedcorespergpu", "tmpdisk", "topology", "tresweights", "parameters",
+    "certtype", "extra", "instanceid", "instancetype",
+})  # fmt: skip
+
+PARTITION_FIELDS_THAT_MATTER = frozenset({
+    "alternate", "allocnodes", "allowgroups", "denygroups", "exclusiveuser", "exclusivetopo", "maxcpuspernode",
+    "maxcpuspersocket", "maxmempercpu", "maxmempernode", "powerdownonidle", "reqresv", "resumetimeout", "rootonly",
+    "selecttypeparameters", "suspendtime", "suspendtimeout", "topology",
+})  # fmt: skip
+PARTITION_FIELDS_WITHOUT_EFFECT = frozenset({"cpubind", "disablerootjobs", "hidden", "resumetimeout", "jobdefaults"})
