@@ -38,7 +38,7 @@ from traces.store import DataFolder
 
 GATE_S = 28 * 86_400
 TOLERANCE_H = 0.1  # upper end of the interval of the cost difference up to which a candidate counts as not worse
-RELEASED_CODE = ("agent/artifact.py", "features/observe.py", "models/release/pyfunc_entry.py")
+RELEASED_CODE = ("agent/artifact.py", "features/observe.py", "models/tracking/pyfunc_entry.py")
 DIGEST_TAG = "content_digest"
 
 

@@ -1,6 +1,6 @@
 """The registered model: versions of `provisioning-policy`, each a self-contained pyfunc, and the champion alias.
 
-The store that they lie in is `models.tracking.store`'s. (`models/release/pyfunc_entry.py` imports mlflow too, but is
+The store that they lie in is `models.tracking.store`'s. (`models/tracking/pyfunc_entry.py` imports mlflow too, but is
 never imported: it is copied into releases.)
 """
 

@@ -156,7 +156,7 @@ def test_simulated_starts_table() -> None:
 def test_the_cache_key_follows_every_compiled_source(tmp_path: Path) -> None:
     """A changed function that is only imported by a compiled one must not be served from the old cache."""
     for name in ("simulator/flat/kernel.py", "models/pairs.py", "features/observe.py"):
-        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("x = 1")
     digests = {source_digest(tmp_path)}
     for name in ("simulator/flat/kernel.py", "models/pairs.py", "features/observe.py"):
