@@ -13,8 +13,10 @@ from assets.rules import Rule
 from features.catalog import FEATURES
 from models.tables import POLICY_CURVES, POLICY_RESULTS, RELEASE_LOG, WHAT_IF
 from simulator.tables import CALIBRATION, SIMULATED_STARTS
-from traces import clusters, schema, store
-from traces.store import DataFolder
+from traces import clusters, schema
+from traces.store.folder import DataFolder
+from traces.store.quoting import sql_text
+from traces.store.warehouse import read
 
 SHOWN = 10
 ANALYTICS = (
@@ -43,13 +45,13 @@ def _name(rule: Rule) -> str:
 
 def violations(data: DataFolder, rule: Rule) -> pl.DataFrame:
     """The rows that break the rule. Raises InputError where there is no warehouse."""
-    return store.read(data, statement(data, rule))
+    return read(data, statement(data, rule))
 
 
 def statement(data: DataFolder, rule: Rule) -> str:
     """The SELECT of the rows that break the rule, with the node counts that clusters declare."""
     declared = {name: settings.nodes for name, settings in clusters.load(data).items() if settings.nodes}
-    values = ", ".join(f"({store.sql_text(name)}, {nodes})" for name, nodes in declared.items()) or "(NULL, NULL)"
+    values = ", ".join(f"({sql_text(name)}, {nodes})" for name, nodes in declared.items()) or "(NULL, NULL)"
     capacities = f"capacities(cluster, capacity) AS (VALUES {values})"
     return rule.sql.replace("WITH ", f"WITH {capacities}, ", 1) if "capacities" in rule.sql else rule.sql
 
@@ -72,7 +74,7 @@ def results(data: DataFolder, of: Iterable[Rule], keys: Mapping[str, dg.AssetKey
 
     A table that an older version of the program left without a column declared now fails, and says which.
     """
-    columns = store.read(data, "SELECT table_name, column_name FROM information_schema.columns")
+    columns = read(data, "SELECT table_name, column_name FROM information_schema.columns")
     present = {str(name): set(part["column_name"]) for (name,), part in columns.group_by("table_name")}
     rules_here = list(of)
     held = [rule for rule in rules_here if rule.table in present and set(NAMES[rule.table]) <= present[rule.table]]
@@ -99,10 +101,10 @@ def _counts(data: DataFolder, of: list[Rule]) -> dict[str, int]:
     if not of:
         return {}
     counts = [
-        f"SELECT {store.sql_text(_name(rule))} AS name, count(*) AS broken FROM ({statement(data, rule)})"  # noqa: S608
+        f"SELECT {sql_text(_name(rule))} AS name, count(*) AS broken FROM ({statement(data, rule)})"  # noqa: S608
         for rule in of
     ]
-    return dict(store.read(data, " UNION ALL ".join(counts)).iter_rows())
+    return dict(read(data, " UNION ALL ".join(counts)).iter_rows())
 
 
 CANONICAL_KEYS = {name: warehouse.key(name) for name in schema.TABLES}

@@ -11,8 +11,8 @@ from assets.resources import CLUSTERS, OWNERS, Baton
 from models.fingerprint import write_stamp
 from models.study import fits as study
 from models.tables import POLICY_CURVES, POLICY_RESULTS, curves_frame, results_frame
-from traces import store
-from traces.locks import locked
+from traces.files.locks import locked
+from traces.store import derived
 
 COLUMNS = (
     "policy",
@@ -44,11 +44,11 @@ def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
     policies = study.every_policy()
     now = study.comparison_fingerprint(ours, policies)
     with locked(data.root, f"comparison of {cluster}"):  # three results that belong together
-        reused = store.derived_fingerprint(data, POLICY_RESULTS.name, cluster) == now
+        reused = derived.made_from(data, POLICY_RESULTS.name, cluster) == now
         if not reused:
             _compare(ours, policies, now)
-    results = store.read_derived(data, POLICY_RESULTS.name, cluster)
-    curves = store.read_derived(data, POLICY_CURVES.name, cluster)
+    results = derived.read(data, POLICY_RESULTS.name, cluster)
+    curves = derived.read(data, POLICY_CURVES.name, cluster)
     everywhere = results.filter(results["load"] == "all")
     return shown(
         rows=len(results),
@@ -69,9 +69,9 @@ def _compare(ours: study.Study, policies: list[str], now: str) -> None:
     curves = curves_frame(compared.curves)
     pictures = {"curves.png": _drawn(curves)}
     study.remember_comparison(ours, trained, compared, ours.windows.report, ours.windows.select, pictures)
-    store.write_derived(data, POLICY_CURVES, cluster, curves, now)
+    derived.write(data, POLICY_CURVES, cluster, curves, now)
     write_stamp(data, study.COMPARISON, cluster, now, {"results": compared.results})
-    store.write_derived(data, POLICY_RESULTS, cluster, results_frame(compared.results), now)
+    derived.write(data, POLICY_RESULTS, cluster, results_frame(compared.results), now)
 
 
 def _told(results: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from assets.resources import CLUSTERS, OWNERS, Baton
 from features.catalog import FEATURES
 from features.signatures import tails_digest
 from models.fingerprint import code_digest, digest
-from traces import store
+from traces.store import derived
+from traces.store.raw_files import lake_digest
 
 CODE = ("traces", "features")
 READ = ("jobs", "attempts", "placements", "nodes", "gpu_utilization", "cpu_utilization", "memory_utilization")
@@ -55,13 +56,13 @@ def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
     def analysed(context: dg.AssetExecutionContext, baton: Baton) -> Iterator[dg.MaterializeResult[None]]:
         data, cluster = baton.folder, context.partition_key
         settings = baton.settings(cluster)
-        now = digest(store.lake_digest(data, cluster), settings, code_digest(*CODE), tails_digest(data, cluster))
+        now = digest(lake_digest(data, cluster), settings, code_digest(*CODE), tails_digest(data, cluster))
 
         def compute() -> list[pl.DataFrame]:
             made = analysis.compute(data, settings)
             return [made[declared.name] for declared in analysis.TABLES]
 
-        frames, reused = store.derived(data, analysis.TABLES, cluster, now, compute)
+        frames, reused = derived.read_or_compute(data, analysis.TABLES, cluster, now, compute)
         for declared, frame in zip(analysis.TABLES, frames, strict=True):
             yield shown(
                 key=dg.AssetKey(declared.name),

@@ -12,9 +12,13 @@ import polars as pl
 
 from assets.metadata import numbers, shown, table
 from assets.resources import CLUSTERS, OWNERS, Baton
-from traces import lake_entry, quality, store
+from traces import quality
 from traces.errors import InputError
-from traces.locks import locked
+from traces.files.locks import locked
+from traces.store import raw_files
+from traces.store.folder import LAKE
+from traces.store.frames import read_parquet
+from traces.store.raw_files import lake_digest, lake_files
 from traces.visible import storable
 
 RAW_FILES = dg.DynamicPartitionsDefinition(name="raw_files")
@@ -50,7 +54,7 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
     cluster = context.partition_key
     paths = baton.raw_paths(cluster)
     if not baton.raw and not paths[0].exists():
-        if not store.lake_files(baton.folder, cluster):
+        if not lake_files(baton.folder, cluster):
             raise InputError(f"no raw logs for cluster {cluster!r}: {paths[0]} does not exist; put them there")
         results = []  # what `baton ingest` has read stands
     else:
@@ -63,9 +67,9 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
             delimiter=baton.delimiter,
         )
     read = {result.sha256 for result in results if result.rows > result.duplicates}
-    with locked(baton.folder.root, store.LAKE):  # or another ingest may take out what this one sees
-        lake_entry.check(baton.folder.lake)
-        files = store.lake_files(baton.folder, cluster)
+    with locked(baton.folder.root, LAKE):  # or another ingest may take out what this one sees
+        raw_files.check(baton.folder.lake)
+        files = lake_files(baton.folder, cluster)
         context.instance.add_dynamic_partitions(str(RAW_FILES.name), [file_key(cluster, f["sha256"]) for f in files])
         for described in files:
             context.log_event(_told(cluster, described, reused=described["sha256"] not in read))
@@ -81,7 +85,7 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
     return shown(
         rows=int(frame["rows"].sum()) if len(frame) else 0,
         reused=all(result.rows == result.duplicates for result in results),
-        version=store.lake_digest(baton.folder, cluster),
+        version=lake_digest(baton.folder, cluster),
         disappeared=len(gone),
         **numbers(
             rows_read=sum(result["rows"] for result in held),
@@ -111,7 +115,7 @@ def _told(cluster: str, described: dict[str, Any], *, reused: bool) -> dg.AssetM
         "counts": table(pl.DataFrame([{k: v for k, v in result.items() if isinstance(v, int)}])),
     }
     if (folder / "jobs.parquet").is_file():
-        row = quality.of_jobs(store.read_parquet(folder / "jobs.parquet")).row(0, named=True)
+        row = quality.of_jobs(read_parquet(folder / "jobs.parquet")).row(0, named=True)
         metadata |= {
             "clock_change_rows": row["ambiguous"],
             "end_before_start_rows": row["end_before_start"],
@@ -120,6 +124,6 @@ def _told(cluster: str, described: dict[str, Any], *, reused: bool) -> dg.AssetM
             "share_without_end": float(row["no_end_share"] or 0.0),
         }
     if (folder / "rejects.parquet").is_file():
-        found = quality.reasons(store.read_parquet(folder / "rejects.parquet"))
+        found = quality.reasons(read_parquet(folder / "rejects.parquet"))
         metadata["rejects"] = table(pl.DataFrame(found, schema=["reason", "n", "example"], orient="row"))
     return dg.AssetMaterialization("raw_file", partition=file_key(cluster, described["sha256"]), metadata=metadata)

@@ -9,7 +9,7 @@ import polars as pl
 from assets.metadata import numbers, shown, table
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models.study import fits as study
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 
 @dg.asset(

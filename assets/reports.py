@@ -15,7 +15,8 @@ from assets.resources import OWNERS, Baton
 from models.fingerprint import code_digest, digest, read_stamp, write_stamp
 from models.study import extent
 from models.study import fits as study
-from traces import store
+from traces.store import derived
+from traces.store.warehouse import read
 
 REPLAYS = ["simulation_replay", "simulation_what_if"]
 POLICIES = ["simulation_calibration", "policy_comparison", "provisioning_policy"]
@@ -50,7 +51,7 @@ def policy_tables(baton: Baton) -> dg.MaterializeResult[None]:
 def _built(baton: Baton) -> dg.MaterializeResult[None]:
     """The warehouse with everything derived that the lake holds."""
     rows, reused = warehouse.build(baton.folder)
-    names = [name for name in rows if name in store.derived_tables(baton.folder)]
+    names = [name for name in rows if name in derived.tables(baton.folder)]
     counts = pl.DataFrame({"table": names, "rows": [rows[name] for name in names]})
     return shown(rows=sum(rows[name] for name in names), reused=reused, tables=table(counts, rows=40))
 
@@ -83,7 +84,7 @@ def _written(baton: Baton) -> dg.MaterializeResult[None]:
     from reports.build import build_report
 
     data, out = baton.folder, baton.folder.reports / "report.html"
-    sizes = store.read(data, "SELECT cluster, count(*) AS files FROM trace_files GROUP BY cluster ORDER BY cluster")
+    sizes = read(data, "SELECT cluster, count(*) AS files FROM trace_files GROUP BY cluster ORDER BY cluster")
     reasons = {
         name: why for name in sizes["cluster"] if (why := study.why_no_policies(data, name, baton.settings(name)))
     }

@@ -11,8 +11,8 @@ import dagster as dg
 
 from traces import clusters
 from traces.clusters import ClusterSettings
-from traces.presence import at_work
-from traces.store import DataFolder
+from traces.files.presence import at_work
+from traces.store.folder import DataFolder
 
 CLUSTERS = dg.DynamicPartitionsDefinition(name="clusters")
 OWNERS = ["team:cluster-operations"]

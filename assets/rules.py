@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from traces import schema
 from traces.schema import Table
-from traces.store import sql_name
+from traces.store.quoting import sql_name
 
 STATES = ", ".join(f"'{state}'" for state in schema.STATES)
 

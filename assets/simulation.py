@@ -11,7 +11,8 @@ from models.study import experiment, extent
 from models.study import fits as study
 from models.tables import WHAT_IF
 from simulator.tables import CALIBRATION, SIMULATED_STARTS
-from traces import store
+from traces.store import derived
+from traces.store.raw_files import lake_digest
 
 SCHEDULER = "mirage"
 WAITS = ("mean", "p50", "p95")
@@ -30,8 +31,8 @@ def simulation_replay(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
     settings = baton.settings(cluster)
     if why := experiment.why_not_replayed(data, settings):
         return shown(rows=0, why=why)
-    now = digest(store.lake_digest(data, cluster), settings.nodes, SCHEDULER, code_digest("simulator", "models"))
-    (frame,), reused = store.derived(
+    now = digest(lake_digest(data, cluster), settings.nodes, SCHEDULER, code_digest("simulator", "models"))
+    (frame,), reused = derived.read_or_compute(
         data, [SIMULATED_STARTS], cluster, now, lambda: [experiment.replay(data, settings, SCHEDULER)]
     )
     waits = {side: _ecdf(frame[f"{side}_wait_s"].drop_nulls()) for side in ("recorded", "simulated")}
@@ -64,13 +65,13 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
         return shown(rows=0, why=why)
     settings = baton.settings(cluster)
     code = code_digest("simulator", "models/study/experiment.py", "models/study/extent.py")
-    now = digest(store.lake_digest(data, cluster), settings.fit_from, code)
+    now = digest(lake_digest(data, cluster), settings.fit_from, code)
 
     def calibrate() -> list[pl.DataFrame]:
         found = experiment.calibration(data, settings)
         return [found.figures, found.starts, found.parameters]
 
-    (figures, starts, parameters), reused = store.derived(data, CALIBRATION, cluster, now, calibrate)
+    (figures, starts, parameters), reused = derived.read_or_compute(data, CALIBRATION, cluster, now, calibrate)
     if figures.is_empty():
         why = "no month of the trace has four weeks of record before it to fit on, and 100 jobs"
         return shown(rows=0, reused=reused, why=why, fidelity=table(figures))
@@ -106,8 +107,8 @@ def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.Ma
         return shown(rows=0, why=why)
     settings = baton.settings(cluster)
     code = code_digest("simulator", "models/what_if.py", "models/study/experiment.py", "models/bootstrap.py")
-    now = digest(store.lake_digest(data, cluster), settings.nodes, code)
-    (frame,), reused = store.derived(data, [WHAT_IF], cluster, now, lambda: [what_if(data, settings)])
+    now = digest(lake_digest(data, cluster), settings.nodes, code)
+    (frame,), reused = derived.read_or_compute(data, [WHAT_IF], cluster, now, lambda: [what_if(data, settings)])
     base = frame.filter(pl.col("change") == "as it is")
     return shown(
         rows=len(frame),

@@ -10,9 +10,11 @@ import dagster as dg
 from assets.metadata import shown, table
 from assets.resources import OWNERS, Baton
 from models.fingerprint import code_digest, digest, read_stamp, write_stamp
-from traces import lake_entry, schema, store
-from traces.locks import locked
-from traces.store import DataFolder
+from traces import schema
+from traces.files.locks import locked
+from traces.store import derived, raw_files, warehouse
+from traces.store.folder import LAKE, DataFolder
+from traces.store.raw_files import lake_files
 
 ALL = "all-clusters"
 KINDS = {"duckdb", "sql"}
@@ -25,13 +27,13 @@ def key(table_name: str) -> dg.AssetKey:
 
 def fingerprint(data: DataFolder) -> str:
     """Changes when a raw file, a derived table or the code that builds the warehouse does."""
-    files = [(described["sha256"], described["fingerprint"]) for described in store.lake_files(data)]
-    derived = [
-        (name, path.stem, store.derived_fingerprint(data, name, path.stem))
-        for name, (_, paths) in store.derived_tables(data).items()
+    files = [(described["sha256"], described["fingerprint"]) for described in lake_files(data)]
+    parts = [
+        (name, path.stem, derived.made_from(data, name, path.stem))
+        for name, (_, paths) in derived.tables(data).items()
         for path in paths
     ]
-    return digest(files, derived, code_digest("traces"))
+    return digest(files, parts, code_digest("traces"))
 
 
 def build(data: DataFolder) -> tuple[dict[str, int], bool]:
@@ -39,13 +41,13 @@ def build(data: DataFolder) -> tuple[dict[str, int], bool]:
 
     The lake is locked meanwhile: the stamp is of what was built. Raises WorkError where the lake is damaged.
     """
-    with locked(data.root, store.LAKE):
-        lake_entry.check(data.lake)
+    with locked(data.root, LAKE):
+        raw_files.check(data.lake)
         now = fingerprint(data)
         left = read_stamp(data, "warehouse", ALL, now) if data.warehouse.is_file() else None
         if left is not None:
             return left, True
-        rows = store.build_warehouse(data)
+        rows = warehouse.build(data)
         write_stamp(data, "warehouse", ALL, now, dict(rows))
         return rows, False
 
@@ -79,5 +81,5 @@ def _meaning(column: schema.Column) -> str:
 def canonical_tables(baton: Baton) -> Iterator[dg.MaterializeResult[None]]:
     rows, reused = build(baton.folder)
     for name in schema.TABLES:
-        first = store.read(baton.folder, f"SELECT * FROM {name} LIMIT 5")  # noqa: S608 - a name of the schema
+        first = warehouse.read(baton.folder, f"SELECT * FROM {name} LIMIT 5")  # noqa: S608 - a name of the schema
         yield shown(key=key(name), rows=rows[name], reused=reused, first_rows=table(first))

@@ -35,9 +35,11 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from features.catalog import FEATURES
-from traces import lake_entry, schema, store
+from traces import schema
 from traces.clusters import ClusterSettings
-from traces.store import DataFolder, build_warehouse, conform, read
+from traces.store import raw_files, warehouse
+from traces.store.folder import DataFolder
+from traces.store.frames import conform, write_parquet
 
 CLUSTER, SEED = "philly", 1
 DAYS = 75
@@ -69,7 +71,7 @@ def generate(data: DataFolder, share: float, by_minute: bool) -> dict[str, int]:
     rows = {name: frame.height for name, frame in frames.items()}
     for name, frame in frames.items():
         frame = frame.with_columns(pl.lit(CLUSTER).alias("cluster"), pl.lit("0" * 64).alias("trace_sha256"))
-        store.write_parquet(folder / f"{name}.parquet", conform(schema.TABLES[name], frame))
+        write_parquet(folder / f"{name}.parquet", conform(schema.TABLES[name], frame))
     rows |= _samples(rng, folder, runs, names, gpus)
     if by_minute:
         for name in ("gpu_utilization", "cpu_utilization", "memory_utilization"):
@@ -80,7 +82,7 @@ def generate(data: DataFolder, share: float, by_minute: bool) -> dict[str, int]:
             )
             part.replace(path)
     told = {"schema_version": schema.SCHEMA_VERSION, "fingerprint": "bench", "sha256": "0" * 64, "path": "generated"}
-    lake_entry.write(folder, {**told, "result": {"rows": sum(rows.values()), "rejects": 0, "jobs": rows["jobs"]}})
+    raw_files.write(folder, {**told, "result": {"rows": sum(rows.values()), "rejects": 0, "jobs": rows["jobs"]}})
     return rows
 
 
@@ -244,7 +246,7 @@ def _timed(work: Callable[[], object]) -> tuple[float, float]:
 def _scan(data: DataFolder) -> None:
     """DuckDB reads the columns of the join once."""
     for sql in SCANS:
-        read(data, sql, (CLUSTER,), memory="700MB")
+        warehouse.read(data, sql, (CLUSTER,), memory="700MB")
 
 
 def one_size(out: Path, share: float, by_minute: bool) -> tuple[int, float]:
@@ -254,7 +256,7 @@ def one_size(out: Path, share: float, by_minute: bool) -> tuple[int, float]:
     began = time.perf_counter()
     rows = generate(data, share, by_minute)
     generated_s, began = time.perf_counter() - began, time.perf_counter()
-    build_warehouse(data)
+    warehouse.build(data)
     built_s = time.perf_counter() - began
     size = data.warehouse.stat().st_size
     child = [sys.executable, __file__, "--measure", str(data.root)]

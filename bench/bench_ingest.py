@@ -34,7 +34,7 @@ from pathlib import Path
 import traces.readers.sacct.kernel
 from traces.clusters import ClusterSettings
 from traces.ingest import ingest
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 began, worked = time.perf_counter(), time.process_time()
 (result,) = ingest([Path(sys.argv[1])], cluster=ClusterSettings("bench"), data=DataFolder(Path(sys.argv[2])))
 told = {"s": time.perf_counter() - began, "cpu_s": time.process_time() - worked}

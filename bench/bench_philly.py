@@ -64,7 +64,7 @@ def by_baton(kind: str, path: Path, out: Path) -> dict[str, float]:
     """Read by the project's reader."""
     from traces.clusters import ClusterSettings
     from traces.ingest import ingest
-    from traces.store import DataFolder
+    from traces.store.folder import DataFolder
 
     cluster = ClusterSettings("philly", timezone="America/Los_Angeles")
     (result,) = ingest([path], cluster=cluster, data=DataFolder(out), format=kind)

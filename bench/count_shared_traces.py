@@ -13,7 +13,7 @@ from pathlib import Path
 from traces.clusters import ClusterSettings
 from traces.errors import BatonError
 from traces.ingest import ingest
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "traces"
 ZONES = {"tacc-lonestar6": "America/Chicago", "philly": "America/Los_Angeles", "mila-graham": "America/Toronto"}

@@ -15,9 +15,9 @@ from features.causes import CAUSES
 from features.tables.queueing import QUEUEING_DELAY
 from features.trace import read_trace
 from features.usage import runs
-from traces import contents, store
 from traces.clusters import ClusterSettings
-from traces.store import DataFolder
+from traces.store import contents, warehouse
+from traces.store.folder import DataFolder
 
 MOST_OTHERS = 8  # jobs named; all are counted
 JUST_BEFORE_S = 120  # an end so shortly before the start made room for it, or may have
@@ -36,8 +36,8 @@ def delays(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
     After `baton ingest` alone it is missing, or still that of the files before.
     """
     if QUEUEING_DELAY.name in contents.table_names(data):
-        found = store.read(data, "SELECT * FROM queueing_delay WHERE cluster = ?", [settings.name])
-        there = store.read(data, "SELECT job_key, state FROM jobs WHERE cluster = ?", [settings.name])
+        found = warehouse.read(data, "SELECT * FROM queueing_delay WHERE cluster = ?", [settings.name])
+        there = warehouse.read(data, "SELECT job_key, state FROM jobs WHERE cluster = ?", [settings.name])
         if there.height == found.height == there.join(found, on=["job_key", "state"]).height:
             return found
     return queueing.compute(data, settings)[QUEUEING_DELAY.name].cast({pl.Categorical: pl.String})
@@ -61,7 +61,7 @@ def job(data: DataFolder, settings: ClusterSettings, job_key: str) -> dict[str, 
     `has_gpus` is of the cluster: whether any of its jobs held one. Where none did, `node_time_s` says what was held.
     """
     everyone = _everyone(data, settings.name)
-    row = store.read(data, "SELECT * FROM jobs WHERE cluster = ? AND job_key = ?", [settings.name, job_key])
+    row = warehouse.read(data, "SELECT * FROM jobs WHERE cluster = ? AND job_key = ?", [settings.name, job_key])
     about = row.row(0, named=True)
     of_all = delays(data, settings)
     delay = of_all.filter(pl.col("job_key") == job_key).row(0, named=True)
@@ -80,7 +80,7 @@ def job(data: DataFolder, settings: ClusterSettings, job_key: str) -> dict[str, 
 
 def _everyone(data: DataFolder, cluster: str) -> pl.DataFrame:
     """Every job of the cluster: ids, user, partition, times, nodes and GPUs held (else asked for)."""
-    return store.read(
+    return warehouse.read(
         data,
         "SELECT job_key, job_id, user_name, partition, state, submit_utc, start_utc, end_utc, run_s, "
         "coalesce(nullif(allocated_nodes, 0), requested_nodes) AS nodes, "
@@ -142,7 +142,7 @@ def _on_its_nodes(
 
     `nodes` and `held_s` are of these nodes alone: how many of them, and for how long the longest was held.
     """
-    held = store.read(
+    held = warehouse.read(
         data,
         "SELECT p.job_key, p.node, a.start_utc, a.end_utc FROM placements p JOIN attempts a USING "
         "(cluster, job_key, attempt) WHERE p.cluster = ? AND p.job_key <> ? AND p.node IN (SELECT node FROM placements "
@@ -172,16 +172,16 @@ def _ran(data: DataFolder, cluster: str, about: dict[str, Any], delay: dict[str,
     if not delay["ran"]:
         return None
     key = [cluster, about["job_key"]]
-    attempts = store.read(data, "SELECT * FROM attempts WHERE cluster = ? AND job_key = ? ORDER BY attempt", key)
+    attempts = warehouse.read(data, "SELECT * FROM attempts WHERE cluster = ? AND job_key = ? ORDER BY attempt", key)
     waited = (pl.col("start_utc") - pl.col("submit_utc")).dt.total_seconds()
     attempts = attempts.with_columns(waited.alias("wait_s"))
-    steps = store.read(
+    steps = warehouse.read(
         data,
         "SELECT step_id, step_name, state, run_s, cpus, max_rss_kib, cpu_time_s, exit_code FROM steps "
         "WHERE cluster = ? AND job_key = ? ORDER BY start_utc, step_id",
         key,
     )
-    nodes = store.read(
+    nodes = warehouse.read(
         data, "SELECT DISTINCT node FROM placements WHERE cluster = ? AND job_key = ? ORDER BY node", key
     )
     longest_s = attempts["run_s"].max() if attempts.height else about["run_s"]
@@ -216,7 +216,7 @@ def _gpu_use(data: DataFolder, key: list[str]) -> dict[str, Any] | None:
     """What its GPUs did, by samples; None where the log holds none of it."""
     if "utilization_measured" not in contents.table_names(data):
         return None
-    rows = store.read(
+    rows = warehouse.read(
         data,
         "SELECT sum(samples) AS samples, sum(utilization_mean_percent * samples) / nullif(sum(samples), 0) / 100 "
         "AS mean_share, sum(idle_samples) / nullif(sum(samples), 0) AS idle_share FROM utilization_measured "
@@ -231,7 +231,7 @@ def _failures(data: DataFolder, key: list[str]) -> list[dict[str, Any]]:
     """Attempts that ended badly, with the reason that was found for it; none where it was not looked for."""
     if "failures" not in contents.table_names(data):
         return []
-    return store.read(
+    return warehouse.read(
         data,
         "SELECT attempt, state, reason, runtime_to_failure_s FROM failures WHERE cluster = ? AND job_key = ? "
         "ORDER BY attempt",

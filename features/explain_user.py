@@ -8,9 +8,9 @@ import polars as pl
 
 from features import explain
 from features.causes import CAUSES
-from traces import store
 from traces.clusters import ClusterSettings
-from traces.store import DataFolder
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 MOST_JOBS = 5
 ASKED_FAR_OVER = 0.1  # of the limit used: far over-asked
@@ -23,7 +23,7 @@ def user(data: DataFolder, settings: ClusterSettings, name: str) -> dict[str, An
     """
     everyone = explain.delays(data, settings)
     jobs = everyone.filter(pl.col("user_name") == name)
-    held = store.read(
+    held = warehouse.read(
         data,
         "SELECT job_id, job_key, state, run_s, limit_s FROM jobs WHERE cluster = ? AND user_name = ?",
         [settings.name, name],

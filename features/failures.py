@@ -16,7 +16,7 @@ from features.trace import Trace, read_trace, shaped
 from features.usage import filled_gpus, has_run, runs, size_bucket
 from traces.clusters import ClusterSettings
 from traces.schema import Table
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 Key = TypeVar("Key", int, str)
 TABLES: tuple[Table, ...] = (FAILURES, FAILURES_BY, RETRIES, FAILURE_SAVINGS)

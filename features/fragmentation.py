@@ -27,7 +27,8 @@ from features.usage import (
 )
 from traces.clusters import ClusterSettings
 from traces.schema import Table
-from traces.store import DataFolder, empty
+from traces.store.folder import DataFolder
+from traces.store.frames import empty
 
 TABLES: tuple[Table, ...] = (FRAGMENTATION, EMPTY_NODES)
 GRID_S = 600

@@ -20,7 +20,8 @@ from features.trace import ASKED, Trace, read_trace, shaped
 from features.usage import Int64s, Steps, asked_gpus, asked_nodes, horizon, queue_end, runs, steps_of, with_gpu_time
 from traces.clusters import ClusterSettings
 from traces.schema import Table
-from traces.store import DataFolder, empty
+from traces.store.folder import DataFolder
+from traces.store.frames import empty
 
 TABLES: tuple[Table, ...] = (LOAD, DRIFT)
 DAY_S = 86_400

@@ -12,7 +12,7 @@ from features.trace import Trace, read_trace, shaped
 from features.usage import Capacity, Steps, capacity, runs, size_bucket, steps_of
 from traces.clusters import ClusterSettings
 from traces.schema import Table
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 TABLES: tuple[Table, ...] = (PLACEMENT_SPREAD, LOCALITY)
 MOST_EXCESS = 3  # nodes beyond the fewest that are told apart; the last stands for so many or more

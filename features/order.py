@@ -16,7 +16,7 @@ from features.trace import ASKED, Trace, ordered, read_trace, shaped
 from features.usage import Int64s, Steps, asked_gpus, capacity, free_gpus, horizon, queue_end, runs, size_bucket
 from traces.clusters import ClusterSettings
 from traces.schema import Table
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 TABLES: tuple[Table, ...] = (START_ORDER, START_ORDER_BY)
 NEVER = np.iinfo(np.int64).min

@@ -35,7 +35,7 @@ from features.usage import (
 )
 from traces.clusters import ClusterSettings
 from traces.schema import Table
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 QUOTA_QUANTILE = (
     0.99  # of a group's busy time: an inferred quota ignores the top 1 %, so that one burst does not set it

@@ -12,7 +12,7 @@ from features.trace import Trace, read_trace, shaped
 from features.usage import INSTANTS
 from traces.clusters import ClusterSettings
 from traces.schema import Table
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 TABLES: tuple[Table, ...] = (QUOTA_SENSITIVITY,)
 QUANTILES = (0.5, 0.75, 0.9, 0.95, QUOTA_QUANTILE, 1.0)

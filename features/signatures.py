@@ -21,7 +21,7 @@ import polars as pl
 
 from traces.errors import InputError
 from traces.given_paths import bytes_of
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 BUNDLED = Path(__file__).parent / "rules" / "log_signatures.toml"
 CATEGORIES = ("user", "engine", "infrastructure", "scheduler", "unknown")

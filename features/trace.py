@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from traces import schema
-from traces.store import DataFolder, batches, conform, empty
+from traces.store import warehouse
+from traces.store.folder import DataFolder
+from traces.store.frames import conform, empty
 
 
 def shaped(frame: pl.DataFrame, table: schema.Table) -> pl.DataFrame:
@@ -67,7 +69,7 @@ def read_trace(
         columns = ", ".join(f'"{name}"' for name in chosen.names)
         # Names come from the schema, not from a user; the cluster's name is a parameter.
         sql = f"SELECT {columns} FROM {of.name} WHERE cluster = ? AND {condition}"  # noqa: S608
-        parts = batches(data, sql, (cluster,), rows=READ_ROWS, memory=READ_MEMORY)
+        parts = warehouse.batches(data, sql, (cluster,), rows=READ_ROWS, memory=READ_MEMORY)
         # Copied: what comes of Arrow keeps the text of its whole batch for as long as any of its columns is kept.
         found = empty(chosen).cast({pl.String: pl.Categorical})
         for part in parts:

@@ -20,7 +20,9 @@ from features.trace import Trace, read_trace, shaped
 from features.usage import Capacity, Int64s, Steps, capacity, runs, size_bucket, steps_of
 from traces.clusters import ClusterSettings
 from traces.schema import Table
-from traces.store import DataFolder, batches, empty
+from traces.store import warehouse
+from traces.store.folder import DataFolder
+from traces.store.frames import empty
 
 TABLES: tuple[Table, ...] = (
     UTILIZATION_ALLOCATED,
@@ -45,7 +47,7 @@ def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFra
     return from_trace(
         read_trace(data, settings.name, by_node=True),
         settings,
-        partial(batches, data, rows=1_000_000, memory=READ_MEMORY),
+        partial(warehouse.batches, data, rows=1_000_000, memory=READ_MEMORY),
     )
 
 

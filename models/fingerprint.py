@@ -8,7 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from traces.store import DataFolder, write_text
+from traces.files.whole import write_text
+from traces.store.folder import DataFolder
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -18,8 +18,8 @@ from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.parameters import MECHANISMS, Parameters, fit, jobs_of, rules_of
 from simulator.recorded.record import ARRAYS, NEVER, Record, events
 from simulator.recorded.single import is_around, single_starts
-from traces import store
-from traces.store import DataFolder
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 LEARN_S = 90 * DAY_S  # of record that the rules are fitted on
 STEP_S = 600  # limits are proposed in whole steps
@@ -96,7 +96,7 @@ def what_if(data: DataFolder, cluster: str, job_key: str, changes: list[Change] 
 
 def _eligible_s(data: DataFolder, cluster: str, job_key: str) -> int | None:
     """When the job became eligible, epoch s, where that was between its submission and its start; else None."""
-    found = store.read(
+    found = warehouse.read(
         data,
         "SELECT CAST(epoch(eligible_utc) AS BIGINT) FROM jobs WHERE cluster = ? AND job_key = ? AND "
         "eligible_utc > submit_utc AND eligible_utc <= coalesce(start_utc, end_utc)",

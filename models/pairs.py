@@ -52,8 +52,8 @@ from simulator.flat.state import (
 from simulator.names import SCHEDULERS
 from simulator.workload import Workload
 from traces.errors import InputError
+from traces.files.whole import whole_file
 from traces.progress import Progress
-from traces.whole_file import whole_file
 
 Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]

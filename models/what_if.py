@@ -19,7 +19,7 @@ from models.tables import WHAT_IF, frame
 from simulator.metrics import summary
 from simulator.workload import Int64s, Workload, peak_in_use
 from traces.clusters import ClusterSettings
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 BASE = "mirage"  # the scheduler of every other figure of the pipeline
 SCHEDULERS = ("fifo", "easy")  # conservative costs the square of the queue, and comes close to EASY

@@ -9,8 +9,8 @@ from pathlib import Path
 import dagster as dg
 
 from pipelines import killed_runs
-from traces.locks import locked
-from traces.store import DataFolder
+from traces.files.locks import locked
+from traces.store.folder import DataFolder
 
 CONFIGURATION = Path(__file__).resolve().parents[1] / "dagster.yaml"
 

@@ -10,8 +10,8 @@ import time
 
 import dagster as dg
 
-from traces.presence import nobody_at_work
-from traces.store import DataFolder
+from traces.files.presence import nobody_at_work
+from traces.store.folder import DataFolder
 
 GRACE_S = 300  # without news of it, before a run counts as dead: it is launched before it has its resources
 OPEN = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]

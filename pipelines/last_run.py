@@ -22,7 +22,8 @@ from typing import Any
 from pipelines import options
 from pipelines.raw_logs import STANDARD_INPUT, RawLogs, Reading
 from traces.errors import BatonError
-from traces.store import DataFolder, write_text
+from traces.files.whole import write_text
+from traces.store.folder import DataFolder
 
 PACKAGES = ("pipelines", "assets", "reports", "models", "agent", "features", "simulator", "traces")
 UNTOLD = ("dagster", ".locks", "artifacts/last-runs")  # of the data folder: changes by looking at it

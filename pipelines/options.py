@@ -18,7 +18,7 @@ import typer
 from traces.errors import InputError
 from traces.given_paths import data_root
 from traces.progress import say as say
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 from traces.visible import storable
 
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -12,7 +12,7 @@ from pipelines import options
 from traces.clusters import NAME, RESERVED, ClusterSettings
 from traces.errors import InputError
 from traces.given_paths import exists, resolved
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 SAMPLE = options.REPOSITORY / "data" / "sample"
 STANDARD_INPUT = Path("-")
@@ -101,9 +101,10 @@ def of_paths(folder: DataFolder, raw: Sequence[Path], reading: Reading) -> list[
 
 def in_the_lake(folder: DataFolder, reading: Reading) -> list[RawLogs]:
     """The clusters whose logs the data folder holds, or the one of --cluster. Raises InputError where there is none."""
-    from traces import clusters, store
+    from traces import clusters
+    from traces.store.raw_files import lake_files
 
-    held = sorted({described["folder"].parent.name for described in store.lake_files(folder)})
+    held = sorted({described["folder"].parent.name for described in lake_files(folder)})
     wanted = held if reading.cluster is None else [name for name in held if name == reading.cluster]
     if not wanted:
         what = f"of cluster {reading.cluster!r} " if reading.cluster else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipelines.raw_logs import RawLogs, Reading
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
     from dagster import AssetSelection

@@ -38,10 +38,10 @@ from reports.sections.summary import lead, summary
 from reports.sections.waits import waits
 from reports.sections.waste import waste
 from reports.source import Names, Source, cluster_names
-from traces import store
 from traces.errors import InputError
+from traces.files.whole import write_text
 from traces.progress import Progress
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 SECTIONS: dict[str, Callable[[Source], Section]] = {
     "summary": summary,
@@ -105,7 +105,7 @@ def build_report(
             )
     listed = beside(path)
     offenders = listed.name if not section and write_offenders(listed, sources) else ""
-    store.write_text(path, render(pages, is_anonymised=names.are_hidden, offenders=offenders))
+    write_text(path, render(pages, is_anonymised=names.are_hidden, offenders=offenders))
     return path
 
 

@@ -11,7 +11,7 @@ from reports.advice import NEARLY_ALL, NOTICED_S, actions
 from reports.causes import shares
 from reports.sizes import gpus
 from reports.source import Names, Source
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 SPREAD = 0.1  # of the waiting: where no user has as much, it is called spread over many
 STANDS_OUT = 1.5  # times the mean wait of all: an hour or a size below that is not worth a word

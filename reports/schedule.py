@@ -17,7 +17,7 @@ from reports.layout import Figure, Section, TableView, columns
 from simulator.metrics import mean_level
 from simulator.workload import Int64s, Replay, Workload
 from traces.errors import InputError
-from traces.store import write_text
+from traces.files.whole import write_text
 
 HOUR_S, DAY_S = 3600, 86400
 BINS = 240

@@ -13,8 +13,9 @@ from typing import Any
 import polars as pl
 
 from reports import format as fmt
-from traces import store
 from traces.errors import InputError
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 GENERATED_CLUSTERS = frozenset({"sample", "philly-sample"})
 MOST_KEPT = 50_000  # rows of a table that several sections read: larger ones are read again
@@ -40,22 +41,22 @@ class Names:
         return self.key is not None
 
 
-def table_names(data: store.DataFolder) -> frozenset[str]:
+def table_names(data: DataFolder) -> frozenset[str]:
     """Names of the tables that the warehouse holds.
 
     Raises InputError where there is no warehouse.
     """
     if not data.warehouse.exists():
         raise InputError(f"no warehouse at {data.warehouse}: run `baton analyze FILE...` first")
-    found = store.read(data, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'")
+    found = warehouse.read(data, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'")
     return frozenset(found["table_name"].to_list())
 
 
-def cluster_names(data: store.DataFolder) -> list[str]:
+def cluster_names(data: DataFolder) -> list[str]:
     """Clusters of which at least one raw file was read, in order of name."""
     if "trace_files" not in table_names(data):
         return []
-    return store.read(data, "SELECT DISTINCT cluster FROM trace_files ORDER BY cluster")["cluster"].to_list()
+    return warehouse.read(data, "SELECT DISTINCT cluster FROM trace_files ORDER BY cluster")["cluster"].to_list()
 
 
 class Source:
@@ -63,7 +64,7 @@ class Source:
 
     def __init__(
         self,
-        data: store.DataFolder,
+        data: DataFolder,
         cluster: str,
         names: Names | None = None,
         no_policies: str | None = None,
@@ -102,7 +103,7 @@ class Source:
 
     def _compact(self, sql: str) -> pl.DataFrame:
         """`read` some rows at a time, each distinct text kept once."""
-        parts = store.batches(self.data, sql, [self.cluster])
+        parts = warehouse.batches(self.data, sql, [self.cluster])
         texts = pl.col(pl.String).cast(pl.Categorical)
         return pl.concat([self.hide(part).with_columns(texts) for part in parts], rechunk=True)
 
@@ -118,7 +119,7 @@ class Source:
 
     def read(self, sql: str) -> pl.DataFrame:
         """Any statement with one parameter, the cluster."""
-        return self.hide(store.read(self.data, sql, [self.cluster]))
+        return self.hide(warehouse.read(self.data, sql, [self.cluster]))
 
     def hide(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Replace the name columns of a frame by keyed hashes."""

@@ -29,7 +29,7 @@ from pipelines.cli import app
 from tests.conftest import REPOSITORY
 from tests.models.pair_tables import artifact
 from traces import clusters
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 TEXT = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 BLOCKS = [match[0] for match in re.finditer(r"(?:^    .*\n)+", TEXT, re.MULTILINE)]

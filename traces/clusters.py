@@ -17,7 +17,7 @@ from zoneinfo import available_timezones
 from traces import schema
 from traces.errors import InputError
 from traces.given_paths import bytes_of
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 DECLARED = Path(__file__).resolve().parents[1] / "data" / "clusters.toml"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -1,6 +1,7 @@
 """Which job, or whose jobs, a person means: asked of DuckDB alone, so that a wrong id is refused at once.
 
-Texts are quoted by `store.sql_text` and are no parameters: for those DuckDB imports pandas, half a second.
+Texts are quoted by `traces.store.quoting.sql_text` and are no parameters: for those DuckDB imports pandas, which
+takes half a second.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from traces import contents, store
 from traces.errors import InputError
-from traces.store import DataFolder, sql_text
+from traces.store import contents
+from traces.store.folder import DataFolder
+from traces.store.quoting import sql_text
+from traces.store.warehouse import published
 from traces.visible import storable
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ def find_job(data: DataFolder, wanted: str, cluster: str | None = None) -> Named
     if cluster is not None:
         contents.check_clusters(data, [cluster])
     wanted = storable(wanted)
-    with store.published(data) as warehouse:
+    with published(data) as warehouse:
         for name in dict.fromkeys((wanted, wanted.split(".")[0])):
             for meant in _MEANT:
                 rows = warehouse.execute(
@@ -61,7 +64,7 @@ def find_user(data: DataFolder, wanted: str, cluster: str | None = None) -> str:
     if cluster is not None:
         contents.check_clusters(data, [cluster])
     wanted = storable(wanted)
-    with store.published(data) as warehouse:
+    with published(data) as warehouse:
         rows = warehouse.execute(
             f"SELECT DISTINCT cluster FROM jobs WHERE user_name = {sql_text(wanted)} AND {_in(cluster)} ORDER BY 1"  # noqa: S608
         ).fetchall()

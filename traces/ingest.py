@@ -26,18 +26,19 @@ from typing import Any
 
 import polars as pl
 
-from traces import lake_entry, schema, staging, store
+from traces import schema
 from traces.clusters import ClusterSettings
-from traces.connections import first_line
 from traces.errors import InputError, WorkError
+from traces.files.locks import locked
 from traces.formats import check_format
-from traces.lake import FileTables
-from traces.lake_entry import DIGEST_CHARACTERS
-from traces.locks import locked
 from traces.progress import say
 from traces.readers.common import Parsed, RawFile, Reader, rejects_frame
 from traces.readers.registry import READERS, reader_for
-from traces.store import DataFolder
+from traces.store import raw_files, staging
+from traces.store.connections import first_line
+from traces.store.file_tables import FileTables
+from traces.store.folder import LAKE, DataFolder
+from traces.store.raw_files import DIGEST_CHARACTERS
 from traces.visible import storable
 
 HIDDEN = (".", "~")
@@ -204,7 +205,7 @@ class _Batch:
         What was read while another process was at the lake may be older than what that has put there: it is read again.
         """
         for _ in range(READINGS):
-            with locked(self.data.root, store.LAKE):
+            with locked(self.data.root, LAKE):
                 stale = [number for number, one in enumerate(self.read) if self._is_stale(one)]
                 if not stale:
                     for one in self.read:
@@ -226,10 +227,10 @@ class _Batch:
     def held(self, final: Path, rules: str, *, thorough: bool = False) -> dict[str, Any] | None:
         """`file.json` of the folder, in the lake or of this batch, if it was written by those rules and is whole."""
         for folder in (final, *(one.temporary for one in self.read if one.final == final)):
-            described = None if folder is None else lake_entry.read(folder)
+            described = None if folder is None else raw_files.read(folder)
             if folder is None or described is None or described["fingerprint"] != rules:
                 continue
-            if lake_entry.damage(folder, thorough=thorough) is None:
+            if raw_files.damage(folder, thorough=thorough) is None:
                 return described
         return None
 
@@ -291,7 +292,7 @@ def _stage(raw: RawFile, batch: _Batch, state: tuple[int, ...] | None, temporary
         return _Read(raw, named, state, FileResult(path, kind, skipped_reason=_without_path(error, raw.path)))
     described = {"schema_version": schema.SCHEMA_VERSION, "fingerprint": rules, "sha256": digest, "path": path}
     described["source"] = raw.shown or str(raw.path.resolve())
-    lake_entry.write(temporary, {**described, "result": asdict(result)})
+    raw_files.write(temporary, {**described, "result": asdict(result)})
     return _Read(raw, named, state, result, rules, final, temporary)
 
 

@@ -14,8 +14,8 @@ from models.release import log as release_log
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from traces.errors import InputError, WorkError
-from traces.locks import locked
-from traces.store import DataFolder
+from traces.files.locks import locked
+from traces.store.folder import DataFolder
 
 ROLLED_BACK_TAG, HISTORY_TAG = "rolled_back", "champion_history"
 

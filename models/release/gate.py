@@ -34,7 +34,7 @@ from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from models.training import TrainedPolicy, TrainingContext
 from traces.errors import InputError, WorkError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 GATE_S = 28 * 86_400
 TOLERANCE_H = 0.1  # upper end of the interval of the cost difference up to which a candidate counts as not worse

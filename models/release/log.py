@@ -17,9 +17,9 @@ import polars as pl
 from models.fingerprint import digest
 from models.tables import RELEASE_LOG, release_log_frame
 from models.tracking import versions as tracking
-from traces import store
 from traces.errors import InputError, WorkError
-from traces.store import DataFolder
+from traces.store import derived
+from traces.store.folder import DataFolder
 
 DECISION_TAG = "decision"
 _KEY = ["cluster", "released_utc"]
@@ -28,7 +28,7 @@ _KEY = ["cluster", "released_utc"]
 def read(data: DataFolder, cluster: str) -> pl.DataFrame:
     """The cluster's decisions, the newest last; no rows where there was none."""
     try:
-        return store.read_derived(data, RELEASE_LOG.name, cluster)
+        return derived.read(data, RELEASE_LOG.name, cluster)
     except InputError:
         return release_log_frame([])
 
@@ -37,7 +37,7 @@ def add(data: DataFolder, row: dict[str, Any], made_from: str) -> pl.DataFrame:
     """One more decision, a row of `release_log`, with what it was made from; returns the cluster's log."""
     cluster = str(row["cluster"])
     log = pl.concat([read(data, cluster), release_log_frame([row])]).unique(_KEY, keep="last", maintain_order=True)
-    store.write_derived(data, RELEASE_LOG, cluster, log, _fingerprint(made_from, row["registered_version"]))
+    derived.write(data, RELEASE_LOG, cluster, log, _fingerprint(made_from, row["registered_version"]))
     return log
 
 
@@ -48,7 +48,7 @@ def stands(data: DataFolder, cluster: str, made_from: str) -> bool:
     """
     champion = tracking.champion(data)
     now = _fingerprint(made_from, None if champion is None else champion.version)
-    return store.derived_fingerprint(data, RELEASE_LOG.name, cluster) == now
+    return derived.made_from(data, RELEASE_LOG.name, cluster) == now
 
 
 def tag_of(row: dict[str, Any], made_from: str) -> str:
@@ -73,7 +73,7 @@ def restore(data: DataFolder, champion: tracking.RegisteredVersion) -> None:
             f"tag {DECISION_TAG!r} of {tracking.MODEL_NAME} version {champion.version} is no decision as this program "
             f"writes them ({type(error).__name__}: {error}); delete the tag in MLflow"
         ) from error
-    is_whole = store.derived_fingerprint(data, RELEASE_LOG.name, cluster) is not None
+    is_whole = derived.made_from(data, RELEASE_LOG.name, cluster) is not None
     if not is_whole or log["released_utc"][0] not in read(data, cluster)["released_utc"]:
         add(data, row, made_from)
 

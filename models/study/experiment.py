@@ -25,11 +25,13 @@ from models.fingerprint import code_digest, digest
 from models.protocol import PairTable
 from models.study import extent
 from simulator.workload import Workload, from_jobs
-from traces import store, whole_file
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
-from traces.locks import locked
-from traces.store import DataFolder
+from traces.files import whole
+from traces.files.locks import locked
+from traces.store import warehouse
+from traces.store.folder import DataFolder
+from traces.store.raw_files import lake_digest
 
 if TYPE_CHECKING:
     from simulator.recorded.judge import Month
@@ -127,7 +129,7 @@ def why_no_plan(data: DataFolder, cluster: str) -> str | None:
 
     Without time limits no job needs a successor, and without submissions nothing says who waited.
     """
-    counts = store.read(
+    counts = warehouse.read(
         data,
         "SELECT count(*) AS jobs, count(submit_utc) AS submits, count(limit_s) AS limits, "
         "count(*) FILTER (submit_utc IS NOT NULL AND start_utc IS NOT NULL AND run_s > 0) AS ran "
@@ -170,12 +172,12 @@ def read_workload(data: DataFolder, cluster: str, from_s: int | None = None) -> 
     """
     frame, longest_s = _jobs(data, cluster, _WORKLOAD, from_s, _RAN)
     if frame.is_empty():
-        first = store.read(
+        first = warehouse.read(
             data, "SELECT * FROM jobs WHERE cluster = ? ORDER BY submit_utc, job_key LIMIT 1", (cluster,)
         )
         if first.is_empty():
             raise InputError(f"cluster {cluster!r} has no jobs in {data.warehouse}; ingest its raw files first")
-        jobs = store.read(data, "SELECT count(*) FROM jobs WHERE cluster = ?", (cluster,)).item()
+        jobs = warehouse.read(data, "SELECT count(*) FROM jobs WHERE cluster = ?", (cluster,)).item()
         row = _origin(data, first.row(0, named=True))
         raise InputError(f"{row}: none of the {jobs} jobs of cluster {cluster!r} ran and ended")
     return from_jobs(frame, default_limit_s=longest_s)
@@ -193,9 +195,9 @@ def _jobs(
     data: DataFolder, cluster: str, columns: Sequence[str], from_s: int | None, condition: str = "true"
 ) -> tuple[pl.DataFrame, int]:
     """Those columns and `limit_s` of the cluster's jobs, and the limit of those whose partition knows none, s."""
-    longest_s = store.read(data, "SELECT max(limit_s) FROM jobs WHERE cluster = ?", (cluster,)).item()
+    longest_s = warehouse.read(data, "SELECT max(limit_s) FROM jobs WHERE cluster = ?", (cluster,)).item()
     since = "true" if from_s is None else f"submit_utc >= make_timestamp({int(from_s) * 1_000_000})"
-    frame = store.read(
+    frame = warehouse.read(
         data,
         "WITH longest AS (SELECT partition, max(limit_s) AS most_s FROM jobs WHERE cluster = ? GROUP BY partition) "  # noqa: S608 - our own names
         f"SELECT {', '.join(columns)}, coalesce(limit_s, most_s) AS limit_s "
@@ -237,7 +239,7 @@ def capacity_of(data: DataFolder, settings: ClusterSettings, override: int | Non
     capacity = override or settings.nodes
     if capacity is None:
         raise InputError(f"cluster {settings.name!r} declares no nodes; set nodes in clusters.toml, or give --capacity")
-    largest = store.read(
+    largest = warehouse.read(
         data,
         f"SELECT *, {_NODES} AS nodes FROM jobs WHERE cluster = ? AND {_RAN} AND {_NODES} > ? "  # noqa: S608 - ours
         "ORDER BY nodes DESC, submit_utc, job_id_raw, job_key LIMIT 1",
@@ -282,7 +284,7 @@ def windows(settings: ClusterSettings, usable: Window) -> Windows:
 
 def pair_fingerprint(data: DataFolder, scenario: Scenario, window: Window) -> str:
     """Changes when the raw files, the scenario, the window or the code that makes pairs change."""
-    return digest(store.lake_digest(data, scenario.cluster), asdict(scenario), asdict(window), code_digest(*PAIR_CODE))
+    return digest(lake_digest(data, scenario.cluster), asdict(scenario), asdict(window), code_digest(*PAIR_CODE))
 
 
 def pair_path(data: DataFolder, scenario: Scenario, window: Window) -> Path:
@@ -304,7 +306,7 @@ def pair_table(data: DataFolder, workload: Workload, scenario: Scenario, window:
             return kept
         if path.exists():
             log.warning("%s is damaged: these pairs are built again", path)
-        whole_file.sweep(path.parent)
+        whole.sweep(path.parent)
         return _build_pairs(workload, scenario, window, path)
 
 
@@ -386,7 +388,7 @@ def text(epoch_s: int) -> str:
 
 def _origin(data: DataFolder, job: dict[str, object]) -> str:
     """file:line of a job's newest record."""
-    files = store.read(data, "SELECT path FROM trace_files WHERE sha256 = ?", (job["trace_sha256"],))
+    files = warehouse.read(data, "SELECT path FROM trace_files WHERE sha256 = ?", (job["trace_sha256"],))
     return f"{files['path'][0] if len(files) else 'trace'}:{job['line']}"
 
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 import numpy as np
 
 from simulator.workload import Workload
-from traces import store
-from traces.store import DataFolder
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 HOUR_S, DAY_S = 3600, 86400
 MOST_DAYS = 365  # of starts of pairs
@@ -36,7 +36,7 @@ def first_replayed_s(
     warm_up_s, cool_down_s: of the trace before the first start of a pair and after the last. from_s, until_s: of the
     starts, where somebody declared them; a declared beginning is kept, however long ago.
     """
-    row = store.read(
+    row = warehouse.read(
         data,
         "SELECT epoch(min(submit_utc))::BIGINT AS first, epoch(max(submit_utc))::BIGINT AS last FROM jobs "
         "WHERE cluster = ? AND start_utc IS NOT NULL AND run_s > 0",
@@ -51,7 +51,7 @@ def first_replayed_s(
 
 def first_calibrated_s(data: DataFolder, cluster: str) -> int | None:
     """Submission, epoch s, of the first of the newest NEWEST_CALIBRATED jobs; None with up to MOST_CALIBRATED."""
-    found = store.read(
+    found = warehouse.read(
         data,
         "SELECT count(*) AS jobs, epoch((SELECT submit_utc FROM jobs WHERE cluster = ? AND submit_utc IS NOT NULL "
         "ORDER BY submit_utc DESC LIMIT 1 OFFSET ?))::BIGINT AS submit_s FROM jobs WHERE cluster = ? AND "

@@ -25,11 +25,12 @@ from models.study.support import too_few_pairs
 from models.training import SEEDS, TrainedPolicy, TrainingContext, code_version, train
 from simulator.names import check_names
 from simulator.workload import Workload
-from traces import clusters, store
+from traces import clusters
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
-from traces.locks import locked
-from traces.store import DataFolder
+from traces.files.locks import locked
+from traces.store.folder import DataFolder
+from traces.store.raw_files import lake_digest
 
 if TYPE_CHECKING:
     from models.evaluation import Comparison
@@ -81,7 +82,7 @@ class Study:
         """What a fit on outcomes known before `until_s` is made in."""
         return TrainingContext(
             cluster=self.scenario.cluster,
-            trace_digest=store.lake_digest(self.data, self.scenario.cluster),
+            trace_digest=lake_digest(self.data, self.scenario.cluster),
             until_utc=datetime.fromtimestamp(until_s, UTC).replace(tzinfo=None),
             capacity=self.scenario.capacity,
             fit_capacities=tuple(one.capacity for one in experiment.fit_scenarios(self.scenario, self.workload)),

@@ -45,7 +45,7 @@ def pairs_of(data: str | os.PathLike[str], cluster: str, window: str | Window = 
     from models.study import experiment
     from models.study import fits as study
     from traces import clusters
-    from traces.store import DataFolder
+    from traces.store.folder import DataFolder
 
     if isinstance(window, str) and window not in WINDOWS:
         raise InputError(f"unknown window {window!r}; known: {', '.join(WINDOWS)}, or a models.study.experiment.Window")

@@ -9,7 +9,7 @@ from models.tracking.sql import rows
 from models.tracking.store import database
 from models.tracking.versions import MODEL_NAME, champion
 from traces.errors import InputError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 
 def versions(data: DataFolder) -> list[int]:

@@ -13,8 +13,8 @@ from typing import Any
 
 from models.tracking.sql import experiment_of, parent_run
 from models.tracking.store import BY_COST, client, database, experiment_id
-from traces.presence import at_work
-from traces.store import DataFolder
+from traces.files.presence import at_work
+from traces.store.folder import DataFolder
 
 BATCH = 500  # metrics a request; the store takes at most 1,000
 DIGEST_LENGTH = 36  # of a dataset, at most

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from models.tracking import sql as mlflow_sql
-from traces import whole_file
 from traces.errors import WorkError
-from traces.locks import locked
-from traces.presence import nobody_at_work
-from traces.store import DataFolder
+from traces.files import whole
+from traces.files.locks import locked
+from traces.files.presence import nobody_at_work
+from traces.store.folder import DataFolder
 
 EXPERIMENT = "baton"
 EXPERIMENT_NOTE = (
@@ -138,8 +138,8 @@ def _create(data: DataFolder) -> None:
     from mlflow.tracking import MlflowClient
 
     data.mlflow.mkdir(parents=True, exist_ok=True)
-    whole_file.sweep(data.mlflow)
-    with whole_file.whole_file(database(data)) as part:
+    whole.sweep(data.mlflow)
+    with whole.whole_file(database(data)) as part:
         MlflowClient(tracking_uri=_uri(part), registry_uri=_uri(part))
 
 

@@ -25,8 +25,8 @@ from models.tracking.runs import Dataset, NewRun
 from models.tracking.sql import parent_run
 from models.tracking.store import database, initialise, one_line
 from models.training import TrainedPolicy, TrainingContext
-from traces.export_tables import write_csv
-from traces.store import DataFolder
+from traces.export.tables import write_csv
+from traces.store.folder import DataFolder
 
 COLUMNS = (
     *("pair_nodes", "policy", "cost_w1", "cost_w1_low", "cost_w1_high", "interruption_h", "overlap_h", "zero_share"),

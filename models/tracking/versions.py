@@ -20,7 +20,7 @@ from models.tracking import sql as mlflow_sql
 from models.tracking.runs import TRAINING_VIEW, UI, NewRun, add_files, closed_run
 from models.tracking.store import client, database, initialise, quiet
 from traces.errors import WorkError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 MODEL_NAME = "provisioning-policy"
 CHAMPION = "champion"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from simulator.recorded.parameters import Parameters
     from simulator.recorded.record import Record
     from traces.clusters import ClusterSettings
-    from traces.store import DataFolder
+    from traces.store.folder import DataFolder
 
 
 def register(app: typer.Typer) -> None:
@@ -40,7 +40,8 @@ def calibrate(
     free-running; causal: the same, usable nodes following the record; forked: each job simulated from the recorded
     queue at its submission; informed: each job told of the others up to each instant. docs/calibration.md says more.
     """
-    from traces import clusters, contents
+    from traces import clusters
+    from traces.store import contents
 
     folder = options.data_folder(context, data)
     if (from_ is None) != (to is None):

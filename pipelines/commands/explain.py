@@ -9,7 +9,7 @@ import typer
 from pipelines import options
 from pipelines.options import Cluster, Data, Json
 from traces.errors import InputError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
     from models.one_job import Change

@@ -12,14 +12,14 @@ import typer
 from pipelines import options
 from pipelines.options import Data, Json
 from traces.errors import InputError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 from traces.visible import visible
 
 if TYPE_CHECKING:
     import polars as pl
 
     from reports.source import Names
-    from traces.export_tables import Exported
+    from traces.export.tables import Exported
 
 FORMATS = ("swf", "csv", "parquet")
 PROCESSORS = ("cpus", "nodes", "gpus")  # what a processor of SWF is
@@ -51,7 +51,8 @@ def export(
 
     In CSV a text that a spreadsheet would run as a formula gets an apostrophe before it.
     """
-    from traces import clusters, contents, store
+    from traces import clusters
+    from traces.store import contents, warehouse
 
     folder = options.data_folder(context, data)
     with options.output(json) as stream:
@@ -74,9 +75,9 @@ def export(
         if processors not in PROCESSORS:
             raise InputError(f"--processors {processors!r} is not understood: allowed are {', '.join(PROCESSORS)}")
         contents.check_clusters(folder, [cluster])
-        from traces.export_swf import write_swf
+        from traces.export.swf import write_swf
 
-        jobs = store.read(folder, "SELECT * FROM jobs WHERE cluster = ?", [cluster])
+        jobs = warehouse.read(folder, "SELECT * FROM jobs WHERE cluster = ?", [cluster])
         per_unit = {"nodes": 1, "gpus": settings.gpus_per_node or 0}.get(processors, 0)
         most = (settings.nodes or 0) * per_unit or None
         done = write_swf(jobs, out, cluster=cluster, processors=processors, most=most)
@@ -93,7 +94,7 @@ def _write_tables(
     folder: DataFolder, tables: list[str], out: Path, format_: str, cluster: str | None, anonymise: bool
 ) -> list[Exported]:
     from reports.source import Names
-    from traces.export_tables import write_tables
+    from traces.export.tables import write_tables
 
     names = Names(secrets.token_bytes(32))
     change = partial(_anonymised, names) if anonymise else _unchanged

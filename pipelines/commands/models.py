@@ -9,7 +9,7 @@ import typer
 from pipelines import options
 from pipelines.options import Data, Json
 from traces.errors import InputError, WorkError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
     from models.study.fits import Study
@@ -180,7 +180,8 @@ def _study(
     """The study of those options. Names and values are checked before anything is imported that takes its time."""
     from models.registry import check_world
     from simulator.names import check_names
-    from traces import clusters, contents
+    from traces import clusters
+    from traces.store import contents
 
     settings = clusters.resolve(folder, cluster=cluster)
     check_names(scheduler=scheduler)

@@ -11,7 +11,7 @@ import typer
 from pipelines import options
 from pipelines.options import Data, Json
 from traces.errors import InputError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 from traces.visible import visible
 
 
@@ -40,7 +40,7 @@ def report(
     Beside it lies offenders.csv: users with idle GPUs, hopeless retries or over-asked limits, and a mail for each.
     """
     from reports.section_names import check_section
-    from traces.contents import check_clusters
+    from traces.store.contents import check_clusters
 
     folder = options.data_folder(context, data)
     wanted = options.names(clusters) if clusters else None

@@ -12,7 +12,7 @@ from pipelines import last_run, options, raw_logs
 from pipelines.options import Cluster, Data, Delimiter, Fields, Format, GpusPerNode, Json, Nodes, Timezone
 from pipelines.raw_logs import RawLogs, Reading
 from traces.errors import BatonError, InputError, WorkError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 Raw = Annotated[
     list[Path] | None,
@@ -139,10 +139,10 @@ def _learn(folder: DataFolder, logs: list[RawLogs], reading: Reading) -> dict[st
 
 def described(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
     """What was read of those clusters, and where the report is."""
-    from traces import store
+    from traces.store.raw_files import lake_files
 
     names = [one.settings.name for one in logs]
-    files = [f["result"] for name in names for f in store.lake_files(folder, name)]
+    files = [f["result"] for name in names for f in lake_files(folder, name)]
     return {"clusters": names, "files": files, "report": str(folder.reports / "report.html")}
 
 
@@ -169,11 +169,11 @@ def compared(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
 def _last_decision(folder: DataFolder, cluster: str) -> dict[str, Any] | None:
     """The newest row of the cluster's `release_log`."""
     from models.tables import RELEASE_LOG
-    from traces import store
+    from traces.store import derived
 
-    if store.derived_fingerprint(folder, RELEASE_LOG.name, cluster) is None:
+    if derived.made_from(folder, RELEASE_LOG.name, cluster) is None:
         return None
-    log = store.read_derived(folder, RELEASE_LOG.name, cluster)
+    log = derived.read(folder, RELEASE_LOG.name, cluster)
     return log.row(-1, named=True) if len(log) else None
 
 

@@ -13,7 +13,7 @@ from pipelines import options
 from pipelines.commands import simulate_slurm as cli_simulate_slurm
 from pipelines.options import Cluster, Data, Json
 from traces.errors import InputError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
     import polars as pl
@@ -145,7 +145,8 @@ def _of_swf(path: Path, capacity: int | None) -> Trace:
 
 
 def _of_cluster(folder: DataFolder, cluster: str, capacity: int | None) -> Trace:
-    from traces import clusters, contents, store
+    from traces import clusters
+    from traces.store import contents, warehouse
 
     settings = clusters.resolve(folder, cluster=cluster)
     contents.check_clusters(folder, [cluster])
@@ -154,7 +155,7 @@ def _of_cluster(folder: DataFolder, cluster: str, capacity: int | None) -> Trace
     from simulator.workload import left_out
 
     workload, keys = experiment.read_workload(folder, cluster)
-    rows = store.read(folder, "SELECT submit_utc, start_utc, run_s FROM jobs WHERE cluster = ?", (cluster,))
+    rows = warehouse.read(folder, "SELECT submit_utc, start_utc, run_s FROM jobs WHERE cluster = ?", (cluster,))
     known = {"--capacity": capacity, "nodes in clusters.toml": settings.nodes}
     largest = capacity or settings.nodes
     if largest is not None and not (workload.size <= largest).any():
@@ -217,14 +218,14 @@ def _said(trace: Trace) -> list[str]:
 def _write_starts(path: Path, trace: Trace, replay: Replay) -> None:
     import polars as pl
 
-    from traces.export_tables import write_csv
+    from traces.export.tables import write_csv
 
     write_csv(path, [pl.DataFrame({"job_id": trace.ids, "start": replay.starts})])
 
 
 def _write_jobs(path: Path, trace: Trace, replays: Sequence[Replay]) -> None:
     from simulator.tables import per_job
-    from traces.export_tables import write_csv
+    from traces.export.tables import write_csv
 
     write_csv(path, (per_job(trace.workload, trace.ids, replay) for replay in replays))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines import options
 from traces.errors import InputError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
     import polars as pl
@@ -115,11 +115,11 @@ def _run(world: World) -> tuple[Result, float]:
 def load(described: Files) -> Loaded:
     """The world of a cluster's tables and files. Raises InputError (file:line)."""
     from simulator.slurm.inputs.jobs import from_tables
-    from traces import store
     from traces.slurm.accounts import read_associations, read_qos
+    from traces.store import warehouse
 
     tables = {
-        name: store.read(described.folder, f"SELECT * FROM {name} WHERE cluster = ?", (described.cluster,))  # noqa: S608
+        name: warehouse.read(described.folder, f"SELECT * FROM {name} WHERE cluster = ?", (described.cluster,))  # noqa: S608
         for name in ("jobs", "attempts", "placements")
     }
     qos = read_qos(described.qos) if described.qos else None

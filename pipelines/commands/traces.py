@@ -36,8 +36,9 @@ def ingest(
     json: Json = False,
 ) -> None:
     """Parse raw log files into the lake, then rebuild the warehouse."""
-    from traces import clusters, store
+    from traces import clusters
     from traces.formats import check_format
+    from traces.store import warehouse
 
     folder = options.data_folder(context, data)
     with options.output(json) as out:
@@ -59,7 +60,7 @@ def ingest(
             fields=options.names(fields) if fields else None,
             delimiter=delimiter,
         )
-        rows = store.build_warehouse(folder) if build else {}
+        rows = warehouse.build(folder) if build else {}
         if json:
             options.write_json(out, {"files": [vars(result) for result in results], "tables": rows})
         else:

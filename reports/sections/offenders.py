@@ -14,7 +14,7 @@ import polars as pl
 
 from reports import format as fmt
 from reports.source import Source
-from traces.export_tables import write_csv
+from traces.export.tables import write_csv
 
 IDLE_GPU_S, IDLE_SHARE = 24 * 3600, 0.25  # a GPU day idle, and a quarter of what was measured: no pause between epochs
 REPEATS = 3  # of the same hopeless failure: the second may be a slip

@@ -27,7 +27,7 @@ from simulator.recorded.record import Int64s, Record, events
 from simulator.tables import CALIBRATED_STARTS, CALIBRATION_FIGURES, CALIBRATION_PARAMETERS
 from traces.progress import Progress
 from traces.schema import Table
-from traces.store import conform
+from traces.store.frames import conform
 
 NOISE_S = 10  # waits up to this are the scheduler's own latency: no rule of queueing orders them
 

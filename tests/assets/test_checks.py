@@ -12,9 +12,10 @@ from assets import checks, rules
 from assets.rules import Rule
 from simulator.tables import SIMULATED_STARTS
 from tests.pipelines.conftest import dump
-from traces import clusters, lake_entry, store
+from traces import clusters
 from traces.ingest import ingest
-from traces.store import DataFolder
+from traces.store import derived, raw_files, warehouse
+from traces.store.folder import DataFolder
 
 RULES = {(rule.table, rule.name): rule for rule in (*rules.CANONICAL, *checks.ANALYTICS_RULES, *checks.POLICY_RULES)}
 FIRST = pl.int_range(pl.len()) == 0
@@ -28,7 +29,7 @@ def data(tmp_path: Path) -> DataFolder:
     folder.clusters_toml.write_text("[lab]\nnodes = 4\n")
     raw = dump(tmp_path / "jobs.psv", nodes=2)
     ingest([raw], cluster=clusters.resolve(folder, cluster="lab"), data=folder)
-    store.build_warehouse(folder)
+    warehouse.build(folder)
     return folder
 
 
@@ -37,10 +38,10 @@ def broken(data: DataFolder, table: str, *changes: pl.Expr, twice: bool = False)
     (path,) = data.lake.glob(f"lab/*/{table}.parquet")
     frame = pl.read_parquet(path).with_columns(*changes)
     (pl.concat([frame, frame]) if twice else frame).write_parquet(path)
-    described = lake_entry.read(path.parent)
+    described = raw_files.read(path.parent)
     assert described is not None
-    lake_entry.write(path.parent, described)
-    store.build_warehouse(data)
+    raw_files.write(path.parent, described)
+    warehouse.build(data)
 
 
 def test_a_sound_warehouse_keeps_every_rule(data: DataFolder) -> None:
@@ -94,7 +95,7 @@ def test_nodes_given_back_at_an_instant_may_be_taken_at_it(data: DataFolder) -> 
 
 
 def simulated(data: DataFolder, waits_s: list[int], capacity: int) -> Rule:
-    jobs = store.read(data, "SELECT cluster, job_key, submit_utc FROM jobs ORDER BY submit_utc")
+    jobs = warehouse.read(data, "SELECT cluster, job_key, submit_utc FROM jobs ORDER BY submit_utc")
     frame = jobs.with_columns(
         pl.lit("fifo").alias("scheduler"),
         pl.lit(capacity).alias("capacity_nodes"),
@@ -102,8 +103,8 @@ def simulated(data: DataFolder, waits_s: list[int], capacity: int) -> Rule:
         pl.lit(3600).alias("recorded_wait_s"),
         pl.Series("simulated_wait_s", waits_s),
     )
-    store.write_derived(data, SIMULATED_STARTS, "lab", frame, "test")
-    store.build_warehouse(data)
+    derived.write(data, SIMULATED_STARTS, "lab", frame, "test")
+    warehouse.build(data)
     return RULES["simulated_starts", "capacity"]
 
 
@@ -121,7 +122,7 @@ def test_a_derived_key_used_twice(data: DataFolder) -> None:
     path = data.lake / "derived" / "simulated_starts" / "lab.parquet"
     frame = pl.read_parquet(path)
     pl.concat([frame, frame.head(1)]).write_parquet(path)
-    store.build_warehouse(data)
+    warehouse.build(data)
     assert len(checks.violations(data, RULES["simulated_starts", "unique_key"])) == 1
 
 
@@ -129,17 +130,17 @@ def test_a_table_of_an_older_shape_fails_and_says_why(data: DataFolder) -> None:
     """History: a warehouse made before a column was added stopped every run at the checks."""
     simulated(data, [0] * 6, 2)
     older = replace(SIMULATED_STARTS, columns=tuple(c for c in SIMULATED_STARTS.columns if c.name != "capacity_nodes"))
-    frame = store.read_derived(data, "simulated_starts", "lab").drop("capacity_nodes")
-    store.write_derived(data, older, "lab", frame, "older")
-    store.build_warehouse(data)
+    frame = derived.read(data, "simulated_starts", "lab").drop("capacity_nodes")
+    derived.write(data, older, "lab", frame, "older")
+    warehouse.build(data)
     for result in checks.results(data, rules.of_derived([SIMULATED_STARTS]), checks.DERIVED_KEYS):
         assert not result.passed and result.metadata["missing columns"].value == "capacity_nodes"
 
 
 def test_a_table_that_no_cluster_has_passes(data: DataFolder) -> None:
-    derived = (*checks.ANALYTICS_RULES, *checks.POLICY_RULES)
-    results = list(checks.results(data, derived, checks.DERIVED_KEYS))
-    assert len(results) == len(derived) and all(result.passed for result in results)
+    names = (*checks.ANALYTICS_RULES, *checks.POLICY_RULES)
+    results = list(checks.results(data, names, checks.DERIVED_KEYS))
+    assert len(results) == len(names) and all(result.passed for result in results)
 
 
 def test_a_violation_is_shown_and_a_warning_is_no_error(data: DataFolder) -> None:

@@ -11,8 +11,9 @@ import polars as pl
 from assets.ingest import disappeared, file_key, ingested_files, raw_file
 from assets.resources import Baton
 from tests.pipelines.conftest import dump
-from traces import quality, store
-from traces.store import DataFolder
+from traces import quality
+from traces.store.folder import DataFolder
+from traces.store.raw_files import lake_files
 
 Told = dict[str, dict[str, Any]]
 
@@ -41,7 +42,7 @@ def test_a_partition_a_file_by_its_content(tmp_path: Path) -> None:
     dump(raw / "a\udcff.psv", 3)  # a name that is no UTF-8
     dump(raw / "b.psv", 5).open("a").write("7|8|9\n")
     told, whole, partitions = materialize(data, raw)
-    files = {Path(f["path"]).name: f for f in store.lake_files(DataFolder(data), "lab")}
+    files = {Path(f["path"]).name: f for f in lake_files(DataFolder(data), "lab")}
     keys = {name: file_key("lab", described["sha256"]) for name, described in files.items()}
     assert told[keys["a\udcff.psv"]]["path"].endswith("/a\\xff.psv")
     assert set(told) == set(partitions) == set(keys.values())
@@ -59,7 +60,7 @@ def test_a_partition_a_file_by_its_content(tmp_path: Path) -> None:
     (lost,) = whole["disappeared files"].records
     assert whole["disappeared"] == 1 and str(lost.data["path"]).endswith("/a\\xff.psv")
     assert told[keys["a\udcff.psv"]]["reused"] and keys["b.psv"] not in told and len(told) == 2
-    held = {Path(f["path"]).name: f["result"]["rows"] for f in store.lake_files(DataFolder(data), "lab")}
+    held = {Path(f["path"]).name: f["result"]["rows"] for f in lake_files(DataFolder(data), "lab")}
     assert held == {"a\udcff.psv": 3, "b.psv": 4}
 
 

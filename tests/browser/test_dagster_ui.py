@@ -15,7 +15,7 @@ from pipelines.definitions import build_defs
 from pipelines.home import prepared_home
 from tests.browser.conftest import Show, served
 from tests.pipelines.conftest import dump
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 GROUPS = ("ingest", "warehouse", "features", "simulation", "policies", "evaluation", "release", "reports")

@@ -21,7 +21,7 @@ from models.tracking.training_runs import MlflowTracker, add_comparison, dataset
 from models.training import TrainedPolicy, train
 from tests.browser.conftest import Show, served
 from tests.models.pair_tables import FIRST_S, context, random_pairs
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 WHERE = context(FIRST_S + 90 * 86_400)

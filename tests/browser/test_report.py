@@ -20,7 +20,7 @@ import pytest
 from reports.build import build_report
 from tests.conftest import skip_or_fail
 from tests.reports import warehouse
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 pytestmark = pytest.mark.browser
 WIDTHS_PX = (390, 768, 1280)

@@ -17,10 +17,11 @@ from simulator.flat import twin as reference
 from simulator.workload import from_swf
 from tests.conftest import REPOSITORY
 from tests.pipelines.conftest import HEADER, ROW
-from traces import clusters, ingest, store
+from traces import clusters, ingest
 from traces.generate.logs import generate_slurm
 from traces.readers.published.swf import read_swf
-from traces.store import DataFolder
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 EXAMPLES = REPOSITORY / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
@@ -46,7 +47,7 @@ def lab(folder: Path, raw: Path) -> Path:
     data = DataFolder(folder / "data")
     settings = clusters.resolve(data, cluster="lab", nodes=16)
     ingest.ingest([raw], cluster=settings, data=data)
-    store.build_warehouse(data)
+    warehouse.build(data)
     data.clusters_toml.write_text("[lab]\nnodes = 16\n")
     return data.root
 

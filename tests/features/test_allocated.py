@@ -14,7 +14,7 @@ from features.trace import Trace
 from tests.features.toy import CLUSTER, at, job, random_jobs, table, trace
 from traces import schema
 from traces.clusters import ClusterSettings
-from traces.store import query
+from traces.store.frames import query
 
 ALLOCATED_SQL = """
 WITH runs AS (

@@ -15,7 +15,9 @@ from traces.clusters import ClusterSettings
 from traces.generate.logs import generate_philly
 from traces.ingest import ingest
 from traces.schema import Table
-from traces.store import DataFolder, build_warehouse, conform, query, read, write_derived
+from traces.store import derived, warehouse
+from traces.store.folder import DataFolder
+from traces.store.frames import conform, query
 
 TABLES: list[Table] = [table for module in FEATURES.values() for table in module.TABLES]
 
@@ -77,7 +79,7 @@ def philly(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
     generate_philly(folder / "raw", jobs=800, weeks=1, utilization_days=1, machines=6, seed=3, compress=False)
     data = DataFolder(folder / "data")
     ingest([folder / "raw"], cluster=ClusterSettings("philly", timezone="America/Los_Angeles"), data=data)
-    build_warehouse(data)
+    warehouse.build(data)
     return data
 
 
@@ -99,11 +101,11 @@ def test_philly_from_raw_files_to_derived_tables(philly: DataFolder) -> None:
     measured = found["utilization_measured"]
     assert measured.height and measured["attribution"].unique().to_list() == ["gpu"]
     # A GPU-minute goes to one attempt at most.
-    samples = read(philly, "SELECT count(*) AS n FROM gpu_utilization").item()
+    samples = warehouse.read(philly, "SELECT count(*) AS n FROM gpu_utilization").item()
     assert 0 < measured["samples"].sum() <= samples
     for table in TABLES:
-        write_derived(philly, table, "philly", found[table.name], "test")
-    rows = build_warehouse(philly)
+        derived.write(philly, table, "philly", found[table.name], "test")
+    rows = warehouse.build(philly)
     assert {table.name: rows[table.name] for table in TABLES} == {name: frame.height for name, frame in found.items()}
 
 
@@ -113,11 +115,13 @@ def test_the_a100_log(shared_traces: Path, tmp_path: Path) -> None:
     settings = ClusterSettings("ls6", timezone="America/Chicago", nodes=80, gpus_per_node=3)
     data = DataFolder(tmp_path)
     ingest([shared_traces / "tacc-lonestar6" / "ls6-a100.log"], cluster=settings, data=data)
-    build_warehouse(data)
+    warehouse.build(data)
     found = all_tables(data, settings)
     check(found)
     delays = found["queueing_delay"]
-    assert delays["fair_share_delay_s"].null_count() == delays.height == read(data, "SELECT * FROM jobs").height
+    assert (
+        delays["fair_share_delay_s"].null_count() == delays.height == warehouse.read(data, "SELECT * FROM jobs").height
+    )
     assert delays["quota_source"].null_count() == delays.height
     waited = delays.drop_nulls("wait_s")
     assert (waited.select(pl.sum_horizontal(CAUSES)).to_series() == waited["wait_s"]).all()
@@ -127,7 +131,7 @@ def test_the_a100_log(shared_traces: Path, tmp_path: Path) -> None:
     total = waited["wait_s"].sum()
     shares = [waited[name].sum() / total for name in CAUSES]
     assert shares == pytest.approx([0, 0.161, 0.297, 0, 0.542], abs=0.001)
-    jobs = read(data, "SELECT wait_s, start_utc, end_utc, allocated_nodes FROM jobs")
+    jobs = warehouse.read(data, "SELECT wait_s, start_utc, end_utc, allocated_nodes FROM jobs")
     whole = found["queueing_by"].filter(pl.col("dimension") == "all").row(0, named=True)
     assert whole["wait_mean_s"] == pytest.approx(jobs["wait_s"].drop_nulls().mean())
     held = query(

@@ -16,7 +16,9 @@ from features.trace import Trace
 from tests.features.toy import CLUSTER, at, job, random_jobs, trace
 from traces.clusters import ClusterSettings
 from traces.ingest import ingest
-from traces.store import DataFolder, build_warehouse, query
+from traces.store import warehouse
+from traces.store.folder import DataFolder
+from traces.store.frames import query
 
 TOY = ClusterSettings(CLUSTER)
 
@@ -179,7 +181,7 @@ def test_failures_of_a_dump_without_starts_stand_beside_those_of_one_with(tmp_pa
     )
     data = DataFolder(tmp_path / "data")
     ingest([timed, untimed], cluster=TOY, data=data)
-    build_warehouse(data)
+    warehouse.build(data)
     tables = failures.compute(data, TOY)
     rows = tables["failures"].sort("job_key").select("job_key", "gpu_time_lost_s", "size_bucket").rows()
     assert [(key.split("@")[0], lost, size) for key, lost, size in rows] == [

@@ -17,7 +17,7 @@ from features.trace import Trace
 from features.usage import nodes_shown, runs
 from tests.features.toy import CLUSTER, EPOCH, at, job, random_jobs, trace
 from traces.clusters import ClusterSettings
-from traces.store import query
+from traces.store.frames import query
 
 
 def placed(key: str, node: str, gpus: int | None) -> dict[str, Any]:

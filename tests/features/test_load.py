@@ -17,7 +17,7 @@ from scipy.stats import ks_2samp
 from features import load
 from tests.features.toy import CLUSTER, EPOCH, job, random_jobs, trace
 from traces.clusters import ClusterSettings
-from traces.store import query
+from traces.store.frames import query
 
 DAY, WEEK = 86_400, 7 * 86_400
 

@@ -12,7 +12,9 @@ import pytest
 from features.catalog import FEATURES
 from tests.features.odd_logs import DAY, NAME, ODD
 from traces.ingest import ingest
-from traces.store import DataFolder, build_warehouse, conform
+from traces.store import warehouse
+from traces.store.folder import DataFolder
+from traces.store.frames import conform
 
 Tables = dict[str, pl.DataFrame]
 
@@ -92,7 +94,7 @@ def test_every_table_is_there(name: str, tmp_path: Path) -> None:
     files, settings = ODD[name](tmp_path / "raw")
     data = DataFolder(tmp_path / "data")
     ingest(files, cluster=settings, data=data)
-    build_warehouse(data)
+    warehouse.build(data)
     found: Tables = {}
     for module in FEATURES.values():
         tables = module.compute(data, settings)

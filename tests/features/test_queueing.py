@@ -18,7 +18,7 @@ from features.trace import Trace
 from features.usage import Steps
 from tests.features.toy import CLUSTER, GROUPS, job, random_jobs, trace
 from traces.clusters import ClusterSettings
-from traces.store import query
+from traces.store.frames import query
 
 
 def compute(of: Trace, **known: Any) -> dict[str, pl.DataFrame]:

@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 from features import failures
 from tests.features.toy import CLUSTER, at, job, trace
 from traces.clusters import ClusterSettings
-from traces.store import query
+from traces.store.frames import query
 
 TOY = ClusterSettings(CLUSTER)
 Rows = tuple[list[dict[str, Any]], list[dict[str, Any]]]

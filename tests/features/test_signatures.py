@@ -16,7 +16,7 @@ from features.signatures import TAILS
 from tests.features.toy import CLUSTER, at, job, trace
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 TOY = ClusterSettings(CLUSTER)
 RULES = signatures.signatures(None)

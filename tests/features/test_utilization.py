@@ -22,7 +22,7 @@ from features.trace import Trace
 from tests.features.toy import CLUSTER, EPOCH, at, job, table, trace
 from traces import schema
 from traces.clusters import ClusterSettings
-from traces.store import query
+from traces.store.frames import query
 
 Sample = tuple[str, int, int, float | None]
 

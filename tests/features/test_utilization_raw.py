@@ -15,7 +15,9 @@ from tests.features.test_utilization import sample_frames, tables
 from tests.features.toy import job, trace
 from traces.clusters import ClusterSettings
 from traces.ingest import ingest
-from traces.store import DataFolder, build_warehouse, query
+from traces.store import warehouse
+from traces.store.folder import DataFolder
+from traces.store.frames import query
 
 
 def test_the_doubled_hour_is_exact(tmp_path: Path) -> None:
@@ -46,7 +48,7 @@ def test_the_doubled_hour_is_exact(tmp_path: Path) -> None:
     (raw / "cluster_gpu_util").write_text("\n".join(["time,machineId,gpu0_util", *lines]) + "\n")
     known, data = ClusterSettings("philly", timezone="America/Los_Angeles"), DataFolder(tmp_path / "data")
     ingest([raw], cluster=known, data=data)
-    build_warehouse(data)
+    warehouse.build(data)
     found = utilization.compute(data, known)["utilization_measured"].sort("job_key")
     assert found.height == 2
     rows = {row["job_key"][-1]: row for row in found.to_dicts()}

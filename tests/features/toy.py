@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from features.trace import Trace
 from traces import schema
-from traces.store import conform, empty
+from traces.store.frames import conform, empty
 
 EPOCH = datetime(2023, 2, 6)  # a Monday
 CLUSTER = "toy"

@@ -9,9 +9,10 @@ import pytest
 
 from tests.live.slurm import Slurm
 from tests.live.workload import DUMP, HOSTILE_NAMES, submit_all
-from traces import store
 from traces.clusters import ClusterSettings
 from traces.ingest import ingest
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 pytestmark = pytest.mark.live
 
@@ -20,17 +21,17 @@ def test_accounting_of_a_real_slurm_reads_back_as_submitted(slurm: Slurm, tmp_pa
     expected = submit_all(slurm)
     dump = tmp_path / "sacct.psv"
     dump.write_bytes(slurm.run(*DUMP).encode(errors="surrogateescape"))
-    data = store.DataFolder(tmp_path / "data")
+    data = DataFolder(tmp_path / "data")
 
     (result,) = ingest([dump], cluster=ClusterSettings("live"), data=data)
-    store.build_warehouse(data)
+    warehouse.build(data)
 
     assert result.rejects == 0
     assert result.rows == result.allocations + result.steps + result.samples + result.duplicates
-    jobs = store.read(data, "SELECT * FROM jobs")
+    jobs = warehouse.read(data, "SELECT * FROM jobs")
     rows = {str(row["job_id_raw"]): row for row in jobs.iter_rows(named=True)}
     assert rows.keys() == expected.keys()
-    attempts = store.read(data, "SELECT * FROM attempts ORDER BY job_key, attempt")
+    attempts = warehouse.read(data, "SELECT * FROM attempts ORDER BY job_key, attempt")
     for job, kind in expected.items():
         row = rows[job]
         runs = attempts.filter(pl.col("job_key") == row["job_key"])

@@ -22,6 +22,7 @@ from typing import Any
 from mlflow.tracking import MlflowClient
 
 from agent.artifact import Artifact
+from models import fingerprint as stamps
 from models.protocol import PairTable
 from models.release import champion
 from models.release import log as release_log
@@ -31,8 +32,8 @@ from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from models.training import TrainedPolicy
 from tests.models.pair_tables import artifact, context, random_pairs
-from traces import store
-from traces.store import DataFolder
+from traces.store import derived
+from traces.store.folder import DataFolder
 
 State = dict[str, Any]
 FIRST = artifact("constant-lead", (0.0,), 0.0, policy="reactive")
@@ -49,8 +50,8 @@ WRITES: tuple[tuple[Any, str], ...] = (
     (MlflowClient, "delete_model_version_tag"),
     (MlflowClient, "set_registered_model_tag"),
     (MlflowClient, "set_registered_model_alias"),
-    (store, "write_parquet"),
-    (store, "write_text"),
+    (derived, "write_parquet"),
+    (stamps, "write_text"),
 )
 
 

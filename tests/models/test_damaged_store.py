@@ -22,7 +22,7 @@ from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from tests.models.pair_tables import artifact
 from traces.errors import BatonError, WorkError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 DAMAGES = int(os.environ.get("BATON_DAMAGES", "10"))
 

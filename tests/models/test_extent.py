@@ -12,9 +12,10 @@ from models.study import experiment, extent
 from models.study import fits as study
 from simulator.workload import Workload
 from tests.pipelines.conftest import HEADER
-from traces import clusters, ingest, store
+from traces import clusters, ingest
 from traces.clusters import ClusterSettings
-from traces.store import DataFolder
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 DAY_S = 86400
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
@@ -37,7 +38,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
     made = DataFolder(folder / "data")
     ingest.ingest([folder / "jobs.psv"], cluster=ClusterSettings("lab"), data=made)
     made.clusters_toml.write_text("[lab]\nnodes = 4\n")
-    store.build_warehouse(made)
+    warehouse.build(made)
     return made
 
 

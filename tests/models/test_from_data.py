@@ -15,11 +15,12 @@ from models.scaling import Scaling
 from models.study import fits as study
 from models.study.experiment import DAY_S, HOUR_S, Window
 from models.study.from_data import make_env, pairs_of
-from traces import clusters, ingest, store
+from traces import clusters, ingest
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.generate.logs import generate_slurm
-from traces.store import DataFolder
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 SCENARIO = {"pair_nodes": (1, 4), "limit_s": 24 * HOUR_S, "every_s": 24 * HOUR_S}
 DECLARED = "[lab]\nnodes = 16\n[short]\nnodes = 16\n[unlimited]\nnodes = 16\n"
@@ -44,7 +45,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = folder / f"{cluster}.psv"
         path.write_text("\n".join([header, *lines]) + "\n")
         ingest.ingest([path], cluster=clusters.resolve(data, cluster=cluster), data=data)
-    store.build_warehouse(data)
+    warehouse.build(data)
     return data.root
 
 
@@ -132,7 +133,7 @@ def test_the_advice_to_declare_nodes_names_those_that_the_log_shows(tmp_path: Pa
     raw.write_text(names + "".join(row.format(id=number, node=node) for number, node in enumerate("aab", 1)))
     known = ClusterSettings("lab")
     ingest.ingest([raw], cluster=known, data=data)
-    store.build_warehouse(data)
+    warehouse.build(data)
     assert study.why_no_policies(data, "lab", known) == (
         "how many nodes cluster 'lab' has is not known (the log shows 2): give --nodes, or set nodes in clusters.toml"
     )

@@ -24,7 +24,7 @@ from models.training import train
 from tests.conftest import REPOSITORY
 from tests.models.pair_tables import random_pairs
 from tests.models.toy_study import POLICIES, THREE, WINDOW, toy_study
-from traces.locks import locked
+from traces.files.locks import locked
 
 
 @pytest.fixture

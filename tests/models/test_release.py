@@ -29,7 +29,7 @@ from models.tracking import versions as tracking
 from models.training import TrainedPolicy
 from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs, reactive, trained
 from traces.errors import InputError, WorkError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 DAY_S = 86_400
 SELECT = random_pairs(1, 70)

@@ -27,7 +27,7 @@ from tests.conftest import REPOSITORY
 from tests.models.generated import queue_table
 from tests.models.pair_tables import artifact, random_pairs
 from traces.errors import WorkError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 
 @pytest.fixture(scope="module")
@@ -223,8 +223,8 @@ def test_the_champion_predicts_in_an_empty_environment(data: DataFolder, global_
 
 @pytest.mark.slow
 def test_two_processes_may_initialise_a_fresh_store_at_once(tmp_path: Path) -> None:
-    code = "import sys, pathlib; from models.tracking.store import initialise; from traces.store import DataFolder\n" \
-           "initialise(DataFolder(pathlib.Path(sys.argv[1])))"  # fmt: skip
+    code = "import sys, pathlib\nfrom models.tracking.store import initialise\n" \
+           "from traces.store.folder import DataFolder\ninitialise(DataFolder(pathlib.Path(sys.argv[1])))"  # fmt: skip
     both = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=REPOSITORY) for _ in range(2)]
     assert [process.wait(timeout=120) for process in both] == [0, 0]
     client = mlflow_store.client(DataFolder(tmp_path))

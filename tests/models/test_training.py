@@ -31,7 +31,7 @@ from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs
 from tests.models.toy_study import toy_study
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 DAY_S = 86_400
 

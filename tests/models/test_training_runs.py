@@ -21,7 +21,7 @@ from models.tracking.training_runs import MlflowTracker, add_comparison, dataset
 from models.training import TrainedPolicy, train
 from tests.conftest import REPOSITORY
 from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 DAY_S = 86_400
 WHERE = context(FIRST_S + 90 * DAY_S)
@@ -150,7 +150,7 @@ DIES = """
 import os, pathlib, signal, sys
 from models.tracking import runs
 from models.tracking.runs import NewRun
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 data = DataFolder(pathlib.Path(sys.argv[1]))
 with runs.closed_run(data, NewRun("dies", start_s=1000.0)) as parent:
     with runs.closed_run(data, NewRun("done", start_s=1000.0, parent_id=parent), end_s=1060.0):
@@ -160,7 +160,7 @@ with runs.closed_run(data, NewRun("dies", start_s=1000.0)) as parent:
 SETTLES = """
 import pathlib, sys
 from models.tracking.store import settle
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 settle(DataFolder(pathlib.Path(sys.argv[1])))
 assert "mlflow" not in sys.modules
 """

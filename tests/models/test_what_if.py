@@ -14,14 +14,17 @@ from simulator.flat.replay import simulate
 from simulator.metrics import summary
 from simulator.workload import Workload, from_jobs
 from tests.reports import warehouse
-from traces import schema, store
+from traces import schema
 from traces.clusters import ClusterSettings
+from traces.store.folder import DataFolder
+from traces.store.frames import conform
+from traces.store.warehouse import read
 
 NODES = 6
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> store.DataFolder:
+def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
     """Five weeks of jobs of 1 to 4 nodes on 6: more than it can hold, in bursts."""
     rng = np.random.default_rng(3)
     rows = []
@@ -33,21 +36,21 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> store.DataFolder:
                 requested_nodes=nodes, allocated_nodes=nodes, limit_s=run * int(rng.integers(1, 6)),
             )
         )  # fmt: skip
-    jobs = store.conform(schema.JOBS, pl.DataFrame(rows))
-    folder = store.DataFolder(tmp_path_factory.mktemp("what-if"))
-    files = store.conform(schema.TRACE_FILES, pl.DataFrame([warehouse.trace_file("busy", len(rows))]))
+    jobs = conform(schema.JOBS, pl.DataFrame(rows))
+    folder = DataFolder(tmp_path_factory.mktemp("what-if"))
+    files = conform(schema.TRACE_FILES, pl.DataFrame([warehouse.trace_file("busy", len(rows))]))
     warehouse.write(folder, {"jobs": jobs, "trace_files": files})
     return folder
 
 
-def test_each_change_is_the_replay_that_it_names(data: store.DataFolder) -> None:
+def test_each_change_is_the_replay_that_it_names(data: DataFolder) -> None:
     found = what_if(data, ClusterSettings("busy", nodes=NODES))
     rows = {row["change"]: row for row in found.to_dicts()}
     assert list(rows) == [
         "as it is", "fifo scheduling", "easy scheduling", "-1 nodes (-10 %)", "+1 nodes (+10 %)", "+2 nodes (+25 %)",
         "exact time limits", "half the slack in time limits",
     ]  # fmt: skip
-    jobs = store.read(data, "SELECT * FROM jobs")
+    jobs = read(data, "SELECT * FROM jobs")
     workload, _keys = from_jobs(jobs, default_limit_s=1)
     base = simulate(workload, scheduler="mirage", capacity=NODES)
     fifo = simulate(workload, scheduler="fifo", capacity=NODES)
@@ -56,7 +59,7 @@ def test_each_change_is_the_replay_that_it_names(data: store.DataFolder) -> None
     assert rows["as it is"]["wait_change_s"] == 0
 
 
-def test_more_nodes_wait_less_and_the_interval_holds_the_figure(data: store.DataFolder) -> None:
+def test_more_nodes_wait_less_and_the_interval_holds_the_figure(data: DataFolder) -> None:
     rows = {row["change"]: row for row in what_if(data, ClusterSettings("busy", nodes=NODES)).to_dicts()}
     assert rows["+2 nodes (+25 %)"]["wait_change_high_s"] < 0 < rows["-1 nodes (-10 %)"]["wait_change_low_s"]
     for row in rows.values():
@@ -72,9 +75,9 @@ def test_a_cluster_smaller_than_its_largest_job_is_not_offered() -> None:
     assert set(limits.values()) == {60}
 
 
-def test_without_declared_nodes_the_most_in_use_stand_for_them(data: store.DataFolder, tmp_path: Path) -> None:
+def test_without_declared_nodes_the_most_in_use_stand_for_them(data: DataFolder, tmp_path: Path) -> None:
     found = what_if(data, ClusterSettings("busy"))
-    jobs = store.read(data, "SELECT start_utc, end_utc, allocated_nodes AS n FROM jobs")
+    jobs = read(data, "SELECT start_utc, end_utc, allocated_nodes AS n FROM jobs")
     events = pl.concat(
         [
             jobs.select(pl.col("start_utc").alias("at"), "n", pl.lit(1).alias("order")),

@@ -20,7 +20,7 @@ from models.study.fits import Study
 from models.tracking import training_runs
 from simulator.workload import Workload
 from traces.clusters import ClusterSettings
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 DAY_S = 86_400
 WINDOW = Window(3 * DAY_S, 8 * DAY_S, 1800)

@@ -15,8 +15,8 @@ from pipelines import options
 from tests.pipelines.conftest import SWF, Baton, dump
 from traces import clusters, given_paths
 from traces.errors import InputError, WorkError, of_system
-from traces.store import DataFolder
-from traces.whole_file import whole_file
+from traces.files.whole import whole_file
+from traces.store.folder import DataFolder
 
 LONG = "n" * 300
 

@@ -16,8 +16,8 @@ import pytest
 from assets.resources import Baton
 from pipelines import home, killed_runs
 from tests.conftest import REPOSITORY
-from traces.locks import locked
-from traces.store import DataFolder
+from traces.files.locks import locked
+from traces.store.folder import DataFolder
 
 # `baton run` as far as it matters here: a run in this process, in the folder's instance, with the resource.
 KILLED = """
@@ -26,7 +26,7 @@ from pathlib import Path
 import dagster as dg
 from assets.resources import Baton
 from pipelines.home import instance_of
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 @dg.op(required_resource_keys={"baton"})
 def work(context):

@@ -15,7 +15,7 @@ from pipelines.commands import run as cli_run
 from pipelines.raw_logs import STANDARD_INPUT, RawLogs, Reading
 from tests.pipelines.conftest import Baton, dump
 from traces.clusters import ClusterSettings
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 RESULT = {"report": "report.html", "comparison": [{"cost_w1": 0.25}], "decisions": {}}
 

@@ -13,9 +13,9 @@ from assets.resources import Baton as Resource
 from models.study import fits as study
 from models.tracking import store as mlflow_store
 from pipelines.definitions import build_defs
-from traces import store
 from traces.generate.logs import generate_slurm
-from traces.store import DataFolder
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 pytestmark = pytest.mark.slow
 POLICIES = ["reactive", "average-wait", "start-estimate"]
@@ -104,12 +104,14 @@ def test_links_lead_to_the_runs_that_were_made(run: Run) -> None:
 
 def test_the_warehouse_holds_what_was_derived(run: Run) -> None:
     data, _, made = run
-    results = store.read(data, "SELECT policy, pair_nodes, cost_w1, regret_h_w1 FROM policy_results WHERE load = 'all'")
+    results = warehouse.read(
+        data, "SELECT policy, pair_nodes, cost_w1, regret_h_w1 FROM policy_results WHERE load = 'all'"
+    )
     assert set(results["policy"]) == {*POLICIES, "oracle"} and set(results["pair_nodes"]) == {1, 8}
     assert results["regret_h_w1"].min() == 0
-    decisions = store.read(data, "SELECT policy, reason FROM release_log")
+    decisions = warehouse.read(data, "SELECT policy, reason FROM release_log")
     assert len(decisions) == 1 and decisions["policy"][0] in POLICIES
-    waits = store.read(data, "SELECT count(*) AS n FROM simulated_starts WHERE simulated_wait_s >= 0")
+    waits = warehouse.read(data, "SELECT count(*) AS n FROM simulated_starts WHERE simulated_wait_s >= 0")
     assert waits["n"][0] == made["simulation_replay"]["dagster/row_count"] > 100
 
 

@@ -18,8 +18,8 @@ from models.study import fits as study
 from pipelines import home
 from tests.features.odd_logs import DAY, ODD, row, sacct
 from tests.pipelines.conftest import Baton, Result
-from traces import store
-from traces.store import DataFolder
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 A100 = TRACES / "tacc-lonestar6" / "ls6-a100.log"
@@ -168,7 +168,9 @@ def test_a_cluster_of_one_kind(baton: Baton, tmp_path: Path, name: str) -> None:
     ]
     data = tmp_path / "data"
     assert_a_report(baton("analyze", *sacct(tmp_path / "raw", rows), "--cluster", "odd", "--data", data), data)
-    jobs = store.read(DataFolder(data), "SELECT count(DISTINCT user_name) AS users, sum(gpu_time_s) AS held FROM jobs")
+    jobs = warehouse.read(
+        DataFolder(data), "SELECT count(DISTINCT user_name) AS users, sum(gpu_time_s) AS held FROM jobs"
+    )
     assert jobs.row(0) == ((1, 59 * 4 * 3600) if name == "one user" else (5, 0))
 
 
@@ -178,9 +180,9 @@ def test_without_any_time_failures_still_stand(baton: Baton, tmp_path: Path) -> 
     dump = TRACES / "slurm-22.05-lab" / "sacct_default_dup.txt"
     assert_a_report(baton("analyze", dump, "--data", data), data)
     folder = DataFolder(data)
-    failed = store.read(folder, "SELECT value, attempts FROM failures_by WHERE dimension = 'reason'")
+    failed = warehouse.read(folder, "SELECT value, attempts FROM failures_by WHERE dimension = 'reason'")
     assert dict(failed.iter_rows())["out of memory"] >= 5
-    assert store.read(folder, "SELECT count(wait_s) AS n FROM jobs")["n"][0] == 0
+    assert warehouse.read(folder, "SELECT count(wait_s) AS n FROM jobs")["n"][0] == 0
 
 
 def test_training_that_fails_leaves_the_report(baton: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +227,7 @@ def test_how_a_dump_is_laid_out_reaches_its_reader(baton: Baton, tmp_path: Path)
     how = ("--fields", "JobID,User,Submit,Start,End,State", "--delimiter", ";", "--format", "sacct")
     result = baton("analyze", path, *how, "--timezone", "America/Chicago", "--data", tmp_path / "data")
     assert_a_report(result, tmp_path / "data")
-    (job,) = store.read(DataFolder(tmp_path / "data"), "SELECT submit_utc, wait_s FROM jobs").iter_rows()
+    (job,) = warehouse.read(DataFolder(tmp_path / "data"), "SELECT submit_utc, wait_s FROM jobs").iter_rows()
     assert job == (datetime(2024, 5, 1, 15), 1800)
     refused = baton("analyze", path, "--format", "magic", "--data", tmp_path / "data")
     assert refused.code == 2 and "unknown format 'magic'" in refused.err

@@ -83,7 +83,7 @@ def test_champion_is_what_was_trained_under_that_name_else_the_registered(
 
     folder = next((data / "artifacts" / "policies" / "lab").glob("*/start-estimate/0"))
     from agent.artifact import Artifact
-    from traces.store import DataFolder
+    from traces.store.folder import DataFolder
 
     version = tracking.register(
         DataFolder(data), Artifact.load(folder), tags={"policy": "start-estimate"}, description="by hand", metrics={}

@@ -8,7 +8,7 @@ import pytest
 
 from reports.build import build_report
 from tests.reports import warehouse
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 
 @pytest.fixture(scope="session")

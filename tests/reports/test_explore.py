@@ -13,7 +13,7 @@ from reports.sections import explore
 from reports.sections.explore import CLASS_RATIO, EXACT_S, embedded
 from reports.source import Names, Source
 from tests.reports import warehouse
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 
 def _content(source: Source) -> dict[str, Any]:

@@ -21,9 +21,11 @@ from reports.source import Names, Source
 from reports.trust import trust_in_replays
 from simulator.tables import SIMULATED_STARTS
 from tests.reports import warehouse
-from traces import schema, store
+from traces import schema
 from traces.clusters import ClusterSettings
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
+from traces.store.frames import conform
+from traces.store.warehouse import read
 
 SETTINGS = ClusterSettings("lab", nodes=8, gpus_per_node=4)
 
@@ -32,7 +34,7 @@ def _data(root: Path, rows: list[dict[str, Any]], settings: ClusterSettings = SE
     jobs = pl.DataFrame(rows, infer_schema_length=None)
     tables = {
         "jobs": jobs,
-        "attempts": warehouse.attempts_of(store.conform(schema.JOBS, jobs)),
+        "attempts": warehouse.attempts_of(conform(schema.JOBS, jobs)),
         "trace_files": pl.DataFrame([warehouse.trace_file("lab", len(rows))]),
     }
     return warehouse.with_features(root, tables, settings)
@@ -161,7 +163,7 @@ def test_a_log_without_a_job_says_so(tmp_path: Path) -> None:
 def _with_causes(data: DataFolder, **parts: float) -> Source:
     """The waits of queueing_by and queueing_delay divided among causes, in these shares."""
     for table, total in (("queueing_by", "wait_total_s"), ("queueing_delay", "wait_s")):
-        rows = store.read(data, f"SELECT * FROM {table}")
+        rows = read(data, f"SELECT * FROM {table}")
         rows = rows.drop([cause.column for cause in CAUSES], strict=False).with_columns(
             (pl.col(total) * parts.get(cause.column, 0.0)).round().cast(pl.Int64).alias(cause.column)
             for cause in CAUSES
@@ -205,7 +207,7 @@ def test_a_cause_of_next_to_nothing_is_no_advice(tmp_path: Path) -> None:
 
 def test_waits_that_nothing_explains_yet_are_sent_to_analyze(tmp_path: Path) -> None:
     data = _data(tmp_path, _jobs(40, wait_s=5000))
-    _add(data, "queueing_by", store.read(data, "SELECT * FROM queueing_by LIMIT 0"))
+    _add(data, "queueing_by", read(data, "SELECT * FROM queueing_by LIMIT 0"))
     source = Source(data, "lab")
     assert "run `baton analyze`" in who(source) and actions(source)[0].do == "Run `baton analyze`"
 

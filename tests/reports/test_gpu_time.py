@@ -11,9 +11,11 @@ import pytest
 from reports.build import SECTIONS, section_data
 from tests.reports import warehouse
 from tests.reports.warehouse import START, job
-from traces import schema, store
+from traces import schema
 from traces.clusters import ClusterSettings
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
+from traces.store.frames import conform
+from traces.store.warehouse import read
 
 CLUSTER = "lab"
 TOTAL = re.compile(r"([\d,]+) GPU h, what runs at the log's end")
@@ -28,7 +30,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
     ]
     open_ = {"end_utc": None, "state": "RUNNING", "run_s": 600, "gpu_time_s": 1200}
     rows = [row | open_ if i % 8 == 7 else row for i, row in enumerate(rows)]
-    jobs = store.conform(schema.JOBS, pl.from_dicts(rows, infer_schema_length=None))
+    jobs = conform(schema.JOBS, pl.from_dicts(rows, infer_schema_length=None))
     attempts = warehouse.attempts_of(jobs)
     before = pl.col("start_utc") - pl.duration(hours=1)
     first = attempts.filter(pl.col("job_key") == "40").with_columns(
@@ -46,10 +48,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
 
 def test_every_section_counts_the_same_gpu_time(data: DataFolder) -> None:
     """Read from the JSON of all sections: tables that hold all of it, and the sentences that say it."""
-    end = store.read(data, "SELECT max(greatest(start_utc, end_utc)) AS t FROM attempts")["t"][0]
+    end = read(data, "SELECT max(greatest(start_utc, end_utc)) AS t FROM attempts")["t"][0]
     expected = sum(
         gpus * ((stop or end) - start).total_seconds()
-        for start, stop, gpus in store.read(data, "SELECT start_utc, end_utc, gpus FROM attempts").iter_rows()
+        for start, stop, gpus in read(data, "SELECT start_utc, end_utc, gpus FROM attempts").iter_rows()
     )
     sections = {name: section_data(data, CLUSTER, name) for name in SECTIONS}
     found = {
@@ -69,7 +71,7 @@ def test_every_section_counts_the_same_gpu_time(data: DataFolder) -> None:
 
 
 def test_tables_of_the_warehouse_hold_the_same_gpu_time(data: DataFolder) -> None:
-    totals = store.read(
+    totals = read(
         data,
         "SELECT (SELECT sum(allocated_s) FROM utilization_allocated WHERE scope = 'cluster') AS a, "
         "(SELECT sum(allocated_s) FROM allocated_by_user) AS b, (SELECT sum(gpu_time_s) FROM utilization_by) AS c, "

@@ -14,7 +14,7 @@ from reports.build import build_report, render, section_data
 from reports.glossary import TERMS, explained
 from reports.layout import Section, TableView, columns
 from tests.reports import warehouse
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 
 def _table(rows: list[dict[str, Any]]) -> TableView:

@@ -17,8 +17,9 @@ from reports.sections.offenders import SCHEMA, beside, offenders, write_offender
 from reports.source import Names, Source
 from tests.reports import warehouse
 from tests.reports.warehouse import START, job, trace_file
-from traces import schema, store
-from traces.store import DataFolder
+from traces import schema
+from traces.store.folder import DataFolder
+from traces.store.frames import conform, empty
 
 HOSTILE = '=cmd|"/c calc"!A1<script>\x1b[31m'
 
@@ -51,10 +52,10 @@ def source(
     data = DataFolder(root / "data")
     tables = {
         **warehouse.empty_tables(),
-        "jobs": store.conform(schema.JOBS, pl.DataFrame(jobs, infer_schema_length=None)),
-        "trace_files": store.conform(schema.TRACE_FILES, pl.DataFrame([trace_file("lab", len(jobs))])),
-        "failures": store.conform(FAILURES, pl.DataFrame(bad)) if bad else store.empty(FAILURES),
-        "idle_gpu_time": store.conform(IDLE_GPU_TIME, pl.DataFrame(idle)) if idle else store.empty(IDLE_GPU_TIME),
+        "jobs": conform(schema.JOBS, pl.DataFrame(jobs, infer_schema_length=None)),
+        "trace_files": conform(schema.TRACE_FILES, pl.DataFrame([trace_file("lab", len(jobs))])),
+        "failures": conform(FAILURES, pl.DataFrame(bad)) if bad else empty(FAILURES),
+        "idle_gpu_time": conform(IDLE_GPU_TIME, pl.DataFrame(idle)) if idle else empty(IDLE_GPU_TIME),
     }
     warehouse.write(data, tables)
     return Source(data, "lab", Names(key))

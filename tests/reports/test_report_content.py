@@ -19,9 +19,10 @@ from reports.sections.load import NAMES
 from reports.sections.summary import summary
 from reports.source import Source
 from tests.reports import warehouse
-from traces import schema, store
+from traces import schema
 from traces.clusters import ClusterSettings
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
+from traces.store.frames import conform
 
 CLUSTER = "gpu-lab"
 
@@ -209,7 +210,7 @@ def test_the_study_is_beside_a_philly_log_and_no_other(full_data: DataFolder, tm
     jobs = pl.DataFrame(rows)
     tables = {
         "jobs": jobs,
-        "attempts": warehouse.attempts_of(store.conform(schema.JOBS, jobs)),
+        "attempts": warehouse.attempts_of(conform(schema.JOBS, jobs)),
         "trace_files": pl.DataFrame([warehouse.trace_file("phl", 3) | {"format": "philly-jobs"}]),
     }
     data = warehouse.with_features(tmp_path, tables, ClusterSettings("phl", nodes=3, gpus_per_node=4))
@@ -228,7 +229,7 @@ def test_missing_tables_are_said_not_left_blank(tmp_path: Path) -> None:
     warehouse.write(
         data,
         {
-            "jobs": store.conform(schema.JOBS, jobs),
+            "jobs": conform(schema.JOBS, jobs),
             "trace_files": pl.DataFrame([warehouse.trace_file("bare", 1)]),
         },
     )
@@ -275,7 +276,7 @@ def test_weeks_are_spoken_of_where_there_is_a_trend(full_data: DataFolder, tmp_p
 @pytest.mark.parametrize(("gpus", "title"), [(2, "Where GPUs are wasted"), (0, "Where nodes are wasted")])
 def test_waste_is_of_gpus_or_of_nodes(tmp_path: Path, gpus: int, title: str) -> None:
     jobs = pl.DataFrame([warehouse.job("tiny", 1, requested_gpus=gpus, allocated_gpus=gpus)])
-    attempts = warehouse.attempts_of(store.conform(schema.JOBS, jobs))
+    attempts = warehouse.attempts_of(conform(schema.JOBS, jobs))
     tables = {"jobs": jobs, "attempts": attempts, "trace_files": pl.DataFrame([warehouse.trace_file("tiny", 1)])}
     data = warehouse.with_features(tmp_path, tables, ClusterSettings("tiny"))
     assert section_data(data, "tiny", "waste")["title"] == title
@@ -300,7 +301,7 @@ def test_empty_warehouse(tmp_path: Path) -> None:
 def test_generated_data_is_called_generated(tmp_path: Path, cluster: str, path: str, generated: bool) -> None:
     data = DataFolder(tmp_path)
     file = warehouse.trace_file(cluster, 1, path=path)
-    jobs = store.conform(schema.JOBS, pl.DataFrame([warehouse.job(cluster, 1)]))
+    jobs = conform(schema.JOBS, pl.DataFrame([warehouse.job(cluster, 1)]))
     warehouse.write(data, {"jobs": jobs, "trace_files": pl.DataFrame([file])})
     assert Source(data, cluster).is_generated is generated
     html = build_report(data).read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from reports.build import SECTIONS, build_report, section_data
 from reports.source import Source
 from tests.reports import warehouse
 from traces.errors import InputError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 ALLOWED_TAGS = frozenset(
     [

@@ -14,8 +14,10 @@ import polars as pl
 from features.catalog import FEATURES
 from models.tables import POLICY_CURVES, POLICY_RESULTS, RELEASE_LOG, WHAT_IF, frame
 from simulator.tables import CALIBRATED_STARTS, CALIBRATION_FIGURES, SIMULATED_STARTS
-from traces import schema, store
+from traces import schema
 from traces.clusters import ClusterSettings
+from traces.store.folder import DataFolder
+from traces.store.frames import conform, empty
 
 START = datetime(2024, 1, 1)
 HOSTILE = (
@@ -33,7 +35,7 @@ SHA = "ab" * 32
 
 def empty_tables() -> dict[str, pl.DataFrame]:
     """Every canonical table without a row."""
-    return {table.name: store.empty(table) for table in schema.CANONICAL}
+    return {table.name: empty(table) for table in schema.CANONICAL}
 
 
 def trace_file(cluster: str, jobs: int, rejects: int = 0, path: str = "raw/log.txt") -> dict[str, Any]:
@@ -85,7 +87,7 @@ def attempts_of(jobs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def write(data: store.DataFolder, tables: dict[str, pl.DataFrame]) -> None:
+def write(data: DataFolder, tables: dict[str, pl.DataFrame]) -> None:
     """A warehouse file that holds these tables and no others."""
     data.root.mkdir(parents=True, exist_ok=True)
     data.warehouse.unlink(missing_ok=True)
@@ -97,10 +99,10 @@ def write(data: store.DataFolder, tables: dict[str, pl.DataFrame]) -> None:
             connection.unregister("incoming")
 
 
-def with_features(root: Path, tables: dict[str, pl.DataFrame], settings: ClusterSettings) -> store.DataFolder:
+def with_features(root: Path, tables: dict[str, pl.DataFrame], settings: ClusterSettings) -> DataFolder:
     """A warehouse with the canonical `tables` and every feature table computed from them."""
-    data = store.DataFolder(root)
-    canonical = {name: store.conform(schema.TABLES[name], frame) for name, frame in (empty_tables() | tables).items()}
+    data = DataFolder(root)
+    canonical = {name: conform(schema.TABLES[name], frame) for name, frame in (empty_tables() | tables).items()}
     write(data, canonical)
     derived: dict[str, pl.DataFrame] = {}
     for module in FEATURES.values():
@@ -109,21 +111,21 @@ def with_features(root: Path, tables: dict[str, pl.DataFrame], settings: Cluster
     return data
 
 
-def one_job(root: Path, **values: Any) -> store.DataFolder:
+def one_job(root: Path, **values: Any) -> DataFolder:
     jobs = pl.DataFrame([job("tiny", 1, **values)])
     tables = {
         "jobs": jobs,
-        "attempts": attempts_of(store.conform(schema.JOBS, jobs)),
+        "attempts": attempts_of(conform(schema.JOBS, jobs)),
         "trace_files": pl.DataFrame([trace_file("tiny", 1)]),
     }
     return with_features(root, tables, ClusterSettings("tiny", nodes=2, gpus_per_node=4))
 
 
-def full(root: Path, *, cluster: str = "gpu-lab", jobs: int = 1500, weeks: int = 12) -> store.DataFolder:
+def full(root: Path, *, cluster: str = "gpu-lab", jobs: int = 1500, weeks: int = 12) -> DataFolder:
     """A cluster that has everything: hostile names, rejects, placements, samples, replays, policies and a release."""
     rng = np.random.default_rng(7)
     rows = _jobs(rng, cluster, jobs, weeks)
-    attempts = attempts_of(store.conform(schema.JOBS, rows))
+    attempts = attempts_of(conform(schema.JOBS, rows))
     placements = attempts.filter(pl.col("nodes") == 1).select(
         "cluster",
         "job_key",

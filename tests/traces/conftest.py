@@ -9,10 +9,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from traces import store
 from traces.clusters import ClusterSettings
 from traces.ingest import FileResult, ingest
-from traces.store import DataFolder
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 
 class Lake:
@@ -35,11 +35,11 @@ class Lake:
         results = ingest(list(paths), cluster=settings, data=self.data, **how)
         for r in results:
             assert r.rows == r.allocations + r.steps + r.samples + r.duplicates + r.rejects, r
-        store.build_warehouse(self.data)
+        warehouse.build(self.data)
         return results
 
     def table(self, name: str) -> pl.DataFrame:
-        return store.read(self.data, f"SELECT * FROM {name} ORDER BY ALL")
+        return warehouse.read(self.data, f"SELECT * FROM {name} ORDER BY ALL")
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         return self.table(name).to_dicts()

@@ -9,7 +9,7 @@ import pytest
 
 from traces import clusters
 from traces.errors import InputError
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 
 def test_the_declared_clusters() -> None:

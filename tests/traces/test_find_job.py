@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.traces.conftest import HEADER, Lake
-from traces import contents, store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.find_job import find_job, find_user
 from traces.ingest import ingest
+from traces.store import contents, warehouse
 
 Row = Callable[..., str]
 HOSTILE = "o'neil\x1b[31m; DROP TABLE jobs"
@@ -26,7 +26,7 @@ def lake(lake: Lake, sacct_row: Row) -> Lake:
         sacct_row(JobID="30_5", JobIDRaw="30", User=HOSTILE),
     ]
     lake.ingest(lake.put("a", "\n".join([HEADER, *rows]) + "\n"))
-    store.build_warehouse(lake.data)
+    warehouse.build(lake.data)
     return lake
 
 
@@ -72,7 +72,7 @@ def test_hostile_names_are_found_and_never_run_or_printed_raw(lake: Lake) -> Non
 def test_an_id_of_two_clusters_asks_which(lake: Lake, sacct_row: Row) -> None:
     log = lake.put("b", f"{HEADER}\n{sacct_row(JobID='7', JobIDRaw='7', User='anna')}\n")
     ingest([log], cluster=ClusterSettings("other"), data=lake.data)
-    store.build_warehouse(lake.data)
+    warehouse.build(lake.data)
     with pytest.raises(InputError, match="job '7' is in lab, other: give --cluster"):
         find_job(lake.data, "7")
     with pytest.raises(InputError, match="user 'anna' has jobs in lab, other: give --cluster"):
@@ -84,8 +84,10 @@ def test_of_an_id_used_again_the_newest_is_meant_and_the_older_named(lake: Lake,
     first = sacct_row(JobID="9", JobIDRaw="9", Submit="2024-01-01T00:00:00", Start="2024-01-01T00:00:01")
     again = sacct_row(JobID="9", JobIDRaw="9", Submit="2026-01-01T00:00:00", Start="2026-01-01T00:00:01")
     lake.ingest(lake.put("c", "\n".join([HEADER, first, again]) + "\n"))
-    store.build_warehouse(lake.data)
-    rows = store.read(lake.data, "SELECT job_key FROM jobs WHERE job_id = '9' ORDER BY submit_utc")["job_key"].to_list()
+    warehouse.build(lake.data)
+    rows = warehouse.read(lake.data, "SELECT job_key FROM jobs WHERE job_id = '9' ORDER BY submit_utc")[
+        "job_key"
+    ].to_list()
     assert len(rows) == 2
     found = find_job(lake.data, "9")
     assert (found.job_key, found.older) == (rows[1], (rows[0],))

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from tests.traces.conftest import HEADER, Lake
 from traces import ingest as module
-from traces import lake_entry, locks, schema, store
+from traces import schema
 from traces.clusters import ClusterSettings
 from traces.errors import InputError, WorkError
-from traces.store import DataFolder
+from traces.files import locks
+from traces.store import raw_files, settle, warehouse
+from traces.store.folder import DataFolder
 
 Row = Callable[..., str]
 
@@ -161,14 +163,14 @@ def test_a_run_killed_while_writing_leaves_the_last_good_state(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(lake_entry, "write", killed)
+        patch.setattr(raw_files, "write", killed)
         with pytest.raises(KeyboardInterrupt):
             lake.ingest(lake.put("b.psv", dump(sacct_row(JobID="101"))))
     assert snapshot(lake.data.root) == before
     with monkeypatch.context() as patch:
-        patch.setattr(store.settle, "create", killed)
+        patch.setattr(settle, "create", killed)
         with pytest.raises(KeyboardInterrupt):
-            store.build_warehouse(lake.data)
+            warehouse.build(lake.data)
     assert snapshot(lake.data.root) == before
 
 
@@ -183,7 +185,7 @@ def test_a_lake_of_another_schema_version_is_refused_by_name(lake: Lake, sacct_r
         )
     )
     with pytest.raises(WorkError, match="schema version 0"):
-        store.build_warehouse(lake.data)
+        warehouse.build(lake.data)
     (result,) = lake.ingest(path)  # and ingesting it again mends it
     assert result.allocations == 1
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from traces.whole_file import whole_file
+from traces.files.whole import whole_file
 
 
 @contextmanager

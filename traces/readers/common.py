@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
-from traces.lake import FileTables
+from traces.store.file_tables import FileTables
 
 HEAD_BYTES = 1 << 16
 LONGEST_LINE = 1 << 26  # bytes without a line break: more is no text, or a bomb

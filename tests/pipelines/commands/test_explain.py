@@ -10,8 +10,9 @@ from features import queueing
 from features.tables.queueing import QUEUEING_DELAY
 from reports.source import Source
 from tests.pipelines.conftest import Baton
-from traces import clusters, store
-from traces.store import DataFolder
+from traces import clusters
+from traces.store import derived, warehouse
+from traces.store.folder import DataFolder
 
 COLUMNS = (
     "JobID|JobIDRaw|JobName|User|Partition|State|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|NNodes|AllocTRES|"
@@ -169,7 +170,7 @@ def test_a_second_file_is_explained_before_the_features_are_made_again(baton: Ba
     """The warehouse's queueing_delay is of the first file: it lacks the job that still waits, and 8, which runs."""
     folder = DataFolder(data)
     of_first = queueing.compute(folder, clusters.resolve(folder, cluster="lab"))["queueing_delay"]
-    store.write_derived(folder, QUEUEING_DELAY, "lab", of_first, "first")
+    derived.write(folder, QUEUEING_DELAY, "lab", of_first, "first")
     rows = [
         row("7", "dan", "14:05", "Unknown", "Unknown", 2, 60, State="PENDING", AllocTRES="", NodeList="None assigned"),
         row("8", "dan", "14:10", "15:00", "16:00", 1, 60, State="COMPLETED"),
@@ -181,7 +182,7 @@ def test_a_second_file_is_explained_before_the_features_are_made_again(baton: Ba
     assert found.code == 0, found.err
     assert found.json["wait_s"] == 3000 and found.json["ran"]["gpu_time_s"] == 4 * 3600
     assert found.json["meanwhile"]["ahead"] == {"jobs": 1, "nodes": 2, "users": 1}  # 7, which never started
-    assert store.read(folder, "SELECT job_key FROM queueing_delay").height == 6
+    assert warehouse.read(folder, "SELECT job_key FROM queueing_delay").height == 6
     assert Source(folder, "lab").jobs["gpu_time_s"].sum() == of_first["gpu_time_s"].sum() + 4 * 3600
 
 

@@ -24,7 +24,7 @@ from traces.readers.registry import READERS
 from traces.slurm.accounts import read_associations, read_qos
 from traces.slurm.conf import read_slurm_conf
 from traces.slurm.state import read_nodes, read_partitions, read_reservations
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDED = ROOT / "tests" / "fixtures" / "traces" / "slurm-22.05-recorded.psv.gz"

@@ -23,7 +23,7 @@ from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.ingest import ingest
 from traces.readers.plausible import check, implausible
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 GPUS, NODES, CPUS, SECONDS = (schema.MOST[name] for name in ("gpus", "nodes", "cpus", "s"))
 

@@ -21,7 +21,7 @@ from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.ingest import FileResult, ingest
 from traces.readers.plausible import implausible
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 LINES = int(os.environ.get("BATON_FUZZ_LINES", "4000"))  # that are mutated, of all formats together
 FILE_LINES = 100 if LINES < 100_000 else 5_000

@@ -11,7 +11,7 @@ import pytest
 from tests.traces.readers.oddities import FILES, HEADER, ODDITIES, OddFile, Oddity
 from traces.clusters import ClusterSettings
 from traces.ingest import ingest
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 NUMBERED = {10_000 + n: oddity for n, oddity in enumerate(ODDITIES)}
 

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.traces.conftest import HEADER, Lake
-from traces import ingest, memory, schema, store
+from traces import ingest, schema
 from traces.clusters import ClusterSettings
 from traces.errors import WorkError
-from traces.store import DataFolder
+from traces.store import memory, warehouse
+from traces.store.connections import in_memory
+from traces.store.folder import LAKE, DataFolder
+from traces.store.raw_files import lake_files
 
 Row = Callable[..., str]
 SORT = "SELECT range AS n FROM range(3_000_000) ORDER BY hash(range)"  # 60 MB and more in memory
@@ -52,9 +55,9 @@ def test_a_disk_full_while_a_log_is_read(lake: Lake, log: Path, size: int) -> No
         read_in(lake.data, log)
     told = str(caught.value)
     assert "File too large" in told and str(lake.data.root) in told and "\n" not in told
-    assert len(store.lake_files(lake.data)) == 1 and hidden(lake.data) == {".locks"}
+    assert len(lake_files(lake.data)) == 1 and hidden(lake.data) == {".locks"}
     read_in(lake.data, log)
-    store.build_warehouse(lake.data)
+    warehouse.build(lake.data)
     assert len(lake.rows("jobs")) == 3_000
 
 
@@ -65,10 +68,10 @@ def test_a_disk_full_while_the_warehouse_is_built(lake: Lake, log: Path, size: i
         files_up_to(size),
         pytest.raises(WorkError, match=r"warehouse\.duckdb could not be built.*File too large") as told,
     ):
-        store.build_warehouse(lake.data)
+        warehouse.build(lake.data)
     assert "\n" not in str(told.value) and "stays as it was" in str(told.value)
     assert len(lake.rows("jobs")) == 300 and hidden(lake.data) == {".locks"}
-    store.build_warehouse(lake.data)
+    warehouse.build(lake.data)
     assert len(lake.rows("jobs")) == 3_000
 
 
@@ -77,17 +80,17 @@ def test_memory_short_while_the_warehouse_is_built(lake: Lake, log: Path, monkey
     with monkeypatch.context() as patch:
         patch.setattr(memory, "duckdb_limit", lambda: 3 << 20)
         with pytest.raises(WorkError, match=r"warehouse\.duckdb could not be built and stays as it was.*Memory"):
-            store.build_warehouse(lake.data)
+            warehouse.build(lake.data)
         assert len(lake.rows("trace_files")) == 1
-    store.build_warehouse(lake.data)
+    warehouse.build(lake.data)
     assert len(lake.rows("jobs")) == 3_000 and hidden(lake.data) == {".locks"}
 
 
 def test_what_memory_does_not_hold_goes_into_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, seen = DataFolder(tmp_path / "it's"), set[str]()
-    store.build_warehouse(data)
+    warehouse.build(data)
     monkeypatch.setattr(memory, "duckdb_limit", lambda: 32 << 20)
-    for batch in store.batches(data, SORT):
+    for batch in warehouse.batches(data, SORT):
         seen |= {path.name.partition("_storage")[0] for path in data.root.glob(".*.spill/*")}
         assert batch.columns == ["n"]
     assert seen == {"duckdb_temp"}
@@ -96,28 +99,28 @@ def test_what_memory_does_not_hold_goes_into_the_data_folder(tmp_path: Path, mon
 
 def test_a_reader_told_how_much_it_may_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = DataFolder(tmp_path)
-    store.build_warehouse(data)
+    warehouse.build(data)
     monkeypatch.setattr(memory, "duckdb_limit", lambda: 64 << 20)
     setting = "SELECT current_setting('memory_limit') AS m"
-    assert store.read(data, setting)["m"].to_list() == ["64.0 MiB"]
-    assert store.read(data, setting, memory="700MB")["m"].to_list() == ["667.5 MiB"]
-    with store.published(data, "100MB") as outer, store.published(data):
+    assert warehouse.read(data, setting)["m"].to_list() == ["64.0 MiB"]
+    assert warehouse.read(data, setting, memory="700MB")["m"].to_list() == ["667.5 MiB"]
+    with warehouse.published(data, "100MB") as outer, warehouse.published(data):
         assert outer.execute(setting).fetchone() == ("95.3 MiB",), "the first one's limit stands"
-    with store.in_memory() as other:
+    with in_memory() as other:
         assert other.execute(setting).fetchone() == ("64.0 MiB",)
 
 
 def test_a_folder_that_cannot_be_written_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may write anywhere, so the refusal is made here."""
     data = DataFolder(tmp_path / "data")
-    store.build_warehouse(data)
-    (data.root / ".locks" / store.LAKE).unlink()
+    warehouse.build(data)
+    (data.root / ".locks" / LAKE).unlink()
     (data.root / ".locks").rmdir()
     (data.root / ".locks").write_text("in the way, as a file system that is read-only")
     monkeypatch.setattr(memory, "duckdb_limit", lambda: 32 << 20)
-    assert len(store.read(data, SORT)) == 3_000_000
-    assert len(store.read(data, "SELECT * FROM jobs")) == 0
-    assert store.read(data, "SELECT version FROM schema_version")["version"].to_list() == [schema.SCHEMA_VERSION]
+    assert len(warehouse.read(data, SORT)) == 3_000_000
+    assert len(warehouse.read(data, "SELECT * FROM jobs")) == 0
+    assert warehouse.read(data, "SELECT version FROM schema_version")["version"].to_list() == [schema.SCHEMA_VERSION]
 
 
 MEMINFO = "MemTotal: 24000 kB\nMemFree: 100 kB\nMemAvailable:   20000 kB\n"

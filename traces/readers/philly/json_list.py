@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traces import store
 from traces.errors import InputError
+from traces.store.connections import in_memory
+from traces.store.frames import as_frame
+from traces.store.quoting import sql_text
 from traces.visible import storable
 
 if TYPE_CHECKING:
@@ -25,15 +27,15 @@ def json_batches(
 
     if set(str(path)) & set("*?[") or storable(path) != str(path):
         raise InputError(f"{path}: a path that DuckDB takes for a pattern, or that is not UTF-8")
-    types = ", ".join(f"{store.sql_text(name)}: {store.sql_text(kind)}" for name, kind in columns.items())
+    types = ", ".join(f"{sql_text(name)}: {sql_text(kind)}" for name, kind in columns.items())
     options = f"format = 'array', columns = {{{types}}}, compression = '{compression}'"
-    source = f"read_json({store.sql_text(str(path))}, {options})"
-    with store.in_memory() as connection:
+    source = f"read_json({sql_text(str(path))}, {options})"
+    with in_memory() as connection:
         try:
             connection.execute("SET threads = 1")  # one thread alone reads a list: others would only wait, and count
             connection.execute("SET produce_arrow_string_view = true")  # as polars holds texts: nothing is copied
             for batch in connection.sql(f"SELECT * FROM {source}").to_arrow_reader(rows):  # noqa: S608
-                yield store.as_frame(batch)
+                yield as_frame(batch)
         except (duckdb.Error, OSError, RuntimeError, UnicodeDecodeError) as error:
             # the last: DuckDB's message quotes the file, and may be cut within a letter
             raise InputError(f"{path}: {str(error).splitlines()[0]}") from error

@@ -13,10 +13,10 @@ import pytest
 from assets.rules import CANONICAL
 from tests.traces.conftest import Lake
 from tests.traces.readers.philly.oddities import ROWS, Row
-from traces import store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.ingest import ingest
+from traces.store import warehouse
 
 UTC = datetime.fromisoformat
 PACIFIC = {"timezone": "America/Los_Angeles"}
@@ -222,7 +222,7 @@ def test_a_machine_list_that_contradicts_the_log_is_reported_and_both_counts_are
     lake.ingest(lake.put("log", log), lake.put("list", machines), lake.put("util", samples), **PACIFIC)
     (rule,) = [rule for rule in CANONICAL if (rule.table, rule.name) == ("nodes", "gpus_in_use")]
     assert rule.only_warns
-    found = [tuple(row.values())[1:] for row in store.read(lake.data, rule.sql).to_dicts()]
+    found = [tuple(row.values())[1:] for row in warehouse.read(lake.data, rule.sql).to_dicts()]
     assert found == [("m51", 2, 8, None), ("m52", 2, None, 4)]
     assert [node["gpus"] for node in lake.rows("nodes")] == [2, 2, 2]
     assert {place["node"]: place["gpus"] for place in lake.rows("placements")} == {"m0": 2, "m51": 8}

@@ -16,7 +16,7 @@ from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.ingest import FileResult
 from traces.readers.registry import READERS
-from traces.store import DataFolder
+from traces.store.folder import DataFolder
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model"
 GOOD = {row.header: next(r.lines for r in ROWS if r.header == row.header and r.job) for row in ROWS}

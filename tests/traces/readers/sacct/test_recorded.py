@@ -6,18 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from traces import store
 from traces.clusters import ClusterSettings
 from traces.ingest import ingest
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 DUMP = Path(__file__).resolve().parents[3] / "fixtures" / "traces" / "slurm-22.05-recorded.psv.gz"
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> store.DataFolder:
-    folder = store.DataFolder(tmp_path_factory.mktemp("recorded"))
+def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
+    folder = DataFolder(tmp_path_factory.mktemp("recorded"))
     (result,) = ingest([DUMP], cluster=ClusterSettings("live"), data=folder)
-    store.build_warehouse(folder)
+    warehouse.build(folder)
     assert (result.rows, result.allocations, result.steps, result.duplicates, result.rejects) == (37, 19, 18, 0, 0)
     return folder
 
@@ -35,19 +36,19 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> store.DataFolder:
         ("never ran", "CANCELLED", 0, 0),  # Start = End with no node assigned
     ],
 )
-def test_each_kind_of_job(data: store.DataFolder, name: str, state: str, gpus: int, attempts: int) -> None:
-    (row,) = store.read(data, "SELECT * FROM jobs WHERE job_name = ?", (name,)).iter_rows(named=True)
+def test_each_kind_of_job(data: DataFolder, name: str, state: str, gpus: int, attempts: int) -> None:
+    (row,) = warehouse.read(data, "SELECT * FROM jobs WHERE job_name = ?", (name,)).iter_rows(named=True)
     assert (row["state"], row["allocated_gpus"] or 0, row["attempts"]) == (state, gpus, attempts)
     assert (row["start_utc"] is None) == (attempts == 0)
 
 
-def test_tasks_of_an_array_share_its_id(data: store.DataFolder) -> None:
-    tasks = store.read(data, "SELECT array_job_id, array_task_id FROM jobs WHERE job_name = 'array' ORDER BY 2")
+def test_tasks_of_an_array_share_its_id(data: DataFolder) -> None:
+    tasks = warehouse.read(data, "SELECT array_job_id, array_task_id FROM jobs WHERE job_name = 'array' ORDER BY 2")
     assert tasks["array_task_id"].to_list() == [0, 1, 2, 3] and tasks["array_job_id"].n_unique() == 1
 
 
-def test_a_chained_job_waits_from_when_it_became_eligible(data: store.DataFolder) -> None:
-    second = store.read(
+def test_a_chained_job_waits_from_when_it_became_eligible(data: DataFolder) -> None:
+    second = warehouse.read(
         data, "SELECT wait_s, eligible_wait_s FROM jobs WHERE job_name = 'chain' ORDER BY job_id_raw"
     ).row(1, named=True)
     assert second["eligible_wait_s"] < second["wait_s"]

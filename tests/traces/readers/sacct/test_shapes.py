@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.traces.conftest import HEADER, Lake
-from traces import store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.ingest import ingest
 from traces.readers.sacct import reader as sacct
 from traces.readers.sacct.typed import node_lists
 from traces.slurm import text as slurm_text
-from traces.store import DataFolder
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 Row = Callable[..., str]
 FIXED = (
@@ -225,6 +225,6 @@ def test_a_dump_without_ends_takes_them_from_the_elapsed_time(tmp_path: Path) ->
     )
     data = DataFolder(tmp_path / "data")
     ingest([dump], cluster=ClusterSettings("lab", timezone="UTC"), data=data)
-    store.build_warehouse(data)
-    ends = store.read(data, "SELECT end_utc FROM attempts ORDER BY start_utc")["end_utc"].to_list()
+    warehouse.build(data)
+    ends = warehouse.read(data, "SELECT end_utc FROM attempts ORDER BY start_utc")["end_utc"].to_list()
     assert [str(end) for end in ends] == ["2026-01-01 01:10:00", "None"]

@@ -18,23 +18,28 @@ import pytest
 
 from tests.traces.conftest import HEADER
 from tests.traces.readers.published.logs import HELIOS
-from traces import lake_entry, locks, schema, staging, store
-from traces.store import DataFolder
+from traces import schema
+from traces.files import locks
+from traces.store import raw_files, staging, warehouse
+from traces.store.folder import LAKE, DataFolder
+from traces.store.raw_files import lake_files
 
 KILLS = int(os.environ.get("BATON_KILLS", "12"))
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 # The modules are imported before the run is told to begin, so that a kill falls into the work and not into the start.
 RUN = """
 import sys
 from pathlib import Path
-from traces import ingest, store
+from traces import ingest
 from traces.clusters import ClusterSettings
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 import traces.readers.registry, duckdb, polars
-data = store.DataFolder(Path(sys.argv[2]))
+data = DataFolder(Path(sys.argv[2]))
 print("ready", flush=True)
 for folder in sys.stdin:
     ingest.ingest([Path(folder.strip())], cluster=ClusterSettings("lab"), data=data)
-    store.build_warehouse(data)
+    warehouse.build(data)
     print("done", flush=True)
 """
 Row = Callable[..., str]
@@ -74,7 +79,7 @@ def work(process: subprocess.Popen[str], folder: Path) -> float:
 
 def tables(data: DataFolder) -> dict[str, pl.DataFrame]:
     """Every table, but for how long reading took."""
-    found = {name: store.read(data, f"SELECT * FROM {name} ORDER BY ALL") for name in schema.TABLES}
+    found = {name: warehouse.read(data, f"SELECT * FROM {name} ORDER BY ALL") for name in schema.TABLES}
     found["trace_files"] = found["trace_files"].drop("seconds")
     return found
 
@@ -126,7 +131,7 @@ def test_killed_at_any_moment(tmp_path: Path, sacct_row: Row) -> None:
         before, held = held, version if equal(now, states[version]) else held
         assert equal(now, states[held]), f"kill {kill}: neither the state before nor the one after"
         interrupted += before == held and before != version
-        for described in store.lake_files(data):  # and so is every file of the lake
+        for described in lake_files(data):  # and so is every file of the lake
             rows = pl.read_parquet(described["folder"] / "trace_files.parquet")
             assert rows["records"].to_list() == [described["result"]["rows"]]
     assert interrupted >= KILLS // 4, "too few of the kills came before the end"
@@ -137,7 +142,7 @@ def test_killed_at_any_moment(tmp_path: Path, sacct_row: Row) -> None:
     assert equal(tables(data), states[1])
     left = [path for path in data.root.rglob(".*") if path.name != locks.FOLDER]
     assert left == [], "nothing of the killed runs is left"
-    assert [path.name for path in (data.root / locks.FOLDER).iterdir()] == [store.LAKE]
+    assert [path.name for path in (data.root / locks.FOLDER).iterdir()] == [LAKE]
 
 
 def test_killed_while_another_works_or_waits(tmp_path: Path, sacct_row: Row) -> None:
@@ -160,9 +165,9 @@ def test_killed_while_another_works_or_waits(tmp_path: Path, sacct_row: Row) -> 
         end(process)
         assert lasting.stdout
         assert lasting.stdout.readline() == "done\n"
-        keys = store.read(data, "SELECT job_key FROM jobs WHERE TRY_CAST(job_key AS BIGINT) >= 10000")
+        keys = warehouse.read(data, "SELECT job_key FROM jobs WHERE TRY_CAST(job_key AS BIGINT) >= 10000")
         assert len(keys) == 50 * (kill + 1), f"kill {kill}"
-        lake_entry.check(data.lake)
+        raw_files.check(data.lake)
     put(mine, sacct_row, 1)
     for folder in (mine, other):
         work(spare, folder)
@@ -185,7 +190,7 @@ def test_a_folder_takes_the_place_of_another_in_one_step(tmp_path: Path) -> None
 AT_WORK = """
 import sys, time
 from pathlib import Path
-from traces import staging
+from traces.store import staging
 with staging.at_work(Path(sys.argv[1])) as name:
     print(name, flush=True)
     time.sleep(60)
@@ -239,7 +244,7 @@ def test_only_the_older_content_of_a_changed_file_goes(tmp_path: Path, kept: boo
     for digest, source in (("old", "/raw/a"), ("new", "/raw/a"), ("other", "/raw/b"), ("unsourced", None)):
         (tmp_path / digest).mkdir()
         told = {"schema_version": 2, "fingerprint": "", "sha256": digest, "path": "a", "source": source}
-        lake_entry.write(tmp_path / digest, {**told, "result": {"rows": 1, "rejects": 0, "jobs": 1}})
+        raw_files.write(tmp_path / digest, {**told, "result": {"rows": 1, "rejects": 0, "jobs": 1}})
     place = tmp_path / ".place"
     removed = staging.retire(tmp_path, {"/raw/a": "new"}, {"old"} if kept else set(), place)
     assert removed == ([] if kept else ["old"])

@@ -11,7 +11,8 @@ from typing import Self
 import polars as pl
 import pyarrow.parquet as pq
 
-from traces import schema, store
+from traces import schema
+from traces.store.frames import conform
 from traces.visible import storable
 
 _DISTINCT = frozenset({"job_key", "job_id", "raw"})  # texts that hardly repeat: a dictionary of them only costs
@@ -38,7 +39,7 @@ class FileTables:
             return
         table = schema.TABLES[name]
         same = {key: value for key, value in self.same.items() if key in table.names and key not in frame.columns}
-        batch = store.conform(table, frame.with_columns(pl.lit(value).alias(key) for key, value in same.items()))
+        batch = conform(table, frame.with_columns(pl.lit(value).alias(key) for key, value in same.items()))
         self.rows[name] = self.rows.get(name, 0) + len(batch)
         while len(self._pending) > 1:
             self._pending.pop(0).result()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
-from traces import store
 from traces.errors import InputError
-from traces.store import DataFolder
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 
 def texts(data: DataFolder, sql: str, params: Sequence[str] = ()) -> list[str]:
-    """The first column of a SELECT on the warehouse, text without nulls. Raises InputError as `store.read` does."""
-    with store.published(data) as connection:
+    """The first column of a SELECT on the warehouse, text without nulls. Raises InputError as `warehouse.read` does."""
+    with warehouse.published(data) as connection:
         return [str(row[0]) for row in connection.execute(sql, list(params)).fetchall()]
 
 

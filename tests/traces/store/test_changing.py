@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.traces.conftest import HEADER, Lake
-from traces import store
 from traces.errors import InputError
 from traces.readers import registry
+from traces.store.raw_files import lake_files
 
 Row = Callable[..., str]
 Change = Callable[[Path], object]
@@ -118,4 +118,4 @@ def test_one_that_is_gone_when_it_was_read_is_in(lake: Lake, sacct_row: Row, mon
     meanwhile(monkeypatch, nothing, Path.unlink)
     (result,) = lake.ingest(path)
     assert result.jobs == 2 and len(lake.rows("jobs")) == 2
-    assert [described["sha256"] for described in store.lake_files(lake.data)] == [result.sha256]
+    assert [described["sha256"] for described in lake_files(lake.data)] == [result.sha256]

@@ -39,6 +39,12 @@ def whole_file(path: Path) -> Iterator[Path]:
             part.unlink(missing_ok=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a small file whole or not at all."""
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
 def sweep(folder: Path) -> None:
     """Remove what killed writers have left half written in the folder; to be called by who alone may write there."""
     for part in folder.glob(".*.part*"):  # with what SQLite keeps beside its files

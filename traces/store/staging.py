@@ -19,8 +19,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from traces import lake_entry, locks
 from traces.errors import WorkError
+from traces.files import locks
+from traces.store import raw_files
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <linux/fcntl.h>, <linux/fs.h>
 _UNFINISHED = re.compile(r"\.(?P<name>[0-9a-f]{16})\.(work|spill)(\.\d+)?")
@@ -136,8 +137,8 @@ def retire(folder: Path, sources: Mapping[str, str], kept: Iterable[str], place:
     into `place` (of `workplace`) first, in one step. Returns the digests removed.
     """
     present, removed = set(kept), []
-    for side in sorted(folder.glob(f"[!.]*/{lake_entry.NAME}")):
-        described = lake_entry.read(side.parent)
+    for side in sorted(folder.glob(f"[!.]*/{raw_files.NAME}")):
+        described = raw_files.read(side.parent)
         if described is None:
             continue
         source, digest = described.get("source"), described["sha256"]

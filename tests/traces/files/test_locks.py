@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from traces import locks
 from traces.errors import WorkError
-from traces.locks import locked
+from traces.files import locks
+from traces.files.locks import locked
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 HOLD = """
 import sys
 from pathlib import Path
-from traces.locks import locked
+from traces.files.locks import locked
 with locked(Path(sys.argv[1]), sys.argv[2]):
     print("held", flush=True)
     sys.stdin.readline()

@@ -9,12 +9,13 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 
-from traces import store
-from traces.contents import check_clusters, check_tables
 from traces.errors import InputError
+from traces.files.whole import whole_file
 from traces.given_paths import check_writable
-from traces.store import DataFolder
-from traces.whole_file import whole_file
+from traces.store import warehouse
+from traces.store.contents import check_clusters, check_tables
+from traces.store.folder import DataFolder
+from traces.store.quoting import sql_name
 
 FORMATS = ("csv", "parquet")
 # A spreadsheet takes a cell that begins so, full-width signs too, for a formula (OWASP, CSV injection). Some trim what
@@ -73,8 +74,8 @@ def write_tables(
 
 def _write(data: DataFolder, name: str, path: Path, cluster: str | None, change: Change) -> Exported:
     where, params = ("", []) if cluster is None else (" WHERE cluster = ?", [cluster])
-    sql = f"SELECT * FROM {store.sql_name(name)}{where}"  # noqa: S608 - a table that exists
-    frames = (change(name, frame) for frame in store.batches(data, sql, params))
+    sql = f"SELECT * FROM {sql_name(name)}{where}"  # noqa: S608 - a table that exists
+    frames = (change(name, frame) for frame in warehouse.batches(data, sql, params))
     rows = write_csv(path, frames) if path.suffix == ".csv" else _write_parquet(path, frames)
     return Exported(name, path, rows)
 

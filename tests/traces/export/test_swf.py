@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from traces import schema, store
+from traces import schema
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
-from traces.export_swf import write_swf
+from traces.export.swf import write_swf
 from traces.ingest import ingest
 from traces.readers.published.swf import read_swf
-from traces.store import DataFolder
+from traces.store import warehouse
+from traces.store.folder import DataFolder
+from traces.store.frames import conform
 
 KEPT = (
     "job_id_raw", "submit_utc", "start_utc", "end_utc", "wait_s", "run_s", "limit_s", "requested_cpus",
@@ -37,15 +39,15 @@ def table(*jobs: dict[str, object]) -> pl.DataFrame:
             "line": number, "user_name": "alice", "partition": "gpu", "qos": "normal",
         }  # fmt: skip
         rows.append({**plain, **job})
-    return store.conform(schema.JOBS, pl.DataFrame(rows, infer_schema_length=None))
+    return conform(schema.JOBS, pl.DataFrame(rows, infer_schema_length=None))
 
 
 def back(path: Path, folder: Path) -> pl.DataFrame:
     data = DataFolder(folder)
     (result,) = ingest([path], cluster=ClusterSettings("lab"), data=data)
     assert result.format == "swf" and result.rejects == 0
-    store.build_warehouse(data)
-    return store.read(data, "SELECT * FROM jobs ORDER BY job_id_raw")
+    warehouse.build(data)
+    return warehouse.read(data, "SELECT * FROM jobs ORDER BY job_id_raw")
 
 
 @st.composite

@@ -14,8 +14,8 @@ from typing import Any
 
 import polars as pl
 
-from traces import store
 from traces.errors import InputError
+from traces.files.whole import write_text
 from traces.readers.published.swf_jobs import COLUMNS, NAMES
 
 FAILED = ("FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL", "PREEMPTED")
@@ -49,7 +49,7 @@ def write_swf(jobs: pl.DataFrame, path: Path, *, cluster: str, processors: str, 
     numbers, legend = _numbers(known)
     lines = _lines(numbers, zero, asked, held)
     text = [*_header(cluster, processors, zero, peak, known, declared=most is not None), *legend, *lines]
-    store.write_text(path, "\n".join(text) + "\n")
+    write_text(path, "\n".join(text) + "\n")
     return Exported(path, len(known), len(jobs) - len(known), processors, peak)
 
 

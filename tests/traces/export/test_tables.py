@@ -11,9 +11,10 @@ import pytest
 
 from traces.clusters import ClusterSettings
 from traces.errors import InputError, WorkError
-from traces.export_tables import write_csv, write_tables
+from traces.export.tables import write_csv, write_tables
 from traces.ingest import ingest
-from traces.store import DataFolder, build_warehouse, read
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 NAMES = ["=1+1", "@SUM(A1)", "-2", "+3", "plain", "\ttab", None, "a=b", 'quo"te,comma']
 PADDED = [" =1+1", "\r\t @SUM(A1)", "\u00a0+3", "\ufeff\u200b-2", "\x00=1", "\u3000\uff1d1", "  plain", "a =1", " \n=1"]
@@ -57,7 +58,7 @@ def data(tmp_path: Path) -> DataFolder:
     log.write_text(head + "".join(f"{i}|=cmd{i}|n|p|{times}|COMPLETED|1|0:0\n" for i in (1, 2, 3)))
     folder = DataFolder(tmp_path / "data")
     ingest([log], cluster=ClusterSettings("toy"), data=folder)
-    build_warehouse(folder)
+    warehouse.build(folder)
     return folder
 
 
@@ -66,7 +67,7 @@ def unchanged(_: str, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def test_files_hold_every_row(data: DataFolder, tmp_path: Path) -> None:
-    jobs = read(data, "SELECT * FROM jobs")
+    jobs = warehouse.read(data, "SELECT * FROM jobs")
     for format in ("csv", "parquet"):
         files = write_tables(data, ["jobs", "steps"], tmp_path / format, format, cluster="toy", change=unchanged)
         assert [(file.table, file.rows, file.path.name) for file in files] == [
@@ -74,7 +75,10 @@ def test_files_hold_every_row(data: DataFolder, tmp_path: Path) -> None:
             ("steps", 0, f"steps.{format}"),
         ]
     assert pl.read_parquet(tmp_path / "parquet" / "jobs.parquet").equals(jobs)
-    assert pl.read_parquet(tmp_path / "parquet" / "steps.parquet").schema == read(data, "SELECT * FROM steps").schema
+    assert (
+        pl.read_parquet(tmp_path / "parquet" / "steps.parquet").schema
+        == warehouse.read(data, "SELECT * FROM steps").schema
+    )
     with (tmp_path / "csv" / "jobs.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["user_name"] for row in rows] == ["'=cmd1", "'=cmd2", "'=cmd3"]

@@ -4,26 +4,21 @@ Two files tell of the same job where the id agrees and either the submission doe
 submission lies within a week of the earlier record (a requeue resets it). Anything else is an id used again. The start
 stands for a submission that a file does not print, and a record without times is of the job before it.
 Attempts of such a job are the union over its files, one a start; those without times count where no file has one.
-Opens no connection: `traces.store` hands one in.
+Opens no connection: `traces.store.warehouse` hands one in.
 """
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traces import schema
 from traces.progress import Progress
+from traces.store.quoting import parquet, sql_text
 
 if TYPE_CHECKING:
     import duckdb
-
-
-def sql_text(value: str) -> str:
-    """The value as an SQL string literal."""
-    return "'" + value.replace("'", "''") + "'"
 
 
 def union(table: schema.Table, paths: Sequence[Path]) -> str:
@@ -33,11 +28,6 @@ def union(table: schema.Table, paths: Sequence[Path]) -> str:
         return f"SELECT {columns} WHERE false"
     columns = ", ".join(f'"{name}"' for name in table.names)
     return f"SELECT {columns} FROM {parquet(*paths)}"  # noqa: S608
-
-
-def parquet(*paths: Path) -> str:
-    """Those files, and no others that a name with `*` or `[` would be a pattern of, as a table of an SQL statement."""
-    return f"read_parquet([{', '.join(sql_text(glob.escape(str(path))) for path in paths)}])"
 
 
 def create(connection: duckdb.DuckDBPyConnection, table: schema.Table, select: str) -> int:

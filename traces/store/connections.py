@@ -1,6 +1,6 @@
 """How an opened DuckDB is set up, where it puts what memory does not hold, and its errors in one line.
 
-Opens no connection: `traces.store` hands one in.
+A DuckDB in memory is opened here, the warehouse's file in `traces.store.warehouse`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traces import memory, staging
 from traces.errors import InputError, WorkError
-from traces.settle import sql_text
+from traces.store import memory, staging
+from traces.store.quoting import sql_text
 
 if TYPE_CHECKING:
     import duckdb
 
 
 def set_up(connection: duckdb.DuckDBPyConnection, spill: Path, limit: str | None = None) -> None:
-    """UTC, a limit on memory (`traces.memory` where none is given), and the folder for what goes beyond it.
+    """UTC, a limit on memory (`traces.store.memory` where none is given), and the folder for what goes beyond it.
 
     Connections of one process to one file share limit and folder: those of the first stand unless a limit is given.
     They are set as literals: for a parameter DuckDB imports pandas, half a second.
@@ -34,6 +34,19 @@ def set_up(connection: duckdb.DuckDBPyConnection, spill: Path, limit: str | None
         connection.execute(f"SET temp_directory = {sql_text(str(spill))}")
     if is_first or limit is not None:
         connection.execute(f"SET memory_limit = {sql_text(limit or f'{memory.duckdb_limit()}B')}")
+
+
+@contextmanager
+def in_memory() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB of its own in memory, in UTC, that keeps the order of rows."""
+    import duckdb
+
+    connection = duckdb.connect(":memory:", config={"preserve_insertion_order": True})
+    try:
+        set_up(connection, Path(tempfile.gettempdir(), f"baton-{secrets.token_hex(8)}"))
+        yield connection
+    finally:
+        connection.close()
 
 
 @contextmanager

@@ -16,19 +16,24 @@ from pathlib import Path
 import polars as pl
 
 from tests.traces.conftest import HEADER, Lake
-from traces import lake_entry, schema, store
-from traces.locks import locked
-from traces.store import DataFolder
+from traces import schema
+from traces.files.locks import locked
+from traces.store import derived, raw_files, warehouse
+from traces.store.folder import LAKE, DataFolder
+from traces.store.raw_files import lake_files
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 ROUNDS = int(os.environ.get("BATON_AT_ONCE", "2"))
 Row = Callable[..., str]
 # Says "here" and stops when it comes to the function of its first argument, once, until it gets a line.
 STOPPED = """
 import sys
 from pathlib import Path
-from traces import ingest, lake_entry, locks, settle, staging, store
+from traces import ingest
 from traces.clusters import ClusterSettings
+from traces.files import locks
+from traces.store import raw_files, settle, staging, warehouse
+from traces.store.folder import DataFolder
 
 def stop_at(owner, name):
     true = getattr(owner, name)
@@ -44,9 +49,9 @@ def stop_at(owner, name):
 if sys.argv[1] != "nowhere":
     owner, name = sys.argv[1].split(".")
     stop_at(globals()[owner], name)
-data = store.DataFolder(Path(sys.argv[2]))
+data = DataFolder(Path(sys.argv[2]))
 ingest.ingest([Path(sys.argv[3])], cluster=ClusterSettings(sys.argv[4]), data=data)
-store.build_warehouse(data)
+warehouse.build(data)
 print("done", flush=True)
 """
 
@@ -92,7 +97,7 @@ def dump(path: Path, row: Row, *ids: int, **other: str) -> Path:
 
 def held(data: DataFolder) -> list[tuple[str, str]]:
     """Cluster and key of every job in the warehouse."""
-    return store.read(data, "SELECT cluster, job_key FROM jobs ORDER BY ALL").rows()
+    return warehouse.read(data, "SELECT cluster, job_key FROM jobs ORDER BY ALL").rows()
 
 
 def test_an_ingest_waits_for_a_build_and_neither_loses_a_row(lake: Lake, sacct_row: Row) -> None:
@@ -126,7 +131,7 @@ def test_who_waits_goes_on_when_the_holder_is_killed(lake: Lake, sacct_row: Row)
 
 def test_what_was_read_first_and_comes_later_does_not_take_out_newer_rows(lake: Lake, sacct_row: Row) -> None:
     path = dump(lake.inbox / "log", sacct_row, 1)
-    with stopped("lake_entry.write", lake.data, path) as first:
+    with stopped("raw_files.write", lake.data, path) as first:
         made = list(lake.data.lake.glob("lab/.*/0/*.parquet"))
         lake.ingest(dump(path, sacct_row, 1, 2))
         assert made and all(table.is_file() for table in made), "what a living process is making is not swept"
@@ -141,7 +146,7 @@ def test_a_file_that_was_in_and_is_taken_out_meanwhile_is_read_again(lake: Lake,
     lake.ingest(path)
     with stopped("ingest.locked", lake.data, copy) as process:
         lake.ingest(dump(path, sacct_row, 2))  # its older rows go, which the copy relies on
-        assert [described["path"] for described in store.lake_files(lake.data)] == [str(path)]
+        assert [described["path"] for described in lake_files(lake.data)] == [str(path)]
         go_on(process)
     assert held(lake.data) == [("lab", "1"), ("lab", "2")]
 
@@ -149,25 +154,27 @@ def test_a_file_that_was_in_and_is_taken_out_meanwhile_is_read_again(lake: Lake,
 def test_a_derived_table_is_not_replaced_in_mid_build(tmp_path: Path) -> None:
     data, table = DataFolder(tmp_path), schema.Table("figures", "", (schema.CLUSTER,))
     rows = pl.DataFrame({"cluster": ["lab"]})
-    writer = threading.Thread(target=store.write_derived, args=(data, table, "lab", rows, "now"))
-    with locked(data.root, store.LAKE):
+    writer = threading.Thread(target=derived.write, args=(data, table, "lab", rows, "now"))
+    with locked(data.root, LAKE):
         writer.start()
         writer.join(0.5)
-        assert store.derived_fingerprint(data, "figures", "lab") is None
+        assert derived.made_from(data, "figures", "lab") is None
     writer.join(10)
-    assert store.derived_fingerprint(data, "figures", "lab") == "now"
+    assert derived.made_from(data, "figures", "lab") == "now"
 
 
 TOGETHER = """
 import sys
 from pathlib import Path
-from traces import ingest, store
+from traces import ingest
 from traces.clusters import ClusterSettings
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 import traces.readers.registry, duckdb, polars
-data = store.DataFolder(Path(sys.argv[1]))
+data = DataFolder(Path(sys.argv[1]))
 for line in sys.stdin:
     ingest.ingest([Path(line.strip())], cluster=ClusterSettings(sys.argv[2]), data=data)
-    store.build_warehouse(data)
+    warehouse.build(data)
     print("done", flush=True)
 """
 
@@ -189,7 +196,7 @@ def test_many_that_begin_together(tmp_path: Path, sacct_row: Row) -> None:
                 assert process.stdout
                 assert process.stdout.readline() == "done\n"
             assert held(data) == sorted(expected), f"round {n}"
-            lake_entry.check(data.lake)
+            raw_files.check(data.lake)
     finally:
         for process in processes:
             process.kill()

@@ -17,10 +17,11 @@ import pytest
 
 from tests.traces.conftest import HEADER, Lake
 from traces import ingest as module
-from traces import schema, store
+from traces import schema
 from traces.clusters import ClusterSettings
 from traces.errors import BatonError, WorkError
-from traces.store import DataFolder
+from traces.store import derived, warehouse
+from traces.store.folder import DataFolder
 
 Row = Callable[..., str]
 FIGURES = schema.Table("figures", "", (schema.CLUSTER, schema.Column("n", schema.INT, "", "jobs")))
@@ -76,16 +77,16 @@ def test_a_parquet_file_of_the_lake(lake: Lake, sacct_row: Row, harm: Callable[[
     harm(harmed)
     if harm in (delete, cut):  # by its size; a bit that turned is noticed by who reads the file
         with pytest.raises(WorkError) as caught:
-            store.build_warehouse(lake.data)
+            warehouse.build(lake.data)
         told = str(caught.value)
         assert told.startswith(str(harmed)) and f"ingest {path} again" in told and "\n" not in told
     if harm is garble:
         with pytest.raises(WorkError) as caught:
-            store.build_warehouse(lake.data)
+            warehouse.build(lake.data)
         assert f"{harmed} cannot be read (" in str(caught.value) and "stays as it was" in str(caught.value)
     assert all(lake.table(table).equals(frame) for table, frame in before.items())
     assert read_in(lake, path).duplicates == 0, "it is read again"
-    store.build_warehouse(lake.data)
+    warehouse.build(lake.data)
     assert all(lake.table(table).equals(frame) for table, frame in before.items())
     assert read_in(lake, path).duplicates == 31, "and now it is in"
 
@@ -97,7 +98,7 @@ def test_the_list_of_a_folder(lake: Lake, sacct_row: Row, harm: Callable[[Path],
     (side,) = lake.data.lake.glob("lab/*/file.json")
     harm(side)
     with pytest.raises(WorkError, match=r"file\.json (is missing|cannot be read): ingest its raw file again, or del"):
-        store.build_warehouse(lake.data)
+        warehouse.build(lake.data)
     assert len(lake.table("jobs")) == 30, "the last warehouse stays"
     lake.ingest(path)
     assert len(lake.table("jobs")) == 30
@@ -106,7 +107,7 @@ def test_the_list_of_a_folder(lake: Lake, sacct_row: Row, harm: Callable[[Path],
 def test_a_folder_that_is_deleted_is_a_file_less(lake: Lake, sacct_row: Row) -> None:
     lake.ingest(dump(lake, sacct_row), dump(lake, sacct_row, "b.psv", 40))
     shutil.rmtree(next(lake.data.lake.glob("lab/*")))
-    store.build_warehouse(lake.data)
+    warehouse.build(lake.data)
     assert len(lake.table("trace_files")) == 1
 
 
@@ -120,18 +121,18 @@ def test_a_derived_table_is_computed_again(tmp_path: Path, harm: Callable[[Path]
         return [pl.DataFrame({"cluster": ["lab"] * 100, "n": range(100)})]
 
     def rows() -> int:
-        ((frame,), _) = store.derived(data, [FIGURES], "lab", "now", compute)
+        ((frame,), _) = derived.read_or_compute(data, [FIGURES], "lab", "now", compute)
         return len(frame)
 
     assert (rows(), rows(), len(computed)) == (100, 100, 1)
     harm(tmp_path / "lake" / "derived" / "figures" / f"lab.{suffix}")
     if suffix == "parquet" and harm is not delete:
         with pytest.raises(WorkError, match=r"lab\.parquet cannot be read \(.* makes it again"):
-            store.build_warehouse(data)
+            warehouse.build(data)
     else:
-        assert "figures" not in store.build_warehouse(data), "as one that was never computed"
+        assert "figures" not in warehouse.build(data), "as one that was never computed"
     assert (rows(), rows(), len(computed)) == (100, 100, 2)
-    assert store.build_warehouse(data)["figures"] == 100
+    assert warehouse.build(data)["figures"] == 100
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("BATON_DAMAGED", "3"))))
@@ -139,7 +140,7 @@ def test_garbage_anywhere_gives_one_line(lake: Lake, sacct_row: Row, seed: int) 
     """Bytes of one file of the lake, or of the warehouse, changed at random: no other error than the program's own."""
     lake.ingest(dump(lake, sacct_row))
     frame = pl.DataFrame({"cluster": ["lab"] * 100, "n": range(100)})
-    store.write_derived(lake.data, FIGURES, "lab", frame, "now")
+    derived.write(lake.data, FIGURES, "lab", frame, "now")
     draw = random.Random(seed)
     files = [path for path in sorted(lake.data.lake.rglob("*")) if path.is_file()] + [lake.data.warehouse]
     harmed = draw.choice(files)
@@ -148,9 +149,9 @@ def test_garbage_anywhere_gives_one_line(lake: Lake, sacct_row: Row, seed: int) 
         content[draw.randrange(len(content))] = draw.randrange(256)
     harmed.write_bytes(content)
     for work in (
-        lambda: store.read(lake.data, "SELECT * FROM jobs"),
-        lambda: store.read_derived(lake.data, "figures", "lab"),
-        lambda: store.build_warehouse(lake.data),
+        lambda: warehouse.read(lake.data, "SELECT * FROM jobs"),
+        lambda: derived.read(lake.data, "figures", "lab"),
+        lambda: warehouse.build(lake.data),
         lambda: read_in(lake, lake.inbox / "a.psv"),
     ):
         told = str(lake.data.root)

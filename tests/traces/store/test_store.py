@@ -11,12 +11,15 @@ import polars as pl
 import pytest
 
 from tests.traces.conftest import HEADER, Lake
-from traces import schema, store
+from traces import schema
 from traces.clusters import ClusterSettings
 from traces.errors import InputError, WorkError
 from traces.ingest import ingest
 from traces.readers.philly.json_list import json_batches
-from traces.store import DataFolder
+from traces.store import derived, warehouse
+from traces.store.folder import DataFolder
+from traces.store.frames import conform, empty, query, write_parquet
+from traces.store.raw_files import lake_digest
 
 Row = Callable[..., str]
 FIGURES = schema.Table(
@@ -33,19 +36,19 @@ FIGURES = schema.Table(
 
 def test_an_empty_warehouse_has_every_table_with_comments(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
-    assert set(store.build_warehouse(data)) == set(schema.TABLES)
+    assert set(warehouse.build(data)) == set(schema.TABLES)
     for table in schema.CANONICAL:
-        frame = store.read(data, f"SELECT * FROM {table.name}")
+        frame = warehouse.read(data, f"SELECT * FROM {table.name}")
         assert frame.columns == list(table.names) and frame.is_empty()
-        assert dict(frame.schema) == dict(store.empty(table).schema)
-    comments = store.read(data, "SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'jobs'")
+        assert dict(frame.schema) == dict(empty(table).schema)
+    comments = warehouse.read(data, "SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'jobs'")
     told = dict(comments.iter_rows())
     assert told["wait_s"].endswith("[s]") and all(told[name] for name in schema.JOBS.names)
 
 
 def test_reading_takes_parameters_and_leaves_nothing_open(lake: Lake, sacct_row: Row) -> None:
     lake.ingest(lake.put("a", f"{HEADER}\n{sacct_row(JobName=chr(39) + '; DROP TABLE jobs; --')}\n"))
-    found = store.read(lake.data, "SELECT job_name FROM jobs WHERE user_name = ?", ["alice"])
+    found = warehouse.read(lake.data, "SELECT job_name FROM jobs WHERE user_name = ?", ["alice"])
     assert found["job_name"].to_list() == ["'; DROP TABLE jobs; --"]
     duckdb.connect(str(lake.data.warehouse)).close()  # a writer gets in
 
@@ -57,8 +60,8 @@ def test_a_data_folder_is_no_pattern_of_others(tmp_path: Path, sacct_row: Row, n
     for folder in ("aXb", "X", name):
         data = DataFolder(tmp_path / folder)
         ingest([tmp_path / "log"], cluster=ClusterSettings("lab"), data=data)
-        store.write_derived(data, FIGURES, "lab", pl.DataFrame({"n": [1], "cluster": ["lab"]}), "now")
-        rows = store.build_warehouse(data)
+        derived.write(data, FIGURES, "lab", pl.DataFrame({"n": [1], "cluster": ["lab"]}), "now")
+        rows = warehouse.build(data)
         assert (rows["jobs"], rows["attempts"], rows["figures"]) == (1, 1, 1)
 
 
@@ -74,15 +77,15 @@ def test_a_reader_of_the_old_file_keeps_reading(lake: Lake, sacct_row: Row) -> N
 def test_no_warehouse_or_one_of_another_version_is_refused(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
     with pytest.raises(InputError, match="baton analyze"):
-        store.read(data, "SELECT 1")
-    store.build_warehouse(data)
+        warehouse.read(data, "SELECT 1")
+    warehouse.build(data)
     with duckdb.connect(str(data.warehouse)) as connection:
         connection.execute("UPDATE schema_version SET version = 99")
     with pytest.raises(InputError, match="schema version 99"):
-        store.read(data, "SELECT 1")
+        warehouse.read(data, "SELECT 1")
     data.warehouse.write_bytes(b"no database")
     with pytest.raises(InputError, match="cannot be opened"):
-        store.read(data, "SELECT 1")
+        warehouse.read(data, "SELECT 1")
 
 
 def test_a_derived_table_of_an_older_declaration_is_left_out_until_it_is_made_again(tmp_path: Path) -> None:
@@ -91,20 +94,20 @@ def test_a_derived_table_of_an_older_declaration_is_left_out_until_it_is_made_ag
         FIGURES.name, "The same, said anew", (*FIGURES.columns, schema.Column("p", schema.FLOAT, "", "new"))
     )
     for cluster in ("a", "b"):
-        store.write_derived(data, FIGURES, cluster, pl.DataFrame({"n": [1], "cluster": [cluster]}), "old code")
+        derived.write(data, FIGURES, cluster, pl.DataFrame({"n": [1], "cluster": [cluster]}), "old code")
     os.utime(data.lake / "derived" / "figures" / "b.json", (1, 1))  # the order of writing, not of names, decides
-    store.write_derived(data, wider, "a", pl.DataFrame({"n": [2], "cluster": ["a"], "p": [0.5]}), "new code")
-    assert store.build_warehouse(data)["figures"] == 1
-    assert store.read(data, "SELECT cluster, n, p FROM figures").rows() == [("a", 2, 0.5)]
-    store.write_derived(data, wider, "b", pl.DataFrame({"n": [3], "cluster": ["b"], "p": [None]}), "new code")
-    assert store.build_warehouse(data)["figures"] == 2
+    derived.write(data, wider, "a", pl.DataFrame({"n": [2], "cluster": ["a"], "p": [0.5]}), "new code")
+    assert warehouse.build(data)["figures"] == 1
+    assert warehouse.read(data, "SELECT cluster, n, p FROM figures").rows() == [("a", 2, 0.5)]
+    derived.write(data, wider, "b", pl.DataFrame({"n": [3], "cluster": ["b"], "p": [None]}), "new code")
+    assert warehouse.build(data)["figures"] == 2
 
 
 def test_categories_are_written_as_text_and_read_in_its_order(tmp_path: Path) -> None:
     data, names = DataFolder(tmp_path), ["b", "a", "ä", "B", ""]
     frame = pl.DataFrame({"n": range(5), "cluster": pl.Series(names, dtype=pl.Categorical)})
-    store.write_derived(data, FIGURES, "a", frame, "now")
-    found = store.read_derived(data, "figures", "a")
+    derived.write(data, FIGURES, "a", frame, "now")
+    found = derived.read(data, "figures", "a")
     assert found.schema["cluster"] == pl.String and found["cluster"].to_list() == names
     assert frame.sort("cluster")["cluster"].to_list() == sorted(names)
 
@@ -112,14 +115,14 @@ def test_categories_are_written_as_text_and_read_in_its_order(tmp_path: Path) ->
 def test_derived_tables_enter_the_warehouse(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
     for cluster, n in (("a", 1), ("b", 2)):
-        store.write_derived(data, FIGURES, cluster, pl.DataFrame({"n": [n], "cluster": [cluster]}), f"from {n}")
-    assert store.derived_fingerprint(data, "figures", "b") == "from 2"
-    assert store.derived_fingerprint(data, "figures", "c") is None
-    assert store.build_warehouse(data)["figures"] == 2
-    assert store.read(data, "SELECT * FROM figures ORDER BY n").rows() == [("a", None, 1), ("b", None, 2)]
-    store.write_derived(data, FIGURES, "b", pl.DataFrame({"n": [3], "cluster": ["b"]}), "from 3")
-    store.build_warehouse(data)
-    assert store.read(data, "SELECT n FROM figures ORDER BY n")["n"].to_list() == [1, 3]
+        derived.write(data, FIGURES, cluster, pl.DataFrame({"n": [n], "cluster": [cluster]}), f"from {n}")
+    assert derived.made_from(data, "figures", "b") == "from 2"
+    assert derived.made_from(data, "figures", "c") is None
+    assert warehouse.build(data)["figures"] == 2
+    assert warehouse.read(data, "SELECT * FROM figures ORDER BY n").rows() == [("a", None, 1), ("b", None, 2)]
+    derived.write(data, FIGURES, "b", pl.DataFrame({"n": [3], "cluster": ["b"]}), "from 3")
+    warehouse.build(data)
+    assert warehouse.read(data, "SELECT n FROM figures ORDER BY n")["n"].to_list() == [1, 3]
 
 
 @pytest.mark.parametrize(
@@ -132,13 +135,13 @@ def test_derived_tables_enter_the_warehouse(tmp_path: Path) -> None:
 )
 def test_a_frame_that_does_not_fit_its_table_is_refused(frame: pl.DataFrame, told: str) -> None:
     with pytest.raises(WorkError, match=told):
-        store.conform(FIGURES, frame)
+        conform(FIGURES, frame)
 
 
 def test_queries_over_frames_and_files(tmp_path: Path) -> None:
     path = tmp_path / "it's.parquet"
-    store.write_parquet(path, pl.DataFrame({"x": [1, 2]}))
-    joined = store.query(
+    write_parquet(path, pl.DataFrame({"x": [1, 2]}))
+    joined = query(
         "SELECT sum(a.x * b.y) AS s FROM a JOIN b USING (x) WHERE x < ?",
         {"a": path, "b": pl.DataFrame({"x": [1, 2], "y": [10, 20]})},
         [2],
@@ -148,11 +151,11 @@ def test_queries_over_frames_and_files(tmp_path: Path) -> None:
 
 def test_the_digest_follows_the_files(lake: Lake, sacct_row: Row) -> None:
     lake.ingest(lake.put("a", f"{HEADER}\n{sacct_row()}\n"))
-    one = store.lake_digest(lake.data, "lab")
+    one = lake_digest(lake.data, "lab")
     lake.ingest(lake.put("copy", f"{HEADER}\n{sacct_row()}\n"))
-    assert store.lake_digest(lake.data, "lab") == one != store.lake_digest(lake.data, "other")
+    assert lake_digest(lake.data, "lab") == one != lake_digest(lake.data, "other")
     lake.ingest(lake.put("b", f"{HEADER}\n{sacct_row(JobID='7')}\n"))
-    assert store.lake_digest(lake.data, "lab") != one
+    assert lake_digest(lake.data, "lab") != one
 
 
 @pytest.mark.parametrize("before", range(40))

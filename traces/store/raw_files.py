@@ -14,7 +14,8 @@ from typing import Any
 
 from traces import schema
 from traces.errors import WorkError
-from traces.whole_file import whole_file
+from traces.files.whole import whole_file
+from traces.store.folder import DataFolder
 
 NAME = "file.json"
 DIGEST_CHARACTERS = 16  # of the raw file's digest that name its folder
@@ -96,6 +97,21 @@ def mend(folder: Path) -> str:
         return "delete it, and the next `baton analyze` or `baton run` makes it again"
     described = read(folder)
     return f"ingest {described['path'] if described else 'its raw file'} again, or delete {folder} and its rows"
+
+
+def lake_files(data: DataFolder, cluster: str | None = None) -> list[dict[str, Any]]:
+    """What `file.json` says of every raw file in the lake, its folder added as "folder", in order of the folders."""
+    found = []
+    for folder in folders(data.lake):
+        if cluster in (None, folder.parent.name) and (described := read(folder)) is not None:
+            found.append({**described, "folder": folder})
+    return found
+
+
+def lake_digest(data: DataFolder, cluster: str) -> str:
+    """Digest of the raw files ingested for that cluster and of the rules that they were read by."""
+    lines = [f"{f['sha256']} {f['fingerprint']}" for f in lake_files(data, cluster)]
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
 def _digest(path: Path) -> str:

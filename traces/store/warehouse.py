@@ -1,0 +1,139 @@
+"""The warehouse: one DuckDB file of all tables, built from the lake and read by everyone.
+
+It is built beside the old one and renamed over it; everyone else opens it read-only, and whoever has the old file open
+keeps reading it. DuckDB lets one process write and blocks readers meanwhile, so nothing writes in place. DuckDB and
+polars are imported where they are used: every command knows this module, and `--help` needs neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from traces import schema
+from traces.errors import InputError, WorkError
+from traces.files.locks import locked
+from traces.store import connections, derived, raw_files, settle, staging
+from traces.store.connections import first_line, in_memory
+from traces.store.folder import LAKE, DataFolder
+from traces.store.frames import as_frame
+from traces.store.quoting import parquet
+
+if TYPE_CHECKING:
+    import duckdb
+    import polars as pl
+
+
+def read(data: DataFolder, sql: str, params: Sequence[Any] = (), memory: str | None = None) -> pl.DataFrame:
+    """Run one SELECT on the warehouse, read-only; `?` in it are the params, `memory` the most that DuckDB may take.
+
+    Raises InputError where there is no warehouse or it is of another schema version.
+    """
+    with published(data, memory) as connection:
+        return connection.execute(sql, list(params)).pl()
+
+
+def batches(
+    data: DataFolder, sql: str, params: Sequence[Any] = (), rows: int = 100_000, memory: str | None = None
+) -> Iterator[pl.DataFrame]:
+    """`read` some rows at a time, in the same order, for tables that memory does not hold; at least one frame."""
+    with published(data, memory) as connection:
+        reader = connection.execute(sql, list(params)).to_arrow_reader(rows)
+        yield as_frame(reader.schema.empty_table())
+        for batch in reader:
+            yield as_frame(batch)
+
+
+@contextmanager
+def published(data: DataFolder, memory: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The warehouse, read-only and of this schema version; InputError where there is none."""
+    if not data.warehouse.is_file():
+        raise InputError(f"no warehouse at {data.warehouse}: run `baton analyze FILE...` first")
+    import duckdb
+
+    with connections.spill_folder(data.root) as spill, connections.readable(data.warehouse):
+        connection = duckdb.connect(str(data.warehouse), read_only=True)
+        try:
+            connections.set_up(connection, spill, memory)
+            found = connection.execute("SELECT version FROM schema_version").fetchone()
+            if found is None or found[0] != schema.SCHEMA_VERSION:
+                version = None if found is None else found[0]
+                raise InputError(
+                    f"{data.warehouse} has schema version {version}, this program reads {schema.SCHEMA_VERSION}: "
+                    "run `baton ingest` again"
+                )
+            yield connection
+        finally:
+            connection.close()
+
+
+def build(data: DataFolder) -> dict[str, int]:
+    """Build `warehouse.duckdb` from the lake and rename it over the old one; returns the rows of every table.
+
+    The same job in several files is settled here (`traces.store.settle`). One process at a time: the lake is locked
+    until the warehouse made from it has taken its place. Raises WorkError where a part of the lake is damaged or of
+    another schema version, and where memory or disk do not do; the warehouse then stays as it was.
+    """
+    import duckdb
+
+    data.ensure_writable()
+    with locked(data.root, LAKE), staging.at_work(data.root) as name:
+        staging.sweep(data.root, data.lake)
+        derived.sweep(data.lake)
+        raw_files.check(data.lake)
+        part = data.warehouse.with_name(".warehouse.part.duckdb")
+        _remove(part)
+        try:
+            rows = _fill(data, part, staging.spill_folder(data.root, name))
+            part.replace(data.warehouse)
+        except (duckdb.Error, OSError, MemoryError) as error:
+            told = f"{data.warehouse} could not be built and stays as it was"
+            raise WorkError(f"{told}: {_unreadable(data, error) or first_line(error)}") from error
+        finally:
+            _remove(part)
+    return rows
+
+
+def _fill(data: DataFolder, part: Path, spill: Path) -> dict[str, int]:
+    """Every table of the lake into a new DuckDB file; returns the rows of each."""
+    import duckdb
+
+    connection = duckdb.connect(str(part))
+    try:
+        connections.set_up(connection, spill)
+        connection.execute("BEGIN")
+        rows = settle.fill(
+            connection, [described["folder"] for described in raw_files.lake_files(data)], derived.tables(data)
+        )
+        connection.execute("CREATE TABLE schema_version (version BIGINT)")
+        connection.execute("INSERT INTO schema_version VALUES (?)", [schema.SCHEMA_VERSION])
+        connection.execute("COMMIT")
+        connection.execute("CHECKPOINT")
+    finally:
+        connection.close()
+    return rows
+
+
+def _unreadable(data: DataFolder, error: BaseException) -> str | None:
+    """The first Parquet file of the lake that cannot be read, and what to do; None where that is not the cause."""
+    import duckdb
+
+    if isinstance(error, (duckdb.OutOfMemoryException, OSError, MemoryError)) or ".warehouse.part" in str(error):
+        return None
+    raw = [path for described in raw_files.lake_files(data) for path in sorted(described["folder"].glob("*.parquet"))]
+    for path in [*raw, *(path for _, paths in derived.tables(data).values() for path in paths)]:
+        try:
+            with in_memory() as connection:
+                rows = connection.execute(f"SELECT * FROM {parquet(path)}")  # noqa: S608
+                for _ in rows.to_arrow_reader(100_000):
+                    pass
+        except duckdb.Error as damage:
+            return f"{path} cannot be read ({first_line(damage)}): {raw_files.mend(path.parent)}"
+    return None
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.with_name(path.name + ".wal").unlink(missing_ok=True)
