@@ -76,7 +76,7 @@ NOT_LOCKED := torch triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefi
 sample: setup    ## make data/sample again from its seed
 	$(BIN)/baton generate --sample --out data/sample
 
-docs: setup      ## write docs/columns.md again from the declared tables
+docs: setup      ## write the generated pages of docs again: columns, oddities, the picture of the rooms
 	$(BIN)/python -m docs.generate
 
 clean:           ## forget everything derived (data/lake, warehouse, mlflow, artifacts)

@@ -1,4 +1,7 @@
-"""Write docs/columns.md from the tables that the code declares, docs/oddities.md from the tests' (`make docs`)."""
+"""Write docs/columns.md from the tables that the code declares, docs/oddities.md from the tests' (`make docs`).
+
+The pictures of docs/architecture.md are drawn again with them (`docs/picture.py`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from pathlib import Path
 
 import models.tables
 import simulator.tables
+from docs import picture
 from features.catalog import FEATURES
 from features.dictionary import render
 from tests.traces.readers import oddities as slurm
@@ -79,3 +83,4 @@ def _cell(text: str, most: int = 110) -> str:
 if __name__ == "__main__":
     ODDITIES.write_text(oddities(), encoding="utf-8")
     COLUMNS.write_text(render(sections()), encoding="utf-8")
+    picture.PAGE.write_text(picture.page(picture.PAGE.read_text(encoding="utf-8")), encoding="utf-8")
