@@ -1,0 +1,52 @@
+"""The files that set up a contributor's workplace say the same as the Makefile and pyproject.toml."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.conftest import REPOSITORY
+
+MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def loaded(name: str) -> Any:
+    """The values of a YAML file of the repository."""
+    return yaml.safe_load((REPOSITORY / name).read_text(encoding="utf-8"))
+
+
+def recipe(target: str) -> str:
+    """The commands of a target of the Makefile."""
+    (commands,) = re.findall(rf"^{target}:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+    return str(commands)
+
+
+def test_every_tool_of_make_lint_runs_before_a_commit() -> None:
+    (local,) = loaded(".pre-commit-config.yaml")["repos"]
+    assert local["repo"] == "local"
+    entries = [shlex.split(hook["entry"]) for hook in local["hooks"]]
+    assert all(hook["language"] == "system" for hook in local["hooks"])
+    for tool, *_ in entries:
+        assert (REPOSITORY / tool).is_file(), tool
+    before_commit = {" ".join([Path(tool).name, *rest]).removesuffix(" --force-exclude") for tool, *rest in entries}
+    in_lint = {command.removesuffix(" .") for command in re.findall(r"\$\(BIN\)/([^&\n]*\w)", recipe("lint"))}
+    assert before_commit == in_lint
+
+
+def test_the_hosted_run_only_calls_ci_run() -> None:
+    (job,) = loaded(".github/workflows/ci.yml")["jobs"].values()
+    checkout, *commands = job["steps"]
+    assert checkout["uses"].startswith("actions/checkout@")
+    assert [command["run"] for command in commands] == [".ci/run"]
+
+
+@pytest.mark.parametrize("field", ["version", "license"])
+def test_the_citation_names_this_release(field: str) -> None:
+    assert loaded("CITATION.cff")[field] == PROJECT[field]
