@@ -19,7 +19,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-collections.Mapping = collections.abc.Mapping  # as in the Python that AccaSim was written for
+collections.Mapping = collections.abc.Mapping  # type: ignore[attr-defined]  # as in the Python that AccaSim was written for
 
 from accasim.base.allocator_class import FirstFit  # noqa: E402
 from accasim.base.scheduler_class import EASYBackfilling, FirstInFirstOut  # noqa: E402

@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +203,7 @@ def _samples(
                 **columns,
             }
             arrow = pa.table({key: whole[key] for key in schema.TABLES[name].names})
-            writer = writers.setdefault(name, None) or pq.ParquetWriter(  # type: ignore[arg-type]
+            writer = writers.setdefault(name, None) or pq.ParquetWriter(
                 folder / f"{name}.parquet", arrow.schema, compression="zstd"
             )
             writers[name] = writer
@@ -217,23 +218,30 @@ def _busy(rng: np.random.Generator, lanes: int, minutes: int) -> np.ndarray[Any,
     """Readings of a job: a level of its own that moves every 15 minutes, multiples of 1/30 as in the original."""
     blocks = np.repeat(rng.normal(0, 0.2, minutes // 15 + 1), 15)[:minutes]
     rank = np.clip(rng.random() + blocks + rng.normal(0, 0.03, (lanes, minutes)), 0, 1)
-    return np.round(np.interp(rank, np.linspace(0, 1, 21), QUANTILES) * 30) / 30
+    readings: np.ndarray[Any, Any] = np.round(np.interp(rank, np.linspace(0, 1, 21), QUANTILES) * 30) / 30
+    return readings
 
 
 def measure(data: DataFolder) -> dict[str, Any]:
     """All tables once, and the bare scan; seconds and bytes."""
     settings = ClusterSettings(CLUSTER, timezone="America/Los_Angeles")
     scans = [_timed(lambda: _scan(data))]
-    seconds, rows = {}, {}
+    seconds: dict[str, tuple[float, float]] = {}
+    rows: dict[str, int] = {}
     for name, module in FEATURES.items():
         found: dict[str, pl.DataFrame] = {}
-        seconds[name] = _timed(lambda module=module, found=found: found.update(module.compute(data, settings)))
+        seconds[name] = _timed(partial(_compute, module, data, settings, found))
         rows |= {table: frame.height for table, frame in found.items()}
         del found
     scans += [_timed(lambda: _scan(data)) for _ in range(2)]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {"scan": [min(figures) for figures in zip(*scans, strict=True)], "seconds": seconds, "rows": rows,
             "peak_bytes": peak}  # fmt: skip
+
+
+def _compute(module: Any, data: DataFolder, settings: ClusterSettings, found: dict[str, pl.DataFrame]) -> None:
+    """Puts a topic's tables into `found`, for the caller to drop when it has seen them."""
+    found.update(module.compute(data, settings))
 
 
 def _timed(work: Callable[[], object]) -> tuple[float, float]:

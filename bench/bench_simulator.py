@@ -80,7 +80,7 @@ def run_twin(workload: Workload) -> tuple[Int64s, float]:
 
 def bytes_a_job(workload: Workload) -> float:
     """The most memory in use during a replay, the workload's own arrays included, over its jobs."""
-    own = sum(getattr(workload, name).nbytes for name in workload.__dataclass_fields__)
+    own: int = sum(getattr(workload, name).nbytes for name in workload.__dataclass_fields__)
     tracemalloc.start()
     replay(workload, scheduler="easy", capacity=CAPACITY)
     _now, peak = tracemalloc.get_traced_memory()

@@ -62,8 +62,8 @@ def generate(jobs: int, load: float) -> w.World:
     machine, parts = w.whole_nodes(NODES)
     machine = replace(machine, cpus=np.full(NODES, CPUS), gpus=np.full(NODES, GPUS), gpu_type=np.zeros(NODES, np.int64))
     settings = w.Settings(weight_age=1000, weight_fairshare=10000, weight_job_size=500)
-    tables = {"nodes": machine, "partitions": replace(parts, exclusive=np.zeros(1, bool))}
-    return w.flat_world(queue, NODES, settings, users=USERS, **tables)
+    parts = replace(parts, exclusive=np.zeros(1, bool))
+    return w.flat_world(queue, NODES, settings, users=USERS, nodes=machine, partitions=parts)
 
 
 def build_peer(folder: Path) -> Path | None:
@@ -113,7 +113,8 @@ def run_peer(program: Path, given: bytes) -> tuple[w.Int64s, float]:
 
 def bytes_a_job(world: w.World) -> float:
     """The most memory in use during a replay, the world's own jobs included, over the jobs."""
-    arrays = {id(array): array.nbytes for array in vars(world.jobs).values()}  # columns that are alike are one array
+    # Columns that are alike are one array.
+    arrays: dict[int, int] = {id(array): array.nbytes for array in vars(world.jobs).values()}
     tracemalloc.start()
     advanced(prepared(world), w.NEVER)
     _now, peak = tracemalloc.get_traced_memory()

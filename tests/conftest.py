@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -11,7 +12,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 REQUIRED = frozenset(filter(None, os.environ.get("BATON_REQUIRE", "").split(",")))
 
 
-def skip_or_fail(what: str, reason: str) -> None:
+def skip_or_fail(what: str, reason: str) -> NoReturn:
     """Skip for want of `what` (slurm, browser), unless BATON_REQUIRE names it: then its absence is a failure."""
     if what in REQUIRED:
         pytest.fail(f"BATON_REQUIRE={what}: {reason}")

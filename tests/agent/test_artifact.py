@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from agent import artifact as module
 from agent.artifact import Artifact
@@ -41,7 +42,7 @@ def constant_lead(**changes: Any) -> Artifact:
 
 def trees(**changes: Any) -> Artifact:
     """One tree: free_nodes <= 3 ? log 2 : 0 (over an estimate of start_estimate_h)."""
-    arrays = {
+    arrays: dict[str, NDArray[Any]] = {
         "feature": np.asarray([0, 0, 0], np.int16),
         "threshold": np.asarray([3.0, np.inf, np.inf], np.float32),
         "child": np.asarray([1, 1, 2], np.int32),
@@ -243,7 +244,8 @@ def test_a_pickle_in_the_arrays_is_never_opened(tmp_path: Path) -> None:
 
     trees().save(tmp_path / "policy")
     buffer = io.BytesIO()
-    np.savez(buffer, **{**trees().arrays, "value": np.asarray([Bomb()], object)})
+    arrays: dict[str, Any] = {**trees().arrays, "value": np.asarray([Bomb()], object)}
+    np.savez(buffer, **arrays)
     sign(tmp_path / "policy", "arrays.npz", buffer.getvalue())
     with pytest.raises(ValueError, match="allow_pickle"):
         Artifact.load(tmp_path / "policy")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import dagster as dg
 import polars as pl
 import pytest
 
@@ -150,4 +151,6 @@ def test_a_violation_is_shown_and_a_warning_is_no_error(data: DataFolder) -> Non
     states = found["attempts_known_states"]
     assert not states.passed and states.severity.value == "ERROR"
     assert states.metadata["violations"].value == 1
-    assert {row.data["state"] for row in states.metadata["first"].records} == {"<b>|odd|</b>"}  # the UI sets it as text
+    first_rows = states.metadata["first"]
+    assert isinstance(first_rows, dg.TableMetadataValue)
+    assert {row.data["state"] for row in first_rows.records} == {"<b>|odd|</b>"}  # the UI sets it as text

@@ -66,7 +66,8 @@ def test_a_partition_a_file_by_its_content(tmp_path: Path) -> None:
 
 def test_a_file_elsewhere_has_not_disappeared(tmp_path: Path) -> None:
     here = tmp_path / "raw"
-    files = [{"source": str(here / "gone")}, {"source": str(tmp_path / "other")}, {"source": None}, {}]
+    sources = (str(here / "gone"), str(tmp_path / "other"), None)
+    files: list[dict[str, Any]] = [*({"source": source} for source in sources), {}]
     assert disappeared(files, [here]) == [str(here / "gone")]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.conftest import REPOSITORY
 from traces.schema import INT, Column, Table
 
 
-def generator():  # type: ignore[no-untyped-def]
+def generator() -> ModuleType:
     spec = importlib.util.spec_from_file_location("docs_generate", REPOSITORY / "docs" / "generate.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

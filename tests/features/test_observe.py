@@ -122,7 +122,10 @@ def test_nothing_known_yet_gives_zeros_not_errors() -> None:
     assert value("limit_use_mean", empty) == 1
 
 
-def by_the_second(capacity: int, running: list, pending: list, nodes: int, duration: int) -> float:
+Job = tuple[int, int]  # nodes, and seconds: left of a running one, asked for by a pending one
+
+
+def by_the_second(capacity: int, running: list[Job], pending: list[Job], nodes: int, duration: int) -> float:
     """The first second from which `nodes` stay free for `duration`, everyone ahead placed the same way first."""
     horizon = 400
     free = np.full(horizon, capacity)
@@ -144,7 +147,9 @@ jobs = st.tuples(st.integers(1, 4), st.integers(1, 12))
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 8), st.lists(jobs, max_size=6), st.lists(jobs, max_size=10), jobs)
-def test_profile_equals_the_count_by_the_second(capacity: int, running: list, pending: list, job: tuple) -> None:
+def test_profile_equals_the_count_by_the_second(
+    capacity: int, running: list[Job], pending: list[Job], job: Job
+) -> None:
     held = 0
     fitting = []
     for size, left in running:

@@ -8,6 +8,7 @@ that are cancelled while they queue. Arrivals come in waves, so that the queue f
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -131,7 +132,8 @@ def _finish(rng: np.random.Generator, draft: Submission, submit_s: int, scale: f
     reach = run_s * rng.choice((1.05, 1.5, 3.0, 8.0), p=(0.25, 0.35, 0.25, 0.15)) / 60
     longest = 120 if draft.partition == "short" else 720
     limit_min = next((limit for limit in LIMITS_MIN if limit >= reach), longest)
-    kind, extra = rng.random(), {}
+    kind = rng.random()
+    extra: dict[str, Any] = {}
     if draft.index > 20 and draft.tasks == 1:
         earlier = draft.index - int(rng.integers(1, 15))
         if kind < 0.04:

@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,7 @@ def test_a_damaged_store_is_named(data: DataFolder, damage: Callable[[Path], Non
         mlflow_store.initialise(data)
     assert "\n" not in str(told.value)
     for work in (champion.rollback, mlflow_store.settle, registered.versions, lambda data: champion.promote(data, 1)):
-        assert one_line(data, lambda work=work: work(data)) or damage in (folder, other_release)
+        assert one_line(data, partial(work, data)) or damage in (folder, other_release)
 
 
 def test_what_sqlite_quotes_is_one_line(data: DataFolder) -> None:
@@ -109,5 +110,5 @@ def test_whatever_is_damaged_is_told_in_one_line(whole: DataFolder, tmp_path: Pa
             content[at : at + 64] = chance.randbytes(64)
         path.write_bytes(content)
         for work in (mlflow_store.initialise, champion.rollback, lambda data: champion.promote(data, 2)):
-            refused += bool(one_line(data, lambda work=work, data=data: work(data)))
+            refused += bool(one_line(data, partial(work, data)))
     assert refused >= DAMAGES

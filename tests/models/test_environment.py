@@ -121,28 +121,28 @@ def test_batch_against_one_pair_at_a_time(report_table: PairTable, every: int) -
     left = rng.integers(0, 200, size=40)
     batch = BatchedPairs(report_table, every)
     rows = batch.reset(pairs, left)
-    expected = []
+    expected: list[list[int]] = []
     for pair, more in zip(pairs, left, strict=True):
         decisions = np.arange(report_table.last[pair], report_table.offset[pair] - 1, -every)[::-1]
-        expected.append(list(decisions[max(0, len(decisions) - 1 - more) :]))
+        expected.append(decisions[max(0, len(decisions) - 1 - more) :].tolist())
     for _ in range(12):
-        assert rows.tolist() == [decisions[0] for decisions in expected]
+        assert rows.tolist() == [left_over[0] for left_over in expected]
         actions = rng.random(40) < 0.2
         after = batch.step(actions)
-        for i, decisions in enumerate(expected):
-            ends = bool(actions[i]) or len(decisions) == 1
+        for i, left_over in enumerate(expected):
+            ends = bool(actions[i]) or len(left_over) == 1
             assert after.done[i] == ends
-            gap = report_table.gap_h[decisions[0]] if ends else 0.0
+            gap = report_table.gap_h[left_over[0]] if ends else 0.0
             assert after.interruption_h[i] - after.overlap_h[i] == pytest.approx(gap)
             if not ends:
-                decisions.pop(0)
+                left_over.pop(0)
         held = after.rows.copy()
         ended = int(after.done.sum())
         rows = batch.restart(after.done, rng.integers(len(report_table), size=ended), np.full(ended, 10_000))
         np.testing.assert_array_equal(after.rows, held)  # what was handed out is not changed behind the caller's back
-        for i in np.flatnonzero(after.done):
+        for i in np.flatnonzero(after.done).tolist():
             pair = int(np.searchsorted(report_table.offset, rows[i], side="right") - 1)
-            expected[i] = list(np.arange(report_table.last[pair], report_table.offset[pair] - 1, -every)[::-1])
+            expected[i] = np.arange(report_table.last[pair], report_table.offset[pair] - 1, -every)[::-1].tolist()
 
 
 def test_refuses_what_cannot_be_stepped(report_table: PairTable) -> None:

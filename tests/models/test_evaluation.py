@@ -62,7 +62,7 @@ def twin_best_cost(pairs: PairTable, i: int, weight: float) -> float:
         (pairs.successor_start_s[row] - pairs.predecessor_end_s[i]) / 3600
         for row in range(pairs.offset[i], pairs.offset[i + 1])
     ]
-    return min(gap if gap > 0 else -weight * gap for gap in gaps)
+    return float(min(gap if gap > 0 else -weight * gap for gap in gaps))
 
 
 def twin_at_overlap(points: list[tuple[float, float]], reactive_h: float, budget: float) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -22,7 +23,7 @@ from traces.generate.logs import generate_slurm
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 
-SCENARIO = {"pair_nodes": (1, 4), "limit_s": 24 * HOUR_S, "every_s": 24 * HOUR_S}
+SCENARIO: dict[str, Any] = {"pair_nodes": (1, 4), "limit_s": 24 * HOUR_S, "every_s": 24 * HOUR_S}
 DECLARED = "[lab]\nnodes = 16\n[short]\nnodes = 16\n[unlimited]\nnodes = 16\n"
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from features.observe import FEATURES, RECENT, Snapshot, observe
 from models.pairs import build_pairs, load, save
+from models.protocol import PairTable
 from simulator.flat.replay import simulate
 from simulator.workload import Workload
 from traces.errors import InputError
@@ -48,8 +49,11 @@ def replay(workload: Workload, scheduler: str) -> np.ndarray:
     return simulate(workload, scheduler=scheduler, capacity=CAPACITY, kill_at_limit=True)
 
 
+Built = tuple[Workload, PairTable, str]  # the trace, its pairs, the scheduler
+
+
 @pytest.fixture(scope="module", params=["mirage", "easy", "fifo", "conservative"])
-def built(request: pytest.FixtureRequest) -> tuple:
+def built(request: pytest.FixtureRequest) -> Built:
     base = trace(3)
     submits = base.submit_s[40] + np.arange(6) * 4 * 3600 + 7
     table = build_pairs(
@@ -58,7 +62,7 @@ def built(request: pytest.FixtureRequest) -> tuple:
     return base, table, request.param
 
 
-def test_predecessor_and_successor_start_as_if_written_into_the_trace(built: tuple) -> None:
+def test_predecessor_and_successor_start_as_if_written_into_the_trace(built: Built) -> None:
     base, table, scheduler = built
     for pair in range(len(table)):
         for row in (table.offset[pair], table.offset[pair] + 17, table.last[pair]):
@@ -69,7 +73,7 @@ def test_predecessor_and_successor_start_as_if_written_into_the_trace(built: tup
                 assert starts[second] == table.successor_start_s[row]
 
 
-def test_decisions_run_from_the_start_of_p_to_its_exact_end(built: tuple) -> None:
+def test_decisions_run_from_the_start_of_p_to_its_exact_end(built: Built) -> None:
     _, table, _ = built
     assert (table.decision_s[table.offset[:-1]] == table.predecessor_start_s).all()
     assert (table.decision_s[table.last] == table.predecessor_end_s).all()
@@ -78,7 +82,7 @@ def test_decisions_run_from_the_start_of_p_to_its_exact_end(built: tuple) -> Non
     assert (table.gap_h[table.last] >= 0).all()
 
 
-def test_observation_is_what_a_snapshot_taken_by_hand_shows(built: tuple) -> None:
+def test_observation_is_what_a_snapshot_taken_by_hand_shows(built: Built) -> None:
     base, table, scheduler = built
     for pair in range(0, len(table), 2):
         workload, (first,) = with_jobs(base, int(table.submit_s[pair]))

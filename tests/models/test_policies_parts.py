@@ -100,7 +100,9 @@ def test_network_in_numpy_equals_torch(head: str, outputs: int, report_table: Pa
     inputs = networks.Inputs.of(report_table.observations)
     with networks.repeatable(3):
         network = networks.network(inputs.width, (16, 8), outputs)
-        torch.nn.init.normal_([*network.modules()][-1].weight)
+        last = [*network.modules()][-1]
+        assert isinstance(last, torch.nn.Linear)
+        torch.nn.init.normal_(last.weight)
     artifact = describe(DQN(), "mlp", 1.0, parameters={"head": head, "layers": 3}, arrays=inputs.export(network))
     rows = np.arange(0, len(report_table.decision_s), 7)
     for weight in (0.02, 1.0, 40.0):

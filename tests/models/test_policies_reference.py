@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
@@ -42,7 +44,7 @@ def test_costs_no_more_than_the_reference_learner(
 
     space = gymnasium.spaces.Box(-5.0, 5.0, (inputs.width,), np.float32)
     env = gymnasium.wrappers.TransformObservation(ProvisioningEnv(fit_table, every=EVERY), seen, space)
-    options = {
+    options: dict[str, dict[str, Any]] = {
         "DQN": {
             "learning_starts": 500,
             "train_freq": 2,

@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agent.artifact import Artifact
 from models.protocol import PairTable
 from models.registry import POLICIES
 from models.release.champion import promote, rollback
 from models.release.gate import (
     Candidate,
     Gate,
+    ReleaseDecision,
     choose_candidate,
     gate,
     gate_window,
@@ -26,6 +28,7 @@ from models.release.note import WORDS, release_note
 from models.tables import release_log_frame
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
+from models.tracking.versions import RegisteredVersion
 from models.training import TrainedPolicy
 from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs, reactive, trained
 from traces.errors import InputError, WorkError
@@ -38,8 +41,15 @@ GOOD = artifact("constant-lead", (1.5,), 1.5, policy="constant-lead")
 BAD = artifact("constant-lead", (3.0,), 3.0, policy="constant-lead")
 
 
-def candidate(one=GOOD, cost_h: float = 1.0) -> Candidate:
+def candidate(one: Artifact = GOOD, cost_h: float = 1.0) -> Candidate:
     return Candidate("constant-lead", 0, one.settings[0], cost_h, one, "run")
+
+
+def registered(data: DataFolder) -> RegisteredVersion:
+    """The champion, which there must be."""
+    champion = tracking.champion(data)
+    assert champion is not None
+    return champion
 
 
 def quiet(pairs: PairTable, most_h: float) -> PairTable:
@@ -48,7 +58,7 @@ def quiet(pairs: PairTable, most_h: float) -> PairTable:
     return replace(pairs, successor_start_s=pairs.decision_s + wait_s)
 
 
-def mean_cost(pairs: PairTable, one, setting: float, size: int) -> float:
+def mean_cost(pairs: PairTable, one: Artifact, setting: float, size: int) -> float:
     """Cost of weight 1, one pair at a time."""
     costs = []
     for i in np.flatnonzero(pairs.pair_nodes == size):
@@ -111,6 +121,7 @@ def test_the_gate_is_a_paired_comparison() -> None:
     assert same.passed and (same.difference_h, same.low_h, same.high_h) == (0.0, 0.0, 0.0)
     calm = quiet(MONTH, 1.0)
     better, worse = gate(calm, reactive(), BAD, "toy"), gate(calm, BAD, reactive(), "toy")
+    assert worse.low_h is not None and worse.difference_h is not None and worse.high_h is not None
     assert better.difference_h == pytest.approx(-worse.difference_h)
     assert (better.low_h, better.high_h) == pytest.approx((-worse.high_h, -worse.low_h))
     assert better.passed and not worse.passed and worse.high_h > 0.1
@@ -160,14 +171,14 @@ def test_the_life_of_a_champion(data: DataFolder) -> None:
     """First release, nothing new, a worse candidate, a better one, rollback, and no return by itself."""
     when = datetime(2023, 3, 1, 12)
 
-    def run(one, pairs: PairTable = MONTH):
+    def run(one: Artifact, pairs: PairTable = MONTH) -> ReleaseDecision:
         return release(data, candidate(one), pairs, context=context(), decided_utc=when)
 
     start = artifact("constant-lead", (0.0,), 0.0, policy="constant-lead")
     first = run(start)
     assert first.passed and first.is_new and first.version == 1 and first.champion_version is None
     assert "reactive" in first.reason and "no champion yet" in first.reason
-    tags = tracking.champion(data).tags
+    tags = registered(data).tags
     assert tags["policy"] == "constant-lead" and tags["cluster"] == "toy" and tags["setting"] == "0"
 
     again = run(start)
@@ -179,9 +190,9 @@ def test_the_life_of_a_champion(data: DataFolder) -> None:
 
     better = run(artifact(settings=(1.0,)))
     assert better.passed and better.is_new and better.version == 2
-    assert tracking.champion(data).version == 2 and tracking.versions(data) == [1, 2]
+    assert registered(data).version == 2 and tracking.versions(data) == [1, 2]
 
-    assert rollback(data) == 1 and tracking.champion(data).version == 1
+    assert rollback(data) == 1 and registered(data).version == 1
     back = run(tracking.load_artifact(data, 2))
     assert not back.passed and back.version == 1 and "version 2, which was rolled back" in back.reason
     with pytest.raises(WorkError, match=r"version 1 .* is the first champion"):

@@ -17,6 +17,7 @@ import pytest
 from agent.artifact import Artifact
 from features.observe import FEATURES
 from models import registry, training
+from models.fingerprint import ROOT
 from models.fitting import Made
 from models.outcomes import content_digest
 from models.policies.forest import Forest
@@ -58,11 +59,11 @@ class Notes:
         self.trainings: list[tuple[TrainingContext, list[str], int]] = []
 
     @contextmanager
-    def training(self, context: TrainingContext, policies: list[str], pairs: PairTable) -> Iterator[Notes]:
-        self.trainings.append((context, policies, len(pairs)))
+    def training(self, context: TrainingContext, policies: Sequence[str], pairs: PairTable) -> Iterator[Notes]:
+        self.trainings.append((context, list(policies), len(pairs)))
         yield self
 
-    def record(self, **told: Any) -> str:
+    def record(self, *_: Any, **told: Any) -> str:
         self.runs.append(told)
         return f"run-{len(self.runs)}"
 
@@ -204,7 +205,7 @@ def test_the_code_version_names_the_commit_or_the_sources(monkeypatch: pytest.Mo
     code_version.cache_clear()
     monkeypatch.setattr(training, "_git", lambda *arguments: "abc123" if "rev-parse" in arguments else "")
     found = code_version()
-    assert found == "abc123" if (training.ROOT / ".git").exists() else "+" in found
+    assert found == "abc123" if (ROOT / ".git").exists() else "+" in found
     code_version.cache_clear()
 
 

@@ -10,10 +10,11 @@ import signal
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
-from models import pairs
+from models import fingerprint
 from models.study import fits as study
 from models.study.experiment import Scenario, Window
 from models.study.fits import Study
@@ -40,22 +41,21 @@ def toy_study(root: Path) -> Study:
 
 def killed_in_training(ours: Study) -> None:
     """MLflow hears nothing of it: its part has a test of its own."""
-    training_runs.MlflowTracker = lambda data: None  # type: ignore[assignment, misc]
-    write_stamp = study.write_stamp
     kept: list[str] = []
 
     def stamped(*arguments: Any) -> None:
-        write_stamp(*arguments)
+        fingerprint.write_stamp(*arguments)
         kept.append(arguments[1])
         if len(kept) == THREE:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    study.write_stamp = stamped
-    study.fit(ours, POLICIES, WINDOW)
+    no_tracker = mock.patch.object(training_runs, "MlflowTracker", return_value=None)
+    with no_tracker, mock.patch.object(study, "write_stamp", stamped):
+        study.fit(ours, POLICIES, WINDOW)
 
 
 def killed_over_pairs(ours: Study) -> None:
-    whole = pairs.np.savez_compressed
+    whole = np.savez_compressed
 
     def half(file: Any, **arrays: Any) -> None:
         whole(file, **arrays)
@@ -63,8 +63,8 @@ def killed_over_pairs(ours: Study) -> None:
         file.flush()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    pairs.np.savez_compressed = half  # type: ignore[assignment]
-    ours.pairs(WINDOW)
+    with mock.patch.object(np, "savez_compressed", half):
+        ours.pairs(WINDOW)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def defs() -> dg.Definitions:
 
 
 def described(defs: dg.Definitions) -> dict[str, Any]:
-    graph = {
+    graph: dict[str, dict[str, Any]] = {
         spec.key.to_user_string(): {
             "group": spec.group_name,
             "kinds": sorted(spec.kinds),

@@ -155,7 +155,7 @@ def test_a_stream_is_safe_in_any_encoding() -> None:
     stream = SafeStream(raw)
     stream.writelines(["ü – \x1b[31m\n", "\udcff\t\u2028|\n"])
     stream.flush()
-    written = raw.buffer.getvalue()  # type: ignore[attr-defined]
+    written = raw.buffer.getvalue()
     assert written == b"\xfc \\u2013 \\x1b[31m\n\\xff\\t\\u2028|\n"
     before = sys.stdout, sys.stderr
     with safe_streams():

@@ -46,7 +46,7 @@ def remember(folder: DataFolder) -> None:
     last_run.remember(folder, "run", last_run.made_from(logs(folder), Reading()), RESULT)
 
 
-def remembered(folder: DataFolder, command: str = "run", **options: str) -> dict[str, Any] | None:
+def remembered(folder: DataFolder, command: str = "run", **options: Any) -> dict[str, Any] | None:
     return last_run.result_of(folder, command, last_run.made_from(logs(folder), Reading(**options)))
 
 

@@ -189,10 +189,8 @@ def test_training_that_fails_leaves_the_report(baton: Baton, tmp_path: Path, mon
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("no such kernel")
 
-    from assets import policies
-
-    monkeypatch.setattr(policies.study, "why_no_policies", lambda *_: None)
-    monkeypatch.setattr(policies.study, "of", broken)
+    monkeypatch.setattr(study, "why_no_policies", lambda *_: None)
+    monkeypatch.setattr(study, "of", broken)
     data = tmp_path / "data"
     paths, _ = ODD["one_day"](tmp_path / "raw")
     result = baton("run", *paths, "--cluster", "odd", "--nodes", 12, "--data", data)

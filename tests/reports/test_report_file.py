@@ -91,8 +91,8 @@ def test_every_section_and_caption_is_there(full_data: DataFolder, page: _Page) 
     ending = re.compile(r"Trace gpu-lab \(\w{12}\), 2024-0[12]-01 to \S+, n = [\d,]+ [\w ]+, (no|\d+) seeds?\.$")
     for make in SECTIONS.values():
         section = make(Source(full_data, "gpu-lab"))
-        for view in [*section.tables, *section.figures]:
-            assert ending.search(view.caption), view.caption
+        for caption in [*(table.caption for table in section.tables), *(figure.caption for figure in section.figures)]:
+            assert ending.search(caption), caption
 
 
 def test_anonymised_holds_no_name(full_data: DataFolder, tmp_path: Path) -> None:

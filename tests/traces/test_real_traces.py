@@ -91,7 +91,7 @@ def test_three_dumps_of_one_cluster_tell_of_the_same_jobs(shared_traces: Path, t
 
 def test_full_width_dumps_with_broken_lines_do_not_crash(shared_traces: Path, tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
-    results = {}
+    results: dict[str, int | str] = {}
     for path in sorted((shared_traces / "gcm").glob("*.txt")):
         try:
             results[path.name] = read(path, data, ClusterSettings("gcm"))[0].rows

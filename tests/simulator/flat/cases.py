@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -9,7 +11,7 @@ from simulator.workload import Workload
 
 EVENT_SCHEDULERS = ("fifo", "easy", "conservative")
 # Every combination of knobs that means something; mirage has none.
-SETTINGS = [
+SETTINGS: list[dict[str, Any]] = [
     {"scheduler": scheduler, "estimate": estimate, "pass_": pass_, "kill_at_limit": kill}
     for scheduler in EVENT_SCHEDULERS
     for estimate in ("limit", "exact")
@@ -20,8 +22,9 @@ SETTINGS = [
 
 def workload(rows: list[tuple[int, int, int, int]]) -> Workload:
     """Jobs from (submit, size, run, limit), s; ids 1.. in order of submission."""
-    submit, size, run, limit = np.array(sorted(rows, key=lambda row: row[0]), np.int64).reshape(-1, 4).T
-    return Workload(np.arange(1, len(submit) + 1), *map(np.ascontiguousarray, (submit, size, run, limit)), submit)
+    columns = np.array(sorted(rows, key=lambda row: row[0]), np.int64).reshape(-1, 4).T
+    submit, size, run, limit = (np.ascontiguousarray(column) for column in columns)
+    return Workload(np.arange(1, len(submit) + 1), submit, size, run, limit, submit)
 
 
 @st.composite

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -40,7 +42,7 @@ def with_extra(jobs: Workload, *, size: int, run_s: int, limit_s: int) -> Jobs:
 @pytest.mark.parametrize("knobs", SETTINGS, ids=lambda knobs: "-".join(map(str, knobs.values())))
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
-def test_submitting_into_a_branch_equals_a_trace_with_that_job(knobs: dict[str, object], data: st.DataObject) -> None:
+def test_submitting_into_a_branch_equals_a_trace_with_that_job(knobs: dict[str, Any], data: st.DataObject) -> None:
     """The injected job and every later start are those of a from-scratch run, and the trunk does not notice."""
     jobs, capacity = data.draw(st.one_of(small_cases(), small_cases(scale=60), small_cases(scale=599)))
     at = data.draw(st.integers(0, int(jobs.submit_s.max(initial=0)) + 100))

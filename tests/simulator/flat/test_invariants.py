@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from simulator.workload import Int64s, Workload
 from tests.simulator.flat.cases import SETTINGS, random_workload, small_cases, workload
 
 
-def run_times(jobs: Workload, knobs: dict[str, object]) -> Int64s:
+def run_times(jobs: Workload, knobs: dict[str, Any]) -> Int64s:
     kills = knobs["scheduler"] == "mirage" or bool(knobs.get("kill_at_limit"))
     return np.minimum(jobs.run_s, jobs.limit_s) if kills else jobs.run_s
 
@@ -22,7 +23,7 @@ def run_times(jobs: Workload, knobs: dict[str, object]) -> Int64s:
 @pytest.mark.parametrize("knobs", SETTINGS, ids=lambda knobs: "-".join(map(str, knobs.values())))
 @settings(max_examples=100, deadline=None)
 @given(case=small_cases(scale=40))
-def test_never_over_capacity_never_before_submission(knobs: dict[str, object], case: tuple[Workload, int]) -> None:
+def test_never_over_capacity_never_before_submission(knobs: dict[str, Any], case: tuple[Workload, int]) -> None:
     jobs, capacity = case
     starts = simulate(jobs, capacity=capacity, **knobs)
     assert (starts >= jobs.submit_s).all()
@@ -89,7 +90,7 @@ def test_conservative_with_exact_estimates_keeps_every_first_promise(case: tuple
     """
     jobs, capacity = case
     jobs = dataclasses.replace(jobs, run_s=np.maximum(jobs.run_s, 1))
-    knobs = {"scheduler": "conservative", "capacity": capacity, "estimate": "exact"}
+    knobs: dict[str, Any] = {"scheduler": "conservative", "capacity": capacity, "estimate": "exact"}
     starts = simulate(jobs, **knobs)
     for count in range(len(jobs)):
         assert simulate(jobs.take(np.arange(count)), **knobs).tolist() == starts[:count].tolist()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from simulator.flat.replay import simulate
 from simulator.metrics import summary
@@ -23,7 +26,7 @@ def erlang_c_wait(servers: int, load: float) -> float:
     return delayed / (servers * (1 - load))
 
 
-def mean_and_error(wait: Int64s, batches: int = 25) -> tuple[float, float]:
+def mean_and_error(wait: NDArray[np.float64], batches: int = 25) -> tuple[float, float]:
     """Mean and its standard error by batch means: neighbouring waits are far from independent."""
     means = np.array([batch.mean() for batch in np.array_split(wait, batches)])
     return float(means.mean()), float(means.std(ddof=1) / math.sqrt(batches))
@@ -50,7 +53,7 @@ def test_mean_wait_of_m_m_c(scheduler: str, servers: int, load: float) -> None:
     assert abs(mean - expected) < 4 * error + 1e-3
 
 
-SERVICES = {
+SERVICES: dict[str, Callable[[np.random.Generator, int], NDArray[Any]]] = {
     "constant": lambda rng, jobs: np.full(jobs, MEAN_SERVICE),
     "uniform": lambda rng, jobs: rng.integers(0, 2 * MEAN_SERVICE, jobs),
     # one in ten is long: a squared coefficient of variation of about 3

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -37,7 +38,7 @@ TWO_JOBS = [(0, 4, 100, 100), (10, 4, 50, 60)]
         ({"scheduler": "mirage", "estimate": "exact"}, "time limits only"),
     ],
 )
-def test_bad_settings_are_named(change: dict[str, object], message: str) -> None:
+def test_bad_settings_are_named(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         simulate(workload(TWO_JOBS), **{"scheduler": "easy", "capacity": 4, **change})
 

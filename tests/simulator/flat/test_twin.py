@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,7 @@ CASES = st.one_of(small_cases(), small_cases(scale=59), small_cases(scale=600))
 @pytest.mark.parametrize("knobs", SETTINGS, ids=lambda knobs: "-".join(map(str, knobs.values())))
 @settings(max_examples=150, deadline=None)
 @given(case=CASES)
-def test_kernel_equals_twin(knobs: dict[str, object], case: tuple[Workload, int]) -> None:
+def test_kernel_equals_twin(knobs: dict[str, Any], case: tuple[Workload, int]) -> None:
     jobs, capacity = case
     assert simulate(jobs, capacity=capacity, **knobs).tolist() == reference.simulate(jobs, capacity=capacity, **knobs)
 
@@ -31,7 +32,7 @@ def test_kernel_equals_twin(knobs: dict[str, object], case: tuple[Workload, int]
 @pytest.mark.parametrize("pass_", ["event", "instant"])
 def test_kernel_equals_twin_on_a_congested_trace(scheduler: str, pass_: str) -> None:
     jobs = random_workload(seed=3, jobs=150, capacity=24, load=1.1)
-    knobs = {"scheduler": scheduler, "capacity": 24, "pass_": pass_}
+    knobs: dict[str, Any] = {"scheduler": scheduler, "capacity": 24, "pass_": pass_}
     assert simulate(jobs, **knobs).tolist() == reference.simulate(jobs, **knobs)
 
 
@@ -41,7 +42,7 @@ def test_jobs_longer_than_the_window(case: tuple[Workload, int]) -> None:
     """A limit beyond 48 h holds the window's rest only."""
     jobs, capacity = case
     days = Workload(jobs.job_id, jobs.submit_s, jobs.size, jobs.run_s, jobs.limit_s * 50, jobs.start_s)
-    knobs = {"scheduler": "mirage", "capacity": capacity}
+    knobs: dict[str, Any] = {"scheduler": "mirage", "capacity": capacity}
     assert simulate(days, **knobs).tolist() == reference.simulate(days, **knobs)
 
 

@@ -40,7 +40,7 @@ def last_of_group(ends: list[int], touching: list[bool], enough: int) -> int:
 
 def holders(rng: np.random.Generator, running: int, whole: bool) -> NDArray[np.bool_]:
     """Which running job holds which node, shape (running, NODES): at least one does; if `whole`, a node has one job."""
-    holds = rng.random((running, NODES)) < rng.choice([0.05, 0.1, 0.3])
+    holds: NDArray[np.bool_] = rng.random((running, NODES)) < rng.choice([0.05, 0.1, 0.3])
     row, node = rng.integers(running), rng.integers(NODES)
     holds[row, node] = True
     if whole:
@@ -79,6 +79,7 @@ def test_the_last_of_a_group_is_found_without_making_groups(whole: bool, seed: i
     scratch.slots[KNOWN], scratch.slots[READY], scratch.stamp[ON_NODES] = running if whole else len(held), len(both), 1
     wanted = int(rng.integers(1, len(both) + 1))
     enough = int(np.sort(scratch.ready[0, both])[wanted - 1])
-    expected = last_of_group(ends.tolist(), holds[:, usable].any(axis=1).tolist(), enough)
+    holds_usable = [bool(row.any()) for row in holds[:, usable]]
+    expected = last_of_group(ends.tolist(), holds_usable, enough)
     assert remembered(run, state, 0, wanted) == expected
     assert remembered(run, state, 0, wanted) == expected  # and again, from memory

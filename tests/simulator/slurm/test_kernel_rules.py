@@ -26,7 +26,7 @@ def jobs(rows: list[tuple[int, int, int, int]], **columns: Any) -> w.Jobs:
 
 
 def starts(world: w.World, **options: Any) -> list[int]:
-    return run(world, **options).start_s.tolist()
+    return list(map(int, run(world, **options).start_s))
 
 
 def depend(*edges: tuple[int, int, int, int]) -> w.Dependencies:

@@ -22,7 +22,7 @@ NodeName=n[1-4] CPUs=8 RealMemory=6400 Gres=gpu:a100:4
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=100 DefaultTime=10 DefMemPerNode=3000
 PartitionName=wide Nodes=ALL MaxNodes=2
 """
-TYPES = {"TIMESTAMP": pl.Datetime("us"), "VARCHAR": pl.String, "BIGINT": pl.Int64, "DOUBLE": pl.Float64}
+TYPES: dict[str, Any] = {"TIMESTAMP": pl.Datetime("us"), "VARCHAR": pl.String, "BIGINT": pl.Int64, "DOUBLE": pl.Float64}
 
 
 @pytest.fixture

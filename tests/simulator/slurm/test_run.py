@@ -39,7 +39,8 @@ def test_slices_change_nothing(world: w.World, until: int) -> None:
 
 def test_the_jobs_that_no_longer_wait_are_counted() -> None:
     """In a crowded world without requeues the count only rises, to all jobs."""
-    world, heard = crowded_world(5), []
+    world = crowded_world(5)
+    heard: list[int] = []
     running.run_timed(world, heard=heard.append)
     assert len(heard) > 10 and heard == sorted(heard)
     assert heard[0] < heard[len(heard) // 2] < heard[-1] == len(world.jobs)

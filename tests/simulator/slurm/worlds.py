@@ -143,7 +143,7 @@ def _jobs(
         rows["eligible_s"] = np.maximum(submit, _some(rng, [0, 100, 333], count))
         rows["cancel_s"] = np.where(_flags(rng, count), submit + _some(rng, [0, 50, 200, 400], count), never)
     run, limit, nodes = (rows.pop(name) for name in ("run_s", "limit_s", "nodes"))
-    return w.plain_jobs(submit, run, limit, nodes, **rows), arrays  # type: ignore[arg-type]
+    return w.plain_jobs(submit, run, limit, nodes, **rows), arrays
 
 
 def _dependencies(rng: Random, jobs: int) -> w.Dependencies:

@@ -46,7 +46,7 @@ def test_a_seed_decides_the_bytes(tmp_path: Path) -> None:
 def test_a_count_under_one_is_refused_by_name(tmp_path: Path, wrong: str) -> None:
     counts = {"jobs": 100, "weeks": 1, "nodes": 8, "gpus_per_node": 4, wrong: 0}
     with pytest.raises(InputError, match=f"{wrong} is 0"):
-        generate_slurm(tmp_path, **counts, seed=1, steps=False, compress=False)  # type: ignore[arg-type]
+        generate_slurm(tmp_path, **counts, seed=1, steps=False, compress=False)
     assert not list(tmp_path.iterdir())
 
 

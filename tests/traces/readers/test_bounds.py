@@ -97,7 +97,7 @@ def test_a_whole_line_and_one_put_together_again_fare_the_same(lake: Lake, name:
 def test_json(lake: Lake) -> None:
     times = job(False)["time"]
     gpus = [{"type": "gres", "name": "gpu", "count": (1 << 62) - 1}]
-    odd = [
+    odd: list[tuple[dict[str, Any], str]] = [
         ({"tres": {"allocated": gpus, "requested": []}}, "column AllocTRES: gpus 4611686018427387903 is not from 0"),
         ({"allocation_nodes": NODES + 1}, "nodes 1048577 is not from 0 to 1,048,576"),
         ({"time": {**times, "elapsed": 10**15}}, "column ElapsedRaw: '1000000000000000' is not a count"),

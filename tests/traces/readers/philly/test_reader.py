@@ -19,7 +19,7 @@ from traces.ingest import ingest
 from traces.store import warehouse
 
 UTC = datetime.fromisoformat
-PACIFIC = {"timezone": "America/Los_Angeles"}
+PACIFIC: dict[str, Any] = {"timezone": "America/Los_Angeles"}
 
 
 def attempt(start: str | None, end: str | None, **machines: int) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from traces.readers.philly import reader as philly
 from traces.readers.philly.columns import pieces, read_piece
 from traces.readers.philly.entries import entries
 
+Entry = dict[str, Any]  # a job of the log
 ZONE = "America/Los_Angeles"
 LAST_DAY = "9999-12-31 23:59:59"
 TIMES = st.sampled_from(
@@ -82,7 +83,7 @@ def test_pieces_hold_every_entry_once(log: list[dict[str, Any]], size: int, inde
 
 def test_plain_entries_do_not_go_the_slow_way() -> None:
     """Every defect that the README names is read by column; only what is left must be looked at alone."""
-    plain = {
+    plain: Entry = {
         "status": "Pass", "vc": "v", "jobid": "a", "submitted_time": "2017-10-07 01:00:00", "user": None,
         "attempts": [{"start_time": "None", "end_time": None, "detail": []}],
     }  # fmt: skip
@@ -96,7 +97,7 @@ def test_a_whole_log_is_taken_apart_by_duckdb(
 ) -> None:
     """The slower source is for lists that DuckDB refuses; a refusal of every list would else be seen by nobody."""
     monkeypatch.setattr(philly, "_pieces", None)
-    entry = {"status": "Pass", "vc": "v", "attempts": [], "submitted_time": "2017-10-07 01:00:00", "user": "u"}
+    entry: Entry = {"status": "Pass", "vc": "v", "attempts": [], "submitted_time": "2017-10-07 01:00:00", "user": "u"}
     log = json.dumps([{**entry, "jobid": str(n)} for n in range(5)]).encode()
     (result,) = lake.ingest(lake.put("cluster_job_log", pack(log)), timezone=ZONE)
     assert (result.rows, result.jobs, result.rejects) == (5, 5, 0)
@@ -104,7 +105,7 @@ def test_a_whole_log_is_taken_apart_by_duckdb(
 
 @pytest.mark.parametrize("odd", [{"user": {"a": 1}}, {"vc": ["x"]}])
 def test_an_object_in_place_of_a_text_is_no_text(lake: Lake, odd: dict[str, Any]) -> None:
-    entry = {"status": "Pass", "vc": "v", "attempts": [], "submitted_time": None, "user": "u", "jobid": "a"}
+    entry: Entry = {"status": "Pass", "vc": "v", "attempts": [], "submitted_time": None, "user": "u", "jobid": "a"}
     lake.ingest(lake.put("cluster_job_log", json.dumps([entry, {**entry, "jobid": "b", **odd}])), timezone=ZONE)
     assert [(job["user_name"], job["partition"]) for job in lake.rows("jobs")] == [
         ("u", "v"), (None if "user" in odd else "u", None if "vc" in odd else "v"),
@@ -112,13 +113,14 @@ def test_an_object_in_place_of_a_text_is_no_text(lake: Lake, odd: dict[str, Any]
 
 
 def test_half_a_surrogate_pair_in_a_broken_list_is_read(lake: Lake) -> None:
-    entry = {"status": "Pass", "vc": "v", "attempts": [], "submitted_time": None, "user": "\ud800x", "jobid": "a"}
+    entry: Entry = {"status": "Pass", "vc": "v", "attempts": [], "submitted_time": None, "jobid": "a"}
+    entry["user"] = "\ud800x"
     (result,) = lake.ingest(lake.put("cluster_job_log", json.dumps([entry, {"jobid": []}])[:-2]), timezone=ZONE)
     assert ([job["user_name"] for job in lake.rows("jobs")], result.rejects) == (["?x"], 1)
 
 
 def test_a_broken_entry_costs_itself_alone(lake: Lake) -> None:
-    entry = {"status": "Pass", "vc": "v", "jobid": "a", "attempts": [], "submitted_time": "2017-10-07 01:00:00"}
+    entry: Entry = {"status": "Pass", "vc": "v", "jobid": "a", "attempts": [], "submitted_time": "2017-10-07 01:00:00"}
     texts = [json.dumps({**entry, "jobid": str(n)}) for n in range(5)]
     texts[2] = texts[2].replace('"attempts": [', '"attempts": [[')
     (result,) = lake.ingest(lake.put("cluster_job_log", f"[{','.join(texts)}]"), timezone=ZONE)
@@ -129,7 +131,7 @@ def test_a_broken_entry_costs_itself_alone(lake: Lake) -> None:
 
 def test_pieces_of_a_file_are_counted_through(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(philly_columns, "PIECE_BYTES", 400)
-    entry = {"status": "Pass", "vc": "v", "attempts": [], "submitted_time": "2017-10-07 01:00:00", "user": "u"}
+    entry: Entry = {"status": "Pass", "vc": "v", "attempts": [], "submitted_time": "2017-10-07 01:00:00", "user": "u"}
     log = [{**entry, "jobid": str(n % 30), "status": "Pass" if n != 17 else "Dead"} for n in range(40)]
     (result,) = lake.ingest(lake.put("cluster_job_log", json.dumps(log)), timezone=ZONE)
     assert (result.rows, result.jobs, result.duplicates, result.rejects) == (40, 30 - 1, 10, 1)
