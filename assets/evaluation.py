@@ -8,8 +8,11 @@ import polars as pl
 from assets.metadata import numbers, picture, png, shown, table
 from assets.policies import training_link
 from assets.resources import CLUSTERS, OWNERS, Baton
+from models import registry
 from models.fingerprint import write_stamp
-from models.study import fits as study
+from models.study import comparisons, fits
+from models.study.cluster import Study, open_study
+from models.study.support import why_no_policies
 from models.tables import POLICY_CURVES, POLICY_RESULTS, curves_frame, results_frame
 from traces.files.locks import locked
 from traces.store import derived
@@ -38,15 +41,15 @@ COLUMNS = (
 def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
     settings = baton.settings(cluster)
-    if why := study.why_no_policies(data, cluster, settings):
+    if why := why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
-    ours = study.of(data, settings)
-    policies = study.every_policy()
-    now = study.comparison_fingerprint(ours, policies)
+    study = open_study(data, settings)
+    policies = registry.every_policy()
+    now = comparisons.comparison_fingerprint(study, policies)
     with locked(data.root, f"comparison of {cluster}"):  # three results that belong together
         reused = derived.made_from(data, POLICY_RESULTS.name, cluster) == now
         if not reused:
-            _compare(ours, policies, now)
+            _compare(study, policies, now)
     results = derived.read(data, POLICY_RESULTS.name, cluster)
     curves = derived.read(data, POLICY_CURVES.name, cluster)
     everywhere = results.filter(results["load"] == "all")
@@ -55,22 +58,22 @@ def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
         reused=reused,
         version=now,
         **_told(everywhere, curves),
-        **training_link(data, study.run_ids(ours, policies)),
+        **training_link(data, fits.run_ids(study, policies)),
         curves=picture(_drawn(curves), "interruption, h"),
         results=table(everywhere.select(COLUMNS), rows=40),
     )
 
 
-def _compare(ours: study.Study, policies: list[str], now: str) -> None:
+def _compare(study: Study, policies: list[str], now: str) -> None:
     """The comparison made and stored, its results last: they say that the others are there."""
-    data, cluster = ours.data, ours.scenario.cluster
-    trained, _ = study.fit(ours, policies, ours.windows.fit)
-    compared = study.compare_on(ours, trained, ours.windows.report, ours.windows.select)
+    data, cluster = study.data, study.scenario.cluster
+    trained, _ = fits.fit(study, policies, study.windows.fit)
+    compared = comparisons.compare_on(study, trained, study.windows.report, study.windows.select)
     curves = curves_frame(compared.curves)
     pictures = {"curves.png": _drawn(curves)}
-    study.remember_comparison(ours, trained, compared, ours.windows.report, ours.windows.select, pictures)
+    comparisons.remember_comparison(study, trained, compared, study.windows.report, study.windows.select, pictures)
     derived.write(data, POLICY_CURVES, cluster, curves, now)
-    write_stamp(data, study.COMPARISON, cluster, now, {"results": compared.results})
+    write_stamp(data, comparisons.COMPARISON, cluster, now, {"results": compared.results})
     derived.write(data, POLICY_RESULTS, cluster, results_frame(compared.results), now)
 
 
@@ -79,7 +82,7 @@ def _told(results: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
 
     Figures are plain means over the pair sizes, hours a pair.
     """
-    from models.outcomes import ORACLE
+    from models.comparison.outcomes import ORACLE
 
     figures = ("cost_w1", "interruption_h", "overlap_h")
     of = {row["policy"]: row for row in results.group_by("policy").agg(pl.mean(*figures)).iter_rows(named=True)}

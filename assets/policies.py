@@ -8,7 +8,10 @@ import polars as pl
 
 from assets.metadata import numbers, shown, table
 from assets.resources import CLUSTERS, OWNERS, Baton
-from models.study import fits as study
+from models import registry
+from models.study import fits
+from models.study.cluster import open_study
+from models.study.support import why_no_policies
 from traces.store.folder import DataFolder
 
 
@@ -23,10 +26,10 @@ from traces.store.folder import DataFolder
 def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
     settings = baton.settings(cluster)
-    if why := study.why_no_policies(data, cluster, settings):
+    if why := why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
-    ours = study.of(data, settings)
-    trained, kept = study.fit(ours, study.every_policy(), ours.windows.fit)
+    study = open_study(data, settings)
+    trained, kept = fits.fit(study, registry.every_policy(), study.windows.fit)
     frame = pl.DataFrame(
         [
             {

@@ -7,7 +7,8 @@ import polars as pl
 
 from assets.metadata import numbers, shown, table
 from assets.resources import CLUSTERS, OWNERS, Baton
-from models.study import fits as study
+from models.study.cluster import open_study
+from models.study.support import why_no_policies
 
 
 @dg.asset(
@@ -21,11 +22,11 @@ from models.study import fits as study
 def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
     settings = baton.settings(cluster)
-    if why := study.why_no_policies(data, cluster, settings):
+    if why := why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
     from models.study.publish import publish
 
-    log, reused = publish(study.of(data, settings))
+    log, reused = publish(open_study(data, settings))
     columns = ("released_utc", "registered_version", "policy", "passed", "reason")
     return shown(
         rows=len(log),

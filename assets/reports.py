@@ -14,7 +14,7 @@ from assets.metadata import shown, table
 from assets.resources import OWNERS, Baton
 from models.fingerprint import code_digest, digest, read_stamp, write_stamp
 from models.study import extent
-from models.study import fits as study
+from models.study.support import why_no_policies
 from traces.store import derived
 from traces.store.warehouse import read
 
@@ -85,9 +85,7 @@ def _written(baton: Baton) -> dg.MaterializeResult[None]:
 
     data, out = baton.folder, baton.folder.reports / "report.html"
     sizes = read(data, "SELECT cluster, count(*) AS files FROM trace_files GROUP BY cluster ORDER BY cluster")
-    reasons = {
-        name: why for name in sizes["cluster"] if (why := study.why_no_policies(data, name, baton.settings(name)))
-    }
+    reasons = {name: why for name in sizes["cluster"] if (why := why_no_policies(data, name, baton.settings(name)))}
     cuts = extent.calibration_cuts(data, sizes["cluster"])
     now = digest(warehouse.fingerprint(data), code_digest("reports"), reasons, cuts)
     reused = out.is_file() and read_stamp(data, "report", warehouse.ALL, now) is not None

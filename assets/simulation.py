@@ -7,8 +7,11 @@ from assets import warehouse
 from assets.metadata import numbers, plot, shown, spread, table
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models.fingerprint import code_digest, digest
-from models.study import experiment, extent
-from models.study import fits as study
+from models.scenario import HOUR_S, fit_scenarios
+from models.study import extent, inputs, replays
+from models.study.cluster import open_study
+from models.study.pair_tables import pair_path
+from models.study.support import why_no_policies
 from models.tables import WHAT_IF
 from simulator.tables import CALIBRATION, SIMULATED_STARTS
 from traces.store import derived
@@ -29,14 +32,14 @@ WAITS = ("mean", "p50", "p95")
 def simulation_replay(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
     settings = baton.settings(cluster)
-    if why := experiment.why_not_replayed(data, settings):
+    if why := inputs.why_not_replayed(data, settings):
         return shown(rows=0, why=why)
     now = digest(lake_digest(data, cluster), settings.nodes, SCHEDULER, code_digest("simulator", "models"))
     (frame,), reused = derived.read_or_compute(
-        data, [SIMULATED_STARTS], cluster, now, lambda: [experiment.replay(data, settings, SCHEDULER)]
+        data, [SIMULATED_STARTS], cluster, now, lambda: [replays.replay(data, settings, SCHEDULER)]
     )
     waits = {side: _ecdf(frame[f"{side}_wait_s"].drop_nulls()) for side in ("recorded", "simulated")}
-    distance = experiment.distance_frame(frame)
+    distance = replays.distances(frame)
     return shown(
         rows=len(frame),
         reused=reused,
@@ -61,14 +64,14 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
     from simulator.recorded.study import unexplained
 
     data, cluster = baton.folder, context.partition_key
-    if why := experiment.why_no_plan(data, cluster):
+    if why := inputs.why_no_plan(data, cluster):
         return shown(rows=0, why=why)
     settings = baton.settings(cluster)
-    code = code_digest("simulator", "models/study/experiment.py", "models/study/extent.py")
+    code = code_digest("simulator", "models/study")
     now = digest(lake_digest(data, cluster), settings.fit_from, code)
 
     def calibrate() -> list[pl.DataFrame]:
-        found = experiment.calibration(data, settings)
+        found = replays.calibrate(data, settings)
         return [found.figures, found.starts, found.parameters]
 
     (figures, starts, parameters), reused = derived.read_or_compute(data, CALIBRATION, cluster, now, calibrate)
@@ -100,15 +103,13 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
     description="Mean wait under another scheduler, with more or fewer nodes, with tighter time limits.",
 )
 def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
-    from models.what_if import what_if
-
     data, cluster = baton.folder, context.partition_key
-    if why := experiment.why_no_plan(data, cluster):
+    if why := inputs.why_no_plan(data, cluster):
         return shown(rows=0, why=why)
     settings = baton.settings(cluster)
-    code = code_digest("simulator", "models/what_if.py", "models/study/experiment.py", "models/bootstrap.py")
+    code = code_digest("simulator", "models/what_if", "models/study", "models/comparison/bootstrap.py")
     now = digest(lake_digest(data, cluster), settings.nodes, code)
-    (frame,), reused = derived.read_or_compute(data, [WHAT_IF], cluster, now, lambda: [what_if(data, settings)])
+    (frame,), reused = derived.read_or_compute(data, [WHAT_IF], cluster, now, lambda: [replays.what_if(data, settings)])
     base = frame.filter(pl.col("change") == "as it is")
     return shown(
         rows=len(frame),
@@ -130,22 +131,22 @@ def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.Ma
 def pair_tables(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
     settings = baton.settings(cluster)
-    if why := study.why_no_policies(data, cluster, settings):
+    if why := why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
-    ours = study.of(data, settings)
-    parts = (ours.windows.fit, ours.windows.select, ours.windows.report)
-    fitted = experiment.fit_scenarios(ours.scenario, ours.workload)
-    kept = [(scenario, parts[0]) for scenario in fitted] + [(ours.scenario, part) for part in parts[1:]]
-    reused = all(experiment.pair_path(data, scenario, part).is_file() for scenario, part in kept)
-    tables = [ours.fit_pairs(parts[0]), *(ours.pairs(part) for part in parts[1:])]
+    study = open_study(data, settings)
+    parts = (study.windows.fit, study.windows.select, study.windows.report)
+    fitted = fit_scenarios(study.scenario, study.workload)
+    kept = [(scenario, parts[0]) for scenario in fitted] + [(study.scenario, part) for part in parts[1:]]
+    reused = all(pair_path(data, scenario, part).is_file() for scenario, part in kept)
+    tables = [study.fit_pairs(parts[0]), *(study.pairs(part) for part in parts[1:])]
     counts = pl.Series("pairs", [len(pairs) for pairs in tables])
     named = dict(zip(("fit", "select", "report"), tables, strict=True))
-    gaps = {name: _ecdf(pl.Series(pairs.gap_h[pairs.last]) * experiment.HOUR_S) for name, pairs in named.items()}
+    gaps = {name: _ecdf(pl.Series(pairs.gap_h[pairs.last]) * HOUR_S) for name, pairs in named.items()}
     return shown(
         rows=int(counts.sum()),
         reused=reused,
-        scenario=str(ours.scenario),
-        windows=table(experiment.frame_of(ours.windows).with_columns(counts)),
+        scenario=str(study.scenario),
+        windows=table(study.windows.frame().with_columns(counts)),
         **numbers(**{f"pairs_{name}": len(pairs) for name, pairs in named.items()}),
         **numbers(
             **{
@@ -161,5 +162,5 @@ def pair_tables(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materiali
 def _ecdf(seconds: pl.Series) -> tuple[list[float], list[float]]:
     """(hours, share at most that long) at 200 quantiles."""
     shares = [i / 199 for i in range(200)]
-    hours = [float(seconds.quantile(share) or 0.0) / experiment.HOUR_S for share in shares] if len(seconds) else []
+    hours = [float(seconds.quantile(share) or 0.0) / HOUR_S for share in shares] if len(seconds) else []
     return hours, shares[: len(hours)]

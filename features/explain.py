@@ -1,6 +1,6 @@
 """One job, or one user, explained from the record: what it waited for, who was there meanwhile, how it ran.
 
-Describes and chooses nothing; what would have been with another limit or size is in `models.one_job`.
+Describes and chooses nothing; what would have been with another limit or size is in `models.what_if.job`.
 """
 
 from __future__ import annotations

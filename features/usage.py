@@ -6,7 +6,6 @@ Times are epoch seconds (int64), intervals half-open [start, end). No table of i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC
 from functools import cached_property
 from typing import Literal
 
@@ -15,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from features.trace import Trace, beside
+from traces import instants
 from traces.clusters import ClusterSettings
 
 Int64s = NDArray[np.int64]
@@ -323,7 +323,7 @@ def _node_steps(settings: ClusterSettings) -> Steps | None:
     if not settings.nodes_by_date:
         return None
     first = settings.nodes if settings.nodes is not None else settings.nodes_by_date[0][1]
-    times = [0, *(int(since.replace(tzinfo=UTC).timestamp()) for since, _ in settings.nodes_by_date)]
+    times = [0, *(instants.epoch_s(since) for since, _ in settings.nodes_by_date)]
     values = [first, *(nodes for _, nodes in settings.nodes_by_date)]
     return Steps(np.array(times, dtype=np.int64), np.array(values, dtype=np.int64))
 

@@ -8,6 +8,7 @@ start if it were submitted then. A stopping rule is therefore a look-up, for tra
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -89,6 +90,19 @@ class PairTable:
         return self.take(self.successor_start_s[self.last] < until_s)
 
 
+def concatenate(tables: Iterable[PairTable]) -> PairTable:
+    """The pairs of one table after those of the other, each with its decisions. There must be at least one table."""
+    parts = list(tables)
+    first, *_ = parts
+    counts = np.concatenate([np.diff(part.offset) for part in parts])
+    columns = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in first.__dataclass_fields__
+        if name != "offset"
+    }
+    return PairTable(offset=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), **columns)
+
+
 class Policy(Protocol):
     """A provisioning policy: fitted on pairs, it becomes an artifact, and the artifact alone decides.
 
@@ -104,3 +118,14 @@ class Policy(Protocol):
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """Returns the artifact and the training metrics, each a series (one value, or one an epoch)."""
         ...
+
+
+@dataclass(frozen=True)
+class TrainedPolicy:
+    """One fit: a policy with one seed."""
+
+    name: str
+    seed: int
+    artifact: Artifact
+    run_id: str  # of the run in MLflow; empty where nothing tracked it
+    wall_s: float  # that the fit took

@@ -39,6 +39,11 @@ POLICIES: dict[str, Callable[[], Policy]] = {
 }
 
 
+def every_policy() -> list[str]:
+    """The names, from the simplest policy to the most involved."""
+    return list(POLICIES)
+
+
 def check_policy(name: str) -> None:
     """Raises InputError for a name that is not in the registry, listing those that are."""
     if name not in POLICIES:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import polars as pl
 
+from traces import instants
 from traces.schema import CLUSTER, FLAG, FLOAT, INT, TEXT, UTC, Column, Table
 
 _POLICY = Column("policy", TEXT, "", "name in the registry of policies, or oracle", nullable=False)
@@ -145,7 +145,7 @@ def results_frame(results: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
         flat.append(
             {
                 **row,
-                **{name: datetime.fromisoformat(row[name]) for name in ("from_utc", "to_utc")},
+                **{name: instants.parse(row[name]) for name in ("from_utc", "to_utc")},
                 **{column: at_overlap[budget] for budget, column in _AT_OVERLAP.items()},
                 "chosen": json.dumps(row["chosen"], sort_keys=True),
                 "ci95": json.dumps(row["ci95"], sort_keys=True),

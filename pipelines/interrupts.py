@@ -5,7 +5,8 @@ in a compiled kernel, and a thread pool is waited for all the same. So a thread 
 pipe, to which the interpreter writes at once whatever the main thread does, and ends the process where the orderly way
 (an exception that passes through every `finally`) takes longer than GRACE_S. Compiled kernels release the interpreter's
 lock (`traces.compiled`), so that this thread runs beside them. Ending hard loses nothing that was finished: whatever
-the data folder holds is written whole or not at all. Processes that fit policies end with this one (`models.fitting`).
+the data folder holds is written whole or not at all. Processes that fit policies (`models.training.processes`) end with
+this one.
 """
 
 from __future__ import annotations

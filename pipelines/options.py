@@ -9,12 +9,12 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
 
+from traces import instants
 from traces.errors import InputError
 from traces.given_paths import data_root
 from traces.progress import say as say
@@ -68,12 +68,12 @@ def duration_s(text: str) -> int:
 def utc_s(text: str) -> int:
     """Epoch seconds of an ISO date or time; one without an offset is UTC. Raises InputError."""
     try:
-        moment = datetime.fromisoformat(text.strip())
+        moment = instants.parse(text)
     except ValueError:
         raise InputError(f"date {text[:80]!r} is not understood; write 2023-02-01 or 2023-02-01T12:00 (UTC)") from None
     if moment.year not in _YEARS:
         raise InputError(f"date {text!r} is outside the years {_YEARS[0]} to {_YEARS[-1]}")
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    return instants.epoch_s(moment)
 
 
 def names(text: str) -> list[str]:

@@ -17,7 +17,7 @@ CAUSES = {
 
 
 def job_text(found: dict[str, Any]) -> str:
-    """What `features.explain.job` found, with `what_if` of `models.one_job` or the reason why there is none."""
+    """What `features.explain.job` found, with `what_if` of `models.what_if.job` or the reason why there is none."""
     return "\n".join([*_head(found), *_waited(found), *_meanwhile(found), *_ran(found), *_what_if(found)]) + "\n"
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from models import networks
-from models.policies.describe import describe
+from models.learning import networks
+from models.learning.manifest import describe
 from models.protocol import PairTable
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Learner:
     def __init__(self, policy: DQN, inputs: networks.Inputs, env: BatchedPairs, rng: np.random.Generator) -> None:
         import torch
 
-        from models.policies.starts import Starts
+        from models.learning.starts import Starts
 
         self.policy, self.inputs, self.env, self.rng = policy, inputs, env, rng
         self.starts = Starts(env, policy.longest_lead_h)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.artifact import Artifact
-from models.policies.describe import describe
+from models.learning.manifest import describe
 from models.protocol import PairTable
 
 

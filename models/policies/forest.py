@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from agent.artifact import Artifact
-from models.policies.describe import describe
-from models.policies.rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
-from models.policies.trees import from_sklearn
+from models.learning.manifest import describe
+from models.learning.rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
+from models.learning.trees import from_sklearn
 from models.protocol import PairTable
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.artifact import Artifact
-from models.policies.describe import describe
-from models.policies.rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
-from models.policies.trees import from_lightgbm
+from models.learning.manifest import describe
+from models.learning.rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
+from models.learning.trees import from_lightgbm
 from models.protocol import PairTable
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from models import networks
-from models.policies.describe import describe
+from models.learning import networks
+from models.learning.manifest import describe
 from models.protocol import PairTable
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Learner:
     ) -> None:
         import torch
 
-        from models.policies.starts import Starts
+        from models.learning.starts import Starts
 
         self.policy, self.inputs, self.env, self.rng = policy, inputs, env, rng
         self.starts = Starts(env, policy.longest_lead_h)

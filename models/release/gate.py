@@ -15,7 +15,7 @@ import numpy as np
 
 from agent.artifact import Artifact
 from features.observe import FEATURES, VERSION
-from models.bootstrap import (
+from models.comparison.bootstrap import (
     INDICATIVE_BELOW_BLOCKS,
     block_count,
     interval,
@@ -23,16 +23,16 @@ from models.bootstrap import (
     seed_weights,
     start_weights,
 )
+from models.comparison.one_thread import one_thread
+from models.comparison.outcomes import content_digest, of_size, play, sizes, stopping_rows
 from models.fingerprint import code_digest, digest
-from models.one_thread import one_thread
-from models.outcomes import content_digest, of_size, play, sizes, stopping_rows
-from models.protocol import PairTable
+from models.protocol import PairTable, TrainedPolicy
 from models.release import champion
 from models.release import log as release_log
 from models.release.note import release_note
+from models.scenario import Context
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
-from models.training import TrainedPolicy, TrainingContext
 from traces.errors import InputError, WorkError
 from traces.store.folder import DataFolder
 
@@ -200,7 +200,7 @@ def release(
     candidate: Candidate,
     pairs: PairTable,
     *,
-    context: TrainingContext,
+    context: Context,
     known_until_s: int | None = None,
     decided_utc: datetime | None = None,
     made_from: str = "",
@@ -217,7 +217,7 @@ def release(
 
     def decision(gate: Gate, held_against: int | None, version: int | None, is_new: bool = False) -> ReleaseDecision:
         return ReleaseDecision(
-            context.cluster,
+            context.scenario.cluster,
             now,
             candidate.policy,
             candidate.seed,
@@ -240,7 +240,7 @@ def release(
             reason = f"it equals version {twin.version}, which was rolled back; promote that one if it is wanted"
             return decision(Gate(False, reason), before, before)
         opponent, why_not = _champion_artifact(data, before)
-        result = gate(pairs, candidate.artifact, opponent, context.cluster, known_until_s)
+        result = gate(pairs, candidate.artifact, opponent, context.scenario.cluster, known_until_s)
         result = replace(result, reason=result.reason + why_not)
         held_against = before if opponent is not None else None
         if not result.passed:
@@ -306,17 +306,17 @@ def _champion_artifact(data: DataFolder, version: int | None) -> tuple[Artifact 
     return artifact, ""
 
 
-def _register(data: DataFolder, candidate: Candidate, gate: Gate, context: TrainingContext, content: str) -> int:
+def _register(data: DataFolder, candidate: Candidate, gate: Gate, context: Context, content: str) -> int:
     note = candidate.artifact.manifest.get("trained_on", {})
     tags = {
         "policy": candidate.policy,
         "setting": f"{candidate.setting:g}",
         "knob": str(candidate.artifact.manifest["knob"]),
         "seed": str(candidate.seed),
-        "cluster": context.cluster,
+        "cluster": context.scenario.cluster,
         "trace_digest": context.trace_digest,
         "fitted_until_utc": str(note.get("until_utc", "")),
-        "scenario": context.scenario,
+        "scenario": context.scenario.brief,
         "code_version": context.code_version,
         "training_run_id": candidate.run_id,
         DIGEST_TAG: content,

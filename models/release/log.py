@@ -9,7 +9,6 @@ that becomes champion first gets the decision as a tag; whoever finds a champion
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import Any
 
 import polars as pl
@@ -17,6 +16,7 @@ import polars as pl
 from models.fingerprint import digest
 from models.tables import RELEASE_LOG, release_log_frame
 from models.tracking import versions as tracking
+from traces import instants
 from traces.errors import InputError, WorkError
 from traces.store import derived
 from traces.store.folder import DataFolder
@@ -65,7 +65,7 @@ def restore(data: DataFolder, champion: tracking.RegisteredVersion) -> None:
         return  # made champion by hand, or by an older version of this program
     try:
         told = json.loads(champion.tags[DECISION_TAG])
-        row = {**told["row"], "released_utc": datetime.fromisoformat(told["row"]["released_utc"])}
+        row = {**told["row"], "released_utc": instants.parse(told["row"]["released_utc"])}
         cluster, made_from = str(row["cluster"]), str(told["made_from"])
         log = release_log_frame([row])
     except (ValueError, KeyError, TypeError) as error:

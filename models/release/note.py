@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from models.study.experiment import text
+from traces import instants
 
 if TYPE_CHECKING:
     from models.release.gate import Candidate, Gate
@@ -57,4 +57,4 @@ def _cost(candidate: Candidate) -> str:
     if on.ci95 is not None:
         spread = f"95 % [{on.ci95[0]:.2f}, {on.ci95[1]:.2f}]"
     figure = f"**Cost**, interruption + overlap, where it was selected: {candidate.cost_h:.2f} h a pair"
-    return f"{figure}, {spread}; {on.n} pairs from {text(on.from_s)} to {text(on.until_s)} UTC."
+    return f"{figure}, {spread}; {on.n} pairs from {instants.text(on.from_s)} to {instants.text(on.until_s)} UTC."

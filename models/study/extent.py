@@ -8,17 +8,17 @@ lies above what a year of a cluster with hundreds of nodes holds, and a trace wi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 import numpy as np
 
+from models.scenario import EVERY_S
 from simulator.workload import Workload
+from traces import instants
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 
-HOUR_S, DAY_S = 3600, 86400
+DAY_S = 86400
 MOST_DAYS = 365  # of starts of pairs
-EVERY_S = 4 * HOUR_S  # between starts
 MOST_WORK = 4_400_000  # starts times jobs a day: a year of starts where 2,000 jobs come a day
 LEAST_STARTS = 250  # however dense: fewer are too few to learn from and to judge on
 MOST_CALIBRATED = 180_000  # jobs of a record that calibration reads whole
@@ -51,14 +51,14 @@ def first_replayed_s(
 
 def first_calibrated_s(data: DataFolder, cluster: str) -> int | None:
     """Submission, epoch s, of the first of the newest NEWEST_CALIBRATED jobs; None with up to MOST_CALIBRATED."""
-    found = warehouse.read(
+    counted = warehouse.read(
         data,
         "SELECT count(*) AS jobs, epoch((SELECT submit_utc FROM jobs WHERE cluster = ? AND submit_utc IS NOT NULL "
         "ORDER BY submit_utc DESC LIMIT 1 OFFSET ?))::BIGINT AS submit_s FROM jobs WHERE cluster = ? AND "
         "submit_utc IS NOT NULL",
         (cluster, NEWEST_CALIBRATED, cluster),
     ).row(0, named=True)
-    return int(found["submit_s"]) + 1 if found["jobs"] > MOST_CALIBRATED else None
+    return int(counted["submit_s"]) + 1 if counted["jobs"] > MOST_CALIBRATED else None
 
 
 def calibration_cut(data: DataFolder, cluster: str) -> str:
@@ -66,7 +66,7 @@ def calibration_cut(data: DataFolder, cluster: str) -> str:
     from_s = first_calibrated_s(data, cluster)
     if from_s is None:
         return ""
-    first = f"{datetime.fromtimestamp(from_s, UTC):%Y-%m-%d}"
+    first = f"{instants.utc(from_s):%Y-%m-%d}"
     return (
         f"all but the newest {NEWEST_CALIBRATED:,} jobs, submitted from {first}; of each of their last "
         f"{MOST_MONTHS} months at most {MOST_JUDGED:,} are judged, each week fitted on the four before it"

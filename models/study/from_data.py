@@ -18,7 +18,7 @@ from models.protocol import PairTable
 from traces.errors import InputError
 
 if TYPE_CHECKING:
-    from models.study.experiment import Window
+    from models.study.windows import Window
 
 WINDOWS = ("fit", "select", "report")
 
@@ -32,30 +32,30 @@ def pairs_of(data: str | os.PathLike[str], cluster: str, window: str | Window = 
         usable starts):
         "fit": what Baton's learners are fitted on, half-hourly decisions, on the cluster as it is and on a busier one;
         "select": where settings are chosen; "report": what is judged, touched once;
-        or a `models.study.experiment.Window` of your own, in epoch seconds.
+        or a `models.study.windows.Window` of your own, in epoch seconds.
         Of "fit" and "select" only pairs are taken whose outcome was known when the window ended.
-    scenario: what `models.study.fits.of` takes beside: `capacity` (nodes), `pair_nodes` (1 and 8, where they fit),
-        `limit_s` (48 h), `scheduler` ("mirage"), `every_s` (4 h between starts).
+    scenario: what `models.study.cluster.open_study` takes beside: `capacity` (nodes), `pair_nodes` (1 and 8, where they
+        fit), `limit_s` (48 h), `scheduler` ("mirage"), `every_s` (4 h between starts).
 
     Raises InputError, one line, where there is no warehouse, the cluster is unknown or has no nodes declared, its jobs
     have no time limits (then none needs a successor) or no submissions, the trace is too short for its windows, the
     window has no pair of a known outcome, or a scenario does not fit the cluster; TypeError for an unknown name in
     `scenario`.
     """
-    from models.study import experiment
-    from models.study import fits as study
+    from models.study.cluster import open_study
+    from models.study.inputs import why_no_plan
     from traces import clusters
     from traces.store.folder import DataFolder
 
     if isinstance(window, str) and window not in WINDOWS:
-        raise InputError(f"unknown window {window!r}; known: {', '.join(WINDOWS)}, or a models.study.experiment.Window")
+        raise InputError(f"unknown window {window!r}; known: {', '.join(WINDOWS)}, or a models.study.windows.Window")
     folder = DataFolder(Path(data))
     settings = clusters.resolve(folder, cluster=cluster)
-    if why := experiment.why_no_plan(folder, cluster):
+    if why := why_no_plan(folder, cluster):
         raise InputError(why)
-    ours = study.of(folder, settings, **scenario)
-    chosen = window if not isinstance(window, str) else getattr(ours.windows, window)
-    pairs = ours.fit_pairs(chosen) if window == "fit" else ours.pairs(chosen)
+    study = open_study(folder, settings, **scenario)
+    chosen = window if not isinstance(window, str) else getattr(study.windows, window)
+    pairs = study.fit_pairs(chosen) if window == "fit" else study.pairs(chosen)
     if window in ("fit", "select"):
         pairs = pairs.known_before(chosen.until_s)
     if not len(pairs):

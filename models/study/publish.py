@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import polars as pl
 
+from models import registry
 from models.fingerprint import code_digest, digest
-from models.release import champion
-from models.release import gate as release
+from models.protocol import concatenate
+from models.release import champion, gate
 from models.release import log as release_log
-from models.study import fits as study
-from models.study.experiment import join
-from models.study.fits import Study
+from models.study import comparisons, fits
+from models.study.cluster import Study
 
 
-def publish(ours: Study) -> tuple[pl.DataFrame, bool]:
+def publish(study: Study) -> tuple[pl.DataFrame, bool]:
     """Release the best policy of the select window if it passes the gate. One process at a time for a data folder.
 
     Returns the cluster's rows of `release_log`, the newest decision last, and whether that decision had been taken
     before on the same comparison and with the same champion.
     """
-    data, cluster = ours.data, ours.scenario.cluster
-    policies = study.every_policy()
-    made_from = digest(study.comparison_fingerprint(ours, policies), code_digest("models/release/gate.py"))
+    data, cluster, windows = study.data, study.scenario.cluster, study.windows
+    policies = registry.every_policy()
+    fingerprint = comparisons.comparison_fingerprint(study, policies)
+    made_from = digest(fingerprint, code_digest("models/release/gate.py"))
     with champion.alone(data):
         if release_log.stands(data, cluster, made_from):
             return release_log.read(data, cluster), True
-        trained, _ = study.fit(ours, policies, ours.windows.fit)
-        select, report = ours.pairs(ours.windows.select), ours.pairs(ours.windows.report)
-        candidate = release.choose_candidate(select.known_before(ours.windows.select.until_s), trained)
-        context = ours.context(ours.windows.select.until_s)
-        decision = release.release(data, candidate, join([select, report]), context=context, made_from=made_from)
+        trained, _ = fits.fit(study, policies, windows.fit)
+        select, report = study.pairs(windows.select), study.pairs(windows.report)
+        candidate = gate.choose_candidate(select.known_before(windows.select.until_s), trained)
+        context = study.context(windows.select.until_s)
+        pairs = concatenate([select, report])
+        decision = gate.release(data, candidate, pairs, context=context, made_from=made_from)
         return release_log.add(data, decision.log_row(), made_from), False

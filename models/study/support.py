@@ -7,22 +7,38 @@ themselves are.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models.study import experiment
-from models.study.experiment import HOUR_S, Int64s, Window
-
-if TYPE_CHECKING:
-    from models.study.fits import Study
+from models.study import inputs
+from models.study.cluster import Study, open_study
+from models.study.pair_tables import DAMAGED, pair_path
+from models.study.windows import HOUR_S, Int64s, Window
+from traces import clusters
+from traces.clusters import ClusterSettings
+from traces.errors import InputError
+from traces.store.folder import DataFolder
 
 # Starts of each pair size, one every 4 h, at times when the log has jobs.
 LEAST_FIT = 42  # a week: what is learned has seen every hour of the week
 LEAST_SELECT = 12  # two days: every hour of the day twice, or one odd night picks the settings
 LEAST_REPORT = 6  # a day: fewer are anecdotes, not a comparison
 AROUND_S = 12 * HOUR_S  # with no submission that near, a pair starts into a hole of the log and learns nothing
+
+
+def why_no_policies(data: DataFolder, cluster: str, settings: ClusterSettings | None = None) -> str | None:
+    """Why this cluster's trace supports no provisioning policies, in one sentence; None where it does.
+
+    Nothing is trained or simulated to find out. Without `settings` the declared ones count.
+    """
+    settings = settings or clusters.resolve(data, cluster=cluster)
+    if why := inputs.why_not_replayed(data, settings):
+        return why
+    try:
+        return too_few_pairs(open_study(data, settings))
+    except InputError as error:
+        return str(error)
 
 
 def too_few_pairs(study: Study) -> str | None:
@@ -36,8 +52,8 @@ def too_few_pairs(study: Study) -> str | None:
     for name, window, least, purpose in parts:
         # The outcomes of the report window may come later: nothing is fitted on them.
         until_s = window.until_s if name != "report" else None
-        found, is_counted = _known(study, window, until_s)
-        size, count = min(found.items(), key=lambda item: item[1])
+        counts, is_counted = _known(study, window, until_s)
+        size, count = min(counts.items(), key=lambda item: item[1])
         if count < least:
             what = "pair" if count == 1 else "pairs"
             known = "is known when it ends" if until_s else "the trace can tell"
@@ -56,11 +72,10 @@ def _known(study: Study, window: Window, until_s: int | None) -> tuple[dict[int,
     Where they are not built yet, all are taken to be known that could be: a pair lasts at least its limit.
     """
     scenario = study.scenario
-    path = experiment.pair_path(study.data, scenario, window)
-    with suppress(*experiment.DAMAGED), np.load(path) as held:
-        nodes = held["pair_nodes"]
-        outcome_s = held["successor_start_s"][held["offset"][1:] - 1]  # of reactive, the last of each pair
-        known = _among_jobs(study, held["submit_s"]) & (outcome_s < (until_s or np.inf))
+    with suppress(*DAMAGED), np.load(pair_path(study.data, scenario, window)) as table:
+        nodes = table["pair_nodes"]
+        outcome_s = table["successor_start_s"][table["offset"][1:] - 1]  # of reactive, the last of each pair
+        known = _among_jobs(study, table["submit_s"]) & (outcome_s < (until_s or np.inf))
         return {size: int(np.count_nonzero(known & (nodes == size))) for size in scenario.pair_nodes}, True
     starts = window.starts(scenario.every_s)
     known = _among_jobs(study, starts) & (starts + scenario.limit_s < (until_s or np.inf))

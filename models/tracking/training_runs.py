@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from traces.export_tables import write_csv
 
 from agent.artifact import Artifact
-from models.evaluation import Comparison
+from models.comparison.compare import Comparison
 from models.fingerprint import digest
-from models.protocol import PairTable
-from models.study.experiment import text
+from models.protocol import PairTable, TrainedPolicy
+from models.scenario import Context
 from models.tracking import runs
 from models.tracking.runs import Dataset, NewRun
 from models.tracking.sql import parent_run
 from models.tracking.store import database, initialise, one_line
-from models.training import TrainedPolicy, TrainingContext
-from traces.export.tables import write_csv
+from traces import instants
 from traces.store.folder import DataFolder
 
 COLUMNS = (
@@ -49,20 +49,18 @@ FIGURES = ("cost_w1_h", "interruption_h", "overlap_h")
 
 @dataclass(frozen=True)
 class MlflowTracker:
-    """Implements `models.training.Tracker`."""
+    """Implements `models.training.train.Tracker`."""
 
     data: DataFolder
 
     @contextmanager
-    def training(
-        self, context: TrainingContext, policies: Sequence[str], pairs: PairTable
-    ) -> Iterator[MlflowTrainingRun]:
+    def training(self, context: Context, policies: Sequence[str], pairs: PairTable) -> Iterator[MlflowTrainingRun]:
         """The parent run, open while the policies are fitted."""
         initialise(self.data)
         fitted_on = dataset(context, pairs, "fit")
         tags = _tags(context)
         parent = NewRun(
-            name=f"train {context.cluster} until {context.as_dict()['until_utc'][:10]}",
+            name=f"train {context.scenario.cluster} until {context.until_utc[:10]}",
             params={**context.as_dict(), "policies": ", ".join(policies), "pairs": len(pairs)},
             tags={**tags, "baton.kind": "training", "mlflow.note.content": _note(context, policies, pairs)},
             datasets=[fitted_on],
@@ -73,7 +71,7 @@ class MlflowTracker:
 
 @dataclass(frozen=True)
 class MlflowTrainingRun:
-    """Implements `models.training.TrainingRun`: a child run a fit."""
+    """Implements `models.training.train.TrainingRun`: a child run a fit."""
 
     data: DataFolder
     parent_id: str
@@ -181,37 +179,39 @@ def figures(compared: Comparison, policy: str, seed: int) -> dict[str, list[floa
     return found
 
 
-def dataset(context: TrainingContext, pairs: PairTable, use: str) -> Dataset:
+def dataset(context: Context, pairs: PairTable, use: str) -> Dataset:
     """The pairs as MLflow lists them; the digest begins with that of the trace, and differs by scenario and window."""
     profile: dict[str, Any] = {
         "pairs": len(pairs),
         "decisions": len(pairs.decision_s),
         "pair_nodes": sorted({int(nodes) for nodes in pairs.pair_nodes}),
-        "from_utc": text(int(pairs.submit_s.min())),
-        "until_utc": text(int(pairs.submit_s.max())),
+        "from_utc": instants.text(pairs.submit_s.min()),
+        "until_utc": instants.text(pairs.submit_s.max()),
     }
-    source = {"trace_digest": context.trace_digest, "scenario": context.scenario, "limit_s": context.limit_s}
+    scenario = context.scenario
+    source = {"trace_digest": context.trace_digest, "scenario": scenario.brief, "limit_s": scenario.limit_s}
     if use == "fit":
         source |= {"capacities": list(context.fit_capacities)}
     content = f"{context.trace_digest[:16]}-{digest(source, profile)[:12]}"
-    return Dataset(f"{context.cluster}, pairs to {use} on", content, use, source, profile)
+    return Dataset(f"{scenario.cluster}, pairs to {use} on", content, use, source, profile)
 
 
-def _tags(context: TrainingContext) -> dict[str, str]:
+def _tags(context: Context) -> dict[str, str]:
     """Where a fit comes from; MLflow's own tag of the commit makes the column Version."""
     return {
-        "cluster": context.cluster,
+        "cluster": context.scenario.cluster,
         "trace_digest": context.trace_digest,
         "code_version": context.code_version,
         "mlflow.source.git.commit": context.code_version,
     }
 
 
-def _note(context: TrainingContext, policies: Sequence[str], pairs: PairTable) -> str:
+def _note(context: Context, policies: Sequence[str], pairs: PairTable) -> str:
     """What the training was, as Markdown."""
+    scenario = context.scenario
     return (
-        f"{', '.join(f'`{name}`' for name in policies)}, fitted on {len(pairs):,} pairs of cluster `{context.cluster}` "
-        f"whose outcome was known before {context.as_dict()['until_utc']} UTC ({context.scenario}; pairs of "
-        f"{' and '.join(map(str, context.pair_nodes))} nodes and {context.limit_s / 3600:g} h). The runs below are one "
-        "a policy and seed."
+        f"{', '.join(f'`{name}`' for name in policies)}, fitted on {len(pairs):,} pairs of cluster "
+        f"`{scenario.cluster}` whose outcome was known before {context.until_utc} UTC ({scenario.brief}; pairs of "
+        f"{' and '.join(map(str, scenario.pair_nodes))} nodes and {scenario.limit_s / 3600:g} h). The runs below are "
+        "one a policy and seed."
     )

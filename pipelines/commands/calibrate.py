@@ -8,6 +8,7 @@ import typer
 
 from pipelines import options
 from pipelines.options import Data, Json
+from traces import instants
 from traces.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ def calibrate(
     with options.output(json) as out:
         settings = clusters.resolve(folder, cluster=cluster)
         contents.check_clusters(folder, [cluster])
-        from models.study import experiment
         from simulator.recorded.parameters import fit
         from simulator.recorded.study import study, unexplained
 
@@ -61,7 +61,7 @@ def calibrate(
         if until_s <= record.submit_s[0]:
             raise InputError(
                 f"cluster {cluster!r}: nothing to fit on before {until or from_}; its first job was submitted "
-                f"{experiment.text(int(record.submit_s[0]))}: give a later {'--until' if until else '--from'}"
+                f"{instants.text(int(record.submit_s[0]))}: give a later {'--until' if until else '--from'}"
             )
         found = fit(record, until_s)
         result = study(record, cluster, judged, mechanisms_every=int(mechanisms))
@@ -81,13 +81,12 @@ def _judged(
     folder: DataFolder, settings: ClusterSettings, from_: str | None, to: str | None
 ) -> tuple[Record, list[Month]]:
     """The record, and the window asked for, else every month that can be judged; of a long record the newest."""
-    from models.study import experiment
+    from models.study.inputs import read_record
+    from models.study.replays import months_to_judge
     from simulator.recorded.judge import Month
 
     is_asked = from_ is not None and to is not None
-    record, judged = (
-        (experiment.read_record(folder, settings.name), []) if is_asked else experiment.calibrated(folder, settings)
-    )
+    record, judged = (read_record(folder, settings.name), []) if is_asked else months_to_judge(folder, settings)
     if not record.ran.any():
         raise InputError(
             f"cluster {settings.name!r}: none of its {len(record)} jobs ran, so there is nothing to calibrate"
@@ -102,19 +101,15 @@ def _judged(
 def _fitted(found: Parameters) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from models.study import experiment
-
-    return {**asdict(found), "until_utc": experiment.text(found.until_s)}
+    return {**asdict(found), "until_utc": instants.text(found.until_s)}
 
 
 def _text(found: Parameters, figures: list[dict[str, Any]], unexplained: list[dict[str, Any]]) -> str:
-    from models.study import experiment
-
     growth = (
         "first come, first served" if found.points_per_hour is None else f"{found.points_per_hour:.1f} points an hour"
     )
     lines = [
-        f"before {experiment.text(found.until_s)}: {found.nodes} nodes in use at most over three days; "
+        f"before {instants.text(found.until_s)}: {found.nodes} nodes in use at most over three days; "
         f"jobs a user: {found.max_jobs or 'no limit shows'}; nodes a user: {found.max_nodes or 'no limit shows'}; "
         f"priority grows by {growth} (puts {found.concordance:.3f} of {found.pairs:,} overtaking pairs in order, "
         f"first come first served {found.concordance_fcfs:.3f})",

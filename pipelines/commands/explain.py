@@ -12,7 +12,7 @@ from traces.errors import InputError
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
-    from models.one_job import Change
+    from models.what_if.job import Change
     from traces.clusters import ClusterSettings
 
 
@@ -77,12 +77,13 @@ def _of_job(
     folder: DataFolder, settings: ClusterSettings, job_key: str, limit_s: int | None, nodes: int | None
 ) -> dict[str, Any]:
     from features import explain as explain_
-    from models import one_job
+    from models.study.replays import what_if_of_job
+    from models.what_if.job import Change
 
     changes: list[Change] | None = None
     if limit_s is not None or nodes is not None:
-        changes = [one_job.Change("what you ask for", limit_s=limit_s, nodes=nodes)]
+        changes = [Change("what you ask for", limit_s=limit_s, nodes=nodes)]
     found = explain_.job(folder, settings, job_key)
-    answer = one_job.what_if(folder, settings.name, job_key, changes)
+    answer = what_if_of_job(folder, settings.name, job_key, changes)
     why = None if answer else "the record does not place it in a queue (no submission, or no start and no end after it)"
     return {**found, "what_if": answer, "why_no_what_if": why}

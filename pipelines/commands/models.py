@@ -12,8 +12,8 @@ from traces.errors import InputError, WorkError
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
-    from models.study.fits import Study
-    from models.training import TrainedPolicy
+    from models.protocol import TrainedPolicy
+    from models.study.cluster import Study
 
 ALL, CHAMPION = "all", "champion"
 
@@ -63,15 +63,15 @@ def train(
             from models.tracking import registered
 
             registered.check_champion(folder)
-        ours = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, None)
-        from models.study import fits as study
+        study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, None)
+        from models.study import fits
 
-        window = ours.fit_window(until_s)
+        window = study.fit_window(until_s)
         recipes = _recipes(folder, wanted)
-        options.say(f"{ours.scenario}; fitted on starts from {window}")
-        trained, kept = study.fit(ours, recipes, window, range(seed, seed + seeds))
+        options.say(f"{study.scenario}; fitted on starts from {window}")
+        trained, kept = fits.fit(study, recipes, window, range(seed, seed + seeds))
         if CHAMPION in wanted:
-            study.remember_champion(ours, study.champion_policy(folder))
+            fits.remember_champion(study, fits.champion_policy(folder))
         rows = [
             {
                 "policy": one.name,
@@ -83,7 +83,7 @@ def train(
             for one in trained
         ]
         if json:
-            options.write_json(out, {"policies": rows, "until": window.until_s, "scenario": str(ours.scenario)})
+            options.write_json(out, {"policies": rows, "until": window.until_s, "scenario": str(study.scenario)})
         else:
             for row in rows:
                 note = ", fitted before" if row["reused"] else ""
@@ -113,18 +113,18 @@ def evaluate(
             raise InputError(f"--from {from_} is not before --to {to}")
         wanted = _wanted(policies)
         _check_trained(folder, cluster, wanted)
-        ours = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, every)
-        from models.study import fits as study
-        from models.study.experiment import Window
+        study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, every)
+        from models.study import comparisons
+        from models.study.windows import Window
         from reports.comparison_text import format_table
 
         report = Window(from_s, to_s)
-        trained, fitted_until_s = _trained(ours, wanted)
-        for warning in study.warnings_about(ours, report, fitted_until_s):
+        trained, fitted_until_s = _trained(study, wanted)
+        for warning in comparisons.warnings_about(study, report, fitted_until_s):
             options.say(f"warning: {warning}")
         select = Window(fitted_until_s, report.from_s) if fitted_until_s < report.from_s else None
-        compared = study.compare_on(ours, trained, report, select)
-        study.remember_comparison(ours, trained, compared, report, select)
+        compared = comparisons.compare_on(study, trained, report, select)
+        comparisons.remember_comparison(study, trained, compared, report, select)
         if json:
             options.write_json(out, {"results": compared.results})
         else:
@@ -189,9 +189,9 @@ def _study(
     sizes = options.whole_numbers(pair_nodes, "--pair-nodes")
     limit_s, every_s = options.duration_s(limit), None if every is None else options.duration_s(every)
     contents.check_clusters(folder, [cluster])
-    from models.study import fits as study
+    from models.study.cluster import open_study
 
-    return study.of(
+    return open_study(
         folder,
         settings,
         capacity=capacity,
@@ -238,28 +238,30 @@ def _check_trained(folder: DataFolder, cluster: str, wanted: list[str]) -> None:
 
 def _recipes(folder: DataFolder, wanted: list[str]) -> list[str]:
     """Registry names: `all` is every one, `champion` the policy that the registered champion is."""
-    from models.study import fits as study
+    from models.registry import every_policy
+    from models.study import fits
 
     names: list[str] = []
     for name in wanted:
         if name == ALL:
-            names += study.every_policy()
+            names += every_policy()
         elif name == CHAMPION:
-            names.append(study.champion_policy(folder))
+            names.append(fits.champion_policy(folder))
         else:
             names.append(name)
     return list(dict.fromkeys(names))
 
 
-def _trained(ours: Study, wanted: list[str]) -> tuple[list[TrainedPolicy], int]:
+def _trained(study: Study, wanted: list[str]) -> tuple[list[TrainedPolicy], int]:
     """The trained policies of that list and the latest instant that any of them was fitted until."""
-    from models.study import fits as study
+    from models.registry import every_policy
+    from models.study import fits
 
-    found: list[TrainedPolicy] = []
+    trained: list[TrainedPolicy] = []
     until_s = 0
     for name in wanted:
-        for one in study.every_policy() if name == ALL else [name]:
-            fits, fitted_until_s = study.champion(ours) if one == CHAMPION else study.last_fit(ours, one)
-            if not any(other.name == one for other in found):
-                found, until_s = found + fits, max(until_s, fitted_until_s)
-    return found, until_s
+        for policy in every_policy() if name == ALL else [name]:
+            of_seeds, fitted_until_s = fits.champion(study) if policy == CHAMPION else fits.last_fit(study, policy)
+            if not any(other.name == policy for other in trained):
+                trained, until_s = trained + of_seeds, max(until_s, fitted_until_s)
+    return trained, until_s

@@ -109,7 +109,7 @@ def _file(
 
 def _without_policies(folder: DataFolder, clusters: list[str]) -> dict[str, str]:
     """Why clusters have no policies to compare, by cluster."""
-    from models.study.fits import why_no_policies
+    from models.study.support import why_no_policies
 
     return {name: why for name in clusters if (why := why_no_policies(folder, name)) is not None}
 

@@ -149,12 +149,13 @@ def described(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
 def compared(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
     """The comparison of the clusters that have one, why others have none, and the champion with the gate's reason."""
     from models.fingerprint import read_stamp
-    from models.study import fits as study
+    from models.study.comparisons import COMPARISON
+    from models.study.support import why_no_policies
     from models.tracking import versions as tracking
 
     settings = {one.settings.name: one.settings for one in logs}
-    reasons = {name: study.why_no_policies(folder, name, of) for name, of in settings.items()}
-    stamps = [read_stamp(folder, study.COMPARISON, name) for name, why in reasons.items() if why is None]
+    reasons = {name: why_no_policies(folder, name, of) for name, of in settings.items()}
+    stamps = [read_stamp(folder, COMPARISON, name) for name, why in reasons.items() if why is None]
     champion = tracking.champion(folder)
     decisions = {name: _last_decision(folder, name) for name, why in reasons.items() if why is None}
     return {

@@ -151,15 +151,15 @@ def _of_cluster(folder: DataFolder, cluster: str, capacity: int | None) -> Trace
     settings = clusters.resolve(folder, cluster=cluster)
     contents.check_clusters(folder, [cluster])
 
-    from models.study import experiment
+    from models.study import inputs
     from simulator.workload import left_out
 
-    workload, keys = experiment.read_workload(folder, cluster)
+    workload, keys = inputs.read_workload(folder, cluster)
     rows = warehouse.read(folder, "SELECT submit_utc, start_utc, run_s FROM jobs WHERE cluster = ?", (cluster,))
     known = {"--capacity": capacity, "nodes in clusters.toml": settings.nodes}
     largest = capacity or settings.nodes
     if largest is not None and not (workload.size <= largest).any():
-        experiment.capacity_of(folder, settings, capacity)  # names file and line of the worst
+        inputs.capacity_of(folder, settings, capacity)  # names file and line of the worst
     return _fitting(cluster, workload, keys, known, "nodes", left_out(rows))
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from models.evaluation import compare
+from models.comparison.compare import compare
+from models.protocol import TrainedPolicy
 from models.release.gate import Gate, choose_candidate
 from models.release.note import release_note
 from models.tables import results_frame
@@ -18,7 +19,7 @@ from models.tracking import versions as tracking
 from models.tracking.sql import parent_run
 from models.tracking.store import database, store_uri
 from models.tracking.training_runs import MlflowTracker, add_comparison, dataset
-from models.training import TrainedPolicy, train
+from models.training.train import train
 from tests.browser.conftest import Show, served
 from tests.models.pair_tables import FIRST_S, context, random_pairs
 from traces.store.folder import DataFolder

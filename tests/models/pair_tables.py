@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import numpy as np
 
 from agent.artifact import FORMAT_VERSION, Artifact
 from features.observe import FEATURES
-from models.protocol import PairTable
-from models.training import TrainedPolicy, TrainingContext
+from models.protocol import PairTable, TrainedPolicy
+from models.scenario import Context, Scenario
 
 STEP_S = 600
 FIRST_S = 1_672_531_200  # 2023-01-01
@@ -97,16 +95,11 @@ def trained(name: str, *artifacts: Artifact) -> list[TrainedPolicy]:
     return [TrainedPolicy(name, seed, one, f"run-{name}-{seed}", 0.0) for seed, one in enumerate(artifacts)]
 
 
-def context(until_s: int = FIRST_S) -> TrainingContext:
-    return TrainingContext(
-        cluster="toy",
+def context(until_s: int = FIRST_S) -> Context:
+    return Context(
+        scenario=Scenario("toy", capacity=80),
         trace_digest="0" * 64,
-        until_utc=datetime.fromtimestamp(until_s, UTC).replace(tzinfo=None),
-        capacity=80,
+        until_s=until_s,
         fit_capacities=(80, 72),
-        scheduler="mirage",
-        world="plain",
-        limit_s=48 * 3600,
-        pair_nodes=(1, 8),
         code_version="test",
     )

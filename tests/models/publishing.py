@@ -23,14 +23,12 @@ from mlflow.tracking import MlflowClient
 
 from agent.artifact import Artifact
 from models import fingerprint as stamps
-from models.protocol import PairTable
+from models.protocol import PairTable, TrainedPolicy
 from models.release import champion
 from models.release import log as release_log
-from models.study import fits as study
-from models.study import publish
+from models.study import comparisons, fits, publish
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
-from models.training import TrainedPolicy
 from tests.models.pair_tables import artifact, context, random_pairs
 from traces.store import derived
 from traces.store.folder import DataFolder
@@ -80,7 +78,7 @@ def fingerprint(ours: Toy, _: list[str]) -> str:
     return str(ours.candidate.manifest["policy"])
 
 
-study.fit, study.comparison_fingerprint = fit, fingerprint  # type: ignore[assignment]
+fits.fit, comparisons.comparison_fingerprint = fit, fingerprint  # type: ignore[assignment]
 
 
 def released(data: DataFolder, candidate: Artifact = BETTER) -> tuple[int, bool]:

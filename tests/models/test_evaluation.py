@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from agent.artifact import Artifact
 from models import tables
-from models.evaluation import BUDGETS, Comparison, compare, headline, pick_within
-from models.outcomes import Outcome, at_overlap, oracle_rows, play, stopping_rows
-from models.protocol import PairTable
-from models.training import TrainedPolicy
+from models.comparison.compare import BUDGETS, Comparison, compare, headline, pick_within
+from models.comparison.outcomes import Outcome, at_overlap, oracle_rows, play, stopping_rows
+from models.protocol import PairTable, TrainedPolicy
 from reports.comparison_text import format_table
 from tests.models.pair_tables import artifact, context, random_pairs, reactive, trained
 from traces.errors import InputError

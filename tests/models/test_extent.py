@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from models.study import experiment, extent
-from models.study import fits as study
+from models.study import extent, replays
+from models.study.cluster import open_study
 from simulator.workload import Workload
 from tests.pipelines.conftest import HEADER
-from traces import clusters, ingest
+from traces import clusters, ingest, instants
 from traces.clusters import ClusterSettings
 from traces.store import warehouse
 from traces.store.folder import DataFolder
@@ -43,37 +43,37 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
 
 
 def test_a_trace_within_the_bounds_is_taken_whole(data: DataFolder) -> None:
-    ours = study.of(data, clusters.resolve(data, cluster="lab"))
-    assert len(ours.workload) == DAYS * A_DAY and ours.scenario.from_s is None
-    assert ours.scenario.every_s == 4 * 3600 and "longer trace" not in str(ours.scenario)
-    told = ours.context(ours.windows.report.from_s)
-    assert "trace_from_utc" not in told.as_dict() and told.scenario == "mirage, 4 nodes, plain"
+    study = open_study(data, clusters.resolve(data, cluster="lab"))
+    assert len(study.workload) == DAYS * A_DAY and study.scenario.from_s is None
+    assert study.scenario.every_s == 4 * 3600 and "longer trace" not in str(study.scenario)
+    told = study.context(study.windows.report.from_s)
+    assert "trace_from_utc" not in told.as_dict() and told.scenario.brief == "mirage, 4 nodes, plain"
 
 
 def test_of_a_longer_one_the_newest_days_are(data: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = clusters.resolve(data, cluster="lab")
-    whole = study.of(data, settings)
+    whole = open_study(data, settings)
     monkeypatch.setattr(extent, "MOST_DAYS", 30)
-    ours = study.of(data, settings)
-    assert ours.scenario.from_s is not None and ours.scenario.from_s % DAY_S == 0
-    assert int(ours.workload.submit_s[0]) == ours.scenario.from_s
-    np.testing.assert_array_equal(ours.workload.submit_s, whole.workload.submit_s[-len(ours.workload) :])
-    assert 30 <= (ours.usable.until_s - ours.usable.from_s) / DAY_S < 31
-    assert ours.usable.until_s == whole.usable.until_s
-    from_utc = experiment.text(ours.scenario.from_s)
-    assert str(ours.scenario).endswith(f", of a longer trace what was submitted from {from_utc}")
-    told = ours.context(ours.windows.report.from_s)
-    assert told.as_dict()["trace_from_utc"] == from_utc and told.scenario.endswith(f"the trace from {from_utc}")
+    study = open_study(data, settings)
+    assert study.scenario.from_s is not None and study.scenario.from_s % DAY_S == 0
+    assert int(study.workload.submit_s[0]) == study.scenario.from_s
+    np.testing.assert_array_equal(study.workload.submit_s, whole.workload.submit_s[-len(study.workload) :])
+    assert 30 <= (study.usable.until_s - study.usable.from_s) / DAY_S < 31
+    assert study.usable.until_s == whole.usable.until_s
+    from_utc = instants.text(study.scenario.from_s)
+    assert str(study.scenario).endswith(f", of a longer trace what was submitted from {from_utc}")
+    told = study.context(study.windows.report.from_s)
+    assert told.as_dict()["trace_from_utc"] == from_utc and told.scenario.brief.endswith(f"the trace from {from_utc}")
 
 
 def test_windows_that_were_declared_are_kept(data: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extent, "MOST_DAYS", 30)
     settings = clusters.resolve(data, cluster="lab")
     until = datetime(2026, 3, 10), datetime(2026, 3, 15), MARCH_22
-    early = study.of(data, replace(settings, fit_until=until[0], select_until=until[1], report_until=until[2]))
+    early = open_study(data, replace(settings, fit_until=until[0], select_until=until[1], report_until=until[2]))
     assert early.scenario.from_s == datetime(2026, 2, 18, tzinfo=UTC).timestamp()  # 30 days, and two to warm up
     assert early.windows.report.until_s == MARCH_22.replace(tzinfo=UTC).timestamp()
-    long = study.of(data, replace(settings, fit_from=datetime(2026, 1, 20)))
+    long = open_study(data, replace(settings, fit_from=datetime(2026, 1, 20)))
     assert long.windows.fit.from_s == datetime(2026, 1, 20, tzinfo=UTC).timestamp()
 
 
@@ -81,22 +81,22 @@ def test_calibration_judges_the_newest_months_of_the_newest_jobs(
     data: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = clusters.resolve(data, cluster="lab")
-    whole, every = experiment.calibrated(data, settings)
+    whole, every = replays.months_to_judge(data, settings)
     assert len(whole) == DAYS * A_DAY and len(every) == 3 and extent.calibration_cut(data, "lab") == ""
     monkeypatch.setattr(extent, "MOST_CALIBRATED", 100 * A_DAY)
     monkeypatch.setattr(extent, "NEWEST_CALIBRATED", 95 * A_DAY)
     monkeypatch.setattr(extent, "MOST_MONTHS", 1)
-    record, judged = experiment.calibrated(data, settings)
+    record, judged = replays.months_to_judge(data, settings)
     assert len(record) == 95 * A_DAY
     assert [(month.from_s, month.until_s) for month in judged] == [(every[-1].from_s, every[-1].until_s)]
     assert judged[0].is_near and not any(month.is_near for month in every)
     np.testing.assert_array_equal(record.submit_s, whole.submit_s[-len(record) :])
     assert "the newest 760 jobs" in extent.calibration_cut(data, "lab")
     monkeypatch.setattr(extent, "MOST_JUDGED", 100)
-    (sampled,) = experiment.calibrated(data, settings)[1]
+    (sampled,) = replays.months_to_judge(data, settings)[1]
     assert 50 < np.count_nonzero(sampled.of(record)) <= 100
     monkeypatch.setattr(extent, "NEWEST_CALIBRATED", 35 * A_DAY)
-    assert experiment.calibrated(data, settings)[1] == []  # no four weeks before any month
+    assert replays.months_to_judge(data, settings)[1] == []  # no four weeks before any month
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from models import fitting
-from models.fitting import Made, fit_each
-from models.outcomes import content_digest
+from models.comparison.outcomes import content_digest
 from models.policies.dqn import DQN
 from models.policies.forest import Forest
 from models.policies.lightgbm import LightGBMQuantile
@@ -18,6 +16,8 @@ from models.policies.policy_gradient import PolicyGradient
 from models.policies.reactive import Reactive
 from models.policies.xgboost import XGBoostMean
 from models.protocol import Policy
+from models.training import processes as fitting
+from models.training.processes import Made, fit_each
 from tests.models.broken_policy import Broken
 from tests.models.generated import queue_table
 from tests.models.pair_tables import random_pairs

@@ -12,11 +12,12 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from models.environment import ENV_ID, ProvisioningEnv, ScaledObservation
-from models.scaling import Scaling
-from models.study import fits as study
-from models.study.experiment import DAY_S, HOUR_S, Window
+from models.learning.scaling import Scaling
+from models.study.cluster import open_study
 from models.study.from_data import make_env, pairs_of
-from traces import clusters, ingest
+from models.study.support import why_no_policies
+from models.study.windows import DAY_S, HOUR_S, Window
+from traces import clusters, ingest, store
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.generate.logs import generate_slurm
@@ -52,7 +53,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_pairs_are_those_that_policies_are_fitted_and_judged_on(data: Path) -> None:
     folder = DataFolder(data)
-    ours = study.of(folder, clusters.resolve(folder, cluster="lab"), **SCENARIO)
+    ours = open_study(folder, clusters.resolve(folder, cluster="lab"), **SCENARIO)
     fit, select, report = (pairs_of(data, "lab", window, **SCENARIO) for window in ("fit", "select", "report"))
     expected = ours.fit_pairs(ours.windows.fit).known_before(ours.windows.fit.until_s)
     np.testing.assert_array_equal(fit.observations, expected.observations)
@@ -67,7 +68,7 @@ def test_the_pairs_are_those_that_policies_are_fitted_and_judged_on(data: Path) 
 
 def test_a_window_of_ones_own_and_a_path_as_text(data: Path) -> None:
     folder = DataFolder(data)
-    usable = study.of(folder, clusters.resolve(folder, cluster="lab"), **SCENARIO).usable
+    usable = open_study(folder, clusters.resolve(folder, cluster="lab"), **SCENARIO).usable
     window = Window(usable.from_s, usable.from_s + 2 * DAY_S, decision_s=2 * HOUR_S)
     table = make_env(str(data), "lab", window, weight=2.0, every=2, **SCENARIO).table
     assert len(table) == 2 * 2 and set(np.diff(table.offset).tolist()) == {24 // 2 + 1}
@@ -134,7 +135,7 @@ def test_the_advice_to_declare_nodes_names_those_that_the_log_shows(tmp_path: Pa
     raw.write_text(names + "".join(row.format(id=number, node=node) for number, node in enumerate("aab", 1)))
     known = ClusterSettings("lab")
     ingest.ingest([raw], cluster=known, data=data)
-    warehouse.build(data)
-    assert study.why_no_policies(data, "lab", known) == (
+    store.build_warehouse(data)
+    assert why_no_policies(data, "lab", known) == (
         "how many nodes cluster 'lab' has is not known (the log shows 2): give --nodes, or set nodes in clusters.toml"
     )

@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 
 from models import fingerprint, pairs
-from models.outcomes import content_digest
+from models.comparison.outcomes import content_digest
 from models.protocol import PairTable
-from models.study import experiment
-from models.study import fits as study
-from models.study.fits import Study
+from models.study.cluster import Study
+from models.study.fits import fit
 from models.tracking import training_runs
-from models.training import train
+from models.training.train import train
 from tests.conftest import REPOSITORY
 from tests.models.pair_tables import random_pairs
 from tests.models.toy_study import POLICIES, THREE, WINDOW, toy_study
@@ -56,13 +55,13 @@ def test_after_a_kill_in_training_only_the_rest_is_fitted(ours: Study, monkeypat
 
         return train(*arguments, keep=note, **named)
 
-    monkeypatch.setattr(study, "train", noting)
-    fits, reused = study.fit(ours, POLICIES, WINDOW)
+    monkeypatch.setattr("models.study.fits.train", noting)
+    fits, reused = fit(ours, POLICIES, WINDOW)
     assert len(fits) == 5 and len(fitted) == 5 - THREE and {name for name, _ in fitted} == {"forest"}
     assert reused == ["reactive", "average-wait"]
     assert {path: Path(path).stat().st_mtime_ns for path in kept} == kept, "what was kept is as it was"
     assert not list(ours.data.artifacts.rglob("*.part"))
-    undisturbed, _ = study.fit(toy_study(ours.data.root / "other"), POLICIES, WINDOW)
+    undisturbed, _ = fit(toy_study(ours.data.root / "other"), POLICIES, WINDOW)
     assert [content_digest(one.artifact) for one in fits] == [content_digest(one.artifact) for one in undisturbed]
 
 
@@ -127,8 +126,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     def lock(root: Path, purpose: str) -> AbstractContextManager[None]:
         return locked(root, purpose, say=lambda _: event.set())
 
-    monkeypatch.setattr(experiment, "locked", lock)
-    monkeypatch.setattr(study, "locked", lock)
+    monkeypatch.setattr("models.study.pair_tables.locked", lock)
+    monkeypatch.setattr("models.study.fits.locked", lock)
     return event
 
 
@@ -144,7 +143,7 @@ def test_two_that_want_the_same_pairs_build_them_once(
         pairs.save(table, arguments[-1])
         return table
 
-    monkeypatch.setattr(experiment, "_build_pairs", build)
+    monkeypatch.setattr("models.study.pair_tables._build", build)
     at_once(lambda: got.append(ours.pairs(WINDOW)), waits)
     assert len(builds) == 1 and len(got) == 2 and same(*got)
 
@@ -160,6 +159,6 @@ def test_two_that_want_the_same_training_fit_it_once(
         assert waits.wait(30)
         return train(*arguments, **named)
 
-    monkeypatch.setattr(study, "train", training)
-    at_once(lambda: got.append(study.fit(ours, ["reactive"], WINDOW)), waits)
+    monkeypatch.setattr("models.study.fits.train", training)
+    at_once(lambda: got.append(fit(ours, ["reactive"], WINDOW)), waits)
     assert len(fitted) == 1 and sorted(reused for _, reused in got) == [[], ["reactive"]]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from agent.artifact import Artifact
 from features.observe import FEATURES
-from models.outcomes import at_overlap, stopping_rows
+from models.comparison.outcomes import at_overlap, stopping_rows
 from models.protocol import PairTable, Policy
 from models.registry import POLICIES, make_policy
 from tests.models.generated import queue_table

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from agent.artifact import sum_of_trees
 from features.observe import FEATURES
-from models import networks
 from models.environment import BatchedPairs, every_s
-from models.policies.describe import describe
+from models.learning import networks
+from models.learning.manifest import describe
+from models.learning.rows import BASE, INPUTS, training_rows
+from models.learning.starts import Starts
+from models.learning.trees import from_lightgbm, from_sklearn, from_xgboost, round_down
 from models.policies.dqn import DQN, Replay
 from models.policies.forest import Forest
 from models.policies.policy_gradient import PolicyGradient, advantages
-from models.policies.rows import BASE, INPUTS, training_rows
-from models.policies.starts import Starts
-from models.policies.trees import from_lightgbm, from_sklearn, from_xgboost, round_down
 from models.protocol import PairTable
 
 

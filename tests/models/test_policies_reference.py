@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from features.observe import FEATURES
-from models import networks
+from models.comparison.outcomes import stopping_rows
 from models.environment import ProvisioningEnv
-from models.outcomes import stopping_rows
+from models.learning import networks
 from models.protocol import PairTable
 from models.registry import make_policy
 

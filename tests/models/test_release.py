@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from agent.artifact import Artifact
-from models.protocol import PairTable
+from models.protocol import PairTable, TrainedPolicy
 from models.registry import POLICIES
 from models.release.champion import promote, rollback
 from models.release.gate import (
@@ -29,7 +29,6 @@ from models.tables import release_log_frame
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from models.tracking.versions import RegisteredVersion
-from models.training import TrainedPolicy
 from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs, reactive, trained
 from traces.errors import InputError, WorkError
 from traces.store.folder import DataFolder

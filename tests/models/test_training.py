@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,19 @@ import pytest
 
 from agent.artifact import Artifact
 from features.observe import FEATURES
-from models import registry, training
+from models import registry
+from models.comparison.outcomes import content_digest
 from models.fingerprint import ROOT
-from models.fitting import Made
-from models.outcomes import content_digest
 from models.policies.forest import Forest
 from models.protocol import PairTable, Policy
-from models.study import fits as study
-from models.study.experiment import Scenario, Window, fit_scenarios
-from models.study.fits import Study
+from models.scenario import Context, Scenario, fit_scenarios
+from models.study.cluster import Study
+from models.study.fits import fit, last_fit
+from models.study.windows import Window
 from models.tracking import training_runs
-from models.training import TrainingContext, code_version, train
+from models.training import train as training
+from models.training.processes import Made
+from models.training.train import code_version, train
 from simulator.workload import Workload
 from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs
 from tests.models.toy_study import toy_study
@@ -56,10 +57,10 @@ class Notes:
 
     def __init__(self) -> None:
         self.runs: list[dict[str, Any]] = []
-        self.trainings: list[tuple[TrainingContext, list[str], int]] = []
+        self.trainings: list[tuple[Context, list[str], int]] = []
 
     @contextmanager
-    def training(self, context: TrainingContext, policies: Sequence[str], pairs: PairTable) -> Iterator[Notes]:
+    def training(self, context: Context, policies: Sequence[str], pairs: PairTable) -> Iterator[Notes]:
         self.trainings.append((context, list(policies), len(pairs)))
         yield self
 
@@ -69,7 +70,7 @@ class Notes:
 
 
 def fitted_here(fits: Sequence[tuple[Policy, int]], pairs: PairTable) -> Iterator[Made]:
-    """`models.fitting.fit_each` without other processes."""
+    """`models.training.processes.fit_each` without other processes."""
     for policy, seed in fits:
         yield Made(policy.name, seed, *policy.fit(pairs, seed), 0.0)
 
@@ -186,13 +187,6 @@ def test_an_unknown_policy_lists_the_known_before_anything_is_fitted(recorder: R
     assert recorder.seen == []
 
 
-def test_a_naive_time_is_utc() -> None:
-    aware = datetime(2023, 1, 1, 5, tzinfo=timezone(timedelta(hours=5)))
-    assert training.epoch_s(datetime(2023, 1, 1)) == training.epoch_s(aware) == FIRST_S
-    assert replace(context(), until_utc=aware).as_dict()["until_utc"] == "2023-01-01T00:00:00"
-    assert training.epoch_s(datetime(2023, 1, 1, tzinfo=UTC)) == FIRST_S
-
-
 def test_the_code_version_names_the_commit_or_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     code_version.cache_clear()
 
@@ -235,35 +229,35 @@ def test_an_interrupted_training_keeps_what_was_fitted(ours: Study, monkeypatch:
     monkeypatch.setitem(registry.POLICIES, "recorder", lambda: policy)
 
     with pytest.raises(KeyboardInterrupt):
-        study.fit(ours, ["reactive", "recorder"], window)
+        fit(ours, ["reactive", "recorder"], window)
     with pytest.raises(InputError, match="'recorder' is not trained"):
-        study.last_fit(ours, "recorder")
+        last_fit(ours, "recorder")
     policy.most = 99
-    fits, kept = study.fit(ours, ["reactive", "recorder"], window)
+    fits, kept = fit(ours, ["reactive", "recorder"], window)
 
     assert [seed for _, seed in policy.seen] == [0, 1, 2], "the third alone is fitted again"
     assert [(one.name, one.seed) for one in fits] == [("reactive", 0), *(("recorder", seed) for seed in range(3))]
     assert kept == ["reactive"]
-    assert study.fit(ours, ["reactive", "recorder"], window)[1] == ["reactive", "recorder"]
-    assert [one.seed for one in study.last_fit(ours, "recorder")[0]] == [0, 1, 2]
-    study.fit(ours, ["recorder"], Window(3 * DAY_S, 7 * DAY_S, 1800), seeds=(0,))
-    assert [one.seed for one in study.last_fit(ours, "recorder")[0]] == [0], "seeds of two windows are not mixed"
+    assert fit(ours, ["reactive", "recorder"], window)[1] == ["reactive", "recorder"]
+    assert [one.seed for one in last_fit(ours, "recorder")[0]] == [0, 1, 2]
+    fit(ours, ["recorder"], Window(3 * DAY_S, 7 * DAY_S, 1800), seeds=(0,))
+    assert [one.seed for one in last_fit(ours, "recorder")[0]] == [0], "seeds of two windows are not mixed"
 
 
 def test_a_kill_between_a_fit_and_its_stamp_passes_nothing_off_as_another(
     ours: Study, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     early, late = (Window(3 * DAY_S, until * DAY_S, 1800) for until in (7, 8))
-    study.fit(ours, ["recorder"], early, seeds=(0,))
+    fit(ours, ["recorder"], early, seeds=(0,))
 
     def killed(*arguments: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(study, "write_stamp", killed)
+        patch.setattr("models.study.fits.write_stamp", killed)
         with pytest.raises(KeyboardInterrupt):
-            study.fit(ours, ["recorder"], late, seeds=(0,))
+            fit(ours, ["recorder"], late, seeds=(0,))
     with pytest.raises(InputError, match="'recorder' is not trained"):
-        study.last_fit(ours, "recorder")
-    ((again,), _) = study.fit(ours, ["recorder"], early, seeds=(0,))
+        last_fit(ours, "recorder")
+    ((again,), _) = fit(ours, ["recorder"], early, seeds=(0,))
     assert again.artifact.manifest["trained_on"]["until_s"] == early.until_s, "of outcomes after that it knows nothing"

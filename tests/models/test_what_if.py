@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from models.what_if import changes, what_if
+from models.study.replays import what_if
+from models.what_if.cluster import changes
 from simulator.flat.replay import simulate
 from simulator.metrics import summary
 from simulator.workload import Workload, from_jobs

@@ -15,9 +15,10 @@ from unittest import mock
 import numpy as np
 
 from models import fingerprint
-from models.study import fits as study
-from models.study.experiment import Scenario, Window
-from models.study.fits import Study
+from models.scenario import Scenario
+from models.study import fits
+from models.study.cluster import Study
+from models.study.windows import Window
 from models.tracking import training_runs
 from simulator.workload import Workload
 from traces.clusters import ClusterSettings
@@ -50,8 +51,8 @@ def killed_in_training(ours: Study) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     no_tracker = mock.patch.object(training_runs, "MlflowTracker", return_value=None)
-    with no_tracker, mock.patch.object(study, "write_stamp", stamped):
-        study.fit(ours, POLICIES, WINDOW)
+    with no_tracker, mock.patch.object(fits, "write_stamp", stamped):
+        fits.fit(ours, POLICIES, WINDOW)
 
 
 def killed_over_pairs(ours: Study) -> None:

@@ -59,7 +59,7 @@ with orderly_end():
         print("tidied up", flush=True)
 """
 FIT = """
-from models.fitting import fit_each
+from models.training.processes import fit_each
 from models.policies.forest import Forest
 from tests.models.generated import queue_table
 with orderly_end():

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from assets.resources import Baton as Resource
-from models.study import fits as study
+from models import registry
 from models.tracking import store as mlflow_store
 from pipelines.definitions import build_defs
 from traces.generate.logs import generate_slurm
@@ -50,7 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DataFolder, 
     generate_slurm(folder / "raw", jobs=None, weeks=4, nodes=16, gpus_per_node=4, seed=7, steps=False, compress=False)
     data = DataFolder(folder / "data")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study, "every_policy", lambda: POLICIES)
+        patch.setattr(registry, "every_policy", lambda: POLICIES)
         yield data, folder / "raw", materialize(data, "lab", folder / "raw", nodes=16, gpus_per_node=4)
 
 

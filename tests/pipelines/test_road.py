@@ -14,7 +14,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from models.study import fits as study
+from models import registry
 from pipelines import home
 from tests.features.odd_logs import DAY, ODD, row, sacct
 from tests.pipelines.conftest import Baton, Result
@@ -55,7 +55,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Dagster's records in memory, and of the policies those that learn nothing."""
     with dg.DagsterInstance.ephemeral() as instance:
         monkeypatch.setattr(home, "instance_of", lambda _data: _Kept(instance))
-        monkeypatch.setattr(study, "every_policy", lambda: ["reactive", "average-wait"])
+        monkeypatch.setattr(registry, "every_policy", lambda: ["reactive", "average-wait"])
         yield
 
 
@@ -189,8 +189,10 @@ def test_training_that_fails_leaves_the_report(baton: Baton, tmp_path: Path, mon
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("no such kernel")
 
-    monkeypatch.setattr(study, "why_no_policies", lambda *_: None)
-    monkeypatch.setattr(study, "of", broken)
+    from assets import policies
+
+    monkeypatch.setattr(policies, "why_no_policies", lambda *_: None)
+    monkeypatch.setattr(policies, "open_study", broken)
     data = tmp_path / "data"
     paths, _ = ODD["one_day"](tmp_path / "raw")
     result = baton("run", *paths, "--cluster", "odd", "--nodes", 12, "--data", data)

@@ -73,7 +73,7 @@ def test_until_before_any_start(baton: Baton, data: Path) -> None:
 def test_champion_is_what_was_trained_under_that_name_else_the_registered(
     baton: Baton, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from models.study import fits as study
+    from models.study import fits
 
     trained = ("train", *WORLD, "--policies", "start-estimate", "--until", UNTIL, "--data", data)
     assert baton(*trained).code == 0
@@ -95,6 +95,6 @@ def test_champion_is_what_was_trained_under_that_name_else_the_registered(
     retrained = baton("train", *WORLD, "--policies", "champion", "--until", UNTIL, "--data", data, "--json")
     assert [row["policy"] for row in retrained.json["policies"]] == ["start-estimate"]
     with monkeypatch.context() as patch:
-        patch.setattr(study, "_registered", lambda _: pytest.fail("the registered version was asked for"))
+        patch.setattr(fits, "_registered", lambda _: pytest.fail("the registered version was asked for"))
         assert {"champion", "reactive", "oracle"} == {row["policy"] for row in baton(*asked, "--json").json["results"]}
     assert baton("rollback", "--data", data).code == 1

@@ -7,10 +7,10 @@ reservations.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from traces import instants
 from traces.errors import InputError
 from traces.slurm import conf_values as values
 from traces.slurm.conf import NodeConf, PartitionConf, SlurmConf, expanded, filled
@@ -108,7 +108,6 @@ def read_reservations(path: Path, timezone: str) -> tuple[Reservation, ...]:
 
 def _epoch_s(pair: Pair, zone: ZoneInfo) -> int:
     try:
-        local = datetime.fromisoformat(pair.value)
+        return instants.epoch_s(instants.parse(pair.value), zone)
     except ValueError as error:
         raise InputError(f"{pair.where}: {pair.key}={shown(pair.value)}: a time such as 2026-11-21T08:00:00") from error
-    return int(local.replace(tzinfo=zone).astimezone(UTC).timestamp())

@@ -13,14 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from models.study.experiment import DAY_S, HOUR_S, read_record
 from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.parameters import MECHANISMS, Parameters, fit, jobs_of, rules_of
 from simulator.recorded.record import ARRAYS, NEVER, Record, events
 from simulator.recorded.single import is_around, single_starts
-from traces.store import warehouse
-from traces.store.folder import DataFolder
 
+HOUR_S, DAY_S = 3600, 86400
 LEARN_S = 90 * DAY_S  # of record that the rules are fitted on
 STEP_S = 600  # limits are proposed in whole steps
 SLACK = 1.1  # a limit that fits is a tenth over what was used
@@ -50,30 +48,28 @@ def proposed(size: int, limit_s: int, run_s: int | None) -> list[Change]:
     return changes
 
 
-def what_if(data: DataFolder, cluster: str, job_key: str, changes: list[Change] | None = None) -> dict[str, Any] | None:
-    """Waits of the job unchanged and with each change, s; None where the record cannot place it in a queue.
+def what_if(
+    record: Record, job_key: str, eligible_s: int | None, changes: list[Change] | None = None
+) -> dict[str, Any]:
+    """Waits of a job of the record unchanged and with each change (None: those that are `proposed`), s.
 
-    Waits count from when it was eligible, if the log says so, else from its submission. `distance_s` is the unchanged
-    replay's wait less the recorded one. A wait is null where the job had not started ten days later, and so is a
-    difference to it.
+    Waits count from when it was eligible (`eligible_s`, epoch s), if the log says so, else from its submission.
+    `distance_s` is the unchanged replay's wait less the recorded one. A wait is null where the job had not started ten
+    days later, and so is a difference to it.
     """
-    record = read_record(data, cluster)
-    if job_key not in record.job_key:
-        return None
-    eligible_s = _eligible_s(data, cluster, job_key)
     record = record if eligible_s is None else _submitted(record, job_key, eligible_s)
     row = record.job_key.index(job_key)
     submit_s, start_s, end_s = int(record.submit_s[row]), int(record.start_s[row]), int(record.end_s[row])
     run_s = end_s - start_s if start_s < NEVER and end_s < NEVER else None
     size, limit_s = int(record.size[row]), int(record.limit_s[row])
     near = record.take((record.submit_s >= submit_s - LEARN_S) & (record.submit_s < submit_s))
-    found = fit(near, submit_s)
+    rules = fit(near, submit_s)
     played = record.take(is_around(record, submit_s, submit_s + 1))
-    base_s = _wait(played, job_key, found, Change("as it was"))
+    base_s = _wait(played, job_key, rules, Change("as it was"))
     recorded_s = start_s - submit_s if start_s < NEVER else None
     rows = []
     for change in proposed(size, limit_s, run_s) if changes is None else changes:
-        wait_s = _wait(played, job_key, found, change)
+        wait_s = _wait(played, job_key, rules, change)
         rows.append(
             {
                 "change": change.name,
@@ -94,17 +90,6 @@ def what_if(data: DataFolder, cluster: str, job_key: str, changes: list[Change] 
     }
 
 
-def _eligible_s(data: DataFolder, cluster: str, job_key: str) -> int | None:
-    """When the job became eligible, epoch s, where that was between its submission and its start; else None."""
-    found = warehouse.read(
-        data,
-        "SELECT CAST(epoch(eligible_utc) AS BIGINT) FROM jobs WHERE cluster = ? AND job_key = ? AND "
-        "eligible_utc > submit_utc AND eligible_utc <= coalesce(start_utc, end_utc)",
-        [cluster, job_key],
-    )
-    return None if found.is_empty() else int(found.item())
-
-
 def _submitted(record: Record, job_key: str, submit_s: int) -> Record:
     """The record with another submission of that job, in order again."""
     submits = record.submit_s.copy()
@@ -114,7 +99,7 @@ def _submitted(record: Record, job_key: str, submit_s: int) -> Record:
     return Record(**columns, job_key=[record.job_key[at] for at in order])
 
 
-def _wait(record: Record, job_key: str, found: Parameters, change: Change) -> int | None:
+def _wait(record: Record, job_key: str, rules: Parameters, change: Change) -> int | None:
     """Simulated wait of the job, s; None where it would not have started within the horizon."""
     row = record.job_key.index(job_key)
     size, limit_s = record.size.copy(), record.limit_s.copy()
@@ -122,7 +107,7 @@ def _wait(record: Record, job_key: str, found: Parameters, change: Change) -> in
     changed = replace(record, size=size, limit_s=limit_s)
     wanted = np.zeros(len(changed), np.bool_)
     wanted[row] = True
-    jobs = jobs_of(changed, found.points_per_hour)
-    starts = single_starts(changed, events(changed), jobs, rules_of(found, frozenset(MECHANISMS)), wanted, forked=True)
+    jobs = jobs_of(changed, rules.points_per_hour)
+    starts = single_starts(changed, events(changed), jobs, rules_of(rules, frozenset(MECHANISMS)), wanted, forked=True)
     wait_s = int(starts[row] - changed.submit_s[row])
     return wait_s if wait_s < HORIZON_S - HOUR_S else None

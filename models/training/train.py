@@ -1,7 +1,7 @@
 """Fits policies on pairs whose outcomes were known, each fit an MLflow run.
 
-Chooses and compares nothing (`models.evaluation`) and knows no MLflow (`models.tracking.versions` implements
-`Tracker`).
+Chooses and compares nothing (`models.comparison`), keeps nothing on disk (`models.study.fits`) and knows no MLflow
+(`models.tracking.training_runs` implements `Tracker`).
 """
 
 from __future__ import annotations
@@ -10,68 +10,20 @@ import subprocess
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from functools import cache
 from typing import Any, Protocol
 
 from agent.artifact import Artifact
 from models.fingerprint import ROOT, code_digest
-from models.fitting import Made, fit_each
-from models.protocol import PairTable, Policy
+from models.protocol import PairTable, Policy, TrainedPolicy
 from models.registry import make_policy
+from models.scenario import Context
+from models.training.processes import Made, fit_each
 from traces.errors import InputError
 
 SEEDS = (0, 1, 2, 3, 4)
 SOURCES = ("traces", "simulator", "features", "agent", "models")
-
-
-@dataclass(frozen=True)
-class TrainingContext:
-    """What a policy is fitted in; it goes into the manifest of every artifact and into every result row."""
-
-    cluster: str
-    trace_digest: str
-    until_utc: datetime  # naive UTC or aware: outcomes from then on are unknown to the fit
-    capacity: int  # nodes of the simulated cluster
-    fit_capacities: tuple[int, ...]  # nodes of those that learners were fitted on
-    scheduler: str
-    world: str
-    limit_s: int
-    pair_nodes: tuple[int, ...]
-    code_version: str
-    trace_from_utc: str | None = None  # where a long trace was cut: nothing submitted earlier was replayed
-
-    @property
-    def until_s(self) -> int:
-        """`until_utc` as epoch seconds."""
-        return epoch_s(self.until_utc)
-
-    @property
-    def scenario(self) -> str:
-        """Short text of the simulated cluster."""
-        newest = "" if self.trace_from_utc is None else f", the trace from {self.trace_from_utc}"
-        return f"{self.scheduler}, {self.capacity} nodes, {self.world}{newest}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        until = datetime.fromtimestamp(self.until_s, UTC).replace(tzinfo=None).isoformat()
-        lists = {"pair_nodes": list(self.pair_nodes), "fit_capacities": list(self.fit_capacities)}
-        told = {**asdict(self), **lists, "until_utc": until, "until_s": self.until_s}
-        if self.trace_from_utc is None:
-            del told["trace_from_utc"]
-        return told
-
-
-@dataclass(frozen=True)
-class TrainedPolicy:
-    """One fit: a policy with one seed. run_id is '' where nothing tracked it."""
-
-    name: str
-    seed: int
-    artifact: Artifact
-    run_id: str
-    wall_s: float
 
 
 class TrainingRun(Protocol):
@@ -95,15 +47,10 @@ class Tracker(Protocol):
     """Remembers trainings."""
 
     def training(
-        self, context: TrainingContext, policies: Sequence[str], pairs: PairTable
+        self, context: Context, policies: Sequence[str], pairs: PairTable
     ) -> AbstractContextManager[TrainingRun]:
         """What remembers the fits of these policies on these pairs while they are made."""
         ...
-
-
-def epoch_s(moment: datetime) -> int:
-    """Epoch seconds of a time; a naive one is UTC."""
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
 
 
 @cache
@@ -130,13 +77,13 @@ def train(
     pairs_fit: PairTable,
     policies: Sequence[str],
     *,
-    context: TrainingContext,
+    context: Context,
     seeds: Sequence[int] = SEEDS,
     tracker: Tracker | None = None,
     keep: Callable[[TrainedPolicy], None] | None = None,
     but: Container[tuple[str, int]] = (),
 ) -> list[TrainedPolicy]:
-    """Fits each policy on the pairs known before `context.until_utc`: learners once a seed, the others once.
+    """Fits each policy on the pairs known before `context.until_s`: learners once a seed, the others once.
 
     Pairs whose reactive successor had not started by then are left out here, whatever the caller hands in. `keep` is
     given each fit as it ends, so that an interrupted training loses only what it was at; fits (policy, seed) in `but`
@@ -149,8 +96,8 @@ def train(
     known = pairs_fit.known_before(context.until_s)
     if not len(known):
         raise InputError(
-            f"cluster {context.cluster!r}: none of the {len(pairs_fit)} pairs had an outcome before "
-            f"{context.as_dict()['until_utc']} UTC; fit on a longer window, or until a later date"
+            f"cluster {context.scenario.cluster!r}: none of the {len(pairs_fit)} pairs had an outcome before "
+            f"{context.until_utc} UTC; fit on a longer window, or until a later date"
         )
     by_name = {policy.name: policy for policy in chosen}
     each = [(policy.name, seed) for policy in chosen for seed in (seeds if policy.is_learned else seeds[:1])]
@@ -179,7 +126,7 @@ def _made(policies: Mapping[str, Policy], fits: Sequence[tuple[str, int]], pairs
 
 
 def _described(
-    policy: Policy, made: Made, pairs: PairTable, context: TrainingContext, run: TrainingRun | None
+    policy: Policy, made: Made, pairs: PairTable, context: Context, run: TrainingRun | None
 ) -> TrainedPolicy:
     """The fit with what it was made from in its manifest, and remembered by the run."""
     ended_s = time.time()

@@ -5,7 +5,7 @@ instructions by the machine that they find. They read the settings that pin this
 fit is made in a fresh process that starts with them; two machines then make the same artifact of the same pairs, byte
 for byte (docs/decisions/0012). Each process works on one thread, and there are as many as there are processors.
 
-`python -m models.fitting FD` is such a process: it takes the pair table from the connection FD, then one
+`python -m models.training.processes FD` is such a process: it takes the pair table from the connection FD, then one
 (policy, seed) after the other, and answers each with what was made of it.
 """
 
@@ -97,7 +97,13 @@ class _Process:
         self.fit: tuple[Policy, int] | None = None
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "models.fitting", str(theirs.fileno())],  # -P: not what lies in the cwd
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "models.training.processes",
+                    str(theirs.fileno()),
+                ],  # -P: not what lies in the cwd
                 env=environment(),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models.bootstrap import (
+from models.comparison.bootstrap import (
     DRAWS,
     INDICATIVE_BELOW_BLOCKS,
     block_count,
@@ -25,8 +24,8 @@ from models.bootstrap import (
     seed_weights,
     start_weights,
 )
-from models.one_thread import one_thread
-from models.outcomes import (
+from models.comparison.one_thread import one_thread
+from models.comparison.outcomes import (
     ORACLE,
     TEN_MINUTES_H,
     Outcome,
@@ -36,8 +35,9 @@ from models.outcomes import (
     play_all,
     sizes,
 )
-from models.protocol import PairTable
-from models.training import TrainedPolicy, TrainingContext
+from models.protocol import PairTable, TrainedPolicy
+from models.scenario import Context
+from traces import instants
 from traces.errors import InputError
 from traces.progress import Progress
 
@@ -78,7 +78,7 @@ def compare(
     report: PairTable,
     trained: Sequence[TrainedPolicy],
     *,
-    context: TrainingContext,
+    context: Context,
     select: PairTable | None = None,
     draws: int = DRAWS,
     seed: int = 0,
@@ -90,8 +90,8 @@ def compare(
     """
     if not len(report) or not trained:
         raise InputError(
-            f"cluster {context.cluster!r}: {len(report)} pairs and {len(trained)} trained policies to compare; "
-            "widen the report window, or train first"
+            f"cluster {context.scenario.cluster!r}: {len(report)} pairs and {len(trained)} trained policies to "
+            "compare; widen the report window, or train first"
         )
     results: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
@@ -110,7 +110,7 @@ def compare(
                 ]
                 for window, measured in (("select", picked), ("report", outcome)):
                     if measured is not None:
-                        curves += _curve(measured, window, size[0], context.cluster)
+                        curves += _curve(measured, window, size[0], context.scenario.cluster)
                         seeds = [one.seed for one in trained if one.name == outcome.policy]
                         by_seed += _by_seed(measured, headline(outcome, picked), window, size[0], seeds)
                 progress.reach(at * each + number)
@@ -168,18 +168,18 @@ def _cells(pairs: PairTable, outcomes: Sequence[Outcome], draws: int, seed: int)
     ]
 
 
-def _identity(outcome: Outcome, size: tuple[int, int], context: TrainingContext) -> dict[str, Any]:
+def _identity(outcome: Outcome, size: tuple[int, int], context: Context) -> dict[str, Any]:
     return {
-        "cluster": context.cluster,
+        "cluster": context.scenario.cluster,
         "window": "report",
         "policy": outcome.policy,
         "policy_version": outcome.version,
         "knob": outcome.knob,
-        "world": context.world,
+        "world": context.scenario.world,
         "pair_nodes": size[0],
         "limit_h": size[1] / 3600.0,
         "trace_digest": context.trace_digest,
-        "scenario": context.scenario,
+        "scenario": context.scenario.brief,
         "code_version": context.code_version,
     }
 
@@ -196,8 +196,8 @@ def _measure(whole: Outcome, select: Outcome | None, cell: _Cell, seed: int) -> 
     figures = {name: float(values.mean()) for name, values in _headline_values(outcome, at, cell).items()}
     return {
         "load": cell.load,
-        "from_utc": _utc(cell.submit_s.min()),
-        "to_utc": _utc(cell.submit_s.max()),
+        "from_utc": instants.utc(cell.submit_s.min()).isoformat(),
+        "to_utc": instants.utc(cell.submit_s.max()).isoformat(),
         "n": len(cell.submit_s),
         "blocks": blocks,
         "indicative": blocks < INDICATIVE_BELOW_BLOCKS,
@@ -212,10 +212,6 @@ def _measure(whole: Outcome, select: Outcome | None, cell: _Cell, seed: int) -> 
         "chosen": None if select is None else {name: _chosen(outcome, select, b) for name, b in BUDGETS.items()},
         "ci95": _intervals(outcome, at, cell, seed) if blocks > 1 else {},
     }
-
-
-def _utc(epoch_s: int) -> str:
-    return datetime.fromtimestamp(int(epoch_s), UTC).replace(tzinfo=None).isoformat()
 
 
 def _headline_values(outcome: Outcome, at: int, cell: _Cell) -> dict[str, Floats]:

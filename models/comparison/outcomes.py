@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from agent.artifact import Artifact
 from models.fingerprint import digest
-from models.protocol import PairTable
-from models.training import TrainedPolicy
+from models.protocol import PairTable, TrainedPolicy
 from traces.errors import InputError
 
 Floats = NDArray[np.float64]

@@ -13,14 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from models.bootstrap import interval, start_weights
-from models.study.experiment import DAY_S, read_workload
+from models.comparison.bootstrap import interval, start_weights
 from models.tables import WHAT_IF, frame
 from simulator.metrics import summary
 from simulator.workload import Int64s, Workload, peak_in_use
-from traces.clusters import ClusterSettings
-from traces.store.folder import DataFolder
 
+DAY_S = 86400
 BASE = "mirage"  # the scheduler of every other figure of the pipeline
 SCHEDULERS = ("fifo", "easy")  # conservative costs the square of the queue, and comes close to EASY
 NODE_FACTORS = (0.9, 1.1, 1.25)
@@ -51,16 +49,14 @@ def changes(workload: Workload, capacity: int) -> Iterator[Change]:
     yield Change("half the slack in time limits", halved, BASE, capacity)
 
 
-def what_if(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
+def what_if(workload: Workload, cluster: str, nodes: int | None) -> pl.DataFrame:
     """Rows of `what_if`: one a change, with the mean difference of a job's wait to the base and its 95 % interval.
 
-    The cluster has its declared nodes, else as many as were ever in use at once. Raises InputError for a cluster
-    without jobs that ran.
+    nodes: of the cluster; None takes as many as were ever in use at once.
     """
     from simulator.flat.replay import simulate
 
-    workload, _keys = read_workload(data, settings.name)
-    capacity = max(settings.nodes or peak_in_use(workload), int(workload.size.max()))
+    capacity = max(nodes or peak_in_use(workload), int(workload.size.max()))
     rows: list[dict[str, object]] = []
     base = np.zeros(0, np.int64)
     for change in changes(workload, capacity):
@@ -71,7 +67,7 @@ def what_if(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
         rows.append(
             {
                 **{name: value for name, value in summary(workload, starts, change.capacity).items() if name in _KEPT},
-                "cluster": settings.name,
+                "cluster": cluster,
                 "change": change.name,
                 "scheduler": change.scheduler,
                 "capacity_nodes": change.capacity,
@@ -88,7 +84,7 @@ _KEPT = ("mean_wait_s", "p50_wait_s", "p95_wait_s", "mean_bounded_slowdown")
 
 
 def _interval(difference_s: Int64s, submit_s: Int64s) -> list[float] | None:
-    """95 % interval of the mean difference, s: 7-day blocks of submission days drawn as in `models.bootstrap`.
+    """95 % interval of the mean difference, s: 7-day blocks of submission days are drawn.
 
     Days, not jobs, are drawn (a ratio of sums), which keeps the draws small on any trace. None within one block.
     """

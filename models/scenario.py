@@ -1,0 +1,89 @@
+"""What is simulated, and what a fit or a comparison is made in. Plain values: nothing here reads or stores."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from simulator.workload import Workload
+from traces import instants
+
+HOUR_S = 3600
+LIMIT_S = 48 * HOUR_S  # wall-clock limit of both jobs of a pair, where nobody asks for another
+EVERY_S = 4 * HOUR_S  # between the starts of pairs
+FIT_CAPACITIES = (1.0, 0.9)  # of the nodes, on which learners see the fit window: as it was, and busier
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Everything that defines the simulated cluster and its pairs, apart from the window."""
+
+    cluster: str
+    capacity: int  # nodes
+    pair_nodes: tuple[int, ...] = (1, 8)
+    limit_s: int = LIMIT_S
+    scheduler: str = "mirage"
+    world: str = "plain"
+    every_s: int = EVERY_S
+    from_s: int | None = None  # first submission replayed, epoch s; None: the whole trace (`models.study.extent`)
+
+    @property
+    def brief(self) -> str:
+        """Scheduler, nodes and world in a few words: the column `scenario` of the tables."""
+        newest = "" if self.from_s is None else f", the trace from {instants.text(self.from_s)}"
+        return f"{self.scheduler}, {self.capacity} nodes, {self.world}{newest}"
+
+    def __str__(self) -> str:
+        sizes = ",".join(map(str, self.pair_nodes))
+        since = "" if self.from_s is None else instants.text(self.from_s)
+        newest = since and f", of a longer trace what was submitted from {since}"
+        return (
+            f"{self.cluster}: {self.scheduler} on {self.capacity} nodes, world {self.world}, "
+            f"{sizes}-node pairs of {self.limit_s / HOUR_S:g} h, a start every {self.every_s / HOUR_S:g} h{newest}"
+        )
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a fit or a comparison is made in: the scenario, the trace, what was known, and the code.
+
+    It goes into the manifest of every artifact, into every run of MLflow and into every result row.
+    """
+
+    scenario: Scenario
+    trace_digest: str  # of the raw files
+    until_s: int  # epoch s: what happened from then on is unknown to the fit
+    fit_capacities: tuple[int, ...]  # nodes of the clusters that learners were fitted on
+    code_version: str
+
+    @property
+    def until_utc(self) -> str:
+        """`until_s` as text: 2023-02-01T00:00:00."""
+        return instants.utc(self.until_s).isoformat()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, under the names that manifests and MLflow have."""
+        values = asdict(self.scenario)
+        from_s = values.pop("from_s")
+        del values["every_s"]
+        return {
+            **values,
+            "pair_nodes": list(self.scenario.pair_nodes),
+            "trace_digest": self.trace_digest,
+            "until_utc": self.until_utc,
+            "until_s": self.until_s,
+            "fit_capacities": list(self.fit_capacities),
+            "code_version": self.code_version,
+            **({} if from_s is None else {"trace_from_utc": instants.text(from_s)}),
+        }
+
+
+def fit_scenarios(scenario: Scenario, workload: Workload) -> list[Scenario]:
+    """The clusters that learners see: as it is, and with fewer nodes, but as many as the widest job needs.
+
+    A policy that saw only a calm month does not know what to do in a congested one; the same jobs on a tenth fewer
+    nodes wait up to four times as long (docs/decisions/0010).
+    """
+    least = max(int(workload.size.max()), *scenario.pair_nodes)
+    nodes = {max(int(scenario.capacity * share), least) for share in FIT_CAPACITIES}
+    return [replace(scenario, capacity=capacity) for capacity in sorted(nodes, reverse=True)]

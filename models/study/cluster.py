@@ -1,0 +1,119 @@
+"""One cluster's study: its trace in one scenario, with its windows and the pairs of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from models.protocol import PairTable, concatenate
+from models.registry import check_world
+from models.scenario import LIMIT_S, Context, Scenario, fit_scenarios
+from models.study import extent, inputs
+from models.study.pair_tables import pair_table
+from models.study.windows import COOL_DOWN_S, FIT_DECISION_S, WARM_UP_S, Window, Windows, split, usable_starts
+from models.training.train import SEEDS, code_version
+from simulator.names import check_names
+from simulator.workload import Workload
+from traces import instants
+from traces.clusters import ClusterSettings
+from traces.errors import InputError
+from traces.store.folder import DataFolder
+from traces.store.raw_files import lake_digest
+
+PAIR_NODES = (1, 8)  # sizes of pairs, where nobody asks for others
+
+
+@dataclass(frozen=True)
+class Study:
+    """One cluster's trace in one scenario. Make it with `open_study`."""
+
+    data: DataFolder
+    settings: ClusterSettings
+    scenario: Scenario
+    workload: Workload
+
+    @cached_property
+    def usable(self) -> Window:
+        """The starts that the trace supports."""
+        return usable_starts(self.workload)
+
+    @cached_property
+    def windows(self) -> Windows:
+        """Its fit, select and report window."""
+        return split(self.usable, inputs.declared_dates(self.settings), self.settings.name)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """What learners are fitted with: as many as the cluster's settings say, else SEEDS."""
+        return SEEDS if self.settings.seeds is None else tuple(range(self.settings.seeds))
+
+    def pairs(self, window: Window) -> PairTable:
+        """The pairs that start in the window, on the cluster as it is."""
+        return pair_table(self.data, self.workload, self.scenario, window)
+
+    def fit_pairs(self, window: Window) -> PairTable:
+        """What learners are fitted on: the window's pairs on each cluster of `models.scenario.fit_scenarios`."""
+        scenarios = fit_scenarios(self.scenario, self.workload)
+        return concatenate(pair_table(self.data, self.workload, scenario, window) for scenario in scenarios)
+
+    def fit_window(self, until_s: int | None) -> Window:
+        """Starts to fit on: all usable ones before `until_s`; None is the end of the declared fit window."""
+        if until_s is None:
+            return self.windows.fit
+        first_s = max(self.usable.from_s, inputs.declared_dates(self.settings).fit_from_s or 0)
+        if first_s >= until_s:
+            raise InputError(
+                f"--until {instants.text(until_s)}: the usable starts of cluster {self.scenario.cluster!r} begin at "
+                f"{instants.text(first_s)}; give a later date"
+            )
+        return Window(first_s, until_s, FIT_DECISION_S)
+
+    def context(self, until_s: int) -> Context:
+        """What a fit on outcomes known before `until_s` is made in."""
+        return Context(
+            scenario=self.scenario,
+            trace_digest=lake_digest(self.data, self.scenario.cluster),
+            until_s=until_s,
+            fit_capacities=tuple(scenario.capacity for scenario in fit_scenarios(self.scenario, self.workload)),
+            code_version=code_version(),
+        )
+
+
+def open_study(
+    data: DataFolder,
+    settings: ClusterSettings,
+    *,
+    capacity: int | None = None,
+    pair_nodes: tuple[int, ...] | None = None,
+    limit_s: int = LIMIT_S,
+    scheduler: str = "mirage",
+    world: str = "plain",
+    every_s: int | None = None,
+) -> Study:
+    """The study of that cluster; `pair_nodes` None is those of PAIR_NODES that fit on it.
+
+    Of a trace longer than `models.study.extent` allows it is that of the newest part. `every_s` None is what it says
+    there. Raises InputError where it cannot be replayed in that scenario.
+    """
+    check_names(scheduler=scheduler)
+    check_world(world)
+    declared = inputs.declared_dates(settings)
+    from_s = extent.first_replayed_s(
+        data,
+        settings.name,
+        warm_up_s=WARM_UP_S,
+        cool_down_s=COOL_DOWN_S,
+        from_s=declared.fit_from_s,
+        until_s=declared.report_until_s,
+    )
+    workload, _ = inputs.read_workload(data, settings.name, from_s)
+    nodes = inputs.capacity_of(data, settings, capacity)
+    pair_nodes = pair_nodes or tuple(size for size in PAIR_NODES if size <= nodes)
+    if max(pair_nodes) > nodes:
+        raise InputError(f"--pair-nodes {max(pair_nodes)}: cluster {settings.name!r} has {nodes} nodes; ask for fewer")
+    span_s = int(np.ptp(workload.submit_s))
+    every_s = every_s or extent.starts_every_s(workload, span_s)
+    scenario = Scenario(settings.name, nodes, pair_nodes, limit_s, scheduler, world, every_s, from_s)
+    return Study(data, settings, scenario, workload)

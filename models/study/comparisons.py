@@ -1,0 +1,71 @@
+"""A study's comparison of its fitted policies: on which pairs, with which warnings, and what MLflow keeps of it.
+
+The figures are made in `models.comparison`, from pairs and artifacts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from models.fingerprint import digest
+from models.protocol import TrainedPolicy
+from models.study.cluster import Study
+from models.study.fits import fit_fingerprint
+from models.study.pair_tables import pair_fingerprint
+from models.study.windows import Window
+from traces import instants
+
+if TYPE_CHECKING:
+    from models.comparison.compare import Comparison
+
+COMPARISON = "comparison"  # the stamp that holds the rows of a cluster's standing comparison
+
+
+def warnings_about(study: Study, report: Window, fitted_until_s: int) -> list[str]:
+    """What makes a comparison on that window weaker than it looks, a sentence each."""
+    warnings = []
+    if fitted_until_s > report.from_s:
+        until = instants.text(fitted_until_s)
+        warnings.append(f"a policy was fitted on outcomes up to {until}, inside the window {report}")
+    if report.until_s > study.usable.until_s or report.from_s < study.usable.from_s:
+        warnings.append(f"starts outside {study.usable} meet a cold cluster or run out of arrivals")
+    return warnings
+
+
+def compare_on(study: Study, trained: Sequence[TrainedPolicy], report: Window, select: Window | None) -> Comparison:
+    """The policies on the pairs of the report window, with settings picked on those of the select window.
+
+    Of the select window only pairs count whose outcome was known at its end.
+    """
+    from models.comparison.compare import compare
+
+    pairs = None if select is None else study.pairs(select).known_before(select.until_s)
+    return compare(study.pairs(report), trained, context=study.context(report.from_s), select=pairs)
+
+
+def remember_comparison(
+    study: Study,
+    trained: Sequence[TrainedPolicy],
+    compared: Comparison,
+    report: Window,
+    select: Window | None,
+    pictures: Mapping[str, bytes] | None = None,
+) -> None:
+    """What the policies earned goes to their runs in MLflow, with the comparison as a table, and those pictures."""
+    from models.tables import results_frame
+    from models.tracking.training_runs import add_comparison, dataset
+
+    context = study.context(report.from_s)
+    measured_on = [dataset(context, study.pairs(report), "report")]
+    if select is not None and len(known := study.pairs(select).known_before(select.until_s)):
+        measured_on.insert(0, dataset(context, known, "select"))
+    add_comparison(study.data, compared, trained, measured_on, results_frame(compared.results), pictures or {})
+
+
+def comparison_fingerprint(study: Study, policies: Sequence[str]) -> str:
+    """Changes when the fits or the windows of the cluster's standing comparison do."""
+    windows = study.windows
+    fits = [fit_fingerprint(study, name, windows.fit, study.seeds) for name in policies]
+    pairs = [pair_fingerprint(study.data, study.scenario, window) for window in (windows.select, windows.report)]
+    return digest(fits, pairs)

@@ -1,0 +1,156 @@
+"""What a study reads of the warehouse and of a cluster's settings, and why it cannot where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from features.trace import read_trace
+from features.usage import nodes_shown, runs
+from models.study.windows import DeclaredDates
+from simulator.workload import Workload, from_jobs
+from traces import instants
+from traces.clusters import ClusterSettings
+from traces.errors import InputError
+from traces.store import warehouse
+from traces.store.folder import DataFolder
+
+if TYPE_CHECKING:
+    from simulator.recorded.record import Record
+
+HOUR_S = 3600
+UNKNOWN_LIMIT_S = 48 * HOUR_S  # of jobs of a cluster none of whose jobs has a time limit
+_RAN = "submit_utc IS NOT NULL AND start_utc IS NOT NULL AND run_s > 0"
+_NODES = (
+    """CASE WHEN allocated_nodes > 0 THEN allocated_nodes WHEN requested_nodes > 0 THEN requested_nodes ELSE 1 END"""
+)
+_WORKLOAD = ("job_key", "job_id_raw", "submit_utc", "start_utc", "run_s", "allocated_nodes", "requested_nodes")
+_RECORD = (*_WORKLOAD, "end_utc", "user_name", "priority")
+
+
+def declared_dates(settings: ClusterSettings) -> DeclaredDates:
+    """The dates that the cluster's settings part its trace at, as epoch seconds."""
+    dates = (settings.fit_from, settings.fit_until, settings.select_until, settings.report_until)
+    return DeclaredDates(*(None if date is None else instants.epoch_s(date) for date in dates))
+
+
+def why_no_plan(data: DataFolder, cluster: str) -> str | None:
+    """Why nothing can be planned with the cluster's jobs, in one sentence; None where it can.
+
+    Without time limits no job needs a successor, and without submissions nothing says who waited.
+    """
+    counts = warehouse.read(
+        data,
+        "SELECT count(*) AS jobs, count(submit_utc) AS submits, count(limit_s) AS limits, "
+        "count(*) FILTER (submit_utc IS NOT NULL AND start_utc IS NOT NULL AND run_s > 0) AS ran "
+        "FROM jobs WHERE cluster = ?",
+        (cluster,),
+    ).row(0, named=True)
+    if not counts["jobs"]:
+        return f"the trace of cluster {cluster!r} holds no job"
+    if not counts["submits"]:
+        return f"the log of cluster {cluster!r} does not say when jobs were submitted: waits are not known"
+    if not counts["limits"]:
+        return f"no job of cluster {cluster!r} has a time limit, so none needs a successor: nothing to provision"
+    if not counts["ran"]:
+        return f"none of the {counts['jobs']:,} jobs of cluster {cluster!r} ran and ended"
+    return None
+
+
+def why_not_replayed(data: DataFolder, settings: ClusterSettings) -> str | None:
+    """Why the trace cannot be replayed on the cluster's nodes, in one sentence; None where it can."""
+    if why := why_no_plan(data, settings.name):
+        return why
+    if settings.nodes is None:
+        trace = read_trace(data, settings.name, by_node=True)
+        return (
+            f"how many nodes cluster {settings.name!r} has is not known (the log shows "
+            f"{nodes_shown(trace, runs(trace, settings)):,}): give --nodes, or set nodes in clusters.toml"
+        )
+    try:
+        capacity_of(data, settings)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def read_workload(data: DataFolder, cluster: str, from_s: int | None = None) -> tuple[Workload, pl.Series]:
+    """The cluster's jobs that ran, and their keys; those submitted from `from_s` (epoch s) on where it is given.
+
+    A job without a limit gets the longest limit of its partition, as Slurm gives it the partition's. Raises InputError
+    where there are none.
+    """
+    frame, longest_s = _jobs(data, cluster, _WORKLOAD, from_s, _RAN)
+    if frame.is_empty():
+        first = warehouse.read(
+            data, "SELECT * FROM jobs WHERE cluster = ? ORDER BY submit_utc, job_key LIMIT 1", (cluster,)
+        )
+        if first.is_empty():
+            raise InputError(f"cluster {cluster!r} has no jobs in {data.warehouse}; ingest its raw files first")
+        jobs = warehouse.read(data, "SELECT count(*) FROM jobs WHERE cluster = ?", (cluster,)).item()
+        line = _line_of(data, first.row(0, named=True))
+        raise InputError(f"{line}: none of the {jobs} jobs of cluster {cluster!r} ran and ended")
+    return from_jobs(frame, default_limit_s=longest_s)
+
+
+def read_record(data: DataFolder, cluster: str, from_s: int | None = None) -> Record:
+    """The cluster's jobs as calibration reads them, cancelled in the queue or not; otherwise as `read_workload`."""
+    from simulator.recorded.record import from_jobs as record_of
+
+    frame, longest_s = _jobs(data, cluster, _RECORD, from_s)
+    return record_of(frame, default_limit_s=longest_s)
+
+
+def eligible_s(data: DataFolder, cluster: str, job_key: str) -> int | None:
+    """When the job became eligible, epoch s, where that was between its submission and its start; else None."""
+    eligible = warehouse.read(
+        data,
+        "SELECT CAST(epoch(eligible_utc) AS BIGINT) FROM jobs WHERE cluster = ? AND job_key = ? AND "
+        "eligible_utc > submit_utc AND eligible_utc <= coalesce(start_utc, end_utc)",
+        [cluster, job_key],
+    )
+    return None if eligible.is_empty() else int(eligible.item())
+
+
+def capacity_of(data: DataFolder, settings: ClusterSettings, override: int | None = None) -> int:
+    """Nodes of the simulated cluster. Raises InputError where unknown, or smaller than the largest job that ran."""
+    capacity = override or settings.nodes
+    if capacity is None:
+        raise InputError(f"cluster {settings.name!r} declares no nodes; set nodes in clusters.toml, or give --capacity")
+    largest = warehouse.read(
+        data,
+        f"SELECT *, {_NODES} AS nodes FROM jobs WHERE cluster = ? AND {_RAN} AND {_NODES} > ? "  # noqa: S608 - ours
+        "ORDER BY nodes DESC, submit_utc, job_id_raw, job_key LIMIT 1",
+        (settings.name, capacity),
+    )
+    for job in largest.iter_rows(named=True):
+        raise InputError(
+            f"{_line_of(data, job)}: job {job['job_id']!r} ran on {job['nodes']} nodes, but cluster "
+            f"{settings.name!r} has {capacity}; correct nodes in clusters.toml, or give --nodes (--capacity)"
+        )
+    return capacity
+
+
+def _jobs(
+    data: DataFolder, cluster: str, columns: Sequence[str], from_s: int | None, condition: str = "true"
+) -> tuple[pl.DataFrame, int]:
+    """Those columns and `limit_s` of the cluster's jobs, and the limit of those whose partition knows none, s."""
+    longest_s = warehouse.read(data, "SELECT max(limit_s) FROM jobs WHERE cluster = ?", (cluster,)).item()
+    since = "true" if from_s is None else f"submit_utc >= make_timestamp({int(from_s) * 1_000_000})"
+    frame = warehouse.read(
+        data,
+        "WITH longest AS (SELECT partition, max(limit_s) AS most_s FROM jobs WHERE cluster = ? GROUP BY partition) "  # noqa: S608 - our own names
+        f"SELECT {', '.join(columns)}, coalesce(limit_s, most_s) AS limit_s "
+        "FROM jobs JOIN longest ON longest.partition IS NOT DISTINCT FROM jobs.partition "
+        f"WHERE cluster = ? AND {condition} AND {since}",
+        (cluster, cluster),
+    )
+    return frame, UNKNOWN_LIMIT_S if longest_s is None else int(longest_s)
+
+
+def _line_of(data: DataFolder, job: dict[str, object]) -> str:
+    """file:line of a job's newest record."""
+    files = warehouse.read(data, "SELECT path FROM trace_files WHERE sha256 = ?", (job["trace_sha256"],))
+    return f"{files['path'][0] if len(files) else 'trace'}:{job['line']}"

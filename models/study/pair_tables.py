@@ -1,0 +1,93 @@
+"""The pair tables of a scenario and a window: built once, kept under `artifacts/pairs`, and read from there."""
+
+from __future__ import annotations
+
+import logging
+import zipfile
+import zlib
+from dataclasses import asdict
+from pathlib import Path
+
+from models.fingerprint import code_digest, digest
+from models.protocol import PairTable, concatenate
+from models.scenario import Scenario
+from models.study.windows import Window
+from simulator.workload import Workload
+from traces import instants
+from traces.files import whole
+from traces.files.locks import locked
+from traces.store.folder import DataFolder
+from traces.store.raw_files import lake_digest
+
+log = logging.getLogger(__name__)
+
+# What reading a file of pairs raises that is not what was written; of an entry that is encrypted, or packed in a way
+# that Python does not know, zipfile says so by a RuntimeError.
+DAMAGED = (OSError, ValueError, TypeError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+PAIR_CODE = (
+    "traces", "simulator", "features",
+    "models/pairs.py", "models/protocol.py", "models/scenario.py",
+    "models/study/pair_tables.py", "models/study/inputs.py", "models/study/windows.py", "models/study/extent.py",
+)  # fmt: skip
+
+
+def pair_fingerprint(data: DataFolder, scenario: Scenario, window: Window) -> str:
+    """Changes when the raw files, the scenario, the window or the code that makes pairs change."""
+    return digest(lake_digest(data, scenario.cluster), asdict(scenario), asdict(window), code_digest(*PAIR_CODE))
+
+
+def pair_path(data: DataFolder, scenario: Scenario, window: Window) -> Path:
+    """Where the pairs of that window are kept; the name holds their fingerprint."""
+    fingerprint = pair_fingerprint(data, scenario, window)
+    name = f"{instants.text(window.from_s)}-{fingerprint[:16]}.npz".replace(":", "")
+    return data.artifacts / "pairs" / scenario.cluster / name
+
+
+def pair_table(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
+    """The pairs of every declared size that start in the window, built once and kept under artifacts/pairs.
+
+    A second process that wants them waits for the first; what is damaged, or was left by a killed one, is built again.
+    """
+    path = pair_path(data, scenario, window)
+    if (kept := _kept(path)) is not None:
+        return kept
+    with locked(data.root, f"pairs of {scenario.cluster}"):
+        if (kept := _kept(path)) is not None:
+            return kept
+        if path.exists():
+            log.warning("%s is damaged: these pairs are built again", path)
+        whole.sweep(path.parent)
+        return _build(workload, scenario, window, path)
+
+
+def _kept(path: Path) -> PairTable | None:
+    """The table in that file; None where there is none, or nothing whole. A folder in its place is an OSError."""
+    from models import pairs
+
+    try:
+        return pairs.load(path)
+    except (IsADirectoryError, NotADirectoryError, PermissionError):
+        raise
+    except DAMAGED:  # or not there
+        return None
+
+
+def _build(workload: Workload, scenario: Scenario, window: Window, path: Path) -> PairTable:
+    from models import pairs
+
+    starts = window.starts(scenario.every_s)
+    tables = [
+        pairs.build_pairs(
+            workload,
+            capacity=scenario.capacity,
+            scheduler=scenario.scheduler,
+            submits_s=starts,
+            pair_nodes=nodes,
+            limit_s=scenario.limit_s,
+            decision_s=window.decision_s,
+        )
+        for nodes in scenario.pair_nodes
+    ]
+    table = concatenate(tables)
+    pairs.save(table, path)
+    return table

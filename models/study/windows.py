@@ -1,0 +1,102 @@
+"""Which starts are fitted on, selected on and reported on: three chronological parts of what a trace supports.
+
+Arithmetic of instants alone: the trace's submissions and the declared dates are handed in (`models.study.inputs`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from simulator.workload import Workload
+from traces import instants
+from traces.errors import InputError
+
+Int64s = NDArray[np.int64]
+
+HOUR_S, DAY_S = 3600, 86400
+WARM_UP_S = 2 * DAY_S  # an emptier start understates waits (measured on the A100 trace)
+COOL_DOWN_S = 5 * DAY_S  # later pairs would outlive the arrivals that they compete with
+FIT_SHARE, SELECT_SHARE = 0.6, 0.2  # of the usable starts, where the cluster declares no windows
+DECISION_S = 600
+FIT_DECISION_S = 1800  # learners see every third decision: a third of the work, and neighbours are alike
+
+
+@dataclass(frozen=True)
+class Window:
+    """Starts P with from_s <= submission < until_s, epoch seconds."""
+
+    from_s: int
+    until_s: int
+    decision_s: int = DECISION_S  # between the decisions of a pair
+
+    def starts(self, every_s: int) -> Int64s:
+        """Submissions of P, one every `every_s` from `from_s`; int64 epoch s."""
+        return np.arange(self.from_s, self.until_s, every_s, dtype=np.int64)
+
+    def __str__(self) -> str:
+        return f"{instants.text(self.from_s)} to {instants.text(self.until_s)}"
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The three chronological parts: fit, select (settings, the champion rule), report (touched once)."""
+
+    fit: Window
+    select: Window
+    report: Window
+
+    def frame(self) -> pl.DataFrame:
+        """A row a window, for a person: window, from_utc, until_utc."""
+        parts = {"fit": self.fit, "select": self.select, "report": self.report}
+        return pl.DataFrame(
+            [
+                {"window": name, "from_utc": instants.text(part.from_s), "until_utc": instants.text(part.until_s)}
+                for name, part in parts.items()
+            ]
+        )
+
+
+class DeclaredDates(NamedTuple):
+    """The dates of `clusters.toml` that part a trace, epoch s; None where a cluster declares none."""
+
+    fit_from_s: int | None = None
+    fit_until_s: int | None = None
+    select_until_s: int | None = None
+    report_until_s: int | None = None
+
+
+def usable_starts(workload: Workload) -> Window:
+    """The submissions of P that a trace supports: warm cluster before, known outcome after. Raises InputError."""
+    first, last = int(workload.submit_s.min()) + WARM_UP_S, int(workload.submit_s.max()) - COOL_DOWN_S
+    if last - first < DAY_S:
+        raise InputError(
+            f"the trace spans {(int(np.ptp(workload.submit_s))) / DAY_S:.1f} days of submissions; pairs need at "
+            f"least {(WARM_UP_S + COOL_DOWN_S + DAY_S) / DAY_S:.0f}: give a longer trace"
+        )
+    # whole hours, so that a window reads well and the same trace cut a minute later gives the same grid
+    return Window(-(-first // HOUR_S) * HOUR_S, last // HOUR_S * HOUR_S)
+
+
+def split(usable: Window, declared: DeclaredDates, cluster: str) -> Windows:
+    """The declared windows where there are any, else 60/20/20 of the span of usable starts, on whole hours.
+
+    Raises InputError, which names the cluster, for declared dates that are out of order.
+    """
+    span_s = usable.until_s - usable.from_s
+    fit_until = declared.fit_until_s or usable.from_s + int(span_s * FIT_SHARE) // HOUR_S * HOUR_S
+    report_until = declared.report_until_s or usable.until_s
+    select_until = declared.select_until_s or fit_until + int(span_s * SELECT_SHARE) // HOUR_S * HOUR_S
+    fit_from = max(declared.fit_from_s or usable.from_s, usable.from_s)
+    if not fit_from < fit_until < select_until < report_until:
+        raise InputError(
+            f"windows of cluster {cluster!r} are out of order: fit {instants.text(fit_from)} to "
+            f"{instants.text(fit_until)}, select to {instants.text(select_until)}, report to "
+            f"{instants.text(report_until)}; correct them in clusters.toml"
+        )
+    fit = Window(fit_from, fit_until, FIT_DECISION_S)
+    return Windows(fit, Window(fit_until, select_until), Window(select_until, report_until))
