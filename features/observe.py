@@ -1,7 +1,7 @@
 """What a policy may know at a decision instant: one function for training, evaluation and live use.
 
-Imports numpy alone. `fill` and the functions that it calls are plain Python over arrays and scalars, so that an agent
-runs them as they are, once in ten minutes, while training hands the very same functions to numba
+Imports numpy alone. `fill` and the functions that it calls are plain Python over a `Snapshot` of arrays and numbers, so
+that an agent runs them as they are, once in ten minutes, while training hands the very same functions to numba
 (`models.pairs`), a million times.
 
 The start estimate is what `squeue --start` shows: every pending job, in queue order, takes the earliest place in a
@@ -23,49 +23,59 @@ VERSION = 1
 MAX_PLANNED = 400  # pending jobs that the reservation profile places; the rest are beyond any start within days
 RECENT = 100  # jobs started, and jobs ended, that "recent" looks back on (Mirage's average takes 100)
 HORIZON_H = 240.0  # estimates are cut here
+HOUR_S = 3600.0
 
-# Name: meaning. The order is the order of the vector; a change of either is a new VERSION.
-FEATURES: tuple[str, ...] = (
-    "remaining_h",  # until the predecessor's end
-    "predecessor_elapsed_h",
-    "predecessor_wait_h",
-    "successor_nodes",
-    "successor_limit_h",
-    "capacity_nodes",
-    "free_nodes",
-    "pending_jobs",
-    "pending_nodes",
-    "pending_node_h",  # nodes x limit
-    "pending_widest_nodes",
-    "pending_age_max_h",
-    "pending_age_mean_h",
-    "pending_limit_mean_h",
-    "running_jobs",
-    "running_node_h",  # nodes x time left to the limit
-    "running_elapsed_mean_h",
-    "release_1h_nodes",  # nodes that running jobs give back within 1 h by their limits
-    "release_4h_nodes",
-    "release_12h_nodes",
-    "release_24h_nodes",
-    "start_estimate_h",  # wait if submitted now, by a reservation profile on time limits (squeue --start)
-    "start_estimate_gap_h",  # that, minus remaining_h
-    "start_estimate_expected_h",  # the same with run times expected from recently ended jobs in place of limits
-    "start_estimate_idle_h",  # wait by limits if nobody else were pending
-    "recent_wait_mean_h",  # mean wait of the last 100 jobs started
-    "recent_wait_p50_h",
-    "recent_wait_p90_h",
-    "recent_wait_max_h",
-    "recent_wide_wait_mean_h",  # mean wait of those of the last 100 that asked for at least half the successor's nodes
-    "started_6h_jobs",
-    "arrived_1h_node_h",  # node-hours (by limit) submitted in the last hour
-    "arrived_6h_node_h",
-    "arrived_24h_node_h",
-    "limit_use_mean",  # run time over limit, mean of the last 100 jobs ended
-    "hour_sin",  # hour of the day, UTC
-    "hour_cos",
-    "weekday_sin",
-    "weekday_cos",
-)
+
+class Index(NamedTuple):
+    """Where each number of the observation stands in its vector.
+
+    The fields, in this order, are the names and the order of the observation; a change of either is a new VERSION. A
+    name ends in its unit if it has one: `_h` hours, `_nodes` whole nodes, `_jobs` a count, `_node_h` nodes times hours.
+    """
+
+    remaining_h: int  # until the predecessor's end
+    predecessor_elapsed_h: int
+    predecessor_wait_h: int
+    successor_nodes: int
+    successor_limit_h: int
+    capacity_nodes: int
+    free_nodes: int
+    pending_jobs: int
+    pending_nodes: int
+    pending_node_h: int  # nodes x limit
+    pending_widest_nodes: int
+    pending_age_max_h: int
+    pending_age_mean_h: int
+    pending_limit_mean_h: int
+    running_jobs: int
+    running_node_h: int  # nodes x time left to the limit
+    running_elapsed_mean_h: int
+    release_1h_nodes: int  # nodes that running jobs give back within 1 h by their limits
+    release_4h_nodes: int
+    release_12h_nodes: int
+    release_24h_nodes: int
+    start_estimate_h: int  # wait if submitted now, by a reservation profile on time limits (squeue --start)
+    start_estimate_gap_h: int  # that, minus remaining_h
+    start_estimate_expected_h: int  # the same with run times expected from recently ended jobs in place of limits
+    start_estimate_idle_h: int  # wait by limits if nobody else were pending
+    recent_wait_mean_h: int  # mean wait of the last 100 jobs started
+    recent_wait_p50_h: int
+    recent_wait_p90_h: int
+    recent_wait_max_h: int
+    recent_wide_wait_mean_h: int  # mean wait of those that asked for at least half the successor's nodes
+    started_6h_jobs: int
+    arrived_1h_node_h: int  # node-hours (by limit) submitted in the last hour
+    arrived_6h_node_h: int
+    arrived_24h_node_h: int
+    limit_use_mean: int  # run time over limit, mean of the last 100 jobs ended
+    hour_sin: int  # hour of the day, UTC
+    hour_cos: int
+    weekday_sin: int
+    weekday_cos: int
+
+
+FEATURES: tuple[str, ...] = Index._fields
+AT = Index(*range(len(FEATURES)))  # numba freezes it: `out[AT.free_nodes]` costs what `out[6]` does
 
 
 class Snapshot(NamedTuple):
@@ -99,8 +109,8 @@ def place(times: Float64s, free: Float64s, used: int, nodes: float, duration: fl
     """Reserve `nodes` for `duration` seconds at the earliest instant where they stay free.
 
     times, free: (room,) float64; free[i] nodes are free from times[i] until times[i + 1], the last for ever.
-    used: entries in use. Returns (start, entries in use now). The profile ends with all nodes free, so a job that
-    fits the cluster always finds a place.
+    used: entries in use. Returns (start, entries in use afterwards). The profile ends with all nodes free, so a job
+    that fits the cluster always has a place; one that is wider starts at infinity.
     """
     first = 0
     while True:
@@ -191,145 +201,186 @@ def expected_left(elapsed_s: float, limit_s: float, sorted_use: Float64s) -> flo
     return max((total / count - used) * limit_s, 60.0)
 
 
-def fill(
-    out: NDArray[np.float32],
-    now_s: int,
-    capacity: int,
-    pending_nodes: Int64s,
-    pending_limit_s: Int64s,
-    pending_submit_s: Int64s,
-    running_nodes: Int64s,
-    running_limit_s: Int64s,
-    running_start_s: Int64s,
-    recent_start_s: Int64s,
-    recent_wait_s: Int64s,
-    recent_nodes: Int64s,
-    ended_use: Float64s,
-    arrived_submit_s: Int64s,
-    arrived_node_s: Int64s,
-    predecessor_start_s: int,
-    predecessor_wait_s: int,
-    predecessor_end_s: int,
-    successor_nodes: int,
-    successor_limit_s: int,
-) -> None:
-    """Write the observation, in the order of FEATURES, into `out` (float32, (len(FEATURES),)).
+def fill(out: NDArray[np.float32], seen: Snapshot) -> None:
+    """Write the observation of `seen` into `out` (float32, (len(FEATURES),)), each number where AT says."""
+    sorted_use = np.sort(seen.ended_use)
+    left_s = time_left_s(seen)
+    fill_pair(out, seen)
+    fill_pending(out, seen)
+    fill_running(out, seen, left_s)
+    fill_start_estimates(out, seen, left_s, sorted_use)
+    fill_recent_waits(out, seen)
+    fill_arrivals(out, seen)
+    fill_limit_use(out, sorted_use)
+    fill_calendar(out, seen.now_s)
 
-    One function of over fifty lines on purpose: it is a list, and numba compiles it as it stands.
+
+def time_left_s(seen: Snapshot) -> Float64s:
+    """Seconds until each running job reaches its limit: float64, (running,).
+
+    At least a minute: a job over its limit is within Slurm's KillWait and about to go.
     """
-    hour = 3600.0
-    remaining = (predecessor_end_s - now_s) / hour
-    out[0] = remaining
-    out[1] = (now_s - predecessor_start_s) / hour
-    out[2] = predecessor_wait_s / hour
-    out[3] = successor_nodes
-    out[4] = successor_limit_s / hour
-    out[5] = capacity
+    left_s = np.empty(len(seen.running_nodes))
+    for i in range(len(left_s)):
+        left_s[i] = max(seen.running_limit_s[i] - (seen.now_s - seen.running_start_s[i]), 60)
+    return left_s
 
-    pending = len(pending_nodes)
+
+def fill_pair(out: NDArray[np.float32], seen: Snapshot) -> None:
+    """What is known of the predecessor and the successor, and the size of the cluster."""
+    out[AT.remaining_h] = (seen.predecessor_end_s - seen.now_s) / HOUR_S
+    out[AT.predecessor_elapsed_h] = (seen.now_s - seen.predecessor_start_s) / HOUR_S
+    out[AT.predecessor_wait_h] = seen.predecessor_wait_s / HOUR_S
+    out[AT.successor_nodes] = seen.successor_nodes
+    out[AT.successor_limit_h] = seen.successor_limit_s / HOUR_S
+    out[AT.capacity_nodes] = seen.capacity
+
+
+def fill_pending(out: NDArray[np.float32], seen: Snapshot) -> None:
+    """The queue: how many jobs, how much they ask for, how long they have waited."""
+    pending = len(seen.pending_nodes)
     nodes, node_h, widest, age_max, age_sum, limit_sum = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(pending):
-        age = (now_s - pending_submit_s[i]) / hour
-        nodes += pending_nodes[i]
-        node_h += pending_nodes[i] * pending_limit_s[i] / hour
-        widest = max(widest, pending_nodes[i] * 1.0)
-        age_max = max(age_max, age)
-        age_sum += age
-        limit_sum += pending_limit_s[i] / hour
-    out[7] = pending
-    out[8] = nodes
-    out[9] = node_h
-    out[10] = widest
-    out[11] = age_max
-    out[12] = age_sum / max(pending, 1)
-    out[13] = limit_sum / max(pending, 1)
+        age_h = (seen.now_s - seen.pending_submit_s[i]) / HOUR_S
+        nodes += seen.pending_nodes[i]
+        node_h += seen.pending_nodes[i] * seen.pending_limit_s[i] / HOUR_S
+        widest = max(widest, seen.pending_nodes[i] * 1.0)
+        age_max = max(age_max, age_h)
+        age_sum += age_h
+        limit_sum += seen.pending_limit_s[i] / HOUR_S
+    out[AT.pending_jobs] = pending
+    out[AT.pending_nodes] = nodes
+    out[AT.pending_node_h] = node_h
+    out[AT.pending_widest_nodes] = widest
+    out[AT.pending_age_max_h] = age_max
+    out[AT.pending_age_mean_h] = age_sum / max(pending, 1)
+    out[AT.pending_limit_mean_h] = limit_sum / max(pending, 1)
 
-    running = len(running_nodes)
-    left_s = np.empty(running)
-    expected_s = np.empty(running)
-    sorted_use = np.sort(ended_use)
+
+def fill_running(out: NDArray[np.float32], seen: Snapshot, left_s: Float64s) -> None:
+    """What runs, what is free, and what comes free within 1, 4, 12 and 24 h if every job runs to its limit."""
+    running = len(seen.running_nodes)
     held, left_node_h, elapsed_sum = 0.0, 0.0, 0.0
-    r1, r4, r12, r24 = 0.0, 0.0, 0.0, 0.0
+    within_1h, within_4h, within_12h, within_24h = 0.0, 0.0, 0.0, 0.0
     for i in range(running):
-        elapsed = now_s - running_start_s[i]
-        left = max(running_limit_s[i] - elapsed, 60)  # overdue: within KillWait, about to go
-        left_s[i] = left
-        expected_s[i] = expected_left(elapsed * 1.0, running_limit_s[i] * 1.0, sorted_use)
-        held += running_nodes[i]
-        left_node_h += running_nodes[i] * left / hour
-        elapsed_sum += elapsed / hour
-        r1 += running_nodes[i] if left <= 3600 else 0
-        r4 += running_nodes[i] if left <= 4 * 3600 else 0
-        r12 += running_nodes[i] if left <= 12 * 3600 else 0
-        r24 += running_nodes[i] if left <= 24 * 3600 else 0
-    out[6] = capacity - held
-    out[14] = running
-    out[15] = left_node_h
-    out[16] = elapsed_sum / max(running, 1)
-    out[17] = r1
-    out[18] = r4
-    out[19] = r12
-    out[20] = r24
+        nodes = seen.running_nodes[i]
+        held += nodes
+        left_node_h += nodes * left_s[i] / HOUR_S
+        elapsed_sum += (seen.now_s - seen.running_start_s[i]) / HOUR_S
+        within_1h += nodes if left_s[i] <= 1 * HOUR_S else 0
+        within_4h += nodes if left_s[i] <= 4 * HOUR_S else 0
+        within_12h += nodes if left_s[i] <= 12 * HOUR_S else 0
+        within_24h += nodes if left_s[i] <= 24 * HOUR_S else 0
+    out[AT.free_nodes] = seen.capacity - held
+    out[AT.running_jobs] = running
+    out[AT.running_node_h] = left_node_h
+    out[AT.running_elapsed_mean_h] = elapsed_sum / max(running, 1)
+    out[AT.release_1h_nodes] = within_1h
+    out[AT.release_4h_nodes] = within_4h
+    out[AT.release_12h_nodes] = within_12h
+    out[AT.release_24h_nodes] = within_24h
 
-    planned = min(pending, MAX_PLANNED)
-    by_limit = np.empty(planned)
-    by_use = np.empty(planned)
+
+def fill_start_estimates(out: NDArray[np.float32], seen: Snapshot, left_s: Float64s, sorted_use: Float64s) -> None:
+    """When the successor would start if submitted now: by limits, by expected run times, and with nobody else pending.
+
+    left_s: (running,) as `time_left_s` gives it; sorted_use: (recent,) run time over limit of ended jobs, ascending.
+    """
+    expected_left_s = np.empty(len(left_s))
+    for i in range(len(left_s)):
+        elapsed_s = seen.now_s - seen.running_start_s[i]
+        expected_left_s[i] = expected_left(elapsed_s * 1.0, seen.running_limit_s[i] * 1.0, sorted_use)
+    planned = min(len(seen.pending_nodes), MAX_PLANNED)
+    limit_s, expected_s = np.empty(planned), np.empty(planned)
     for j in range(planned):
-        by_limit[j] = pending_limit_s[j]
-        by_use[j] = expected_left(0.0, pending_limit_s[j] * 1.0, sorted_use)
-    width, duration = successor_nodes, successor_limit_s * 1.0
-    estimate = start_estimate(capacity, running_nodes, left_s, pending_nodes, by_limit, planned, width, duration)
-    expected = start_estimate(capacity, running_nodes, expected_s, pending_nodes, by_use, planned, width, duration)
-    idle = start_estimate(capacity, running_nodes, left_s, pending_nodes, by_limit, 0, width, duration)
-    out[21] = min(estimate / hour, HORIZON_H)
-    out[22] = min(estimate / hour, HORIZON_H) - remaining
-    out[23] = min(expected / hour, HORIZON_H)
-    out[24] = min(idle / hour, HORIZON_H)
+        limit_s[j] = seen.pending_limit_s[j]
+        expected_s[j] = expected_left(0.0, seen.pending_limit_s[j] * 1.0, sorted_use)
 
-    recent = len(recent_wait_s)
-    sorted_wait = np.sort(recent_wait_s)
+    capacity, running, pending = seen.capacity, seen.running_nodes, seen.pending_nodes
+    nodes, duration_s = seen.successor_nodes, seen.successor_limit_s * 1.0
+    by_limits = start_estimate(capacity, running, left_s, pending, limit_s, planned, nodes, duration_s)
+    by_use = start_estimate(capacity, running, expected_left_s, pending, expected_s, planned, nodes, duration_s)
+    if_idle = start_estimate(capacity, running, left_s, pending, limit_s, 0, nodes, duration_s)
+    remaining_h = (seen.predecessor_end_s - seen.now_s) / HOUR_S
+    out[AT.start_estimate_h] = min(by_limits / HOUR_S, HORIZON_H)
+    out[AT.start_estimate_gap_h] = min(by_limits / HOUR_S, HORIZON_H) - remaining_h
+    out[AT.start_estimate_expected_h] = min(by_use / HOUR_S, HORIZON_H)
+    out[AT.start_estimate_idle_h] = min(if_idle / HOUR_S, HORIZON_H)
+
+
+def fill_recent_waits(out: NDArray[np.float32], seen: Snapshot) -> None:
+    """How long the jobs waited that started last; all zero where none has started."""
+    recent = len(seen.recent_wait_s)
+    sorted_wait_s = np.sort(seen.recent_wait_s)
     wait_sum, wide_sum, wide, started = 0.0, 0.0, 0, 0
     for i in range(recent):
-        wait_sum += recent_wait_s[i] / hour
-        if 2 * recent_nodes[i] >= successor_nodes:
-            wide_sum += recent_wait_s[i] / hour
+        wait_sum += seen.recent_wait_s[i] / HOUR_S
+        if 2 * seen.recent_nodes[i] >= seen.successor_nodes:
+            wide_sum += seen.recent_wait_s[i] / HOUR_S
             wide += 1
-        if recent_start_s[i] > now_s - 6 * 3600:
+        if seen.recent_start_s[i] > seen.now_s - 6 * HOUR_S:
             started += 1
-    out[25] = wait_sum / max(recent, 1)
-    out[26] = sorted_wait[(recent - 1) // 2] / hour if recent > 0 else 0.0
-    out[27] = sorted_wait[(9 * (recent - 1)) // 10] / hour if recent > 0 else 0.0
-    out[28] = sorted_wait[recent - 1] / hour if recent > 0 else 0.0
-    out[29] = wide_sum / wide if wide > 0 else out[25]
-    out[30] = started
+    mean_h = wait_sum / max(recent, 1)
+    out[AT.recent_wait_mean_h] = mean_h
+    out[AT.recent_wait_p50_h] = sorted_wait_s[(recent - 1) // 2] / HOUR_S if recent > 0 else 0.0
+    out[AT.recent_wait_p90_h] = sorted_wait_s[(9 * (recent - 1)) // 10] / HOUR_S if recent > 0 else 0.0
+    out[AT.recent_wait_max_h] = sorted_wait_s[recent - 1] / HOUR_S if recent > 0 else 0.0
+    out[AT.recent_wide_wait_mean_h] = wide_sum / wide if wide > 0 else mean_h
+    out[AT.started_6h_jobs] = started
 
-    a1, a6, a24 = 0.0, 0.0, 0.0
-    for i in range(len(arrived_submit_s)):
-        age_s = now_s - arrived_submit_s[i]
-        node_hours = arrived_node_s[i] / hour
-        if 0 <= age_s <= 24 * 3600:
-            a24 += node_hours
-            a6 += node_hours if age_s <= 6 * 3600 else 0.0
-            a1 += node_hours if age_s <= 3600 else 0.0
-    out[31] = a1
-    out[32] = a6
-    out[33] = a24
 
-    use_sum = 0.0
+def fill_arrivals(out: NDArray[np.float32], seen: Snapshot) -> None:
+    """Node-hours asked for within the last 1, 6 and 24 h."""
+    last_1h, last_6h, last_24h = 0.0, 0.0, 0.0
+    for i in range(len(seen.arrived_submit_s)):
+        age_s = seen.now_s - seen.arrived_submit_s[i]
+        node_h = seen.arrived_node_s[i] / HOUR_S
+        if 0 <= age_s <= 24 * HOUR_S:
+            last_24h += node_h
+            last_6h += node_h if age_s <= 6 * HOUR_S else 0.0
+            last_1h += node_h if age_s <= 1 * HOUR_S else 0.0
+    out[AT.arrived_1h_node_h] = last_1h
+    out[AT.arrived_6h_node_h] = last_6h
+    out[AT.arrived_24h_node_h] = last_24h
+
+
+def fill_limit_use(out: NDArray[np.float32], sorted_use: Float64s) -> None:
+    """Mean run time over limit of the jobs that ended last; 1 where none has ended."""
+    total = 0.0
     for i in range(len(sorted_use)):
-        use_sum += sorted_use[i]
-    out[34] = use_sum / len(sorted_use) if len(sorted_use) > 0 else 1.0
+        total += sorted_use[i]
+    out[AT.limit_use_mean] = total / len(sorted_use) if len(sorted_use) > 0 else 1.0
 
+
+def fill_calendar(out: NDArray[np.float32], now_s: int) -> None:
+    """The hour of the day and the hour of the week (UTC), each as a point on a circle."""
     day = 2.0 * np.pi * (now_s % 86400) / 86400.0
     week = 2.0 * np.pi * (now_s % 604800) / 604800.0
-    out[35] = np.sin(day)
-    out[36] = np.cos(day)
-    out[37] = np.sin(week)
-    out[38] = np.cos(week)
+    out[AT.hour_sin] = np.sin(day)
+    out[AT.hour_cos] = np.cos(day)
+    out[AT.weekday_sin] = np.sin(week)
+    out[AT.weekday_cos] = np.cos(week)
+
+
+# Whoever compiles `fill` compiles these, which it calls, as well.
+CALLED_BY_FILL = (
+    place,
+    start_estimate,
+    expected_left,
+    time_left_s,
+    fill_pair,
+    fill_pending,
+    fill_running,
+    fill_start_estimates,
+    fill_recent_waits,
+    fill_arrivals,
+    fill_limit_use,
+    fill_calendar,
+)
 
 
 def observe(snapshot: Snapshot) -> NDArray[np.float32]:
     """The observation at one instant: float32, (len(FEATURES),), in the order of FEATURES."""
     out = np.zeros(len(FEATURES), np.float32)
-    fill(out, *snapshot)
+    fill(out, snapshot)
     return out

@@ -63,7 +63,7 @@ DAY_S = 86400
 RECENT = observe.RECENT
 
 # The agent runs these as they are; here numba compiles the same functions.
-for _function in (observe.place, observe.start_estimate, observe.expected_left):
+for _function in observe.CALLED_BY_FILL:
     register_jitable(_function)
 _fill = njit(observe.fill)
 
@@ -186,8 +186,7 @@ def _observe(
     recent, ended = min(history.counts[0], RECENT), min(history.counts[1], RECENT)
     arrived = state.scalars[NEXT_ARRIVAL]
     first = np.searchsorted(jobs.submit_s[: state.scalars[ARRIVALS]], now - DAY_S)
-    _fill(
-        out,
+    seen = observe.Snapshot(
         now,
         knobs.capacity,
         queue[:, QUEUE_SIZE],
@@ -208,6 +207,7 @@ def _observe(
         pair[3],
         pair[4],
     )
+    _fill(out, seen)
 
 
 @njit

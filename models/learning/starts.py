@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from features.observe import FEATURES
+from features.observe import AT
 from models.environment import BatchedPairs
 
 Int64s = NDArray[np.int64]
-ESTIMATE = FEATURES.index("start_estimate_expected_h")
-REMAINING = FEATURES.index("remaining_h")
+ESTIMATE = AT.start_estimate_expected_h
+REMAINING = AT.remaining_h
 
 
 class Starts:
