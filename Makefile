@@ -42,10 +42,11 @@ test: setup      ## lint, types, import rules, every test
 test-fast: setup ## the tests that need no second program
 	$(BIN)/pytest -q -n 2 --dist loadfile -m "not live and not browser and not slow"
 
-lint: setup      ## ruff, mypy, import-linter
+lint: setup      ## ruff, mypy, import-linter, vulture
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/vulture
 
 live: setup      ## the long form of the tests against a real Slurm
 	BATON_REQUIRE=slurm BATON_LIVE=full $(BIN)/pytest -q -s -m live tests/live

@@ -20,8 +20,6 @@ from traces.clusters import ClusterSettings
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 
-SIZE_BUCKETS = ("0", "1", "2-4", "5-8", ">8")  # GPUs, as in Jeon et al., ATC'19; 0 for jobs that hold none
-
 
 @dataclass(frozen=True)
 class Steps:
@@ -113,7 +111,7 @@ class Capacity:
 
 
 def size_bucket(gpus: pl.Expr) -> pl.Expr:
-    """The bucket of SIZE_BUCKETS, null for an unknown count."""
+    """The size of a job by its GPUs, in the steps of Jeon et al., ATC'19, and 0 for none; null for an unknown count."""
     return (
         pl.when(gpus.is_null()).then(None)
         .when(gpus <= 0).then(pl.lit("0"))

@@ -140,11 +140,6 @@ class Section:
     applies: bool = True
 
     @property
-    def is_bare(self) -> bool:
-        """True where all that there is to say is what is not known."""
-        return not (self.sentences or self.tiles or self.figures or self.tables or self.actions)
-
-    @property
     def gist(self) -> str:
         """One line for the closed fold-out."""
         return next(iter(self.sentences or self.missing), "")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from vulture import Vulture
 
 from tests.conftest import REPOSITORY
 
@@ -45,6 +46,15 @@ def test_the_hosted_run_only_calls_ci_run() -> None:
     checkout, *commands = job["steps"]
     assert checkout["uses"].startswith("actions/checkout@")
     assert [command["run"] for command in commands] == [".ci/run"]
+
+
+def test_every_name_that_is_excused_from_the_search_for_dead_code_needs_it() -> None:
+    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["vulture"]
+    search = Vulture(ignore_names=["test_*"], ignore_decorators=settings["ignore_decorators"])
+    search.scavenge([str(REPOSITORY / folder) for folder in settings["paths"]])
+    unused = {item.name for item in search.get_unused_code(min_confidence=60)}
+    stale = [name for name in settings["ignore_names"] if name != "test_*" and name not in unused]
+    assert not stale, f"take these names out of ignore_names of [tool.vulture] in pyproject.toml: {stale}"
 
 
 @pytest.mark.parametrize("field", ["version", "license"])

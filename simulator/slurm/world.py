@@ -204,7 +204,6 @@ class Settings:
 
     # priority/multifactor
     weight_age: int = 0
-    weight_association: int = 0  # 0 here as everywhere: association priorities are not declared
     weight_fairshare: int = 0
     weight_job_size: int = 0
     weight_partition: int = 0
