@@ -28,9 +28,9 @@ from bench.bench_simulator import CAPACITY, generate
 from models.environment import BatchedPairs, ProvisioningEnv
 from models.pairs import build_pairs
 from models.protocol import PairTable
-from simulator.flat.kernel import advance, submit
+from simulator.flat.kernel import advance, new_state, submit
 from simulator.flat.replay import as_jobs, checked_knobs, replay
-from simulator.flat.state import NEVER, NONE, Jobs, copy_state, new_state
+from simulator.flat.state import NEVER, NONE, Jobs, copy_state
 from simulator.workload import Workload
 
 A100 = Path(__file__).resolve().parents[2] / "shared" / "traces" / "tacc-lonestar6" / "ls6-a100.log"

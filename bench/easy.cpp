@@ -1,4 +1,4 @@
-// EASY backfill on a flat pool, the rules of simulator/flat/kernel.py and simulator/flat/passes.py (--estimate limit --pass event),
+// EASY backfill on a flat pool, the rules of simulator/flat/kernel.py and simulator/flat/schedulers/easy.py (--estimate limit --pass event),
 // as a C++ peer for bench_simulator.py. Reads int64 from standard input: jobs, capacity, then submit, size, run and
 // limit of each job in columns. Writes the starts as int64 to standard output and the kernel's seconds to standard error.
 #include <algorithm>

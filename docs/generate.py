@@ -1,10 +1,14 @@
-"""Write docs/columns.md from the tables that the code declares, docs/oddities.md from the tests' (`make docs`).
+"""Write the pages that are made from code (`make docs`).
 
-The pictures of docs/architecture.md are drawn again with them (`docs/picture.py`).
+docs/columns.md from the tables that the code declares, docs/oddities.md from the tests' rows, a page for each flat
+scheduler from its module's docstring, the lists of the schedulers in docs/schedulers/README.md and docs/README.md, and
+the pictures of docs/architecture.md (`docs/picture.py`).
 """
 
 from __future__ import annotations
 
+import re
+from importlib import import_module
 from pathlib import Path
 
 import models.tables
@@ -12,6 +16,7 @@ import simulator.tables
 from docs import picture
 from features.catalog import FEATURES
 from features.dictionary import render
+from simulator.names import SCHEDULERS
 from tests.traces.readers import oddities as slurm
 from tests.traces.readers.philly import oddities as philly_oddities
 from tests.traces.readers.published import logs as published
@@ -19,6 +24,8 @@ from traces.schema import CANONICAL, Table
 
 COLUMNS = Path(__file__).parent / "columns.md"
 ODDITIES = Path(__file__).parent / "oddities.md"
+SCHEDULER_PAGES = Path(__file__).parent / "schedulers"
+LISTS = (SCHEDULER_PAGES / "README.md", Path(__file__).parent / "README.md")
 
 
 def sections() -> dict[str, tuple[Table, ...]]:
@@ -80,7 +87,33 @@ def _cell(text: str, most: int = 110) -> str:
     return (shown if len(shown) <= most else shown[: most - 1] + "...").translate(_HARMLESS)
 
 
+def scheduler_pages() -> dict[Path, str]:
+    """The page of each flat scheduler, and the two lists of them."""
+    pages, rows, links = {}, ["| scheduler | | page |", "|---|---|---|"], []
+    for name, module in SCHEDULERS.items():
+        text = (import_module(module).__doc__ or "").strip()
+        source = module.replace(".", "/") + ".py"
+        common = f"What schedulers share: [README](README.md). `make docs` makes this page from `{source}`."
+        pages[SCHEDULER_PAGES / f"{name}.md"] = f"# `--scheduler {name}`\n\n{text}\n\n{common}\n"
+        rows.append(f"| `{name}` | {text.splitlines()[0]} | [{name}]({name}.md) |")
+        links.append(f"[{name}](schedulers/{name}.md)")
+    for page, lines in zip(LISTS, (rows, [", ".join(links)]), strict=True):
+        pages[page] = _with_list(page.read_text(encoding="utf-8"), "\n".join(lines))
+    return pages
+
+
+def _with_list(page: str, made: str) -> str:
+    """The page with the text between its two marks replaced."""
+    begin, end = "<!-- flat schedulers, by `make docs` -->\n", "<!-- end -->"
+    replaced, times = re.subn(f"(?s){re.escape(begin)}.*?{re.escape(end)}", lambda _: f"{begin}{made}\n{end}", page)
+    if times != 1:
+        raise ValueError(f"{times} lists of schedulers between {begin.strip()} and {end}, one is needed: {page[:60]!r}")
+    return replaced
+
+
 if __name__ == "__main__":
+    for path, text in scheduler_pages().items():
+        path.write_text(text, encoding="utf-8")
     ODDITIES.write_text(oddities(), encoding="utf-8")
     COLUMNS.write_text(render(sections()), encoding="utf-8")
     picture.PAGE.write_text(picture.page(picture.PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from features import observe
 from models.protocol import PairTable
 from simulator.compiled import kernel, njit
-from simulator.flat.kernel import NO_ROOM, advance, submit
+from simulator.flat.kernel import NO_ROOM, advance, new_state, submit
+from simulator.flat.replay import checked_knobs
 from simulator.flat.state import (
     ARRIVALS,
     INJECTED_JOB,
-    MIRAGE,
     NEVER,
     NEXT_ARRIVAL,
     NONE,
@@ -47,9 +47,7 @@ from simulator.flat.state import (
     Knobs,
     State,
     copy_state,
-    new_state,
 )
-from simulator.names import SCHEDULERS
 from simulator.workload import Workload
 from traces.errors import InputError
 from traces.files.whole import whole_file
@@ -114,7 +112,7 @@ def _sort_by_time(events: Int64s, count: int) -> None:
 
 @kernel
 def _run_of(jobs: Jobs, knobs: Knobs, row: int) -> int:
-    if knobs.kill == 1 or knobs.scheduler == MIRAGE:
+    if knobs.kill == 1:
         return int(min(jobs.run_s[row], jobs.limit_s[row]))
     return int(jobs.run_s[row])
 
@@ -287,7 +285,7 @@ def build_pairs(
     times = np.zeros((pairs, 2), np.int64)
     successor_start_s = np.empty((pairs, instants), np.int64)
     observations = np.zeros((pairs, instants, len(observe.FEATURES)), np.float32)
-    knobs = Knobs(SCHEDULERS[scheduler], capacity, 0, 0, 1)
+    knobs = checked_knobs(scheduler=scheduler, capacity=capacity, kill_at_limit=True)
     cuts = np.linspace(0, pairs, min(threads or os.cpu_count() or 1, max(pairs, 1)) + 1).astype(int)
 
     threads = len(cuts) - 1

@@ -21,6 +21,7 @@ _COMPILED_SOURCES = (
     "traces/compiled.py",
     "simulator/*.py",
     "simulator/flat/*.py",
+    "simulator/flat/schedulers/*.py",
     *(f"simulator/recorded/{name}.py" for name in _RECORDED),
     "simulator/slurm/compiled/*.py",
     "models/pairs.py",
@@ -52,6 +53,14 @@ def kernel(function: Function) -> Function:
 def kernel_inline(function: Function) -> Function:
     """`kernel` for the parts of a kernel: compiled into their callers."""
     return _once(_decorate(function, {"_nrt": False, "forceinline": True}))
+
+
+def uncached_inline(function: Function) -> Function:
+    """`kernel_inline` for a function made at run time around other compiled ones, whose own cache no key would find.
+
+    It is compiled into its callers, and what is kept of those holds it.
+    """
+    return _once(_decorate(function, {"_nrt": False, "forceinline": True, "cache": False}))
 
 
 def _once(function: Function) -> Function:

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from traces.errors import InputError
 
-SCHEDULERS: dict[str, int] = {"fifo": 0, "easy": 1, "conservative": 2, "mirage": 3}  # name -> number in the kernel
+# Name -> module of the flat schedulers; a module's docstring is its page in docs/schedulers.
+SCHEDULERS: dict[str, str] = {
+    "fifo": "simulator.flat.schedulers.fifo",
+    "easy": "simulator.flat.schedulers.easy",
+    "conservative": "simulator.flat.schedulers.conservative",
+    "mirage": "simulator.flat.schedulers.mirage",
+}
 SLURM = "slurm"  # a kernel of its own, `simulator.slurm`
 ESTIMATES = ("limit", "exact")
 PASSES = ("event", "instant")

@@ -12,6 +12,7 @@ import typer
 from pipelines import options
 from pipelines.commands import simulate_slurm as cli_simulate_slurm
 from pipelines.options import Cluster, Data, Json
+from simulator.names import SCHEDULERS, check_names
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 
@@ -53,9 +54,7 @@ class Knobs:
 
 def simulate(
     context: typer.Context,
-    scheduler: Annotated[
-        str | None, typer.Option("--scheduler", help="fifo, easy, conservative, mirage or slurm.")
-    ] = None,
+    scheduler: Annotated[str | None, typer.Option("--scheduler", help=f"{', '.join(SCHEDULERS)} or slurm.")] = None,
     compare: Annotated[str | None, typer.Option("--compare", help="Schedulers side by side: fifo,easy.")] = None,
     trace: Annotated[Path | None, typer.Option("--trace", help="A trace in the Standard Workload Format.")] = None,
     cluster: Cluster = None,
@@ -81,8 +80,6 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Replay a trace by a scheduler, or several, and print the figures of the schedule."""
-    from simulator.names import check_names
-
     with options.output(json) as out:
         wanted = _schedulers(scheduler, compare)
         if starts is not None and compare is not None:

@@ -8,63 +8,75 @@ Use from compiled or plain code:
     submit(jobs, knobs, branch, row, t)                    # "what if it is submitted at t"
     start = advance(jobs, knobs, branch, starts, NEVER, row)
 
-`fifo`, `easy` and `conservative` schedule at events: the ends of jobs (in order of end, submit, row), then, within
-the same second, submissions (in row order, the injected one last), with a pass after each or, if `Knobs.instant`, one
-after all events of the second. A job that runs for no time ends in the second it starts, after the pass.
+Events are the ends of jobs (in order of end, submit, row), then, within the same second, submissions (in row order,
+the injected one last). A scheduling pass follows each event or, if `Knobs.instant`, all events up to the second of the
+pass. A job that runs for no time ends in the second it starts, after the pass.
 
-`mirage` is the cluster of the Mirage paper (Ding et al., SC'23, arXiv 2306.14086), where the clock ticks once a
-minute. Priority is 100 * size / capacity plus 7000 for every 7 days of waiting, without a cap; since all jobs age
-alike the order never changes. At every tick jobs start in that order until the first that does not fit; every tenth
-tick a backfill pass follows (`passes.slotted_backfill`). Jobs end at min(run time, limit). Chosen where the paper and
-its program leave room, or where the program does what no cluster can:
-
-  - ticks are the whole minutes of the trace's clock, backfill ticks its whole ten minutes;
-  - a job counts from the first tick at or after its submission (the program rounds submissions down to the minute,
-    so that a job can start up to 59 s before it was submitted: round them down first to follow it);
-  - a tick first ends jobs and takes submissions up to and including its own second, then schedules, so that units
-    freed at a tick are used at it; what ends between ticks is freed at the next;
-  - a job never outlives its limit, so none runs past its expected end but for the seconds until the next tick;
-  - limits are rounded up to whole slots; a job longer than the window needs the window's rest only;
-  - equal priorities keep the order of submission.
-
-Ticks at which nothing can happen are skipped: a start needs an arrival, an end, or a backfill tick with a pending job
-that fits into the idle units.
+How a scheduler differs from another - its pass, the order of its queue, when it looks - is a file of
+`simulator.flat.schedulers`; `Knobs` come from `simulator.flat.replay.checked_knobs`.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from simulator.compiled import kernel, kernel_inline
-from simulator.flat.passes import conservative, easy, in_order, slotted_backfill, smallest_pending
+from simulator.flat.dispatch import next_pass, rank, schedule, scratch_rows
 from simulator.flat.state import (
     ARRIVALS,
-    CONSERVATIVE,
-    EASY,
     FREE,
     INJECTED_JOB,
     INJECTED_SUBMIT,
-    MIRAGE,
     NEVER,
     NEXT_ARRIVAL,
     NONE,
     NOW,
+    QUEUE_COLUMNS,
     QUEUE_HEAD,
     QUEUE_TAIL,
     RUNNING,
+    RUNNING_COLUMNS,
     RUNNING_END,
+    SCALARS,
     WATCHED,
     WATCHED_START,
     Int64s,
     Jobs,
     Knobs,
     State,
+    copy_state,
     end_next,
     enqueue,
+    estimate_of,
     has_room,
 )
 
 NO_ROOM = -2
-MIRAGE_TICK_S = 60
-MIRAGE_BACKFILL_S = 600  # bf_interval, 10 ticks
+
+
+def new_state(knobs: Knobs, arrivals: int, queue_rows: int, running_rows: int) -> State:
+    """An empty cluster before the first of `arrivals` jobs.
+
+    `queue_rows` is the most jobs that may pend at once (`advance` returns NO_ROOM at more, see `grown`);
+    `running_rows` must be at least the most that can run at once, min(jobs, capacity).
+    """
+    scalars = np.zeros(SCALARS, np.int64)
+    scalars[NOW], scalars[FREE], scalars[ARRIVALS] = -1, knobs.capacity, arrivals
+    scalars[INJECTED_JOB] = scalars[WATCHED] = scalars[WATCHED_START] = NONE
+    return State(
+        scalars,
+        np.empty((queue_rows, QUEUE_COLUMNS), np.int64),
+        np.empty((running_rows, RUNNING_COLUMNS), np.int64),
+        np.empty((running_rows, 2), np.int64),
+        np.empty((scratch_rows(knobs, queue_rows, running_rows), 2), np.int64),
+    )
+
+
+def grown(knobs: Knobs, state: State) -> State:
+    """The same state with twice the room for pending jobs."""
+    bigger = new_state(knobs, 0, 2 * len(state.queue), len(state.running))
+    copy_state(bigger, state)
+    return bigger
 
 
 @kernel
@@ -84,7 +96,7 @@ def advance(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s, until_s: int
             if until_s != NEVER:
                 scalars[NOW] = max(scalars[NOW], until_s)
             return NONE
-        if knobs.scheduler != MIRAGE and knobs.instant == 0:
+        if knobs.instant == 0:
             took = _take_event(jobs, knobs, state, instant)
         else:
             took = _take_events(jobs, knobs, state, instant)
@@ -127,17 +139,7 @@ def _next_end(state: State) -> int:
 @kernel_inline
 def _next_instant(jobs: Jobs, knobs: Knobs, state: State) -> int:
     """The next time at which anything can happen, or NEVER."""
-    scalars = state.scalars
-    instant = min(_next_end(state), _next_arrival(jobs, state))
-    if knobs.scheduler != MIRAGE:
-        return instant
-    now = int(scalars[NOW])
-    if instant != NEVER:
-        instant = max((instant + MIRAGE_TICK_S - 1) // MIRAGE_TICK_S, now // MIRAGE_TICK_S + 1) * MIRAGE_TICK_S
-    backfill = int(now // MIRAGE_BACKFILL_S + 1) * MIRAGE_BACKFILL_S
-    if backfill < instant and scalars[FREE] > 0 and smallest_pending(state) <= scalars[FREE]:
-        return backfill
-    return instant
+    return int(next_pass(knobs.scheduler, knobs, state, min(_next_end(state), _next_arrival(jobs, state))))
 
 
 @kernel_inline
@@ -146,14 +148,15 @@ def _take_arrival(jobs: Jobs, knobs: Knobs, state: State) -> bool:
     if not has_room(state):
         return False
     scalars = state.scalars
+    job, submit_s = scalars[INJECTED_JOB], scalars[INJECTED_SUBMIT]
     row = scalars[NEXT_ARRIVAL]
-    injected = scalars[INJECTED_JOB]
-    if row < scalars[ARRIVALS] and (injected == NONE or jobs.submit_s[row] <= scalars[INJECTED_SUBMIT]):
+    if row < scalars[ARRIVALS] and (job == NONE or jobs.submit_s[row] <= submit_s):
         scalars[NEXT_ARRIVAL] = row + 1
-        enqueue(jobs, knobs, state, row, jobs.submit_s[row])
+        job, submit_s = row, jobs.submit_s[row]
     else:
         scalars[INJECTED_JOB] = NONE
-        enqueue(jobs, knobs, state, injected, scalars[INJECTED_SUBMIT])
+    estimate_s = estimate_of(jobs, knobs, job)
+    enqueue(jobs, state, job, submit_s, estimate_s, rank(knobs.scheduler, jobs, knobs, job, submit_s, estimate_s))
     return True
 
 
@@ -179,11 +182,4 @@ def _take_events(jobs: Jobs, knobs: Knobs, state: State, instant: int) -> bool:
 def _pass(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
     if state.scalars[QUEUE_HEAD] == state.scalars[QUEUE_TAIL] or state.scalars[FREE] == 0:
         return
-    if knobs.scheduler == EASY:
-        easy(jobs, knobs, state, starts)
-    elif knobs.scheduler == CONSERVATIVE:
-        conservative(jobs, knobs, state, starts)
-    else:
-        in_order(jobs, knobs, state, starts)
-        if knobs.scheduler == MIRAGE and state.scalars[NOW] % MIRAGE_BACKFILL_S == 0:
-            slotted_backfill(jobs, knobs, state, starts)
+    schedule(knobs.scheduler, jobs, knobs, state, starts)

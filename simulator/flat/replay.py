@@ -6,9 +6,10 @@ import time
 
 import numpy as np
 
-from simulator.flat.kernel import NO_ROOM, advance
-from simulator.flat.state import NEVER, NONE, Jobs, Knobs, grown, new_state
-from simulator.names import SCHEDULERS, check_names
+from simulator.flat.dispatch import knobs_in_force
+from simulator.flat.kernel import NO_ROOM, advance, grown, new_state
+from simulator.flat.state import NEVER, NONE, Jobs, Knobs
+from simulator.names import check_names
 from simulator.workload import Int64s, Replay, Workload
 from traces.errors import InputError
 
@@ -26,7 +27,7 @@ def simulate(
 ) -> Int64s:
     """Start of each job, s, shape (jobs,), NONE (-1) where it never started.
 
-    `scheduler` is one of `simulator.names`, defined in `simulator.flat.kernel` and `simulator.flat.passes`;
+    `scheduler` is one of `simulator.names.SCHEDULERS`, defined by its file in `simulator/flat/schedulers`;
     `capacity` counts the units of `Workload.size`; `estimate` is what the scheduler plans with; `pass_` says when it
     looks. `mirage` plans with limits, looks once a minute and ends jobs at their limit, whatever `pass_` and
     `kill_at_limit` say.
@@ -56,8 +57,8 @@ def replay(
     before = time.perf_counter()
     starts = _run(workload, knobs)
     wall_s = time.perf_counter() - before
-    kills = kill_at_limit or scheduler == "mirage"
-    return Replay(scheduler, starts, np.minimum(workload.run_s, workload.limit_s) if kills else workload.run_s, wall_s)
+    run_s = np.minimum(workload.run_s, workload.limit_s) if knobs.kill else workload.run_s
+    return Replay(scheduler, starts, run_s, wall_s)
 
 
 def checked_knobs(
@@ -68,7 +69,7 @@ def checked_knobs(
     if capacity < 1:
         raise InputError(f"capacity {capacity}: a cluster has at least 1 node or processor")
     exact, instant = int(estimate == "exact"), int(pass_ == "instant")
-    return Knobs(SCHEDULERS[scheduler], int(capacity), exact, instant, int(kill_at_limit))
+    return knobs_in_force(scheduler, Knobs(0, int(capacity), exact, instant, int(kill_at_limit)))
 
 
 def as_jobs(workload: Workload) -> Jobs:

@@ -1,7 +1,7 @@
 """The state of a simulated cluster as plain arrays: layout, copying, and the moves every scheduler shares.
 
 A state is small: its arrays hold only what is pending and running, so a branch costs what is alive now, whatever the
-length of the trace. Everything here but `new_state` and `grown` is compiled and may be called from compiled code.
+length of the trace. Everything here is compiled and may be called from compiled code; `kernel.new_state` makes one.
 
 Times are whole seconds of the trace's clock and never negative. "Units" are what `Workload.size` counts: whole nodes,
 or processors.
@@ -20,7 +20,7 @@ Layout (columns of `queue`, `running` and `releases`; entries of `scalars`)
     scalars[WATCHED]          the job that `advance` stops at
     scalars[WATCHED_START]    its start, else NONE
 
-    queue[i, QUEUE_JOB | QUEUE_SUBMIT | QUEUE_SIZE | QUEUE_ESTIMATE | QUEUE_KEY]
+    queue[i, QUEUE_JOB | QUEUE_SUBMIT | QUEUE_SIZE | QUEUE_ESTIMATE | QUEUE_RANK]
                               row of Jobs, submit time, units, the run time that the scheduler plans with (s),
                               rank (smaller first; equal ranks in order of arrival)
     running[i, RUNNING_JOB | RUNNING_SUBMIT | RUNNING_START | RUNNING_END | RUNNING_SIZE | RUNNING_EXPECTED_END]
@@ -39,7 +39,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.compiled import kernel, kernel_inline
-from simulator.names import SCHEDULERS
 
 Int64s = NDArray[np.int64]
 
@@ -50,17 +49,13 @@ NOW, FREE, RUNNING, QUEUE_HEAD, QUEUE_TAIL, NEXT_ARRIVAL, ARRIVALS = 0, 1, 2, 3,
 INJECTED_JOB, INJECTED_SUBMIT, WATCHED, WATCHED_START = 7, 8, 9, 10
 SCALARS = 11
 
-QUEUE_JOB, QUEUE_SUBMIT, QUEUE_SIZE, QUEUE_ESTIMATE, QUEUE_KEY = 0, 1, 2, 3, 4
+QUEUE_JOB, QUEUE_SUBMIT, QUEUE_SIZE, QUEUE_ESTIMATE, QUEUE_RANK = 0, 1, 2, 3, 4
 QUEUE_COLUMNS = 5
 
 RUNNING_JOB, RUNNING_SUBMIT, RUNNING_START, RUNNING_END, RUNNING_SIZE, RUNNING_EXPECTED_END = 0, 1, 2, 3, 4, 5
 RUNNING_COLUMNS = 6
 
 RELEASE_TIME, RELEASE_SIZE = 0, 1
-
-FIFO, EASY, CONSERVATIVE, MIRAGE = (SCHEDULERS[name] for name in ("fifo", "easy", "conservative", "mirage"))
-
-MIRAGE_SLOTS = 288  # bf_window 2880 min / bf_resolution 600 s
 
 
 class Jobs(NamedTuple):
@@ -73,13 +68,13 @@ class Jobs(NamedTuple):
 
 
 class Knobs(NamedTuple):
-    """What a scheduler is told, all integers: flags are 0 or 1."""
+    """What a scheduler is told, all integers: flags are 0 or 1. `simulator.flat.replay.checked_knobs` makes them."""
 
-    scheduler: int  # FIFO, EASY, CONSERVATIVE or MIRAGE
+    scheduler: int  # its position in `simulator.names.SCHEDULERS`
     capacity: int  # units
-    exact: int  # plan with the true run time in place of the limit (not MIRAGE)
-    instant: int  # one scheduling pass after all events of an instant in place of one after each (not MIRAGE)
-    kill: int  # end a job at its limit (MIRAGE always does)
+    exact: int  # plan with the true run time in place of the limit
+    instant: int  # one scheduling pass after all events of an instant in place of one after each
+    kill: int  # end a job at its limit
 
 
 class State(NamedTuple):
@@ -90,34 +85,6 @@ class State(NamedTuple):
     running: Int64s  # (running rows, RUNNING_COLUMNS)
     releases: Int64s  # (running rows, 2)
     scratch: Int64s  # (scratch rows, 2)
-
-
-def new_state(knobs: Knobs, arrivals: int, queue_rows: int, running_rows: int) -> State:
-    """An empty cluster before the first of `arrivals` jobs.
-
-    `queue_rows` is the most jobs that may pend at once (`advance` returns NO_ROOM at more, see `grown`);
-    `running_rows` must be at least the most that can run at once, min(jobs, capacity).
-    """
-    scratch_rows = MIRAGE_SLOTS if knobs.scheduler == MIRAGE else 0
-    if knobs.scheduler == CONSERVATIVE:  # a step a running job, at most two more a reservation
-        scratch_rows = running_rows + 2 * queue_rows + 2
-    scalars = np.zeros(SCALARS, np.int64)
-    scalars[NOW], scalars[FREE], scalars[ARRIVALS] = -1, knobs.capacity, arrivals
-    scalars[INJECTED_JOB] = scalars[WATCHED] = scalars[WATCHED_START] = NONE
-    return State(
-        scalars,
-        np.empty((queue_rows, QUEUE_COLUMNS), np.int64),
-        np.empty((running_rows, RUNNING_COLUMNS), np.int64),
-        np.empty((running_rows, 2), np.int64),
-        np.empty((scratch_rows, 2), np.int64),
-    )
-
-
-def grown(knobs: Knobs, state: State) -> State:
-    """The same state with twice the room for pending jobs."""
-    bigger = new_state(knobs, 0, 2 * len(state.queue), len(state.running))
-    copy_state(bigger, state)
-    return bigger
 
 
 @kernel
@@ -145,8 +112,16 @@ def has_room(state: State) -> bool:
 
 
 @kernel_inline
-def enqueue(jobs: Jobs, knobs: Knobs, state: State, job: int, submit_s: int) -> None:
-    """Put row `job` into the queue by its rank; the caller has made sure of room."""
+def estimate_of(jobs: Jobs, knobs: Knobs, job: int) -> int:
+    """The run time, s, that the scheduler plans with for row `job`."""
+    if knobs.exact == 0:
+        return int(jobs.limit_s[job])
+    return int(min(jobs.run_s[job], jobs.limit_s[job]) if knobs.kill == 1 else jobs.run_s[job])
+
+
+@kernel_inline
+def enqueue(jobs: Jobs, state: State, job: int, submit_s: int, estimate_s: int, rank: int) -> None:
+    """Put row `job` into the queue, behind all of its rank; the caller has made sure of room."""
     scalars, queue = state.scalars, state.queue
     if scalars[QUEUE_TAIL] == len(queue):
         head = scalars[QUEUE_HEAD]
@@ -154,22 +129,13 @@ def enqueue(jobs: Jobs, knobs: Knobs, state: State, job: int, submit_s: int) -> 
             for column in range(QUEUE_COLUMNS):
                 queue[i - head, column] = queue[i, column]
         scalars[QUEUE_HEAD], scalars[QUEUE_TAIL] = 0, len(queue) - head
-    run = jobs.run_s[job]
-    limit = jobs.limit_s[job]
-    estimate = limit
-    if knobs.exact == 1 and knobs.scheduler != MIRAGE:
-        estimate = min(run, limit) if knobs.kill == 1 else run
-    key = submit_s
-    if knobs.scheduler == MIRAGE:
-        # 100 * size / capacity - 7000 * submit / 604800, scaled by -604800 * capacity / 7000: exact in integers
-        key = submit_s * knobs.capacity - 8640 * jobs.size[job]
     i = scalars[QUEUE_TAIL]
-    while i > scalars[QUEUE_HEAD] and queue[i - 1, QUEUE_KEY] > key:
+    while i > scalars[QUEUE_HEAD] and queue[i - 1, QUEUE_RANK] > rank:
         for column in range(QUEUE_COLUMNS):
             queue[i, column] = queue[i - 1, column]
         i -= 1
     queue[i, QUEUE_JOB], queue[i, QUEUE_SUBMIT] = job, submit_s
-    queue[i, QUEUE_SIZE], queue[i, QUEUE_ESTIMATE], queue[i, QUEUE_KEY] = jobs.size[job], estimate, key
+    queue[i, QUEUE_SIZE], queue[i, QUEUE_ESTIMATE], queue[i, QUEUE_RANK] = jobs.size[job], estimate_s, rank
     scalars[QUEUE_TAIL] += 1
 
 
@@ -181,7 +147,7 @@ def start_pending(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s, positi
     job, submit, size = queue[position, QUEUE_JOB], queue[position, QUEUE_SUBMIT], queue[position, QUEUE_SIZE]
     expected_end = now + queue[position, QUEUE_ESTIMATE]
     run = jobs.run_s[job]
-    if knobs.kill == 1 or knobs.scheduler == MIRAGE:
+    if knobs.kill == 1:
         run = min(run, jobs.limit_s[job])
     head = scalars[QUEUE_HEAD]
     for i in range(position, head, -1):
@@ -238,3 +204,12 @@ def end_next(state: State) -> None:
         )
     scalars[RUNNING] = last
     scalars[FREE] += size
+
+
+@kernel_inline
+def smallest_pending(state: State) -> int:
+    """Units of the smallest pending job; a number above any capacity where nothing pends."""
+    smallest = 1 << 62
+    for position in range(state.scalars[QUEUE_HEAD], state.scalars[QUEUE_TAIL]):
+        smallest = min(smallest, state.queue[position, QUEUE_SIZE])
+    return smallest

@@ -1,6 +1,6 @@
-"""The slow twin: the rules of `simulator.flat.kernel` and `simulator.flat.passes` in obvious Python.
+"""The slow twin of the flat schedulers in obvious Python, written from their pages in docs/schedulers.
 
-Written from the rules and sharing no code with the kernel, which is tested against it job by job.
+It shares no code with `simulator.flat.kernel` and `simulator.flat.schedulers`, which are tested against it job by job.
 """
 
 from __future__ import annotations
@@ -70,10 +70,11 @@ def simulate(
             run = min(run, limit)
         planned = run if estimate == "exact" else limit
         jobs.append(_Job(number, int(workload.submit_s[number]), int(workload.size[number]), run, planned))
+    cluster = _Cluster(capacity)
     if scheduler == "mirage":
-        _run_by_ticks(jobs, _Cluster(capacity))
+        _run_by_ticks(jobs, cluster)
     else:
-        _run_by_events(jobs, _Cluster(capacity), _PASSES[scheduler], single=pass_ == "event")
+        _run_by_events(jobs, cluster, PASSES[scheduler], single=pass_ == "event")
     return [job.start for job in jobs]
 
 
@@ -179,4 +180,8 @@ def _slotted_backfill(cluster: _Cluster) -> None:
 
 
 _Pass = Callable[[_Cluster], None]
-_PASSES: dict[str, _Pass] = {"fifo": _fifo, "easy": _easy, "conservative": _conservative}
+PASSES: dict[str, _Pass] = {  # of the schedulers that look at events, each of which the property tests run
+    "fifo": _fifo,
+    "easy": _easy,
+    "conservative": _conservative,
+}

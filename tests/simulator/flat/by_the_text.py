@@ -21,6 +21,7 @@ import heapq
 import sys
 from pathlib import Path
 
+SCHEDULERS = ("fifo", "easy", "conservative")
 Job = tuple[int, int, int, int, int]  # submit, id, processors, run, request
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from simulator.names import SCHEDULERS
 from simulator.workload import Workload
 
-EVENT_SCHEDULERS = ("fifo", "easy", "conservative")
+EVENT_SCHEDULERS = tuple(name for name in SCHEDULERS if name != "mirage")
 # Every combination of knobs that means something; mirage has none.
 SETTINGS: list[dict[str, Any]] = [
     {"scheduler": scheduler, "estimate": estimate, "pass_": pass_, "kill_at_limit": kill}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.flat import twin as reference
-from simulator.flat.kernel import NO_ROOM, advance, submit
+from simulator.flat.kernel import NO_ROOM, advance, grown, new_state, submit
 from simulator.flat.replay import as_jobs, checked_knobs, simulate
 from simulator.flat.state import (
     FREE,
@@ -26,9 +26,8 @@ from simulator.flat.state import (
     RUNNING_START,
     Jobs,
     copy_state,
-    grown,
-    new_state,
 )
+from simulator.names import SCHEDULERS
 from simulator.workload import Workload
 from tests.simulator.flat.cases import SETTINGS, random_workload, small_cases, workload
 
@@ -76,7 +75,7 @@ def test_submitting_into_a_branch_equals_a_trace_with_that_job(knobs: dict[str, 
     assert starts[:count].tolist() == reference.simulate(jobs, capacity=capacity, **knobs)
 
 
-@pytest.mark.parametrize("scheduler", ["fifo", "easy", "conservative", "mirage"])
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_stopping_anywhere_changes_nothing(scheduler: str) -> None:
     jobs = random_workload(seed=11, jobs=400, capacity=32, load=1.0)
     knobs = checked_knobs(scheduler=scheduler, capacity=32)
@@ -94,7 +93,7 @@ def test_stopping_anywhere_changes_nothing(scheduler: str) -> None:
     assert starts.tolist() == simulate(jobs, scheduler=scheduler, capacity=32).tolist()
 
 
-@pytest.mark.parametrize("scheduler", ["fifo", "easy", "conservative", "mirage"])
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_the_state_tells_who_pends_and_who_runs(scheduler: str) -> None:
     jobs = random_workload(seed=2, jobs=300, capacity=32, load=1.1)
     knobs = checked_knobs(scheduler=scheduler, capacity=32)

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 
 from simulator.flat.replay import simulate
 from simulator.workload import Workload, from_swf
-from tests.simulator.flat.by_the_text import Job, jobs_of, max_procs, starts_of
-from tests.simulator.flat.cases import EVENT_SCHEDULERS, small_cases
+from tests.simulator.flat.by_the_text import SCHEDULERS, Job, jobs_of, max_procs, starts_of
+from tests.simulator.flat.cases import small_cases
 from traces.readers.published.swf import read_swf
 
 # Jobs from the front of each log; BATON_TRACES_WHOLE=1 takes all of them (many minutes in plain Python).
 MOST = None if os.environ.get("BATON_TRACES_WHOLE") else 1500
 RULES = [
     (scheduler, estimate, pass_)
-    for scheduler in EVENT_SCHEDULERS
+    for scheduler in SCHEDULERS
     for estimate in ("limit", "exact")
     for pass_ in ("event", "instant")
 ]

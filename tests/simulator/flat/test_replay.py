@@ -19,6 +19,7 @@ from simulator.compiled import source_digest
 from simulator.flat.kernel import advance
 from simulator.flat.replay import replay, simulate
 from simulator.metrics import bounded_slowdown, spearman, summary, wait_distance
+from simulator.names import SCHEDULERS
 from simulator.tables import SIMULATED_STARTS, simulated_starts
 from simulator.workload import Workload, from_jobs
 from tests.simulator.flat.cases import workload
@@ -62,7 +63,7 @@ def test_unsorted_jobs_are_refused() -> None:
         simulate(workload(TWO_JOBS).take(np.array([1, 0])), scheduler="easy", capacity=4)
 
 
-@pytest.mark.parametrize("scheduler", ["fifo", "easy", "conservative", "mirage"])
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_no_jobs_is_no_work(scheduler: str) -> None:
     assert len(simulate(workload([]), scheduler=scheduler, capacity=1)) == 0
 

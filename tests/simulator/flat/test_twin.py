@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from simulator.flat import twin as reference
 from simulator.flat.replay import simulate
+from simulator.names import SCHEDULERS
 from simulator.workload import Workload
-from tests.simulator.flat.cases import EVENT_SCHEDULERS, SETTINGS, random_workload, small_cases, workload
+from tests.simulator.flat.cases import SETTINGS, random_workload, small_cases, workload
 
 # Seconds for the event-driven ones; around the tick (60 s) and the slot (600 s) for mirage.
 CASES = st.one_of(small_cases(), small_cases(scale=59), small_cases(scale=600))
@@ -28,7 +29,7 @@ def test_kernel_equals_twin(knobs: dict[str, Any], case: tuple[Workload, int]) -
     assert simulate(jobs, capacity=capacity, **knobs).tolist() == reference.simulate(jobs, capacity=capacity, **knobs)
 
 
-@pytest.mark.parametrize("scheduler", [*EVENT_SCHEDULERS, "mirage"])
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
 @pytest.mark.parametrize("pass_", ["event", "instant"])
 def test_kernel_equals_twin_on_a_congested_trace(scheduler: str, pass_: str) -> None:
     jobs = random_workload(seed=3, jobs=150, capacity=24, load=1.1)

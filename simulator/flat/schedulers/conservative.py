@@ -1,0 +1,122 @@
+"""Conservative backfill: every pending job has a place in a plan, and a job may pass others if it delays none of them.
+
+Mu'alem and Feitelson, TPDS 2001.
+
+**A pass.**
+
+1. The profile of idle units over time is built from the running jobs' expected ends; those that are past count as now.
+2. Each pending job, in queue order, takes the earliest place of the profile at which its units stay idle for its whole
+   estimate. A place may begin now or where the profile changes.
+3. A job whose place is now starts, if the units are really idle. Units of a job that has outlived its estimate are idle
+   in the plan only: the place is held all the same, and the job waits for the next pass.
+
+| knob | |
+|---|---|
+| queue order | (submit, job id) |
+| estimate | `--estimate`, for running and pending jobs alike: `limit` (default) or `exact` |
+| reservations | all of them rebuilt at every pass, in queue order, with no memory of earlier guarantees |
+| depth | the whole queue |
+| pass | `event` (default) or `instant` |
+| what ends a job | its run time; with `--kill-at-limit` its limit, if that is earlier |
+
+**What holds.** With exact estimates nobody is ever delayed by a job behind: each starts where an empty queue behind it
+would have put it. With limits that is not promised: when a job ends early, the plan is made anew in queue order, and a
+job may come to stand later than an earlier plan had it (schedulers that keep guarantees and only compress differ here).
+
+A pass costs (pending jobs) x (steps of the profile); a pass in which the smallest pending job does not fit is skipped,
+since it could start nobody.
+"""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel_inline
+from simulator.flat.scheduler import Scheduler
+from simulator.flat.state import (
+    FREE,
+    NOW,
+    QUEUE_ESTIMATE,
+    QUEUE_HEAD,
+    QUEUE_SIZE,
+    QUEUE_TAIL,
+    RELEASE_SIZE,
+    RELEASE_TIME,
+    RUNNING,
+    Int64s,
+    Jobs,
+    Knobs,
+    State,
+    smallest_pending,
+    start_pending,
+)
+
+_TIME, _UNITS = 0, 1  # columns of the profile in State.scratch
+
+
+@kernel_inline
+def conservative(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
+    """One pass of the page above; the profile is `steps` rows of State.scratch."""
+    scalars, queue, profile = state.scalars, state.queue, state.scratch
+    head, tail, now = scalars[QUEUE_HEAD], scalars[QUEUE_TAIL], scalars[NOW]
+    if smallest_pending(state) > scalars[FREE]:
+        return
+    steps = _running_profile(state)
+    for position in range(head, tail):
+        size, estimate = queue[position, QUEUE_SIZE], queue[position, QUEUE_ESTIMATE]
+        first = _earliest_place(profile, steps, size, estimate)
+        steps = _take(profile, steps, first, size, estimate)
+        if profile[first, _TIME] == now and size <= scalars[FREE]:
+            start_pending(jobs, knobs, state, starts, position)
+            if scalars[FREE] == 0:
+                return
+
+
+@kernel_inline
+def _running_profile(state: State) -> int:
+    """Fill the profile, rows (time, units idle from then on), from the expected ends; returns the number of rows."""
+    scalars, releases, profile = state.scalars, state.releases, state.scratch
+    steps = 0
+    profile[0, _TIME], profile[0, _UNITS] = scalars[NOW], scalars[FREE]
+    for i in range(scalars[RUNNING] - 1, -1, -1):
+        if releases[i, RELEASE_TIME] > profile[steps, _TIME]:
+            steps += 1
+            profile[steps, _TIME], profile[steps, _UNITS] = releases[i, RELEASE_TIME], profile[steps - 1, _UNITS]
+        profile[steps, _UNITS] += releases[i, RELEASE_SIZE]
+    return steps + 1
+
+
+@kernel_inline
+def _earliest_place(profile: Int64s, steps: int, size: int, estimate: int) -> int:
+    """The first row of the profile from which `size` units stay idle for `estimate` seconds; the last always does."""
+    first = 0
+    row = 0
+    while row < steps and (row == first or profile[row, _TIME] < profile[first, _TIME] + estimate):
+        if profile[row, _UNITS] < size:
+            first = row + 1
+        row += 1
+    return first
+
+
+@kernel_inline
+def _take(profile: Int64s, steps: int, first: int, size: int, estimate: int) -> int:
+    """Take `size` units for `estimate` seconds from row `first` on; returns the new number of rows."""
+    if estimate == 0:
+        return steps
+    end = profile[first, _TIME] + estimate
+    row = first
+    while row < steps and profile[row, _TIME] < end:
+        profile[row, _UNITS] -= size
+        row += 1
+    if row < steps and profile[row, _TIME] == end:
+        return steps
+    for i in range(steps, row, -1):
+        profile[i, _TIME], profile[i, _UNITS] = profile[i - 1, _TIME], profile[i - 1, _UNITS]
+    profile[row, _TIME], profile[row, _UNITS] = end, profile[row - 1, _UNITS] + size
+    return steps + 1
+
+
+def _profile_rows(queue_rows: int, running_rows: int) -> int:
+    """A step of the profile a running job, at most two more a pending one."""
+    return running_rows + 2 * queue_rows + 2
+
+
+SCHEDULER = Scheduler(schedule=conservative, scratch_rows=_profile_rows)
