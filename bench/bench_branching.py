@@ -65,14 +65,15 @@ def month() -> tuple[str, Workload, int, np.ndarray]:
         begin = int(workload.submit_s[len(workload) // 4])
         return "generated jobs", workload, CAPACITY, np.arange(begin, begin + 31 * 24 * HOUR_S, 4 * HOUR_S)
     from models.study.inputs import read_workload
-    from traces import clusters, ingest, store
+    from traces import clusters, ingest
+    from traces.store import warehouse
     from traces.store.folder import DataFolder
 
     with tempfile.TemporaryDirectory() as name:
         folder = DataFolder(Path(name))
         settings = clusters.resolve(folder, cluster="ls6", timezone="America/Chicago", nodes=80, new=True)
         ingest.ingest([A100], cluster=settings, data=folder)
-        store.build_warehouse(folder)
+        warehouse.build(folder)
         workload, _keys = read_workload(folder, "ls6")
     begin, end = (int(datetime(2023, number, 1, tzinfo=UTC).timestamp()) for number in (1, 2))
     return f"A100 trace, {len(workload):,} jobs", workload, 80, np.arange(begin, end, 4 * HOUR_S)

@@ -15,7 +15,7 @@ import torch
 from stable_baselines3 import PPO
 
 from models.environment import SUBMIT, WAIT, ScaledObservation
-from models.learning.scaling import Scaling
+from models.scaling import Scaling
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--data", default="data")

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.observe import FEATURES
-from models.learning.scaling import BOUND, Scaling
 from models.protocol import PairTable
+from models.scaling import BOUND, Scaling
 
 Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]

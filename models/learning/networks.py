@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.observe import FEATURES
-from models.learning.scaling import Scaling
+from models.scaling import Scaling
 
 if TYPE_CHECKING:
     import torch

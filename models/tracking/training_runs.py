@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from traces.export_tables import write_csv
 
 from agent.artifact import Artifact
 from models.comparison.compare import Comparison
@@ -26,6 +25,7 @@ from models.tracking.runs import Dataset, NewRun
 from models.tracking.sql import parent_run
 from models.tracking.store import database, initialise, one_line
 from traces import instants
+from traces.export.tables import write_csv
 from traces.store.folder import DataFolder
 
 COLUMNS = (

@@ -12,12 +12,12 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from models.environment import ENV_ID, ProvisioningEnv, ScaledObservation
-from models.learning.scaling import Scaling
+from models.scaling import Scaling
 from models.study.cluster import open_study
 from models.study.from_data import make_env, pairs_of
 from models.study.support import why_no_policies
 from models.study.windows import DAY_S, HOUR_S, Window
-from traces import clusters, ingest, store
+from traces import clusters, ingest
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.generate.logs import generate_slurm
@@ -135,7 +135,7 @@ def test_the_advice_to_declare_nodes_names_those_that_the_log_shows(tmp_path: Pa
     raw.write_text(names + "".join(row.format(id=number, node=node) for number, node in enumerate("aab", 1)))
     known = ClusterSettings("lab")
     ingest.ingest([raw], cluster=known, data=data)
-    store.build_warehouse(data)
+    warehouse.build(data)
     assert why_no_policies(data, "lab", known) == (
         "how many nodes cluster 'lab' has is not known (the log shows 2): give --nodes, or set nodes in clusters.toml"
     )

@@ -10,9 +10,9 @@ from agent.artifact import Artifact
 from features.observe import FEATURES
 from models.environment import ProvisioningEnv, ScaledObservation
 from models.learning import networks
-from models.learning.scaling import BOUND, Scaling
 from models.protocol import PairTable
 from models.registry import make_policy
+from models.scaling import BOUND, Scaling
 
 
 def test_standardises_the_signed_logarithm_of_every_feature(fit_table: PairTable) -> None:
