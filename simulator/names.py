@@ -13,6 +13,7 @@ SCHEDULERS: dict[str, str] = {
     "easy": "simulator.flat.schedulers.easy",
     "conservative": "simulator.flat.schedulers.conservative",
     "mirage": "simulator.flat.schedulers.mirage",
+    "sjf": "simulator.flat.schedulers.sjf",
 }
 SLURM = "slurm"  # a kernel of its own, `simulator.slurm`
 ESTIMATES = ("limit", "exact")

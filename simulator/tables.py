@@ -15,7 +15,7 @@ SIMULATED_STARTS = Table(
     (
         CLUSTER,
         JOB_KEY,
-        Column("scheduler", TEXT, "", "scheduler of the replay: fifo, easy, conservative or mirage", nullable=False),
+        Column("scheduler", TEXT, "", "scheduler of the replay, a page of docs/schedulers", nullable=False),
         Column("capacity_nodes", INT, "nodes", "nodes of the simulated cluster", nullable=False),
         Column("submit_utc", UTC, "", "submission", nullable=False),
         Column("nodes", INT, "nodes", "nodes held", nullable=False),

@@ -100,6 +100,11 @@ def _fifo(cluster: _Cluster) -> None:
         cluster.start(cluster.pending[0])
 
 
+def _sjf(cluster: _Cluster) -> None:
+    cluster.pending.sort(key=lambda job: (job.estimate, job.number))
+    _fifo(cluster)
+
+
 def _easy(cluster: _Cluster) -> None:
     _fifo(cluster)
     if not cluster.pending:
@@ -182,6 +187,7 @@ def _slotted_backfill(cluster: _Cluster) -> None:
 _Pass = Callable[[_Cluster], None]
 PASSES: dict[str, _Pass] = {  # of the schedulers that look at events, each of which the property tests run
     "fifo": _fifo,
+    "sjf": _sjf,
     "easy": _easy,
     "conservative": _conservative,
 }

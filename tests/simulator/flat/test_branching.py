@@ -19,6 +19,7 @@ from simulator.flat.state import (
     NOW,
     QUEUE_HEAD,
     QUEUE_JOB,
+    QUEUE_RANK,
     QUEUE_TAIL,
     RUNNING,
     RUNNING_JOB,
@@ -104,8 +105,9 @@ def test_the_state_tells_who_pends_and_who_runs(scheduler: str) -> None:
         advance(as_jobs(jobs), knobs, state, scratch, now, NONE)
         pending = state.queue[state.scalars[QUEUE_HEAD] : state.scalars[QUEUE_TAIL], QUEUE_JOB]
         assert set(pending) == set(np.flatnonzero((jobs.submit_s <= now) & (starts > now)))
-        if scheduler != "mirage":
-            assert pending.tolist() == sorted(pending)
+        ranks = state.queue[state.scalars[QUEUE_HEAD] : state.scalars[QUEUE_TAIL], QUEUE_RANK]
+        ranked = list(zip(ranks.tolist(), pending.tolist(), strict=True))
+        assert ranked == sorted(ranked)
         running = state.running[: state.scalars[RUNNING]]
         assert set(running[:, RUNNING_JOB]) == set(np.flatnonzero((starts <= now) & (starts + run > now)))
         assert (running[:, RUNNING_START] == starts[running[:, RUNNING_JOB]]).all()

@@ -77,6 +77,24 @@ def test_mean_wait_of_m_g_1(scheduler: str, name: str) -> None:
     assert abs(mean - expected) < 4 * error + 1e-3
 
 
+def test_waits_of_sjf_are_those_of_a_priority_queue() -> None:
+    """Cobham 1954: with W_0 = residual work, short jobs wait W_0 / (1 - rho_short), long ones that over (1 - rho)."""
+    rng = np.random.default_rng(11)
+    short = rng.random(400_000) < 0.6
+    service = np.where(short, MEAN_SERVICE // 2, MEAN_SERVICE * 7 // 4).astype(np.int64)  # 10,000 in the mean
+    jobs = queue(service, 1, 0.7, rng)
+    wait = simulate(jobs, scheduler="sjf", capacity=1, estimate="exact") - jobs.submit_s
+    span = float(jobs.submit_s[-1])
+    rho_short, rho = service[short].sum() / span, service.sum() / span
+    residual = float((service.astype(np.float64) ** 2).sum()) / 2 / span
+    expected = {True: residual / (1 - rho_short), False: residual / (1 - rho_short) / (1 - rho)}
+    for is_short, of_class in expected.items():
+        mean, error = mean_and_error(wait[short == is_short][10_000:] / MEAN_SERVICE)
+        assert error < 0.05 * of_class / MEAN_SERVICE
+        assert abs(mean - of_class / MEAN_SERVICE) < 4 * error + 1e-3
+    assert wait.mean() < 0.9 * (simulate(jobs, scheduler="fifo", capacity=1) - jobs.submit_s).mean()
+
+
 def test_kleinrocks_conservation_law() -> None:
     """sum of rho_k W_k over classes is rho W_0 / (1 - rho) for any order that keeps the server busy (Kleinrock 1965).
 
