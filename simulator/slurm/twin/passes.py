@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simulator.slurm import world as w
-from simulator.slurm.twin import rules
-from simulator.slurm.twin.machine import Job, Machine
-
-if TYPE_CHECKING:
-    from simulator.slurm.twin.clock import Controller
+from simulator.slurm.twin import moves, placement, rules
+from simulator.slurm.twin.moves import evict, in_service, nodes_in_any, partition_nodes, recorded_end
+from simulator.slurm.twin.state import Controller, Job
 
 
-def in_service(controller: Controller) -> set[int]:
-    """The nodes that are neither drained nor over the capacity."""
-    outages, now = controller.world.outages, controller.now
-    drained = (outages.kind == w.DRAIN) & (outages.begin_s <= now) & (outages.end_s > now)
-    return set(range(len(controller.world.nodes))) - controller.out - _nodes_of(outages.nodes[drained])
+def queue(controller: Controller) -> list[Job]:
+    """The jobs that a pass may start, in its order."""
+    tier = controller.world.partitions.priority_tier
+    return sorted(
+        (job for job in controller.jobs if job.queued),
+        key=lambda job: (-_level(controller, job.qos), -tier[job.partition], -job.priority, job.submit, job.row),
+    )
 
 
-def _nodes_of(rows: w.Bools) -> set[int]:
-    return set(np.flatnonzero(rows.any(axis=0)).tolist())
-
-
-def _members(controller: Controller, job: Job) -> set[int]:
-    return set(np.flatnonzero(controller.world.partitions.nodes[job.partition]).tolist())
+def _level(controller: Controller, qos: int) -> int:
+    """Preemption level of a QOS: one more than the highest that it may preempt, 0 where it may preempt none."""
+    below = np.flatnonzero(controller.world.qos.preempts[qos]).tolist()
+    return 1 + max(_level(controller, other) for other in below) if below else 0
 
 
 def _reservations(controller: Controller, begin: int, end: int) -> w.Bools:
@@ -52,7 +49,7 @@ def main_pass(controller: Controller, *, limited: bool) -> None:
     rejected: set[int] = set()
     seen: set[int] = set()
     number = 0
-    for job in controller.queue():
+    for job in queue(controller):
         array = rules.array_of(controller, job)
         if array == w.NONE or array not in seen:
             number += 1
@@ -64,17 +61,17 @@ def main_pass(controller: Controller, *, limited: bool) -> None:
         if not rules.within_limits(controller, job) or rules.throttled(controller, job):
             rejected.add(array)
             continue
-        held = _nodes_of(controller.world.outages.nodes[_reservations(controller, now, now + job.limit)])
-        available = (_members(controller, job) & nodes) - held
-        chosen = machine.place(job, available) or _preempt(controller, job, available)
+        held = nodes_in_any(controller.world.outages.nodes[_reservations(controller, now, now + job.limit)])
+        available = (partition_nodes(controller.world, job) & nodes) - held
+        chosen = placement.place(machine, job, available) or _preempt(controller, job, available)
         if chosen:
-            controller.start(job, chosen, by_backfill=False)
+            moves.start(controller, job, chosen, by_backfill=False)
             continue
         rejected.add(array)
-        enough = sum(machine.could_hold(job, node) for node in available) >= job.nodes
+        enough = sum(placement.could_hold(machine, job, node) for node in available) >= job.nodes
         if enough and _may_reserve(controller, job):
             blocked.add(job.partition)
-            nodes -= _members(controller, job)
+            nodes -= partition_nodes(controller.world, job)
 
 
 @dataclass
@@ -141,7 +138,7 @@ def backfill_pass(controller: Controller) -> None:
     """Start what delays no reservation of a job before it in the queue, and reserve for those that cannot start."""
     plan, settings = _Plan(controller), controller.settings
     rejected: set[int] = set()
-    for job in controller.queue():
+    for job in queue(controller):
         if plan.tested >= settings.bf_max_job_test:
             return
         array, user = rules.array_of(controller, job), int(controller.world.jobs.user[job.row])
@@ -186,7 +183,7 @@ def _plan_one(plan: _Plan, job: Job) -> str:
         if len(usable) >= job.nodes:
             plan.tested += not is_counted
             is_counted = True
-            chosen = controller.machine.place(job, usable)
+            chosen = placement.place(controller.machine, job, usable)
             if not chosen and begin == now:
                 chosen = _preempt(controller, job, usable)
             if not chosen and reserving:
@@ -198,7 +195,7 @@ def _plan_one(plan: _Plan, job: Job) -> str:
             continue
         start = max(start, begin)
         if start == now:
-            controller.start(job, chosen, by_backfill=True)
+            moves.start(controller, job, chosen, by_backfill=True)
             return STARTED
         if not reserving:
             return NEXT
@@ -223,7 +220,9 @@ def _usable(plan: _Plan, job: Job, begin: int) -> tuple[set[int], int | None]:
     """Steps b and c: the nodes that are free of reservations from `begin` to its end, and when to try next."""
     controller, end = plan.controller, begin + job.limit
     touching = _reservations(controller, begin, end)
-    base = (_members(controller, job) & plan.nodes) - _nodes_of(controller.world.outages.nodes[touching])
+    base = (partition_nodes(controller.world, job) & plan.nodes) - nodes_in_any(
+        controller.world.outages.nodes[touching]
+    )
     usable, later = set(base), None
     for slot, after in zip(plan.slots, [*plan.slots[1:], None], strict=True):
         if slot.end <= begin:
@@ -233,7 +232,7 @@ def _usable(plan: _Plan, job: Job, begin: int) -> tuple[set[int], int | None]:
         if slot.begin > end:
             break
         usable &= slot.nodes
-    members = sorted(_members(controller, job))
+    members = sorted(partition_nodes(controller.world, job))
     of_partition = touching & controller.world.outages.nodes[:, members].any(axis=1)
     if of_partition.any():
         e = int(controller.world.outages.end_s[of_partition].min())
@@ -253,7 +252,7 @@ def _look_ahead(controller: Controller, job: Job, usable: set[int]) -> tuple[lis
             other, at = order[at], at + 1
             if not set(other.held) & usable:
                 continue
-            machine.remove(other)
+            placement.remove(machine, other)
             last = other
             origin = origin or (last.expected_end // 30 + 1) * 30
             if at < len(order) and order[at].expected_end > origin + window:
@@ -263,7 +262,7 @@ def _look_ahead(controller: Controller, job: Job, usable: set[int]) -> tuple[lis
         window *= 2
         while at < len(order) and order[at].expected_end > origin + window:
             window *= 2
-        chosen = machine.place(job, usable)
+        chosen = placement.place(machine, job, usable)
         if chosen:
             start = last.expected_end
             if start <= controller.now:
@@ -281,17 +280,17 @@ def _preempt(controller: Controller, job: Job, available: set[int]) -> list[int]
         if qos.preempts[job.qos, other.qos]
         and qos.preempt_mode[other.qos] != w.PREEMPT_OFF
         and now - other.start >= qos.preempt_exempt_s[other.qos]
-        and controller.recorded_end(other) > now
+        and recorded_end(controller, other) > now
         and set(other.held) & available
     ]
     victims.sort(key=lambda other: (int(qos.priority[other.qos]), -other.start, other.row))
-    machine: Machine = controller.machine.copy()
+    machine = controller.machine.copy()
     for number, victim in enumerate(victims, start=1):
-        machine.remove(victim)
-        chosen = machine.place(job, available)
+        placement.remove(machine, victim)
+        chosen = placement.place(machine, job, available)
         if chosen:
             for other in victims[:number]:
                 if set(other.held) & set(chosen):
-                    controller.preempt(other)
+                    evict(controller, other)
             return chosen
     return None

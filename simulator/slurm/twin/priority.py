@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from simulator.slurm import world as w
-from simulator.slurm.twin.machine import Job
+from simulator.slurm.twin.state import Controller, Job
 
 
 def static_priority(world: w.World, job: Job) -> float:
@@ -37,87 +37,88 @@ def static_priority(world: w.World, job: Job) -> float:
     return ((((size + partition) + qos) + tres) + float(jobs.site_factor[job.row])) - int(jobs.nice[job.row])
 
 
-class FairTree:
-    """Usage of the associations, decayed, and the factor that each user association has from it."""
+def set_priority(controller: Controller, job: Job) -> None:
+    """The priority that the job has now, by its age and its user's fair share."""
+    settings = controller.settings
+    age = settings.weight_age * min(1.0, (controller.now - job.accrue) / settings.max_age_s)
+    fairshare = 0.0
+    if settings.weight_fairshare:
+        association = int(controller.world.jobs.association[job.row])
+        fairshare = settings.weight_fairshare * controller.usage.factor[association]
+    job.priority = max(1, min(2**32 - 1, math.trunc(job.static + age + fairshare)))
 
-    def __init__(self, world: w.World) -> None:
-        self.world = world
-        tree = world.associations
-        self.children: dict[int, list[int]] = {row: [] for row in range(-1, len(tree))}
-        for row, parent in enumerate(tree.parent.tolist()):
-            self.children[parent].append(row)
-        self.usage = [0.0] * len(tree)
-        self.fresh = [0] * len(tree)
-        self.since: dict[int, int] = {}  # running job -> second up to which it is charged
-        self.factor = self._factors()
 
-    def begin(self, row: int, now: int) -> None:
-        self.since[row] = now
+def charge(controller: Controller, job: Job, *, ends: bool) -> None:
+    """Charge a running job up to now to its association and all above."""
+    world, usage = controller.world, controller.usage
+    seconds = controller.now - usage.since.pop(job.row)
+    if not ends:
+        usage.since[job.row] = controller.now
+    billing = 0.0
+    for weight, need in zip(world.partitions.billing[job.partition].tolist(), job.request, strict=True):
+        billing += weight * need
+    rate = round(1000 * float(world.qos.usage_factor[job.qos]) * billing)
+    association = int(world.jobs.association[job.row])
+    while association != w.NONE:
+        usage.fresh[association] += rate * seconds
+        association = int(world.associations.parent[association])
 
-    def charge(self, job: Job, now: int, *, ends: bool) -> None:
-        """Charge a running job up to now to its association and all above."""
-        seconds = now - self.since.pop(job.row)
-        if not ends:
-            self.since[job.row] = now
-        world = self.world
-        billing = 0.0
-        for weight, need in zip(world.partitions.billing[job.partition].tolist(), job.request, strict=True):
-            billing += weight * need
-        rate = round(1000 * float(world.qos.usage_factor[job.qos]) * billing)
-        association = int(world.jobs.association[job.row])
-        while association != w.NONE:
-            self.fresh[association] += rate * seconds
-            association = int(world.associations.parent[association])
 
-    def calculate(self, running: list[Job], now: int) -> None:
-        """One decay period is over."""
-        settings = self.world.settings
-        for job in running:
-            self.charge(job, now, ends=False)
-        decay = 1.0
-        if settings.decay_half_life_s:
-            decay = (1 - 0.693 / settings.decay_half_life_s) ** settings.calc_period_s
-        self.usage = [used * decay + fresh for used, fresh in zip(self.usage, self.fresh, strict=True)]
-        self.fresh = [0] * len(self.fresh)
-        self.factor = self._factors()
+def calculate_usage(controller: Controller) -> None:
+    """One decay period is over: charge what runs, let usage decay and rank the users anew."""
+    settings, usage = controller.settings, controller.usage
+    for job in controller.running:
+        charge(controller, job, ends=False)
+    decay = 1.0
+    if settings.decay_half_life_s:
+        decay = (1 - 0.693 / settings.decay_half_life_s) ** settings.calc_period_s
+    usage.decayed = [used * decay + fresh for used, fresh in zip(usage.decayed, usage.fresh, strict=True)]
+    usage.fresh = [0] * len(usage.fresh)
+    usage.factor = fair_share_factors(controller)
 
-    def _level_fairshare(self, row: int) -> float:
-        tree = self.world.associations
-        siblings = self.children[int(tree.parent[row])]
-        if self.usage[row] == 0:
-            return math.inf
-        if tree.shares[row] == 0:
-            return 0.0
-        shares = int(tree.shares[row]) / int(sum(tree.shares[other] for other in siblings))
-        used = 0.0
-        for other in siblings:  # by row: sums of doubles depend on their order
-            used += self.usage[other]
-        return shares / (self.usage[row] / used)
 
-    def _factors(self) -> dict[int, float]:
-        users = int((self.world.associations.user != w.NONE).sum())
-        factor: dict[int, float] = dict.fromkeys(range(len(self.usage)), 0.0)
-        self.next_rank = users
+def fair_share_factors(controller: Controller) -> dict[int, float]:
+    """The fair tree: users are ranked by a walk from the root that takes siblings in falling order of fair share."""
+    is_user = controller.world.associations.user != w.NONE
+    children = controller.usage.children
+    level = {row: _level_fairshare(controller, row) for row in range(1, len(is_user))}
+    users = int(is_user.sum())
+    next_rank = users
+    factor: dict[int, float] = dict.fromkeys(range(len(is_user)), 0.0)
 
-        def walk(rows: list[int]) -> None:
-            """Siblings (of one account, or of several that are walked as one) in falling order of fair share."""
-            is_user = self.world.associations.user != w.NONE
-            order = sorted(rows, key=lambda row: (-self._level_fairshare(row), not is_user[row], row))
-            at = 0
-            while at < len(order):
-                same = [order[at]]
-                for row in order[at + 1 :]:
-                    equal = self._level_fairshare(row) == self._level_fairshare(same[0])
-                    if not equal or is_user[row] != is_user[same[0]]:
-                        break
-                    same.append(row)
-                at += len(same)
-                if is_user[same[0]]:
-                    for row in same:
-                        factor[row] = self.next_rank / users
-                    self.next_rank -= len(same)
-                else:
-                    walk([child for row in same for child in self.children[row]])
+    def walk(rows: list[int]) -> None:
+        """Siblings (of one account, or of several that are walked as one)."""
+        nonlocal next_rank
+        order = sorted(rows, key=lambda row: (-level[row], not is_user[row], row))
+        at = 0
+        while at < len(order):
+            same = [order[at]]
+            for row in order[at + 1 :]:
+                if level[row] != level[same[0]] or is_user[row] != is_user[same[0]]:
+                    break
+                same.append(row)
+            at += len(same)
+            if is_user[same[0]]:
+                for row in same:
+                    factor[row] = next_rank / users
+                next_rank -= len(same)
+            else:
+                walk([child for row in same for child in children[row]])
 
-        walk(self.children[0])
-        return factor
+    walk(children[0])
+    return factor
+
+
+def _level_fairshare(controller: Controller, row: int) -> float:
+    """The row's part of its siblings' shares over its part of their usage; infinite where it used nothing."""
+    tree, usage = controller.world.associations, controller.usage
+    siblings = usage.children[int(tree.parent[row])]
+    if usage.decayed[row] == 0:
+        return math.inf
+    if tree.shares[row] == 0:
+        return 0.0
+    shares = int(tree.shares[row]) / int(sum(tree.shares[other] for other in siblings))
+    used = 0.0
+    for other in siblings:  # by row: sums of doubles depend on their order
+        used += usage.decayed[other]
+    return shares / (usage.decayed[row] / used)

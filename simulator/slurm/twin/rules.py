@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from simulator.slurm import world as w
-from simulator.slurm.twin.machine import Job
-
-if TYPE_CHECKING:
-    from simulator.slurm.twin.clock import Controller
-
-ENDED = (w.COMPLETED, w.FAILED, w.TIMEOUT, w.CANCELLED, w.PREEMPTED, w.UNPLACEABLE)
+from simulator.slurm.twin.placement import could_hold
+from simulator.slurm.twin.state import ENDED, Controller, Job
 
 # Limits
 
@@ -38,19 +32,19 @@ def _counts(controller: Controller, job: Job, running: list[Job]) -> list[tuple[
     world = controller.world
     qos, tree, jobs = world.qos, world.associations, world.jobs
     user, account = jobs.user, tree.account[jobs.association]
-    found: list[tuple[int, list[int], list[Job]]] = []
+    limits: list[tuple[int, list[int], list[Job]]] = []
     for row in _qos_of(controller, job):
         same = [other for other in running if row in _qos_of(controller, other)]
         of_user = [other for other in same if user[other.row] == user[job.row]]
         of_account = [other for other in same if account[other.row] == account[job.row]]
-        found.append((w.NO_LIMIT, qos.job_tres[row].tolist(), []))
-        found.append((int(qos.group_jobs[row]), qos.group_tres[row].tolist(), same))
-        found.append((int(qos.user_jobs[row]), qos.user_tres[row].tolist(), of_user))
-        found.append((int(qos.account_jobs[row]), qos.account_tres[row].tolist(), of_account))
+        limits.append((w.NO_LIMIT, qos.job_tres[row].tolist(), []))
+        limits.append((int(qos.group_jobs[row]), qos.group_tres[row].tolist(), same))
+        limits.append((int(qos.user_jobs[row]), qos.user_tres[row].tolist(), of_user))
+        limits.append((int(qos.account_jobs[row]), qos.account_tres[row].tolist(), of_account))
     for row in _chain(world, int(jobs.association[job.row])):
         below = [other for other in running if row in _chain(world, int(jobs.association[other.row]))]
-        found.append((int(tree.group_jobs[row]), tree.group_tres[row].tolist(), below))
-    return found
+        limits.append((int(tree.group_jobs[row]), tree.group_tres[row].tolist(), below))
+    return limits
 
 
 def _qos_of(controller: Controller, job: Job) -> set[int]:
@@ -68,6 +62,7 @@ def _chain(world: w.World, association: int) -> list[int]:
 
 
 def array_of(controller: Controller, job: Job) -> int:
+    """The job array that it is a task of, or NONE."""
     return int(controller.world.jobs.array[job.row])
 
 
@@ -145,12 +140,12 @@ def find_unplaceable(controller: Controller) -> None:
         job.reason = _reason(controller, job)
         if job.reason != w.PLACEABLE:
             job.state = w.UNPLACEABLE
-    found = True
-    while found:
-        found = False
+    marked = True
+    while marked:
+        marked = False
         for job in controller.jobs:
             if job.state != w.UNPLACEABLE and never_satisfied(controller, job):
-                job.state, job.reason, found = w.UNPLACEABLE, w.NEVER_SATISFIED, True
+                job.state, job.reason, marked = w.UNPLACEABLE, w.NEVER_SATISFIED, True
 
 
 def _reason(controller: Controller, job: Job) -> int:
@@ -158,7 +153,7 @@ def _reason(controller: Controller, job: Job) -> int:
     if job.partition == w.NONE:
         return w.UNKNOWN_PARTITION
     members = np.flatnonzero(world.partitions.nodes[job.partition]).tolist()
-    if sum(controller.machine.could_hold(job, node) for node in members) < job.nodes:
+    if sum(could_hold(controller.machine, job, node) for node in members) < job.nodes:
         return w.TOO_LARGE
     most, longest = int(world.partitions.max_nodes[job.partition]), int(world.partitions.max_time_s[job.partition])
     if most != w.NO_LIMIT and job.nodes > most:

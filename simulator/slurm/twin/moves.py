@@ -1,0 +1,96 @@
+"""What happens to one job of the twin: it starts, ends, or makes room; and the nodes that are in service."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.slurm import world as w
+from simulator.slurm.twin import placement
+from simulator.slurm.twin.priority import charge
+from simulator.slurm.twin.state import Controller, Job
+
+
+def start(controller: Controller, job: Job, nodes: list[int], *, by_backfill: bool) -> None:
+    """The job starts now on these nodes."""
+    now = controller.now
+    placement.put(controller.machine, job, nodes)
+    job.state, job.queued, job.start, job.end, job.held = w.RUNNING, False, now, w.NONE, sorted(nodes)
+    job.expected_end, job.by_backfill = now + job.limit, by_backfill
+    if job.first_start == w.NONE:
+        job.first_start = now
+    controller.usage.since[job.row] = now
+
+
+def start_pinned(controller: Controller, job: Job) -> None:
+    """The job starts where the record says; where it does not say, on nodes of its partition, if they suffice."""
+    world = controller.world
+    first, last = world.pinned_first[job.row : job.row + 2]
+    nodes = world.pinned_nodes[first:last].tolist() or placement.place(
+        controller.machine, job, partition_nodes(world, job)
+    )
+    if nodes:
+        start(controller, job, nodes, by_backfill=False)
+
+
+def partition_nodes(world: w.World, job: Job) -> set[int]:
+    """The nodes of the job's partition."""
+    return set(np.flatnonzero(world.partitions.nodes[job.partition]).tolist())
+
+
+def recorded_end(controller: Controller, job: Job) -> int:
+    """When a running job will end, s: by itself, or killed some time after its limit."""
+    settings = controller.settings
+    return job.start + min(job.run, job.limit + settings.over_time_limit_s + settings.kill_wait_s)
+
+
+def leave(controller: Controller, job: Job, state: int, end: int) -> None:
+    """A running job leaves its nodes."""
+    charge(controller, job, ends=True)
+    placement.remove(controller.machine, job)
+    job.state, job.end = state, end
+
+
+def take_ends(controller: Controller) -> bool:
+    """The jobs whose nodes come free by now leave them; whether there was any."""
+    done = controller.now - controller.settings.completing_s
+    ending = [job for job in controller.running if recorded_end(controller, job) <= done]
+    for job in ending:
+        failed = controller.world.jobs.failed[job.row]
+        state = w.TIMEOUT if job.run > job.limit else w.FAILED if failed else w.COMPLETED
+        leave(controller, job, state, recorded_end(controller, job))
+    if ending:
+        meet_capacity(controller)
+    return bool(ending)
+
+
+def evict(controller: Controller, job: Job) -> None:
+    """A running job makes room for one that preempts it: it ends now, or is submitted again."""
+    leave(controller, job, w.PREEMPTED, controller.now)
+    if controller.world.qos.preempt_mode[job.qos] == w.PREEMPT_REQUEUE:
+        job.state, job.start, job.end, job.held, job.by_backfill = w.PENDING, w.NONE, w.NONE, [], False
+        job.submit, job.eligible = controller.now, controller.now + controller.settings.requeue_delay_s
+        job.restarts += 1
+
+
+def meet_capacity(controller: Controller) -> None:
+    """Bring the number of nodes out of service to what the capacity says, as far as idle nodes allow."""
+    world, out = controller.world, controller.out
+    past = world.capacity.nodes[world.capacity.time_s <= controller.now]
+    wanted = len(world.nodes) - int(past[-1]) if len(past) else 0
+    while len(out) > max(wanted, 0):
+        out.remove(min(out))
+    idle = [node for node, rows in enumerate(controller.machine.running_on) if not rows and node not in out]
+    while len(out) < wanted and idle:
+        out.add(idle.pop())
+
+
+def in_service(controller: Controller) -> set[int]:
+    """The nodes that are neither drained nor over the capacity."""
+    outages, now = controller.world.outages, controller.now
+    drained = (outages.kind == w.DRAIN) & (outages.begin_s <= now) & (outages.end_s > now)
+    return set(range(len(controller.world.nodes))) - controller.out - nodes_in_any(outages.nodes[drained])
+
+
+def nodes_in_any(rows: w.Bools) -> set[int]:
+    """The nodes that are in any of the rows, shape (rows, nodes)."""
+    return set(np.flatnonzero(rows.any(axis=0)).tolist())

@@ -1,0 +1,127 @@
+"""Everything that the twin knows, as plain data: jobs, what is idle on each node, usage, where the clock stands."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from simulator.slurm import world as w
+
+ENDED = (w.COMPLETED, w.FAILED, w.TIMEOUT, w.CANCELLED, w.PREEMPTED, w.UNPLACEABLE)
+
+
+@dataclass
+class Job:
+    """One job: its request, which stays, and where it stands. Times in s of the trace's clock."""
+
+    row: int
+    submit: int
+    eligible: int
+    cancel: int
+    run: int
+    limit: int
+    nodes: int
+    share: tuple[int, int, int]  # CPUs, MB and GPUs of each of its nodes
+    gpu_type: int
+    whole: bool  # takes its nodes whole
+    partition: int
+    qos: int
+    state: int = w.FUTURE
+    reason: int = w.PLACEABLE
+    queued: bool = False
+    accrue: int = 0  # second from which its age counts
+    static: float = 0.0  # the part of the priority that does not change while it waits
+    priority: int = 0
+    start: int = w.NONE
+    first_start: int = w.NONE  # a requeue takes `start` back, not this
+    end: int = w.NONE
+    expected_end: int = w.NONE
+    held: list[int] = field(default_factory=list)  # the nodes it runs on, rising
+    restarts: int = 0
+    by_backfill: bool = False
+
+    @property
+    def request(self) -> list[int]:
+        """CPUs, MB, nodes and GPUs that limits, usage and priority count."""
+        cpus, memory, gpus = (self.nodes * share for share in self.share)
+        return [cpus, memory, self.nodes, gpus]
+
+
+@dataclass
+class Machine:
+    """What is idle on each node. A copy is what a look ahead plays with."""
+
+    world: w.World
+    total: list[tuple[int, int, int]]  # CPUs, MB and GPUs of each node
+    idle: list[list[int]]  # of them what no job holds
+    running_on: list[list[int]]  # rows of the jobs on each node
+
+    def copy(self) -> Machine:
+        """The same state of every node, to be changed without this one noticing."""
+        return Machine(
+            self.world, self.total, [list(idle) for idle in self.idle], [list(rows) for rows in self.running_on]
+        )
+
+
+@dataclass
+class Usage:
+    """What the associations have used, and the fair-share factor that follows from it; lists by association."""
+
+    children: dict[int, list[int]]  # association -> rows below it; -1 -> the root
+    decayed: list[float]  # TRES seconds up to the last calculation, halved every half life
+    fresh: list[int]  # thousandths of them since then
+    since: dict[int, int]  # row of a running job -> second up to which it is charged
+    factor: dict[int, float]  # association -> factor, 0 for accounts
+
+
+@dataclass
+class Controller:
+    """The world that is simulated and all that changes in it."""
+
+    world: w.World
+    free_from: int  # before this second nothing but pinned starts happens
+    until: int  # the last second simulated
+    jobs: list[Job]
+    machine: Machine
+    usage: Usage
+    now: int = 0
+    out: set[int] = field(default_factory=set)  # nodes out of service because the capacity is below their number
+    last_main: float = -math.inf  # last main pass that was full or asked for
+    last_backfill: float = -math.inf
+    requested: bool = False  # something asks for a main pass
+
+    @property
+    def settings(self) -> w.Settings:
+        """slurm.conf."""
+        return self.world.settings
+
+    @property
+    def running(self) -> list[Job]:
+        """The jobs that run, by row."""
+        return [job for job in self.jobs if job.state == w.RUNNING]
+
+
+def at_the_beginning(world: w.World, free_from: int, until: int) -> Controller:
+    """Nothing has been submitted, every node is idle and nobody has used anything."""
+    tree = world.associations
+    children: dict[int, list[int]] = {row: [] for row in range(-1, len(tree))}
+    for row, parent in enumerate(tree.parent.tolist()):
+        children[parent].append(row)
+    total = list(zip(world.nodes.cpus.tolist(), world.nodes.memory_mb.tolist(), world.nodes.gpus.tolist(), strict=True))
+    return Controller(
+        world, free_from, until,
+        jobs=[_job(world, row) for row in range(len(world.jobs))],
+        machine=Machine(world, total, [list(each) for each in total], [[] for _ in total]),
+        usage=Usage(children, [0.0] * len(tree), [0] * len(tree), {}, {}),
+    )  # fmt: skip
+
+
+def _job(world: w.World, row: int) -> Job:
+    jobs, partition = world.jobs, int(world.jobs.partition[row])
+    whole = bool(jobs.exclusive[row]) or (partition != w.NONE and bool(world.partitions.exclusive[partition]))
+    return Job(
+        row, int(jobs.submit_s[row]), int(jobs.eligible_s[row]), int(jobs.cancel_s[row]), int(jobs.run_s[row]),
+        int(jobs.limit_s[row]), int(jobs.nodes[row]),
+        (int(jobs.cpus_per_node[row]), int(jobs.memory_per_node_mb[row]), int(jobs.gpus_per_node[row])),
+        int(jobs.gpu_type[row]), whole, partition, int(jobs.qos[row]),
+    )  # fmt: skip
