@@ -24,6 +24,7 @@ _COMPILED_SOURCES = (
     "simulator/flat/schedulers/*.py",
     *(f"simulator/recorded/{name}.py" for name in _RECORDED),
     "simulator/slurm/compiled/*.py",
+    "simulator/slurm/world.py",
     "models/pairs.py",
     "features/observe.py",
     "features/tally.py",

@@ -10,7 +10,7 @@ import numpy as np
 from simulator.slurm.compiled import kernel
 from simulator.slurm.compiled import state as s
 from simulator.slurm.inputs.prepare import Prepared, grown, prepared
-from simulator.slurm.world import FUTURE, NEVER, NEVER_SATISFIED, PENDING, PLACEABLE, UNPLACEABLE, Result, World
+from simulator.slurm.world import NEVER, NEVER_SATISFIED, NONE, PENDING, PLACEABLE, Result, World
 
 Heard = Callable[[int], None]  # is told the number of jobs that no longer wait, every now and then
 _LEAST_S, _MOST_S = 0.1, 0.4  # of real time between two words
@@ -33,7 +33,7 @@ def run_timed(
     ready = prepared(world)
     if free_from is not None:
         kernel.free_from(ready.state, free_from)
-    kernel.advance(ready.run, ready.state, -1, s.NONE)  # compiles, or loads what was compiled
+    kernel.advance(ready.run, ready.state, -1, NONE)  # compiles, or loads what was compiled
     kernel.next_instant(ready.run, ready.state)
     before = time.perf_counter()
     ready = advanced(ready, NEVER if until is None else until, heard)
@@ -64,7 +64,7 @@ def advanced(ready: Prepared, until: int, heard: Heard | None = None) -> Prepare
 
 
 def _advanced(ready: Prepared, until: int) -> Prepared:
-    while kernel.advance(ready.run, ready.state, until, s.NONE) == kernel.NO_ROOM:
+    while kernel.advance(ready.run, ready.state, until, NONE) == kernel.NO_ROOM:
         ready = grown(ready)
     return ready
 
@@ -78,7 +78,6 @@ def result(ready: Prepared) -> Result:
     if len(state.waits):
         reason[(reason == PLACEABLE) & (phase == PENDING) & (state.waits >= s.NEVER_WAITS)] = NEVER_SATISFIED
     restarts = state.restarts if len(state.restarts) else np.zeros(len(phase), np.int8)
-    assert UNPLACEABLE == s.UNPLACEABLE and FUTURE == s.FUTURE  # one numbering
     return Result(
         start_s=out.start_s.copy(), end_s=out.end_s.copy(), state=phase, reason=reason,
         restarts=restarts.astype(np.int64), by_backfill=out.by_backfill.copy(),

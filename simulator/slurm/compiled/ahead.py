@@ -13,8 +13,6 @@ from simulator.slurm.compiled.state import (
     CHOSEN,
     EARLY,
     HOLDING,
-    NEVER,
-    NONE,
     NOW,
     ON_NODES,
     RUN_JOB,
@@ -24,6 +22,7 @@ from simulator.slurm.compiled.state import (
     State,
 )
 from simulator.slurm.compiled.whole import hold_after, know_ends, row_of_last
+from simulator.slurm.world import NEVER, NONE
 
 _TAG, _PLACE, _NODES = 0, 1, 2  # columns of Scratch.memory
 _LOW_BITS, _ODD = (1 << 31) - 1, 0x5851F42D  # of a hash that stays below 1 << 62

@@ -22,21 +22,22 @@ from simulator.slurm.compiled.preemption import choose_by_preemption
 from simulator.slurm.compiled.slots import ATTEMPT, CUTS, FIRST, READY, TESTED, USED, overlaps, reserve
 from simulator.slurm.compiled.state import (
     CHOSEN,
-    NONE,
     NOW,
     ON_PASS,
     QUEUE_JOB,
     QUEUE_ROWS,
+    REJECTED,
     RESERVATIONS,
+    RESERVED,
+    RESERVING,
     SERVICE,
+    TAKEN_UP,
     USABLE,
     Run,
     State,
 )
 from simulator.slurm.compiled.waiting import compact_queue
-
-_TAKEN_UP, _RESERVING = 1, 2  # columns of Scratch.part_count
-_REJECTED, _PLANNED = 0, 1  # columns of Scratch.array_count
+from simulator.slurm.world import NONE
 
 _NEXT_JOB, _STARTED, _RESERVED, _END_PASS = 0, 1, 2, 3  # what became of a job
 
@@ -80,7 +81,7 @@ def backfill_pass(run: Run, state: State) -> None:
         partition = int(run.tables.shape_partition[run.jobs.shape[job]])
         reserving = reserves(run, state, row) and (
             knobs.bf_job_part_count_reserve == 0
-            or scratch.part_count[partition, _RESERVING] < knobs.bf_job_part_count_reserve
+            or scratch.part_count[partition, RESERVING] < knobs.bf_job_part_count_reserve
         )
         outcome = _plan(run, state, job, reserving)
         tested += scratch.slots[TESTED]
@@ -90,15 +91,15 @@ def backfill_pass(run: Run, state: State) -> None:
             if started == knobs.bf_max_job_start:
                 break
         elif outcome == _RESERVED:
-            scratch.part_count[partition, _RESERVING] += 1
+            scratch.part_count[partition, RESERVING] += 1
             if array != NONE:
-                scratch.array_count[array, _PLANNED] += 1
-                if scratch.array_count[array, _PLANNED] >= knobs.bf_max_job_array_resv:
-                    scratch.array_count[array, _REJECTED] = 1
+                scratch.array_count[array, RESERVED] += 1
+                if scratch.array_count[array, RESERVED] >= knobs.bf_max_job_array_resv:
+                    scratch.array_count[array, REJECTED] = 1
         elif outcome == _END_PASS:
             break
         elif array != NONE:
-            scratch.array_count[array, _REJECTED] = 1
+            scratch.array_count[array, REJECTED] = 1
         changed = outcome != _NEXT_JOB
         row += 1
     if started > 0:
@@ -124,19 +125,19 @@ def _begin_pass(run: Run, state: State) -> None:
 def _is_skipped(run: Run, state: State, job: int, array: int) -> bool:
     """Step 2; a job that is not skipped counts as taken up."""
     scratch, knobs = run.scratch, run.knobs
-    if array != NONE and scratch.array_count[array, _REJECTED] != 0:
+    if array != NONE and scratch.array_count[array, REJECTED] != 0:
         return True
     partition = run.tables.shape_partition[run.jobs.shape[job]]
     if (
         over_limit(run, state, job)
         or throttled(run, state, job)
-        or (knobs.bf_max_job_part > 0 and scratch.part_count[partition, _TAKEN_UP] >= knobs.bf_max_job_part)
+        or (knobs.bf_max_job_part > 0 and scratch.part_count[partition, TAKEN_UP] >= knobs.bf_max_job_part)
         or (knobs.bf_max_job_user > 0 and scratch.user_count[run.jobs.user[job]] >= knobs.bf_max_job_user)
     ):
         if array != NONE:
-            scratch.array_count[array, _REJECTED] = 1
+            scratch.array_count[array, REJECTED] = 1
         return True
-    scratch.part_count[partition, _TAKEN_UP] += 1
+    scratch.part_count[partition, TAKEN_UP] += 1
     if knobs.bf_max_job_user > 0:
         scratch.user_count[run.jobs.user[job]] += 1
     return False

@@ -17,8 +17,6 @@ from simulator.slurm.compiled.state import (
     AVAILABLE,
     BASE,
     HOLDING,
-    NEVER,
-    NONE,
     NOW,
     ON_PASS,
     QUEUE_JOB,
@@ -28,6 +26,7 @@ from simulator.slurm.compiled.state import (
     Run,
     State,
 )
+from simulator.slurm.world import NEVER, NONE
 
 _STAMP, _WANTED, _LENGTH = 0, 1, 2  # columns of Scratch.refused
 

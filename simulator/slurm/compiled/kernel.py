@@ -21,7 +21,6 @@ from simulator.slurm.compiled.state import (
     ELIGIBLE,
     ENDED,
     FREE_FROM,
-    FUTURE,
     HAPPENED,
     HELD,
     HELD_JOBS,
@@ -31,13 +30,11 @@ from simulator.slurm.compiled.state import (
     LAST_BACKFILL,
     LAST_FULL,
     LAST_REQUESTED,
-    NEVER,
     NEXT_ARRIVAL,
     NEXT_CAPACITY,
     NEXT_OUTAGE,
     NEXT_SECOND,
     NEXT_TICK,
-    NONE,
     NOW,
     OUT,
     OUT_COUNT,
@@ -47,6 +44,7 @@ from simulator.slurm.compiled.state import (
     RUNNING_ROWS,
     SATISFIED,
     SETTLED,
+    TIMER_KIND,
     TIMERS,
     WATCHED,
     WATCHED_START,
@@ -62,10 +60,9 @@ from simulator.slurm.compiled.waiting import (
     reprioritise,
     request_pass,
 )
+from simulator.slurm.world import DRAIN, FUTURE, NEVER, NONE
 
 NO_ROOM = -2
-_DRAIN = 0  # world.DRAIN
-_KIND = 40
 
 
 @kernel
@@ -175,7 +172,7 @@ def _take_outages(run: Run, state: State) -> None:
     now = scalars[NOW]
     while scalars[NEXT_OUTAGE] < len(tables.outage_event) and tables.outage_event[scalars[NEXT_OUTAGE], 0] <= now:
         begins, row = tables.outage_event[scalars[NEXT_OUTAGE], 1], tables.outage_event[scalars[NEXT_OUTAGE], 2]
-        if tables.outage_kind[row] == _DRAIN:
+        if tables.outage_kind[row] == DRAIN:
             nodes_changed(run)
             drain(state, tables.outage_nodes, row, 1 if begins else -1)
         if not begins:
@@ -261,7 +258,7 @@ def _take_timers(run: Run, state: State) -> None:
     scalars = state.scalars
     while scalars[TIMERS] > 0 and state.timers[0, 0] <= scalars[NOW]:
         what = pop_timer(state)
-        kind, job = what >> _KIND, what & ((1 << _KIND) - 1)
+        kind, job = what >> TIMER_KIND, what & ((1 << TIMER_KIND) - 1)
         if kind == ELIGIBLE:
             if state.phase[job] == HELD:
                 scalars[HAPPENED] = 1

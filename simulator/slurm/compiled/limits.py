@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from simulator.compiled import kernel_inline
-from simulator.slurm.compiled.state import NONE, Run, State
+from simulator.slurm.compiled.state import Run, State
+from simulator.slurm.world import NONE
 
 
 @kernel_inline

@@ -8,32 +8,24 @@ from simulator.slurm.compiled.limits import count_in
 from simulator.slurm.compiled.placement import add, choose, in_service, nodes_changed, occupy, vacate
 from simulator.slurm.compiled.state import (
     AVAILABLE,
-    CANCELLED,
     CHOSEN,
-    COMPLETED,
     ELIGIBLE,
     EMPTY,
-    FAILED,
     HAPPENED,
     HELD,
     HELD_JOBS,
     JOBS,
     LAST_USAGE,
     NEVER_WAITS,
-    NONE,
     NOW,
-    PREEMPTED,
     QUEUED,
     RUN_COLUMNS,
     RUN_JOB,
     RUN_PLANNED,
     RUN_RELEASE,
     RUN_START,
-    RUNNING,
     RUNNING_ROWS,
     SATISFIED,
-    TIMEOUT,
-    UNPLACEABLE,
     WATCHED,
     WATCHED_START,
     Int64s,
@@ -41,8 +33,19 @@ from simulator.slurm.compiled.state import (
     State,
 )
 from simulator.slurm.compiled.waiting import enter_later, leave_queue, push_timer
-
-_AFTER, _AFTERANY, _AFTEROK = 0, 1, 2  # world.AFTER ...; a child's kind is never SINGLETON
+from simulator.slurm.world import (
+    AFTER,
+    AFTERANY,
+    AFTEROK,
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    NONE,
+    PREEMPTED,
+    RUNNING,
+    TIMEOUT,
+    UNPLACEABLE,
+)
 
 
 @kernel
@@ -76,7 +79,7 @@ def start(run: Run, state: State, job: int, by_backfill: bool) -> None:
     scalars[RUNNING_ROWS] = slot + 1
     if len(run.tables.child) > 0 and (len(state.restarts) == 0 or state.restarts[job] == 0):
         for i in range(run.tables.child_first[job], run.tables.child_first[job + 1]):
-            if run.tables.child[i, 1] == _AFTER:
+            if run.tables.child[i, 1] == AFTER:
                 if run.tables.child[i, 2] == 0:
                     satisfy(run, state, run.tables.child[i, 0])
                 else:
@@ -161,10 +164,10 @@ def finish(run: Run, state: State, job: int) -> None:
     if len(tables.child) > 0:
         for i in range(tables.child_first[job], tables.child_first[job + 1]):
             child, kind = tables.child[i, 0], tables.child[i, 1]
-            if kind == _AFTER:
+            if kind == AFTER:
                 if state.phase[job] == CANCELLED:
                     satisfy(run, state, child)
-            elif kind == _AFTERANY or (kind == _AFTEROK) == (state.phase[job] == COMPLETED):
+            elif kind == AFTERANY or (kind == AFTEROK) == (state.phase[job] == COMPLETED):
                 satisfy(run, state, child)
             else:
                 _fail(run, state, child)

@@ -9,14 +9,15 @@ from simulator.slurm.compiled.placement import count, hold_now, in_service, pick
 from simulator.slurm.compiled.preemption import choose_by_preemption
 from simulator.slurm.compiled.state import (
     AVAILABLE,
+    BLOCKED,
     CHOSEN,
-    NEVER,
-    NONE,
+    MET,
     NOW,
     QUEUE_ACCRUE,
     QUEUE_JOB,
     QUEUE_KEY,
     QUEUE_ROWS,
+    REJECTED,
     REMOVED,
     RESERVATIONS,
     RESERVATIONS_AT,
@@ -25,10 +26,8 @@ from simulator.slurm.compiled.state import (
     State,
 )
 from simulator.slurm.compiled.waiting import compact_queue
+from simulator.slurm.world import NEVER, NONE, RESERVATION
 
-_BLOCKED = 0  # column of Scratch.part_count
-_REJECTED, _MET = 0, 1  # columns of Scratch.array_count
-_RESERVATION = 1  # world.RESERVATION
 _LOW_WORD = (1 << 32) - 1  # of a queue's key: the priority
 
 
@@ -42,7 +41,7 @@ def know_reservations(run: Run, state: State) -> None:
     known = 0
     change = NEVER
     for row in range(len(tables.outage_kind)):
-        if tables.outage_kind[row] != _RESERVATION or tables.outage_end[row] <= now:
+        if tables.outage_kind[row] != RESERVATION or tables.outage_end[row] <= now:
             continue
         if tables.outage_announced[row] > now:
             change = min(change, tables.outage_announced[row])
@@ -115,21 +114,21 @@ def main_pass(run: Run, state: State, full: bool) -> None:
     for row in range(rows):
         job = int(queue[row, QUEUE_JOB])
         array = int(run.jobs.array[job])
-        if array == NONE or scratch.array_count[array, _MET] == 0:
+        if array == NONE or scratch.array_count[array, MET] == 0:
             tested += 1
             if not full and tested > run.knobs.default_queue_depth + 1:
                 break
         if array != NONE:
-            scratch.array_count[array, _MET] = 1
+            scratch.array_count[array, MET] = 1
         shape = int(run.jobs.shape[job])
         partition = int(run.tables.shape_partition[shape])
-        if scratch.part_count[partition, _BLOCKED] != 0:
+        if scratch.part_count[partition, BLOCKED] != 0:
             continue
-        if array != NONE and scratch.array_count[array, _REJECTED] != 0:
+        if array != NONE and scratch.array_count[array, REJECTED] != 0:
             continue
         if over_limit(run, state, job) or throttled(run, state, job):
             if array != NONE:
-                scratch.array_count[array, _REJECTED] = 1
+                scratch.array_count[array, REJECTED] = 1
             continue
         for w in range(words.shape[1]):
             words[AVAILABLE, w] = run.tables.shape_nodes[shape, w] & words[SERVICE, w] & ~words[REMOVED, w]
@@ -146,9 +145,9 @@ def main_pass(run: Run, state: State, full: bool) -> None:
             started = True
             continue
         if array != NONE:
-            scratch.array_count[array, _REJECTED] = 1
+            scratch.array_count[array, REJECTED] = 1
         if count(words, AVAILABLE) >= wanted and reserves(run, state, row):
-            scratch.part_count[partition, _BLOCKED] = 1
+            scratch.part_count[partition, BLOCKED] = 1
             for w in range(words.shape[1]):
                 words[REMOVED, w] |= run.tables.partition_nodes[partition, w]
             blocked += 1

@@ -15,7 +15,6 @@ from simulator.slurm.compiled.state import (
     IDLE_MEMORY,
     JOBS,
     NODE_COLUMNS,
-    NONE,
     ON_NODES,
     OUT,
     SERVICE,
@@ -24,6 +23,7 @@ from simulator.slurm.compiled.state import (
     State,
     Tables,
 )
+from simulator.slurm.world import NONE
 
 _FIRST, _LAST, _NODES, _WEIGHT = 0, 1, 2, 3  # columns of Scratch.runs
 

@@ -6,9 +6,8 @@ from simulator.compiled import kernel
 from simulator.slurm.compiled.bits import lowest_bit
 from simulator.slurm.compiled.moves import preempt_slot
 from simulator.slurm.compiled.placement import choose, copy_nodes, vacate
-from simulator.slurm.compiled.state import CHOSEN, NONE, NOW, RUN_JOB, RUN_RELEASE, RUN_START, RUNNING_ROWS, Run, State
-
-_OFF, _REQUEUE = 0, 1  # world.PREEMPT_OFF, world.PREEMPT_REQUEUE
+from simulator.slurm.compiled.state import CHOSEN, NOW, RUN_JOB, RUN_RELEASE, RUN_START, RUNNING_ROWS, Run, State
+from simulator.slurm.world import NONE, PREEMPT_OFF, PREEMPT_REQUEUE
 
 
 @kernel
@@ -21,7 +20,7 @@ def _next_victim(run: Run, state: State, available: int, job: int, taken: int) -
         qos = run.jobs.qos[other]
         if (
             not tables.qos_preempts[run.jobs.qos[job], qos]
-            or tables.qos_mode[qos] == _OFF
+            or tables.qos_mode[qos] == PREEMPT_OFF
             or now - state.running[slot, RUN_START] < tables.qos_exempt[qos]
             or state.running[slot, RUN_RELEASE] - run.knobs.completing_s <= now
         ):
@@ -85,5 +84,5 @@ def choose_by_preemption(run: Run, state: State, available: int, job: int) -> bo
         for w in range(scratch.words.shape[1]):
             touches = touches or (state.held[slot, w] & scratch.words[CHOSEN, w]) != 0
         if touches:
-            preempt_slot(run, state, slot, run.tables.qos_mode[run.jobs.qos[scratch.victims[i]]] == _REQUEUE)
+            preempt_slot(run, state, slot, run.tables.qos_mode[run.jobs.qos[scratch.victims[i]]] == PREEMPT_REQUEUE)
     return True

@@ -6,7 +6,8 @@ Slot j lasts from slot_begin[j] to slot_begin[j + 1]; its nodes are column j of 
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
-from simulator.slurm.compiled.state import BASE, CHOSEN, NONE, ROLLED, USABLE, Run
+from simulator.slurm.compiled.state import BASE, CHOSEN, ROLLED, USABLE, Run
+from simulator.slurm.world import NONE
 
 # Entries of Scratch.slots: slots there are; slots made in all, which the limit counts; where `roll_on` is; and where
 # `ahead.next_attempt` is.

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.compiled import kernel
+from simulator.slurm.world import PENDING, STATES
 
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
@@ -32,8 +33,6 @@ Int8s = NDArray[np.int8]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-NONE = -1
-NEVER = int(np.iinfo(np.int64).max)
 LONG_AGO = -(1 << 60)
 NO_CAP = 1 << 60  # a limit that is none
 
@@ -49,9 +48,11 @@ OUT, DRAINED, EMPTY = 0, 1, 2  # rows of State.sets
 SETS = 3
 
 ELIGIBLE, SATISFIED, CANCEL, PIN, ENTER = 0, 1, 2, 3, 4  # kinds of timer, in the order in which they are taken
+TIMER_KIND = 40  # bits of a timer below its kind
 
-# Phases of a job: world.STATES with PENDING in two, waiting for its conditions and in the queue.
-FUTURE, HELD, RUNNING, COMPLETED, FAILED, TIMEOUT, CANCELLED, PREEMPTED, UNPLACEABLE, QUEUED = range(10)
+# Phases of a job, State.phase: those of world.STATES, with PENDING in two.
+HELD = PENDING  # waits for its conditions
+QUEUED = len(STATES)  # in the queue
 
 # Entries of State.scalars.
 (
@@ -222,9 +223,9 @@ class Scratch(NamedTuple):
     slot_begin: Int64s  # (most slots + 1,)
     slot_nodes: Int64s  # (words, most slots)
     slot_and: Int64s  # (words, most slots)
-    part_count: Int64s  # (partitions, 3) blocked, taken up, reserving
+    part_count: Int64s  # (partitions, 3) whether blocked; jobs taken up, jobs with a reservation
     user_count: Int64s  # (users,) taken up
-    array_count: Int64s  # (arrays, 2) rejected, reservations
+    array_count: Int64s  # (arrays, 2) whether rejected; whether met, or the number of reservations
     idle: Int64s  # (shapes, words) nodes that hold the share now
     idle_nodes: Int64s  # (shapes,) their number
     stamp: Int64s  # (2,) ON_NODES: of what still holds in `idle`, `ready` and `memory`; ON_PASS: in `refused`
@@ -252,6 +253,8 @@ class Out(NamedTuple):
 
 
 ON_NODES, ON_PASS = 0, 1  # entries of Scratch.stamp
+BLOCKED, TAKEN_UP, RESERVING = 0, 1, 2  # columns of Scratch.part_count: main pass; backfill pass, twice
+REJECTED, MET, RESERVED = 0, 1, 1  # columns of Scratch.array_count: both passes; main pass; backfill pass
 
 # Rows of Scratch.words.
 SERVICE, REMOVED, AVAILABLE, CHOSEN, BASE, USABLE, HOLDING, EARLY, ROLLED = range(9)

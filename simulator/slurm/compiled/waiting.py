@@ -10,9 +10,7 @@ from simulator.slurm.compiled.state import (
     HELD,
     HELD_JOBS,
     LAST_REQUESTED,
-    NEVER,
     NEXT_SECOND,
-    NONE,
     NOW,
     QUEUE_ACCRUE,
     QUEUE_COLUMNS,
@@ -22,20 +20,20 @@ from simulator.slurm.compiled.state import (
     QUEUE_SUBMIT,
     QUEUED,
     REQUEST,
+    TIMER_KIND,
     TIMERS,
     Int64s,
     Run,
     State,
 )
-
-_KIND = 40  # bits of a timer below its kind
+from simulator.slurm.world import NEVER, NONE
 
 
 @kernel
 def push_timer(state: State, second: int, kind: int, job: int) -> None:
     """Set a timer; they are taken by (second, kind, row)."""
     timers = state.timers
-    what = (kind << _KIND) | job
+    what = (kind << TIMER_KIND) | job
     i = state.scalars[TIMERS]
     state.scalars[TIMERS] += 1
     while i > 0:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.slurm.compiled.state import NO_CAP, NONE
+from simulator.slurm.compiled.state import NO_CAP
 from simulator.slurm.inputs.unplaceable import distinct
-from simulator.slurm.world import World
+from simulator.slurm.world import NONE, World
 
 Int64s = NDArray[np.int64]
 

@@ -16,25 +16,21 @@ from simulator.slurm.compiled.state import (
     CAPACITY,
     EMPTY,
     FREE_FROM,
-    FUTURE,
     INJECTED_JOB,
     LAST_BACKFILL,
     LAST_FULL,
     LAST_REQUESTED,
     LAST_USAGE,
     LONG_AGO,
-    NEVER,
     NEVER_WAITS,
     NEXT_TICK,
     NODE_COLUMNS,
-    NONE,
     NOW,
     QUEUE_COLUMNS,
     REQUEST,
     RUN_COLUMNS,
     SCALARS,
     SETS,
-    UNPLACEABLE,
     WATCHED,
     WATCHED_START,
     WORDS_ROWS,
@@ -49,6 +45,7 @@ from simulator.slurm.compiled.state import (
 )
 from simulator.slurm.inputs.pools import limit_pools
 from simulator.slurm.inputs.unplaceable import Shapes, request, shapes_of, unplaceable
+from simulator.slurm.world import FUTURE, NEVER, NONE, UNPLACEABLE
 from traces.errors import InputError
 
 Int64s = NDArray[np.int64]

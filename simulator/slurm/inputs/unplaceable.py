@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.slurm import world as w
-from simulator.slurm.compiled.state import NO_CAP, NONE
+from simulator.slurm.compiled.state import NO_CAP
+from simulator.slurm.world import NONE
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
