@@ -25,7 +25,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.bench_simulator import CAPACITY, generate
-from models.environment import BatchedPairs, ProvisioningEnv
+from models.batched_pairs import BatchedPairs
+from models.environment import ProvisioningEnv
 from models.pairs import build_pairs
 from models.protocol import PairTable
 from simulator.flat.kernel import advance, new_state, submit

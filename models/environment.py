@@ -1,6 +1,6 @@
-"""The environment that learners are trained in: when to submit the successor. Outcomes are look-ups in a pair table.
+"""The environment for researchers' own learners: when to submit the successor, behind Gymnasium's interface.
 
-`BatchedPairs` steps many pairs at once; `ProvisioningEnv` is the same for one pair behind Gymnasium's interface, and
+`ProvisioningEnv` plays one pair at a time, as `models.batched_pairs` plays many for Baton's learners, and
 `ScaledObservation` shows a learner what it observes on one scale. Importing this module registers the environment, so
 that `gymnasium.make("models.environment:Baton/Provisioning-v0", data="data", cluster="sample")` makes it from a data
 folder; `models.study.from_data.make_env` says what else it takes.
@@ -8,91 +8,22 @@ folder; `models.study.from_data.make_env` says what else it takes.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from features.observe import FEATURES
+from models.batched_pairs import BatchedPairs, rewards
 from models.protocol import PairTable
 from models.scaling import BOUND, Scaling
 
 Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]
-Float64s = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 ENV_ID = "Baton/Provisioning-v0"
 WAIT, SUBMIT = 0, 1
-
-
-class Step(NamedTuple):
-    """What a batch of b actions led to."""
-
-    rows: Int64s  # (b,) row of the table where each pair now stands; where done, the row it was submitted at
-    interruption_h: Float64s  # (b,) at submission, else 0
-    overlap_h: Float64s  # (b,)
-    done: Bools  # (b,) the successor was submitted
-
-
-class BatchedPairs:
-    """b pairs, each at one of its decisions. Rows, not observations, are handed out: index the table (or what was
-    made of it) with them, so that nothing is copied in the loop.
-
-    every: take every so many decisions, counted back from the exact end of P, which is always one of them.
-    """
-
-    def __init__(self, table: PairTable, every: int = 1) -> None:
-        if not len(table):
-            raise ValueError("an environment needs at least one pair")
-        if every < 1:
-            raise ValueError(f"every {every}; it counts decisions, so at least 1")
-        self.table = table
-        self.every = every
-        self.gap_h = table.gap_h
-        self.rows: Int64s = np.empty(0, np.int64)
-        self._last: Int64s = np.empty(0, np.int64)
-
-    def decisions(self, pairs: Int64s) -> Int64s:
-        """(b,) how many decisions each of the pairs has, thinned."""
-        count = self.table.offset[pairs + 1] - self.table.offset[pairs]
-        found: Int64s = (count - 1) // self.every + 1
-        return found
-
-    def reset(self, pairs: Int64s, left: Int64s | None = None) -> Int64s:
-        """Puts b pairs at the decision with `left` more before the last (default: at their first); rows (b,)."""
-        most = self.decisions(pairs) - 1
-        left = most if left is None else np.clip(left, 0, most)
-        self._last = self.table.last[pairs]
-        self.rows = self._last - left * self.every
-        return self.rows
-
-    def restart(self, where: Bools, pairs: Int64s, left: Int64s) -> Int64s:
-        """Replaces the pairs at `where` (b,) by others (`pairs`, `left`: one for each True). Returns rows (b,)."""
-        most = self.decisions(pairs) - 1
-        self._last[where] = self.table.last[pairs]
-        self.rows = self.rows.copy()  # the caller still holds the rows of the last step
-        self.rows[where] = self._last[where] - np.clip(left, 0, most) * self.every
-        return self.rows
-
-    def step(self, actions: Bools | Int64s) -> Step:
-        """Submits where `actions` (b,) holds and where P has ended; elsewhere time passes to the next decision."""
-        done = np.asarray(actions, bool) | (self.rows == self._last)
-        gap = np.where(done, self.gap_h[self.rows], 0.0)
-        self.rows = np.where(done, self.rows, self.rows + self.every)
-        return Step(self.rows, np.maximum(gap, 0.0), np.maximum(-gap, 0.0), done)
-
-
-def every_s(table: PairTable, seconds: int) -> int:
-    """Decisions of the table, at least one, that make a step of about so many seconds."""
-    apart = np.diff(table.decision_s)[np.diff(table.pair_of) == 0]
-    return max(1, round(seconds / float(np.median(apart)))) if len(apart) else 1
-
-
-def rewards(interruption_h: Any, overlap_h: Any, weight: Any) -> Any:
-    """-(interruption + w overlap) / (1 + w): hours, of one scale for all weights of overlap w (it moves no optimum)."""
-    return -(interruption_h + weight * overlap_h) / (1.0 + weight)
 
 
 class ProvisioningEnv(gymnasium.Env[Float32s, np.int64]):
@@ -215,8 +146,8 @@ class ProvisioningEnv(gymnasium.Env[Float32s, np.int64]):
         )
 
     def _observe(self, rows: Int64s) -> Float32s:
-        found: Float32s = self.table.observations[rows[0]].copy()
-        return found
+        observation: Float32s = self.table.observations[rows[0]].copy()
+        return observation
 
 
 class ScaledObservation(
@@ -237,8 +168,8 @@ class ScaledObservation(
 
     def observation(self, observation: Float32s) -> Float32s:
         """(i,) inputs of one raw observation (len(FEATURES),)."""
-        found: Float32s = self.scaling(observation[None])[0]
-        return found
+        inputs: Float32s = self.scaling(observation[None])[0]
+        return inputs
 
 
 gymnasium.register(ENV_ID, entry_point="models.study.from_data:make_env")  # imported when it is first made

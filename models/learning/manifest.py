@@ -13,7 +13,7 @@ from features.observe import VERSION as OBSERVE_VERSION
 from models.protocol import Policy
 
 
-def describe(
+def new_artifact(
     policy: Policy,
     kind: str,
     default: float,

@@ -123,29 +123,10 @@ def network(inputs: int, hidden: Sequence[int], outputs: int) -> torch.nn.Module
             torch.nn.init.zeros_(self.skip.weight)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            found: torch.Tensor = self.deep(x) + self.skip(x)
-            return found
+            output: torch.Tensor = self.deep(x) + self.skip(x)
+            return output
 
     return Network()
-
-
-def start_from_estimate(network: torch.nn.Module, inputs: Inputs, sharpness: float, caution: float) -> None:
-    """Makes a network of one output begin as the rule "submit when the start estimate reaches the remaining time".
-
-    logit = sharpness x (log of (1 h + estimate) / (1 h + remaining) - caution x log weight), so that exploration begins
-    around a sensible rule and what is learned is the departure from it (residual policy learning, Silver et al.,
-    arXiv 1812.06298).
-    """
-    import torch
-
-    position = len(PLAIN)  # the first of RELATIVE
-    last = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)][-2]
-    skip = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)][-1]
-    with torch.no_grad():
-        last.weight.mul_(0.1)
-        last.bias.fill_(sharpness * float(inputs.mean[position]))
-        skip.weight[0, position] = sharpness * float(inputs.scale[position])
-        skip.weight[0, -1] = -sharpness * caution * LOG_WEIGHT_SCALE
 
 
 def follow(target: torch.nn.Module, source: torch.nn.Module, rate: float) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.artifact import Artifact
-from models.learning.manifest import describe
+from models.learning.manifest import new_artifact
 from models.protocol import PairTable
 
 
@@ -26,7 +26,7 @@ class ScaledEstimate:
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """Nothing to fit."""
-        return describe(self, "estimate-ratio", 1.0, parameters={"feature": self.feature}), {}
+        return new_artifact(self, "estimate-ratio", 1.0, parameters={"feature": self.feature}), {}
 
 
 def average_wait() -> ScaledEstimate:

@@ -6,13 +6,15 @@ Fitted by scikit-learn; the artifact holds its trees as arrays.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from models.learning.manifest import describe
-from models.learning.rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
-from models.learning.trees import from_sklearn
+from models.learning.manifest import new_artifact
+from models.learning.regression_rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
+from models.learning.trees import Tree, flatten, round_down
 from models.protocol import PairTable
 
 
@@ -24,10 +26,10 @@ class Forest:
     knob: str = KNOB
     settings: tuple[float, ...] = FACTORS
     is_learned: bool = True
-    trees: int = 50
-    leaves: int = 200
-    min_samples_leaf: int = 10
-    max_features: float = 0.4
+    trees: int = 50  # more change the prediction little, and every decision walks all of them
+    leaves: int = 200  # of a tree, at most: bounds the size of the artifact and the depth of a walk
+    min_samples_leaf: int = 10  # rows that a leaf averages, at least
+    max_features: float = 0.4  # share of the inputs tried at a split: the trees differ, and their mean is steadier
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """Metrics: root mean square error of the logarithm on the rows fitted."""
@@ -43,5 +45,15 @@ class Forest:
         )
         model.fit(rows.inputs, rows.log_ratio, sample_weight=rows.weight)
         error = model.predict(rows.inputs) - rows.log_ratio
-        artifact = describe(self, "trees", DEFAULT_FACTOR, parameters=PARAMETERS, arrays=from_sklearn(model))
+        artifact = new_artifact(self, "trees", DEFAULT_FACTOR, parameters=PARAMETERS, arrays=from_sklearn(model))
         return artifact, {"fit_rmse_log_ratio": [float(np.sqrt(np.mean(error**2)))]}
+
+
+def from_sklearn(model: Any) -> dict[str, NDArray[Any]]:
+    """A fitted RandomForestRegressor: the mean of its trees, left where input <= threshold."""
+    trees = []
+    for estimator in model.estimators_:
+        tree = estimator.tree_
+        value = tree.value[:, 0, 0] / len(model.estimators_)
+        trees.append(Tree(tree.feature, round_down(tree.threshold), tree.children_left, tree.children_right, value))
+    return flatten(trees)

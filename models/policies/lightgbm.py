@@ -7,11 +7,15 @@ starting point (a newsvendor problem: the best lead for cost weight w is the qua
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from models.learning.manifest import describe
-from models.learning.rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
-from models.learning.trees import from_lightgbm
+from models.learning.manifest import new_artifact
+from models.learning.regression_rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
+from models.learning.trees import Tree, flatten, round_down
 from models.protocol import PairTable
 
 
@@ -23,10 +27,13 @@ class LightGBMQuantile:
     knob: str = KNOB
     settings: tuple[float, ...] = FACTORS
     is_learned: bool = True
-    quantile: float = 0.6
-    rounds: int = 120
-    leaves: int = 15
-    learning_rate: float = 0.06
+    quantile: float = 0.6  # of the wait that is predicted: above the median, for the reason given above
+    rounds: int = 120  # trees, each fitted to what those before it left
+    leaves: int = 15  # of a tree, at most
+    learning_rate: float = 0.06  # how much of each tree counts
+    min_data_in_leaf: int = 60  # rows, at least
+    feature_fraction: float = 0.5  # share of the inputs that a tree sees
+    bagging_fraction: float = 0.6  # share of the rows that a tree sees, drawn anew for each
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """Metrics: pinball loss of the logarithm on the rows fitted, one value a round."""
@@ -39,9 +46,9 @@ class LightGBMQuantile:
             "metric": "quantile",
             "num_leaves": self.leaves,
             "learning_rate": self.learning_rate,
-            "min_data_in_leaf": 60,
-            "feature_fraction": 0.5,
-            "bagging_fraction": 0.6,
+            "min_data_in_leaf": self.min_data_in_leaf,
+            "feature_fraction": self.feature_fraction,
+            "bagging_fraction": self.bagging_fraction,
             "bagging_freq": 1,
             "seed": seed,
             "deterministic": True,
@@ -59,5 +66,26 @@ class LightGBMQuantile:
             valid_names=["fit"],
             callbacks=[lightgbm.record_evaluation(history)],
         )
-        artifact = describe(self, "trees", DEFAULT_FACTOR, parameters=PARAMETERS, arrays=from_lightgbm(booster))
+        artifact = new_artifact(self, "trees", DEFAULT_FACTOR, parameters=PARAMETERS, arrays=from_lightgbm(booster))
         return artifact, {"fit_pinball_log_ratio": [float(v) for v in history["fit"]["quantile"]]}
+
+
+def from_lightgbm(booster: Any) -> dict[str, NDArray[Any]]:
+    """A LightGBM booster without categories: the sum of its trees, left where input <= threshold."""
+    return flatten([_lightgbm_tree(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]])
+
+
+def _lightgbm_tree(structure: dict[str, Any]) -> Tree:
+    feature, threshold, left, right, value = [], [], [], [], []
+    waiting = [structure]
+    for node in waiting:  # grows while it is walked
+        leaf = "leaf_value" in node
+        feature.append(0 if leaf else node["split_feature"])
+        threshold.append(0.0 if leaf else node["threshold"])
+        value.append(node["leaf_value"] if leaf else 0.0)
+        left.append(-1 if leaf else len(waiting))
+        right.append(-1 if leaf else len(waiting) + 1)
+        if not leaf:
+            waiting += [node["left_child"], node["right_child"]]
+    thresholds = round_down(np.asarray(threshold, np.float64))
+    return Tree(np.asarray(feature), thresholds, np.asarray(left), np.asarray(right), np.asarray(value, np.float64))

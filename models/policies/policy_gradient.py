@@ -1,9 +1,20 @@
 """Policy gradient (advantage actor-critic) of when to submit.
 
-REINFORCE with a learned baseline and an entropy bonus (Williams, Machine Learning 8 (1992); Mnih et al., ICML 2016),
-advantages by generalised advantage estimation (Schulman et al., ICLR 2016), over a batch of pairs. The actor is
-conditioned on the cost weight of overlap, which is the knob. The entropy bonus fades to nothing, so that the
-released rule, submit at a probability of one half, is what was trained. No discount.
+REINFORCE with a learned baseline and an entropy bonus (Williams, Machine Learning 8 (1992); Mnih et al., "Asynchronous
+methods for deep reinforcement learning", ICML 2016), advantages by generalised advantage estimation (Schulman et al.,
+ICLR 2016), over a batch of pairs.
+
+What differs from the papers, and why:
+- The actor is conditioned on the cost weight of overlap, which is the knob.
+- The actor begins as a sensible rule and learns the departure from it (`start_from_estimate`).
+- The entropy bonus fades to nothing, so that the released rule, submit at a probability of one half, is what was
+  trained. What is released is an average of the last actors.
+- Episodes start at a random decision (exploring starts), mostly where the choice is close.
+- No discount: an hour lost is an hour lost.
+
+The file reads from top to bottom: hyper-parameters, the training loop, one rollout, one update, advantages, the rule
+that the actor begins as. Shared with the other network are what a network is shown (`models.learning.networks`), the
+pairs that are played (`models.batched_pairs`) and where episodes start (`models.learning.exploring_starts`).
 """
 
 from __future__ import annotations
@@ -15,14 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
+from models.batched_pairs import BatchedPairs, decisions_a_step, rewards
 from models.learning import networks
-from models.learning.manifest import describe
+from models.learning.exploring_starts import ExploringStarts
+from models.learning.manifest import new_artifact
 from models.protocol import PairTable
 
 if TYPE_CHECKING:
     import torch
-
-    from models.environment import BatchedPairs
 
 Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]
@@ -30,54 +41,49 @@ Float32s = NDArray[np.float32]
 
 @dataclass
 class PolicyGradient:
-    """Advantage actor-critic over a batch of pairs."""
+    """Advantage actor-critic over a batch of pairs.
+
+    What is logged, each the mean of a tenth of the training: `actor_loss` and `critic_loss` of an update, `entropy` of
+    the actor's choices in nats, and `return_h`, the return in hours of the episodes that ended (0 is best).
+    """
 
     name: str = "policy-gradient"
     knob: str = networks.KNOB
     settings: tuple[float, ...] = networks.SETTINGS
     is_learned: bool = True
+    # what is played
     step_s: int = 1800  # between decisions in training
-    longest_lead_h: float = 30.0  # before the end, at which episodes start at most
-    hidden: tuple[int, ...] = (64, 64)
+    longest_lead_h: float = 30.0  # before the predecessor's end, at which episodes start at most
     batch_pairs: int = 256  # pairs stepped at once
     horizon: int = 16  # steps of the batch between updates
-    updates: int = 500
-    learning_rate: float = 1.5e-3
-    entropy: float = 0.02  # bonus at first; linear to 0
-    sharpness: float = 4.0  # of the rule that the actor starts as
+    # the actor and the critic
+    hidden: tuple[int, ...] = (64, 64)  # units of each hidden layer of either
+    sharpness: float = 4.0  # of the rule that the actor starts as: how fast its probability turns from 0 to 1
     caution: float = 0.2  # how much that rule holds back by the cost weight
+    average_rate: float = 0.02  # the exported actor follows the trained one by it, an average of the last ones
+    # the updates
+    updates: int = 500
+    learning_rate: float = 1.5e-3  # of Adam, at first
+    last_rate: float = 0.05  # share of it that is left at the last update; it falls linearly
+    gradient_norm: float = 2.0  # above which a gradient of both networks together is scaled down to it
+    entropy: float = 0.02  # weight of the entropy bonus, at first; it falls linearly to 0
     trace_decay: float = 0.95  # lambda of the advantage estimate
-    reward_scale_h: float = 4.0  # rewards are divided by it
-    average_rate: float = 0.02  # the exported actor is an average of the last ones
+    reward_scale_h: float = 4.0  # rewards are divided by it: values are of the order of one
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
-        """Metrics, each the mean of a tenth of the training: loss of actor and critic, entropy, return (hours)."""
-        from models.environment import BatchedPairs, every_s
-
-        env = BatchedPairs(pairs, every_s(pairs, self.step_s))
+        """The artifact and the metrics; one seed gives the same bytes on every x86-64 machine."""
+        env = BatchedPairs(pairs, decisions_a_step(pairs, self.step_s))
         with networks.repeatable(seed):
             rng = np.random.default_rng(seed)
             learner = Learner(self, networks.Inputs.of(pairs.observations), env, rng)
             series = learner.run()
             arrays = learner.inputs.export(learner.average)
         parameters = {"head": "logit", "layers": len(self.hidden) + 1}
-        artifact = describe(self, "mlp", networks.DEFAULT_WEIGHT, parameters=parameters, arrays=arrays)
+        artifact = new_artifact(self, "mlp", networks.DEFAULT_WEIGHT, parameters=parameters, arrays=arrays)
         tenths = np.array_split(np.arange(self.updates), 10)
         names = ("actor_loss", "critic_loss", "entropy", "return_h")
         metrics = {name: [float(np.nanmean(series[part, i])) for part in tenths] for i, name in enumerate(names)}
         return artifact, metrics
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """`horizon` steps of b pairs."""
-
-    rows: Int64s  # (t, b)
-    log_weight: Float32s  # (t, b)
-    submit: Float32s  # (t, b)
-    reward: Float32s  # (t, b)
-    done: Float32s  # (t, b)
-    return_h: float  # mean over the episodes that ended
 
 
 class Learner:
@@ -88,19 +94,17 @@ class Learner:
     ) -> None:
         import torch
 
-        from models.learning.starts import Starts
-
         self.policy, self.inputs, self.env, self.rng = policy, inputs, env, rng
-        self.starts = Starts(env, policy.longest_lead_h)
+        self.starts = ExploringStarts(env, policy.longest_lead_h)
         width = inputs.width
         self.actor = networks.network(width, policy.hidden, 1)
-        networks.start_from_estimate(self.actor, inputs, policy.sharpness, policy.caution)
+        start_from_estimate(self.actor, inputs, policy.sharpness, policy.caution)
         self.average = networks.network(width, policy.hidden, 1)
         self.average.load_state_dict(self.actor.state_dict())
         self.critic = networks.network(width, policy.hidden, 1)
         both = [*self.actor.parameters(), *self.critic.parameters()]
         self.optimizer = torch.optim.Adam(both, policy.learning_rate)
-        self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1.0, 0.05, policy.updates)
+        self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1.0, policy.last_rate, policy.updates)
         self.rows = env.reset(*self.starts.draw(rng, policy.batch_pairs))
         self.log_weight = networks.sample_log_weights(rng, policy.batch_pairs)
 
@@ -117,8 +121,6 @@ class Learner:
     def collect(self) -> Rollout:
         """Steps the batch with sampled actions; pairs that end are replaced."""
         import torch
-
-        from models.environment import rewards
 
         shape = (self.policy.horizon, self.policy.batch_pairs)
         rows = np.empty(shape, np.int64)
@@ -160,10 +162,23 @@ class Learner:
         self.optimizer.zero_grad()
         loss: torch.Tensor = actor_loss - bonus * entropy + critic_loss
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_([*self.actor.parameters(), *self.critic.parameters()], 2.0)
+        both = [*self.actor.parameters(), *self.critic.parameters()]
+        torch.nn.utils.clip_grad_norm_(both, self.policy.gradient_norm)
         self.optimizer.step()
         self.schedule.step()
         return actor_loss.item(), critic_loss.item(), entropy.item()
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """`horizon` steps of b pairs."""
+
+    rows: Int64s  # (t, b)
+    log_weight: Float32s  # (t, b)
+    submit: Float32s  # (t, b)
+    reward: Float32s  # (t, b)
+    done: Float32s  # (t, b)
+    return_h: float  # mean over the episodes that ended
 
 
 def advantages(reward: Float32s, done: Float32s, value: Float32s, following: Float32s, decay: float) -> Float32s:
@@ -175,3 +190,22 @@ def advantages(reward: Float32s, done: Float32s, value: Float32s, following: Flo
         running = reward[t] + alive * following - value[t] + decay * alive * running
         out[t], following = running, value[t]
     return out
+
+
+def start_from_estimate(network: torch.nn.Module, inputs: networks.Inputs, sharpness: float, caution: float) -> None:
+    """Makes a network of one output begin as the rule "submit when the start estimate reaches the remaining time".
+
+    logit = sharpness x (log of (1 h + estimate) / (1 h + remaining) - caution x log weight), so that exploration begins
+    around a sensible rule and what is learned is the departure from it (residual policy learning, Silver et al.,
+    arXiv 1812.06298).
+    """
+    import torch
+
+    position = len(networks.PLAIN)  # the first of RELATIVE
+    last = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)][-2]
+    skip = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)][-1]
+    with torch.no_grad():
+        last.weight.mul_(0.1)
+        last.bias.fill_(sharpness * float(inputs.mean[position]))
+        skip.weight[0, position] = sharpness * float(inputs.scale[position])
+        skip.weight[0, -1] = -sharpness * caution * networks.LOG_WEIGHT_SCALE

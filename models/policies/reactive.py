@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.artifact import Artifact
-from models.learning.manifest import describe
+from models.learning.manifest import new_artifact
 from models.protocol import PairTable
 
 
@@ -20,4 +20,4 @@ class Reactive:
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """Nothing to fit."""
-        return describe(self, "constant-lead", 0.0), {}
+        return new_artifact(self, "constant-lead", 0.0), {}

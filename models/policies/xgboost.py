@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from models.learning.manifest import describe
-from models.learning.rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
-from models.learning.trees import from_xgboost
+from models.learning.manifest import new_artifact
+from models.learning.regression_rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
+from models.learning.trees import Tree, flatten
 from models.protocol import PairTable
 
 
@@ -19,9 +24,12 @@ class XGBoostMean:
     knob: str = KNOB
     settings: tuple[float, ...] = FACTORS
     is_learned: bool = True
-    rounds: int = 120
-    depth: int = 4
-    learning_rate: float = 0.06
+    rounds: int = 120  # trees, each fitted to what those before it left
+    depth: int = 4  # of a tree, at most
+    learning_rate: float = 0.06  # how much of each tree counts
+    min_child_weight: float = 60.0  # sum of the rows' weights in a leaf, at least
+    subsample: float = 0.6  # share of the rows that a tree sees
+    colsample_bytree: float = 0.5  # share of the inputs that a tree sees
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """Metrics: root mean square error of the logarithm on the rows fitted, one value a round."""
@@ -34,9 +42,9 @@ class XGBoostMean:
             "tree_method": "hist",
             "max_depth": self.depth,
             "eta": self.learning_rate,
-            "min_child_weight": 60,
-            "subsample": 0.6,
-            "colsample_bytree": 0.5,
+            "min_child_weight": self.min_child_weight,
+            "subsample": self.subsample,
+            "colsample_bytree": self.colsample_bytree,
             "seed": seed,
             "nthread": 1,
         }
@@ -45,5 +53,25 @@ class XGBoostMean:
         booster = xgboost.train(
             options, data, self.rounds, evals=[(data, "fit")], evals_result=history, verbose_eval=False
         )
-        artifact = describe(self, "trees", DEFAULT_FACTOR, parameters=PARAMETERS, arrays=from_xgboost(booster))
+        artifact = new_artifact(self, "trees", DEFAULT_FACTOR, parameters=PARAMETERS, arrays=from_xgboost(booster))
         return artifact, {"fit_rmse_log_ratio": [float(v) for v in history["fit"]["rmse"]]}
+
+
+def from_xgboost(booster: Any) -> dict[str, NDArray[Any]]:
+    """An XGBoost booster of one output with an identity link: base score plus trees, left where input < threshold."""
+    learner = json.loads(booster.save_raw("json"))["learner"]
+    trees = []
+    for tree in learner["gradient_booster"]["model"]["trees"]:
+        condition = np.asarray(tree["split_conditions"], np.float32)  # at a leaf, its value
+        trees.append(
+            Tree(
+                np.asarray(tree["split_indices"], np.int64),
+                np.nextafter(condition, np.float32(-np.inf)),
+                np.asarray(tree["left_children"], np.int64),
+                np.asarray(tree["right_children"], np.int64),
+                condition.astype(np.float64),
+            )
+        )
+    base = float(str(learner["learner_model_param"]["base_score"]).strip("[]"))
+    constant = Tree(*(np.asarray([number]) for number in (0, np.float32(0.0), -1, -1, base)))
+    return flatten([constant, *trees])

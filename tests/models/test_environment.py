@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from features.observe import FEATURES
-from models.environment import SUBMIT, WAIT, BatchedPairs, ProvisioningEnv, rewards
+from models.batched_pairs import BatchedPairs, rewards
+from models.environment import SUBMIT, WAIT, ProvisioningEnv
 from models.pairs import build_pairs
 from models.protocol import PairTable
 from simulator.workload import Workload

@@ -11,22 +11,24 @@ from numpy.typing import NDArray
 
 from agent.artifact import sum_of_trees
 from features.observe import FEATURES
-from models.environment import BatchedPairs, every_s
+from models.batched_pairs import BatchedPairs, decisions_a_step
 from models.learning import networks
-from models.learning.manifest import describe
-from models.learning.rows import BASE, INPUTS, training_rows
-from models.learning.starts import Starts
-from models.learning.trees import from_lightgbm, from_sklearn, from_xgboost, round_down
+from models.learning.exploring_starts import ExploringStarts
+from models.learning.manifest import new_artifact
+from models.learning.regression_rows import BASE, INPUTS, training_rows
+from models.learning.trees import round_down
 from models.policies.dqn import DQN, Replay
-from models.policies.forest import Forest
-from models.policies.policy_gradient import PolicyGradient, advantages
+from models.policies.forest import Forest, from_sklearn
+from models.policies.lightgbm import from_lightgbm
+from models.policies.policy_gradient import PolicyGradient, advantages, start_from_estimate
+from models.policies.xgboost import from_xgboost
 from models.protocol import PairTable
 
 
 def predict(arrays: dict[str, NDArray[Any]], inputs: NDArray[np.float32]) -> NDArray[np.float64]:
     """What an artifact with those trees over the first few features predicts."""
     parameters = {"base": "start_estimate_h", "inputs": list(FEATURES[: inputs.shape[1]])}
-    return sum_of_trees(describe(Forest(), "trees", 1.0, parameters=parameters, arrays=arrays), inputs)
+    return sum_of_trees(new_artifact(Forest(), "trees", 1.0, parameters=parameters, arrays=arrays), inputs)
 
 
 def on_thresholds(inputs: NDArray[np.float32], arrays: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
@@ -103,7 +105,7 @@ def test_network_in_numpy_equals_torch(head: str, outputs: int, report_table: Pa
         last = [*network.modules()][-1]
         assert isinstance(last, torch.nn.Linear)
         torch.nn.init.normal_(last.weight)
-    artifact = describe(DQN(), "mlp", 1.0, parameters={"head": head, "layers": 3}, arrays=inputs.export(network))
+    artifact = new_artifact(DQN(), "mlp", 1.0, parameters={"head": head, "layers": 3}, arrays=inputs.export(network))
     rows = np.arange(0, len(report_table.decision_s), 7)
     for weight in (0.02, 1.0, 40.0):
         with torch.no_grad():
@@ -117,9 +119,9 @@ def test_an_actor_starts_as_the_start_estimates_rule(report_table: PairTable) ->
     inputs = networks.Inputs.of(report_table.observations)
     with networks.repeatable(3):
         network = networks.network(inputs.width, (16,), 1)
-        networks.start_from_estimate(network, inputs, sharpness=50.0, caution=0.2)
+        start_from_estimate(network, inputs, sharpness=50.0, caution=0.2)
     parameters = {"head": "logit", "layers": 2}
-    artifact = describe(PolicyGradient(), "mlp", 1.0, parameters=parameters, arrays=inputs.export(network))
+    artifact = new_artifact(PolicyGradient(), "mlp", 1.0, parameters=parameters, arrays=inputs.export(network))
     remaining = report_table.observations[:, FEATURES.index("remaining_h")]
     estimate = report_table.observations[:, FEATURES.index("start_estimate_expected_h")]
     assert (artifact.decide(report_table.observations, 1.0) == (estimate >= remaining)).mean() > 0.97
@@ -141,7 +143,7 @@ def test_training_rows_weigh_every_pair_alike_and_the_end_most(fit_table: PairTa
 
 def test_episodes_start_mostly_where_the_choice_is_close(report_table: PairTable) -> None:
     env = BatchedPairs(report_table, 6)
-    pairs, left = Starts(env, longest_lead_h=12.0).draw(np.random.default_rng(0), 20_000)
+    pairs, left = ExploringStarts(env, longest_lead_h=12.0).draw(np.random.default_rng(0), 20_000)
     rows = env.reset(pairs, left)
     remaining = report_table.observations[rows, FEATURES.index("remaining_h")]
     estimate = report_table.observations[rows, FEATURES.index("start_estimate_expected_h")]
@@ -155,8 +157,8 @@ def test_episodes_start_mostly_where_the_choice_is_close(report_table: PairTable
 
 
 def test_a_step_of_training_is_an_hour_at_any_grid(report_table: PairTable) -> None:
-    assert every_s(report_table, 3600) == 6
-    assert every_s(report_table, 60) == 1
+    assert decisions_a_step(report_table, 3600) == 6
+    assert decisions_a_step(report_table, 60) == 1
 
 
 def test_replay_forgets_the_oldest() -> None:

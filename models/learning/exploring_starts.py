@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.observe import AT
-from models.environment import BatchedPairs
+from models.batched_pairs import BatchedPairs
 
 Int64s = NDArray[np.int64]
 ESTIMATE = AT.start_estimate_expected_h
 REMAINING = AT.remaining_h
 
 
-class Starts:
+class ExploringStarts:
     """Draws decisions of an environment's table.
 
     The weight of a decision is floor + exp(-|log((1 h + estimated wait) / (1 h + remaining time))| / width): a queue is

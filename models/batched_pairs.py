@@ -1,0 +1,85 @@
+"""Many pairs played at once: what Baton's learners are trained in. Outcomes are look-ups in a pair table.
+
+Each pair stands at one of its decisions; an action submits its successor or lets time pass to the next decision.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.protocol import PairTable
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+class Step(NamedTuple):
+    """What a batch of b actions led to."""
+
+    rows: Int64s  # (b,) row of the table where each pair now stands; where done, the row it was submitted at
+    interruption_h: Float64s  # (b,) at submission, else 0
+    overlap_h: Float64s  # (b,)
+    done: Bools  # (b,) the successor was submitted
+
+
+class BatchedPairs:
+    """b pairs, each at one of its decisions. Rows, not observations, are handed out: index the table (or what was
+    made of it) with them, so that nothing is copied in the loop.
+
+    every: take every so many decisions, counted back from the exact end of P, which is always one of them.
+    """
+
+    def __init__(self, table: PairTable, every: int = 1) -> None:
+        if not len(table):
+            raise ValueError("an environment needs at least one pair")
+        if every < 1:
+            raise ValueError(f"every {every}; it counts decisions, so at least 1")
+        self.table = table
+        self.every = every
+        self.gap_h = table.gap_h
+        self.rows: Int64s = np.empty(0, np.int64)
+        self._last: Int64s = np.empty(0, np.int64)
+
+    def decisions(self, pairs: Int64s) -> Int64s:
+        """(b,) how many decisions each of the pairs has, thinned."""
+        count = self.table.offset[pairs + 1] - self.table.offset[pairs]
+        thinned: Int64s = (count - 1) // self.every + 1
+        return thinned
+
+    def reset(self, pairs: Int64s, left: Int64s | None = None) -> Int64s:
+        """Puts b pairs at the decision with `left` more before the last (default: at their first); rows (b,)."""
+        most = self.decisions(pairs) - 1
+        left = most if left is None else np.clip(left, 0, most)
+        self._last = self.table.last[pairs]
+        self.rows = self._last - left * self.every
+        return self.rows
+
+    def restart(self, where: Bools, pairs: Int64s, left: Int64s) -> Int64s:
+        """Replaces the pairs at `where` (b,) by others (`pairs`, `left`: one for each True). Returns rows (b,)."""
+        most = self.decisions(pairs) - 1
+        self._last[where] = self.table.last[pairs]
+        self.rows = self.rows.copy()  # the caller still holds the rows of the last step
+        self.rows[where] = self._last[where] - np.clip(left, 0, most) * self.every
+        return self.rows
+
+    def step(self, actions: Bools | Int64s) -> Step:
+        """Submits where `actions` (b,) holds and where P has ended; elsewhere time passes to the next decision."""
+        done = np.asarray(actions, bool) | (self.rows == self._last)
+        gap = np.where(done, self.gap_h[self.rows], 0.0)
+        self.rows = np.where(done, self.rows, self.rows + self.every)
+        return Step(self.rows, np.maximum(gap, 0.0), np.maximum(-gap, 0.0), done)
+
+
+def decisions_a_step(table: PairTable, step_s: int) -> int:
+    """How many decisions of the table, at least one, make a step of about `step_s` seconds."""
+    apart_s = np.diff(table.decision_s)[np.diff(table.pair_of) == 0]
+    return max(1, round(step_s / float(np.median(apart_s)))) if len(apart_s) else 1
+
+
+def rewards(interruption_h: Any, overlap_h: Any, weight: Any) -> Any:
+    """-(interruption + w overlap) / (1 + w): hours, of one scale for all weights of overlap w (it moves no optimum)."""
+    return -(interruption_h + weight * overlap_h) / (1.0 + weight)
