@@ -26,8 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         artifact = Artifact.load(artifact_folder(options.folder))
         if not options.decide:
-            told = {name: artifact.manifest[name] for name in SHOWN if name in artifact.manifest}
-            print(json.dumps(told, indent=1))
+            shown = {name: artifact.manifest[name] for name in SHOWN if name in artifact.manifest}
+            print(json.dumps(shown, indent=1))
             return 0
         for number, line in enumerate(sys.stdin, 1):
             if line.strip():
@@ -40,9 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def artifact_folder(folder: Path) -> Path:
     """The folder itself where it holds a manifest, else the policy in an MLflow model's folder. Raises ValueError."""
-    for found in (folder, folder / "artifacts" / "policy", folder / "policy"):
-        if (found / "manifest.json").is_file():
-            return found
+    for candidate in (folder, folder / "artifacts" / "policy", folder / "policy"):
+        if (candidate / "manifest.json").is_file():
+            return candidate
     raise ValueError(f"{folder}: holds no released policy: manifest.json is neither in it nor in artifacts/policy")
 
 

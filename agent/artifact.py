@@ -101,8 +101,8 @@ class Artifact:
     @property
     def parameters(self) -> dict[str, Any]:
         """What the kind needs beside arrays."""
-        found = self.manifest.get("parameters", {})
-        return found if isinstance(found, dict) else {}
+        parameters = self.manifest.get("parameters", {})
+        return parameters if isinstance(parameters, dict) else {}
 
     def column(self, name: Any) -> int:
         """Where the feature of that name stands in an observation."""
@@ -145,13 +145,13 @@ class Artifact:
 
     def score(self, observations: ArrayLike, setting: float | None = None) -> Float64s:
         """(n,) one row of `scores`; None is the default setting."""
-        found: Float64s = self.scores(observations, [self._setting(setting)])[0]
-        return found
+        scores: Float64s = self.scores(observations, [self._setting(setting)])[0]
+        return scores
 
     def decide(self, observations: ArrayLike, setting: float | None = None) -> NDArray[np.bool_]:
         """(n,) one row of `decisions`; None is the default setting. observations (n, F) float32."""
-        found: NDArray[np.bool_] = self.decisions(observations, [self._setting(setting)])[0]
-        return found
+        submit: NDArray[np.bool_] = self.decisions(observations, [self._setting(setting)])[0]
+        return submit
 
     def _setting(self, setting: float | None) -> float:
         return float(self.manifest["default_setting"] if setting is None else setting)
@@ -315,8 +315,8 @@ def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:
             raise ValueError(f"arrays.npz unpacks to more than {MAX_ARRAY_BYTES} bytes")
         if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in archive.infolist()):
             raise ValueError("arrays.npz is packed by something else than deflate")  # LZMA takes what memory it likes
-    with np.load(io.BytesIO(content), allow_pickle=False) as found:
-        return {name: found[name] for name in found.files}
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
 
 
 def check_directory(content: bytes) -> None:
@@ -415,8 +415,8 @@ def sum_of_trees(artifact: Artifact, rows: Float32s) -> Float64s:
             inner = np.flatnonzero(~leaf.take(node))
             walking, node, first = walking[inner], node[inner], first[inner]
     at[walking] = node
-    found: Float64s = artifact.arrays["value"].take(at).reshape(len(rows), len(root)).sum(axis=1)
-    return found
+    sums: Float64s = artifact.arrays["value"].take(at).reshape(len(rows), len(root)).sum(axis=1)
+    return sums
 
 
 def check_trees(artifact: Artifact) -> None:
@@ -484,15 +484,15 @@ def network_inputs(
     the ratio of an estimated wait to the remaining time means the same at any load.
     """
     taken = signed_log(rows[:, column]) - np.where(minus >= 0, signed_log(rows[:, minus]), 0.0)
-    found: Float32s = np.clip((taken - mean) / scale, -bound, bound).astype(np.float32)
-    return found
+    inputs: Float32s = np.clip((taken - mean) / scale, -bound, bound).astype(np.float32)
+    return inputs
 
 
 def signed_log(numbers: Float32s) -> Float64s:
     """sign(x) log(1 + |x|), in float64: numpy's float32 logarithm differs between processors."""
     wide = numbers.astype(np.float64)
-    found: Float64s = np.sign(wide) * np.log1p(np.abs(wide))
-    return found
+    logarithm: Float64s = np.sign(wide) * np.log1p(np.abs(wide))
+    return logarithm
 
 
 def mlp_arrays(artifact: Artifact) -> tuple[str, ...]:

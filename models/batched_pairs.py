@@ -50,20 +50,20 @@ class BatchedPairs:
         thinned: Int64s = (count - 1) // self.every + 1
         return thinned
 
-    def reset(self, pairs: Int64s, left: Int64s | None = None) -> Int64s:
-        """Puts b pairs at the decision with `left` more before the last (default: at their first); rows (b,)."""
+    def reset(self, pairs: Int64s, remaining: Int64s | None = None) -> Int64s:
+        """Puts b pairs at the decision that has `remaining` more after it (default: at their first); rows (b,)."""
         most = self.decisions(pairs) - 1
-        left = most if left is None else np.clip(left, 0, most)
+        remaining = most if remaining is None else np.clip(remaining, 0, most)
         self._last = self.table.last[pairs]
-        self.rows = self._last - left * self.every
+        self.rows = self._last - remaining * self.every
         return self.rows
 
-    def restart(self, where: Bools, pairs: Int64s, left: Int64s) -> Int64s:
-        """Replaces the pairs at `where` (b,) by others (`pairs`, `left`: one for each True). Returns rows (b,)."""
+    def restart(self, where: Bools, pairs: Int64s, remaining: Int64s) -> Int64s:
+        """Replaces the pairs at `where` (b,) by others (`pairs`, `remaining`: one for each True). Returns rows (b,)."""
         most = self.decisions(pairs) - 1
         self._last[where] = self.table.last[pairs]
         self.rows = self.rows.copy()  # the caller still holds the rows of the last step
-        self.rows[where] = self._last[where] - np.clip(left, 0, most) * self.every
+        self.rows[where] = self._last[where] - np.clip(remaining, 0, most) * self.every
         return self.rows
 
     def step(self, actions: Bools | Int64s) -> Step:

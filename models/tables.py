@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from models.registry import WORLDS
 from traces import instants
 from traces.schema import CLUSTER, FLAG, FLOAT, INT, TEXT, UTC, Column, Table
 
@@ -32,7 +33,7 @@ POLICY_RESULTS = Table(
         Column("from_utc", UTC, "", "submission of the first predecessor measured", nullable=False),
         Column("to_utc", UTC, "", "submission of the last predecessor measured", nullable=False),
         Column("policy_version", TEXT, "", "digest of the artifacts compared", nullable=False),
-        Column("world", TEXT, "", "simulated world: plain, calibrated or recorded", nullable=False),
+        Column("world", TEXT, "", f"simulated world: {' or '.join(WORLDS)}", nullable=False),
         Column("load", TEXT, "", "all, or by reactive's gap: light <= 2 h, medium <= 12 h, heavy", nullable=False),
         _NODES,
         Column("limit_h", FLOAT, "h", "wall-clock limit of both jobs", nullable=False),
@@ -138,7 +139,7 @@ def frame(table: Table, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def results_frame(results: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """`policy_results` from the rows of `models.evaluation.compare` (nested figures flattened or kept as JSON)."""
+    """`policy_results` from the rows of a comparison (`models.comparison`); nested figures are flattened or JSON."""
     flat: list[dict[str, Any]] = []
     for row in results:
         at_overlap = row["interruption_h_at_overlap"]
@@ -160,5 +161,5 @@ def curves_frame(curves: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def release_log_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """`release_log` from rows made by `models.release.gate.ReleaseDecision.log_row`."""
+    """`release_log` from rows made by `models.release.decision.ReleaseDecision.log_row`."""
     return frame(RELEASE_LOG, rows)

@@ -92,12 +92,12 @@ def resampled_percentiles(values: Floats, starts: Floats, seeds: Floats, percent
     """
     order = np.argsort(values, axis=None)
     ordered, wanted = values.ravel()[order], np.asarray(percents) / 100.0
-    found = np.full((len(starts), len(wanted)), np.nan)
+    percentiles = np.full((len(starts), len(wanted)), np.nan)
     for draw in range(len(starts)):
         weight = np.cumsum(np.outer(seeds[draw], starts[draw]).ravel()[order])
         if weight[-1] > 0.0:  # a sum in floating point may fall short of the share by its last bits
-            found[draw] = ordered[np.searchsorted(weight, wanted * weight[-1] * (1.0 - 1e-12))]
-    return found
+            percentiles[draw] = ordered[np.searchsorted(weight, wanted * weight[-1] * (1.0 - 1e-12))]
+    return percentiles
 
 
 def interval(samples: NDArray[Any], level: float = 0.95) -> list[float] | None:

@@ -235,15 +235,15 @@ def _intervals(outcome: Outcome, at: int, cell: _Cell, seed: int) -> dict[str, l
     seeds = seed_weights(outcome.gap_h.shape[0], len(cell.starts), seed)
     values = _headline_values(outcome, at, cell)
     means = resampled_means(np.stack(list(values.values()), axis=1), cell.starts, seeds)
-    found = {name: interval(means[:, column]) for column, name in enumerate(values)}
+    ci95 = {name: interval(means[:, column]) for column, name in enumerate(values)}
     reactive = resampled_means(cell.reactive_h[None, None], cell.starts, np.ones((len(cell.starts), 1)))[:, 0]
-    found["reduction"] = interval(_reduction(means[:, 0], reactive))
+    ci95["reduction"] = interval(_reduction(means[:, 0], reactive))
     spread = resampled_percentiles(outcome.interruption_h[:, at], cell.starts, seeds, list(PERCENTILES.values()))
-    found |= {name: interval(spread[:, column]) for column, name in enumerate(PERCENTILES)}
+    ci95 |= {name: interval(spread[:, column]) for column, name in enumerate(PERCENTILES)}
     curve = [resampled_means(part, cell.starts, seeds) for part in (outcome.interruption_h, outcome.overlap_h)]
     for name, budget in BUDGETS.items():
-        found[f"interruption_h_at_overlap_{name}"] = interval(at_overlap(curve[0], curve[1], reactive, budget))
-    return found
+        ci95[f"interruption_h_at_overlap_{name}"] = interval(at_overlap(curve[0], curve[1], reactive, budget))
+    return ci95
 
 
 def _reduction(interruption_h: Floats, reactive_h: Floats) -> Floats:

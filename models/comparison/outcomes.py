@@ -91,8 +91,8 @@ def play(pairs: PairTable, artifacts: Sequence[Artifact], policy: str) -> Outcom
     if any(artifact.settings != settings for artifact in artifacts):
         raise InputError(f"policy {policy!r}: its artifacts declare different settings; train all its seeds again")
     contents = [content_digest(artifact) for artifact in artifacts]
-    of_pairs = pairs.digest
-    gaps = [_gaps(pairs, of_pairs, *one) for one in zip(artifacts, contents, strict=True)]
+    pairs_digest = pairs.digest
+    gaps = [_gaps(pairs, pairs_digest, *fitted) for fitted in zip(artifacts, contents, strict=True)]
     return Outcome(
         policy,
         digest(contents)[:12],
@@ -103,9 +103,9 @@ def play(pairs: PairTable, artifacts: Sequence[Artifact], policy: str) -> Outcom
     )
 
 
-def _gaps(pairs: PairTable, of_pairs: str, artifact: Artifact, content: str) -> Floats:
+def _gaps(pairs: PairTable, pairs_digest: str, artifact: Artifact, content: str) -> Floats:
     """(settings, pairs) gaps of one artifact, remembered: comparison and choice of a candidate ask alike."""
-    key = (of_pairs, content)
+    key = (pairs_digest, content)
     if key not in _REMEMBERED:
         while len(_REMEMBERED) >= MOST_REMEMBERED:
             _REMEMBERED.pop(next(iter(_REMEMBERED)))
@@ -126,6 +126,12 @@ def play_all(pairs: PairTable, trained: Sequence[TrainedPolicy]) -> list[Outcome
     for one in trained:
         artifacts.setdefault(one.name, []).append(one.artifact)
     return [*(play(pairs, of_policy, name) for name, of_policy in artifacts.items()), play_oracle(pairs)]
+
+
+def cost_h(pairs: PairTable, artifact: Artifact | None) -> Floats:
+    """(p,) cost of weight 1, interruption + overlap, of an artifact at its default setting; None is reactive."""
+    rows = pairs.last if artifact is None else stopping_rows(pairs, artifact.decide(pairs.observations))
+    return np.asarray(np.abs(pairs.gap_h[rows]), dtype=np.float64)
 
 
 def content_digest(artifact: Artifact) -> str:
@@ -168,13 +174,13 @@ def at_overlap(interruption_h: Floats, overlap_h: Floats, reactive_h: Floats, bu
     order = np.lexsort((-interruption, overlap), axis=1)
     overlap = np.take_along_axis(overlap, order, axis=1)
     interruption = np.take_along_axis(interruption, order, axis=1)
-    left = (overlap <= budget_h).sum(axis=1) - 1
-    inside = left + 1 < overlap.shape[1]
-    right = np.where(inside, left + 1, left)
+    before = (overlap <= budget_h).sum(axis=1) - 1
+    inside = before + 1 < overlap.shape[1]
+    after = np.where(inside, before + 1, before)
     row = np.arange(len(overlap))
-    low, high = overlap[row, left], overlap[row, right]
+    low, high = overlap[row, before], overlap[row, after]
     with np.errstate(invalid="ignore", divide="ignore"):
         share = np.where(high > low, (budget_h - low) / (high - low), 0.0)
-    found = interruption[row, left] + share * (interruption[row, right] - interruption[row, left])
+    between = interruption[row, before] + share * (interruption[row, after] - interruption[row, before])
     # a curve that ends exactly at the budget still has a value there
-    return np.where(inside | (low == budget_h), found, np.nan)
+    return np.where(inside | (low == budget_h), between, np.nan)

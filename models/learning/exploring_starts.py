@@ -1,4 +1,4 @@
-"""Where the learners' episodes start: exploring starts, most of them near the decision."""
+"""Where the learners' episodes start: at random decisions, most of them where the choice is close."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class ExploringStarts:
 
     def __init__(self, env: BatchedPairs, longest_lead_h: float, floor: float = 0.05, width: float = 0.5) -> None:
         table = env.table
-        left = table.last[table.pair_of] - np.arange(len(table.decision_s))
+        remaining = table.last[table.pair_of] - np.arange(len(table.decision_s))
         lead_s = table.predecessor_end_s[table.pair_of] - table.decision_s
-        self.rows: Int64s = np.flatnonzero((left % env.every == 0) & (lead_s <= longest_lead_h * 3600))
+        self.rows: Int64s = np.flatnonzero((remaining % env.every == 0) & (lead_s <= longest_lead_h * 3600))
         self.pair: Int64s = table.pair_of[self.rows]
-        self.left: Int64s = left[self.rows] // env.every
+        self.remaining: Int64s = remaining[self.rows] // env.every
         seen = np.maximum(table.observations[self.rows].astype(np.float64), 0.0)
         distance = np.abs(np.log1p(seen[:, ESTIMATE]) - np.log1p(seen[:, REMAINING]))
         # an estimate of nothing is always near at the end, where there is no choice left
@@ -35,7 +35,7 @@ class ExploringStarts:
         self.until = np.cumsum(floor + near)
 
     def draw(self, rng: np.random.Generator, count: int) -> tuple[Int64s, Int64s]:
-        """Pairs (count,) and how many decisions before their last they start."""
+        """(count,) pairs to play, and how many decisions each has left after the one that it starts at."""
         at = np.searchsorted(self.until, rng.random(count) * self.until[-1], side="right")
         at = np.minimum(at, len(self.until) - 1)
-        return self.pair[at], self.left[at]
+        return self.pair[at], self.remaining[at]

@@ -47,8 +47,8 @@ def stands(data: DataFolder, cluster: str, made_from: str) -> bool:
     A promotion by hand asks for a new decision.
     """
     champion = tracking.champion(data)
-    now = _fingerprint(made_from, None if champion is None else champion.version)
-    return derived.made_from(data, RELEASE_LOG.name, cluster) == now
+    wanted = _fingerprint(made_from, None if champion is None else champion.version)
+    return derived.made_from(data, RELEASE_LOG.name, cluster) == wanted
 
 
 def tag_of(row: dict[str, Any], made_from: str) -> str:
@@ -64,9 +64,9 @@ def restore(data: DataFolder, champion: tracking.RegisteredVersion) -> None:
     if DECISION_TAG not in champion.tags:
         return  # made champion by hand, or by an older version of this program
     try:
-        told = json.loads(champion.tags[DECISION_TAG])
-        row = {**told["row"], "released_utc": instants.parse(told["row"]["released_utc"])}
-        cluster, made_from = str(row["cluster"]), str(told["made_from"])
+        decision = json.loads(champion.tags[DECISION_TAG])
+        row = {**decision["row"], "released_utc": instants.parse(decision["row"]["released_utc"])}
+        cluster, made_from = str(row["cluster"]), str(decision["made_from"])
         log = release_log_frame([row])
     except (ValueError, KeyError, TypeError) as error:
         raise WorkError(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from traces import instants
 
 if TYPE_CHECKING:
-    from models.release.gate import Candidate, Gate
+    from models.release.candidate import Candidate
+    from models.release.gate import Gate
 
 
 # When each policy of the registry submits the successor, for a person; one that is not here has its name alone.

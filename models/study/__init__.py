@@ -1,1 +1,1 @@
-"""One cluster's study: its scenario and windows, what is read for it, what is fitted, kept, compared and published."""
+"""One cluster's study: its windows, what is read for it, the pairs and fits kept, what is compared and published."""

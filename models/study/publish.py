@@ -7,8 +7,10 @@ import polars as pl
 from models import registry
 from models.fingerprint import code_digest, digest
 from models.protocol import concatenate
-from models.release import champion, gate
+from models.release import champion
 from models.release import log as release_log
+from models.release.candidate import choose_candidate
+from models.release.decision import release
 from models.study import comparisons, fits
 from models.study.cluster import Study
 
@@ -22,14 +24,14 @@ def publish(study: Study) -> tuple[pl.DataFrame, bool]:
     data, cluster, windows = study.data, study.scenario.cluster, study.windows
     policies = registry.every_policy()
     fingerprint = comparisons.comparison_fingerprint(study, policies)
-    made_from = digest(fingerprint, code_digest("models/release/gate.py"))
+    made_from = digest(fingerprint, code_digest("models/release"))
     with champion.alone(data):
         if release_log.stands(data, cluster, made_from):
             return release_log.read(data, cluster), True
         trained, _ = fits.fit(study, policies, windows.fit)
         select, report = study.pairs(windows.select), study.pairs(windows.report)
-        candidate = gate.choose_candidate(select.known_before(windows.select.until_s), trained)
+        candidate = choose_candidate(select.known_before(windows.select.until_s), trained)
         context = study.context(windows.select.until_s)
         pairs = concatenate([select, report])
-        decision = gate.release(data, candidate, pairs, context=context, made_from=made_from)
+        decision = release(data, candidate, pairs, context=context, made_from=made_from)
         return release_log.add(data, decision.log_row(), made_from), False

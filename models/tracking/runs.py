@@ -101,9 +101,9 @@ def by_cost_url(data: DataFolder) -> str:
 def training_url(data: DataFolder, run_ids: Sequence[str]) -> str | None:
     """Where the UI shows the training that the first known one of these fits belongs to; None where none is known."""
     parents = (parent_run(database(data), run_id) for run_id in run_ids)
-    found = next((parent for parent in parents if parent is not None), None)
-    where = None if found is None else experiment_of(database(data), found)
-    return None if found is None or where is None else run_url(where, found)
+    training = next((parent for parent in parents if parent is not None), None)
+    where = None if training is None else experiment_of(database(data), training)
+    return None if training is None or where is None else run_url(where, training)
 
 
 def _start(data: DataFolder, run: NewRun) -> str:

@@ -24,7 +24,7 @@ ADDRESSES = (
     ("experiments", "artifact_location"),
 )
 WAIT_S = 30
-TOLD_CHARACTERS = 300
+MESSAGE_CHARACTERS = 300
 DAMAGED = (sqlite3.Error, UnicodeDecodeError)  # what reading a damaged file raises
 
 
@@ -40,7 +40,7 @@ def follow(database: Path, experiment: str, artifacts: str) -> bool:
         try:
             before = _location(connection, experiment)
         except DAMAGED as error:
-            raise WorkError(f"{database}: the MLflow store cannot be read: {_told(error)}") from error
+            raise WorkError(f"{database}: the MLflow store cannot be read: {_one_line(error)}") from error
         if before is None or before == artifacts:
             return False
         try:
@@ -54,7 +54,7 @@ def follow(database: Path, experiment: str, artifacts: str) -> bool:
         except sqlite3.DatabaseError as error:
             raise WorkError(
                 f"{database} holds runs whose artifacts were at {before} and are now at {artifacts}, but cannot be "
-                f"corrected: {_told(error)}; make it writable"
+                f"corrected: {_one_line(error)}; make it writable"
             ) from error
     return True
 
@@ -68,16 +68,16 @@ def _location(connection: sqlite3.Connection, experiment: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def _told(error: Exception) -> str:
-    """One line of it: SQLite quotes statements in full."""
-    return " ".join(str(error).split())[:TOLD_CHARACTERS]
+def _one_line(error: Exception) -> str:
+    """Its text on one line, cut short: SQLite quotes statements in full."""
+    return " ".join(str(error).split())[:MESSAGE_CHARACTERS]
 
 
 def check(database: Path) -> None:
     """Raises WorkError where the file is no SQLite database, or a damaged one."""
-    found = [str(row[0]) for row in rows(database, "PRAGMA quick_check(1)", ())]
-    if found != ["ok"]:
-        what = " ".join(" ".join(found).split())[:TOLD_CHARACTERS] or "not a file"
+    problems = [str(row[0]) for row in rows(database, "PRAGMA quick_check(1)", ())]
+    if problems != ["ok"]:
+        what = " ".join(" ".join(problems).split())[:MESSAGE_CHARACTERS] or "not a file"
         raise WorkError(f"{database}: the MLflow store is damaged ({what}): put a copy in its place, or move it away")
 
 
@@ -88,14 +88,14 @@ def any_open_run(database: Path) -> bool:
 
 def parent_run(database: Path, run_id: str) -> str | None:
     """The run that a run is a child of; None where it has none, or is not in the store."""
-    found = rows(database, "SELECT value FROM tags WHERE run_uuid = ? AND key = 'mlflow.parentRunId'", (run_id,))
-    return str(found[0][0]) if found else None
+    parents = rows(database, "SELECT value FROM tags WHERE run_uuid = ? AND key = 'mlflow.parentRunId'", (run_id,))
+    return str(parents[0][0]) if parents else None
 
 
 def experiment_of(database: Path, run_id: str) -> str | None:
     """The experiment that holds a run; None where the store has no such run."""
-    found = rows(database, "SELECT experiment_id FROM runs WHERE run_uuid = ?", (run_id,))
-    return str(found[0][0]) if found else None
+    experiments = rows(database, "SELECT experiment_id FROM runs WHERE run_uuid = ?", (run_id,))
+    return str(experiments[0][0]) if experiments else None
 
 
 def model_version(
@@ -110,15 +110,15 @@ def model_version(
             return None
         version = int(named[0][0])
     named_by = (model, str(version))  # as text: no number is too large for that
-    found = rows(
+    runs = rows(
         database,
         "SELECT run_id FROM model_versions WHERE name = ? AND version = ? AND current_stage <> 'Deleted_Internal'",
         named_by,
     )
-    if not found:
+    if not runs:
         return None
     tags = rows(database, "SELECT key, value FROM model_version_tags WHERE name = ? AND version = ?", named_by)
-    return version, str(found[0][0]), {str(key): str(value) for key, value in tags}
+    return version, str(runs[0][0]), {str(key): str(value) for key, value in tags}
 
 
 def rows(database: Path, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -132,4 +132,4 @@ def rows(database: Path, statement: str, values: Sequence[Any]) -> list[tuple[An
         with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True, timeout=WAIT_S)) as connection:
             return connection.execute(statement, values).fetchall()
     except DAMAGED as error:
-        raise WorkError(f"{database}: the MLflow store cannot be read: {_told(error)}") from error
+        raise WorkError(f"{database}: the MLflow store cannot be read: {_one_line(error)}") from error

@@ -114,7 +114,7 @@ def one_line(data: DataFolder) -> Iterator[None]:
 
         if not isinstance(error, MlflowException | SQLAlchemyError):
             raise
-        what = next(iter(str(error).splitlines()), type(error).__name__)[: mlflow_sql.TOLD_CHARACTERS]
+        what = next(iter(str(error).splitlines()), type(error).__name__)[: mlflow_sql.MESSAGE_CHARACTERS]
         raise WorkError(f"{database(data)}: the MLflow store cannot be used: {what}") from error
 
 

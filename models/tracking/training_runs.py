@@ -118,15 +118,15 @@ def add_comparison(
     """Each fit's figures go to its run; the table and the pictures (name to content) go to the trainings.
 
     results: `policy_results`, of which `comparison.csv` is what a person reads.
-    Returns how many runs were found: one that the store no longer holds, or a policy that was never tracked, is left
-    out.
+    Returns how many runs of fits that were. A run that the store no longer holds, or a policy that was never tracked,
+    is left out.
     """
     initialise(data)
     with one_line(data):
         windows = {
             f"{one.use}_window": f"{one.profile['from_utc']} to {one.profile['until_utc']}" for one in measured_on
         }
-        found = [
+        logged = [
             one.run_id
             for one in trained
             if one.run_id
@@ -138,7 +138,7 @@ def add_comparison(
                 datasets=measured_on,
             )
         ]
-        parents = {parent for run_id in found if (parent := parent_run(database(data), run_id)) is not None}
+        parents = {parent for run_id in logged if (parent := parent_run(database(data), run_id)) is not None}
         for parent_id in parents:
             runs.add_to_run(data, parent_id, metrics={}, tags=windows, datasets=measured_on)
             with tempfile.TemporaryDirectory() as temporary:
@@ -146,7 +146,7 @@ def add_comparison(
                 for name, content in pictures.items():
                     (Path(temporary) / name).write_bytes(content)
                 runs.add_files(data, parent_id, Path(temporary))
-        return len(found)
+        return len(logged)
 
 
 def readable(results: pl.DataFrame) -> pl.DataFrame:
@@ -169,14 +169,14 @@ def figures(compared: Comparison, policy: str, seed: int) -> dict[str, list[floa
     `report_cost_w1_h` the plain mean over the pair sizes.
     """
     rows = [row for row in compared.by_seed if (row["policy"], row["seed"]) == (policy, seed)]
-    found: dict[str, list[float]] = {}
+    metrics: dict[str, list[float]] = {}
     for window in dict.fromkeys(row["window"] for row in rows):
         part = [row for row in rows if row["window"] == window]
         for name in FIGURES:
-            found[f"{window}_{name}"] = [sum(row[name] for row in part) / len(part)]
-            found |= {f"{window}_{name}_{row['pair_nodes']}n": [row[name]] for row in part}
-        found |= {f"setting_{row['pair_nodes']}n": [row["setting"]] for row in part}
-    return found
+            metrics[f"{window}_{name}"] = [sum(row[name] for row in part) / len(part)]
+            metrics |= {f"{window}_{name}_{row['pair_nodes']}n": [row[name]] for row in part}
+        metrics |= {f"setting_{row['pair_nodes']}n": [row["setting"]] for row in part}
+    return metrics
 
 
 def dataset(context: Context, pairs: PairTable, use: str) -> Dataset:

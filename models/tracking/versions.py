@@ -120,8 +120,8 @@ def champion(data: DataFolder) -> RegisteredVersion | None:
 
 def find_version(data: DataFolder, version: int | None) -> RegisteredVersion | None:
     """That version (None: the champion), or None where it is not registered."""
-    found = mlflow_sql.model_version(database(data), MODEL_NAME, version, CHAMPION)
-    return None if found is None else RegisteredVersion(*found)
+    row = mlflow_sql.model_version(database(data), MODEL_NAME, version, CHAMPION)
+    return None if row is None else RegisteredVersion(*row)
 
 
 def version_url(version: int) -> str:
@@ -136,8 +136,8 @@ def set_champion(data: DataFolder, version: int) -> None:
 
 def find_tagged(data: DataFolder, key: str, value: str) -> RegisteredVersion | None:
     """The newest version with that tag."""
-    found = [one for one in _search(data) if one.tags.get(key) == value]
-    return max(found, key=lambda one: one.version, default=None)
+    tagged = [one for one in _search(data) if one.tags.get(key) == value]
+    return max(tagged, key=lambda one: one.version, default=None)
 
 
 def versions(data: DataFolder) -> list[int]:
@@ -148,13 +148,13 @@ def versions(data: DataFolder) -> list[int]:
 def _search(data: DataFolder) -> list[RegisteredVersion]:
     if not database(data).is_file():
         return []
-    opened, found, token = client(data), [], None
+    opened, registered, token = client(data), [], None
     while True:
         page = opened.search_model_versions(f"name='{MODEL_NAME}'", page_token=token)
-        found += [RegisteredVersion(int(one.version), str(one.run_id), dict(one.tags)) for one in page]
+        registered += [RegisteredVersion(int(one.version), str(one.run_id), dict(one.tags)) for one in page]
         token = page.token
         if not token:
-            return found
+            return registered
 
 
 def set_version_tag(data: DataFolder, version: int, key: str, value: str) -> None:
@@ -164,8 +164,8 @@ def set_version_tag(data: DataFolder, version: int, key: str, value: str) -> Non
 
 def delete_version_tag(data: DataFolder, version: int, key: str) -> None:
     """Takes a tag off one version, where it has it."""
-    found = find_version(data, version)
-    if found is not None and key in found.tags:
+    registered = find_version(data, version)
+    if registered is not None and key in registered.tags:
         client(data).delete_model_version_tag(MODEL_NAME, str(version), key)
 
 
@@ -187,15 +187,15 @@ def download(data: DataFolder, version: int | None = None, into: Path | None = N
 
     The version is looked up here, not by `models:/...`: for an alias MLflow looks in the process's global registry.
     """
-    found = find_version(data, version)
+    registered = find_version(data, version)
     label = f"{MODEL_NAME} {CHAMPION if version is None else f'version {version}'}"
-    if found is None:
+    if registered is None:
         raise WorkError(f"{label} is not registered in {data.mlflow}; release a policy first")
     import mlflow.artifacts
     from mlflow.exceptions import MlflowException
 
     try:
-        source = client(data).get_model_version_download_uri(MODEL_NAME, str(found.version))
+        source = client(data).get_model_version_download_uri(MODEL_NAME, str(registered.version))
         return Path(
             mlflow.artifacts.download_artifacts(artifact_uri=source, dst_path=None if into is None else str(into))
         )

@@ -93,19 +93,19 @@ class _Process:
     """A process that fits, and what it was last asked for."""
 
     def __init__(self, pairs: PairTable) -> None:
-        self.connection, theirs = Pipe()
+        self.connection, other_end = Pipe()
         self.fit: tuple[Policy, int] | None = None
-        with theirs:
+        with other_end:
             self.process = subprocess.Popen(
                 [
                     sys.executable,
                     "-P",
                     "-m",
                     "models.training.processes",
-                    str(theirs.fileno()),
+                    str(other_end.fileno()),
                 ],  # -P: not what lies in the cwd
                 env=environment(),
-                pass_fds=[theirs.fileno()],
+                pass_fds=[other_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # libraries print: standard output belongs to the result of the command
             )

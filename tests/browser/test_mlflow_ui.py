@@ -11,7 +11,8 @@ import pytest
 
 from models.comparison.compare import compare
 from models.protocol import TrainedPolicy
-from models.release.gate import Gate, choose_candidate
+from models.release.candidate import choose_candidate
+from models.release.gate import Gate
 from models.release.note import release_note
 from models.tables import results_frame
 from models.tracking import runs

@@ -13,17 +13,10 @@ import pytest
 from agent.artifact import Artifact
 from models.protocol import PairTable, TrainedPolicy
 from models.registry import POLICIES
+from models.release.candidate import Candidate, choose_candidate
 from models.release.champion import promote, rollback
-from models.release.gate import (
-    Candidate,
-    Gate,
-    ReleaseDecision,
-    choose_candidate,
-    gate,
-    gate_window,
-    release,
-    release_digest,
-)
+from models.release.decision import ReleaseDecision, release, release_digest
+from models.release.gate import Gate, gate, gate_window
 from models.release.note import WORDS, release_note
 from models.tables import release_log_frame
 from models.tracking import store as mlflow_store

@@ -1,0 +1,89 @@
+"""Which of the trained policies is offered for release: the candidate rule, a pure function of the select window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from agent.artifact import Artifact
+from models.comparison.bootstrap import interval, resampled_means, seed_weights, start_weights
+from models.comparison.one_thread import one_thread
+from models.comparison.outcomes import cost_h, of_size, play, sizes
+from models.protocol import PairTable, TrainedPolicy
+from models.registry import every_policy
+from traces.errors import InputError
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The part of the select window that a candidate was picked on, and how sure its cost there is."""
+
+    n: int
+    from_s: int  # first and last submission, epoch s
+    until_s: int
+    ci95: list[float] | None  # of the candidate's cost, all seeds together; None within one block of 7 days
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The policy that the rule picks; its artifact's default setting is the one picked with it."""
+
+    policy: str
+    seed: int
+    setting: float
+    cost_h: float  # weight 1, on the select window, averaged over pair sizes and seeds
+    artifact: Artifact
+    run_id: str
+    selected: Selected | None = None
+
+
+@one_thread
+def choose_candidate(select: PairTable, trained: Sequence[TrainedPolicy]) -> Candidate:
+    """The candidate rule.
+
+    Among all trained policies (the oracle is none of them), the one with least cost of weight 1 on the select window,
+    averaged over pair sizes and seeds, at the setting that makes it least; of equals the simpler, that is the earlier
+    in the registry. Of a learner's seeds, the one of median cost at that setting (the lower of two middle ones), so
+    that a lucky seed is not what is released. Raises InputError where there is nothing to choose from.
+    """
+    if not len(select) or not trained:
+        raise InputError(
+            f"no candidate: {len(trained)} trained policies on {len(select)} pairs of the select window; "
+            "train first, or widen the window"
+        )
+    simplicity = {name: place for place, name in enumerate(every_policy())}
+    names = sorted({one.name for one in trained}, key=lambda name: (simplicity.get(name, len(simplicity)), name))
+    candidates = [_best_of(select, [one for one in trained if one.name == name]) for name in names]
+    best = min(candidates, key=lambda candidate: round(candidate.cost_h, 9))
+    fits = [one.artifact.with_setting(best.setting) for one in trained if one.name == best.policy]
+    return replace(best, selected=_selected(select, fits))
+
+
+def _best_of(select: PairTable, trained: Sequence[TrainedPolicy]) -> Candidate:
+    """The setting and the seed of one policy."""
+    artifacts = [one.artifact for one in trained]
+    per_size = [
+        play(select.take(of_size(select, size)), artifacts, trained[0].name).cost_h(1.0).mean(axis=2)
+        for size in sizes(select)
+    ]
+    cost = np.mean(per_size, axis=0)  # (seeds, settings)
+    at = int(np.argmin(cost.mean(axis=0)))
+    middle = int(np.argsort(cost[:, at], kind="stable")[(len(trained) - 1) // 2])
+    one = trained[middle]
+    setting = one.artifact.settings[at]
+    mean_h = float(cost[:, at].mean())
+    return Candidate(one.name, one.seed, setting, mean_h, one.artifact.with_setting(setting), one.run_id)
+
+
+def _selected(select: PairTable, fits: Sequence[Artifact]) -> Selected:
+    """Where the fits (one a seed, at the setting picked) were picked, with the interval of their mean cost there."""
+    starts = start_weights(select.submit_s)
+    ci95 = None
+    if starts is not None:
+        seeds = seed_weights(len(fits), len(starts))
+        cost = np.stack([cost_h(select, artifact) for artifact in fits])[:, None]  # (seeds, 1, p)
+        masks = [of_size(select, size) for size in sizes(select)]
+        ci95 = interval(np.mean([resampled_means(cost[..., m], starts[:, m], seeds)[:, 0] for m in masks], axis=0))
+    return Selected(len(select), int(select.submit_s.min()), int(select.submit_s.max()), ci95)
