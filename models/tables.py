@@ -156,7 +156,7 @@ def results_frame(results: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def curves_frame(curves: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """`policy_curves` from the curve points of `models.evaluation.compare`."""
+    """`policy_curves` from the curve points of `models.comparison.compare.compare`."""
     return frame(POLICY_CURVES, curves)
 
 

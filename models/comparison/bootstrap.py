@@ -1,6 +1,6 @@
 """Moving-block bootstrap over the starts of pairs, with seeds resampled inside.
 
-Neighbouring starts see the same queue, so single starts must not be resampled: blocks of 7 days are (Kunsch, "The
+Neighbouring starts see the same queue, so what is resampled are blocks of 7 days, not single starts (Kunsch, "The
 jackknife and the bootstrap for general stationary observations", Annals of Statistics 17(3), 1989). The window is
 closed to a circle (Politis and Romano, "A circular block-resampling procedure for stationary data", 1992): without
 that, starts near its ends are drawn less, and on windows of two or three blocks the interval can miss its own figure.
@@ -101,7 +101,10 @@ def resampled_percentiles(values: Floats, starts: Floats, seeds: Floats, percent
 
 
 def interval(samples: NDArray[Any], level: float = 0.95) -> list[float] | None:
-    """Percentile interval of the draws that exist; None where more than 5 % of them do not."""
+    """[low, high] of the central `level` of the draws, by percentiles; a draw without the figure is NaN and left out.
+
+    None where the figure is missing from more than MISSING_SHARE_ALLOWED of the draws.
+    """
     present = samples[np.isfinite(samples)]
     if len(samples) == 0 or len(present) < (1.0 - MISSING_SHARE_ALLOWED) * len(samples):
         return None

@@ -1,4 +1,4 @@
-"""The comparison of policies on the same pairs: one row a policy, pair size and load, and the curve behind it.
+"""The comparison of policies on the same pairs: a row for each policy, pair size and load, and the curve behind it.
 
 Pure functions of pair tables and artifacts; fits nothing and stores nothing. The protocol (docs/decisions):
 settings are picked on the select window, the report window is only measured, no interruption stands without its
@@ -50,9 +50,12 @@ BUDGETS: dict[str, float] = {"0.25": 0.25, "0.5": 0.5, "1": 1.0}  # mean overlap
 
 @dataclass(frozen=True)
 class Comparison:
-    """results: rows of `baton evaluate` (policy x pair size x load). curves: points of policy_curves.
+    """What a comparison says, as plain rows.
 
-    by_seed: a row a window, policy, seed and pair size, at the headline setting; their means over seeds are `results`.
+    results: a row for each policy, pair size and load, as `baton evaluate` prints them.
+    curves: a row for each policy, window, pair size and setting: the points of the table `policy_curves`.
+    by_seed: a row for each window, policy, seed and pair size, at the headline setting. Their means over the seeds
+        are what `results` holds.
     """
 
     results: list[dict[str, Any]]
@@ -62,7 +65,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Cell:
-    """The pairs of one size and load, with what every policy is held against."""
+    """The n pairs of one size and load, with the two outcomes that every policy is compared with."""
 
     load: str
     mask: NDArray[np.bool_]  # (all pairs of the size,) which n of them
@@ -118,9 +121,10 @@ def compare(
 
 
 def headline(outcome: Outcome, select: Outcome | None) -> int:
-    """Position of the setting of least mean cost (weight 1) on the select window, the first of equals.
+    """Position of the setting at which a policy is judged.
 
-    Without a select window: the artifact's default setting.
+    It is the one of least mean cost (weight 1) on the select window, the first of equals; without a select window it
+    is the artifact's default.
     """
     if select is not None:
         return int(np.argmin(select.cost_h(1.0).mean(axis=(0, 2))))
@@ -128,9 +132,9 @@ def headline(outcome: Outcome, select: Outcome | None) -> int:
 
 
 def pick_within(select: Outcome, budget_h: float) -> int | None:
-    """Position of the setting with least interruption among those within the mean overlap; None where none is.
+    """Position of the setting with the least interruption of those whose mean overlap is at most `budget_h`.
 
-    Of settings with equal interruption, the one with the least overlap.
+    Of settings with equal interruption it is the one with the least overlap; None where none is within the budget.
     """
     interruption = select.interruption_h.mean(axis=(0, 2))
     overlap = select.overlap_h.mean(axis=(0, 2))
@@ -149,7 +153,7 @@ def _select_outcomes(
 
 
 def _cells(pairs: PairTable, outcomes: Sequence[Outcome], draws: int, seed: int) -> list[_Cell]:
-    """Every load that has pairs. One set of draws over the whole window serves all of them."""
+    """The pairs of each load that has any. All loads share one set of bootstrap draws over the whole window."""
     reactive = np.maximum(pairs.gap_h[pairs.last], 0.0)
     oracle = next(outcome for outcome in outcomes if outcome.policy == ORACLE).cost_h(1.0)[0, 0]
     starts = start_weights(pairs.submit_s, draws, seed)
@@ -185,7 +189,7 @@ def _identity(outcome: Outcome, size: tuple[int, int], context: Context) -> dict
 
 
 def _measure(whole: Outcome, select: Outcome | None, cell: _Cell, seed: int) -> dict[str, Any]:
-    """The figures of one policy on one cell, at its headline setting and along its curve."""
+    """The figures of one policy on the pairs of one size and load, at its headline setting and along its curve."""
     outcome = whole.take(cell.mask)
     at = headline(outcome, select)
     seeds = outcome.gap_h.shape[0]
@@ -215,7 +219,7 @@ def _measure(whole: Outcome, select: Outcome | None, cell: _Cell, seed: int) -> 
 
 
 def _headline_values(outcome: Outcome, at: int, cell: _Cell) -> dict[str, Floats]:
-    """Per seed and pair (seeds, n), what the mean-type figures of a row are means of."""
+    """(seeds, n) values of each seed and pair, of which a row holds the mean, by the figure's name."""
     gap, cost = outcome.gap_h[:, at], outcome.cost_h(1.0)[:, at]
     return {
         "interruption_h": outcome.interruption_h[:, at],
@@ -229,7 +233,7 @@ def _headline_values(outcome: Outcome, at: int, cell: _Cell) -> dict[str, Floats
 
 
 def _intervals(outcome: Outcome, at: int, cell: _Cell, seed: int) -> dict[str, list[float] | None]:
-    """ci95 of a row's means, percentiles and points of the curve; empty where the window is one block."""
+    """95 % intervals of a row's means, percentiles and points of the curve; empty where the window is one block."""
     if cell.starts is None:
         return {}
     seeds = seed_weights(outcome.gap_h.shape[0], len(cell.starts), seed)

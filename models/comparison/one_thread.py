@@ -1,4 +1,4 @@
-"""Matrix products on one thread: those of this program are small, and threads that wait for each other burn processors.
+"""Matrix products on one thread: those of a comparison are small, and threads that wait for each other cost more.
 
 Measured on two processors with other work beside it: a comparison of 28 fits took 45 s of processor time with the
 library's own threads and 13 s with one.
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 def one_thread(function: Callable[P, R]) -> Callable[P, R]:
-    """The function with numpy's matrix products on one thread while it runs; the number from before comes back."""
+    """The function, with numpy's matrix products on one thread while it runs; afterwards on as many as before."""
 
     @wraps(function)
     def limited(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -56,7 +56,7 @@ class Outcome:
         return self.interruption_h + weight * self.overlap_h
 
     def take(self, pairs: NDArray[np.bool_] | Int64s) -> Outcome:
-        """The same on some of the pairs."""
+        """The outcome on some of the pairs: a mask or positions."""
         return Outcome(
             self.policy, self.version, self.knob, self.settings, self.default_setting, self.gap_h[:, :, pairs]
         )
@@ -104,7 +104,10 @@ def play(pairs: PairTable, artifacts: Sequence[Artifact], policy: str) -> Outcom
 
 
 def _gaps(pairs: PairTable, pairs_digest: str, artifact: Artifact, content: str) -> Floats:
-    """(settings, pairs) gaps of one artifact, remembered: comparison and choice of a candidate ask alike."""
+    """(settings, pairs) gaps of one artifact in hours, read-only.
+
+    They are kept in memory, because the comparison and the choice of a candidate ask for the same ones.
+    """
     key = (pairs_digest, content)
     if key not in _REMEMBERED:
         while len(_REMEMBERED) >= MOST_REMEMBERED:

@@ -1,4 +1,4 @@
-"""What the learners share: inputs of a network, its export to the artifact's arrays, and repeatable use of torch.
+"""What the two networks share: what they are shown, their layers, their arrays in an artifact, repeatable use of torch.
 
 torch is imported inside functions: it takes seconds, and what Dagster loads at start must not need it.
 """
@@ -35,7 +35,7 @@ DEFAULT_WEIGHT = 1.0
 
 @contextlib.contextmanager
 def repeatable(seed: int) -> Iterator[None]:
-    """torch seeded and on THREADS threads inside, as it was outside: one seed gives the same bytes."""
+    """Inside, torch is seeded and on THREADS threads: one seed gives the same bytes. Afterwards it is as before."""
     import torch
 
     threads = torch.get_num_threads()
@@ -50,7 +50,7 @@ def repeatable(seed: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Observations (d, F) as a network sees them, with what the artifact needs to do the same."""
+    """Observations (d, F) as a network sees them, and the statistics with which an artifact scales others alike."""
 
     normal: torch.Tensor  # (d, i) float32
     mean: NDArray[np.float32]  # (i,) of the signed logarithm

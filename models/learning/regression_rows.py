@@ -1,4 +1,4 @@
-"""The decision instants that regressors of the wait are fitted on, and their weights."""
+"""The rows that forest, XGBoost and LightGBM are fitted on: decision instants, their inputs, target and weight."""
 
 from __future__ import annotations
 
