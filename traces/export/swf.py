@@ -16,7 +16,8 @@ import polars as pl
 
 from traces.errors import InputError
 from traces.files.whole import write_text
-from traces.readers.published.swf_jobs import COLUMNS, NAMES
+from traces.readers.published.swf import COLUMNS
+from traces.readers.published.swf_jobs import NAMES
 
 FAILED = ("FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL", "PREEMPTED")
 

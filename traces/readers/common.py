@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import gzip
-import io
-import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import polars as pl
-import pyarrow as pa
 
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
-from traces.store.file_tables import FileTables
+from traces.readers.raw_text import GZIP, LONGEST_LINE, UNREADABLE, unpacked
+
+if TYPE_CHECKING:
+    from traces.store.file_tables import FileTables
 
 HEAD_BYTES = 1 << 16
-LONGEST_LINE = 1 << 26  # bytes without a line break: more is no text, or a bomb
 RAW_CHARACTERS = 2_000  # of a rejected record that are kept
-GZIP = b"\x1f\x8b"
-ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or one to be skipped (pzstd)
-UNREADABLE = (OSError, EOFError, zlib.error, pa.ArrowInvalid)
 
 
 @dataclass(frozen=True)
@@ -45,15 +39,8 @@ class RawFile:
     shown: str = ""
 
     def open(self) -> IO[bytes]:
-        """The bytes, unpacked where they are gzip or zstd (several frames in one file too)."""
-        stream = self.path.open("rb")
-        magic = stream.read(4)
-        stream.seek(0)
-        if magic.startswith(GZIP):
-            return io.BufferedReader(gzip.GzipFile(fileobj=stream))
-        if ZSTD.match(magic):
-            return cast(IO[bytes], pa.CompressedInputStream(stream, "zstd"))
-        return stream
+        """The bytes, unpacked where they are packed. Opening and reading raise `raw_text.UNREADABLE`."""
+        return unpacked(self.path)
 
     def is_gzip(self) -> bool:
         """Do the bytes begin as gzip's do?"""
@@ -87,24 +74,6 @@ class RawFile:
                 return data.decode("utf-8", errors="replace").removeprefix("\ufeff")
         except UNREADABLE as error:
             raise InputError(f"{self.path}: cannot be read: {error}: is the file whole?") from error
-
-
-def whole_lines(stream: IO[bytes], size: int, path: Path) -> Iterator[bytes]:
-    """The rest of a stream in pieces of about `size` bytes, each of whole lines, the last ended by a line break too.
-
-    Raises InputError for a line of over LONGEST_LINE bytes.
-    """
-    rest = b""
-    while block := stream.read(size):
-        cut = block.rfind(b"\n") + 1
-        if cut:
-            yield rest + block[:cut]
-            rest = b""
-        rest += block[cut:]
-        if len(rest) > LONGEST_LINE:
-            raise InputError(f"{path}: over {LONGEST_LINE >> 20} MiB without a line break: this is no text")
-    if rest:
-        yield rest + b"\n"
 
 
 @dataclass

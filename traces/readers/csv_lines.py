@@ -1,4 +1,4 @@
-"""Lines of a CSV in pieces of bounded size, split into columns of text, and the values that such texts stand for.
+"""Lines of a CSV split into columns of text, and the values that such texts stand for.
 
 A value function takes a column of texts and gives null where a text has no value of its kind.
 """
@@ -6,32 +6,15 @@ A value function takes a column of texts and gives null where a text has no valu
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
-from pathlib import Path
-from typing import IO
 
 import polars as pl
 
 from traces import schema
-from traces.readers.common import Parsed, Reject, map_unique, shown, whole_lines
+from traces.readers.common import Parsed, Reject, map_unique, shown
+from traces.readers.raw_text import EXACT
 from traces.slurm.text import parse_state
 
-PIECE_BYTES = 1 << 25
 BLANK = ("", "nan", "NaN", "None", "NaT", "NULL", "null")  # of a number or a time
-EXACT = 2.0**53  # whole numbers below it are exact as floats
-
-
-def pieces(stream: IO[bytes], line: int, path: Path) -> Iterator[pl.DataFrame]:
-    """(line, raw) of about PIECE_BYTES of text each, blank lines left out; `line` is the number of the next line.
-
-    Raises InputError for a line that does not end.
-    """
-    for block in whole_lines(stream, PIECE_BYTES, path):
-        text = block.decode("utf-8", errors="replace").replace("\r\n", "\n").removesuffix("\n")
-        frame = pl.DataFrame({"raw": text.split("\n")}, schema={"raw": pl.String})
-        numbered = frame.select(pl.int_range(line, line + pl.len(), dtype=pl.Int64).alias("line"), "raw")
-        line += block.count(b"\n")
-        yield numbered.filter(pl.col("raw").str.strip_chars() != "")
 
 
 def header_names(line: bytes) -> list[str]:

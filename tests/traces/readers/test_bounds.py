@@ -238,7 +238,7 @@ def test_a_packed_line_that_does_not_end_is_refused_within_bounded_memory(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """2 GiB in a file of 8 MB, with a bound of 1 MiB on lines: none of it is held beyond a piece."""
-    for module in ("common", "sacct.blocks", "sacct.csv"):
+    for module in ("raw_text", "common", "sacct.blocks", "sacct.csv"):
         monkeypatch.setattr(f"traces.readers.{module}.LONGEST_LINE", 1 << 20)
     packed = gzip.compress(ENDLESS[name].encode() + b"\n") + gzip.compress(b"0" * (1 << 25), 1) * 64
     with pytest.raises(InputError, match=r"over 1 MiB"):

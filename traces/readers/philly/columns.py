@@ -22,8 +22,8 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from traces.readers.common import LONGEST_LINE
 from traces.readers.philly.entries import BOUNDARY, STATUS
+from traces.readers.raw_text import LONGEST_LINE
 
 PIECE_BYTES = 1 << 24
 _DETAIL = pl.List(pl.Struct({"ip": pl.String, "gpus": pl.List(pl.String)}))

@@ -17,11 +17,12 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from traces.errors import InputError
-from traces.readers.common import UNREADABLE, Parsed, RawFile, Reject
+from traces.readers.common import Parsed, RawFile, Reject
 from traces.readers.philly.columns import DUCKDB, Columns, columns_of, pieces, read_piece
 from traces.readers.philly.entries import entries, job_of, tables_of
 from traces.readers.philly.json_list import json_batches
 from traces.readers.philly.samples import CpuUtilization, GpuUtilization, MachineList, MemoryUtilization
+from traces.readers.raw_text import UNREADABLE
 from traces.store.file_tables import FileTables
 
 __all__ = ["CpuUtilization", "GpuUtilization", "JobLog", "MachineList", "MemoryUtilization"]

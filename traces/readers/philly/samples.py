@@ -24,15 +24,14 @@ from traces import schema
 from traces.errors import InputError
 from traces.readers.common import (
     HEAD_BYTES,
-    UNREADABLE,
     Parsed,
     RawFile,
     Reject,
     localized,
     shown,
-    whole_lines,
 )
 from traces.readers.plausible import implausible
+from traces.readers.raw_text import UNREADABLE, whole_lines
 
 PIECE_BYTES = 1 << 25
 MOST_GPUS = 16

@@ -14,9 +14,10 @@ from typing import Any
 import polars as pl
 
 from traces.errors import InputError
-from traces.readers.common import HEAD_BYTES, UNREADABLE, Parsed, RawFile, Reject, localized, shown
-from traces.readers.csv_lines import BLANK, header_names, pieces, split, text
+from traces.readers.common import HEAD_BYTES, Parsed, RawFile, Reject, localized, shown
+from traces.readers.csv_lines import BLANK, header_names, split, text
 from traces.readers.plausible import implausible
+from traces.readers.raw_text import UNREADABLE, numbered_lines
 from traces.readers.sacct.times import settle_hour
 
 TIMES = ("submit", "eligible", "start", "end")
@@ -74,7 +75,7 @@ class JobCsv(ABC):
                 if missing or len(set(names)) < len(names):
                     what = f"column {missing[0]} is missing" if missing else "a column is named twice"
                     raise InputError(f"{file.path}:1: {what}: {self.name} has {', '.join(self.header)}")
-                for lines in pieces(stream, 2, file.path):
+                for lines in numbered_lines(stream, 2, file.path):
                     parsed.records += len(lines)
                     frames.append(self._rows(parsed, file, split(parsed, lines, names)))
         except UNREADABLE as error:

@@ -12,9 +12,10 @@ import polars as pl
 
 from traces import schema
 from traces.errors import InputError
-from traces.readers.common import HEAD_BYTES, UNREADABLE, Parsed, RawFile, Reject, shown
-from traces.readers.csv_lines import header_names, pieces, since_zero, split, whole
+from traces.readers.common import HEAD_BYTES, Parsed, RawFile, Reject, shown
+from traces.readers.csv_lines import header_names, since_zero, split, whole
 from traces.readers.published.job_csv import Field, JobCsv
+from traces.readers.raw_text import UNREADABLE, numbered_lines
 
 PHASES = ("Succeeded", "Failed", "Running", "Pending", "Unknown")
 
@@ -102,7 +103,7 @@ class Nodes:
                 if not set(self.header) <= set(names) or len(set(names)) < len(names):
                     what = "is missing" if not set(self.header) <= set(names) else "is named twice"
                     raise InputError(f"{file.path}:1: a column {what}: {self.name} has {', '.join(self.header)}")
-                for lines in pieces(stream, 2, file.path):
+                for lines in numbered_lines(stream, 2, file.path):
                     parsed.records += len(lines)
                     found = split(parsed, lines, names)
                     for line, raw, node, gpus, model in zip(

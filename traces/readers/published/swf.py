@@ -1,29 +1,33 @@
 """Standard Workload Format 2.2 (Parallel Workloads Archive): one line a job, 18 numbers, -1 for unknown.
 
-For replaying a trace directly; not a format of the lake. Definition: Chapin et al., Benchmarks and Standards for the
+The one parser of its text, `blocks`, and the trace as arrays for a replay, `read_swf`; `swf_jobs` makes rows of the
+lake from the same blocks. A replay takes a trace whole or not at all, so its first line that is no job is an error; the
+lake takes what can be read and keeps the rest as rejects. Definition: Chapin et al., Benchmarks and Standards for the
 Evaluation of Parallel Job Schedulers (JSSPP 1999), and the archive's page on the format.
 """
 
 from __future__ import annotations
 
-import gzip
-import itertools
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from traces.errors import InputError
+from traces.readers.raw_text import EXACT, UNREADABLE, numbered_lines, unpacked
 
-FIELDS = 18
-LONGEST_LINE = 1 << 26  # bytes
-_JOB, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _STATUS = 0, 1, 2, 3, 4, 7, 8, 10
-_KEPT = (_JOB, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _STATUS)
-_BLOCK_LINES = 1 << 16  # read at a time, so that a long trace costs its arrays and not its text
+COLUMNS = (
+    "job", "submit", "wait", "run", "allocated", "cpu_time", "used_memory", "requested", "limit", "memory", "status",
+    "user", "group", "executable", "queue", "partition", "preceding", "think",
+)  # fmt: skip
+_KEPT = ("job", "submit", "wait", "run", "allocated", "requested", "limit", "status")  # for a replay
+_BLOCK_BYTES = 1 << 23  # of text at a time, so that a long trace costs its arrays and not its text
+_HEADER = re.compile(r";\s*([A-Za-z][A-Za-z ]{0,30}?)\s*:\s*(\S.*)")
 
 
 class NotSwfError(InputError):
@@ -31,10 +35,61 @@ class NotSwfError(InputError):
 
 
 @dataclass(frozen=True)
+class Block:
+    """Some of a file's lines that should be jobs, in order, comments and blank lines left out."""
+
+    lines: pl.DataFrame  # line (its number, from 1), raw (its text)
+    numbers: pl.DataFrame  # COLUMNS as whole numbers, Int64; of no meaning where `wrong` says something
+    wrong: pl.Series  # why the line is no job; null where it is one
+
+
+def blocks(stream: IO[bytes], path: Path, header: dict[str, str]) -> Iterator[Block]:
+    """The lines of an SWF text, some MB at a time; comments of the form `; Name: value` are put into `header`.
+
+    Of several comments of one name the first with a value stands. A number of which the format has seconds or counts
+    may be printed with decimals: it is rounded, halves to the even neighbour. A byte order mark is passed over.
+    """
+    for lines in numbered_lines(stream, 1, path, _BLOCK_BYTES):
+        if lines["line"].first() == 1:
+            lines = lines.with_columns(pl.col("raw").str.strip_prefix("\ufeff"))
+        comment = lines["raw"].str.strip_chars().str.starts_with(";")
+        for text in lines["raw"].filter(comment):
+            if match := _HEADER.match(text.strip()):
+                header.setdefault(match[1], match[2].rstrip())
+        jobs = lines.filter(~comment)
+        if len(jobs):
+            yield Block(jobs, *_numbers(jobs["raw"]))
+
+
+def _numbers(raw: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
+    """(COLUMNS as whole numbers, why a line is no job) of lines."""
+    parts = raw.str.extract_all(r"\S+")
+    fields = parts.list.len()
+    read = pl.DataFrame([
+        parts.list.get(at, null_on_oob=True).cast(pl.Float64, strict=False).alias(name)
+        for at, name in enumerate(COLUMNS)
+    ])  # fmt: skip
+    of_numbers = pl.all_horizontal(pl.all().is_not_nan().fill_null(False))
+    in_range = pl.all_horizontal(pl.all().abs() < EXACT)
+    wrong = read.select(
+        pl.when(pl.lit(fields) != len(COLUMNS)).then(pl.format(f"{{}} fields where SWF has {len(COLUMNS)}", fields))
+        .when(~of_numbers).then(pl.lit("not a number"))
+        .when(~in_range).then(pl.lit("a number out of range"))
+        .alias("wrong")
+    )["wrong"]  # fmt: skip
+    return read.select(pl.all().round().cast(pl.Int64, strict=False)), wrong
+
+
+def first_word(header: dict[str, str], name: str) -> str:
+    """The first word of that comment's value; empty where the file has none of that name."""
+    return header[name].split()[0] if name in header else ""
+
+
+@dataclass(frozen=True)
 class SwfTrace:
     """The jobs in the file's order, int64 arrays of shape (jobs,). Times in the trace's own seconds."""
 
-    header: dict[str, str]  # comment lines of the form `Name: value`; of several of one name the first
+    header: dict[str, str]  # comment lines of the form `Name: value`; of several of one name the first with a value
     job_id: NDArray[np.int64]
     submit_s: NDArray[np.int64]
     wait_s: NDArray[np.int64]  # -1 unknown
@@ -49,84 +104,39 @@ class SwfTrace:
     @property
     def max_procs(self) -> int | None:
         """Processors of the machine by the header's MaxProcs; None where it does not say."""
-        value = (self.header.get("MaxProcs", "").split() or [""])[0]
+        value = first_word(self.header, "MaxProcs")
         return int(value) if re.fullmatch("[0-9]{1,18}", value) and int(value) > 0 else None
 
 
 def read_swf(path: Path) -> SwfTrace:
-    """Read a trace, plain or gzip. Raises InputError, with file and line, for a line that is no job.
+    """Read a trace, plain or packed, for a replay. Raises InputError, with file and line, for a line that is no job.
 
-    It is a NotSwfError where already the first is none.
+    It is a NotSwfError where already the first is none, or where the file has no line at all.
     """
     header: dict[str, str] = {}
-    jobs = _jobs(path, header)
-    first = next(jobs, None)
-    if first is None:
-        raise NotSwfError(f"{path}: no job in it: SWF has one line of {FIELDS} numbers a job")
+    parts: list[NDArray[np.int64]] = []
     try:
-        _job(path, *first)
-    except InputError as error:
-        raise NotSwfError(str(error)) from error
-    blocks = [_columns(path, block) for block in _blocks(itertools.chain([first], jobs))]
-    job_id, submit, wait, run, allocated, requested, limit, status = np.concatenate(blocks, axis=1)
+        with unpacked(path) as stream:
+            for block in blocks(stream, path, header):
+                _refuse(path, block, first=not parts)
+                parts.append(block.numbers.select(_KEPT).to_numpy().T)
+    except UNREADABLE as error:
+        told = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise InputError(f"{path}: cannot be read: {told}") from error
+    if not parts:
+        raise NotSwfError(f"{path}: no job in it: SWF has one line of {len(COLUMNS)} numbers a job")
+    job_id, submit, wait, run, allocated, requested, limit, status = np.concatenate(parts, axis=1)
     return SwfTrace(
         header, job_id, submit, wait, run,
         np.where(requested > 0, requested, allocated), np.where(limit > 0, limit, run), status,
     )  # fmt: skip
 
 
-def _jobs(path: Path, header: dict[str, str]) -> Iterator[tuple[int, str]]:
-    """Number and text of each line that should be a job; comments go into `header`."""
-    for number, line in enumerate(_lines(path), 1):
-        line = line.strip()
-        if line.startswith(";"):
-            match = re.match(r";\s*([A-Za-z][A-Za-z ]{0,30}?)\s*:\s*(.*)", line)
-            if match:
-                header.setdefault(match[1], match[2].strip())
-        elif line:
-            yield number, line
-
-
-def _blocks(jobs: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    while block := list(itertools.islice(jobs, _BLOCK_LINES)):
-        yield block
-
-
-def _columns(path: Path, block: list[tuple[int, str]]) -> NDArray[np.int64]:
-    """The columns of `_KEPT`, shape (8, jobs)."""
-    try:
-        table = np.loadtxt([line for _number, line in block], dtype=np.float64, comments=None, ndmin=2)
-        sound = table.shape[1] == FIELDS and bool((np.abs(table) < 2**53).all())
-    except ValueError:
-        sound = False
-    if not sound:  # line by line, to name the first that is no job
-        table = np.asarray([_job(path, number, line) for number, line in block])
-    return np.ascontiguousarray(np.rint(table[:, _KEPT]).astype(np.int64).T)
-
-
-def _job(path: Path, number: int, line: str) -> list[float]:
-    parts = line.split()
-    if len(parts) != FIELDS:
-        raise InputError(f"{path}:{number}: {len(parts)} fields where SWF has {FIELDS}: {line[:60]!r}")
-    try:
-        values = [float(part) for part in parts]
-    except ValueError as error:
-        raise InputError(f"{path}:{number}: not a number: {str(error)[:100]}") from error
-    if not all(abs(value) < 2**53 for value in values):
-        raise InputError(f"{path}:{number}: a number out of range: {line[:60]!r}")
-    return values
-
-
-def _lines(path: Path) -> Iterator[str]:
-    try:
-        with path.open("rb") as file:  # once: it may be a pipe
-            packed = file.peek(2)[:2] == b"\x1f\x8b"
-            stream = gzip.GzipFile(fileobj=file) if packed else file
-            for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b"")):
-                if len(line) == LONGEST_LINE:
-                    raise InputError(f"{path}:{number + 1}: over {LONGEST_LINE >> 20} MiB without a line break")
-                text = line.decode("utf-8", errors="replace")
-                yield text if number else text.removeprefix("\ufeff")
-    except (OSError, EOFError, zlib.error) as error:
-        told = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InputError(f"{path}: cannot be read: {told}") from error
+def _refuse(path: Path, block: Block, *, first: bool) -> None:
+    """Raises InputError for the first line of the block that is no job; NotSwfError if it is the file's first."""
+    wrong = block.wrong.is_not_null().arg_max()
+    if wrong is None or block.wrong[wrong] is None:
+        return
+    line, raw = block.lines.row(wrong)
+    kind = NotSwfError if first and wrong == 0 else InputError
+    raise kind(f"{path}:{line}: {block.wrong[wrong]}: {raw.strip()[:60]!r}")

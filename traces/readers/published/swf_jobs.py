@@ -1,7 +1,6 @@
-"""Standard Workload Format 2.2 into the lake: one line a job, 18 numbers, -1 for unknown, comments in front.
+"""Standard Workload Format 2.2 into the lake; its text is parsed in `traces.readers.published.swf`.
 
-Definition: Chapin et al., Benchmarks and Standards for the Evaluation of Parallel Job Schedulers (JSSPP 1999), and the
-archive's page on the format. Times are seconds since the header's UnixStartTime, which is 1970 where it is left out.
+Times are seconds since the header's UnixStartTime, which is 1970 where it is left out.
 Processors are CPUs, and nodes too where the header's MaxNodes is its MaxProcs. The columns for CPU time and memory
 used, for the preceding job and for think time have no place in the canonical tables and are not kept.
 """
@@ -16,15 +15,12 @@ import polars as pl
 
 from traces import schema
 from traces.errors import InputError
-from traces.readers.common import UNREADABLE, Parsed, RawFile, Reject, shown
-from traces.readers.csv_lines import EXACT, pieces
+from traces.readers.common import Parsed, RawFile, Reject, shown
 from traces.readers.plausible import implausible
 from traces.readers.published.job_csv import finish
+from traces.readers.published.swf import COLUMNS, Block, blocks, first_word
+from traces.readers.raw_text import UNREADABLE
 
-COLUMNS = (
-    "job", "submit", "wait", "run", "allocated", "cpu_time", "used_memory", "requested", "limit", "memory", "status",
-    "user", "group", "executable", "queue", "partition", "preceding", "think",
-)  # fmt: skip
 STATES = {0: "FAILED", 1: "COMPLETED", 2: "UNKNOWN", 3: "COMPLETED", 4: "FAILED", 5: "CANCELLED", -1: "UNKNOWN"}
 # The column of the canonical tables whose bounds hold for a number of SWF; less than 0 is unknown.
 BOUNDS = {
@@ -32,7 +28,6 @@ BOUNDS = {
     "requested": "requested_cpus", "memory": "memory_kib",
 }  # fmt: skip
 PARTIAL = (2, 3, 4)  # a run of a job that was stopped and went on; the job's own line has another status
-_HEADER = re.compile(r";\s*([A-Za-z]+)\s*:\s*(\S+)")
 _ZERO = datetime(1970, 1, 1)
 
 
@@ -40,11 +35,11 @@ class Swf:
     """The reader of SWF."""
 
     name = "swf"
-    version = 2
+    version = 3
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
         """Comments that begin with ';', or a first line of 18 numbers."""
-        lines = [line.strip() for line in head.decode("utf-8", errors="replace").split("\n") if line.strip()]
+        lines = [line.strip() for line in head.decode("utf-8-sig", errors="replace").split("\n") if line.strip()]
         if not lines:
             return False
         return lines[0].startswith(";") or bool(re.fullmatch(r"(?:-?\d+(?:\.\d+)?\s+){17}-?\d+(?:\.\d+)?", lines[0]))
@@ -53,15 +48,9 @@ class Swf:
         """All jobs. Raises InputError where the file holds none."""
         parsed = Parsed()
         header: dict[str, str] = {}
-        frames = []
         try:
             with file.open() as stream:
-                for lines in pieces(stream, 1, file.path):
-                    comment = lines["raw"].str.strip_chars().str.starts_with(";")
-                    for line in lines["raw"].filter(comment):
-                        if match := _HEADER.match(line.strip()):
-                            header.setdefault(match[1], match[2])
-                    frames.append(_numbers(parsed, lines.filter(~comment)))
+                frames = [_sound(parsed, block) for block in blocks(stream, file.path, header)]
         except UNREADABLE as error:
             raise InputError(f"{file.path}: cannot be read: {error}: is the file whole?") from error
         if not parsed.records:
@@ -69,38 +58,33 @@ class Swf:
         rows = pl.concat(frames)
         partial = rows["status"].is_in(PARTIAL)
         runs, of_runs = _runs(parsed, rows.filter(partial), set(rows.filter(~partial)["job"]), _start(header))
-        nodes = "MaxNodes" in header and header["MaxNodes"] == header.get("MaxProcs")
+        nodes = "MaxNodes" in header and first_word(header, "MaxNodes") == first_word(header, "MaxProcs")
         finish(parsed, _jobs(pl.concat([rows.filter(~partial), of_runs]), _start(header), nodes))
         _put_runs(parsed, runs, len(of_runs))
         return parsed
 
 
 def _start(header: dict[str, str]) -> int:
-    text = header.get("UnixStartTime", "0")
+    text = first_word(header, "UnixStartTime")
     return int(text) if re.fullmatch(r"[0-9]{1,11}", text) and int(text) < schema.MOST["s"] else 0
 
 
-def _numbers(parsed: Parsed, lines: pl.DataFrame) -> pl.DataFrame:
-    """(line, raw, COLUMNS as whole numbers) of the lines that are jobs; the others are refused."""
-    parsed.records += len(lines)
-    parts = lines["raw"].str.extract_all(r"\S+")
-    right = parts.list.len() == len(COLUMNS)
-    parts = parts.set(~right, None)
-    numbers = [parts.list.get(at).cast(pl.Float64, strict=False) for at in range(len(COLUMNS))]
-    frame = pl.DataFrame([number.alias(name) for number, name in zip(numbers, COLUMNS, strict=True)])
-    fine = frame.select(pl.all_horizontal((pl.all().abs() < EXACT).fill_null(False)))[:, 0]
-    known = frame["status"].is_in([float(status) for status in STATES]) & (frame["job"] >= 0)
-    beyond = implausible(frame.select(pl.col(name).clip(0).alias(bound) for name, bound in BOUNDS.items()))
-    wrong = ~(fine & known & beyond.is_null())
-    for (line, raw), is_right, is_fine, is_known, above in zip(
-        lines.filter(wrong).iter_rows(), *(s.filter(wrong) for s in (right, fine, known, beyond)), strict=True
-    ):
-        why = "no SWF status or job number" if not is_known else above
-        why = f"not {len(COLUMNS)} fields" if not is_right else "not a number" if not is_fine else why
-        parsed.rejects.append(Reject(line, f"{why}: {shown(raw)}", raw))
-    return pl.concat([lines, frame.select(pl.all().round())], how="horizontal").filter(~wrong).with_columns(
-        pl.col(COLUMNS).cast(pl.Int64)
-    )  # fmt: skip
+def _sound(parsed: Parsed, block: Block) -> pl.DataFrame:
+    """(line, raw, COLUMNS) of the lines that are jobs of a known status and within the bounds of the canonical tables.
+
+    The others are refused, each with its reason.
+    """
+    parsed.records += len(block.lines)
+    numbers = block.numbers.with_columns(block.wrong)
+    known = pl.col("status").is_in(list(STATES)) & (pl.col("job") >= 0)
+    bounded = numbers.select(pl.col(name).clip(0).alias(bound) for name, bound in BOUNDS.items())
+    why = numbers.select(
+        pl.coalesce("wrong", pl.when(~known).then(pl.lit("no SWF status or job number")), implausible(bounded))
+    )["wrong"]
+    wrong = why.is_not_null()
+    for (line, raw), reason in zip(block.lines.filter(wrong).iter_rows(), why.filter(wrong), strict=True):
+        parsed.rejects.append(Reject(line, f"{reason}: {shown(raw)}", raw))
+    return pl.concat([block.lines, block.numbers], how="horizontal").filter(~wrong)
 
 
 def _jobs(rows: pl.DataFrame, start: int, processors_are_nodes: bool) -> pl.DataFrame:

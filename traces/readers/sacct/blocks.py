@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from traces.errors import InputError
-from traces.readers.common import LONGEST_LINE
+from traces.readers.raw_text import LONGEST_LINE
 from traces.readers.sacct import columns as sacct_columns
 from traces.readers.sacct import layout as sacct_layout
 from traces.readers.sacct.layout import Layout

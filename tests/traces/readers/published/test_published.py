@@ -170,7 +170,7 @@ def test_runs_of_an_swf_job_that_was_stopped_and_went_on(lake: Lake) -> None:
 
 
 def test_a_piece_at_a_time(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("traces.readers.csv_lines.PIECE_BYTES", 300)
+    monkeypatch.setattr("traces.readers.raw_text.PIECE_BYTES", 300)
     line = GOOD[HELIOS].split(",", 1)[1]
     rows = [f"{n},{line}" for n in range(40)] + ["broken"] + [f"{n},{line}" for n in range(50)]
     (result,) = lake.ingest(lake.put("log", "\n".join([HELIOS, *rows]) + "\n"))
