@@ -3,8 +3,6 @@
 Casts, checks, SQL comments and the column dictionary (docs/columns.md) are all made from `TABLES`.
 Times are naive UTC timestamps and end in `_utc`; durations are whole seconds and end in `_s`;
 a count says what it counts. A null means that the log does not say.
-
-This file is over 400 lines on purpose: it is one table of data.
 """
 
 from __future__ import annotations
@@ -78,6 +76,12 @@ JOB_KEY = Column(
 )
 FILE = Column("trace_sha256", TEXT, "", "digest of the raw file that the row was read from", nullable=False)
 LINE = Column("line", INT, "", "1-based line of the raw file (record number for JSON)", nullable=False)
+
+# A cluster prints one job id several times: for each requeue and resize, in every dump that covers the job, and again
+# when it has run out of ids. In order of submission, a record is of the same job as the records of that id before it if
+# it prints the same submission; or if user and name agree and it was submitted at most this long after the latest time
+# that those records print (a requeue resets the submission). Otherwise the id was used again, for another job.
+REQUEUE_WITHIN_S = 7 * 86_400
 
 # The base states of sacct's STATE column; Philly's Pass / Killed / Failed become COMPLETED / CANCELLED / FAILED.
 STATES = (

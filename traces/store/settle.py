@@ -1,8 +1,8 @@
 """The lake's files into the warehouse's tables; a job that several files tell of is settled here, newest record first.
 
-Two files tell of the same job where the id agrees and either the submission does, or user and name do and the later
-submission lies within a week of the earlier record (a requeue resets it). Anything else is an id used again. The start
-stands for a submission that a file does not print, and a record without times is of the job before it.
+Which records of one id are of one job, the rule beside `schema.REQUEUE_WITHIN_S` says: it holds across files as it does
+within one. The start stands for a submission that a file does not print, and a record without times is of the job
+before it.
 Attempts of such a job are the union over its files, one a start; those without times count where no file has one.
 Opens no connection: `traces.store.warehouse` hands one in.
 """
@@ -127,7 +127,7 @@ SELECT cluster, split_part(job_key, '@', 1) AS base
 FROM raw_jobs GROUP BY ALL HAVING count(DISTINCT trace_sha256) > 1
 """
 
-_SETTLED = """
+_SETTLED = f"""
 CREATE TEMP TABLE settled AS
 WITH told AS (
   SELECT j.cluster, j.trace_sha256, j.job_key, s.base, j.submit_utc, j.user_name,
@@ -145,7 +145,7 @@ WITH told AS (
       WHEN p_last IS NULL OR asked_utc IS NULL OR asked_utc IS NOT DISTINCT FROM p_asked THEN 0
       WHEN coalesce(user_name = p_user, true)
        AND coalesce(starts_with(name, p_name) OR starts_with(p_name, name), true)
-       AND asked_utc <= p_last + INTERVAL 7 DAY THEN 0
+       AND asked_utc <= p_last + INTERVAL {schema.REQUEUE_WITHIN_S} SECOND THEN 0
       ELSE 1 END)
     OVER (PARTITION BY cluster, base ORDER BY asked_utc, trace_sha256, line) AS use
   FROM after
@@ -159,7 +159,7 @@ SELECT cluster, trace_sha256, job_key, final_key,
     ORDER BY submit_utc DESC NULLS LAST, state IN ('PENDING', 'RUNNING', 'SUSPENDED'), end_utc DESC NULLS LAST,
              attempts DESC, trace_sha256, job_key) = 1 AS wins
 FROM keyed
-"""
+"""  # noqa: S608 - a number of ours
 
 _KEPT_ATTEMPTS = """
 CREATE TEMP TABLE all_attempts AS

@@ -1,10 +1,9 @@
 """Records of sacct into jobs, attempts, steps and placements.
 
 One id may have several records: a job that was requeued or resized (each a record of its own, the submission reset),
-the same job told of twice as it went on, or an id used again after it ran out. A requeue follows its record within a
-week and keeps user and name; anything later or else is another job, and its key carries its submission. Where a dump
-does not print submissions, the start stands for it; where it prints no times, records of one id are runs of one job in
-the order of the dump.
+the same job told of twice as it went on, or an id used again after it ran out. Which of these it is, the rule beside
+`schema.REQUEUE_WITHIN_S` says; another job's key carries its submission. Where a dump does not print submissions, the
+start stands for it; where it prints no times, records of one id are runs of one job in the order of the dump.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ import polars as pl
 
 from traces.readers.common import Parsed
 from traces.readers.sacct.ran import OPEN
-
-REQUEUE_WITHIN_S = 7 * 86_400
+from traces.schema import REQUEUE_WITHIN_S
 
 
 def fold(allocations: pl.DataFrame, steps: pl.DataFrame, *, single: bool = False) -> Parsed:
