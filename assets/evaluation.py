@@ -82,14 +82,14 @@ def _told(results: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
 
     Figures are plain means over the pair sizes, hours a pair.
     """
-    from models.comparison.outcomes import ORACLE
+    from features.conventions import ORACLE, REACTIVE
 
     figures = ("cost_w1", "interruption_h", "overlap_h")
     of = {row["policy"]: row for row in results.group_by("policy").agg(pl.mean(*figures)).iter_rows(named=True)}
     select = curves.filter((pl.col("window") == "select") & (pl.col("policy") != ORACLE))
     least = select.group_by("policy", "pair_nodes", maintain_order=True).agg(pl.min("cost_w1"))
     ranked = least.group_by("policy", maintain_order=True).agg(pl.mean("cost_w1")).sort("cost_w1", maintain_order=True)
-    told: dict[str, float] = {f"{name}_cost_w1_h": of[name]["cost_w1"] for name in ("reactive", ORACLE) if name in of}
+    told: dict[str, float] = {f"{name}_cost_w1_h": of[name]["cost_w1"] for name in (REACTIVE, ORACLE) if name in of}
     if ranked.is_empty():
         return numbers(**told)
     best = str(ranked["policy"][0])

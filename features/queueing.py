@@ -33,6 +33,7 @@ from features.usage import (
     steps_of,
     with_gpu_time,
 )
+from simulator.metrics import NOTICED_WAIT_S
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store.folder import DataFolder
@@ -40,7 +41,6 @@ from traces.store.folder import DataFolder
 QUOTA_QUANTILE = (
     0.99  # of a group's busy time: an inferred quota ignores the top 1 %, so that one burst does not set it
 )
-LONG_WAIT_S = 600
 WAITED = (*ASKED, "run_s", "gpu_time_s", "attempts", "trace_sha256")  # columns of jobs that `philly_delay` reads
 
 TABLES: tuple[Table, ...] = (QUEUEING_DELAY, QUEUEING_BY)
@@ -236,7 +236,7 @@ def _summary() -> list[pl.Expr]:
         (~pl.col("ran")).sum().alias("never_ran"),
         wait.mean().alias("wait_mean_s"),
         *quantiles,
-        (wait > LONG_WAIT_S).mean().alias("over_10min_share"),
+        (wait > NOTICED_WAIT_S).mean().alias("over_10min_share"),
         pl.when(total_weight > 0).then((wait * weight).sum() / total_weight).alias("wait_gpu_time_weighted_s"),
         eligible.mean().alias("eligible_wait_mean_s"),
         wait.sum().alias("wait_total_s"),

@@ -11,10 +11,14 @@ from typing import Any
 
 import polars as pl
 
+from features.conventions import BLOCK_DAYS, INDICATIVE_BELOW_BLOCKS, LOADS_IN_WORDS
 from models.registry import WORLDS
+from simulator.metrics import NOTICED_WAIT_S
 from traces import instants
 from traces.schema import CLUSTER, FLAG, FLOAT, INT, TEXT, UTC, Column, Table
 
+_FEW_BLOCKS = f"fewer than {INDICATIVE_BELOW_BLOCKS} blocks: the intervals are only indicative"
+_WITHIN = f"share of pairs with a gap of at most {NOTICED_WAIT_S // 60} minutes"
 _POLICY = Column("policy", TEXT, "", "name in the registry of policies, or oracle", nullable=False)
 _NODES = Column("pair_nodes", INT, "nodes", "nodes of the predecessor and of the successor", nullable=False)
 _PAIRS = Column("n", INT, "pairs", "pairs", nullable=False)
@@ -34,13 +38,13 @@ POLICY_RESULTS = Table(
         Column("to_utc", UTC, "", "submission of the last predecessor measured", nullable=False),
         Column("policy_version", TEXT, "", "digest of the artifacts compared", nullable=False),
         Column("world", TEXT, "", f"simulated world: {' or '.join(WORLDS)}", nullable=False),
-        Column("load", TEXT, "", "all, or by reactive's gap: light <= 2 h, medium <= 12 h, heavy", nullable=False),
+        Column("load", TEXT, "", f"all, or by reactive's gap: {LOADS_IN_WORDS}", nullable=False),
         _NODES,
         Column("limit_h", FLOAT, "h", "wall-clock limit of both jobs", nullable=False),
         _PAIRS,
-        Column("blocks", INT, "blocks", "7-day blocks that hold these pairs", nullable=False),
+        Column("blocks", INT, "blocks", f"{BLOCK_DAYS}-day blocks that hold these pairs", nullable=False),
         Column("seeds", INT, "seeds", "training seeds averaged", nullable=False),
-        Column("indicative", FLAG, "", "fewer than 8 blocks: the intervals are only indicative", nullable=False),
+        Column("indicative", FLAG, "", _FEW_BLOCKS, nullable=False),
         Column("knob", TEXT, "", "what a setting means, with its unit", nullable=False),
         Column("setting", FLOAT, "", "headline setting: least cost_w1 on the select window"),
         _INTERRUPTION,
@@ -48,7 +52,7 @@ POLICY_RESULTS = Table(
         Column("interruption_p95_h", FLOAT, "h", "95th percentile of interruption", nullable=False),
         _OVERLAP,
         _ZERO,
-        Column("within_10min_share", FLOAT, "", "share of pairs with a gap of at most 10 minutes", nullable=False),
+        Column("within_10min_share", FLOAT, "", _WITHIN, nullable=False),
         Column("cost_w05", FLOAT, "h", "interruption + 0.5 x overlap a pair", nullable=False),
         _COST_1,
         Column("regret_h_w1", FLOAT, "h", "cost_w1 above the clairvoyant oracle's", nullable=False),

@@ -12,13 +12,14 @@ from typing import Any
 
 import polars as pl
 
+from features.conventions import INDICATIVE_BELOW_BLOCKS, NEVER_CHOSEN, REACTIVE
 from reports import format as fmt
 from reports.causes import shares
 from reports.layout import Action
 from reports.source import Source
-from reports.trust import FEW_BLOCKS, trust_in_replays
+from reports.trust import trust_in_replays
+from simulator.metrics import NOTICED_WAIT_S
 
-NOTICED_S = 600  # a wait that somebody notices: where 95 % wait less, nothing is done about waits
 NEARLY_ALL = "95 % of the jobs that started did so within"
 WORTH = 0.1  # of the mean wait, or of the cost of a hand-over: a smaller gain is not recommended first
 WORTH_GPU_TIME = 0.01  # of all GPU time held
@@ -55,7 +56,7 @@ def actions(source: Source) -> list[Action]:
     """What helps, best first; one that says that nothing need be done where nothing would."""
     whole = source.whole("queueing_by")
     found: list[Action | None] = []
-    if whole is not None and (whole["wait_p95_s"] or 0) > NOTICED_S:
+    if whole is not None and (whole["wait_p95_s"] or 0) > NOTICED_WAIT_S:
         free, bought, small = _replays(source)
         other = _by_cause(source, whole)
         simulated, behind = [free, _hand_over(source), bought], [other.get("behind_s")]
@@ -82,7 +83,7 @@ def _nothing(source: Source, whole: dict[str, Any] | None, small: Action | None)
             "The log holds no job with both a submission and a start.",
             _until_known(source.jobs),
         )
-    if whole["wait_p95_s"] <= NOTICED_S:
+    if whole["wait_p95_s"] <= NOTICED_WAIT_S:
         return Action(
             "Nothing need be done about waits",
             f"{NEARLY_ALL} {fmt.duration(whole['wait_p95_s'])}.",
@@ -181,13 +182,13 @@ def _hand_over(source: Source) -> Action | None:
     if found.is_empty():
         return None
     widest = found.filter(pl.col("pair_nodes") == found["pair_nodes"].max()).sort("cost_w1").to_dicts()
-    reactive = next((row for row in widest if row["policy"] == "reactive"), None)
-    best = next((row for row in widest if row["policy"] not in ("oracle", "reactive")), None)
+    reactive = next((row for row in widest if row["policy"] == REACTIVE), None)
+    best = next((row for row in widest if row["policy"] not in NEVER_CHOSEN), None)
     if reactive is None or best is None or best["cost_w1"] > (1 - WORTH) * reactive["cost_w1"]:
         return None
     ends = json.loads(best["ci95"] or "{}").get("interruption_h")
     known = f" (95 % interval {fmt.interval(ends)} h)" if ends and None not in ends else ""
-    few = f" Only {best['blocks']} blocks of 7 days: indicative." if best["blocks"] < FEW_BLOCKS else ""
+    few = f" Only {best['blocks']} blocks of 7 days: indicative." if best["blocks"] < INDICATIVE_BELOW_BLOCKS else ""
     nodes = best["pair_nodes"]
     return Action(
         f"Let chained jobs submit their next one ahead of time, by the policy {fmt.text(best['policy'])}",

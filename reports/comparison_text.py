@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from features.conventions import BLOCK_DAYS, OVERLAP_BUDGETS_H
+
 HEADINGS = (
     "policy",
     "I h",
@@ -40,7 +42,7 @@ def _block(rows: Sequence[Mapping[str, Any]], size: tuple[int, float]) -> str:
     note = ", intervals only indicative" if first["indicative"] else ""
     title = (
         f"{size[0]}-node pairs of {size[1]:g} h, {first['cluster']}, {first['scenario']}, load {first['load']}: "
-        f"n {first['n']}, {first['blocks']} blocks of 7 days{note}"
+        f"n {first['n']}, {first['blocks']} blocks of {BLOCK_DAYS} days{note}"
     )
     lines = [HEADINGS, *(_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
@@ -64,7 +66,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         _hours(row["cost_w1"]),
         _hours(row["regret_h_w1"]),
         _percent(row["reduction"]),
-        *(_hours(curve[budget]) for budget in ("0.25", "0.5", "1")),
+        *(_hours(curve[budget]) for budget in OVERLAP_BUDGETS_H),
         "-" if row["setting"] is None else f"{row['setting']:g}",
     )
 

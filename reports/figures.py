@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from features.conventions import ORACLE
 from reports.palette import CLASSES, HEAT, colour, to_css
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ def pareto(
 
     def paint(axes: Axes) -> None:
         for index, (policy, (overlap, interruption)) in enumerate(curves.items()):
-            is_bound = policy == "oracle"
+            is_bound = policy == ORACLE
             axes.plot(
                 overlap, interruption, color=colour(policy), label=policy, zorder=4 if is_bound else 3,
                 marker="*" if is_bound else MARKERS[index % len(MARKERS)], markersize=8 if is_bound else 4,

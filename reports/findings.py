@@ -7,10 +7,11 @@ from typing import Any
 import polars as pl
 
 from reports import format as fmt
-from reports.advice import NEARLY_ALL, NOTICED_S, actions
+from reports.advice import NEARLY_ALL, actions
 from reports.causes import shares
 from reports.sizes import gpus
 from reports.source import Names, Source
+from simulator.metrics import NOTICED_WAIT_S
 from traces.store.folder import DataFolder
 
 SPREAD = 0.1  # of the waiting: where no user has as much, it is called spread over many
@@ -40,7 +41,7 @@ def who(source: Source) -> str:
         return "What explains the waits of this cluster is not computed yet: run `baton analyze`."
     if whole is None or not whole["jobs"]:
         return _joined("The log does not tell how long jobs waited", held)
-    if not whole["wait_total_s"] or whole["wait_p95_s"] <= NOTICED_S:
+    if not whole["wait_total_s"] or whole["wait_p95_s"] <= NOTICED_WAIT_S:
         return _joined(f"Hardly anybody waits: {NEARLY_ALL} {fmt.duration(whole['wait_p95_s'])}", held)
     words = _most_waiting(source, whole)
     longest = [part for part in (_longest_size(source, whole), _longest_hour(source, whole)) if part]
@@ -126,7 +127,7 @@ def why(source: Source) -> str:
     (first, share), *others = causes
     words = f"{fmt.percent(share)} of the waiting passed {first.words}"
     words += "".join(f", {fmt.percent(part)} {cause.words}" for cause, part in others[:1] if part >= NAMED)
-    held = holder(source) if whole["wait_p95_s"] > NOTICED_S else None  # else it is said of `who`
+    held = holder(source) if whole["wait_p95_s"] > NOTICED_WAIT_S else None  # else it is said of `who`
     users = _by(source, "user_name")
     if users.height == 1 and users["jobs"][0] == whole["jobs"]:
         in_use = held = "a log of one user's jobs does not show what others held: dump it with `sacct -a`"

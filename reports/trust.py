@@ -7,13 +7,13 @@ from typing import Any
 
 import polars as pl
 
+from features.conventions import BLOCK_DAYS, INDICATIVE_BELOW_BLOCKS
 from reports import format as fmt
 from reports.source import Source
 from simulator.metrics import wait_distance
 
 CLOSE, NEAR = 1.25, 2.0  # times that the simulated mean wait is off by: a size to plan with, an order of magnitude
 KEPT_WELL, KEPT_SOMEWHAT = 0.8, 0.5  # Spearman's rank correlation of simulated and recorded waits
-FEW_BLOCKS, BLOCK_DAYS = 8, 7  # under so many 7-day blocks an interval is only indicative
 
 COMPARED = ("scheduler", "capacity_nodes", "recorded_wait_s", "simulated_wait_s")  # of `simulated_starts`
 
@@ -83,6 +83,6 @@ def indicative(source: Source) -> str:
     """A sentence for a log of few weeks, else ''."""
     first, last = source.window
     blocks = 0 if first is None or last is None else (last - first).days // BLOCK_DAYS
-    if blocks >= FEW_BLOCKS:
+    if blocks >= INDICATIVE_BELOW_BLOCKS:
         return ""
     return f" The log has {blocks} whole week{'s' * (blocks != 1)}: the interval is indicative."

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from simulator.workload import Int64s, Workload
 
 BOUNDED_SLOWDOWN_TAU_S = 10
-WAITED_S = 600  # a wait that somebody notices
+NOTICED_WAIT_S = 600  # a wait that somebody notices; shares and figures "over ten minutes" count from here
 _SUMMARY = (
     "mean_wait_s",
     "p50_wait_s",
@@ -86,7 +86,7 @@ def wait_distance(simulated_wait_s: ArrayLike, recorded_wait_s: ArrayLike) -> di
             result[f"{name}_p{percent}_wait_s"] = float(np.percentile(wait, percent)) if len(wait) else float("nan")
     error = np.abs(simulated - recorded)
     result["mean_absolute_error_s"] = float(error.mean()) if len(error) else float("nan")
-    waited = recorded > WAITED_S
+    waited = recorded > NOTICED_WAIT_S
     result["spearman"] = spearman(simulated, recorded)
     result["spearman_waited"] = spearman(simulated[waited], recorded[waited])
     return result

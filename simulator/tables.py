@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from simulator.metrics import bounded_slowdown
+from simulator.metrics import NOTICED_WAIT_S, bounded_slowdown
 from simulator.workload import Int64s, Replay, Workload
 from traces.schema import CLUSTER, FLOAT, INT, JOB_KEY, TEXT, UTC, Column, Table
 
@@ -46,7 +46,12 @@ CALIBRATION_FIGURES = Table(
         Column("simulated_p90_wait_s", FLOAT, "s", "90th percentile of the calibrated waits", nullable=False),
         Column("mean_absolute_error_s", FLOAT, "s", "mean absolute difference job by job", nullable=False),
         Column("spearman", FLOAT, "", "rank correlation over all jobs, ties averaged; null where undefined"),
-        Column("spearman_waited", FLOAT, "", "the same among recorded waits over ten minutes; null where undefined"),
+        Column(
+            "spearman_waited",
+            FLOAT,
+            "",
+            f"the same among recorded waits over {NOTICED_WAIT_S // 60} minutes; null where undefined",
+        ),
         Column("spearman_ceiling", FLOAT, "", "spearman of a model that knew every wait but tied those up to 10 s"),
     ),
     key=("cluster", "from_utc", "form", "change", "mechanism"),

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from features.conventions import BLOCK_DAYS
+
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
-BLOCK_S = 7 * 86_400
+BLOCK_S = BLOCK_DAYS * 86_400
 DRAWS = 1000
-INDICATIVE_BELOW_BLOCKS = 8
 DIGITS = 9  # of an interval's ends: products of matrices differ between processors in later ones
 MISSING_SHARE_ALLOWED = 0.05  # of draws in which a figure does not exist, before its interval is withheld
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from features.conventions import INDICATIVE_BELOW_BLOCKS, ORACLE, OVERLAP_BUDGETS_H
 from models.comparison.bootstrap import (
     DRAWS,
-    INDICATIVE_BELOW_BLOCKS,
     block_count,
     interval,
     resampled_means,
@@ -26,8 +26,6 @@ from models.comparison.bootstrap import (
 )
 from models.comparison.one_thread import one_thread
 from models.comparison.outcomes import (
-    ORACLE,
-    TEN_MINUTES_H,
     Outcome,
     at_overlap,
     load_masks,
@@ -37,6 +35,7 @@ from models.comparison.outcomes import (
 )
 from models.protocol import PairTable, TrainedPolicy
 from models.scenario import Context
+from simulator.metrics import NOTICED_WAIT_S
 from traces import instants
 from traces.errors import InputError
 from traces.progress import Progress
@@ -45,7 +44,6 @@ Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
 PERCENTILES = {"interruption_p50_h": 50.0, "interruption_p95_h": 95.0}
-BUDGETS: dict[str, float] = {"0.25": 0.25, "0.5": 0.5, "1": 1.0}  # mean overlap, hours
 
 
 @dataclass(frozen=True)
@@ -211,9 +209,11 @@ def _measure(whole: Outcome, select: Outcome | None, cell: _Cell, seed: int) -> 
         **{name: float(np.percentile(interruption, percent)) for name, percent in PERCENTILES.items()},
         "reduction": _number(_reduction(np.array([figures["interruption_h"]]), reactive)),
         "interruption_h_at_overlap": {
-            name: _number(at_overlap(*curve, reactive, budget)) for name, budget in BUDGETS.items()
+            name: _number(at_overlap(*curve, reactive, budget)) for name, budget in OVERLAP_BUDGETS_H.items()
         },
-        "chosen": None if select is None else {name: _chosen(outcome, select, b) for name, b in BUDGETS.items()},
+        "chosen": None
+        if select is None
+        else {name: _chosen(outcome, select, budget) for name, budget in OVERLAP_BUDGETS_H.items()},
         "ci95": _intervals(outcome, at, cell, seed) if blocks > 1 else {},
     }
 
@@ -225,7 +225,7 @@ def _headline_values(outcome: Outcome, at: int, cell: _Cell) -> dict[str, Floats
         "interruption_h": outcome.interruption_h[:, at],
         "overlap_h": outcome.overlap_h[:, at],
         "zero_share": (gap <= 0.0).astype(np.float64),
-        "within_10min_share": (gap <= TEN_MINUTES_H).astype(np.float64),
+        "within_10min_share": (gap <= NOTICED_WAIT_S / 3600.0).astype(np.float64),
         "cost_w05": outcome.cost_h(0.5)[:, at],
         "cost_w1": cost,
         "regret_h_w1": cost - cell.oracle_h,
@@ -245,7 +245,7 @@ def _intervals(outcome: Outcome, at: int, cell: _Cell, seed: int) -> dict[str, l
     spread = resampled_percentiles(outcome.interruption_h[:, at], cell.starts, seeds, list(PERCENTILES.values()))
     ci95 |= {name: interval(spread[:, column]) for column, name in enumerate(PERCENTILES)}
     curve = [resampled_means(part, cell.starts, seeds) for part in (outcome.interruption_h, outcome.overlap_h)]
-    for name, budget in BUDGETS.items():
+    for name, budget in OVERLAP_BUDGETS_H.items():
         ci95[f"interruption_h_at_overlap_{name}"] = interval(at_overlap(curve[0], curve[1], reactive, budget))
     return ci95
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
+from features.conventions import LIGHT_H, MEDIUM_H, ORACLE
 from models.fingerprint import digest
 from models.protocol import PairTable, TrainedPolicy
 from traces.errors import InputError
@@ -21,10 +22,6 @@ from traces.errors import InputError
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
-TEN_MINUTES_H = 600 / 3600.0
-LIGHT_H, MEDIUM_H = 2.0, 12.0  # gap of reactive up to which a pair counts as light, as medium load
-LOADS = ("all", "light", "medium", "heavy")
-ORACLE = "oracle"
 MOST_REMEMBERED = 256  # outcomes of a fit on a table, some tens of kilobytes each
 _REMEMBERED: dict[tuple[str, str], Floats] = {}  # by the digests of the pairs and of the artifact
 ORACLE_WEIGHTS = (1.0, 0.5)  # from least to most overlap, like any policy's settings

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.artifact import Artifact
+from features.conventions import INDICATIVE_BELOW_BLOCKS, NOT_WORSE_H
 from models.comparison.bootstrap import (
-    INDICATIVE_BELOW_BLOCKS,
     block_count,
     interval,
     resampled_means,
@@ -19,7 +19,6 @@ from models.comparison.outcomes import cost_h
 from models.protocol import PairTable
 
 GATE_S = 28 * 86_400
-TOLERANCE_H = 0.1  # upper end of the interval of the cost difference up to which a candidate counts as not worse
 
 
 @dataclass(frozen=True)
@@ -61,11 +60,11 @@ def gate(
     if ci95 is None:
         reason = f"{len(part)} pairs against {opponent} span no more than one block of 7 days; add newer logs"
         return Gate(False, reason, *window)
-    passed = ci95[1] <= TOLERANCE_H
+    passed = ci95[1] <= NOT_WORSE_H
     note = ", indicative" if blocks < INDICATIVE_BELOW_BLOCKS else ""
     reason = (
         f"{'not worse' if passed else 'not shown to be no worse'} than {opponent}: cost difference "
-        f"{difference.mean():+.3f} h a pair, 95 % [{ci95[0]:+.3f}, {ci95[1]:+.3f}] (at most {TOLERANCE_H:+.1f} "
+        f"{difference.mean():+.3f} h a pair, 95 % [{ci95[0]:+.3f}, {ci95[1]:+.3f}] (at most {NOT_WORSE_H:+.1f} "
         f"passes), {len(part)} pairs in {blocks} blocks{note}"
     )
     return Gate(passed, reason, *window, ci95[0], ci95[1])

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from features.conventions import BLOCK_DAYS, NEVER_CHOSEN, ORACLE, REACTIVE
 from reports import format as fmt
 from reports.layout import Section, TableView, columns
 from reports.source import Source
@@ -40,7 +41,7 @@ def _replays(source: Source, section: Section) -> None:
             "The same jobs on a changed cluster",
             "Replays in the simulator, both sides of each comparison, every job on whole nodes; how far its "
             "waits are from the recorded ones is told in its own section below. Change: mean over jobs of the wait "
-            "against the cluster as it is, with its 95 % interval over blocks of 7 days. "
+            f"against the cluster as it is, with its 95 % interval over blocks of {BLOCK_DAYS} days. "
             f"{source.caption(base['jobs'], 'jobs')}",
             columns(
                 "change|what differs", "scheduler|scheduler|name", "capacity_nodes|nodes|count",
@@ -86,8 +87,8 @@ def _hand_over(source: Source, section: Section) -> None:
     kept = []
     for (nodes,), rows in found.sort("pair_nodes").group_by("pair_nodes", maintain_order=True):
         by = {row["policy"]: row for row in rows.to_dicts()}
-        offered = sorted((row for name, row in by.items() if name not in ("oracle", "reactive")), key=_cost)
-        chosen = [by.get("reactive"), offered[0] if offered else None, by.get("oracle")]
+        offered = sorted((row for name, row in by.items() if name not in NEVER_CHOSEN), key=_cost)
+        chosen = [by.get(REACTIVE), offered[0] if offered else None, by.get(ORACLE)]
         kept += [{**row, "nodes_held": nodes} for row in chosen if row is not None]
     section.tables.append(
         TableView(

@@ -16,12 +16,12 @@ from reports import format as fmt
 from reports.causes import CAUSES
 from reports.sections.waiting_over_time import step_of
 from reports.source import Source
+from simulator.metrics import NOTICED_WAIT_S
 
 MOST_BYTES = 600_000  # of JSON a cluster
 MOST_NAMES = 400  # users, and partitions; the others are one entry
 FEWEST_NAMES = 10
 EXACT_S, CLASS_RATIO = 60, 1.02  # waits up to a minute have a class each; above, a class is 2 % wide
-LONG_S = 600
 _CLASS = (
     f"CASE WHEN wait_s < {EXACT_S} THEN greatest(wait_s, 0) "
     f"ELSE {EXACT_S} + floor(ln(wait_s / {EXACT_S}.0) / ln({CLASS_RATIO})) END"
@@ -56,7 +56,7 @@ def _cells(source: Source) -> pl.DataFrame:
     return source.read(
         f"SELECT user_name, partition, date_trunc('{step}', submit_utc) AS at_utc, {_CLASS} AS class, "  # noqa: S608 - our own names
         "count(*) AS jobs, count(*) FILTER (ran) AS ran, count(*) FILTER (ran AND state = 'COMPLETED') AS done, "
-        f"count(wait_s) AS waited, count(*) FILTER (wait_s > {LONG_S}) AS long, sum(gpu_time_s) AS gpu_time_s, "
+        f"count(wait_s) AS waited, count(*) FILTER (wait_s > {NOTICED_WAIT_S}) AS long, sum(gpu_time_s) AS gpu_time_s, "
         f"sum(wait_s) AS wait_s{causes} FROM queueing_delay WHERE cluster = ? GROUP BY ALL"
     ).with_columns(pl.col("at_utc").cast(pl.Datetime("us")))
 

@@ -13,6 +13,7 @@ from reports.advice import AS_IT_IS
 from reports.layout import Figure, Section, TableView, columns
 from reports.source import Source
 from reports.trust import COMPARED, distance
+from simulator.metrics import NOTICED_WAIT_S
 from simulator.recorded.study import unexplained
 
 _WAITS = {
@@ -67,7 +68,7 @@ def fidelity(source: Source) -> Section:
             "distance",
             "How far apart they are",
             "MAE is the mean absolute difference job by job; Spearman is the rank correlation, ties averaged, "
-            "beside it that of the jobs recorded to wait over 10 minutes alone. "
+            f"beside it that of the jobs recorded to wait over {NOTICED_WAIT_S // 60} minutes alone. "
             + source.caption(starts.height, "simulated starts"),
             columns(
                 "scheduler|scheduler|name", "capacity_nodes|nodes|count", "jobs|jobs|count",

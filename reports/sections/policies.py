@@ -8,13 +8,22 @@ from typing import Any
 
 import polars as pl
 
+from features.conventions import (
+    BLOCK_DAYS,
+    INDICATIVE_BELOW_BLOCKS,
+    LOADS,
+    LOADS_IN_WORDS,
+    NEVER_CHOSEN,
+    NOT_WORSE_H,
+    ORACLE,
+    REACTIVE,
+)
 from reports import figures
 from reports import format as fmt
 from reports.layout import Figure, Section, TableView, columns
 from reports.source import Source
+from simulator.metrics import NOTICED_WAIT_S
 
-FEW_BLOCKS = 8  # under so many 7-day blocks an interval is only indicative
-_LOADS = ("light", "medium", "heavy")
 _COMPARISON = (
     "policy|policy|name", "setting|setting|number", "n|pairs|count", "blocks|blocks|count", "seeds|seeds|count",
     "interruption_h|interruption, h|number", "interruption_ci|95 %|interval", "overlap_h|overlap, h|number",
@@ -24,7 +33,7 @@ _COMPARISON = (
 _DETAIL = (
     "policy|policy|name", "reduction|less interruption|percent", "interruption_p50_h|median interruption, h|number",
     "p50_ci|95 %|interval", "interruption_p95_h|p95, h|number", "p95_ci|95 %|interval",
-    "within_10min_share|gap ≤ 10 min|percent", "cost_w05|cost w 0.5, h|number",
+    f"within_10min_share|gap ≤ {NOTICED_WAIT_S // 60} min|percent", "cost_w05|cost w 0.5, h|number",
 )  # fmt: skip
 _AT_OVERLAP = (
     "policy|policy|name", "at_overlap_025_h|at 0.25 h overlap|number", "at_025_ci|95 %|interval",
@@ -72,7 +81,8 @@ def _pair_size(
     seeds = max(whole["seeds"].to_list())
     ending = source.caption(max(whole["n"].to_list()), "pairs", seeds, _window(whole))
     scenario = fmt.text(whole["scenario"][0])
-    indicative = f" Only {blocks} blocks of 7 days: the intervals are indicative." if blocks < FEW_BLOCKS else ""
+    few = blocks < INDICATIVE_BELOW_BLOCKS
+    indicative = f" Only {blocks} blocks of {BLOCK_DAYS} days: the intervals are indicative." if few else ""
     tag = f"{nodes}-{limit_h:g}-{world}"
     section.tables.append(
         TableView(
@@ -102,7 +112,7 @@ def _pair_size(
             "Mean interruption a pair, h, read off each policy's curve at that mean overlap: it describes the curve "
             f"and selects nothing. {ending}",
             columns(*_AT_OVERLAP),
-            [row for row in rows if row["policy"] not in ("oracle", "reactive")],  # of one point there is no curve
+            [row for row in rows if row["policy"] not in NEVER_CHOSEN],  # of one point there is no curve
         )
     )
     figure = _curve_figure(source, whole, curves, what, ending, tag)
@@ -132,8 +142,8 @@ def _json(text: str | None) -> dict[str, Any]:
 
 
 def _sentence(rows: list[dict[str, Any]], what: str) -> str:
-    reactive = next((row for row in rows if row["policy"] == "reactive"), None)
-    offered = [row for row in rows if row["policy"] not in ("oracle", "reactive")]
+    reactive = next((row for row in rows if row["policy"] == REACTIVE), None)
+    offered = [row for row in rows if row["policy"] not in NEVER_CHOSEN]
     if not offered or reactive is None:
         return f"On {what} {len(rows)} policies were compared."
     best = min(offered, key=lambda row: float(row["cost_w1"]))
@@ -158,14 +168,14 @@ def _curve_figure(
         str(policy): (rows["overlap_h"].to_numpy(), rows["interruption_h"].to_numpy())
         for (policy,), rows in curves.sort("policy", "overlap_h").group_by("policy", maintain_order=True)
     }
-    for row in whole.filter(pl.col("policy").is_in(["oracle", "reactive"])).to_dicts():
+    for row in whole.filter(pl.col("policy").is_in(NEVER_CHOSEN)).to_dicts():
         if row["policy"] not in lines:
             one = pl.Series([row["overlap_h"]]).to_numpy(), pl.Series([row["interruption_h"]]).to_numpy()
             lines[row["policy"]] = one
     chosen = {
         row["policy"]: (row["overlap_h"], row["interruption_h"])
         for row in whole.to_dicts()
-        if row["setting"] is not None and row["policy"] != "oracle"
+        if row["setting"] is not None and row["policy"] != ORACLE
     }
     return Figure(
         f"pareto-{tag}",
@@ -206,15 +216,15 @@ def _window(rows: pl.DataFrame) -> tuple[datetime, datetime]:
 
 
 def _load_table(source: Source, group: pl.DataFrame, what: str, tag: str) -> TableView | None:
-    loads = group.filter(pl.col("load").is_in(_LOADS))
+    loads = group.filter(pl.col("load").is_in(LOADS))
     if loads.is_empty():
         return None
     pairs = int(loads.filter(pl.col("policy") == loads["policy"][0])["n"].sum())
-    loads = loads.sort(pl.col("load").replace_strict(_LOADS, range(3)), "cost_w1")
+    loads = loads.sort(pl.col("load").replace_strict(LOADS, range(len(LOADS))), "cost_w1")
     return TableView(
         f"loads-{tag}",
         f"By load, {what}",
-        "Load by the gap of reactive submission on the same pair: light up to 2 h, medium up to 12 h, heavy above. "
+        f"Load by the gap of reactive submission on the same pair: {LOADS_IN_WORDS}. "
         + source.caption(pairs, "pairs", max(loads["seeds"].to_list()), _window(loads)),
         columns(
             "load|load|name", "policy|policy|name", "n|pairs|count", "blocks|blocks|count",
@@ -247,7 +257,7 @@ def _releases(source: Source, section: Section, *, is_asked_for: bool) -> None:
             "releases",
             "Release decisions",
             "The cost difference is candidate minus champion, paired 95 % interval, weight 1; not worse means that its "
-            f"upper end is at most 0.1 h. {source.caption(log.height, 'decisions')}",
+            f"upper end is at most {NOT_WORSE_H:g} h. {source.caption(log.height, 'decisions')}",
             columns(
                 "released_utc|decided, UTC|utc", "policy|candidate", "outcome|gate", "reason|reason",
                 "cost_difference_low_h|difference, low, h|number", "cost_difference_high_h|high, h|number",

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from simulator.metrics import WAITED_S, wait_distance
+from simulator.metrics import NOTICED_WAIT_S, wait_distance
 from simulator.recorded.free import free_starts, usable_nodes
 from simulator.recorded.parameters import (
     MECHANISMS,
@@ -203,5 +203,5 @@ CLASSES = ("within 10 minutes", "10 minutes to 1 hour off", "over 1 hour early",
 def error_classes(recorded_wait_s: Int64s, predicted_wait_s: Int64s) -> pl.Series:
     """The class of each job's error: early is a job that the record kept waiting for a reason the rules do not know."""
     late = predicted_wait_s - recorded_wait_s
-    number = np.where(np.abs(late) <= WAITED_S, 0, np.where(np.abs(late) <= 3600, 1, np.where(late < 0, 2, 3)))
+    number = np.where(np.abs(late) <= NOTICED_WAIT_S, 0, np.where(np.abs(late) <= 3600, 1, np.where(late < 0, 2, 3)))
     return pl.Series("class", [CLASSES[k] for k in number], pl.String)

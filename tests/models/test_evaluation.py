@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
+from features.conventions import OVERLAP_BUDGETS_H
 from models import tables
-from models.comparison.compare import BUDGETS, Comparison, compare, headline, pick_within
+from models.comparison.compare import Comparison, compare, headline, pick_within
 from models.comparison.outcomes import Outcome, at_overlap, oracle_rows, play, stopping_rows
 from models.protocol import PairTable, TrainedPolicy
 from reports.comparison_text import format_table
@@ -128,7 +129,7 @@ def test_every_figure_of_a_row_is_that_of_the_twin(compared: Comparison, size: i
         for setting in artifacts[0].settings:
             all_gaps = np.array([twin_gaps(REPORT, one, setting, size, load) for one in artifacts])
             points.append((np.maximum(-all_gaps, 0).mean(), np.maximum(all_gaps, 0).mean()))
-        for budget, overlap_h in BUDGETS.items():
+        for budget, overlap_h in OVERLAP_BUDGETS_H.items():
             expected = twin_at_overlap(points, float(reactive_h), overlap_h)
             assert row["interruption_h_at_overlap"][budget] == (None if expected is None else pytest.approx(expected))
 
@@ -151,7 +152,7 @@ def test_the_report_window_picks_nothing(compared: Comparison) -> None:
         cost = {s: np.abs(g).mean() for s, g in gaps.items()}
         row = next(r for r in compared.results if (r["policy"], r["pair_nodes"], r["load"]) == (name, 8, "all"))
         assert row["setting"] == min(cost, key=lambda s: cost[s])
-        for budget, overlap_h in BUDGETS.items():
+        for budget, overlap_h in OVERLAP_BUDGETS_H.items():
             within = {s: np.maximum(g, 0).mean() for s, g in gaps.items() if np.maximum(-g, 0).mean() <= overlap_h}
             if not within:
                 assert row["chosen"][budget] is None
@@ -182,7 +183,7 @@ def test_ties_go_to_the_first_setting_and_to_the_least_overlap() -> None:
 @given(
     st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.7, 1.0, 3.0]), st.floats(0, 9)), min_size=1, max_size=8),
     st.floats(0, 9),
-    st.sampled_from(list(BUDGETS.values())),
+    st.sampled_from(list(OVERLAP_BUDGETS_H.values())),
 )
 def test_interpolation_is_that_of_the_twin(points: list[tuple[float, float]], reactive_h: float, budget: float) -> None:
     curve = np.array(points)
