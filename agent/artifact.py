@@ -4,8 +4,9 @@ An artifact is a folder: `manifest.json` and `arrays.npz` (no pickles). It decid
 the successor now, or wait. Forests and boosted trees are arrays too: their libraries' own model files would bring those
 libraries to every agent, and XGBoost ends the process on a malformed one.
 
-Self-contained on purpose: a released model carries a copy of this file, so it imports nothing of Baton. That is also
-why it is one file of more than 400 lines: the folder, and one short section for each kind of model.
+It imports nothing of Baton, because a released model carries a copy of this file.
+
+Over 400 lines: the copy must be one file, so it holds the folder and a short section for each kind of model.
 """
 
 from __future__ import annotations

@@ -160,6 +160,16 @@ def _job_tables(rng: np.random.Generator, runs: pl.DataFrame, names: list[str]) 
     return {"jobs": jobs, "attempts": attempts, "placements": pl.concat(placed)}
 
 
+def _by_machine(runs: pl.DataFrame) -> dict[int, list[tuple[list[int], int, int]]]:
+    """What runs on each machine: its lanes, from and to when, s."""
+    found: dict[int, list[tuple[list[int], int, int]]] = {}
+    for machine, second, lanes, a, b in runs.iter_rows():
+        for where in (machine, second):
+            if where is not None:
+                found.setdefault(where, []).append((lanes, a, b))
+    return found
+
+
 def _samples(
     rng: np.random.Generator, folder: Path, runs: pl.DataFrame, names: list[str], gpus: list[int]
 ) -> dict[str, int]:
@@ -167,11 +177,7 @@ def _samples(
     writers: dict[str, pq.ParquetWriter] = {}
     rows = dict.fromkeys(("gpu_utilization", "cpu_utilization", "memory_utilization"), 0)
     times = np.datetime64(FIRST, "us") + np.arange(MINUTES) * np.timedelta64(60, "s")
-    of_machine: dict[int, list[tuple[list[int], int, int]]] = {}
-    for machine, second, lanes, a, b in runs.iter_rows():
-        for where in (machine, second):
-            if where is not None:
-                of_machine.setdefault(where, []).append((lanes, a, b))
+    of_machine = _by_machine(runs)
     for machine, count in enumerate(gpus):
         values = np.zeros((count, MINUTES))
         for lanes, a, b in of_machine.get(machine, []):

@@ -35,6 +35,8 @@ def tally(
     A placement i holds the ticks [low[i], high[i]) of rows[bounds[i]:bounds[i + 1]].
     Out: counts (n, 8): `samples.COUNTS`; totals (n,): sum of its online readings, which stand in `seen` from places[i]
     on, those of dedicated minutes first; readings (n, 2): how many of each.
+
+    Over 50 lines: one pass over the cells, whose twelve counters every part of it would have to hand back.
     """
     for i in range(len(low)):
         samples = offline = repeated = minutes = shared = online_minutes = idle_minutes = idle_samples = 0

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from reports.source import Names
+    from traces.clusters import ClusterSettings
+    from traces.export.swf import Exported as ExportedSwf
     from traces.export.tables import Exported
 
 FORMATS = ("swf", "csv", "parquet")
@@ -52,7 +54,7 @@ def export(
     In CSV a text that a spreadsheet would run as a formula gets an apostrophe before it.
     """
     from traces import clusters
-    from traces.store import contents, warehouse
+    from traces.store import contents
 
     folder = options.data_folder(context, data)
     with options.output(json) as stream:
@@ -75,12 +77,7 @@ def export(
         if processors not in PROCESSORS:
             raise InputError(f"--processors {processors!r} is not understood: allowed are {', '.join(PROCESSORS)}")
         contents.check_clusters(folder, [cluster])
-        from traces.export.swf import write_swf
-
-        jobs = warehouse.read(folder, "SELECT * FROM jobs WHERE cluster = ?", [cluster])
-        per_unit = {"nodes": 1, "gpus": settings.gpus_per_node or 0}.get(processors, 0)
-        most = (settings.nodes or 0) * per_unit or None
-        done = write_swf(jobs, out, cluster=cluster, processors=processors, most=most)
+        done = _write_swf(folder, settings, out, processors)
         if json:
             options.write_json(stream, vars(done))
         else:
@@ -88,6 +85,17 @@ def export(
                 f"{visible(str(done.path))}: {done.jobs:,} jobs, {done.left_out:,} without a submission left out; "
                 f"processors are {done.processors}, MaxProcs {done.max_procs:,}\n"
             )
+
+
+def _write_swf(folder: DataFolder, settings: ClusterSettings, out: Path, processors: str) -> ExportedSwf:
+    """Writes the jobs of a cluster; the header's MaxProcs is known where its nodes, and GPUs a node, are declared."""
+    from traces.export.swf import write_swf
+    from traces.store import warehouse
+
+    jobs = warehouse.read(folder, "SELECT * FROM jobs WHERE cluster = ?", [settings.name])
+    per_unit = {"nodes": 1, "gpus": settings.gpus_per_node or 0}.get(processors, 0)
+    most = (settings.nodes or 0) * per_unit or None
+    return write_swf(jobs, out, cluster=settings.name, processors=processors, most=most)
 
 
 def _write_tables(

@@ -81,14 +81,10 @@ def simulate(
 ) -> None:
     """Replay a trace by a scheduler, or several, and print the figures of the schedule."""
     with options.output(json) as out:
-        wanted = _schedulers(scheduler, compare)
-        if starts is not None and compare is not None:
-            raise InputError("--starts takes the starts of one scheduler: give --scheduler, or --jobs with --compare")
+        wanted = _schedulers(scheduler, compare, starts)
         if (trace is None) == (cluster is None):
             raise InputError("simulate needs a trace: give either --trace FILE.swf or --cluster NAME")
-        if plots is None and (gantt or gantt_from):
-            raise InputError("--gantt and --gantt-from are of the page of plots: give --plots FILE.html too")
-        window = tuple(options.duration_s(text) if text else None for text in (gantt_from, gantt))
+        window = _window(plots, gantt_from, gantt)
         for name in wanted:
             check_names(scheduler=name, estimate=estimate, pass_=pass_, slurm=True)
         folder = options.data_folder(context, data)
@@ -98,25 +94,31 @@ def simulate(
         replays = [_replay(found, name, knobs) for name in wanted]
         for line in _said(found):
             options.say(line)
-        if starts is not None:
-            _write_starts(starts, found, replays[0])
-        if jobs is not None:
-            _write_jobs(jobs, found, replays)
-        if plots is not None:
-            _plot(plots, found, replays, (window[0], window[1]))
+        _write_files(found, replays, starts=starts, jobs=jobs, plots=plots, window=window)
         if json:
             options.write_json(out, _result(found, knobs, replays))
         else:
             _print(out, found, replays)
 
 
-def _schedulers(scheduler: str | None, compare: str | None) -> list[str]:
+def _schedulers(scheduler: str | None, compare: str | None, starts: Path | None) -> list[str]:
+    """Names of the schedulers to replay; refuses a file of starts for more than one."""
     if (scheduler is None) == (compare is None):
         raise InputError("simulate needs a scheduler: give either --scheduler NAME or --compare NAME,NAME")
     wanted = [scheduler] if scheduler is not None else options.names(compare or "")
     if not wanted:
         raise InputError(f"--compare {compare!r} names no scheduler; write for example fifo,easy")
+    if starts is not None and compare is not None:
+        raise InputError("--starts takes the starts of one scheduler: give --scheduler, or --jobs with --compare")
     return wanted
+
+
+def _window(plots: Path | None, gantt_from: str | None, gantt: str | None) -> tuple[int | None, int | None]:
+    """Begin (after the first submission) and length of the Gantt chart, s; None where not given."""
+    if plots is None and (gantt or gantt_from):
+        raise InputError("--gantt and --gantt-from are of the page of plots: give --plots FILE.html too")
+    begin_s, length_s = (options.duration_s(text) if text else None for text in (gantt_from, gantt))
+    return begin_s, length_s
 
 
 def _of_swf(path: Path, capacity: int | None) -> Trace:
@@ -212,19 +214,27 @@ def _said(trace: Trace) -> list[str]:
     return lines
 
 
-def _write_starts(path: Path, trace: Trace, replay: Replay) -> None:
+def _write_files(
+    trace: Trace,
+    replays: Sequence[Replay],
+    *,
+    starts: Path | None,
+    jobs: Path | None,
+    plots: Path | None,
+    window: tuple[int | None, int | None],
+) -> None:
+    """Writes each file that was asked for: the first replay's starts, a row a job of all, the page of plots."""
     import polars as pl
 
-    from traces.export.tables import write_csv
-
-    write_csv(path, [pl.DataFrame({"job_id": trace.ids, "start": replay.starts})])
-
-
-def _write_jobs(path: Path, trace: Trace, replays: Sequence[Replay]) -> None:
     from simulator.tables import per_job
     from traces.export.tables import write_csv
 
-    write_csv(path, (per_job(trace.workload, trace.ids, replay) for replay in replays))
+    if starts is not None:
+        write_csv(starts, [pl.DataFrame({"job_id": trace.ids, "start": replays[0].starts})])
+    if jobs is not None:
+        write_csv(jobs, (per_job(trace.workload, trace.ids, replay) for replay in replays))
+    if plots is not None:
+        _plot(plots, trace, replays, window)
 
 
 def _figures(trace: Trace, replay: Replay) -> dict[str, Any]:

@@ -118,22 +118,25 @@ def _with_calibration(source: Source, section: Section) -> Section:
                 [_calibrated_row(row) for row in parts],
             )
         )
-    starts = source.rows("calibrated_starts")
-    section.tables.append(
-        TableView(
-            "unexplained",
-            "Which waits stay unexplained",
-            "Jobs by the error of the forked form. Early: the record kept the job waiting for a reason that no rule "
-            "here knows (a dependency, a begin time, a reservation, a pinned node). Late: it started past jobs that "
-            "the rules put first. " + source.caption(starts.height, "jobs"),
-            columns(
-                "month|month|name", "class|error|name", "jobs|jobs|count", "share_of_jobs|of jobs|percent",
-                "recorded_wait_h|recorded wait, h|number", "error_h|error, h|number", "share_of_error|of error|percent",
-            ),
-            [{**row, "month": f"{row['from_utc']:%Y-%m}"} for row in unexplained(starts).to_dicts()],
-        )
-    )  # fmt: skip
+    section.tables.append(_unexplained(source))
     return section
+
+
+def _unexplained(source: Source) -> TableView:
+    """Jobs whose calibrated wait is far from the recorded one, by the direction of the error."""
+    starts = source.rows("calibrated_starts")
+    return TableView(
+        "unexplained",
+        "Which waits stay unexplained",
+        "Jobs by the error of the forked form. Early: the record kept the job waiting for a reason that no rule "
+        "here knows (a dependency, a begin time, a reservation, a pinned node). Late: it started past jobs that "
+        "the rules put first. " + source.caption(starts.height, "jobs"),
+        columns(
+            "month|month|name", "class|error|name", "jobs|jobs|count", "share_of_jobs|of jobs|percent",
+            "recorded_wait_h|recorded wait, h|number", "error_h|error, h|number", "share_of_error|of error|percent",
+        ),
+        [{**row, "month": f"{row['from_utc']:%Y-%m}"} for row in unexplained(starts).to_dicts()],
+    )  # fmt: skip
 
 
 def _calibrated_row(row: dict[str, Any]) -> dict[str, Any]:

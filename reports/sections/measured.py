@@ -51,6 +51,36 @@ def _by_size_and_state(source: Source, by: pl.DataFrame, *, is_measured: bool) -
     )  # fmt: skip
 
 
+# The tables over samples: name, title, the groupings whose rows it shows, and its first columns.
+_VIEWS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
+    (
+        "utilization_resources",
+        "GPU, CPU and memory in use, by size",
+        ("all", "size_bucket"),
+        ("resource", "size_bucket|GPUs"),
+    ),
+    ("utilization_states", "The same by final state", ("state",), ("resource", "state|state|name")),
+    (
+        "utilization_gpus_state",
+        "GPU utilization by GPUs held and final state",
+        ("gpus state",),
+        ("gpus|GPUs|count", "state|state|name"),
+    ),
+    (
+        "utilization_servers",
+        "GPU utilization by GPUs held and number of servers",
+        ("gpus nodes",),
+        ("gpus|GPUs|count", "nodes|servers|count"),
+    ),
+    (
+        "utilization_sharing",
+        "GPU utilization on dedicated and on shared servers",
+        ("sharing", "gpus sharing"),
+        ("gpus|GPUs|count", "sharing|server"),
+    ),
+)
+
+
 def _percentiles(source: Source, section: Section) -> None:
     """Mean and percentiles over samples: by resource and size, by status, by number of servers, by sharing."""
     found = source.rows("utilization_percentiles")
@@ -65,33 +95,7 @@ def _percentiles(source: Source, section: Section) -> None:
     if others:
         section.sentences.append(f"While they ran, their nodes used {' and '.join(others)} on average.")
     n = int(found.filter(pl.col("grouping") == "all")["samples"].sum())
-    for name, title, groupings, keys in (
-        (
-            "utilization_resources",
-            "GPU, CPU and memory in use, by size",
-            ("all", "size_bucket"),
-            ("resource", "size_bucket|GPUs"),
-        ),
-        ("utilization_states", "The same by final state", ("state",), ("resource", "state|state|name")),
-        (
-            "utilization_gpus_state",
-            "GPU utilization by GPUs held and final state",
-            ("gpus state",),
-            ("gpus|GPUs|count", "state|state|name"),
-        ),
-        (
-            "utilization_servers",
-            "GPU utilization by GPUs held and number of servers",
-            ("gpus nodes",),
-            ("gpus|GPUs|count", "nodes|servers|count"),
-        ),
-        (
-            "utilization_sharing",
-            "GPU utilization on dedicated and on shared servers",
-            ("sharing", "gpus sharing"),
-            ("gpus|GPUs|count", "sharing|server"),
-        ),
-    ):
+    for name, title, groupings, keys in _VIEWS:
         rows = found.filter(pl.col("grouping").is_in(groupings))
         if "resource" not in keys:
             rows = rows.filter(pl.col("resource") == "GPU")

@@ -84,37 +84,7 @@ def _pair_size(
     few = blocks < INDICATIVE_BELOW_BLOCKS
     indicative = f" Only {blocks} blocks of {BLOCK_DAYS} days: the intervals are indicative." if few else ""
     tag = f"{nodes}-{limit_h:g}-{world}"
-    section.tables.append(
-        TableView(
-            f"comparison-{tag}",
-            f"Policies on {what}",
-            "Means a pair at the setting with the least cost (weight 1) on the select window; cost = interruption + "
-            "w x overlap; none: share of pairs without interruption; regret: cost w 1 above the oracle's; 95 % "
-            "intervals by moving-block bootstrap over starts; the oracle is clairvoyant, a bound and no policy."
-            f"{indicative} Simulated: {scenario}. {ending}",
-            columns(*_COMPARISON),
-            rows,
-        )
-    )
-    section.tables.append(
-        TableView(
-            f"detail-{tag}",
-            f"More figures on {what}",
-            f"The same pairs, settings and intervals. Less interruption: against reactive. {ending}",
-            columns(*_DETAIL),
-            rows,
-        )
-    )
-    section.tables.append(
-        TableView(
-            f"overlap-{tag}",
-            f"Interruption at equal overlap, {what}",
-            "Mean interruption a pair, h, read off each policy's curve at that mean overlap: it describes the curve "
-            f"and selects nothing. {ending}",
-            columns(*_AT_OVERLAP),
-            [row for row in rows if row["policy"] not in NEVER_CHOSEN],  # of one point there is no curve
-        )
-    )
+    section.tables += _comparison_tables(rows, what, tag, f"{indicative} Simulated: {scenario}.", ending)
     figure = _curve_figure(source, whole, curves, what, ending, tag)
     if figure is None:
         section.missing.append(f"The curves of {what} are not in the warehouse.")
@@ -123,6 +93,37 @@ def _pair_size(
     for table in (_chosen_table(rows, what, ending, tag), _load_table(source, group, what, tag)):
         if table is not None:
             section.tables.append(table)
+
+
+def _comparison_tables(rows: list[dict[str, Any]], what: str, tag: str, simulated: str, ending: str) -> list[TableView]:
+    """What every policy costs, its further figures, and its interruption at equal overlap."""
+    return [
+        TableView(
+            f"comparison-{tag}",
+            f"Policies on {what}",
+            "Means a pair at the setting with the least cost (weight 1) on the select window; cost = interruption + "
+            "w x overlap; none: share of pairs without interruption; regret: cost w 1 above the oracle's; 95 % "
+            "intervals by moving-block bootstrap over starts; the oracle is clairvoyant, a bound and no policy."
+            f"{simulated} {ending}",
+            columns(*_COMPARISON),
+            rows,
+        ),
+        TableView(
+            f"detail-{tag}",
+            f"More figures on {what}",
+            f"The same pairs, settings and intervals. Less interruption: against reactive. {ending}",
+            columns(*_DETAIL),
+            rows,
+        ),
+        TableView(
+            f"overlap-{tag}",
+            f"Interruption at equal overlap, {what}",
+            "Mean interruption a pair, h, read off each policy's curve at that mean overlap: it describes the curve "
+            f"and selects nothing. {ending}",
+            columns(*_AT_OVERLAP),
+            [row for row in rows if row["policy"] not in NEVER_CHOSEN],  # of one point there is no curve
+        ),
+    ]
 
 
 def _with_intervals(row: dict[str, Any]) -> dict[str, Any]:

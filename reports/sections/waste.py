@@ -155,20 +155,23 @@ def _fragmentation(source: Source, section: Section) -> None:
         )
     if known.height < SHORTEST_PLOT:
         return
-    section.figures.append(
-        Figure(
-            "fragmentation",
-            f"Free {unit}s against the largest gang that could start",
-            f"{note}Instants are averaged into at most {figures.MOST_POINTS} points. "
-            + source.caption(known.height, "instants"),
-            figures.over_time(
-                f"{source.slug}-fragmentation",
-                known["time_utc"].to_list(),
-                {f"free {unit}s": (_floats(known, "free"), "free"), "largest gang": (_floats(known, "gang"), "gang")},
-                f"{unit}s",
-            ),
-            f"Free {unit}s and the largest startable gang over time.",
-        )
+    section.figures.append(_free_over_time(source, known, unit, note))
+
+
+def _free_over_time(source: Source, known: pl.DataFrame, unit: str, note: str) -> Figure:
+    """`known` holds the columns time_utc, free and gang, the latter two in `unit`; the caption begins with `note`."""
+    return Figure(
+        "fragmentation",
+        f"Free {unit}s against the largest gang that could start",
+        f"{note}Instants are averaged into at most {figures.MOST_POINTS} points. "
+        + source.caption(known.height, "instants"),
+        figures.over_time(
+            f"{source.slug}-fragmentation",
+            known["time_utc"].to_list(),
+            {f"free {unit}s": (_floats(known, "free"), "free"), "largest gang": (_floats(known, "gang"), "gang")},
+            f"{unit}s",
+        ),
+        f"Free {unit}s and the largest startable gang over time.",
     )
 
 

@@ -63,7 +63,7 @@ def test_causes_are_those_of_a_second_by_second_loop(
 def slow_causes(rows: list[tuple[Any, ...]], window: int, is_open: bool, quota: int) -> dict[int, tuple[int, ...]]:
     """Seconds held, at a limit, full, fragmented and behind, each second looked at by itself; only p has a quota.
 
-    One function of more than 50 lines, because the rules that it holds against the sweep read best in one place.
+    Over 50 lines: the rules that it holds against the sweep read best in one place.
     """
     runs = [
         (submit + held + wait, submit + held + wait + run, nodes, gpus, cpus, partition, order[:nodes])

@@ -138,6 +138,10 @@ def sampled(draw: st.DrawFn) -> tuple[Trace, list[Sample]]:
 @settings(max_examples=25, deadline=None)
 @given(sampled())
 def test_the_join_is_that_of_a_loop(case: tuple[Trace, list[Sample]]) -> None:
+    """The join against loops over jobs, samples and placements.
+
+    Over 50 lines: the loops ask one another who holds what until when, and read best as one text.
+    """
     of, samples = case
     found = {r["job_key"]: r for r in join(of, samples).to_dicts()}
     spans = {r["job_key"]: r for r in of.attempts.to_dicts()}

@@ -144,6 +144,8 @@ def world(folder: Path, jobs: list[RecordedJob], *, eligible_known: bool = True)
     With `eligible_known` a job is eligible when sacct says so, and dependencies are not looked at again. Without, they
     are simulated, and sacct's times count only for begin times, holds and jobs without dependencies. Times are seconds
     since the full hour before the first submission; the periodic passes count from the start of that slurmctld.
+
+    Over 50 lines: most of it is one table, a line for each column of the world.
     """
     origin = passes(folder, "full")[0] - 60  # a first full pass comes sched_interval (60 s) after the start
     start = zero(jobs)

@@ -225,6 +225,10 @@ class Slurm:
             (f / f"spool/{name}").mkdir(exist_ok=True)
 
     def _slurm_conf(self, host: str) -> str:
+        """The text of slurm.conf.
+
+        Over 50 lines: a line for each key of the file.
+        """
         f = self.folder
         settings = {
             "ClusterName": "live",

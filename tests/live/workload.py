@@ -30,7 +30,10 @@ class Expected:
 
 
 def submit_all(slurm: Slurm) -> dict[str, Expected]:
-    """Submit one of each kind and let them all end (about 40 s). Returns JobIDRaw of each to what must come of it."""
+    """Submit one of each kind and let them all end (about 40 s). Returns JobIDRaw of each to what must come of it.
+
+    Over 50 lines: a list of jobs in the order in which the cluster must see them.
+    """
     expected: dict[str, Expected] = {}
 
     elsewhere = ("--time=10", "--exclude=n3,n4")  # n3 sees a preemption, n4 fails

@@ -200,6 +200,10 @@ def _samples(rng: np.random.Generator, cluster: str, minutes: int = 40_000) -> p
 
 
 def _policy_tables(rng: np.random.Generator, cluster: str, jobs: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """What simulation, comparison and release would leave, invented.
+
+    Over 50 lines: tables of data, one after the other.
+    """
     ran = jobs.filter(pl.col("wait_s").is_not_null())
     starts = ran.select(
         "cluster",
