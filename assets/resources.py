@@ -33,6 +33,7 @@ class Baton(dg.ConfigurableResource[None]):
 
     @property
     def folder(self) -> DataFolder:
+        """The folder that holds the lake, the warehouse and everything derived."""
         return DataFolder(Path(self.data))
 
     @contextmanager

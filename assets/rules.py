@@ -69,6 +69,7 @@ def declared(table: Table) -> list[Rule]:
 
 
 def known_states(table: str) -> Rule:
+    """The rule that every state of a table is one that the schema knows."""
     return Rule(
         table,
         "known_states",

@@ -296,6 +296,7 @@ def one_size(out: Path, share: float, by_minute: bool) -> tuple[int, float]:
 
 
 def main() -> None:
+    """Prints the seconds and memory of every topic beside those of the bare scan."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="full size too (some minutes, 10 GB of disk)")
     parser.add_argument("--share", type=float, help="this share of the machines alone, such as 0.1")

@@ -83,6 +83,8 @@ def month() -> tuple[str, Workload, int, np.ndarray]:
 def table_seconds(
     workload: Workload, capacity: int, submits_s: np.ndarray, nodes: int, threads: int
 ) -> tuple[PairTable, float]:
+    """The table of pairs, and the seconds that it took with so many threads."""
+
     def build() -> PairTable:
         return build_pairs(
             workload, capacity=capacity, scheduler="mirage", submits_s=submits_s, pair_nodes=nodes,
@@ -113,6 +115,7 @@ def batched_decisions(table: PairTable, gather: bool) -> float:
 
 
 def single_decisions(table: PairTable) -> float:
+    """Decisions a second of the environment behind Gymnasium's interface."""
     env = ProvisioningEnv(table)
     env.reset(seed=0)
     rng = np.random.default_rng(0)
@@ -125,6 +128,7 @@ def single_decisions(table: PairTable) -> float:
 
 
 def main() -> None:
+    """Prints the cost of a branch, of a table and of a decision, each beside its peer."""
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
           f"{date.today()}, load average {os.getloadavg()[0]:.1f}")  # fmt: skip
     for count in (1_000, 100_000):

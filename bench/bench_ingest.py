@@ -53,6 +53,7 @@ RECORDS_A_JOB = 3.475  # rows with steps that the generator prints for a job on 
 
 
 def once(program: str, dump: Path) -> dict[str, float]:
+    """What a program of its own process prints about reading the dump into an empty folder."""
     with tempfile.TemporaryDirectory(dir=dump.parent) as folder:
         told: dict[str, float] = json.loads(_run(program, str(dump), folder))
     return told
@@ -65,6 +66,7 @@ def _run(program: str, *arguments: str) -> str:
 
 
 def main() -> None:
+    """Prints the speed and memory of the sacct reader beside its peers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, action="append")
     parser.add_argument("--repeat", type=int, default=3)

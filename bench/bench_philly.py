@@ -111,6 +111,7 @@ def timed(read: Callable[[str, Path, Path], dict[str, float]], kind: str, path: 
 
 
 def main() -> None:
+    """Prints the speed and memory of the Philly readers beside their peers."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--mb", type=int, default=1_000, help="size of each file")
     parser.add_argument("--repeat", type=int, default=2, help="the best of so many")

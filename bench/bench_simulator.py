@@ -45,6 +45,7 @@ SETTLED = 100_000  # jobs from which on the mean queue no longer grows with the 
 
 
 def generate(jobs: int) -> Workload:
+    """Poisson arrivals at the load LOAD, sizes 1 to 64, log-normal run times near half an hour."""
     rng = np.random.default_rng(SEED)
     size = 2 ** rng.integers(0, 7, jobs)
     run = np.maximum(rng.lognormal(np.log(1800), 1.0, jobs), 1).astype(np.int64)
@@ -66,6 +67,7 @@ def build_peer(folder: Path) -> Path | None:
 
 
 def run_peer(program: Path, workload: Workload) -> tuple[Int64s, float]:
+    """Starts and seconds of the C++ program."""
     arrays = as_jobs(workload)
     given = np.concatenate([[len(workload), CAPACITY], *arrays]).astype(np.int64).tobytes()
     done = subprocess.run([str(program)], input=given, capture_output=True, check=True)
@@ -73,6 +75,7 @@ def run_peer(program: Path, workload: Workload) -> tuple[Int64s, float]:
 
 
 def run_twin(workload: Workload) -> tuple[Int64s, float]:
+    """Starts and seconds of the plain Python twin."""
     before = time.perf_counter()
     starts = reference.simulate(workload, scheduler="easy", capacity=CAPACITY)
     return np.array(starts), time.perf_counter() - before
@@ -89,6 +92,7 @@ def bytes_a_job(workload: Workload) -> float:
 
 
 def main() -> None:
+    """Prints jobs a second of the kernel beside its peers, and how the time a job grows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--largest", type=int, default=JOBS[-1])

@@ -123,6 +123,7 @@ def bytes_a_job(world: w.World) -> float:
 
 
 def main() -> None:
+    """Prints jobs a second of the `slurm` scheduler beside its peers, by load and by length."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=20_000, help="jobs of the rows at several loads")

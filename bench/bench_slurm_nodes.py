@@ -83,11 +83,13 @@ def timed(world: w.World, repeat: int, heard: Heard | None = None) -> tuple[w.Re
 
 
 def assert_equal(one: w.Result, other: w.Result, who: str) -> None:
+    """Ends the benchmark where two of the programs do not agree."""
     assert (one.start_s == other.start_s).all(), f"{who}: a start differs"
     assert (one.placement == other.placement).all(), f"{who}: a node differs"
 
 
 def main() -> None:
+    """Prints the speed on whole nodes beside shared ones and beside the peers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trace", type=Path, default=THETA if THETA.is_file() else None)
     parser.add_argument("--repeat", type=int, default=3)

@@ -25,6 +25,7 @@ COUNTS = ("rows", "allocations", "steps", "samples", "duplicates", "rejects", "j
 
 
 def main(folder: Path) -> None:
+    """Prints a row a file: how it was read and what became of its records."""
     refused = []
     print(f"| file | format | {' | '.join(COUNTS).replace('rows', 'records')} |\n|{'---|' * (2 + len(COUNTS))}")
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):

@@ -95,6 +95,7 @@ def classify(text: str, rules: list[Signature]) -> Signature | None:
 
 
 def tails_folder(data: DataFolder, cluster: str) -> Path:
+    """The folder that may hold the last lines of each job's log."""
     return data.root / "logs" / cluster
 
 

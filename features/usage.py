@@ -68,6 +68,7 @@ class Steps:
 
     @property
     def peak(self) -> int:
+        """The largest value; 0 where nothing changes."""
         return int(self.values.max()) if len(self.values) else 0
 
     def quantile(self, share: float) -> int | None:

@@ -130,6 +130,7 @@ def output(as_json: bool) -> Iterator[TextIO]:
 
 
 def write_json(stream: TextIO, result: dict[str, Any]) -> None:
+    """Writes a result as one line of JSON. Raises ValueError for a number that JSON does not have."""
     stream.write(json.dumps(plain(result), allow_nan=False) + "\n")
     stream.flush()
 

@@ -28,9 +28,11 @@ class SafeStream:
             stream.reconfigure(errors="backslashreplace")  # a terminal that is not of UTF-8
 
     def write(self, text: str) -> int:
+        """Writes the text with control characters as their escapes; the number of characters written."""
         return self.rich_proxied_file.write(visible_lines(text))
 
     def writelines(self, lines: Iterable[str]) -> None:
+        """Writes each line as `write` does."""
         for line in lines:
             self.write(line)
 

@@ -23,10 +23,12 @@ class Column:
 
     @property
     def is_text(self) -> bool:
+        """Whether its cells are text, which a browser may break and sorts by letters."""
         return self.kind in ("text", "name", "code")
 
     @property
     def is_interval(self) -> bool:
+        """Whether its cells are intervals, [low, high]."""
         return self.kind.startswith("interval")
 
     @property

@@ -41,6 +41,7 @@ class Shown:
 
     @property
     def first_s(self) -> int:
+        """The first submission, s."""
         return int(self.workload.submit_s.min())
 
 

@@ -38,6 +38,7 @@ class Names:
 
     @property
     def are_hidden(self) -> bool:
+        """Whether names are replaced by keyed hashes."""
         return self.key is not None
 
 
@@ -150,6 +151,7 @@ class Source:
 
     @cached_property
     def files(self) -> pl.DataFrame:
+        """The raw files of the cluster, a row each."""
         return self.rows("trace_files")
 
     @cached_property

@@ -63,6 +63,7 @@ class Table:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the columns, in order."""
         return tuple(column.name for column in self.columns)
 
 

@@ -46,10 +46,12 @@ class ReleaseDecision:
 
     @property
     def passed(self) -> bool:
+        """Whether the candidate became champion, or stayed it."""
         return self.gate.passed
 
     @property
     def reason(self) -> str:
+        """Why, in a sentence for a person."""
         return self.gate.reason
 
     def log_row(self) -> dict[str, Any]:

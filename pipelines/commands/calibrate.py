@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
+    """Adds `baton calibrate`."""
     app.command()(calibrate)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
+    """Adds `baton explain`."""
     app.command()(explain)
 
 

@@ -29,6 +29,7 @@ FREE_TEXT = {"trace_files": ("path",), "rejects": ("path", "reason", "raw")}  # 
 
 
 def register(app: typer.Typer) -> None:
+    """Adds `baton export`."""
     app.command()(export)
 
 

@@ -32,6 +32,7 @@ Seed = Annotated[
 
 
 def register(app: typer.Typer) -> None:
+    """Adds the commands that fit, compare and release."""
     app.command()(train)
     app.command()(evaluate)
     app.command()(promote)

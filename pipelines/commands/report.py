@@ -16,6 +16,7 @@ from traces.visible import visible
 
 
 def register(app: typer.Typer) -> None:
+    """Adds `baton report`, and where the user interfaces keep their state."""
     app.command()(report)
     app.command("dagster-home")(dagster_home)
     app.command("mlflow-uri")(mlflow_uri)

@@ -21,6 +21,7 @@ Raw = Annotated[
 
 
 def register(app: typer.Typer) -> None:
+    """Adds `baton analyze` and `baton run`."""
     app.command()(analyze)
     app.command()(run)
 

@@ -26,6 +26,7 @@ MOST_UNITS = 1 << 40  # processors or nodes
 
 
 def register(app: typer.Typer) -> None:
+    """Adds `baton simulate`."""
     app.command()(simulate)
 
 

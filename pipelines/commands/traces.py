@@ -15,6 +15,7 @@ from traces.visible import visible
 
 
 def register(app: typer.Typer) -> None:
+    """Adds `baton ingest` and `baton generate`."""
     app.command()(ingest)
     app.command()(generate)
 

@@ -275,6 +275,7 @@ def clock(seconds: int) -> str:
 
 
 def user_name(user: int) -> str:
+    """The name of a user by number, from u001 on."""
     return f"u{user + 1:03d}"
 
 

@@ -154,6 +154,7 @@ class SlurmConf:
     def_cpu_per_gpu: int = _key("DefCpuPerGPU", values.count, 0)
 
     def partition(self, name: str) -> PartitionConf | None:
+        """The partition of that name; None where there is none."""
         return next((p for p in self.partitions if p.name == name), None)
 
     @property

@@ -21,34 +21,42 @@ class DataFolder:
 
     @property
     def raw(self) -> Path:
+        """Raw logs, a folder a cluster."""
         return self.root / "raw"
 
     @property
     def lake(self) -> Path:
+        """Parquet files, a folder a raw file."""
         return self.root / "lake"
 
     @property
     def warehouse(self) -> Path:
+        """The DuckDB file of clean tables."""
         return self.root / "warehouse.duckdb"
 
     @property
     def mlflow(self) -> Path:
+        """Runs and registered policies."""
         return self.root / "mlflow"
 
     @property
     def artifacts(self) -> Path:
+        """Pairs, fits and what else a study keeps."""
         return self.root / "artifacts"
 
     @property
     def reports(self) -> Path:
+        """The report and what lies beside it."""
         return self.root / "reports"
 
     @property
     def dagster(self) -> Path:
+        """What Dagster keeps of its runs."""
         return self.root / "dagster"
 
     @property
     def clusters_toml(self) -> Path:
+        """What is declared of each cluster; need not exist."""
         return self.root / "clusters.toml"
 
     def ensure_writable(self) -> None:

@@ -61,11 +61,13 @@ def count(words: Int64s, row: int) -> int:
 
 @kernel_inline
 def contains(words: Int64s, row: int, n: int) -> bool:
+    """Whether node `n` is in the set of nodes that a row of words holds, 64 nodes a word."""
     return bool((words[row, n >> 6] >> (n & 63)) & 1)
 
 
 @kernel_inline
 def add(words: Int64s, row: int, n: int) -> None:
+    """Puts node `n` into that set."""
     words[row, n >> 6] |= 1 << (n & 63)
 
 

@@ -50,6 +50,7 @@ class Mender:
         self.identified = max(min(ids) + 1, first_text)  # columns by which the start of a record is known
 
     def run(self) -> None:
+        """Puts together the lines that a line break in a text has cut, from the first to the last."""
         done = -1
         owner = -1  # line of the record that ended on the line before, to whose last column a fragment may belong
         for at in np.flatnonzero(~self.clean).tolist():
