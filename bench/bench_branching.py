@@ -29,6 +29,7 @@ from models.batched_pairs import BatchedPairs
 from models.environment import ProvisioningEnv
 from models.pairs import build_pairs
 from models.protocol import PairTable
+from simulator import cluster
 from simulator.flat.kernel import advance, new_state, submit
 from simulator.flat.replay import as_jobs, checked_knobs, replay
 from simulator.flat.state import NEVER, NONE, Jobs, copy_state
@@ -54,7 +55,7 @@ def branch_seconds(workload: Workload, branches: int = 2000) -> float:
         if repetition == 1:  # the first may have compiled
             before = time.perf_counter()
         copy_state(branch, trunk)
-        submit(jobs, knobs, branch, count, now)
+        submit(branch, count, now)
         advance(jobs, knobs, branch, starts, NEVER, count)
     return (time.perf_counter() - before) / branches
 
@@ -87,7 +88,7 @@ def table_seconds(
 
     def build() -> PairTable:
         return build_pairs(
-            workload, capacity=capacity, scheduler="mirage", submits_s=submits_s, pair_nodes=nodes,
+            cluster.plain(workload, scheduler="mirage", capacity=capacity), submits_s=submits_s, pair_nodes=nodes,
             limit_s=48 * HOUR_S, threads=threads,
         )  # fmt: skip
 

@@ -74,13 +74,12 @@ def _kept(path: Path) -> PairTable | None:
 
 def _build(workload: Workload, scenario: Scenario, window: Window, path: Path) -> PairTable:
     from models import pairs
+    from simulator import cluster
 
     starts = window.starts(scenario.every_s)
     tables = [
         pairs.build_pairs(
-            workload,
-            capacity=scenario.capacity,
-            scheduler=scenario.scheduler,
+            cluster.plain(workload, scheduler=scenario.scheduler, capacity=scenario.capacity),
             submits_s=starts,
             pair_nodes=nodes,
             limit_s=scenario.limit_s,

@@ -5,7 +5,7 @@ Use from compiled or plain code:
     state = new_state(knobs, arrivals, queue_rows, running_rows)
     advance(jobs, knobs, state, starts, t - 1, NONE)       # everything that happens before t
     copy_state(branch, state)                              # costs what is alive, not the trace
-    submit(jobs, knobs, branch, row, t)                    # "what if it is submitted at t"
+    submit(branch, row, t)                                 # "what if it is submitted at t"
     start = advance(jobs, knobs, branch, starts, NEVER, row)
 
 Events are the ends of jobs (in order of end, submit, row), then, within the same second, submissions (in row order,
@@ -34,6 +34,7 @@ from simulator.flat.state import (
     QUEUE_COLUMNS,
     QUEUE_HEAD,
     QUEUE_TAIL,
+    RELEASE_COLUMNS,
     RUNNING,
     RUNNING_COLUMNS,
     RUNNING_END,
@@ -50,15 +51,17 @@ from simulator.flat.state import (
     estimate_of,
     has_room,
 )
+from simulator.recent import new_recent
 
 NO_ROOM = -2
 
 
-def new_state(knobs: Knobs, arrivals: int, queue_rows: int, running_rows: int) -> State:
+def new_state(knobs: Knobs, arrivals: int, queue_rows: int, running_rows: int, remembered: int = 0) -> State:
     """An empty cluster before the first of `arrivals` jobs.
 
     `queue_rows` is the most jobs that may pend at once (`advance` returns NO_ROOM at more, see `grown`);
-    `running_rows` must be at least the most that can run at once, min(jobs, capacity).
+    `running_rows` must be at least the most that can run at once, min(jobs, capacity); so many of the last starts and
+    ends are `remembered` (`simulator.recent`).
     """
     scalars = np.zeros(SCALARS, np.int64)
     scalars[NOW], scalars[FREE], scalars[ARRIVALS] = -1, knobs.capacity, arrivals
@@ -67,14 +70,15 @@ def new_state(knobs: Knobs, arrivals: int, queue_rows: int, running_rows: int) -
         scalars,
         np.empty((queue_rows, QUEUE_COLUMNS), np.int64),
         np.empty((running_rows, RUNNING_COLUMNS), np.int64),
-        np.empty((running_rows, 2), np.int64),
+        np.empty((running_rows, RELEASE_COLUMNS), np.int64),
         np.empty((scratch_rows(knobs, queue_rows, running_rows), 2), np.int64),
+        new_recent(remembered),
     )
 
 
 def grown(knobs: Knobs, state: State) -> State:
     """The same state with twice the room for pending jobs."""
-    bigger = new_state(knobs, 0, 2 * len(state.queue), len(state.running))
+    bigger = new_state(knobs, 0, 2 * len(state.queue), len(state.running), len(state.recent.started))
     copy_state(bigger, state)
     return bigger
 
@@ -109,7 +113,7 @@ def advance(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s, until_s: int
 
 
 @kernel
-def submit(jobs: Jobs, knobs: Knobs, state: State, job: int, submit_s: int) -> None:
+def submit(state: State, job: int, submit_s: int) -> None:
     """Submit row `job` (one that does not arrive by itself) at `submit_s` >= the state's NOW.
 
     It comes after every other event of that second. With `submit_s` equal to NOW an event-driven scheduler may start
@@ -163,7 +167,7 @@ def _take_arrival(jobs: Jobs, knobs: Knobs, state: State) -> bool:
 @kernel_inline
 def _take_event(jobs: Jobs, knobs: Knobs, state: State, instant: int) -> bool:
     if _next_end(state) <= instant:
-        end_next(state)
+        end_next(jobs, state)
         return True
     return _take_arrival(jobs, knobs, state)
 
@@ -171,7 +175,7 @@ def _take_event(jobs: Jobs, knobs: Knobs, state: State, instant: int) -> bool:
 @kernel_inline
 def _take_events(jobs: Jobs, knobs: Knobs, state: State, instant: int) -> bool:
     while _next_end(state) <= instant:
-        end_next(state)
+        end_next(jobs, state)
     while _next_arrival(jobs, state) <= instant:
         if not _take_arrival(jobs, knobs, state):
             return False

@@ -26,8 +26,10 @@ Layout (columns of `queue`, `running` and `releases`; entries of `scalars`)
     running[i, RUNNING_JOB | RUNNING_SUBMIT | RUNNING_START | RUNNING_END | RUNNING_SIZE | RUNNING_EXPECTED_END]
                               by falling (end, submit, row): the next to end is the last row. RUNNING_END is what will
                               happen and no policy may see it; RUNNING_EXPECTED_END is start + estimate
-    releases[i, RELEASE_TIME | RELEASE_SIZE]
-                              (expected end, units) of the running jobs by falling expected end
+    releases[i, RELEASE_TIME | RELEASE_SIZE | RELEASE_START]
+                              (expected end, units, start) of the running jobs by falling expected end: unlike
+                              `running` in an order that anyone may see
+    recent                    the jobs that started and that ended last, `simulator.recent`
     scratch                   working memory of one scheduling pass; means nothing between calls, never copied
 """
 
@@ -39,6 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.compiled import kernel, kernel_inline
+from simulator.recent import Recent, copy_recent, remember_end, remember_start
 
 Int64s = NDArray[np.int64]
 
@@ -55,7 +58,8 @@ QUEUE_COLUMNS = 5
 RUNNING_JOB, RUNNING_SUBMIT, RUNNING_START, RUNNING_END, RUNNING_SIZE, RUNNING_EXPECTED_END = 0, 1, 2, 3, 4, 5
 RUNNING_COLUMNS = 6
 
-RELEASE_TIME, RELEASE_SIZE = 0, 1
+RELEASE_TIME, RELEASE_SIZE, RELEASE_START = 0, 1, 2
+RELEASE_COLUMNS = 3
 
 
 class Jobs(NamedTuple):
@@ -83,8 +87,9 @@ class State(NamedTuple):
     scalars: Int64s  # (SCALARS,)
     queue: Int64s  # (queue rows, QUEUE_COLUMNS)
     running: Int64s  # (running rows, RUNNING_COLUMNS)
-    releases: Int64s  # (running rows, 2)
+    releases: Int64s  # (running rows, RELEASE_COLUMNS)
     scratch: Int64s  # (scratch rows, 2)
+    recent: Recent  # the last starts and ends
 
 
 @kernel
@@ -101,8 +106,9 @@ def copy_state(target: State, source: State) -> None:
     for i in range(scalars[RUNNING]):
         for column in range(RUNNING_COLUMNS):
             target.running[i, column] = source.running[i, column]
-        target.releases[i, RELEASE_TIME] = source.releases[i, RELEASE_TIME]
-        target.releases[i, RELEASE_SIZE] = source.releases[i, RELEASE_SIZE]
+        for column in range(RELEASE_COLUMNS):
+            target.releases[i, column] = source.releases[i, column]
+    copy_recent(target.recent, source.recent)
 
 
 @kernel_inline
@@ -158,6 +164,7 @@ def start_pending(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s, positi
     starts[job] = now
     if job == scalars[WATCHED]:
         scalars[WATCHED_START] = now
+    remember_start(state.recent, job, submit, now, size)
     _add_running(state, job, submit, size, now + run, expected_end)
 
 
@@ -179,31 +186,33 @@ def _add_running(state: State, job: int, submit: int, size: int, end: int, expec
     running[i, RUNNING_END], running[i, RUNNING_SIZE], running[i, RUNNING_EXPECTED_END] = end, size, expected_end
     i = scalars[RUNNING]
     while i > 0 and releases[i - 1, RELEASE_TIME] < expected_end:
-        releases[i, RELEASE_TIME], releases[i, RELEASE_SIZE] = (
-            releases[i - 1, RELEASE_TIME],
-            releases[i - 1, RELEASE_SIZE],
-        )
+        for column in range(RELEASE_COLUMNS):
+            releases[i, column] = releases[i - 1, column]
         i -= 1
-    releases[i, RELEASE_TIME], releases[i, RELEASE_SIZE] = expected_end, size
+    releases[i, RELEASE_TIME], releases[i, RELEASE_SIZE], releases[i, RELEASE_START] = expected_end, size, scalars[NOW]
     scalars[RUNNING] += 1
 
 
 @kernel_inline
-def end_next(state: State) -> None:
+def end_next(jobs: Jobs, state: State) -> None:
     """End the running job that is next to end and free its units."""
     scalars, running, releases = state.scalars, state.running, state.releases
     last = scalars[RUNNING] - 1
+    job, start, end = running[last, RUNNING_JOB], running[last, RUNNING_START], running[last, RUNNING_END]
     size, expected_end = running[last, RUNNING_SIZE], running[last, RUNNING_EXPECTED_END]
-    i = last  # jobs with equal expected end and size are interchangeable here
-    while releases[i, RELEASE_TIME] != expected_end or releases[i, RELEASE_SIZE] != size:
+    i = last  # jobs that are alike in all three are interchangeable here
+    while (
+        releases[i, RELEASE_TIME] != expected_end
+        or releases[i, RELEASE_SIZE] != size
+        or releases[i, RELEASE_START] != start
+    ):
         i -= 1
     for k in range(i, last):
-        releases[k, RELEASE_TIME], releases[k, RELEASE_SIZE] = (
-            releases[k + 1, RELEASE_TIME],
-            releases[k + 1, RELEASE_SIZE],
-        )
+        for column in range(RELEASE_COLUMNS):
+            releases[k, column] = releases[k + 1, column]
     scalars[RUNNING] = last
     scalars[FREE] += size
+    remember_end(state.recent, job, end, end - start, jobs.limit_s[job])
 
 
 @kernel_inline

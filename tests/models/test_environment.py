@@ -12,6 +12,7 @@ from models.batched_pairs import BatchedPairs, rewards
 from models.environment import SUBMIT, WAIT, ProvisioningEnv
 from models.pairs import build_pairs
 from models.protocol import PairTable
+from simulator.cluster import plain
 from simulator.workload import Workload
 
 
@@ -57,7 +58,11 @@ def test_what_is_observed_in_a_replay_lies_in_the_documented_ranges() -> None:
     workload = Workload(np.arange(jobs), submit, size, run, limit, np.full(jobs, -1))
     starts = submit[0] + np.arange(3, 14) * 86400
     table = build_pairs(
-        workload, capacity=40, scheduler="mirage", submits_s=starts, pair_nodes=2, limit_s=24 * 3600, decision_s=3600
+        plain(workload, scheduler="mirage", capacity=40),
+        submits_s=starts,
+        pair_nodes=2,
+        limit_s=24 * 3600,
+        decision_s=3600,
     )
     bounds = {"limit": 24.0, "-limit": -24.0, "capacity": 40.0, "Inf": np.inf}
     assert table.observations[:, FEATURES.index("pending_jobs")].max() > 0, "nothing ever waited: nothing was tested"

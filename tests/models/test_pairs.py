@@ -10,6 +10,7 @@ import pytest
 from features.observe import FEATURES, RECENT, Snapshot, observe
 from models.pairs import build_pairs, load, save
 from models.protocol import PairTable
+from simulator.cluster import plain
 from simulator.flat.replay import simulate
 from simulator.workload import Workload
 from traces.errors import InputError
@@ -57,7 +58,7 @@ def built(request: pytest.FixtureRequest) -> Built:
     base = trace(3)
     submits = base.submit_s[40] + np.arange(6) * 4 * 3600 + 7
     table = build_pairs(
-        base, capacity=CAPACITY, scheduler=request.param, submits_s=submits, pair_nodes=NODES, limit_s=LIMIT_S
+        plain(base, scheduler=request.param, capacity=CAPACITY), submits_s=submits, pair_nodes=NODES, limit_s=LIMIT_S
     )
     return base, table, request.param
 
@@ -124,7 +125,11 @@ def test_threads_change_nothing_and_a_file_holds_it_all(tmp_path: Path) -> None:
     submits = base.submit_s[40] + np.arange(9) * 4 * 3600
     one, many = (
         build_pairs(
-            base, capacity=CAPACITY, scheduler="mirage", submits_s=submits, pair_nodes=NODES, limit_s=LIMIT_S, threads=n
+            plain(base, scheduler="mirage", capacity=CAPACITY),
+            submits_s=submits,
+            pair_nodes=NODES,
+            limit_s=LIMIT_S,
+            threads=n,
         )
         for n in (1, 3)
     )
@@ -137,7 +142,7 @@ def test_threads_change_nothing_and_a_file_holds_it_all(tmp_path: Path) -> None:
 def test_a_limit_that_is_no_multiple_of_the_grid_still_ends_exactly() -> None:
     base = trace(1)
     table = build_pairs(
-        base, capacity=CAPACITY, scheduler="easy", submits_s=base.submit_s[50:51], pair_nodes=2, limit_s=3601
+        plain(base, scheduler="easy", capacity=CAPACITY), submits_s=base.submit_s[50:51], pair_nodes=2, limit_s=3601
     )
     assert table.decision_s[table.last[0]] - table.predecessor_start_s[0] == 3601
 
@@ -146,5 +151,8 @@ def test_a_limit_that_is_no_multiple_of_the_grid_still_ends_exactly() -> None:
 def test_a_pair_that_cannot_run_is_refused(nodes: int) -> None:
     with pytest.raises(InputError, match=str(nodes)):
         build_pairs(
-            trace(1), capacity=CAPACITY, scheduler="easy", submits_s=np.array([0]), pair_nodes=nodes, limit_s=9999
+            plain(trace(1), scheduler="easy", capacity=CAPACITY),
+            submits_s=np.array([0]),
+            pair_nodes=nodes,
+            limit_s=9999,
         )

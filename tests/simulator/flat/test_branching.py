@@ -58,7 +58,7 @@ def test_submitting_into_a_branch_equals_a_trace_with_that_job(knobs: dict[str, 
 
     branch, branch_starts = new_state(told, count, count + 1, capacity), starts.copy()
     copy_state(branch, trunk)
-    submit(rows, told, branch, count, at)
+    submit(branch, count, at)
     start = advance(rows, told, branch, branch_starts, NEVER, count)
     assert start == branch_starts[count]
     advance(rows, told, branch, branch_starts, NEVER, NONE)
@@ -131,7 +131,7 @@ def test_submitting_now_waits_for_the_next_pass(scheduler: str, start: int) -> N
     knobs = checked_knobs(scheduler=scheduler, capacity=4)
     state, starts = new_state(knobs, 1, 2, 4), np.full(2, NONE)
     advance(jobs, knobs, state, starts, 600, NONE)
-    submit(jobs, knobs, state, 1, 600)
+    submit(state, 1, 600)
     assert advance(jobs, knobs, state, starts, NEVER, 1) == start
 
 

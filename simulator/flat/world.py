@@ -1,0 +1,121 @@
+"""The flat pool of equal nodes behind the interface of `simulator.cluster`: fifo, easy, conservative, mirage."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator import cluster as interface
+from simulator.cluster import DAY_S, Built, Operations, Visible
+from simulator.compiled import kernel, njit
+from simulator.flat import kernel as clock
+from simulator.flat.replay import checked_knobs
+from simulator.flat.state import (
+    ARRIVALS,
+    NEVER,
+    NEXT_ARRIVAL,
+    NONE,
+    QUEUE_ESTIMATE,
+    QUEUE_HEAD,
+    QUEUE_SIZE,
+    QUEUE_SUBMIT,
+    QUEUE_TAIL,
+    RELEASE_SIZE,
+    RELEASE_START,
+    RELEASE_TIME,
+    RUNNING,
+    Int64s,
+    Jobs,
+    Knobs,
+    State,
+    copy_state,
+)
+from simulator.recent import ENDS, NODES, STARTS, TIME, WAIT, settle
+from simulator.workload import Workload
+
+
+class Cluster(NamedTuple):
+    """The trace with the extra jobs behind it, the scheduler, and working memory. Its branches are `State`s."""
+
+    jobs: Jobs
+    knobs: Knobs
+    starts: Int64s  # (jobs,) scratch of `clock.advance`
+
+
+def build(
+    workload: Workload, *, scheduler: str, capacity: int, extra: int, nodes: int, limit_s: int, threads: int
+) -> Built:
+    """The workload's jobs on `capacity` nodes; jobs end at their limits, and are planned by them."""
+    knobs = checked_knobs(scheduler=scheduler, capacity=capacity, kill_at_limit=True)
+    jobs = Jobs(
+        *(
+            np.append(column, np.full(extra, value, np.int64)).astype(np.int64)
+            for column, value in (
+                (workload.submit_s, NONE),
+                (workload.size, nodes),
+                (workload.run_s, limit_s),
+                (workload.limit_s, limit_s),
+            )
+        )
+    )
+    count = len(workload)
+    alive = min(count + extra, capacity)
+
+    def branch(rows: int, remembered: int) -> State:
+        return clock.new_state(knobs, count, rows, alive, remembered)
+
+    clusters = tuple(Cluster(jobs, knobs, np.full(count + extra, NONE)) for _ in range(threads))
+    return Built(clusters, count, capacity, branch)
+
+
+@kernel
+def _advance(cluster: Cluster, branch: State, until_s: int) -> int:
+    if clock.advance(cluster.jobs, cluster.knobs, branch, cluster.starts, until_s, NONE) == clock.NO_ROOM:
+        return interface.NO_ROOM
+    return 0
+
+
+@kernel
+def _copy(cluster: Cluster, target: State, source: State) -> None:
+    copy_state(target, source)
+
+
+@kernel
+def _submit(cluster: Cluster, branch: State, job: int, submit_s: int) -> None:
+    clock.submit(branch, job, submit_s)
+
+
+@kernel
+def _start_of(cluster: Cluster, branch: State, job: int) -> int:
+    start = clock.advance(cluster.jobs, cluster.knobs, branch, cluster.starts, NEVER, job)
+    settle(branch.recent)
+    return start
+
+
+@njit
+def _visible(cluster: Cluster, branch: State, now_s: int) -> Visible:
+    jobs, scalars, recent = cluster.jobs, branch.scalars, branch.recent
+    queue = branch.queue[scalars[QUEUE_HEAD] : scalars[QUEUE_TAIL]]
+    running = branch.releases[: scalars[RUNNING]]
+    started = recent.started[: min(recent.counts[STARTS], len(recent.started))]
+    arrived = scalars[NEXT_ARRIVAL]
+    first = np.searchsorted(jobs.submit_s[: scalars[ARRIVALS]], now_s - DAY_S)
+    return Visible(
+        cluster.knobs.capacity,
+        queue[:, QUEUE_SIZE],
+        queue[:, QUEUE_ESTIMATE],
+        queue[:, QUEUE_SUBMIT],
+        running[:, RELEASE_SIZE],
+        running[:, RELEASE_TIME] - running[:, RELEASE_START],
+        running[:, RELEASE_START],
+        started[:, TIME],
+        started[:, WAIT],
+        started[:, NODES],
+        recent.ended_use[: min(recent.counts[ENDS], len(recent.ended_use))],
+        jobs.submit_s[first:arrived],
+        jobs.size[first:arrived] * jobs.limit_s[first:arrived],
+    )
+
+
+interface.implement(Cluster, Operations(_advance, _copy, _submit, _start_of, _visible))
