@@ -6,7 +6,7 @@ through `models.release.champion` and `models.tracking.versions`.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -66,15 +66,6 @@ class ReleaseDecision:
             "cost_difference_low_h": self.gate.low_h,
             "cost_difference_high_h": self.gate.high_h,
             "champion_version": self.champion_version,
-        }
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            **asdict(self),
-            "decided_utc": self.decided_utc.isoformat(),
-            "passed": self.passed,
-            "reason": self.reason,
         }
 
 
