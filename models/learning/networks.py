@@ -50,11 +50,10 @@ def repeatable(seed: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Observations (d, F) as a network sees them, and the statistics with which an artifact scales others alike."""
+    """Observations (d, F) as a network sees them, and the scaling that made them so, which the artifact carries."""
 
     normal: torch.Tensor  # (d, i) float32
-    mean: NDArray[np.float32]  # (i,) of the signed logarithm
-    scale: NDArray[np.float32]  # (i,)
+    scaling: Scaling
 
     @classmethod
     def of(cls, observations: NDArray[np.float32]) -> Inputs:
@@ -62,16 +61,12 @@ class Inputs:
         import torch
 
         scaling = Scaling.of(observations, *columns())
-        return cls(torch.from_numpy(scaling(observations)), scaling.mean, scaling.scale)
-
-    def normalise(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(n, i) other observations (n, F) as the network sees them."""
-        return Scaling(*columns(), self.mean, self.scale)(observations)
+        return cls(torch.from_numpy(scaling(observations)), scaling)
 
     @property
     def width(self) -> int:
         """Inputs of a network, the cost weight included."""
-        return len(self.mean) + 1
+        return len(self.scaling.mean) + 1
 
     def at(self, rows: NDArray[np.int64], log_weight: NDArray[np.float32]) -> torch.Tensor:
         """(b, width) inputs at rows (b,) of the table, each with the log of its cost weight (b,)."""
@@ -84,13 +79,12 @@ class Inputs:
         """The arrays of an `mlp` artifact, from a network of `network()`."""
         import torch
 
-        column, minus = columns()
         *deep, skip = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)]
         arrays: dict[str, NDArray[Any]] = {
-            "column": column,
-            "minus": minus,
-            "mean": self.mean,
-            "scale": self.scale,
+            "column": self.scaling.column,
+            "minus": self.scaling.minus,
+            "mean": self.scaling.mean,
+            "scale": self.scaling.scale,
             "condition_scale": np.asarray([LOG_WEIGHT_SCALE], np.float32),
             "skip": skip.weight.detach().numpy().copy(),
         }

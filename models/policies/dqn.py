@@ -142,9 +142,11 @@ class Learner:
         replay = self.replay
         pick = self.rng.integers(replay.size, size=self.policy.batch)
         log_weight = networks.sample_log_weights(self.rng, self.policy.batch)
+        # a stored transition is valued at a weight drawn now
         reward = rewards(replay.interruption_h[pick], replay.overlap_h[pick], np.exp(log_weight))
         with torch.no_grad():
             following = self.inputs.at(replay.next[pick], log_weight)
+            # double Q-learning: the online network picks the next action, the target network values it
             best = self.online(following).argmax(dim=1, keepdim=True)
             future = self.target(following).gather(1, best)[:, 0]
             done = torch.from_numpy(replay.done[pick])

@@ -148,11 +148,13 @@ class Learner:
         values: torch.Tensor = self.critic(inputs)[:, 0]
         with torch.no_grad():
             following = self.critic(self.inputs.at(self.rows, self.log_weight))[:, 0].numpy()
+        # how much better than the critic expected each action turned out
         known = values.detach().numpy().reshape(rollout.rows.shape)
         gain = advantages(rollout.reward, rollout.done, known, following, self.policy.trace_decay)
         goal = torch.from_numpy((gain + known).ravel())
         advantage = torch.from_numpy(gain.ravel())
         advantage = advantage / (advantage.std() + 1e-6)
+        # the actor makes better actions likelier, the critic learns what was earned
         logit: torch.Tensor = self.actor(inputs)[:, 0]
         cross_entropy = torch.nn.functional.binary_cross_entropy_with_logits
         log_chance = -cross_entropy(logit, torch.from_numpy(rollout.submit.ravel()), reduction="none")
@@ -205,7 +207,7 @@ def start_from_estimate(network: torch.nn.Module, inputs: networks.Inputs, sharp
     last = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)][-2]
     skip = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)][-1]
     with torch.no_grad():
-        last.weight.mul_(0.1)
-        last.bias.fill_(sharpness * float(inputs.mean[position]))
-        skip.weight[0, position] = sharpness * float(inputs.scale[position])
+        last.weight.mul_(0.1)  # what the hidden layers add begins small
+        last.bias.fill_(sharpness * float(inputs.scaling.mean[position]))
+        skip.weight[0, position] = sharpness * float(inputs.scaling.scale[position])
         skip.weight[0, -1] = -sharpness * caution * networks.LOG_WEIGHT_SCALE

@@ -27,9 +27,9 @@ def mean_cost(pairs: PairTable, submit: np.ndarray) -> float:
     return float(np.abs(pairs.gap_h[stopping_rows(pairs, (submit & on_grid)[None])[0]]).mean())
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [("dqn", "DQN"), ("policy-gradient", "PPO")])
+@pytest.mark.parametrize(("learner", "reference_learner"), [("dqn", "DQN"), ("policy-gradient", "PPO")])
 def test_costs_no_more_than_the_reference_learner(
-    ours: str, theirs: str, fit_table: PairTable, report_table: PairTable
+    learner: str, reference_learner: str, fit_table: PairTable, report_table: PairTable
 ) -> None:
     stable_baselines3 = pytest.importorskip("stable_baselines3")
     inputs = networks.Inputs.of(fit_table.observations)
@@ -37,7 +37,7 @@ def test_costs_no_more_than_the_reference_learner(
 
     def seen(observation: np.ndarray) -> np.ndarray:
         rows = np.asarray(observation, np.float32).reshape(-1, len(FEATURES))
-        normal = inputs.normalise(rows)
+        normal = inputs.scaling(rows)
         return np.concatenate([normal, np.tile(condition, (len(normal), 1))], axis=1).reshape(
             *np.shape(observation)[:-1], inputs.width
         )
@@ -55,14 +55,14 @@ def test_costs_no_more_than_the_reference_learner(
         },
         "PPO": {"n_steps": 1024},
     }
-    model = getattr(stable_baselines3, theirs)(
-        "MlpPolicy", env, gamma=1.0, learning_rate=1e-3, seed=0, device="cpu", **options[theirs]
+    model = getattr(stable_baselines3, reference_learner)(
+        "MlpPolicy", env, gamma=1.0, learning_rate=1e-3, seed=0, device="cpu", **options[reference_learner]
     )
     with networks.repeatable(0):
         model.learn(STEPS)
     reference = mean_cost(report_table, model.predict(seen(report_table.observations), deterministic=True)[0] == 1)
 
-    artifact, _ = make_policy(ours).fit(fit_table, 0)
+    artifact, _ = make_policy(learner).fit(fit_table, 0)
     found = mean_cost(report_table, artifact.decide(report_table.observations, 1.0))
     reactive = mean_cost(report_table, np.zeros(len(report_table.decision_s), bool))
     assert reference < 0.8 * reactive, f"the reference learned nothing: {reference:.2f} h, reactive {reactive:.2f} h"
