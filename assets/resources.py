@@ -38,7 +38,7 @@ class Baton(dg.ConfigurableResource[None]):
 
     @contextmanager
     def yield_for_execution(self, context: dg.InitResourceContext) -> Generator["Baton"]:  # type: ignore[override]
-        """While a run has it, it is at work; a sensor that has it is not (`pipelines.killed_runs`)."""
+        """While a run has it, it is at work; a sensor that has it is not (`pipelines.runs.killed`)."""
         if context.run is None:
             yield self
             return

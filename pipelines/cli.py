@@ -1,4 +1,4 @@
-"""The command line `baton`: the root command, its errors and exit codes. The subcommands live in the cli_* modules."""
+"""The command line `baton`: the root command, its errors and exit codes; subcommands are in `pipelines.commands`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipelines.commands import report as cli_report
 from pipelines.commands import run as cli_run
 from pipelines.commands import simulate as cli_simulate
 from pipelines.commands import traces as cli_traces
-from pipelines.terminal import safe_streams
+from pipelines.process.terminal import safe_streams
 from traces.errors import BatonError, WorkError, of_system
 from traces.visible import visible
 

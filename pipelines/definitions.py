@@ -13,7 +13,7 @@ from assets import checks, evaluation, features, ingest, policies, promises, rel
 from assets.resources import Baton
 from pipelines import triggers
 from pipelines.jobs import analytics, everything
-from pipelines.progress import progress_logger
+from pipelines.runs.progress import progress_logger
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

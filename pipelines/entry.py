@@ -18,7 +18,7 @@ def main() -> None:
             "extra, in a checkout: pip install '.[pipeline]' (or: make setup)\n"
         )
         sys.exit(2)
-    from pipelines.interrupts import orderly_end
+    from pipelines.process.interrupts import orderly_end
 
     with orderly_end():
         from pipelines.cli import main as run

@@ -8,8 +8,8 @@ from pathlib import Path
 import dagster as dg
 
 from assets.resources import CLUSTERS, Baton
-from pipelines import attempts, killed_runs
 from pipelines.jobs import everything
+from pipelines.runs import attempts, killed
 from traces import clusters
 from traces.errors import BatonError
 
@@ -21,11 +21,11 @@ CRON = "0 3 * * 0"  # Sunday, 03:00
 def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorResult:
     """One run a cluster for all its new files, and more of them, later each time, where it fails.
 
-    The content's digest is in the run key, so that no content that went well runs twice (`pipelines.attempts`). The
-    cursor keeps each file's size, time and digest, so that an unchanged file is not read again, and one that has
-    disappeared is reported; and what became of attempts that failed, a sentence a cluster.
+    The content's digest is in the run key, so that no content that went well runs twice
+    (`pipelines.runs.attempts`). The cursor keeps each file's size, time and digest, so that an unchanged file is not
+    read again, and one that has disappeared is reported; and what became of attempts that failed, a sentence a cluster.
     """
-    for run_id in killed_runs.settle(context.instance, baton.folder):
+    for run_id in killed.settle(context.instance, baton.folder):
         context.log.warning(f"the process of run {run_id} was killed: the run has failed")
     known, told_before = _told(context.cursor)
     seen: dict[str, list[object]] = {}

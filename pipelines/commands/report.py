@@ -117,7 +117,7 @@ def _without_policies(folder: DataFolder, clusters: list[str]) -> dict[str, str]
 
 def dagster_home(context: typer.Context, data: Data = None) -> None:
     """Print the folder for DAGSTER_HOME, made ready: one process must have opened it before two do."""
-    from pipelines.home import prepared_home
+    from pipelines.runs.home import prepared_home
 
     home = prepared_home(options.data_folder(context, data))
     typer.echo(str(home))

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from pipelines import last_run, options, raw_logs
+from pipelines import options
 from pipelines.options import Cluster, Data, Delimiter, Fields, Format, GpusPerNode, Json, Nodes, Timezone
-from pipelines.raw_logs import RawLogs, Reading
+from pipelines.whole_runs import last_run, raw_logs
+from pipelines.whole_runs.raw_logs import RawLogs, Reading
 from traces.errors import BatonError, InputError, WorkError
 from traces.store.folder import DataFolder
 
@@ -115,22 +116,22 @@ def _to_run(folder: DataFolder, raw: list[Path], reading: Reading) -> list[RawLo
 
 
 def _analyse(folder: DataFolder, logs: list[RawLogs], reading: Reading) -> None:
-    from pipelines import whole_runs
+    from pipelines.whole_runs import materialize
 
     for one in logs:
         options.say(f"cluster {one.settings.name}: {', '.join(map(str, one.paths)) or 'as read before'}")
-        whole_runs.analyse(folder, one, reading, with_report=one is logs[-1])
+        materialize.analyse(folder, one, reading, with_report=one is logs[-1])
 
 
 def _learn(folder: DataFolder, logs: list[RawLogs], reading: Reading) -> dict[str, str]:
     """Policies of each cluster; what went wrong, by cluster: the report of the analytics stands all the same."""
-    from pipelines import whole_runs
+    from pipelines.whole_runs import materialize
 
     failed: dict[str, str] = {}
     for one in logs:
         options.say(f"policies of cluster {one.settings.name}")
         try:
-            whole_runs.learn(folder, one, reading, with_report=one is logs[-1])
+            materialize.learn(folder, one, reading, with_report=one is logs[-1])
         except Exception as error:
             why = " ".join(str(error).split()) or type(error).__name__
             failed[one.settings.name] = why if isinstance(error, BatonError) else f"{type(error).__name__}: {why}"

@@ -12,7 +12,7 @@ import pytest
 
 from assets.resources import Baton
 from pipelines.definitions import build_defs
-from pipelines.home import prepared_home
+from pipelines.runs.home import prepared_home
 from tests.browser.conftest import Show, served
 from tests.pipelines.conftest import dump
 from traces.store.folder import DataFolder

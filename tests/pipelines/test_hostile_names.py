@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.terminal import SafeStream, safe_streams
+from pipelines.process.terminal import SafeStream, safe_streams
 from tests.pipelines.conftest import Baton, Result, dump
 from traces.visible import storable
 

@@ -15,7 +15,7 @@ import dagster as dg
 import pytest
 
 from models import registry
-from pipelines import home
+from pipelines.runs import home
 from tests.features.odd_logs import DAY, ODD, row, sacct
 from tests.pipelines.conftest import Baton, Result
 from traces.store import warehouse

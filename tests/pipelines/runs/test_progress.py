@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipelines import progress
+from pipelines.runs import progress
 
 
 def _event(kind: str) -> logging.LogRecord:

@@ -14,7 +14,7 @@ import dagster as dg
 import pytest
 
 from assets.resources import Baton
-from pipelines import home, killed_runs
+from pipelines.runs import home, killed
 from tests.conftest import REPOSITORY
 from traces.files.locks import locked
 from traces.store.folder import DataFolder
@@ -25,7 +25,7 @@ import os, signal, sys
 from pathlib import Path
 import dagster as dg
 from assets.resources import Baton
-from pipelines.home import instance_of
+from pipelines.runs.home import instance_of
 from traces.store.folder import DataFolder
 
 @dg.op(required_resource_keys={"baton"})
@@ -55,12 +55,12 @@ def test_a_killed_run_is_failed_and_a_live_one_is_not(tmp_path: Path, monkeypatc
     with dg.DagsterInstance.from_config(str(data.dagster)) as instance:
         (dead,) = [run.run_id for run in instance.get_runs()]
         assert statuses(instance) == ["STARTED"], "Dagster takes it for running, and its queue waits for it"
-        assert killed_runs.settle(instance, data) == [], "it may be about to get its resources"
-        monkeypatch.setattr(killed_runs, "time", SimpleNamespace(time=lambda: time.time() + killed_runs.GRACE_S + 1))
+        assert killed.settle(instance, data) == [], "it may be about to get its resources"
+        monkeypatch.setattr(killed, "time", SimpleNamespace(time=lambda: time.time() + killed.GRACE_S + 1))
 
         @dg.op(required_resource_keys={"baton"})
         def work() -> None:
-            assert killed_runs.settle(instance, data) == [], "a run is at work: nobody is taken for dead"
+            assert killed.settle(instance, data) == [], "a run is at work: nobody is taken for dead"
             seen.append(statuses(instance))
 
         @dg.job(resource_defs={"baton": Baton(data=str(tmp_path))})
@@ -75,7 +75,7 @@ def test_a_killed_run_is_failed_and_a_live_one_is_not(tmp_path: Path, monkeypatc
         assert failed is not None and failed.status == dg.DagsterRunStatus.FAILURE
         with dg.build_resources({"baton": Baton(data=str(tmp_path))}, instance=instance):
             instance.create_run_for_job(whole, status=dg.DagsterRunStatus.STARTED)
-            assert len(killed_runs.settle(instance, data)) == 1, "a sensor that has the resource is no run"
+            assert len(killed.settle(instance, data)) == 1, "a sensor that has the resource is no run"
 
 
 def test_two_processes_make_the_instance_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from traces.generate.logs import generate_slurm
 MOST_S = 10.0
 BEGIN = """
 import sys, threading, time
-from pipelines.interrupts import orderly_end
+from pipelines.process.interrupts import orderly_end
 def ready(after_s=0.5):
     told = threading.Timer(after_s, lambda: print("ready", flush=True))
     told.daemon = True

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from pipelines import last_run, options
+from pipelines import options
 from pipelines.commands import run as cli_run
-from pipelines.raw_logs import STANDARD_INPUT, RawLogs, Reading
+from pipelines.whole_runs import last_run
+from pipelines.whole_runs.raw_logs import STANDARD_INPUT, RawLogs, Reading
 from tests.pipelines.conftest import Baton, dump
 from traces.clusters import ClusterSettings
 from traces.store.folder import DataFolder

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import dagster as dg
 
-from pipelines import killed_runs
+from pipelines.runs import killed
 from traces.files.locks import locked
 from traces.store.folder import DataFolder
 
-CONFIGURATION = Path(__file__).resolve().parents[1] / "dagster.yaml"
+CONFIGURATION = Path(__file__).resolve().parents[2] / "dagster.yaml"
 
 
 def prepared_home(data: DataFolder) -> Path:
@@ -33,7 +33,7 @@ def prepared_home(data: DataFolder) -> Path:
 def _prepare(data: DataFolder) -> None:
     with dg.DagsterInstance.from_config(str(data.dagster)) as instance:
         instance.get_dynamic_partitions("clusters")
-        killed_runs.settle(instance, data)
+        killed.settle(instance, data)
 
 
 def instance_of(data: DataFolder) -> dg.DagsterInstance:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import options
-from pipelines.raw_logs import STANDARD_INPUT, RawLogs, Reading
+from pipelines.whole_runs.raw_logs import STANDARD_INPUT, RawLogs, Reading
 from traces.errors import BatonError
 from traces.files.whole import write_text
 from traces.store.folder import DataFolder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipelines.raw_logs import RawLogs, Reading
+from pipelines.whole_runs.raw_logs import RawLogs, Reading
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _materialize(folder: DataFolder, logs: RawLogs, reading: Reading, job: str, 
 
     from assets.resources import CLUSTERS, Baton
     from pipelines.definitions import build_defs
-    from pipelines.home import instance_of
+    from pipelines.runs.home import instance_of
 
     name = logs.settings.name
     paths = [str(path) for path in logs.paths]

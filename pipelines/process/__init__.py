@@ -1,0 +1,1 @@
+"""How the process of a command behaves: how it ends when it is told to, and what may reach a terminal."""
