@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -17,10 +16,8 @@ from traces.errors import InputError
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 
-GENERATED_CLUSTERS = frozenset({"sample", "philly-sample"})
 MOST_KEPT = 50_000  # rows of a table that several sections read: larger ones are read again
 NAME_COLUMNS = {"user_name": "user", "account": "account", "group_name": "account", "job_name": "job"}
-_GENERATED_PATH = re.compile(r"generated|(^|/)data/sample(/|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -177,9 +174,8 @@ class Source:
 
     @property
     def is_generated(self) -> bool:
-        """True where the trace was made by `baton generate` and not recorded."""
-        paths = [] if self.files.is_empty() else self.files["path"].to_list()
-        return self.cluster in GENERATED_CLUSTERS or any(_GENERATED_PATH.search(path) for path in paths)
+        """True where a raw file of the cluster was made by `baton generate` and not recorded."""
+        return not self.files.is_empty() and bool(self.files["is_generated"].any())
 
     @cached_property
     def slug(self) -> str:

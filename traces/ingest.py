@@ -31,6 +31,7 @@ from traces.clusters import ClusterSettings
 from traces.errors import InputError, WorkError
 from traces.files.locks import locked
 from traces.formats import check_format
+from traces.generated import is_generated
 from traces.progress import say
 from traces.readers.common import Parsed, RawFile, Reader, rejects_frame
 from traces.readers.registry import READERS, reader_for
@@ -367,5 +368,6 @@ def _write(tables: FileTables, raw: RawFile, reader: Reader, parsed: Parsed, res
     told = {
         **counts, "path": storable(result.path), "records": result.rows, "bytes": size, "superseded": 0,
         "timezone": raw.settings.timezone, "reader_version": reader.version,
+        "is_generated": is_generated(Path(raw.shown or raw.path), result.sha256),
     }  # fmt: skip
     tables.write("trace_files", pl.DataFrame([told]))

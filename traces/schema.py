@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 # What one record may hold at most, by how its column's name ends or by all of it. No machine comes near: more is a
 # fault or an attack, and the record is refused with the value. No product of two of them leaves 64 bits, nor does the
@@ -257,6 +257,7 @@ TRACE_FILES = Table(
         Column("bytes", INT, "bytes", "size as stored (compressed where it is)", nullable=False),
         Column("format", TEXT, "", "reader that read it", nullable=False),
         Column("timezone", TEXT, "", "zone in which its local times were read", nullable=False),
+        Column("is_generated", FLAG, "", "made by `baton generate`: no record of a real cluster", nullable=False),
         Column("records", INT, "records", "records read", nullable=False),
         Column("allocations", INT, "records", "distinct allocation records, each requeue or resize included", nullable=False),
         Column("steps", INT, "records", "job-step records", nullable=False),

@@ -43,7 +43,7 @@ def trace_file(cluster: str, jobs: int, rejects: int = 0, path: str = "raw/log.t
         "cluster": cluster, "path": path, "sha256": SHA, "bytes": 12_345, "format": "sacct",
         "timezone": "America/Chicago", "records": jobs + rejects, "allocations": jobs, "steps": 0,
         "samples": 0, "duplicates": 0, "rejects": rejects, "jobs": jobs, "attempts": jobs, "superseded": 0,
-        "seconds": 0.1, "reader_version": 1,
+        "seconds": 0.1, "reader_version": 1, "is_generated": False,
     }  # fmt: skip
 
 

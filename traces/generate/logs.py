@@ -1,6 +1,7 @@
 """Generated raw logs: the bundled sample, and dumps of any size for benchmarks.
 
-Everything follows from the seed: the same seed gives the same bytes. Nothing here is a record of a real cluster;
+Everything follows from the seed: the same seed gives the same bytes. Beside the logs stands a list of them that says
+that they are generated (`traces.generated`). Nothing here is a record of a real cluster;
 `traces.generate.workload` and `traces.generate.philly` say which published figures the shapes are calibrated to.
 """
 
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from traces import generated
 from traces.errors import InputError
 from traces.generate import philly
 from traces.generate.philly_samples import write_samples
@@ -32,8 +34,10 @@ def generate_slurm(
     _check(jobs=jobs, weeks=weeks, nodes=nodes, gpus_per_node=gpus_per_node)
     warm = 1 if jobs is None else 0  # a benchmark wants every row; a log begins on a busy cluster
     past = history(jobs=jobs, weeks=weeks, nodes=nodes, gpus_per_node=gpus_per_node, seed=seed, warm_weeks=warm)
-    name = f"sacct-generated-{seed}.psv" + (".gz" if compress else "")
-    return write_dump(out / name, past, from_s=EPOCH_S, at_s=past.last_s, steps=steps, compress=compress)
+    name = f"{generated.SLURM_DUMP}{seed}.psv" + (".gz" if compress else "")
+    dump = write_dump(out / name, past, from_s=EPOCH_S, at_s=past.last_s, steps=steps, compress=compress)
+    generated.write_list([dump])
+    return dump
 
 
 def generate_philly(
@@ -53,7 +57,9 @@ def generate_philly(
     paths = [philly.write_job_log(out, drawn, cluster, seed, at_s, compress=compress)]
     if utilization_days > 0:
         paths += write_samples(out, drawn, cluster, days=utilization_days, seed=seed, compress=compress)
-    return [*paths, philly.write_machine_list(out, cluster)]
+    paths.append(philly.write_machine_list(out, cluster))
+    generated.write_list(paths)
+    return paths
 
 
 def generate_sample(out: Path) -> list[Path]:
@@ -68,10 +74,16 @@ def generate_sample(out: Path) -> list[Path]:
     middle_s = EPOCH_S + SAMPLE_WEEKS // 2 * WEEK_S
     paths = [
         write_dump(
-            out / "slurm" / f"sacct-generated-{number}.psv.gz", past, from_s=begin, at_s=end, steps=True, compress=True
+            out / "slurm" / f"{generated.SLURM_DUMP}{number}.psv.gz",
+            past,
+            from_s=begin,
+            at_s=end,
+            steps=True,
+            compress=True,
         )
         for number, begin, end in ((1, EPOCH_S, middle_s), (2, middle_s, past.last_s))
     ]
+    generated.write_list(paths)
     return paths + generate_philly(
         out / "philly",
         jobs=None,
