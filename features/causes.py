@@ -48,14 +48,14 @@ def with_causes(jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, hel
     `usage.runs`, with a column group_name.
     """
     cpus = pl.coalesce(pl.col("allocated_cpus").replace(0, None), "requested_cpus")
-    told = trace.jobs.select("job_key", cpus.alias("cpus"), "reason")
+    cpus_and_reason = trace.jobs.select("job_key", cpus.alias("cpus"), "reason")
     waiting = jobs.lazy().select(_READ).filter(pl.col("waiting_to") >= pl.col("submit")).collect()
-    waiting = beside(waiting, told, "job_key")
+    waiting = beside(waiting, cpus_and_reason, "job_key")
     eligible = pl.coalesce("eligible_from", "submit").clip(pl.col("submit"), pl.col("waiting_to"))
     waiting = waiting.with_columns(eligible.alias("from")).with_columns(
         (pl.col("from") - pl.col("submit")).alias("held_s")
     )
-    held = beside(held.select(_HELD), told.select("job_key", "cpus"), "job_key")
+    held = beside(held.select(_HELD), cpus_and_reason.select("job_key", "cpus"), "job_key")
     held = held.with_columns(pl.lit(1).alias("jobs"))
     rooms = _Rooms(trace, settings, held)
     waiting = _measured(waiting, rooms)
@@ -65,10 +65,10 @@ def with_causes(jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, hel
     main = pl.coalesce(
         pl.when((largest > 0) & (pl.col(name) == largest)).then(pl.lit(cause)) for name, cause in MAIN_CAUSES.items()
     )
-    found = waiting.select(
+    by_cause = waiting.select(
         "job_key", *CAUSES, "cause_basis", "own_limit", main.cast(pl.Categorical).alias("main_cause")
     )
-    return beside(jobs, found, "job_key")
+    return beside(jobs, by_cause, "job_key")
 
 
 @dataclass

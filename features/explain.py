@@ -36,10 +36,10 @@ def delays(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
     After `baton ingest` alone it is missing, or still that of the files before.
     """
     if QUEUEING_DELAY.name in contents.table_names(data):
-        found = warehouse.read(data, "SELECT * FROM queueing_delay WHERE cluster = ?", [settings.name])
-        there = warehouse.read(data, "SELECT job_key, state FROM jobs WHERE cluster = ?", [settings.name])
-        if there.height == found.height == there.join(found, on=["job_key", "state"]).height:
-            return found
+        kept = warehouse.read(data, "SELECT * FROM queueing_delay WHERE cluster = ?", [settings.name])
+        jobs = warehouse.read(data, "SELECT job_key, state FROM jobs WHERE cluster = ?", [settings.name])
+        if jobs.height == kept.height == jobs.join(kept, on=["job_key", "state"]).height:
+            return kept
     return queueing.compute(data, settings)[QUEUEING_DELAY.name].cast({pl.Categorical: pl.String})
 
 
@@ -223,8 +223,8 @@ def _gpu_use(data: DataFolder, key: list[str]) -> dict[str, Any] | None:
         "WHERE cluster = ? AND job_key = ?",
         key,
     )
-    found = rows.row(0, named=True)
-    return found if found["samples"] else None
+    use = rows.row(0, named=True)
+    return use if use["samples"] else None
 
 
 def _failures(data: DataFolder, key: list[str]) -> list[dict[str, Any]]:

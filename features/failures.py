@@ -59,8 +59,8 @@ RAN_AGAIN = ("failed or preempted", "unknown")
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """The tables for the cluster of `settings`, from the warehouse and the tails of logs in the data folder."""
-    told = ("cluster", "run_s", "gpu_time_s", "exit_code", "exit_signal", "trace_sha256")
-    trace = read_trace(data, settings.name, jobs=("job_id",), attempts=told)
+    read = ("cluster", "run_s", "gpu_time_s", "exit_code", "exit_signal", "trace_sha256")
+    trace = read_trace(data, settings.name, jobs=("job_id",), attempts=read)
     return from_trace(trace, settings, read_tails(data, settings.name))
 
 
@@ -91,14 +91,14 @@ def _with_tails(ended: pl.DataFrame, trace: Trace, tails: pl.DataFrame) -> pl.Da
     ids = ids.unique("job_id", keep="last", maintain_order=True).select("job_key", "job_id")
     attempts = trace.attempts.join(ids, on="job_key", how="semi")
     last = attempts.group_by("job_key").agg(pl.col("attempt").max().alias("last"))
-    found = (
+    reasons = (
         tails.join(ids, on="job_id")
         .join(last, on="job_key")
         .with_columns(pl.coalesce("attempt", "last").alias("attempt"), pl.lit(True).alias("has_tail"))
         .unique(["job_key", "attempt"], keep="first", maintain_order=True)
         .drop("job_id", "last")
     )
-    return ended.join(found, on=["job_key", "attempt"], how="left").with_columns(pl.col("has_tail").fill_null(False))
+    return ended.join(reasons, on=["job_key", "attempt"], how="left").with_columns(pl.col("has_tail").fill_null(False))
 
 
 def _attempts(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
@@ -203,12 +203,12 @@ def _by(ended: pl.DataFrame, failures: pl.DataFrame) -> pl.DataFrame:
     ]
     share = pl.col("gpu_time_s") / total if total else pl.lit(None, pl.Float64)
     run, all_runs = pl.col("runtime_total_s"), pl.col("runtime_total_s").sum().over("dimension")
-    found = pl.concat(parts).with_columns(
+    by_value = pl.concat(parts).with_columns(
         (pl.col("jobs") / jobs).alias("jobs_share"),
         share.alias("gpu_time_share"),
         pl.when(all_runs > 0).then(run / all_runs).alias("runtime_share"),
     )
-    return shaped(found, FAILURES_BY)
+    return shaped(by_value, FAILURES_BY)
 
 
 def _summary() -> list[pl.Expr]:

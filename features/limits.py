@@ -104,13 +104,13 @@ def inferred(waiting: pl.DataFrame, usage: Usage, pressed: Pressed) -> list[Limi
     reasons = waiting["reason"].drop_nulls().unique().cast(pl.String)
     if len(reasons) and not reasons.str.contains(LIMIT_REASON).any():
         return []
-    found: list[Limit] = []
+    limits: list[Limit] = []
     for partition in sorted({where for where, _ in usage.steps}, key=lambda name: (name is not None, name)):
         rows = waiting if partition is None else waiting.filter(pl.col("partition") == partition)
         for amount in WORDS:
-            if (most := _shared(rows, usage, (partition, amount), found, pressed)) is not None:
-                found.append(Limit(partition, amount, most))
-    return found
+            if (most := _shared(rows, usage, (partition, amount), limits, pressed)) is not None:
+                limits.append(Limit(partition, amount, most))
+    return limits
 
 
 def _shared(

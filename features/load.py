@@ -37,8 +37,8 @@ Numbers = NDArray[np.float64]
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables for the cluster of `settings`, from the warehouse."""
-    told = ("qos", "limit_s", "run_s", "wait_s", "eligible_wait_s", "gpu_time_s")
-    return from_trace(read_trace(data, settings.name, jobs=(*ASKED, *told)), settings)
+    described = ("qos", "limit_s", "run_s", "wait_s", "eligible_wait_s", "gpu_time_s")
+    return from_trace(read_trace(data, settings.name, jobs=(*ASKED, *described)), settings)
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
@@ -81,10 +81,10 @@ def _load(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     )
     if held["gpus"].null_count() == held.height:
         days = days.with_columns(pl.lit(None, pl.Float64).alias("gpus_held_mean"))
-    found = days.join(arrived, on="day_utc", how="left").with_columns(
+    daily = days.join(arrived, on="day_utc", how="left").with_columns(
         pl.lit(settings.name).alias("cluster"), pl.col("arrivals", "users").fill_null(0)
     )
-    return shaped(found.sort("day_utc"), LOAD)
+    return shaped(daily.sort("day_utc"), LOAD)
 
 
 def _concurrency(trace: Trace, held: pl.DataFrame) -> tuple[Steps, Steps]:
@@ -140,7 +140,7 @@ def _drift(jobs: pl.DataFrame, cluster: str) -> pl.DataFrame:
     """Every week with jobs against the week with jobs before it, for each feature that both weeks know."""
     weekly = jobs.with_columns(pl.col("submit_utc").dt.truncate("1w").alias("week_utc"))
     weeks = [(key[0], rows) for key, rows in weekly.group_by("week_utc", maintain_order=True)]
-    found = []
+    drifts = []
     for (before_utc, before), (week_utc, after) in pairwise(weeks):
         for name in (*NUMBERS, *CATEGORIES):
             old, new = before[name].drop_nulls(), after[name].drop_nulls()
@@ -152,7 +152,7 @@ def _drift(jobs: pl.DataFrame, cluster: str) -> pl.DataFrame:
                 index, distance = stability_of_numbers(a, b), kolmogorov_smirnov(a, b)
             else:
                 index, distance = stability_of_categories(old, new), None
-            found.append(
+            drifts.append(
                 {
                     "week_utc": week_utc, "before_utc": before_utc, "feature": name,
                     "n_before": len(old), "n": len(new), "psi": index,
@@ -160,9 +160,9 @@ def _drift(jobs: pl.DataFrame, cluster: str) -> pl.DataFrame:
                     "is_shifted": index > SHIFTED,
                 }
             )  # fmt: skip
-    if not found:
+    if not drifts:
         return empty(DRIFT)
-    return shaped(pl.from_dicts(found, infer_schema_length=None).with_columns(pl.lit(cluster).alias("cluster")), DRIFT)
+    return shaped(pl.from_dicts(drifts, infer_schema_length=None).with_columns(pl.lit(cluster).alias("cluster")), DRIFT)
 
 
 def stability_of_numbers(old: Numbers, new: Numbers) -> float:

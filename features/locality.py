@@ -93,9 +93,9 @@ def _shared(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
         start, end = rows["start_epoch"].to_numpy(), rows["end_epoch"].to_numpy()
         shared[rows["row"].to_numpy()] = others.area(np.maximum(start, end)) - others.area(start)
     node_s = (pl.col("end_epoch") - pl.col("start_epoch")).clip(0).alias("node_s")
-    found = on_nodes.select("job_key", "attempt", node_s, pl.Series("shared_node_s", shared))
+    times = on_nodes.select("job_key", "attempt", node_s, pl.Series("shared_node_s", shared))
     del on_nodes, spans
-    return found.group_by("job_key", "attempt").agg(pl.all().sum())
+    return times.group_by("job_key", "attempt").agg(pl.all().sum())
 
 
 def _locality(trace: Trace, spread: pl.DataFrame, cluster: str) -> pl.DataFrame:
@@ -109,11 +109,11 @@ def _locality(trace: Trace, spread: pl.DataFrame, cluster: str) -> pl.DataFrame:
         .with_columns(pl.col("excess_nodes").clip(0, MOST_EXCESS))
     )
     waited = pl.col("wait_s")
-    found = rows.group_by("size_bucket", "excess_nodes").agg(
+    waits = rows.group_by("size_bucket", "excess_nodes").agg(
         pl.len().alias("jobs"),
         waited.mean().alias("wait_mean_s"),
         *(waited.quantile(q, interpolation="linear").alias(f"wait_p{round(q * 100)}_s") for q in (0.5, 0.9, 0.95)),
         pl.col("run_s").median().alias("run_p50_s"),
         pl.col("shared_share").mean().alias("shared_share"),
     )
-    return shaped(found.with_columns(pl.lit(cluster).alias("cluster")).sort("size_bucket", "excess_nodes"), LOCALITY)
+    return shaped(waits.with_columns(pl.lit(cluster).alias("cluster")).sort("size_bucket", "excess_nodes"), LOCALITY)

@@ -120,15 +120,15 @@ class RangeMaximum:
         """Largest value in [begin, end), each of shape (n,); in an empty span nothing is free: the least integer."""
         first = np.maximum(np.searchsorted(self._steps.times, begin, side="right") - 1, 0)
         last = np.searchsorted(self._steps.times, end, side="left") - 1
-        found = np.full(len(begin), NEVER // 2, dtype=np.int64)
+        largest = np.full(len(begin), NEVER // 2, dtype=np.int64)
         some = (end > begin) & (last >= first)
         level = np.zeros(len(begin), dtype=np.int64)
         level[some] = np.log2(last[some] - first[some] + 1).astype(np.int64)
         for depth in np.unique(level[some]):
             at = np.flatnonzero(some & (level == depth))
             table = self._levels[int(depth)]
-            found[at] = np.maximum(table[first[at]], table[last[at] - 2 ** int(depth) + 1])
-        return found
+            largest[at] = np.maximum(table[first[at]], table[last[at] - 2 ** int(depth) + 1])
+        return largest
 
 
 def _by(rows: pl.DataFrame, cluster: str) -> pl.DataFrame:

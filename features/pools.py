@@ -70,8 +70,8 @@ def _rolling(times: Int64s, values: Int64s, at: Int64s) -> Int64s:
     most = frame.select(
         "time", pl.col("value").rolling_max_by("time", window_size=f"{WINDOW_S}i", closed="both").alias("most")
     )
-    found: Int64s = most["most"].to_numpy()[np.searchsorted(times, at, side="right") - 1]
-    return found
+    largest: Int64s = most["most"].to_numpy()[np.searchsorted(times, at, side="right") - 1]
+    return largest
 
 
 def collapsed(times: Int64s, values: Int64s) -> Steps:

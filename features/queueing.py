@@ -49,9 +49,9 @@ DIMENSIONS = ("all", "size_bucket", "partition", "user_name", "hour_of_week", "s
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables for the cluster of `settings`, from the warehouse."""
-    told = ("requested_cpus", "allocated_cpus", "reason")
+    for_causes = ("requested_cpus", "allocated_cpus", "reason")
     return _tables(
-        queueing_delay(read_trace(data, settings.name, jobs=(*WAITED, *told), by_node=True), settings), settings
+        queueing_delay(read_trace(data, settings.name, jobs=(*WAITED, *for_causes), by_node=True), settings), settings
     )
 
 

@@ -86,29 +86,29 @@ class _Node:
 
 def join(trace: Trace, cluster: str, resource: str, attributes: pl.DataFrame, fetch: Fetch) -> Joined:
     """The samples of `resource` by attempt. `attributes`: job_key, attempt and what `readings` are told apart by."""
-    told = [name for name in attributes.columns if name not in ("job_key", "attempt")]
-    kinds = attributes.select(told).unique(maintain_order=True).with_row_index("kind")
-    named = attributes.join(kinds, on=told, nulls_equal=True).with_row_index("id")
+    kind_columns = [name for name in attributes.columns if name not in ("job_key", "attempt")]
+    kinds = attributes.select(kind_columns).unique(maintain_order=True).with_row_index("kind")
+    named = attributes.join(kinds, on=kind_columns, nulls_equal=True).with_row_index("id")
     held = (
         held_on_nodes(trace)
         .join(named.select("id", "kind", "job_key", "attempt"), on=["job_key", "attempt"])
         .with_columns((pl.len() == 1).over("id").alias("on_one_node"))
         .sort("node", "start_epoch")
     )
-    found = _Found()
+    sums = _Sums()
     by_node = {str(name): rows for (name,), rows in held.group_by("node", maintain_order=True)}
     for node, samples in _by_node(cluster, resource, list(by_node), fetch):
-        _one_node(by_node[node], samples, resource, found)
+        _one_node(by_node[node], samples, resource, sums)
     online = pl.col("samples") - pl.col("offline_samples")
     attempts = (
-        found.counts()
-        .join(found.percentiles(), on="id", how="left")
+        sums.counts()
+        .join(sums.percentiles(), on="id", how="left")
         .join(named.select("id", "job_key", "attempt"), on="id")
         .with_columns(pl.when(online > 0).then(pl.col("total") / online).alias("mean_percent"))
         .sort("job_key", "attempt")
         .drop("id", "total")
     )
-    return Joined(attempts, found.readings().join(kinds, on="kind").drop("kind"))
+    return Joined(attempts, sums.readings().join(kinds, on="kind").drop("kind"))
 
 
 def held_on_nodes(trace: Trace) -> pl.DataFrame:
@@ -138,8 +138,8 @@ def quantiles(readings: pl.DataFrame, by: list[str]) -> pl.DataFrame:
     parts = []
     for key, rows in readings.group_by(by):
         summed = rows.group_by("value").agg(pl.col("n").sum()).sort("value")
-        found = _percentiles(summed["value"].to_numpy(), summed["n"].to_numpy())
-        parts.append((*key, *found))
+        percentiles = _percentiles(summed["value"].to_numpy(), summed["n"].to_numpy())
+        parts.append((*key, *percentiles))
     kinds: dict[str, Any] = {**{name: readings.schema[name] for name in by}, **dict.fromkeys(PERCENTILES, pl.Float64)}
     return pl.DataFrame(parts, schema=kinds, orient="row")
 
@@ -148,14 +148,14 @@ def _percentiles(values: Float64s, n: Int64s | None = None) -> list[float]:
     """PERCENTILES of values (k,) in rising order, of which each stands `n` (k,) times, once where that is None."""
     upto = None if n is None else np.cumsum(n)
     last = (len(values) if upto is None else int(upto[-1])) - 1
-    found = []
+    percentiles = []
     for share in PERCENTILES.values():
         rank = last * share
         low = int(rank)
         places = np.array([low, min(low + 1, last)])
         a, b = values[places if upto is None else np.searchsorted(upto, places, side="right")].tolist()
-        found.append(a + (b - a) * (rank - low))
-    return found
+        percentiles.append(a + (b - a) * (rank - low))
+    return percentiles
 
 
 def _by_node(
@@ -237,7 +237,7 @@ def _grid(times: Int64s) -> tuple[Int64s, Int64s]:
     return times.min() + MINUTE_S * np.arange(cells, dtype=np.int64), minutes
 
 
-class _Found:
+class _Sums:
     """Rows in the making: COUNTS by placement, percentiles by attempt, readings by kind of attempt and sharing."""
 
     def __init__(self) -> None:
@@ -259,10 +259,10 @@ class _Found:
         self._counts.append([column[sampled] for column in columns])
         n = readings.sum(axis=1)
         alone = placed.on_one_node & (n > 0)
-        found = np.empty((int(alone.sum()), len(PERCENTILES)))
+        percentiles = np.empty((int(alone.sum()), len(PERCENTILES)))
         shares = np.array(list(PERCENTILES.values()))
-        quantiles_of(seen, places[alone], n[alone], shares, np.empty(int(n.max(initial=0))), found)
-        self._percentiles.append([placed.identity[alone], *found.T])
+        quantiles_of(seen, places[alone], n[alone], shares, np.empty(int(n.max(initial=0))), percentiles)
+        self._percentiles.append([placed.identity[alone], *percentiles.T])
         ends = places + n
         for i in np.flatnonzero((n > 0) & ~alone).tolist():
             histogram = np.unique(seen[places[i] : ends[i]], return_counts=True)
@@ -335,7 +335,7 @@ def _summed(parts: list[_Histogram]) -> _Histogram:
     return values, n
 
 
-def _one_node(held: pl.DataFrame, samples: tuple[Int64s, Int64s, Float64s], resource: str, found: _Found) -> None:
+def _one_node(held: pl.DataFrame, samples: tuple[Int64s, Int64s, Float64s], resource: str, sums: _Sums) -> None:
     """Add every placement on the node that has a sample. `held`: of that node, by start."""
     node = _matrix(*samples)
     low = np.searchsorted(node.ticks, held["start_epoch"].to_numpy())
@@ -349,7 +349,7 @@ def _one_node(held: pl.DataFrame, samples: tuple[Int64s, Int64s, Float64s], reso
     identity, kind, on_one_node = (held[name].to_numpy() for name in ("id", "kind", "on_one_node"))
     placed = _Placed(identity, kind, on_one_node, np.array([gpus is not None for gpus in named]))
     for part in _parts(cells):
-        _tallied(node, is_shared, low[part], high[part], of[part], placed[part], found)
+        _tallied(node, is_shared, low[part], high[part], of[part], placed[part], sums)
 
 
 def _parts(cells: Int64s) -> Iterator[slice]:
@@ -366,7 +366,7 @@ def _parts(cells: Int64s) -> Iterator[slice]:
 
 def _tallied(
     node: _Node, is_shared: NDArray[np.bool_], low: Int64s, high: Int64s, of: list[list[int]], placed: _Placed,
-    found: _Found,
+    sums: _Sums,
 ) -> None:  # fmt: skip
     """Tally placements that hold the rows `of` the node's matrix in its ticks [low, high)."""
     from features.tally import tally  # numba: only where samples are
@@ -378,4 +378,4 @@ def _tallied(
     counts, totals = np.zeros((len(of), len(COUNTS)), dtype=np.int64), np.zeros(len(of))
     readings, seen = np.zeros((len(of), 2), dtype=np.int64), np.empty(int(ends[-1]))
     tally(node.values, node.times_read, is_shared, low, high, rows, bounds, places, counts, totals, readings, seen)
-    found.add(placed, counts, totals, readings, places, seen)
+    sums.add(placed, counts, totals, readings, places, seen)

@@ -106,8 +106,8 @@ def tails_digest(data: DataFolder, cluster: str) -> str:
     for rules in (BUNDLED, own):
         digest.update(rules.read_bytes() if rules.is_file() else b"")
     for path in _files(tails_folder(data, cluster)):
-        told = path.stat()
-        digest.update(f"{path.name}\0{told.st_size}\0{told.st_mtime_ns}\n".encode("utf-8", "surrogatepass"))
+        status = path.stat()
+        digest.update(f"{path.name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
@@ -124,10 +124,10 @@ def read_tails(data: DataFolder, cluster: str) -> pl.DataFrame:
     rows = []
     for (job, attempt), parts in sorted(texts.items(), key=lambda item: (item[0][0], item[0][1] or 0)):
         rule = classify("\n".join(parts), rules)
-        found = (None, None, None, None) if rule is None else (
+        reason_of = (None, None, None, None) if rule is None else (
             rule.reason, rule.category, rule.is_weak, rule.is_hopeless,
         )  # fmt: skip
-        rows.append((job, attempt, *found))
+        rows.append((job, attempt, *reason_of))
     return pl.DataFrame(rows, schema=TAILS, orient="row")
 
 

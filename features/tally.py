@@ -84,7 +84,7 @@ def tally(
 
 
 @kernel
-def quantiles(values: Float64s, first: Int64s, n: Int64s, shares: Float64s, scratch: Float64s, found: Float64s) -> None:
+def quantiles(values: Float64s, first: Int64s, n: Int64s, shares: Float64s, scratch: Float64s, out: Float64s) -> None:
     """found (m, s): the shares (s,), rising, of each of m runs values[first[i]:first[i] + n[i]] of at least one value.
 
     Linear between neighbours, as numpy's default. scratch: as long as the longest run.
@@ -104,7 +104,7 @@ def quantiles(values: Float64s, first: Int64s, n: Int64s, shares: Float64s, scra
                 above = scratch[low + 1]
                 for place in range(low + 2, last + 1):
                     above = min(above, scratch[place])
-            found[i, s] = below + (above - below) * (rank - low)
+            out[i, s] = below + (above - below) * (rank - low)
             begin = low
 
 

@@ -23,8 +23,8 @@ def shaped(frame: pl.DataFrame, table: schema.Table) -> pl.DataFrame:
 
 def beside(frame: pl.DataFrame, other: pl.DataFrame, on: str | list[str]) -> pl.DataFrame:
     """`frame` left-joined with `other`, which has at most one row a key; the columns of `frame` are not copied."""
-    found = frame.select(on).join(other, on=on, how="left", maintain_order="left")
-    return frame.hstack(found.drop(on))
+    matching = frame.select(on).join(other, on=on, how="left", maintain_order="left")
+    return frame.hstack(matching.drop(on))
 
 
 def ordered(frame: pl.DataFrame, *by: str) -> pl.DataFrame:
@@ -71,10 +71,10 @@ def read_trace(
         sql = f"SELECT {columns} FROM {of.name} WHERE cluster = ? AND {condition}"  # noqa: S608
         parts = warehouse.batches(data, sql, (cluster,), rows=READ_ROWS, memory=READ_MEMORY)
         # Copied: what comes of Arrow keeps the text of its whole batch for as long as any of its columns is kept.
-        found = empty(chosen).cast({pl.String: pl.Categorical})
+        rows = empty(chosen).cast({pl.String: pl.Categorical})
         for part in parts:
-            found.extend(shaped(part, chosen).cast({pl.String: pl.Categorical}))
-        return found
+            rows.extend(shaped(part, chosen).cast({pl.String: pl.Categorical}))
+        return rows
 
     return Trace(
         table(schema.JOBS, (*_JOBS, *jobs)),

@@ -56,17 +56,17 @@ def from_trace(trace: Trace, settings: ClusterSettings, fetch: Fetch | None = No
     held = runs(trace, settings)
     size = capacity(trace, settings, held)
     attempts = _attempts(trace, held)
-    found: dict[str, Joined] = {}
+    joined: dict[str, Joined] = {}
     if fetch is not None:
-        told = attempts.select("job_key", "attempt", *TOLD_APART)
-        found = {resource: join(trace, settings.name, resource, told, fetch) for resource in ("GPU", "CPU", "memory")}
-    measured = _measured(found, settings.name)
+        kinds = attempts.select("job_key", "attempt", *TOLD_APART)
+        joined = {resource: join(trace, settings.name, resource, kinds, fetch) for resource in ("GPU", "CPU", "memory")}
+    measured = _measured(joined, settings.name)
     return {
         UTILIZATION_ALLOCATED.name: allocated(held, size, settings.name),
         ALLOCATED_BY_USER.name: _by_user(held, size, settings.name),
         UTILIZATION_MEASURED.name: measured,
         UTILIZATION_BY.name: _by(attempts, measured, settings.name),
-        UTILIZATION_PERCENTILES.name: _percentiles(found, attempts, settings.name),
+        UTILIZATION_PERCENTILES.name: _percentiles(joined, attempts, settings.name),
         IDLE_GPU_TIME.name: _idle(attempts, measured, settings.name),
     }
 
@@ -155,30 +155,30 @@ def _attempts(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _measured(found: dict[str, Joined], cluster: str) -> pl.DataFrame:
+def _measured(joined: dict[str, Joined], cluster: str) -> pl.DataFrame:
     """Attempts with GPU samples, the readings of their nodes' CPU and memory beside."""
-    if not found:
+    if not joined:
         return empty(UTILIZATION_MEASURED)
     online = pl.col("online_node_minutes")
-    frame = found["GPU"].attempts.with_columns(
+    frame = joined["GPU"].attempts.with_columns(
         pl.lit(cluster).alias("cluster"),
         pl.when("names_gpus").then(pl.lit("gpu")).otherwise(pl.lit("node")).alias("attribution"),
         pl.when(online > 0).then(pl.col("idle_node_minutes") / online).alias("idle_share"),
         pl.col("mean_percent", "p50_percent", "p90_percent", "p95_percent").name.prefix("utilization_"),
     ).drop("mean_percent", "p50_percent", "p90_percent", "p95_percent")  # fmt: skip
     for resource in ("CPU", "memory"):
-        of_node = found[resource].attempts.select(
+        of_node = joined[resource].attempts.select(
             "job_key", "attempt", pl.col("mean_percent", "p95_percent").name.prefix(f"{resource.lower()}_")
         )
         frame = frame.join(of_node, on=["job_key", "attempt"], how="left")
     return shaped(frame.sort("job_key", "attempt"), UTILIZATION_MEASURED)
 
 
-def _percentiles(found: dict[str, Joined], attempts: pl.DataFrame, cluster: str) -> pl.DataFrame:
+def _percentiles(joined: dict[str, Joined], attempts: pl.DataFrame, cluster: str) -> pl.DataFrame:
     """Mean and percentiles of every group of GROUPINGS."""
     parts = [empty(UTILIZATION_PERCENTILES)]
-    for resource, joined in found.items():
-        counted = joined.attempts.join(attempts, on=["job_key", "attempt"])
+    for resource, of_resource in joined.items():
+        counted = of_resource.attempts.join(attempts, on=["job_key", "attempt"])
         alone, shared = pl.col("node_minutes") > pl.col("shared_node_minutes"), pl.col("shared_node_minutes") > 0
         counted = pl.concat(
             [
@@ -187,7 +187,7 @@ def _percentiles(found: dict[str, Joined], attempts: pl.DataFrame, cluster: str)
             ]
         )
         everything = pl.lit("all").alias("all")
-        counted, readings = counted.with_columns(everything), joined.readings.with_columns(everything)
+        counted, readings = counted.with_columns(everything), of_resource.readings.with_columns(everything)
         for by in GROUPINGS:
             names = list(by) or ["all"]
             n = counted.group_by(names).agg(pl.struct("job_key", "attempt").n_unique().alias("attempts"))

@@ -69,8 +69,8 @@ def main(arguments: list[str] | None = None) -> None:
         except BatonError as error:
             _refuse(str(error), error.exit_code)
         except OSError as error:
-            told = of_system(error)
-            _refuse(str(told), told.exit_code)
+            known = of_system(error)
+            _refuse(str(known), known.exit_code)
         except MemoryError:
             _refuse("the memory of this machine was not enough: what was finished is kept", WorkError.exit_code)
 

@@ -27,7 +27,7 @@ def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorRes
     """
     for run_id in killed.settle(context.instance, baton.folder):
         context.log.warning(f"the process of run {run_id} was killed: the run has failed")
-    known, told_before = _told(context.cursor)
+    known, failed_before = _of_cursor(context.cursor)
     seen: dict[str, list[object]] = {}
     requests, names, failed = [], [], {}
     for folder in sorted(path for path in baton.folder.raw.glob("*") if path.is_dir()):
@@ -42,10 +42,10 @@ def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorRes
         content = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
         names.append(folder.name)
         attempt = attempts.next_attempt(context.instance, f"{folder.name}-{content}", time.time())
-        if attempt.told:
-            failed[folder.name] = attempt.told
-            if attempt.told != told_before.get(folder.name):  # once, and not every minute
-                context.log.warning(f"cluster {folder.name}: {attempt.told}")
+        if attempt.failure:
+            failed[folder.name] = attempt.failure
+            if attempt.failure != failed_before.get(folder.name):  # once, and not every minute
+                context.log.warning(f"cluster {folder.name}: {attempt.failure}")
         if attempt.run_key is not None:
             tags = {attempts.ATTEMPT_TAG: str(attempt.number)}
             requests.append(dg.RunRequest(run_key=attempt.run_key, partition_key=folder.name, tags=tags))
@@ -53,19 +53,19 @@ def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorRes
         if not Path(path).exists():
             context.log.warning(f"{path} has disappeared; its rows are kept until it is ingested changed, or deleted")
     new = [name for name in names if not context.instance.has_dynamic_partition(str(CLUSTERS.name), name)]
-    told = [f"cluster {name}: {what}" for name, what in failed.items()]
+    failures = [f"cluster {name}: {what}" for name, what in failed.items()]
     return dg.SensorResult(
         run_requests=requests,
-        skip_reason=None if requests else "; ".join(["nothing new in the raw logs", *told]),
+        skip_reason=None if requests else "; ".join(["nothing new in the raw logs", *failures]),
         dynamic_partitions_requests=[CLUSTERS.build_add_request(new)] if new else [],
         cursor=json.dumps({"files": seen, "failed": failed}),
     )
 
 
-def _told(cursor: str | None) -> tuple[dict[str, list[object]], dict[str, str]]:
-    """What the last tick knew of each file and said of each cluster; an older cursor holds the files alone."""
-    told = json.loads(cursor or "{}")
-    return (told["files"], told["failed"]) if "files" in told else (told, {})
+def _of_cursor(cursor: str | None) -> tuple[dict[str, list[object]], dict[str, str]]:
+    """The files that the last tick had seen and what had failed, by cluster; an older cursor holds the files alone."""
+    last = json.loads(cursor or "{}")
+    return (last["files"], last["failed"]) if "files" in last else (last, {})
 
 
 def _settled(folder: Path) -> list[Path]:

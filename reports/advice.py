@@ -55,19 +55,19 @@ _ADVICE = {
 def actions(source: Source) -> list[Action]:
     """What helps, best first; one that says that nothing need be done where nothing would."""
     whole = source.whole("queueing_by")
-    found: list[Action | None] = []
+    offered: list[Action | None] = []
     if whole is not None and (whole["wait_p95_s"] or 0) > NOTICED_WAIT_S:
         free, bought, small = _replays(source)
         other = _by_cause(source, whole)
         simulated, behind = [free, _hand_over(source), bought], [other.get("behind_s")]
         is_far_off = (free or bought or small or _UNKNOWN).trust.startswith("Little")
-        found += [other.get("own_limit_s"), other.get("fragmented_s")]
-        found += behind + simulated if is_far_off else simulated + behind
+        offered += [other.get("own_limit_s"), other.get("fragmented_s")]
+        offered += behind + simulated if is_far_off else simulated + behind
     else:
         small = None
-        found.append(_hand_over(source))
-    found += [_rule(source), _idle(source)]
-    return [action for action in found if action is not None] or [_nothing(source, whole, small)]
+        offered.append(_hand_over(source))
+    offered += [_rule(source), _idle(source)]
+    return [action for action in offered if action is not None] or [_nothing(source, whole, small)]
 
 
 def _nothing(source: Source, whole: dict[str, Any] | None, small: Action | None) -> Action:
@@ -123,11 +123,11 @@ def _until_known(jobs: pl.DataFrame) -> str:
 def _replays(source: Source) -> tuple[Action | None, Action | None, Action | None]:
     """Of the changes that shorten the mean wait beyond chance: the best free one that is worth it, the fewest nodes
     that are, and the best free one that is not worth it."""
-    found = source.rows("what_if")
-    base = found.filter(pl.col("change") == AS_IT_IS).to_dicts() if not found.is_empty() else []
+    replays = source.rows("what_if")
+    base = replays.filter(pl.col("change") == AS_IT_IS).to_dicts() if not replays.is_empty() else []
     if not base or not base[0]["mean_wait_s"]:
         return None, None, None
-    sure = found.filter((pl.col("wait_change_high_s") < 0) & ~pl.col("change").is_in(NEVER_OFFERED))
+    sure = replays.filter((pl.col("wait_change_high_s") < 0) & ~pl.col("change").is_in(NEVER_OFFERED))
     sure = sure.with_columns(is_worth=pl.col("wait_change_s") <= -WORTH * base[0]["mean_wait_s"])
     same = pl.col("capacity_nodes") == base[0]["capacity_nodes"]
     free = sure.filter(same).sort("wait_change_s")
@@ -177,11 +177,11 @@ def _by_cause(source: Source, whole: dict[str, Any]) -> dict[str, Action]:
 
 def _hand_over(source: Source) -> Action | None:
     """Chained jobs: the compared policy with the least cost, where it costs clearly less than submitting at the end."""
-    found = source.rows("policy_results")
-    found = found.filter(pl.col("load") == "all") if not found.is_empty() else found
-    if found.is_empty():
+    results = source.rows("policy_results")
+    results = results.filter(pl.col("load") == "all") if not results.is_empty() else results
+    if results.is_empty():
         return None
-    widest = found.filter(pl.col("pair_nodes") == found["pair_nodes"].max()).sort("cost_w1").to_dicts()
+    widest = results.filter(pl.col("pair_nodes") == results["pair_nodes"].max()).sort("cost_w1").to_dicts()
     reactive = next((row for row in widest if row["policy"] == REACTIVE), None)
     best = next((row for row in widest if row["policy"] not in NEVER_CHOSEN), None)
     if reactive is None or best is None or best["cost_w1"] > (1 - WORTH) * reactive["cost_w1"]:
@@ -204,11 +204,11 @@ def _hand_over(source: Source) -> Action | None:
 
 def _rule(source: Source) -> Action | None:
     """The rule against failures that gives back most GPU time, where that is a share that counts."""
-    found, held = source.rows("failure_savings"), source.rows("utilization_by")
-    if found.is_empty() or held.is_empty():
+    savings, held = source.rows("failure_savings"), source.rows("utilization_by")
+    if savings.is_empty() or held.is_empty():
         return None
     all_ = float(held["gpu_time_s"].sum() or 0)
-    best = found.filter(pl.col("reason").is_null()).sort("gpu_time_net_s", descending=True).to_dicts()
+    best = savings.filter(pl.col("reason").is_null()).sort("gpu_time_net_s", descending=True).to_dicts()
     if not best or best[0]["gpu_time_net_s"] < WORTH_GPU_TIME * all_ or not all_:
         return None
     row = best[0]

@@ -16,35 +16,35 @@ CAUSES = {
 }
 
 
-def job_text(found: dict[str, Any]) -> str:
-    """What `features.explain.job` found, with `what_if` of `models.what_if.job` or the reason why there is none."""
-    return "\n".join([*_head(found), *_waited(found), *_meanwhile(found), *_ran(found), *_what_if(found)]) + "\n"
+def job_text(job: dict[str, Any]) -> str:
+    """What `features.explain.job` returns, with `what_if` of `models.what_if.job` or the reason why there is none."""
+    return "\n".join([*_head(job), *_waited(job), *_meanwhile(job), *_ran(job), *_what_if(job)]) + "\n"
 
 
-def user_text(found: dict[str, Any]) -> str:
-    """What `features.explain_user.user` found."""
-    own, all_ = found, found["of_the_cluster"]
-    states = ", ".join(f"{row['jobs']:,} {fmt.text(row['state'])}" for row in found["states"])
+def user_text(user: dict[str, Any]) -> str:
+    """What `features.explain_user.user` returns."""
+    own, all_ = user, user["of_the_cluster"]
+    states = ", ".join(f"{row['jobs']:,} {fmt.text(row['state'])}" for row in user["states"])
     lines = [
-        f"user {fmt.text(found['user_name'])} on cluster {fmt.text(found['cluster'])}: "
-        f"{_many(found['jobs'], 'job')} ({states})",
+        f"user {fmt.text(user['user_name'])} on cluster {fmt.text(user['cluster'])}: "
+        f"{_many(user['jobs'], 'job')} ({states})",
         f"waited {fmt.duration(own['wait_p50_s'])} in the median, {fmt.duration(own['wait_p95_s'])} at the 95th "
         f"percentile (the cluster: {fmt.duration(all_['wait_p50_s'])} and {fmt.duration(all_['wait_p95_s'])}); "
-        f"{found['never_ran']:,} never ran",
-        *_causes(found["wait_s_by_cause"]),
+        f"{user['never_ran']:,} never ran",
+        *_causes(user["wait_s_by_cause"]),
     ]
-    if found["node_time_s"] is not None:
-        lines.append(f"held {fmt.node_time(found['node_time_s'])}, {fmt.percent(found['node_time_share'])} of all")
-    elif found["gpu_time_share"] is not None:
-        lines.append(f"held {fmt.gpu_time(found['gpu_time_s'])}, {fmt.percent(found['gpu_time_share'])} of all")
-    if found["completed_with_limit_jobs"]:
+    if user["node_time_s"] is not None:
+        lines.append(f"held {fmt.node_time(user['node_time_s'])}, {fmt.percent(user['node_time_share'])} of all")
+    elif user["gpu_time_share"] is not None:
+        lines.append(f"held {fmt.gpu_time(user['gpu_time_s'])}, {fmt.percent(user['gpu_time_share'])} of all")
+    if user["completed_with_limit_jobs"]:
         lines.append(
-            f"jobs that completed used {fmt.percent(found['limit_used_p50_share'])} of their limit in the median; "
-            f"{found['far_over_asked_jobs']:,} of {found['completed_with_limit_jobs']:,} used under a tenth of it"
+            f"jobs that completed used {fmt.percent(user['limit_used_p50_share'])} of their limit in the median; "
+            f"{user['far_over_asked_jobs']:,} of {user['completed_with_limit_jobs']:,} used under a tenth of it"
         )
-    if found["waited_longest"]:
+    if user["waited_longest"]:
         lines.append("waited longest:")
-    for row in found["waited_longest"]:
+    for row in user["waited_longest"]:
         lines.append(
             f"  {fmt.text(row['job_id'])}, submitted {fmt.moment(row['submit_utc'])}: waited "
             f"{fmt.duration(row['wait_s'])}, most of it: {row['main_cause'] or fmt.MISSING}"
@@ -56,44 +56,44 @@ def _many(number: float | None, unit: str) -> str:
     return f"{fmt.count(number)} {unit}{'' if number == 1 else 's'}"
 
 
-def _gpus(found: dict[str, Any], gpus: int | None) -> list[str]:
+def _gpus(job: dict[str, Any], gpus: int | None) -> list[str]:
     """How many GPUs; nothing where they are not known, and of a cluster without GPUs not that there were none."""
-    return [_many(gpus, "GPU")] if gpus or (gpus is not None and found["has_gpus"]) else []
+    return [_many(gpus, "GPU")] if gpus or (gpus is not None and job["has_gpus"]) else []
 
 
-def _head(found: dict[str, Any]) -> Iterator[str]:
-    asked = [_many(found["requested_nodes"], "node")] if found["requested_nodes"] is not None else []
-    asked += _gpus(found, found["requested_gpus"])
-    limit = "no limit known" if found["limit_s"] is None else f"limit {fmt.duration(found['limit_s'])}"
+def _head(job: dict[str, Any]) -> Iterator[str]:
+    asked = [_many(job["requested_nodes"], "node")] if job["requested_nodes"] is not None else []
+    asked += _gpus(job, job["requested_gpus"])
+    limit = "no limit known" if job["limit_s"] is None else f"limit {fmt.duration(job['limit_s'])}"
     yield (
-        f"job {fmt.text(found['job_id'])} of {fmt.text(found['user_name'])} on cluster {fmt.text(found['cluster'])}, "
-        f"partition {fmt.text(found['partition'])}: {found['state']}"
+        f"job {fmt.text(job['job_id'])} of {fmt.text(job['user_name'])} on cluster {fmt.text(job['cluster'])}, "
+        f"partition {fmt.text(job['partition'])}: {job['state']}"
     )
-    yield f"asked for {', '.join([*asked, limit])}; name {fmt.text(found['job_name'])}"
+    yield f"asked for {', '.join([*asked, limit])}; name {fmt.text(job['job_name'])}"
     yield (
-        f"submitted {fmt.moment(found['submit_utc'])}, eligible {fmt.moment(found['eligible_utc'])}, started "
-        f"{fmt.moment(found['start_utc'])}, ended {fmt.moment(found['end_utc'])} (UTC)"
+        f"submitted {fmt.moment(job['submit_utc'])}, eligible {fmt.moment(job['eligible_utc'])}, started "
+        f"{fmt.moment(job['start_utc'])}, ended {fmt.moment(job['end_utc'])} (UTC)"
     )
 
 
-def _waited(found: dict[str, Any]) -> Iterator[str]:
-    if found["wait_s"] is None:
-        gave_up = found["abandoned_wait_s"]
-        if found["ran"] is not None:
+def _waited(job: dict[str, Any]) -> Iterator[str]:
+    if job["wait_s"] is None:
+        gave_up = job["abandoned_wait_s"]
+        if job["ran"] is not None:
             head = "how long it waited is not known: the log lacks its submission or its start"
         else:
-            head = "it still waits" if found["state"] == "PENDING" else "it never ran"
+            head = "it still waits" if job["state"] == "PENDING" else "it never ran"
         yield (
             head
             + ("" if gave_up is None else f": {fmt.duration(gave_up)} in the queue")
-            + (f"; the scheduler's reason: {fmt.text(found['reason'])}" if found["reason"] else "")
+            + (f"; the scheduler's reason: {fmt.text(job['reason'])}" if job["reason"] else "")
         )
         return
-    told = [f"seen by {found['cause_basis']}"] if found["cause_basis"] else []
-    told += [f"scheduler's reason: {fmt.text(found['reason'])}"] if found["reason"] else []
-    told += [f"limit: {fmt.text(found['own_limit'])}"] if found["own_limit"] else []
-    yield f"waited {fmt.duration(found['wait_s'])}" + (f" ({'; '.join(told)})" if told else "")
-    yield from _causes(found["wait_s_by_cause"])
+    notes = [f"seen by {job['cause_basis']}"] if job["cause_basis"] else []
+    notes += [f"scheduler's reason: {fmt.text(job['reason'])}"] if job["reason"] else []
+    notes += [f"limit: {fmt.text(job['own_limit'])}"] if job["own_limit"] else []
+    yield f"waited {fmt.duration(job['wait_s'])}" + (f" ({'; '.join(notes)})" if notes else "")
+    yield from _causes(job["wait_s_by_cause"])
 
 
 def _causes(seconds: dict[str, int | None]) -> Iterator[str]:
@@ -103,8 +103,8 @@ def _causes(seconds: dict[str, int | None]) -> Iterator[str]:
             yield f"  {fmt.duration(value):>12}  {fmt.percent(value / total):>7}  {heading}"
 
 
-def _meanwhile(found: dict[str, Any]) -> Iterator[str]:
-    meanwhile = found["meanwhile"]
+def _meanwhile(job: dict[str, Any]) -> Iterator[str]:
+    meanwhile = job["meanwhile"]
     if meanwhile is None:
         return
     ahead, passed = meanwhile["ahead"], meanwhile["overtook"]
@@ -113,28 +113,28 @@ def _meanwhile(found: dict[str, Any]) -> Iterator[str]:
     )
     most = "; those that held most:" if meanwhile["held_by"] else ""
     yield f"meanwhile {_many(meanwhile['held_by_jobs'], 'job')} held {meanwhile['held']}{most}"
-    yield from (f"  {_other(found, row)} for {fmt.duration(row['held_s'])}" for row in meanwhile["held_by"])
+    yield from (f"  {_other(job, row)} for {fmt.duration(row['held_s'])}" for row in meanwhile["held_by"])
     for row in meanwhile["ended_just_before"]:
-        yield f"  just before its start ended {_other(found, row)}, at {fmt.moment(row['until_utc'])}"
+        yield f"  just before its start ended {_other(job, row)}, at {fmt.moment(row['until_utc'])}"
 
 
 def _several(of: dict[str, int]) -> str:
     return f"{_many(of['jobs'], 'job')} of {_many(of['users'], 'user')}, {_many(of['nodes'], 'node')}"
 
 
-def _other(found: dict[str, Any], row: dict[str, Any]) -> str:
-    size = ", ".join([_many(row["nodes"], "node"), *_gpus(found, row["gpus"])])
+def _other(job: dict[str, Any], row: dict[str, Any]) -> str:
+    size = ", ".join([_many(row["nodes"], "node"), *_gpus(job, row["gpus"])])
     return f"{fmt.text(row['job_id'])} of {fmt.text(row['user_name'])} ({size})"
 
 
-def _ran(found: dict[str, Any]) -> Iterator[str]:
-    ran = found["ran"]
+def _ran(job: dict[str, Any]) -> Iterator[str]:
+    ran = job["ran"]
     if ran is None:
         return
     named = f" ({', '.join(fmt.text(name) for name in ran['node_names'])})" if ran["node_names"] else ""
     held = (
         f"{_many(ran['gpus'], 'GPU')}, {fmt.gpu_time(ran['gpu_time_s'])}"
-        if found["has_gpus"]
+        if job["has_gpus"]
         else fmt.node_time(ran["node_time_s"])
     )
     yield (
@@ -147,8 +147,8 @@ def _ran(found: dict[str, Any]) -> Iterator[str]:
         "GPU utilization in the mean": ran["gpu_use"] and ran["gpu_use"]["mean_share"],
         "of the measured GPU time idle": ran["gpu_use"] and ran["gpu_use"]["idle_share"],
     }
-    if told := [f"{fmt.percent(share)} {what}" for what, share in used.items() if share is not None]:
-        yield f"used {', '.join(told)}"
+    if uses := [f"{fmt.percent(share)} {what}" for what, share in used.items() if share is not None]:
+        yield f"used {', '.join(uses)}"
     if len(ran["attempts"]) > 1:
         for row in ran["attempts"]:
             yield (
@@ -161,22 +161,22 @@ def _ran(found: dict[str, Any]) -> Iterator[str]:
         yield f"  attempt {row['attempt']} failed: {fmt.text(row['reason'])}"
 
 
-def _what_if(found: dict[str, Any]) -> Iterator[str]:
-    answer = found["what_if"]
+def _what_if(job: dict[str, Any]) -> Iterator[str]:
+    answer = job["what_if"]
     if answer is None:
-        yield f"no replay: {found['why_no_what_if']}"
+        yield f"no replay: {job['why_no_what_if']}"
         return
     if answer["replayed_wait_s"] is None:
         yield "no replay: simulated as it was, it does not start within ten days"
         return
     distance_s = answer["distance_s"]
-    told = ""
+    caution = ""
     if distance_s is not None:
         than = "more" if distance_s >= 0 else "less"
-        told = f": {fmt.duration(abs(distance_s))} {than} than it did, so trust a difference only where it is larger"
+        caution = f": {fmt.duration(abs(distance_s))} {than} than it did, so trust a difference only where it is larger"
     since = "eligible" if answer["is_from_eligible"] else "submitted"
     waits = fmt.duration(answer["replayed_wait_s"])
-    yield f"replayed alone from when it was {since}, unchanged, it waits {waits}{told}"
+    yield f"replayed alone from when it was {since}, unchanged, it waits {waits}{caution}"
     for row in answer["changes"]:
         what = f"  with {row['change']} ({_many(row['nodes'], 'node')}, {fmt.duration(row['limit_s'])})"
         cut = "; it would have been cut there" if row["would_be_cut"] else ""

@@ -67,8 +67,8 @@ def explained(sections: Iterable[Section]) -> list[dict[str, str]]:
     made: list[dict[str, str]] = []
     for section in sections:
         text = "\n".join(_texts(section))
-        found = {word: TERMS[word][1] for word, pattern in _FOUND.items() if pattern.search(text)}
-        made.append({word: meaning for word, meaning in found.items() if not made or word not in made[0]})
+        meanings = {word: TERMS[word][1] for word, pattern in _FOUND.items() if pattern.search(text)}
+        made.append({word: meaning for word, meaning in meanings.items() if not made or word not in made[0]})
     return made
 
 

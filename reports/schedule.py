@@ -46,7 +46,7 @@ class Shown:
 
 
 def write_page(
-    path: Path, shown: Shown, replays: Sequence[Replay], rows: list[dict[str, Any]], said: Sequence[str],
+    path: Path, shown: Shown, replays: Sequence[Replay], rows: list[dict[str, Any]], sentences: Sequence[str],
     window: tuple[int | None, int | None] = (None, None),
 ) -> None:  # fmt: skip
     """Write one self-contained HTML file.
@@ -55,7 +55,7 @@ def write_page(
     `window` is the Gantt chart's begin, s since the first submission, and length, s; None leaves the choice to what is
     readable around the deepest queue. Raises InputError for a window with more than MOST_DRAWN jobs.
     """
-    section = Section("schedule", "Schedule", sentences=list(said))
+    section = Section("schedule", "Schedule", sentences=list(sentences))
     drawn = [*replays, *_recorded(shown)]
     section.figures += _over_time(shown, drawn)
     section.figures.append(_waits(shown, drawn))
@@ -197,11 +197,11 @@ def places(starts: Int64s, ends: Int64s, sizes: Int64s, capacity: int) -> list[t
     the capacity at once) is drawn on those.
     """
     until = np.full(capacity, np.iinfo(np.int64).min)
-    found = []
+    pieces = []
     for job, (start, end, size) in enumerate(zip(starts.tolist(), ends.tolist(), sizes.tolist(), strict=True)):
         units = np.flatnonzero(until <= start)[:size]
         until[units] = end
         for run in np.split(units, np.flatnonzero(np.diff(units) > 1) + 1):
             if len(run):
-                found.append((job, int(run[0]), len(run)))
-    return found
+                pieces.append((job, int(run[0]), len(run)))
+    return pieces

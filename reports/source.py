@@ -46,8 +46,8 @@ def table_names(data: DataFolder) -> frozenset[str]:
     """
     if not data.warehouse.exists():
         raise InputError(f"no warehouse at {data.warehouse}: run `baton analyze FILE...` first")
-    found = warehouse.read(data, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'")
-    return frozenset(found["table_name"].to_list())
+    tables = warehouse.read(data, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'")
+    return frozenset(tables["table_name"].to_list())
 
 
 def cluster_names(data: DataFolder) -> list[str]:
@@ -108,8 +108,8 @@ class Source:
     def whole(self, table: str) -> dict[str, Any] | None:
         """Of a table by dimensions the row of the whole cluster; None where there is none."""
         frame = self.rows(table)
-        found = frame.filter(pl.col("dimension") == "all").to_dicts() if not frame.is_empty() else []
-        return found[0] if found else None
+        rows = frame.filter(pl.col("dimension") == "all").to_dicts() if not frame.is_empty() else []
+        return rows[0] if rows else None
 
     def hidden(self, column: str, name: str | None) -> str | None:
         """One name of a column of NAME_COLUMNS, hidden where that was asked for."""

@@ -20,8 +20,8 @@ COMPARED = ("scheduler", "capacity_nodes", "recorded_wait_s", "simulated_wait_s"
 
 def distance(group: pl.DataFrame) -> dict[str, Any]:
     """`simulator.metrics.wait_distance` of one replay, with null for a figure that has no meaning."""
-    found = wait_distance(group["simulated_wait_s"].to_numpy(), group["recorded_wait_s"].to_numpy())
-    return {name: None if math.isnan(value) else value for name, value in found.items()}
+    figures = wait_distance(group["simulated_wait_s"].to_numpy(), group["recorded_wait_s"].to_numpy())
+    return {name: None if math.isnan(value) else value for name, value in figures.items()}
 
 
 def compared_starts(source: Source) -> pl.DataFrame:
@@ -42,9 +42,9 @@ def trust_in_replays(source: Source, replayed_mean_wait_s: float) -> str:
     if starts.is_empty():
         recorded, simulated = source.mean_wait_s, replayed_mean_wait_s
     else:
-        found = distance(starts)
-        recorded, simulated = found["recorded_mean_wait_s"], found["simulated_mean_wait_s"]
-        order = found["spearman"]
+        figures = distance(starts)
+        recorded, simulated = figures["recorded_mean_wait_s"], figures["simulated_mean_wait_s"]
+        order = figures["spearman"]
     if recorded is None:
         return "Not known: the log holds no wait to hold the simulation against."
     words = (
@@ -67,12 +67,12 @@ def _verdict(recorded: float, simulated: float, order: float | None) -> str:
 
 def _calibrated(source: Source) -> str:
     """How far the calibrated simulator, in which policies are compared, is off in the newest month."""
-    found = source.rows("calibration_figures")
-    if not found.is_empty():
-        found = found.filter((pl.col("change") == "all") & (pl.col("form") == "forked")).sort("from_utc")
-    if found.is_empty():
+    figures = source.rows("calibration_figures")
+    if not figures.is_empty():
+        figures = figures.filter((pl.col("change") == "all") & (pl.col("form") == "forked")).sort("from_utc")
+    if figures.is_empty():
         return ""
-    row = found.to_dicts()[-1]
+    row = figures.to_dicts()[-1]
     return (
         f" Calibrated on the record, single waits of {row['from_utc']:%B %Y} are off by "
         f"{fmt.duration(row['mean_absolute_error_s'])} where the mean is {fmt.duration(row['recorded_mean_wait_s'])}."

@@ -64,7 +64,7 @@ def calibrate(
                 f"cluster {cluster!r}: nothing to fit on before {until or from_}; its first job was submitted "
                 f"{instants.text(int(record.submit_s[0]))}: give a later {'--until' if until else '--from'}"
             )
-        found = fit(record, until_s)
+        fitted = fit(record, until_s)
         result = study(record, cluster, judged, mechanisms_every=int(mechanisms))
         tables = {
             "figures": result.figures,
@@ -73,9 +73,9 @@ def calibrate(
         }
         if json:
             rows = {name: frame.to_dicts() for name, frame in tables.items()}
-            options.write_json(out, {"cluster": cluster, "jobs": len(record), "fitted": _fitted(found), **rows})
+            options.write_json(out, {"cluster": cluster, "jobs": len(record), "fitted": _fitted(fitted), **rows})
         else:
-            out.write(_text(found, result.figures.to_dicts(), tables["unexplained"].to_dicts()))
+            out.write(_text(fitted, result.figures.to_dicts(), tables["unexplained"].to_dicts()))
 
 
 def _judged(
@@ -99,21 +99,21 @@ def _judged(
     return record, judged
 
 
-def _fitted(found: Parameters) -> dict[str, Any]:
+def _fitted(parameters: Parameters) -> dict[str, Any]:
     from dataclasses import asdict
 
-    return {**asdict(found), "until_utc": instants.text(found.until_s)}
+    return {**asdict(parameters), "until_utc": instants.text(parameters.until_s)}
 
 
-def _text(found: Parameters, figures: list[dict[str, Any]], unexplained: list[dict[str, Any]]) -> str:
+def _text(fitted: Parameters, figures: list[dict[str, Any]], unexplained: list[dict[str, Any]]) -> str:
     growth = (
-        "first come, first served" if found.points_per_hour is None else f"{found.points_per_hour:.1f} points an hour"
+        "first come, first served" if fitted.points_per_hour is None else f"{fitted.points_per_hour:.1f} points an hour"
     )
     lines = [
-        f"before {instants.text(found.until_s)}: {found.nodes} nodes in use at most over three days; "
-        f"jobs a user: {found.max_jobs or 'no limit shows'}; nodes a user: {found.max_nodes or 'no limit shows'}; "
-        f"priority grows by {growth} (puts {found.concordance:.3f} of {found.pairs:,} overtaking pairs in order, "
-        f"first come first served {found.concordance_fcfs:.3f})",
+        f"before {instants.text(fitted.until_s)}: {fitted.nodes} nodes in use at most over three days; "
+        f"jobs a user: {fitted.max_jobs or 'no limit shows'}; nodes a user: {fitted.max_nodes or 'no limit shows'}; "
+        f"priority grows by {growth} (puts {fitted.concordance:.3f} of {fitted.pairs:,} overtaking pairs in order, "
+        f"first come first served {fitted.concordance_fcfs:.3f})",
         f"{'month':<11}{'form':<10}{'mechanisms':<24}{'jobs':>6}{'mean h':>8}{'rec.':>7}{'p90 h':>8}{'rec.':>7}"
         f"{'MAE h':>7}{'/mean':>7}{'rho':>7}{'>10min':>7}{'ceil.':>7}",
     ]

@@ -53,19 +53,19 @@ def explain(
             if limit is not None or nodes is not None:
                 raise InputError("--limit and --nodes are about one job: give a JOBID")
             settings = clusters.resolve(folder, cluster=find_user(folder, user, cluster))
-            found = _of_user(folder, settings, user)
+            explained = _of_user(folder, settings, user)
         else:
             named = find_job(folder, str(job_id), cluster)
             for key in named.older:
                 options.say(f"an older job had this id too: its key is {key!r}; explained is the newest")
             settings = clusters.resolve(folder, cluster=named.cluster)
-            found = _of_job(folder, settings, named.job_key, limit_s, nodes)
+            explained = _of_job(folder, settings, named.job_key, limit_s, nodes)
         if json:
-            options.write_json(out, found)
+            options.write_json(out, explained)
             return
         from reports.explained import job_text, user_text
 
-        out.write(user_text(found) if user is not None else job_text(found))
+        out.write(user_text(explained) if user is not None else job_text(explained))
 
 
 def _of_user(folder: DataFolder, settings: ClusterSettings, user: str) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _of_job(
     changes: list[Change] | None = None
     if limit_s is not None or nodes is not None:
         changes = [Change("what you ask for", limit_s=limit_s, nodes=nodes)]
-    found = explain_.job(folder, settings, job_key)
+    explained = explain_.job(folder, settings, job_key)
     answer = what_if_of_job(folder, settings.name, job_key, changes)
     why = None if answer else "the record does not place it in a queue (no submission, or no start and no end after it)"
-    return {**found, "what_if": answer, "why_no_what_if": why}
+    return {**explained, "what_if": answer, "why_no_what_if": why}

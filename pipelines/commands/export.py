@@ -127,8 +127,8 @@ def _anonymised(names: Names, table: str, frame: pl.DataFrame) -> pl.DataFrame:
     kinds = {**NAME_COLUMNS, "step_name": "job", **dict.fromkeys(FREE_TEXT.get(table, ()), "text")}
     frame = frame.with_columns(hidden(column, kind) for column, kind in kinds.items() if column in frame.columns)
     if "dimension" in frame.columns:  # the value is a name in the rows of some dimensions
-        told = pl.col("value")
+        value = pl.col("value")
         for column, kind in NAME_COLUMNS.items():
-            told = pl.when(pl.col("dimension") == column).then(hidden("value", kind)).otherwise(told)
-        frame = frame.with_columns(told.alias("value"))
+            value = pl.when(pl.col("dimension") == column).then(hidden("value", kind)).otherwise(value)
+        frame = frame.with_columns(value.alias("value"))
     return frame

@@ -65,13 +65,13 @@ def report(
             uncalibrated=cuts,
         )  # fmt: skip
         if json:
-            found: dict[str, Any] = {"path": path.resolve()}
+            answer: dict[str, Any] = {"path": path.resolve()}
             if section is not None:
-                found["sections"] = [
+                answer["sections"] = [
                     section_data(folder, name, section, anonymise=anonymise, key=key, uncalibrated=cuts.get(name))
                     for name in of
                 ]
-            options.write_json(stream, found)
+            options.write_json(stream, answer)
         else:
             stream.write(f"{visible(str(path.resolve()))}\n")
 

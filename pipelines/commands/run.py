@@ -185,7 +185,7 @@ def _findings(folder: DataFolder, logs: list[RawLogs]) -> list[dict[str, str]]:
     from reports.findings import findings
 
     names = [one.settings.name for one in logs]
-    return [{"cluster": name, **found} for name in names for found in findings(folder, name)]
+    return [{"cluster": name, **finding} for name in names for finding in findings(folder, name)]
 
 
 def _sentences(result: dict[str, Any]) -> str:
@@ -194,7 +194,7 @@ def _sentences(result: dict[str, Any]) -> str:
     from reports.format import text
 
     lines = [text(sentence(file)) for file in result["files"]]
-    lines += [f"{found['cluster']}: {text(found['sentence'])}" for found in result["findings"]]
+    lines += [f"{finding['cluster']}: {text(finding['sentence'])}" for finding in result["findings"]]
     return "".join(f"{line}\n" for line in lines)
 
 

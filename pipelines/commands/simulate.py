@@ -90,16 +90,16 @@ def simulate(
             check_names(scheduler=name, estimate=estimate, pass_=pass_, slurm=True)
         folder = options.data_folder(context, data)
         slurm = cli_simulate_slurm.files(wanted, folder, cluster, conf=slurm_conf, qos=qos, associations=associations)
-        found = _of_swf(trace, capacity) if trace is not None else _of_cluster(folder, str(cluster), capacity)
+        loaded = _of_swf(trace, capacity) if trace is not None else _of_cluster(folder, str(cluster), capacity)
         knobs = Knobs(estimate, pass_, kill_at_limit, slurm)
-        replays = [_replay(found, name, knobs) for name in wanted]
-        for line in _said(found):
+        replays = [_replay(loaded, name, knobs) for name in wanted]
+        for line in _about(loaded):
             options.say(line)
-        _write_files(found, replays, starts=starts, jobs=jobs, plots=plots, window=window)
+        _write_files(loaded, replays, starts=starts, jobs=jobs, plots=plots, window=window)
         if json:
-            options.write_json(out, _result(found, knobs, replays))
+            options.write_json(out, _result(loaded, knobs, replays))
         else:
-            _print(out, found, replays)
+            _print(out, loaded, replays)
 
 
 def _schedulers(scheduler: str | None, compare: str | None, starts: Path | None) -> list[str]:
@@ -171,7 +171,7 @@ def _fitting(
 
     from simulator.workload import peak_in_use
 
-    source, capacity = next(((source, found) for source, found in known.items() if found), ("peak in use", 0))
+    source, capacity = next(((source, nodes) for source, nodes in known.items() if nodes), ("peak in use", 0))
     capacity = capacity or peak_in_use(workload)
     if not capacity:
         raise InputError(f"{name}: it says neither how large the machine is nor when a job started; give --capacity")
@@ -205,7 +205,7 @@ def _replay(trace: Trace, scheduler: str, knobs: Knobs) -> Replay:
     )
 
 
-def _said(trace: Trace) -> list[str]:
+def _about(trace: Trace) -> list[str]:
     """How large the cluster is by whose word, and how many jobs stayed out."""
     lines = [f"capacity: {trace.capacity:,} {trace.unit} ({trace.capacity_from})"]
     if trace.left_out:
@@ -301,8 +301,8 @@ def _plot(path: Path, trace: Trace, replays: Sequence[Replay], window: tuple[int
     from reports.schedule import Shown, write_page
 
     shown = Shown(trace.name, trace.workload, trace.capacity, trace.unit)
-    said = [f"{line[0].upper()}{line[1:]}." for line in _said(trace)]
-    write_page(path, shown, replays, _columns(trace, replays), said, window)
+    sentences = [f"{line[0].upper()}{line[1:]}." for line in _about(trace)]
+    write_page(path, shown, replays, _columns(trace, replays), sentences, window)
 
 
 _ROWS = {

@@ -31,12 +31,12 @@ def orderly_end() -> Iterator[None]:
     """
     received: list[int] = []
     is_said = threading.Event()
-    told, tell = os.pipe()
-    os.set_blocking(tell, False)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
     for number in _HEARD:  # Dagster puts other handlers in their place while it runs a job, but no other pipe
         signal.signal(number, signal.default_int_handler)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(told, received, is_said), name="signals", daemon=True).start()
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(reading, received, is_said), name="signals", daemon=True).start()
     try:
         yield
     except BaseException as error:
@@ -48,24 +48,24 @@ def orderly_end() -> Iterator[None]:
         raise
 
 
-def _watch(told: int, received: list[int], is_said: threading.Event) -> None:
+def _watch(reading: int, received: list[int], is_said: threading.Event) -> None:
     """Wait for a signal, say what follows, and end the process with its exit status if nothing else does."""
-    first = _next(told)
+    first = _next(reading)
     received.append(first)
     name = signal.Signals(first).name
-    told_person = f"\nbaton: {name}: ending; what is finished is kept, and the same command goes on from there\n"
+    message = f"\nbaton: {name}: ending; what is finished is kept, and the same command goes on from there\n"
     with suppress(OSError):  # straight: the thread that was interrupted may hold the lock of `sys.stderr`
-        os.write(2, told_person.encode())
+        os.write(2, message.encode())
     is_said.set()
     timer = threading.Timer(GRACE_S, os._exit, (128 + first,))
     timer.daemon = True
     timer.start()
-    os._exit(128 + _next(told))
+    os._exit(128 + _next(reading))
 
 
-def _next(told: int) -> int:
+def _next(reading: int) -> int:
     """The next signal that is heeded; every signal with a handler in Python is written to the pipe."""
     while True:
-        number = os.read(told, 1)[0]
+        number = os.read(reading, 1)[0]
         if number in _HEARD:
             return number

@@ -19,11 +19,11 @@ RUN_KEY_TAG, ATTEMPT_TAG = "dagster/run_key", "baton/attempt"
 
 @dataclass(frozen=True)
 class Attempt:
-    """What to do about a content now. `told` is a sentence about attempts that failed, else empty."""
+    """What to do about a content now. `failure` is a sentence about attempts that failed, empty where none has."""
 
     run_key: str | None  # of the run to start; None: none
     number: int = 1
-    told: str = ""
+    failure: str = ""
 
 
 def next_attempt(instance: dg.DagsterInstance, content: str, now_s: float) -> Attempt:

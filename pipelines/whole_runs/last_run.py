@@ -32,12 +32,12 @@ UNTOLD = ("dagster", ".locks", "artifacts/last-runs")  # of the data folder: cha
 def result_of(folder: DataFolder, command: str, made_from: str | None) -> dict[str, Any] | None:
     """What that command returned, if it would do nothing but return the same; else None."""
     try:
-        told = json.loads(_path(folder, command).read_text(encoding="utf-8"))
-        if told["left"] != _left(folder) or told["made_from"] != made_from:
+        note = json.loads(_path(folder, command).read_text(encoding="utf-8"))
+        if note["left"] != _left(folder) or note["made_from"] != made_from:
             return None
-        result: dict[str, Any] = told["result"]
-        when = told["ended_utc"]
-        if told["check"] != _check(result):
+        result: dict[str, Any] = note["result"]
+        when = note["ended_utc"]
+        if note["check"] != _check(result):
             return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -55,8 +55,8 @@ def remember(folder: DataFolder, command: str, made_from: str | None, result: di
     ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
     plain = options.plain(result)
     try:
-        told = {"made_from": made_from, "left": _left(folder), "result": plain, "ended_utc": ended}
-        write_text(_path(folder, command), json.dumps({**told, "check": _check(plain)}))
+        note = {"made_from": made_from, "left": _left(folder), "result": plain, "ended_utc": ended}
+        write_text(_path(folder, command), json.dumps({**note, "check": _check(plain)}))
     except (OSError, BatonError) as error:
         options.say(f"what this run made is not remembered, the next will work again: {' '.join(str(error).split())}")
 
@@ -110,8 +110,10 @@ def _left(folder: DataFolder) -> str:
     """Digest of the names, sizes and ctimes of the data folder's files."""
     state = hashlib.sha256()
     for file in sorted(_files(folder.root, frozenset(str(folder.root / name) for name in UNTOLD))):
-        found = os.stat(file) if os.path.exists(file) else os.lstat(file)  # a link that leads nowhere
-        state.update(f"{file}\0{found.st_size} {found.st_ctime_ns} {found.st_ino}\0".encode("utf-8", "surrogateescape"))
+        status = os.stat(file) if os.path.exists(file) else os.lstat(file)  # a link that leads nowhere
+        state.update(
+            f"{file}\0{status.st_size} {status.st_ctime_ns} {status.st_ino}\0".encode("utf-8", "surrogateescape")
+        )
     return state.hexdigest()
 
 
@@ -119,10 +121,10 @@ def _files(folder: Path, but: frozenset[str] = frozenset()) -> Iterator[str]:
     """Every file below, in linked folders too, apart from Python's own compiled ones and from the paths in `but`."""
     seen: set[tuple[int, int]] = set()  # a link may lead back up
     for root, folders, files in os.walk(folder, followlinks=True):
-        found = os.stat(root)
-        if (found.st_dev, found.st_ino) in seen:
+        status = os.stat(root)
+        if (status.st_dev, status.st_ino) in seen:
             folders.clear()
             continue
-        seen.add((found.st_dev, found.st_ino))
+        seen.add((status.st_dev, status.st_ino))
         folders[:] = sorted(name for name in folders if os.path.join(root, name) not in but and name != "__pycache__")
         yield from (path for name in files if (path := os.path.join(root, name)) not in but)

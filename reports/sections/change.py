@@ -25,15 +25,15 @@ def change(source: Source) -> Section:
 
 
 def _replays(source: Source, section: Section) -> None:
-    found = source.rows("what_if")
-    if found.is_empty():
+    replays = source.rows("what_if")
+    if replays.is_empty():
         section.missing.append(
             "The trace was not replayed on a changed cluster: no job of it has a time limit to plan with, or the asset "
             "simulation_what_if was not materialized."
         )
         return
-    base = found.filter(pl.col("change") == BASE).to_dicts()[0]
-    others = found.filter(pl.col("change") != BASE).sort("wait_change_s").to_dicts()
+    base = replays.filter(pl.col("change") == BASE).to_dicts()[0]
+    others = replays.filter(pl.col("change") != BASE).sort("wait_change_s").to_dicts()
     section.sentences.append(_best_replay(base, others))
     section.tables.append(
         TableView(
@@ -80,12 +80,12 @@ def _interval(row: dict[str, Any]) -> list[float] | None:
 
 def _hand_over(source: Source, section: Section) -> None:
     """Chained jobs: what submitting the next one ahead of time gives and costs; the section on policies has it all."""
-    found = source.rows("policy_results")
-    found = found.filter(pl.col("load") == "all") if not found.is_empty() else found
-    if found.is_empty():
+    results = source.rows("policy_results")
+    results = results.filter(pl.col("load") == "all") if not results.is_empty() else results
+    if results.is_empty():
         return  # the section on policies says why
     kept = []
-    for (nodes,), rows in found.sort("pair_nodes").group_by("pair_nodes", maintain_order=True):
+    for (nodes,), rows in results.sort("pair_nodes").group_by("pair_nodes", maintain_order=True):
         by = {row["policy"]: row for row in rows.to_dicts()}
         offered = sorted((row for name, row in by.items() if name not in NEVER_CHOSEN), key=_cost)
         chosen = [by.get(REACTIVE), offered[0] if offered else None, by.get(ORACLE)]
@@ -95,7 +95,7 @@ def _hand_over(source: Source, section: Section) -> None:
             "hand_over",
             "Chained jobs: the next one submitted ahead of time",
             "Reactive submits at the end of the job before; oracle knows every start and bounds what is possible. "
-            f"Cost: interruption plus overlap, hours a hand-over. {source.caption(int(found['n'].max()), 'pairs')}",  # type: ignore[arg-type]
+            f"Cost: interruption plus overlap, hours a hand-over. {source.caption(int(results['n'].max()), 'pairs')}",  # type: ignore[arg-type]
             columns(
                 "nodes_held|nodes a job|count", "policy|policy|name", "n|pairs|count",
                 "interruption_h|interruption, h|number", "overlap_h|overlap, h|number", "cost_w1|cost, h|number",
@@ -112,14 +112,14 @@ def _cost(row: dict[str, Any]) -> float:
 
 def _rules(source: Source, section: Section) -> None:
     """A pre-run on one GPU, and no retry of what cannot succeed: saved, paid, and wrongly stopped."""
-    found = source.rows("failure_savings")
-    if found.is_empty():
+    savings = source.rows("failure_savings")
+    if savings.is_empty():
         section.missing.append(
             "What a pre-run on one GPU or fewer retries would save is not known: the log holds no GPU counts, or no "
             "job that such a rule would touch."
         )
         return
-    best = found.filter(pl.col("reason").is_null()).sort("gpu_time_net_s", descending=True).to_dicts()
+    best = savings.filter(pl.col("reason").is_null()).sort("gpu_time_net_s", descending=True).to_dicts()
     if best:
         row = best[0]
         what = f"{row['rule']}" + (f" ({fmt.duration(row['limit_s'])})" if row["limit_s"] else "")
@@ -134,14 +134,14 @@ def _rules(source: Source, section: Section) -> None:
             "Rules against failures",
             "Pre-run: every job of more than one GPU first runs so long on one, and is not started at full size if it "
             "fails there. Stopped wrongly: jobs that completed later after all. "
-            + source.caption(int(found["jobs"].max()), "jobs"),  # type: ignore[arg-type]
+            + source.caption(int(savings["jobs"].max()), "jobs"),  # type: ignore[arg-type]
             columns(
                 "rule|rule", "limit_s|length|duration", "reason|for failures by|name", "jobs|jobs touched|count",
                 "attempts_avoided|attempts avoided|count", "gpu_time_saved_s|saved|gpu_time",
                 "gpu_time_cost_s|paid|gpu_time", "gpu_time_net_s|net|gpu_time",
                 "jobs_stopped_wrongly|stopped wrongly|count",
             ),
-            found.sort("rule", "limit_s", "gpu_time_net_s", descending=[True, False, True]).to_dicts(),
+            savings.sort("rule", "limit_s", "gpu_time_net_s", descending=[True, False, True]).to_dicts(),
         )
     )  # fmt: skip
 

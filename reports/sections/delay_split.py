@@ -35,8 +35,8 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
         return
     sums = {name: int(waited[name].sum()) for name in COLUMNS}
     total = sum(sums.values())
-    said = [f"{fmt.percent(share)} of it passed {cause.words}" for cause, share in shares(sums).items()]
-    section.sentences.append(f"Jobs waited {fmt.duration(total)} in all: {', '.join(said)}.")
+    parts = [f"{fmt.percent(share)} of it passed {cause.words}" for cause, share in shares(sums).items()]
+    section.sentences.append(f"Jobs waited {fmt.duration(total)} in all: {', '.join(parts)}.")
     limits = waited.filter(pl.col("own_limit_s") > 0)["own_limit"].drop_nulls().value_counts(sort=True)
     if not limits.is_empty():
         named = ", ".join(fmt.text(name) for name in limits["own_limit"].head(3))
@@ -85,8 +85,8 @@ def _figure(source: Source, by: pl.DataFrame, sums: dict[str, int], n: int) -> F
     sizes = by.filter((pl.col("dimension") == "size_bucket") & pl.col("value").is_not_null()).sort(by_size("value"))
     groups = {}
     for row in [*rows, *sizes.to_dicts()]:
-        if found := shares(row):
-            groups["all" if row["value"] is None else gpus(row["value"])] = [found.get(cause, 0.0) for cause in CAUSES]
+        if parts := shares(row):
+            groups["all" if row["value"] is None else gpus(row["value"])] = [parts.get(cause, 0.0) for cause in CAUSES]
     return Figure(
         "waits_causes",
         "What jobs wait for",
@@ -104,7 +104,7 @@ def _by(source: Source, by: pl.DataFrame, dimension: str, title: str, label: str
     if rows.is_empty() or rows["value"].null_count() == rows.height:
         return None
     total = pl.sum_horizontal(COLUMNS)
-    rows = rows.with_columns(total.alias("all_s"), *((pl.col(name) / total).alias(_share_of(name)) for name in COLUMNS))
+    rows = rows.with_columns(total.alias("all_s"), *((pl.col(name) / total).alias(_parts(name)) for name in COLUMNS))
     rows = rows.sort(by_size("value")) if dimension == "size_bucket" else rows.sort("all_s", descending=True)
     if dimension == "user_name":
         rows = source.hide(rows.rename({"value": "user_name"})).rename({"user_name": "value"})
@@ -115,14 +115,14 @@ def _by(source: Source, by: pl.DataFrame, dimension: str, title: str, label: str
         f"Shares of the waiting time. {source.caption(int(rows['jobs'].sum()), 'jobs')}",
         columns(
             f"value|{label}|name", "jobs|jobs|count", "all_s|waiting|duration",
-            *(f"{_share_of(cause.column)}|{cause.name}|percent" for cause in CAUSES),
+            *(f"{_parts(cause.column)}|{cause.name}|percent" for cause in CAUSES),
         ),
         shown,
         left_out,
     )  # fmt: skip
 
 
-def _share_of(column: str) -> str:
+def _parts(column: str) -> str:
     return f"{column.removesuffix('_s')}_share"
 
 
@@ -166,14 +166,14 @@ def _share(part: float, other: float) -> float:
 
 def _sensitivity(source: Source, section: Section) -> None:
     """The split again with quotas inferred from other quantiles: a share that swings is no finding."""
-    found = source.rows("quota_sensitivity")
-    found = found.filter(pl.col("quota_source") == "inferred") if not found.is_empty() else found
-    if found.height < 2:
+    splits = source.rows("quota_sensitivity")
+    splits = splits.filter(pl.col("quota_source") == "inferred") if not splits.is_empty() else splits
+    if splits.height < 2:
         return
-    low, high = found["fair_share_delay_share"].min(), found["fair_share_delay_share"].max()
+    low, high = splits["fair_share_delay_share"].min(), splits["fair_share_delay_share"].max()
     section.sentences.append(
-        f"Those quotas are inferred, and the split hangs on how: with quotas from the {_quantile(found, 0)} to the "
-        f"{_quantile(found, -1)} of a group's use, fair-share delay is between {fmt.percent(_number(low))} and "
+        f"Those quotas are inferred, and the split hangs on how: with quotas from the {_quantile(splits, 0)} to the "
+        f"{_quantile(splits, -1)} of a group's use, fair-share delay is between {fmt.percent(_number(low))} and "
         f"{fmt.percent(_number(high))} of the eligible waiting. Give quotas in clusters.toml to settle it."
     )
     section.tables.append(
@@ -181,20 +181,20 @@ def _sensitivity(source: Source, section: Section) -> None:
             "quota_sensitivity",
             "How the split depends on the inferred quota",
             "A group's quota is the quantile of its own use over the time in which it used anything. "
-            + source.caption(int(str(found["jobs"].max())), "jobs"),
+            + source.caption(int(str(splits["jobs"].max())), "jobs"),
             columns(
                 "quantile|quota: quantile of use|percent", "is_default|used above",
                 "quota_gpus|sum of quotas, GPUs|count",
                 "fair_share_delay_share|fair-share delay|percent", "fair_share_jobs|jobs, mostly fair share|count",
                 "fragmentation_jobs|jobs, mostly fragmentation|count",
             ),
-            [{**row, "is_default": "yes" if row["is_default"] else ""} for row in found.sort("quantile").to_dicts()],
+            [{**row, "is_default": "yes" if row["is_default"] else ""} for row in splits.sort("quantile").to_dicts()],
         )
     )  # fmt: skip
 
 
-def _quantile(found: pl.DataFrame, at: int) -> str:
-    share = float(found.sort("quantile")["quantile"][at])
+def _quantile(splits: pl.DataFrame, at: int) -> str:
+    share = float(splits.sort("quantile")["quantile"][at])
     return "maximum" if share >= 1 else "median" if share == 0.5 else f"{100 * share:.0f} % quantile"
 
 

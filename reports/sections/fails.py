@@ -154,8 +154,8 @@ def _bad_ends(source: Source, by: pl.DataFrame, bad: pl.DataFrame, dimension: st
 
 def _retries(source: Source, section: Section) -> None:
     """How often jobs ran again, and how often that helped."""
-    found = source.rows("retries")
-    whole = found.filter(pl.col("dimension") == "all").to_dicts() if not found.is_empty() else []
+    retries = source.rows("retries")
+    whole = retries.filter(pl.col("dimension") == "all").to_dicts() if not retries.is_empty() else []
     if not whole or not whole[0]["retried_jobs"]:
         section.missing.append("No job ran more than once, or the log keeps only the last attempt of each.")
         return
@@ -164,9 +164,8 @@ def _retries(source: Source, section: Section) -> None:
         f"{fmt.percent(all_['retried_share'])} of the jobs ran more than once; of these "
         f"{fmt.percent(all_['recovered_jobs'] / all_['retried_jobs'])} completed in the end."
     )
-    rows = pl.concat(
-        [found.filter(pl.col("dimension") == "all"), found.filter(pl.col("dimension") != "all").sort(by_size("value"))]
-    )
+    is_whole = pl.col("dimension") == "all"
+    rows = pl.concat([retries.filter(is_whole), retries.filter(~is_whole).sort(by_size("value"))])
     section.tables.append(
         TableView(
             "retries",

@@ -33,8 +33,8 @@ _FORM_ORDER = {"frozen": 0, "causal": 1, "forked": 2, "informed": 3}
 
 def _not_replayed(source: Source) -> str:
     """Without a replay job by job the mean wait is all there is to compare, where changed clusters were replayed."""
-    found = source.rows("what_if")
-    base = found.filter(pl.col("change") == AS_IT_IS).to_dicts() if not found.is_empty() else []
+    replays = source.rows("what_if")
+    base = replays.filter(pl.col("change") == AS_IT_IS).to_dicts() if not replays.is_empty() else []
     if not base or base[0]["mean_wait_s"] is None or source.mean_wait_s is None:
         return "The trace was not replayed in the simulator, so nothing says how close its waits come."
     return (
@@ -84,11 +84,11 @@ def fidelity(source: Source) -> Section:
 
 def _with_calibration(source: Source, section: Section) -> Section:
     """The section with what calibration reached, what each mechanism contributes and which waits stay unexplained."""
-    found = source.rows("calibration_figures")
-    if found.is_empty():
+    figures = source.rows("calibration_figures")
+    if figures.is_empty():
         section.missing.append("No month has four weeks of record before it, so nothing was calibrated.")
         return section
-    whole = found.filter(pl.col("change") == "all").sort("from_utc", pl.col("form").replace_strict(_FORM_ORDER))
+    whole = figures.filter(pl.col("change") == "all").sort("from_utc", pl.col("form").replace_strict(_FORM_ORDER))
     newest = whole.filter((pl.col("form") == "forked") & (pl.col("from_utc") == pl.col("from_utc").max()))
     section.sentences += [_calibrated_sentence(row) for row in newest.to_dicts()]
     if source.uncalibrated:
@@ -106,7 +106,7 @@ def _with_calibration(source: Source, section: Section) -> Section:
             [_calibrated_row(row) for row in whole.to_dicts()],
         )
     )
-    parts = found.filter(pl.col("change") != "all").to_dicts()
+    parts = figures.filter(pl.col("change") != "all").to_dicts()
     if parts:
         section.tables.append(
             TableView(

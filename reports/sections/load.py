@@ -116,13 +116,13 @@ def _listed(names: list[str], most: int = 5) -> str:
 
 def _drift(source: Source, section: Section) -> None:
     """The features of the last weeks against the week before each, and how often each shifted over the whole log."""
-    found = source.rows("drift")
-    if found.is_empty():
+    drift = source.rows("drift")
+    if drift.is_empty():
         section.missing.append("Drift is not known: it takes two weeks with submissions to compare.")
         return
-    weeks = found["week_utc"].unique().sort().to_list()
+    weeks = drift["week_utc"].unique().sort().to_list()
     by = (
-        found.sort("week_utc")
+        drift.sort("week_utc")
         .group_by("feature", maintain_order=True)
         .agg(
             pl.len().alias("weeks"),
@@ -135,7 +135,7 @@ def _drift(source: Source, section: Section) -> None:
         )
         .sort("psi_last", descending=True)
     )
-    last = found.filter((pl.col("week_utc") == weeks[-1]) & pl.col("is_shifted"))
+    last = drift.filter((pl.col("week_utc") == weeks[-1]) & pl.col("is_shifted"))
     shifted = [NAMES.get(name, name) for name in last.sort("psi", descending=True)["feature"].to_list()]
     last_moment = source.window[1]
     is_cut = last_moment is not None and last_moment < weeks[-1] + timedelta(days=7)

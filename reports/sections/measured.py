@@ -83,10 +83,10 @@ _VIEWS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
 
 def _percentiles(source: Source, section: Section) -> None:
     """Mean and percentiles over samples: by resource and size, by status, by number of servers, by sharing."""
-    found = source.rows("utilization_percentiles")
-    if found.is_empty():
+    percentiles = source.rows("utilization_percentiles")
+    if percentiles.is_empty():
         return
-    whole = {row["resource"]: row for row in found.filter(pl.col("grouping") == "all").to_dicts()}
+    whole = {row["resource"]: row for row in percentiles.filter(pl.col("grouping") == "all").to_dicts()}
     others = [
         f"{whole[name]['mean_percent']:.1f} % of {what}"
         for name, what in (("CPU", "CPU"), ("memory", "memory"))
@@ -94,9 +94,9 @@ def _percentiles(source: Source, section: Section) -> None:
     ]
     if others:
         section.sentences.append(f"While they ran, their nodes used {' and '.join(others)} on average.")
-    n = int(found.filter(pl.col("grouping") == "all")["samples"].sum())
+    n = int(percentiles.filter(pl.col("grouping") == "all")["samples"].sum())
     for name, title, groupings, keys in _VIEWS:
-        rows = found.filter(pl.col("grouping").is_in(groupings))
+        rows = percentiles.filter(pl.col("grouping").is_in(groupings))
         if "resource" not in keys:
             rows = rows.filter(pl.col("resource") == "GPU")
         if rows.is_empty():

@@ -1,6 +1,6 @@
 """Whom to write to: users whose GPUs stood idle, who ran again what could not work, or who asked for far too long.
 
-One row a user and finding, as CSV beside the report, each with a mail that may be sent as it is. A list to start a
+One row a user and row, as CSV beside the report, each with a mail that may be sent as it is. A list to start a
 conversation with, not a verdict: thresholds are low enough to meet habits and high enough to leave single jobs alone.
 """
 
@@ -54,29 +54,29 @@ def offenders(source: Source) -> pl.DataFrame:
     """Rows of one cluster, those that cost most first within a finding; columns of SCHEMA. Names hidden if asked."""
     rows: list[dict[str, Any]] = []
     for find, mail in FINDINGS.values():
-        rows += [_row(source, found, *mail(source, found)) for found in find(source).to_dicts()]
+        rows += [_row(source, row, *mail(source, row)) for row in find(source).to_dicts()]
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
-def _row(source: Source, found: dict[str, Any], subject: str, text: str) -> dict[str, Any]:
-    user, cluster = fmt.text(found["user_name"]), fmt.text(source.cluster)
+def _row(source: Source, row: dict[str, Any], subject: str, text: str) -> dict[str, Any]:
+    user, cluster = fmt.text(row["user_name"]), fmt.text(source.cluster)
     first, last = source.window
     mail = (
         f"Dear {user},\n\n{text}\n\nThis is about cluster {cluster} from {fmt.day(first)} to {fmt.day(last)}; examples "
-        f"are the jobs {_ids(found)}. If something on our side stands in the way, please tell us: we are glad to help."
+        f"are the jobs {_ids(row)}. If something on our side stands in the way, please tell us: we are glad to help."
         "\n\nKind regards\nthe cluster's operators\n"
     )
     return {
-        **{name: found.get(name) for name in SCHEMA},
+        **{name: row.get(name) for name in SCHEMA},
         "cluster": source.cluster,
-        "examples": _ids(found),
+        "examples": _ids(row),
         "mail_subject": f"{cluster}: {subject}",
         "mail_text": mail,
     }
 
 
-def _ids(found: dict[str, Any]) -> str:
-    return ", ".join(fmt.text(job) for job in found["job_ids"][:EXAMPLES])
+def _ids(row: dict[str, Any]) -> str:
+    return ", ".join(fmt.text(job) for job in row["job_ids"][:EXAMPLES])
 
 
 # -- idle GPUs --------------------------------------------------------------------------------------------------------
@@ -108,11 +108,11 @@ def idle_gpus(source: Source) -> pl.DataFrame:
     )
 
 
-def _idle_mail(_: Source, found: dict[str, Any]) -> tuple[str, str]:
+def _idle_mail(_: Source, row: dict[str, Any]) -> tuple[str, str]:
     return (
-        f"{fmt.gpu_time(found['gpu_time_s'])} of GPUs held and idle",
-        f"your jobs held GPUs that did nothing for {fmt.number(found['gpu_time_s'] / 3600)} GPU hours: "
-        f"{fmt.percent(found['share'])} of what we measured of them, in {found['jobs']:,} of {found['of_jobs']:,} "
+        f"{fmt.gpu_time(row['gpu_time_s'])} of GPUs held and idle",
+        f"your jobs held GPUs that did nothing for {fmt.number(row['gpu_time_s'] / 3600)} GPU hours: "
+        f"{fmt.percent(row['share'])} of what we measured of them, in {row['jobs']:,} of {row['of_jobs']:,} "
         "jobs. Others wait for these GPUs. Could you ask for fewer, end sessions that you have left, or move loading "
         "and preparing of data into a job without GPUs?",
     )
@@ -159,12 +159,12 @@ def hopeless_retries(source: Source) -> pl.DataFrame:
     )
 
 
-def _retries_mail(_: Source, found: dict[str, Any]) -> tuple[str, str]:
-    held = "" if not found["gpu_time_s"] else f", and held {fmt.gpu_time(found['gpu_time_s'])} for it"
+def _retries_mail(_: Source, row: dict[str, Any]) -> tuple[str, str]:
+    held = "" if not row["gpu_time_s"] else f", and held {fmt.gpu_time(row['gpu_time_s'])} for it"
     return (
-        f"{found['repeats']:,} runs that could not work",
-        f"your jobs failed {found['repeats']:,} times again in the way in which they had failed before, most often "
-        f"with: {fmt.text(found['reason'])}{held}. Such an error does not go away by itself: could you try the job "
+        f"{row['repeats']:,} runs that could not work",
+        f"your jobs failed {row['repeats']:,} times again in the way in which they had failed before, most often "
+        f"with: {fmt.text(row['reason'])}{held}. Such an error does not go away by itself: could you try the job "
         f"{'on one GPU ' if held else ''}for a few minutes, or look at its output, before you submit "
         "it again, and switch automatic requeueing "
         "off for it?",
@@ -203,13 +203,13 @@ def over_asked(source: Source) -> pl.DataFrame:
     )
 
 
-def _limits_mail(_: Source, found: dict[str, Any]) -> tuple[str, str]:
-    used = fmt.percent(found["share"]) if found["share"] >= 0.001 else "less than 0.1 %"
+def _limits_mail(_: Source, row: dict[str, Any]) -> tuple[str, str]:
+    used = fmt.percent(row["share"]) if row["share"] >= 0.001 else "less than 0.1 %"
     return (
         f"time limits: {used} of them used",
-        f"your {found['of_jobs']:,} completed jobs used {used} of their time limit in the "
-        f"median, which was {fmt.duration(found['limit_p50_s'])}. The scheduler fills gaps with jobs whose limit fits "
-        f"into them, so a shorter one often starts sooner: {fmt.duration(found['fits_s'])} would have been enough for "
+        f"your {row['of_jobs']:,} completed jobs used {used} of their time limit in the "
+        f"median, which was {fmt.duration(row['limit_p50_s'])}. The scheduler fills gaps with jobs whose limit fits "
+        f"into them, so a shorter one often starts sooner: {fmt.duration(row['fits_s'])} would have been enough for "
         "19 of 20 of these jobs. Could you try that (sbatch --time)?",
     )
 

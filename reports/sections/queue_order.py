@@ -12,8 +12,8 @@ from reports.source import Source
 
 def order(source: Source, section: Section) -> None:
     """Starts out of order, and which of them took nothing from those overtaken."""
-    found = source.rows("start_order_by")
-    whole = found.filter(pl.col("dimension") == "all").to_dicts() if not found.is_empty() else []
+    orders = source.rows("start_order_by")
+    whole = orders.filter(pl.col("dimension") == "all").to_dicts() if not orders.is_empty() else []
     if not whole or not whole[0]["starts"]:
         return
     (all_,) = whole
@@ -28,9 +28,9 @@ def order(source: Source, section: Section) -> None:
     )
     rows = pl.concat(
         [
-            found.filter(pl.col("dimension") == "all"),
-            found.filter(pl.col("dimension") == "size_bucket").sort(by_size("value")),
-            found.filter(pl.col("dimension") == "partition").sort("starts", descending=True).head(20),
+            orders.filter(pl.col("dimension") == "all"),
+            orders.filter(pl.col("dimension") == "size_bucket").sort(by_size("value")),
+            orders.filter(pl.col("dimension") == "partition").sort("starts", descending=True).head(20),
         ]
     )
     names = {"all": "all", "size_bucket": "GPUs", "partition": "queue"}
@@ -53,16 +53,16 @@ def order(source: Source, section: Section) -> None:
 
 def locality(source: Source, section: Section) -> None:
     """Waits by nodes beyond the fewest possible: shown where any job was placed so."""
-    found = source.rows("locality")
-    if found.is_empty() or not found.filter(pl.col("excess_nodes") > 0)["jobs"].sum():
+    spreads = source.rows("locality")
+    if spreads.is_empty() or not spreads.filter(pl.col("excess_nodes") > 0)["jobs"].sum():
         return
-    rows = found.sort(by_size("size_bucket"), "excess_nodes").to_dicts()
+    rows = spreads.sort(by_size("size_bucket"), "excess_nodes").to_dicts()
     section.tables.append(
         TableView(
             "locality",
             "Waits by how far the placement was relaxed",
             "Nodes of the first placement beyond the fewest that hold the job's GPUs; shared: mean share of its "
-            f"node-seconds with another job on the node. {source.caption(int(found['jobs'].sum()), 'jobs')}",
+            f"node-seconds with another job on the node. {source.caption(int(spreads['jobs'].sum()), 'jobs')}",
             columns(
                 "size_bucket|GPUs", "excess|nodes beyond the fewest", "jobs|jobs|count",
                 "wait_p50_s|median wait|duration",

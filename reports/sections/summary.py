@@ -20,11 +20,11 @@ MOST_ALSO = 2  # what would help besides, at most
 def summary(source: Source) -> Section:
     """Three sentences (who, why, what to do), five numbers, one plot, and the recommended action."""
     section = Section("summary", "The finding")
-    found = findings.of(source)
+    sentences = findings.of(source)
     if source.jobs.is_empty():
-        section.missing = [finding["sentence"] for finding in found]
+        section.missing = [finding["sentence"] for finding in sentences]
         return section
-    section.sentences = [finding["sentence"] for finding in found]
+    section.sentences = [finding["sentence"] for finding in sentences]
     section.tiles = _tiles(source)
     section.figures += [figure for figure in (over_time(source),) if figure is not None]
     section.actions = actions(source)[: 1 + MOST_ALSO]
@@ -114,16 +114,16 @@ def _whole_weeks(weeks: pl.DataFrame) -> tuple[float, ...]:
 def _tile(label: str, value: str, meaning: str, trend: tuple[float, ...]) -> Tile:
     words = "weekly" if figures.sparkline(trend) else ""
     if len(trend) >= 2 * TREND_WEEKS:
-        now, before = sum(trend[-TREND_WEEKS:]), sum(trend[-2 * TREND_WEEKS : -TREND_WEEKS])
-        words = f"weekly; last {TREND_WEEKS} weeks {_change(now, before)} the {TREND_WEEKS} before"
+        newest, before = sum(trend[-TREND_WEEKS:]), sum(trend[-2 * TREND_WEEKS : -TREND_WEEKS])
+        words = f"weekly; last {TREND_WEEKS} weeks {_change(newest, before)} the {TREND_WEEKS} before"
     return Tile(label, value, meaning, trend, words)
 
 
-def _change(now: float, before: float) -> str:
+def _change(newest: float, before: float) -> str:
     """The second as a change on the first: a percentage, or so many times where it more than trebled."""
     if not before:
-        return "as" if not now else "above"
-    ratio = now / before
+        return "as" if not newest else "above"
+    ratio = newest / before
     return f"{ratio:.0f} times" if ratio > 3 else f"{100 * (ratio - 1):+.0f} % on"
 
 

@@ -177,17 +177,17 @@ def _free_over_time(source: Source, known: pl.DataFrame, unit: str, note: str) -
 
 def _empty_nodes(source: Source, section: Section) -> None:
     """Nodes without a job at each tenth of use: what defragmentation could give back."""
-    found = source.rows("empty_nodes")
-    if found.is_empty():
+    empty = source.rows("empty_nodes")
+    if empty.is_empty():
         return
-    unit = found["unit"][0]
+    unit = empty["unit"][0]
     rows = [
         {
             **row,
             "used": f"{100 * row['utilization_from']:.0f}"
             + (f" to {100 * row['utilization_from'] + 10:.0f} %" if row["utilization_from"] < 1 else " %"),
         }
-        for row in found.sort("utilization_from").to_dicts()
+        for row in empty.sort("utilization_from").to_dicts()
     ]
     section.tables.append(
         TableView(
@@ -195,7 +195,7 @@ def _empty_nodes(source: Source, section: Section) -> None:
             "Empty nodes by how much is in use",
             f"Instants by the share of {unit}s in use. On empty nodes: of the free {unit}s, those on nodes without a "
             "job. Not usable: of the free GPUs, expected for a job drawn from the trace's mix (Weng et al., ATC'23). "
-            + source.caption(int(found["instants"].sum()), "instants"),
+            + source.caption(int(empty["instants"].sum()), "instants"),
             columns(
                 f"used|{unit}s in use", "instants|instants|count", "empty_node_share_mean|empty nodes, mean|percent",
                 "empty_node_share_p50|median|percent", "largest_gang_share_mean|free, on empty nodes|percent",
