@@ -66,6 +66,9 @@ def simulate(
     associations: Annotated[
         Path | None, typer.Option("--associations", help="Dump of `sacctmgr -P show assoc`, for slurm.")
     ] = None,
+    reservations: Annotated[
+        Path | None, typer.Option("--reservations", help="Dump of `scontrol show reservation -o`, for slurm.")
+    ] = None,
     kill_at_limit: Annotated[bool, typer.Option("--kill-at-limit", help="End a job at its limit.")] = False,
     capacity: Annotated[
         int | None, typer.Option("--capacity", min=1, help="Processors (SWF) or nodes; default: the trace's own.")
@@ -89,7 +92,9 @@ def simulate(
         for name in wanted:
             check_names(scheduler=name, estimate=estimate, pass_=pass_, slurm=True)
         folder = options.data_folder(context, data)
-        slurm = cli_simulate_slurm.files(wanted, folder, cluster, conf=slurm_conf, qos=qos, associations=associations)
+        slurm = cli_simulate_slurm.files(
+            wanted, folder, cluster, conf=slurm_conf, qos=qos, associations=associations, reservations=reservations
+        )
         loaded = _of_swf(trace, capacity) if trace is not None else _of_cluster(folder, str(cluster), capacity)
         knobs = Knobs(estimate, pass_, kill_at_limit, slurm)
         replays = [_replay(loaded, name, knobs) for name in wanted]

@@ -37,6 +37,8 @@ class Files:
     conf: SlurmConf
     qos: Path | None
     associations: Path | None
+    reservations: Path | None
+    timezone: str  # in which the reservations' times are printed
 
 
 def files(
@@ -47,16 +49,18 @@ def files(
     conf: Path | None,
     qos: Path | None,
     associations: Path | None,
+    reservations: Path | None,
 ) -> Files | None:
     """The files that describe the cluster: those given, else `slurm_conf` of clusters.toml and what lies beside it.
 
     A relative `slurm_conf` is looked up in the data folder; beside it `qos.psv` and `assoc.psv` (`sacctmgr -P show qos`
-    and `show assoc`). None where nothing describes it. Raises InputError for options that do not go together.
+    and `show assoc`), and `reservations.txt` (`scontrol show reservation -o`). None where nothing describes it. Raises
+    InputError for options that do not go together.
     """
     from traces import clusters
     from traces.slurm.conf import read_slurm_conf
 
-    given = {"--slurm-conf": conf, "--qos": qos, "--associations": associations}
+    given = {"--slurm-conf": conf, "--qos": qos, "--associations": associations, "--reservations": reservations}
     used = [name for name, path in given.items() if path is not None]
     if used and "slurm" not in wanted:
         raise InputError(f"{used[0]} belongs to --scheduler slurm, not to {', '.join(wanted)}")
@@ -64,18 +68,19 @@ def files(
         raise InputError(f"{used[0]} describes the nodes of a --cluster; a trace in SWF runs on a flat pool")
     if "slurm" not in wanted or cluster is None:
         return None
-    declared = clusters.resolve(folder, cluster=cluster).slurm_conf
-    if conf is None and declared is not None:
-        conf = folder.root / declared
+    settings = clusters.resolve(folder, cluster=cluster)
+    if conf is None and settings.slurm_conf is not None:
+        conf = folder.root / settings.slurm_conf
         qos = qos or _beside(conf, "qos.psv")
         associations = associations or _beside(conf, "assoc.psv")
+        reservations = reservations or _beside(conf, "reservations.txt")
     if conf is None:
         if used:
             raise InputError(
                 f"{used[0]} needs a slurm.conf: give --slurm-conf, or slurm_conf in {folder.clusters_toml}"
             )
         return None
-    return Files(folder, cluster, read_slurm_conf(conf), qos, associations)
+    return Files(folder, cluster, read_slurm_conf(conf), qos, associations, reservations, settings.timezone)
 
 
 def _beside(conf: Path, name: str) -> Path | None:
@@ -116,6 +121,7 @@ def load(described: Files) -> Loaded:
     """The world of a cluster's tables and files. Raises InputError (file:line)."""
     from simulator.slurm.inputs.jobs import from_tables
     from traces.slurm.accounts import read_associations, read_qos
+    from traces.slurm.reservations import read_reservations
     from traces.store import warehouse
 
     tables = {
@@ -131,6 +137,7 @@ def load(described: Files) -> Loaded:
         tables["placements"],
         qos=qos.rows if qos else None,
         associations=tree.rows if tree else None,
+        reservations=read_reservations(described.reservations, described.timezone) if described.reservations else (),
     )
     unmodelled = [f"{line}: not modelled" for dump in (qos, tree) if dump for line in dump.unmodelled]
     return replace(loaded, remarks=(*loaded.remarks, *unmodelled))

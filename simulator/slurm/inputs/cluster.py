@@ -15,7 +15,7 @@ from simulator.slurm import world as w
 from traces.errors import InputError
 from traces.slurm.accounts import Association, Qos
 from traces.slurm.conf import NodeConf, PartitionConf, SlurmConf
-from traces.slurm.state import Reservation
+from traces.slurm.reservations import Reservation
 
 YEAR_S = 365 * 86_400  # what slurmctld's backfill plans for a job without any limit
 UNLIMITED_S = 2**40  # an OverTimeLimit that never comes
@@ -336,7 +336,10 @@ def _plain_association(account: str, user: str) -> Association:
 
 
 def _outages(nodes: tuple[NodeConf, ...], reservations: Sequence[Reservation], node_rows: dict[str, int]) -> w.Outages:
-    """Nodes that the configuration marks as down are out for good; reservations are known from the beginning."""
+    """Nodes that the configuration marks as down are out for good; reservations are known from the beginning.
+
+    The job table does not say which jobs ran in a reservation, so that its nodes serve nobody while it lasts.
+    """
     rows: list[tuple[int, int, int, list[int]]] = []
     if down := [row for row, node in enumerate(nodes) if not node.is_up]:
         rows.append((w.DRAIN, 0, w.NEVER, down))

@@ -26,7 +26,7 @@ from simulator.workload import Workload
 from traces.errors import InputError
 from traces.slurm.accounts import Association, Qos
 from traces.slurm.conf import PartitionConf, SlurmConf
-from traces.slurm.state import Reservation
+from traces.slurm.reservations import Reservation
 
 ROOT = "root"  # the account of a job whose log names none
 NOBODY = "(unknown)"  # its user

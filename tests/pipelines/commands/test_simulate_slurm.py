@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ TopologyPlugin=topology/tree
 NodeName=n[1-2] CPUs=8 Gres=gpu:a100:4
 PartitionName={partition} Nodes=ALL Default=YES MaxTime=2-0
 """
+
+
+DAY_ZERO_S = int(datetime(2026, 2, 28, tzinfo=UTC).timestamp())
 
 
 @pytest.fixture
@@ -79,6 +83,28 @@ def test_the_settings_of_the_cluster_name_its_files(baton: Baton, lab: Path) -> 
     result = baton("simulate", "--scheduler", "slurm", "--cluster", "lab", "--data", lab, "--json")
     assert result.json["notes"]["slurm_jobs"] == 6
     assert any("AccountingStorageEnforce" in remark for remark in result.json["notes"]["remarks"])
+
+
+RESERVED = "ReservationName=maint StartTime=2026-03-0{}T12:00:00 EndTime=2026-03-0{}T12:00:00 Nodes={} Flags=MAINT\n"
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_jobs_wait_for_the_end_of_a_reservation(baton: Baton, lab: Path, beside: bool) -> None:
+    """With limits of two days the job of the third would hold a node that is reserved from the fourth on."""
+    path, starts = conf(lab), lab / "starts.csv"
+    dumped = lab / ("reservations.txt" if beside else "other.txt")
+    dumped.write_text(RESERVED.format(4, 8, "n[1-2]"), encoding="utf-8")
+    flags: tuple[object, ...] = ("--slurm-conf", path, "--reservations", dumped)
+    if beside:
+        (lab / "clusters.toml").write_text('[lab]\nnodes = 2\nslurm_conf = "slurm.conf"\n', encoding="utf-8")
+        flags = ()
+    given = ("--cluster", "lab", "--data", lab, "--starts", starts, "--json")
+    assert baton("simulate", "--scheduler", "slurm", *flags, *given).code == 0
+    day = [(int(row["start"]) - DAY_ZERO_S) // 86_400 for row in csv.DictReader(starts.open())]
+    assert day == [1, 2, 8, 8, 8, 8]
+    dumped.write_text(RESERVED.format(4, 2, "n1"), encoding="utf-8")
+    result = baton("simulate", "--scheduler", "slurm", *flags, *given)
+    assert result.code == 2 and f"{dumped}:1: reservation 'maint' ends" in result.err
 
 
 def test_a_trace_runs_on_a_flat_pool(baton: Baton, tmp_path: Path) -> None:

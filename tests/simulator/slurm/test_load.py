@@ -11,7 +11,7 @@ from simulator.slurm.inputs.cluster import Cluster, cluster
 from traces.errors import InputError
 from traces.slurm.accounts import read_associations, read_qos
 from traces.slurm.conf import read_slurm_conf
-from traces.slurm.state import Reservation
+from traces.slurm.reservations import Reservation
 
 CONF = """ClusterName=lab
 SelectType=select/cons_tres

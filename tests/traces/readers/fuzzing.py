@@ -23,7 +23,7 @@ from traces.readers.published.swf import read_swf
 from traces.readers.registry import READERS
 from traces.slurm.accounts import read_associations, read_qos
 from traces.slurm.conf import read_slurm_conf
-from traces.slurm.state import read_nodes, read_partitions, read_reservations
+from traces.slurm.reservations import read_reservations
 from traces.store.folder import DataFolder
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -122,13 +122,6 @@ gpu = 64
 [other]
 folder = "raw"
 """
-NODE = (
-    "NodeName=n{n} Arch=x86_64 CPUTot=64 Gres=gpu:a100:4(S:0-1) OS=Linux 5 x RealMemory=512000 State=IDLE+DRAIN "
-    "Weight=1"
-)
-PARTITION = (
-    "PartitionName=p{n} AllowQos=ALL Default=YES MaxTime=2-00:00:00 Nodes=n[1-9] State=UP TRESBillingWeights=CPU=1.0"
-)
 RESERVATION = (
     "ReservationName=r{n} StartTime=2024-05-01T10:00:00 EndTime=2024-05-02T10:00:00 Nodes=n[1-4] "
     "Users=alice Flags=MAINT"
@@ -163,8 +156,6 @@ def bases() -> dict[str, Base]:
         "slurm.conf": _slurm(CONF.read_text(), b"=", read_slurm_conf),
         "sacctmgr qos": _slurm(QOS, b"|", read_qos, head=True),
         "sacctmgr assoc": _slurm(ASSOC, b"|", lambda path: read_associations(path, "lab"), head=True),
-        "scontrol nodes": _slurm("\n".join(NODE.format(n=n) for n in range(9)), b" ", read_nodes),
-        "scontrol partitions": _slurm("\n".join(PARTITION.format(n=n) for n in range(9)), b" ", read_partitions),
         "scontrol reservations": _slurm(
             "\n".join(RESERVATION.format(n=n) for n in range(9)), b" ", lambda path: read_reservations(path, "UTC")
         ),

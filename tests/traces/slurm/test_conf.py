@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from traces.errors import InputError
 from traces.slurm import conf_values as values
-from traces.slurm.conf import SlurmConf, read_slurm_conf
-from traces.slurm.state import as_it_is, read_nodes, read_partitions, read_reservations
+from traces.slurm.conf import NodeConf, PartitionConf, SlurmConf, expanded, filled, read_slurm_conf
+from traces.slurm.conf_lines import Pair, read_records
+from traces.slurm.reservations import read_reservations
 
 LAB = Path(__file__).parents[4] / "shared/traces/slurm-22.05-lab"
 needs_lab = pytest.mark.skipif(not LAB.is_dir(), reason="the real dumps of ../shared/traces are not on this machine")
@@ -197,37 +198,30 @@ def test_any_text_is_read_or_refused_in_one_line(tmp_path_factory: pytest.TempPa
     assert not refusal or (str(path) in refusal and "\n" not in refusal)
 
 
+def controllers(path: Path, first: str) -> list[dict[str, Pair]]:
+    """The records of `scontrol show node|partition -o`, without what is not set."""
+    unset = {"(null)", "n/a", "none", ""}
+    return [
+        {key: pair for key, pair in record.items() if pair.value.lower() not in unset}
+        for record in read_records(path, first)
+    ]
+
+
 @needs_lab
 def test_a_real_file_agrees_with_what_its_controller_says() -> None:
     conf = read_slurm_conf(LAB / "slurm.conf")
     assert len(conf.nodes) == 16 and [p.name for p in conf.partitions] == ["gpu", "debug", "long"]
     assert conf.unmodelled == ()
-    for ours, theirs in zip(conf.nodes, read_nodes(LAB / "scontrol_nodes_o.txt"), strict=True):
-        assert replace(ours, where="", state="") == replace(theirs, where="", state="") and theirs.is_up
-    for mine, real in zip(conf.partitions, read_partitions(LAB / "scontrol_partitions_o.txt"), strict=True):
+    for node, record in zip(conf.nodes, controllers(LAB / "scontrol_nodes_o.txt", "NodeName"), strict=True):
+        record["features"] = record["activefeatures"]
+        shown = replace(filled(NodeConf(node.name, ""), record), cpus=int(record["cputot"].value))
+        assert replace(node, where="", state="") == replace(shown, where="", state="") and shown.is_up
+    partitions = controllers(LAB / "scontrol_partitions_o.txt", "PartitionName")
+    for partition, record in zip(conf.partitions, partitions, strict=True):
+        members = tuple(expanded(record["nodes"].value, ""))
+        real = filled(PartitionConf(record["partitionname"].value, "", nodes=members), record)
         # scontrol fills in the cluster's PreemptMode where the partition sets none.
-        assert replace(mine, where="", preempt_mode=conf.preempt_mode) == replace(real, where="")
-    now = as_it_is(conf, nodes=LAB / "scontrol_nodes_o.txt", partitions=LAB / "scontrol_partitions_o.txt")
-    assert len(now.nodes) == 16 and now.options == conf.options
-
-
-NODE_LINES = (
-    "NodeName=n1 CPUAlloc=0 CPUEfctv=60 CPUTot=64 ActiveFeatures=a,b Gres=gpu:a100:4(S:0) RealMemory=1000 "
-    "OS=Linux 6.1 #1 SMP State=IDLE+DRAIN Weight=3 CfgTRES=cpu=60,mem=1G Reason=disk State=UP [root@2026-01-01]\n"
-    "NodeName=n2 CPUTot=8 Gres=(null) RealMemory=500 State=DOWN* Weight=1 Partitions=p\n"
-)
-
-
-def test_scontrol_nodes(tmp_path: Path) -> None:
-    path = tmp_path / "nodes.txt"
-    path.write_text(NODE_LINES, encoding="utf-8")
-    first, second = read_nodes(path)
-    assert (first.cpus, first.gpus, first.weight, first.is_up) == (60, {"a100": 4}, 3, False)
-    assert first.features == ("a", "b")
-    assert (second.cpus, second.gpus, second.mem_mib, second.is_up) == (8, {}, 500, False)
-    path.write_text("NodeName=n1\n   CPUTot=8\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"nodes\.txt:2: 'CPUTot=8' is no NodeName= record"):
-        read_nodes(path)
+        assert replace(partition, where="", preempt_mode=conf.preempt_mode) == replace(real, where="")
 
 
 def test_reservations(tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""Advance reservations, as `scontrol show reservation -o` prints them: no slurm.conf and no job log holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from traces import instants
+from traces.errors import InputError
+from traces.slurm import conf_values as values
+from traces.slurm.conf import expanded
+from traces.slurm.conf_lines import Pair, read_records, shown
+
+_UNSET = frozenset({"(null)", "n/a", "none", ""})
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """One advance reservation: its nodes are for `users` and `accounts` alone from `start_s` to `end_s`."""
+
+    name: str
+    where: str
+    start_s: int  # epoch seconds
+    end_s: int
+    nodes: tuple[str, ...]
+    users: tuple[str, ...]
+    accounts: tuple[str, ...]
+    flags: tuple[str, ...]
+
+
+def _set(record: dict[str, Pair]) -> dict[str, Pair]:
+    return {key: pair for key, pair in record.items() if pair.value.lower() not in _UNSET}
+
+
+def read_reservations(path: Path, timezone: str) -> tuple[Reservation, ...]:
+    """The reservations of `scontrol show reservation -o`, whose times are local ones of `timezone`.
+
+    Raises InputError (file:line) for a time that is none and for an end that is not after the start.
+    """
+    zone = ZoneInfo(timezone)
+    reservations = []
+    for record in read_records(path, "ReservationName"):
+        own, name = _set(record), record["reservationname"]
+        for key in ("starttime", "endtime"):
+            if key not in own:
+                raise InputError(f"{name.where}: reservation {shown(name.value)} has no {key}")
+        start, end = _epoch_s(own["starttime"], zone), _epoch_s(own["endtime"], zone)
+        if end <= start:
+            raise InputError(
+                f"{name.where}: reservation {shown(name.value)} ends ({shown(own['endtime'].value)}) before it starts"
+            )
+        lists = {key: values.words(own[key].value) if key in own else () for key in ("accounts", "flags")}
+        users = tuple(own["users"].value.split(",")) if "users" in own else ()
+        members = tuple(expanded(own["nodes"].value, name.where)) if "nodes" in own else ()
+        reservations.append(
+            Reservation(name.value, name.where, start, end, members, users, lists["accounts"], lists["flags"])
+        )
+    return tuple(reservations)
+
+
+def _epoch_s(pair: Pair, zone: ZoneInfo) -> int:
+    try:
+        return instants.epoch_s(instants.parse(pair.value), zone)
+    except ValueError as error:
+        raise InputError(f"{pair.where}: {pair.key}={shown(pair.value)}: a time such as 2026-11-21T08:00:00") from error
