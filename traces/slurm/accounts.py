@@ -2,7 +2,7 @@
 
     sacctmgr -P show qos > qos.psv
     sacctmgr -P show assoc format=Cluster,Account,ParentName,User,Partition,Share,Priority,GrpJobs,GrpTRES,MaxJobs,\
-MaxTRES,QOS,DefaultQOS > assoc.psv
+MaxTRES,QOS > assoc.psv
 
 Columns are found by their heading (sacctmgr(1)); those that are missing mean "no limit". Limits that the simulator does
 not model are listed by `Dump.unmodelled` where a row sets one.
@@ -11,7 +11,7 @@ not model are listed by `Dump.unmodelled` where a row sets one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -25,10 +25,11 @@ Row = TypeVar("Row")
 _QOS_UNMODELLED = (
     "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "GrpSubmit", "GrpJobsAccrue", "MaxTRESPerNode", "MaxTRESMins",
     "MaxSubmitPU", "MaxSubmitPA", "MaxJobsAccruePU", "MaxJobsAccruePA", "MinTRES", "UsageThres", "LimitFactor",
+    "MaxWall", "GraceTime",
 )  # fmt: skip
 _ASSOC_UNMODELLED = (
     "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "GrpSubmit", "GrpJobsAccrue", "MaxTRESPerNode", "MaxTRESMins",
-    "MaxSubmit", "MaxJobsAccrue", "MinPrioThresh",
+    "MaxSubmit", "MaxJobsAccrue", "MinPrioThresh", "MaxWall",
 )  # fmt: skip
 
 
@@ -37,40 +38,37 @@ class Qos:
     """One quality of service. TRES limits by lower-case name (cpu, gres/gpu, node, mem in MiB); None: no limit."""
 
     name: str
-    priority: int
-    usage_factor: float
-    grp_tres: Mapping[str, int]
-    grp_jobs: int | None
-    max_tres_per_job: Mapping[str, int]
-    max_tres_per_user: Mapping[str, int]
-    max_jobs_per_user: int | None
-    max_tres_per_account: Mapping[str, int]
-    max_jobs_per_account: int | None
-    max_wall_s: int | None
-    preempt: tuple[str, ...]  # names of the QOS that it may preempt
-    preempt_mode: str  # cluster, off, cancel, requeue, suspend, within
-    preempt_exempt_s: int | None
-    grace_s: int
-    flags: tuple[str, ...]
+    priority: int = 0
+    usage_factor: float = 1.0
+    grp_tres: Mapping[str, int] = field(default_factory=dict)
+    grp_jobs: int | None = None
+    max_tres_per_job: Mapping[str, int] = field(default_factory=dict)
+    max_tres_per_user: Mapping[str, int] = field(default_factory=dict)
+    max_jobs_per_user: int | None = None
+    max_tres_per_account: Mapping[str, int] = field(default_factory=dict)
+    max_jobs_per_account: int | None = None
+    preempt: tuple[str, ...] = ()  # names of the QOS that it may preempt
+    preempt_mode: str = "cluster"  # cluster, off, cancel, requeue, suspend, within
+    preempt_exempt_s: int | None = None
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Association:
     """One association: of an account (user ''), or of a user in it. `shares` None: those of its parent."""
 
-    cluster: str
     account: str
-    parent: str  # account above this one; '' for root and where the dump does not say
-    user: str
-    partition: str
-    shares: int | None
-    priority: int
-    grp_tres: Mapping[str, int]
-    grp_jobs: int | None
-    max_tres_per_job: Mapping[str, int]
-    max_jobs: int | None
-    qos: tuple[str, ...]
-    default_qos: str
+    user: str = ""
+    cluster: str = ""
+    parent: str = ""  # account above this one; '' for root and where the dump does not say
+    partition: str = ""
+    shares: int | None = 1
+    priority: int = 0
+    grp_tres: Mapping[str, int] = field(default_factory=dict)
+    grp_jobs: int | None = None
+    max_tres_per_job: Mapping[str, int] = field(default_factory=dict)
+    max_jobs: int | None = None
+    qos: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class _Cells:
             raise InputError(f"{self.where}: {heading} {shown(text)}: {error}") from error
 
     def unmodelled(self, headings: tuple[str, ...], name: str) -> list[str]:
-        unset = {"", "0", "0.000000", "1.000000"} | {word.lower() for word in values.NO_LIMIT}
+        unset = {"", "0", "00:00:00", "0.000000", "1.000000"} | {word.lower() for word in values.NO_LIMIT}
         found = [(heading, self.cells.get(heading.lower(), "").strip()) for heading in headings]
         return [f"{self.where}: {name} {heading}={text}" for heading, text in found if text.lower() not in unset]
 
@@ -138,11 +136,9 @@ def read_qos(path: Path) -> Dump[Qos]:
             max_jobs_per_user=cells.get("MaxJobsPU", "MaxJobsPerUser", parse=_count, blank=None),
             max_tres_per_account=cells.get("MaxTRESPA", "MaxTRESPerAccount", parse=values.limits, blank={}),
             max_jobs_per_account=cells.get("MaxJobsPA", "MaxJobsPerAccount", parse=_count, blank=None),
-            max_wall_s=cells.get("MaxWall", parse=values.time_s, blank=None),
             preempt=cells.get("Preempt", parse=values.words, blank=()),
             preempt_mode=cells.get("PreemptMode", parse=_mode, blank="cluster"),
             preempt_exempt_s=cells.get("PreemptExemptTime", parse=values.time_s, blank=None),
-            grace_s=cells.get("GraceTime", parse=values.time_s, blank=0) or 0,
             flags=cells.get("Flags", parse=values.words, blank=()),
         )
         if any(qos.name == other.name for other in rows):
@@ -218,7 +214,6 @@ def _association(cells: _Cells, account: str, parent: str, user: str) -> Associa
         max_tres_per_job=cells.get("MaxTRES", "MaxTRESPerJob", parse=values.limits, blank={}),
         max_jobs=cells.get("MaxJobs", parse=_count, blank=None),
         qos=cells.get("QOS", parse=values.words, blank=()),
-        default_qos=cells.get("Def QOS", "DefaultQOS").lower(),
     )
 
 

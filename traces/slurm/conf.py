@@ -49,7 +49,6 @@ class SchedulerOptions:
     bf_job_part_count_reserve: int = _key("bf_job_part_count_reserve", values.count, 0)
     bf_min_age_reserve_s: int = _key("bf_min_age_reserve", values.count, 0)
     bf_min_prio_reserve: int = _key("bf_min_prio_reserve", values.count, 0)
-    bf_continue: bool = _key("bf_continue", values.yes_no, False)
     default_queue_depth: int = _key("default_queue_depth", values.count, 100)
     partition_job_depth: int = _key("partition_job_depth", values.count, 0)
     sched_interval_s: int = _key("sched_interval", values.count, 60)
@@ -94,22 +93,15 @@ class PartitionConf:
     default_time_s: int | None = _key("DefaultTime", values.time_s, None)
     over_time_limit_s: int | None = _key("OverTimeLimit", values.minutes_s, 0)
     max_nodes: int | None = _key("MaxNodes", values.count_or_unlimited, None)
-    min_nodes: int = _key("MinNodes", values.count, 0)
     state: str = _key("State", values.partition_state, "up")
     oversubscribe: str = _key("OverSubscribe", values.oversubscribe, "no")
     least_loaded: bool = _key("LLN", values.yes_no, False)
     qos: str = _key("QOS", str.lower, "")
-    allow_qos: tuple[str, ...] | None = _key("AllowQos", values.allowed, None)
-    deny_qos: tuple[str, ...] = _key("DenyQos", values.words, ())
-    allow_accounts: tuple[str, ...] | None = _key("AllowAccounts", values.allowed, None)
-    deny_accounts: tuple[str, ...] = _key("DenyAccounts", values.words, ())
     billing_weights: Mapping[str, float] = _key("TRESBillingWeights", values.billing_weights, dict)
     preempt_mode: tuple[str, ...] = _key("PreemptMode", values.preempt_mode, ())
-    grace_s: int = _key("GraceTime", values.count, 0)
     def_mem_per_cpu_mib: int = _key("DefMemPerCPU", values.count, 0)
     def_mem_per_gpu_mib: int = _key("DefMemPerGPU", values.count, 0)
     def_mem_per_node_mib: int = _key("DefMemPerNode", values.count, 0)
-    def_cpu_per_gpu: int = _key("DefCpuPerGPU", values.count, 0)
 
 
 @dataclass(frozen=True)
@@ -145,13 +137,10 @@ class SlurmConf:
     job_requeue: bool = _key("JobRequeue", values.yes_no, True)
     select_type: str = _key("SelectType", str.lower, "select/linear")
     select_parameters: tuple[str, ...] = _key("SelectTypeParameters", values.words, ())
-    gres_types: tuple[str, ...] = _key("GresTypes", values.words, ())
     enforce: tuple[str, ...] = _key("AccountingStorageEnforce", values.words, ())
-    max_array_size: int = _key("MaxArraySize", values.count, 1001)
     def_mem_per_cpu_mib: int = _key("DefMemPerCPU", values.count, 0)
     def_mem_per_gpu_mib: int = _key("DefMemPerGPU", values.count, 0)
     def_mem_per_node_mib: int = _key("DefMemPerNode", values.count, 0)
-    def_cpu_per_gpu: int = _key("DefCpuPerGPU", values.count, 0)
 
     def partition(self, name: str) -> PartitionConf | None:
         """The partition of that name; None where there is none."""
@@ -200,9 +189,9 @@ class _Remarks:
         if name in known or name == "schedulerparameters":
             return
         matters = name.startswith(names.SCHEDULING_PREFIXES)
-        if name in names.PARAMETERS_THAT_MATTER:
+        if name in names.PARAMETERS_THAT_MATTER and pair.value.lower() not in names.SETS_NOTHING:
             self.unmodelled.append(f"{pair.where}: {pair.key}={pair.value}")
-        elif matters and name not in names.PARAMETERS_WITHOUT_EFFECT:
+        elif matters and name not in names.PARAMETERS_WITHOUT_EFFECT | names.PARAMETERS_THAT_MATTER:
             raise _unknown(pair, "parameter", {*known, *names.PARAMETERS_THAT_MATTER})
         else:
             self.ignored.append(f"{pair.where}: {pair.key}")
@@ -211,9 +200,9 @@ class _Remarks:
         for name, pair in record.items():
             if name in known:
                 continue
-            if name in matter:
+            if name in matter and pair.value.lower() not in names.SETS_NOTHING:
                 self.unmodelled.append(f"{pair.where}: {kind} {pair.key}={pair.value}")
-            elif name in free:
+            elif name in free or name in matter:
                 self.ignored.append(f"{pair.where}: {kind} {pair.key}")
             else:
                 raise _unknown(pair, f"{kind} field", {*known, *free, *matter})

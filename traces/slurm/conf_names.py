@@ -1,17 +1,20 @@
 """The names that slurm.conf(5) knows, 20.11 to 24.11: a name that is none of these is a fault of the file.
 
 Only names that `traces.slurm.conf` does not read are listed here. Those in MATTERS touch scheduling and are not
-modelled: a file that sets one is read, and says so. The others do not touch it.
+modelled: a file that sets one to anything but the default is read, and says so. The others do not touch it.
 """
 
 from __future__ import annotations
+
+# Values with which a name that matters changes nothing: the default, written out.
+SETS_NOTHING = frozenset({"", "(null)", "0", "all", "n/a", "no", "none", "unlimited"})
 
 # Prefixes of top-level parameters that decide what is scheduled: an unknown name that begins so is refused.
 SCHEDULING_PREFIXES = ("priority", "preempt", "sched", "select", "fairshare", "bf_", "node", "partition")
 
 PARAMETERS_THAT_MATTER = frozenset({
     "burstbuffertype", "completewait", "enforcepartlimits", "fairsharedampeningfactor", "federationparameters",
-    "licenses", "prioritysitefactorplugin", "prioritysitefactorparameters", "priorityparameters",
+    "defcpupergpu", "licenses", "prioritysitefactorplugin", "prioritysitefactorparameters", "priorityparameters",
     "priorityusageresetperiod", "resumeprogram", "schedulertimeslice", "suspendprogram", "suspendtime",
     "topologyparam", "topologyplugin", "dependencyparameters", "resvoverrun",
 })  # fmt: skip
@@ -30,7 +33,7 @@ OPTIONS_THAT_MATTER = frozenset({  # of SchedulerParameters
     "time_min_as_soft_limit", "whole_hetjob", "whole_pack",
 })  # fmt: skip
 OPTIONS_WITHOUT_EFFECT = frozenset({  # on the starts of a world that costs no real time
-    "bb_array_stage_cnt", "bf_max_time", "bf_yield_interval", "bf_yield_sleep", "bf_yield_rpc_cnt",
+    "bb_array_stage_cnt", "bf_continue", "bf_max_time", "bf_yield_interval", "bf_yield_sleep", "bf_yield_rpc_cnt",
     "build_queue_timeout", "correspond_after_task_cnt", "defer_batch", "disable_hetjob_steps", "disable_job_shrink",
     "enable_hetjob_steps", "enable_hetero_steps", "enable_job_state_cache", "enable_stepmgr",
     "ignore_constraint_validation",
@@ -48,6 +51,7 @@ NODE_FIELDS_WITHOUT_EFFECT = frozenset({
 })  # fmt: skip
 
 PARTITION_FIELDS_THAT_MATTER = frozenset({
+    "allowaccounts", "allowqos", "denyaccounts", "denyqos", "defcpupergpu", "gracetime", "minnodes",
     "alternate", "allocnodes", "allowgroups", "denygroups", "exclusiveuser", "exclusivetopo", "maxcpuspernode",
     "maxcpuspersocket", "maxmempercpu", "maxmempernode", "powerdownonidle", "reqresv", "resumetimeout", "rootonly",
     "selecttypeparameters", "suspendtime", "suspendtimeout", "topology",

@@ -87,11 +87,6 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(word.strip().lower() for word in text.split(",") if word.strip())
 
 
-def allowed(text: str) -> tuple[str, ...] | None:
-    """As `words`; None for ALL."""
-    return None if text.upper() == "ALL" else words(text)
-
-
 def weights(text: str) -> dict[str, float]:
     """`cpu=100,gres/gpu=1000` by TRES name in lower case."""
     return {name: decimal(value) for name, value in _named(text)}

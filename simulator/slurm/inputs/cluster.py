@@ -194,7 +194,7 @@ def _qos(
     strange = [name for name in wanted if name not in known]
     if strange and dumped:
         limits.remarks.append(f"QOS {', '.join(strange)}: no row in the QOS dump: taken without priority and limits")
-    rows = rows + [_plain_qos(name) for name in strange]
+    rows = rows + [Qos(name) for name in strange]
     row_of = {qos.name: row for row, qos in enumerate(rows)}
     preempts = np.zeros((len(rows), len(rows)), bool)
     if conf.preempt_type == "preempt/qos":
@@ -235,11 +235,6 @@ def _check_levels(conf: SlurmConf, preempts: w.Bools, names: list[str]) -> None:
 
 def _matrix(rows: Iterable[list[int]]) -> w.Int64s:
     return np.array(list(rows), np.int64).reshape(-1, w.TRES)
-
-
-def _plain_qos(name: str) -> Qos:
-    free: dict[str, int] = {}
-    return Qos(name, 0, 1.0, free, None, free, free, None, free, None, None, (), "cluster", None, 0, ())
 
 
 def _preempt_mode(qos: Qos, conf: SlurmConf, remarks: list[str]) -> int:
@@ -283,7 +278,7 @@ class _Tree:
             )
         for account, user in strange:
             self._account(account, by_account)
-            self._add(_plain_association(account, user), self.rows[account, ""])
+            self._add(Association(account, user), self.rows[account, ""])
 
     def _account(self, name: str, by_account: dict[str, Association]) -> None:
         """Add an account and those above it; one that the dump does not hold stands below the root."""
@@ -299,7 +294,7 @@ class _Tree:
         for account in reversed(chain):
             if (account, "") in self.rows:
                 continue
-            own = by_account.get(account) or _plain_association(account, "")
+            own = by_account.get(account) or Association(account)
             self._add(own, w.NONE if account == "root" else self.rows[own.parent or "root", ""])
 
     def _add(self, row: Association, parent: int) -> None:
@@ -331,10 +326,6 @@ class _Tree:
         )
 
 
-def _plain_association(account: str, user: str) -> Association:
-    return Association("", account, "", user, "", 1, 0, {}, None, {}, None, (), "")
-
-
 def _outages(nodes: tuple[NodeConf, ...], reservations: Sequence[Reservation], node_rows: dict[str, int]) -> w.Outages:
     """Nodes that the configuration marks as down are out for good; reservations are known from the beginning.
 
@@ -360,6 +351,8 @@ def _settings(conf: SlurmConf, limits: _Limits, remarks: list[str]) -> w.Setting
     for name in _PLAIN_OPTIONS:
         if getattr(options, name, 0):
             remarks.append(f"{conf.path}: SchedulerParameters {name}: not modelled")
+    if options.sched_min_interval_us > 1_000_000:  # the clock counts seconds
+        remarks.append(f"{conf.path}: SchedulerParameters sched_min_interval over a second: not modelled")
     flags = [flag for flag in conf.priority_flags if flag not in _FLAGS_WITHOUT_EFFECT]
     if flags:
         remarks.append(f"{conf.path}: PriorityFlags {', '.join(flags).upper()}: not modelled")

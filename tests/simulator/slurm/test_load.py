@@ -144,3 +144,11 @@ def test_qos_that_preempt_one_another_are_refused(tmp_path: Path) -> None:
     conf = read_slurm_conf(tmp_path / "slurm.conf")
     with pytest.raises(InputError, match=r"slurm\.conf: the QOS a, b, c preempt one another"):
         cluster(conf, read_qos(tmp_path / "qos.psv").rows)
+
+
+@pytest.mark.parametrize(("interval_us", "is_named"), [(1_000_000, False), (2_000_000, True)])
+def test_a_pause_between_passes_that_the_clock_can_see_is_named(
+    tmp_path: Path, interval_us: int, is_named: bool
+) -> None:
+    conf = CONF + f"SchedulerParameters=sched_min_interval={interval_us}\n"
+    assert any("sched_min_interval" in remark for remark in loaded(tmp_path, conf).remarks) == is_named

@@ -61,13 +61,15 @@ def test_qos(tmp_path: Path) -> None:
         {"node": 9},
         2.5,
     )
-    assert high.flags == ("denyonlimit", "overpartqos") and high.grace_s == 300
+    assert high.flags == ("denyonlimit", "overpartqos")
     assert capped.grp_tres == {"cpu": 64, "gres/gpu": 8, "mem": 1024**2}
     assert (capped.grp_jobs, capped.max_jobs_per_user, capped.max_jobs_per_account) == (5, 4, 7)
-    assert (capped.max_tres_per_job, capped.max_wall_s) == ({"node": 2}, 86_400)
+    assert capped.max_tres_per_job == {"node": 2}
     assert (scavenger.usage_factor, scavenger.preempt_mode) == (0.0, "cancel")
     assert [line.split(": ")[1] for line in dump.unmodelled] == [
+        "QOS high GraceTime=00:05:00",
         "QOS capped MaxSubmitPU=10",
+        "QOS capped MaxWall=1-00:00:00",
         "QOS scavenger GrpTRESMins=cpu=600",
     ]
 
@@ -81,7 +83,7 @@ def test_associations(tmp_path: Path) -> None:
     ml, dave = dump.rows[4], dump.rows[6]
     assert (ml.shares, ml.grp_jobs, ml.grp_tres, ml.max_jobs) == (30, 20, {"gres/gpu": 16}, 5)
     assert (dave.shares, dave.max_jobs, dave.max_tres_per_job, dave.qos) == (None, 3, {"node": 4}, ("normal",))
-    assert dump.rows[3].qos == ("normal", "high") and dump.rows[3].default_qos == "normal"
+    assert dump.rows[3].qos == ("normal", "high")
     assert [line.split(": ")[1] for line in dump.unmodelled] == ["association ml_sub/dave MaxSubmit=100"]
 
 

@@ -59,7 +59,7 @@ NodeSet=big Feature=a100
 PartitionName=DEFAULT MaxTime=2-00:00:00 DefaultTime=60 State=UP TRESBillingWeights="CPU=1.0,Mem=0.25G,GRES/gpu=4"
 PartitionName=gpu Nodes=big Default=YES PriorityTier=5 PriorityJobFactor=10 OverSubscribe=NO AllowQos=normal,High
 PartitionName=all Nodes=gpu[01-03],cpu1 MaxTime=UNLIMITED LLN=yes OverSubscribe=EXCLUSIVE MaxNodes=2 QOS=part
-PartitionName=gpu Nodes=gpu03 PriorityTier=6
+PartitionName=gpu Nodes=gpu03 PriorityTier=6 DenyAccounts=(null) MinNodes=0
 DownNodes=gpu02 State=DRAIN Reason="bad disk # not a comment here"
 """
 NODES = r"""NodeName=DEFAULT Sockets=2 CoresPerSocket=16 \
@@ -80,7 +80,7 @@ def site(tmp_path: Path) -> SlurmConf:
 def test_scheduler_and_priority(site: SlurmConf) -> None:
     options = site.options
     assert (options.bf_interval_s, options.bf_window_min, options.bf_max_job_user) == (120, 4320, 20)
-    assert options.bf_continue and options.default_queue_depth == 200
+    assert options.default_queue_depth == 200
     assert (options.bf_resolution_s, options.sched_interval_s, options.batch_sched_delay_s) == (60, 60, 3)
     assert (site.cluster, site.weight_age, site.weight_qos) == ("deep", 1000, 0)
     assert site.weight_tres == {"cpu": 100.0, "gres/gpu": 1000.0}
@@ -105,7 +105,7 @@ def test_nodes(site: SlurmConf) -> None:
 def test_partitions(site: SlurmConf) -> None:
     gpu, every = site.partitions
     assert (gpu.name, gpu.nodes, gpu.tier, gpu.job_factor) == ("gpu", ("gpu01", "gpu02", "gpu03"), 6, 10)
-    assert gpu.allow_qos == ("normal", "high") and gpu.over_time_limit_s == 300
+    assert gpu.over_time_limit_s == 300
     assert (gpu.max_time_s, gpu.default_time_s) == (172_800, 3_600)
     assert gpu.billing_weights == {"cpu": 1.0, "mem": 0.25 / 1024, "gres/gpu": 4.0}
     assert every.nodes == ("gpu01", "gpu02", "gpu03", "cpu1") and every.max_time_s is None
@@ -116,6 +116,7 @@ def test_partitions(site: SlurmConf) -> None:
 def test_what_is_not_read_is_listed(site: SlurmConf) -> None:
     assert [line.split(": ", 1)[1] for line in site.unmodelled] == [
         "TopologyPlugin=topology/tree",
+        "partition AllowQos=normal,High",
         "SchedulerParameters bf_busy_nodes",
     ]
     assert any(line.endswith("slurm.conf:19: SlurmctldDebug") for line in site.ignored)
