@@ -7,15 +7,16 @@ import polars as pl
 
 from assets.metadata import numbers, picture, png, shown, table
 from assets.policies import training_link
+from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models import registry
-from models.fingerprint import write_stamp
 from models.study import comparisons, fits
 from models.study.cluster import Study, open_study
 from models.study.support import why_no_policies
 from models.tables import POLICY_CURVES, POLICY_RESULTS, curves_frame, results_frame
 from traces.files.locks import locked
 from traces.store import derived
+from traces.store.stamps import write_stamp
 
 COLUMNS = (
     "policy",
@@ -36,6 +37,7 @@ COLUMNS = (
     partitions_def=CLUSTERS,
     kinds={"numpy", "parquet"},
     owners=OWNERS,
+    metadata=computed_by(*comparisons.COMPARED_BY),
     description="Interruption against overlap of every policy on the report window, with intervals and the oracle.",
 )
 def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:

@@ -9,14 +9,15 @@ import polars as pl
 
 from assets import warehouse
 from assets.metadata import figures, numbers, plot, shown, spread, table
+from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from features.catalog import FEATURES
 from features.signatures import tails_digest
-from models.fingerprint import code_digest, digest
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest
 from traces.store import derived
-from traces.store.raw_files import lake_digest
+from traces.store import warehouse as inputs
 
-CODE = ("traces", "features")
 READ = ("jobs", "attempts", "placements", "nodes", "gpu_utilization", "cpu_utilization", "memory_utilization")
 # Tables that are a line over time, or over use: what is drawn of the rows of the whole cluster.
 LINES: dict[str, tuple[str, tuple[str, ...], str]] = {
@@ -49,6 +50,7 @@ def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
                 kinds={"polars", "parquet"},
                 owners=OWNERS,
                 description=declared.meaning,
+                metadata=computed_by(analysis.__name__),
             )
             for declared in analysis.TABLES
         ],
@@ -56,7 +58,8 @@ def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
     def analysed(context: dg.AssetExecutionContext, baton: Baton) -> Iterator[dg.MaterializeResult[None]]:
         data, cluster = baton.folder, context.partition_key
         settings = baton.settings(cluster)
-        now = digest(lake_digest(data, cluster), settings, code_digest(*CODE), tails_digest(data, cluster))
+        code = code_digest(analysis.__name__)
+        now = digest(inputs.made_from(data, cluster), settings, code, tails_digest(data, cluster))
 
         def compute() -> list[pl.DataFrame]:
             made = analysis.compute(data, settings)

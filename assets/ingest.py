@@ -11,6 +11,7 @@ import dagster as dg
 import polars as pl
 
 from assets.metadata import numbers, shown, table
+from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from traces import quality
 from traces.errors import InputError
@@ -22,6 +23,7 @@ from traces.store.raw_files import lake_digest, lake_files
 from traces.visible import storable
 
 RAW_FILES = dg.DynamicPartitionsDefinition(name="raw_files")
+READING = "traces.ingest"
 KEY_CHARACTERS = 16  # of the digest
 
 raw_file = dg.AssetSpec(
@@ -30,6 +32,7 @@ raw_file = dg.AssetSpec(
     group_name="ingest",
     kinds={"python", "parquet"},
     owners=OWNERS,
+    metadata=computed_by(READING),
     description="One raw log, by its content: what became of its records, and how good its rows are.",
 )
 
@@ -46,6 +49,7 @@ def file_key(cluster: str, sha256: str) -> str:
     partitions_def=CLUSTERS,
     kinds={"python", "parquet"},
     owners=OWNERS,
+    metadata=computed_by(READING),
     description="Raw logs of one cluster (data/raw/CLUSTER/, or those named) read into the lake, each file once.",
 )
 def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:

@@ -7,11 +7,13 @@ import dagster as dg
 import polars as pl
 
 from assets.metadata import numbers, shown, table
+from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models import registry
 from models.study import fits
 from models.study.cluster import open_study
 from models.study.support import why_no_policies
+from traces.cache.digests import digest
 from traces.store.folder import DataFolder
 
 
@@ -21,6 +23,7 @@ from traces.store.folder import DataFolder
     partitions_def=CLUSTERS,
     kinds={"pytorch", "mlflow"},
     owners=OWNERS,
+    metadata=computed_by(*fits.FITTED_BY),
     description="Every provisioning policy of the registry (learners once a seed), each fit a run in MLflow.",
 )
 def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
@@ -29,7 +32,9 @@ def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mate
     if why := why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
     study = open_study(data, settings)
-    trained, kept = fits.fit(study, registry.every_policy(), study.windows.fit)
+    policies, window = registry.every_policy(), study.windows.fit
+    made_from = [fits.fit_fingerprint(study, name, window, study.seeds) for name in policies]
+    trained, kept = fits.fit(study, policies, window)
     frame = pl.DataFrame(
         [
             {
@@ -45,6 +50,7 @@ def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mate
     return shown(
         rows=len(trained),
         reused=len(kept) == frame["policy"].n_unique(),
+        version=digest(made_from),
         **numbers(policies=frame["policy"].n_unique(), fit_s=float(frame["fit_s"].sum())),
         **training_link(data, [one.run_id for one in trained]),
         fits=table(frame, rows=60),

@@ -6,9 +6,13 @@ import dagster as dg
 import polars as pl
 
 from assets.metadata import numbers, shown, table
+from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
+from models.study import publish
 from models.study.cluster import open_study
 from models.study.support import why_no_policies
+from models.tables import RELEASE_LOG
+from traces.store import derived
 
 
 @dg.asset(
@@ -17,6 +21,7 @@ from models.study.support import why_no_policies
     partitions_def=CLUSTERS,
     kinds={"mlflow"},
     owners=OWNERS,
+    metadata=computed_by(*publish.RELEASED_BY),
     description="The registered model provisioning-policy: a new version, and champion only if not worse.",
 )
 def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
@@ -24,13 +29,12 @@ def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> dg.M
     settings = baton.settings(cluster)
     if why := why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
-    from models.study.publish import publish
-
-    log, reused = publish(open_study(data, settings))
+    log, reused = publish.publish(open_study(data, settings))
     columns = ("released_utc", "registered_version", "policy", "passed", "reason")
     return shown(
         rows=len(log),
         reused=reused,
+        version=derived.made_from(data, RELEASE_LOG.name, cluster),
         **_told(log),
         decisions=table(log.reverse().select(columns), length=300),
     )

@@ -11,15 +11,19 @@ import polars as pl
 
 from assets import features, warehouse
 from assets.metadata import shown, table
+from assets.promises import computed_by
 from assets.resources import OWNERS, Baton
-from models.fingerprint import code_digest, digest, read_stamp, write_stamp
 from models.study import extent
 from models.study.support import why_no_policies
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest
 from traces.store import derived
+from traces.store.stamps import read_stamp, write_stamp
 from traces.store.warehouse import read
 
 REPLAYS = ["simulation_replay", "simulation_what_if"]
 POLICIES = ["simulation_calibration", "policy_comparison", "provisioning_policy"]
+REPORTING = "reports.build"
 FIRST = {"dagster/priority": "10"}  # of what is ready to run, a report goes before any training
 
 
@@ -30,6 +34,7 @@ FIRST = {"dagster/priority": "10"}  # of what is ready to run, a report goes bef
     kinds=warehouse.KINDS,
     owners=OWNERS,
     op_tags=FIRST,
+    metadata=computed_by(warehouse.BUILT_BY),
     description="The warehouse once more, with the analytics of every cluster beside the canonical tables.",
 )
 def derived_tables(baton: Baton) -> dg.MaterializeResult[None]:
@@ -42,6 +47,7 @@ def derived_tables(baton: Baton) -> dg.MaterializeResult[None]:
     group_name="reports",
     kinds=warehouse.KINDS,
     owners=OWNERS,
+    metadata=computed_by(warehouse.BUILT_BY),
     description="The warehouse once more, with calibrated waits and the policies' results beside the analytics.",
 )
 def policy_tables(baton: Baton) -> dg.MaterializeResult[None]:
@@ -53,7 +59,9 @@ def _built(baton: Baton) -> dg.MaterializeResult[None]:
     rows, reused = warehouse.build(baton.folder)
     names = [name for name in rows if name in derived.tables(baton.folder)]
     counts = pl.DataFrame({"table": names, "rows": [rows[name] for name in names]})
-    return shown(rows=sum(rows[name] for name in names), reused=reused, tables=table(counts, rows=40))
+    count = sum(rows[name] for name in names)
+    made_from = warehouse.fingerprint(baton.folder)
+    return shown(rows=count, reused=reused, version=made_from, tables=table(counts, rows=40))
 
 
 @dg.asset(
@@ -62,6 +70,7 @@ def _built(baton: Baton) -> dg.MaterializeResult[None]:
     kinds={"html", "matplotlib"},
     owners=OWNERS,
     op_tags=FIRST,
+    metadata=computed_by(REPORTING),
     description="The report: one self-contained HTML file about every cluster in the warehouse.",
 )
 def report(baton: Baton) -> dg.MaterializeResult[None]:
@@ -73,6 +82,7 @@ def report(baton: Baton) -> dg.MaterializeResult[None]:
     group_name="reports",
     kinds={"html", "matplotlib"},
     owners=OWNERS,
+    metadata=computed_by(REPORTING),
     description="The same report, written again with the policies and what they were compared to.",
 )
 def report_with_policies(baton: Baton) -> dg.MaterializeResult[None]:
@@ -87,7 +97,7 @@ def _written(baton: Baton) -> dg.MaterializeResult[None]:
     sizes = read(data, "SELECT cluster, count(*) AS files FROM trace_files GROUP BY cluster ORDER BY cluster")
     reasons = {name: why for name in sizes["cluster"] if (why := why_no_policies(data, name, baton.settings(name)))}
     cuts = extent.calibration_cuts(data, sizes["cluster"])
-    now = digest(warehouse.fingerprint(data), code_digest("reports"), reasons, cuts)
+    now = digest(warehouse.fingerprint(data), code_digest(REPORTING), reasons, cuts)
     reused = out.is_file() and read_stamp(data, "report", warehouse.ALL, now) is not None
     if not reused:
         build_report(data, out=out, no_policies=reasons, uncalibrated=cuts)

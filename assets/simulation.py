@@ -5,17 +5,19 @@ import polars as pl
 
 from assets import warehouse
 from assets.metadata import numbers, plot, shown, spread, table
+from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
-from models.fingerprint import code_digest, digest
 from models.scenario import HOUR_S, fit_scenarios
-from models.study import extent, inputs, replays
+from models.study import calibrations, extent, inputs, replays, what_ifs
 from models.study.cluster import open_study
-from models.study.pair_tables import pair_path
+from models.study.pair_tables import MADE_BY, pair_path
 from models.study.support import why_no_policies
 from models.tables import WHAT_IF
 from simulator.tables import CALIBRATION, SIMULATED_STARTS
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest
 from traces.store import derived
-from traces.store.raw_files import lake_digest
+from traces.store import warehouse as canonical
 
 SCHEDULER = "mirage"
 WAITS = ("mean", "p50", "p95")
@@ -27,6 +29,7 @@ WAITS = ("mean", "p50", "p95")
     partitions_def=CLUSTERS,
     kinds={"numba", "parquet"},
     owners=OWNERS,
+    metadata=computed_by(replays.__name__),
     description="Start of every job in a replay of the trace, beside its recorded wait: how far the simulator is off.",
 )
 def simulation_replay(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
@@ -34,7 +37,7 @@ def simulation_replay(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
     settings = baton.settings(cluster)
     if why := inputs.why_not_replayed(data, settings):
         return shown(rows=0, why=why)
-    now = digest(lake_digest(data, cluster), settings.nodes, SCHEDULER, code_digest("simulator", "models"))
+    now = digest(canonical.made_from(data, cluster), settings.nodes, SCHEDULER, code_digest(replays.__name__))
     (frame,), reused = derived.read_or_compute(
         data, [SIMULATED_STARTS], cluster, now, lambda: [replays.replay(data, settings, SCHEDULER)]
     )
@@ -58,6 +61,7 @@ def simulation_replay(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
     partitions_def=CLUSTERS,
     kinds={"numba", "parquet"},
     owners=OWNERS,
+    metadata=computed_by(calibrations.__name__),
     description="What the trace hides about its scheduler, inferred, and the calibrated waits of every later month.",
 )
 def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
@@ -67,11 +71,10 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
     if why := inputs.why_no_plan(data, cluster):
         return shown(rows=0, why=why)
     settings = baton.settings(cluster)
-    code = code_digest("simulator", "models/study")
-    now = digest(lake_digest(data, cluster), settings.fit_from, code)
+    now = digest(canonical.made_from(data, cluster), settings.fit_from, code_digest(calibrations.__name__))
 
     def calibrate() -> list[pl.DataFrame]:
-        found = replays.calibrate(data, settings)
+        found = calibrations.calibrate(data, settings)
         return [found.figures, found.starts, found.parameters]
 
     (figures, starts, parameters), reused = derived.read_or_compute(data, CALIBRATION, cluster, now, calibrate)
@@ -100,6 +103,7 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
     partitions_def=CLUSTERS,
     kinds={"numba", "parquet"},
     owners=OWNERS,
+    metadata=computed_by(what_ifs.__name__),
     description="Mean wait under another scheduler, with more or fewer nodes, with tighter time limits.",
 )
 def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
@@ -107,9 +111,10 @@ def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.Ma
     if why := inputs.why_no_plan(data, cluster):
         return shown(rows=0, why=why)
     settings = baton.settings(cluster)
-    code = code_digest("simulator", "models/what_if", "models/study", "models/comparison/bootstrap.py")
-    now = digest(lake_digest(data, cluster), settings.nodes, code)
-    (frame,), reused = derived.read_or_compute(data, [WHAT_IF], cluster, now, lambda: [replays.what_if(data, settings)])
+    now = digest(canonical.made_from(data, cluster), settings.nodes, code_digest(what_ifs.__name__))
+    (frame,), reused = derived.read_or_compute(
+        data, [WHAT_IF], cluster, now, lambda: [what_ifs.what_if(data, settings)]
+    )
     base = frame.filter(pl.col("change") == "as it is")
     return shown(
         rows=len(frame),
@@ -126,6 +131,7 @@ def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.Ma
     partitions_def=CLUSTERS,
     kinds={"numba", "numpy"},
     owners=OWNERS,
+    metadata=computed_by(*MADE_BY),
     description="Predecessor and successor pairs of 48 h, 1 and 8 nodes, a start every 4 h, every submit time.",
 )
 def pair_tables(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
@@ -137,7 +143,8 @@ def pair_tables(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materiali
     parts = (study.windows.fit, study.windows.select, study.windows.report)
     fitted = fit_scenarios(study.scenario, study.workload)
     kept = [(scenario, parts[0]) for scenario in fitted] + [(study.scenario, part) for part in parts[1:]]
-    reused = all(pair_path(data, scenario, part).is_file() for scenario, part in kept)
+    paths = [pair_path(data, scenario, part) for scenario, part in kept]
+    reused = all(path.is_file() for path in paths)
     tables = [study.fit_pairs(parts[0]), *(study.pairs(part) for part in parts[1:])]
     counts = pl.Series("pairs", [len(pairs) for pairs in tables])
     named = dict(zip(("fit", "select", "report"), tables, strict=True))
@@ -145,6 +152,7 @@ def pair_tables(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materiali
     return shown(
         rows=int(counts.sum()),
         reused=reused,
+        version=digest([path.name for path in paths]),  # it holds the fingerprint
         scenario=str(study.scenario),
         windows=table(study.windows.frame().with_columns(counts)),
         **numbers(**{f"pairs_{name}": len(pairs) for name, pairs in named.items()}),

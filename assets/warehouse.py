@@ -8,16 +8,18 @@ from collections.abc import Iterator
 import dagster as dg
 
 from assets.metadata import shown, table
+from assets.promises import computed_by
 from assets.resources import OWNERS, Baton
-from models.fingerprint import code_digest, digest, read_stamp, write_stamp
 from traces import schema
+from traces.cache.digests import digest
 from traces.files.locks import locked
 from traces.store import derived, raw_files, warehouse
 from traces.store.folder import LAKE, DataFolder
-from traces.store.raw_files import lake_files
+from traces.store.stamps import read_stamp, write_stamp
 
 ALL = "all-clusters"
 KINDS = {"duckdb", "sql"}
+BUILT_BY = warehouse.__name__
 
 
 def key(table_name: str) -> dg.AssetKey:
@@ -27,13 +29,12 @@ def key(table_name: str) -> dg.AssetKey:
 
 def fingerprint(data: DataFolder) -> str:
     """Changes when a raw file, a derived table or the code that builds the warehouse does."""
-    files = [(described["sha256"], described["fingerprint"]) for described in lake_files(data)]
     parts = [
         (name, path.stem, derived.made_from(data, name, path.stem))
         for name, (_, paths) in derived.tables(data).items()
         for path in paths
     ]
-    return digest(files, parts, code_digest("traces"))
+    return digest(warehouse.made_from(data), parts)
 
 
 def build(data: DataFolder) -> tuple[dict[str, int], bool]:
@@ -67,12 +68,13 @@ def _meaning(column: schema.Column) -> str:
             owners=OWNERS,
             description=declared.meaning,
             metadata={
+                **computed_by(BUILT_BY),
                 "dagster/column_schema": dg.TableSchema(
                     [
                         dg.TableColumn(column.name, column.type, description=_meaning(column))
                         for column in declared.columns
                     ]
-                )
+                ),
             },
         )
         for declared in schema.CANONICAL
@@ -80,6 +82,7 @@ def _meaning(column: schema.Column) -> str:
 )
 def canonical_tables(baton: Baton) -> Iterator[dg.MaterializeResult[None]]:
     rows, reused = build(baton.folder)
+    made_from = warehouse.made_from(baton.folder)
     for name in schema.TABLES:
         first = warehouse.read(baton.folder, f"SELECT * FROM {name} LIMIT 5")  # noqa: S608 - a name of the schema
-        yield shown(key=key(name), rows=rows[name], reused=reused, first_rows=table(first))
+        yield shown(key=key(name), rows=rows[name], reused=reused, version=made_from, first_rows=table(first))

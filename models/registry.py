@@ -1,11 +1,12 @@
 """Names of provisioning policies to the functions that make them, and the simulated worlds' names.
 
 An unknown name lists the known ones. A policy's module is imported when one is made: its name alone costs nothing.
+Places are written out whole, "module:name": `traces.cache.closure` follows them without importing anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -17,25 +18,28 @@ if TYPE_CHECKING:
 WORLDS = ("plain",)
 
 
-def _of(module: str, name: str) -> Callable[[], Policy]:
-    """What makes the policy that `models.policies.<module>` calls `name`."""
+@dataclass(frozen=True)
+class Named:
+    """What makes a policy: `place` is "module:name" of it, imported when it is called."""
 
-    def make() -> Policy:
-        policy: Policy = getattr(import_module(f"models.policies.{module}"), name)()
+    place: str
+
+    def __call__(self) -> Policy:
+        """A new one."""
+        module, _, name = self.place.partition(":")
+        policy: Policy = getattr(import_module(module), name)()
         return policy
 
-    return make
 
-
-POLICIES: dict[str, Callable[[], Policy]] = {
-    "reactive": _of("reactive", "Reactive"),
-    "average-wait": _of("estimates", "average_wait"),
-    "start-estimate": _of("estimates", "start_estimate"),
-    "forest": _of("forest", "Forest"),
-    "xgboost": _of("xgboost", "XGBoostMean"),
-    "lightgbm": _of("lightgbm", "LightGBMQuantile"),
-    "dqn": _of("dqn", "DQN"),
-    "policy-gradient": _of("policy_gradient", "PolicyGradient"),
+POLICIES: dict[str, Named] = {
+    "reactive": Named("models.policies.reactive:Reactive"),
+    "average-wait": Named("models.policies.estimates:average_wait"),
+    "start-estimate": Named("models.policies.estimates:start_estimate"),
+    "forest": Named("models.policies.forest:Forest"),
+    "xgboost": Named("models.policies.xgboost:XGBoostMean"),
+    "lightgbm": Named("models.policies.lightgbm:LightGBMQuantile"),
+    "dqn": Named("models.policies.dqn:DQN"),
+    "policy-gradient": Named("models.policies.policy_gradient:PolicyGradient"),
 }
 
 
@@ -60,3 +64,9 @@ def make_policy(name: str) -> Policy:
     """The policy of that name. Raises InputError listing the known ones."""
     check_policy(name)
     return POLICIES[name]()
+
+
+def module_of(name: str) -> str:
+    """Dotted name of the module that makes the policy. Raises InputError listing the known policies."""
+    check_policy(name)
+    return POLICIES[name].place.partition(":")[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, overload
 
 import numba
@@ -14,22 +13,6 @@ from traces.compiled import Function
 
 _types: Any = numba.types  # untyped
 _config: Any = numba.core.config  # numba fills this module at run time, so no checker knows its names
-
-# Relative to the folder that holds the packages.
-_RECORDED = ("forked", "free", "informed", "passes", "record", "follow", "single")
-_COMPILED_SOURCES = (
-    "traces/compiled.py",
-    "simulator/*.py",
-    "simulator/flat/*.py",
-    "simulator/flat/schedulers/*.py",
-    *(f"simulator/recorded/{name}.py" for name in _RECORDED),
-    "simulator/slurm/compiled/*.py",
-    "simulator/slurm/world.py",
-    "models/pairs.py",
-    "features/observe.py",
-    "features/tally.py",
-    "features/room.py",
-)
 
 
 @overload
@@ -82,14 +65,4 @@ def _once(function: Function) -> Function:
 
 
 def _decorate(function: Function, options: dict[str, Any]) -> Function:
-    return compiled.jit(function, _COMPILED_SOURCES, options)
-
-
-def cache_folder() -> Path | None:
-    """The folder of compiled code for the present sources, or None where it cannot be written."""
-    return compiled.cache_folder(_COMPILED_SOURCES)
-
-
-def source_digest(root: Path | None = None) -> str:
-    """Digest of every source with compiled code under `root` (default: this installation)."""
-    return compiled.source_digest(_COMPILED_SOURCES, root)
+    return compiled.jit(function, options, by=__name__)

@@ -1,20 +1,19 @@
 """Compiled functions and their disk cache, for whatever package has them.
 
 Numba names its cache after the place of the file that defines a function, so another checkout compiles all of it
-again, and does not see that a function imported from another file changed. Here the cache folder is named after a
-digest of every source that holds compiled code of one kind: a change of any of them starts an empty one, and every
-checkout of the same sources shares one. The folder lies in the user's cache directory, outside the repository; where
-that cannot be written nothing is cached and each process compiles for itself. Compiling that takes long says so on
-standard error.
+again, and does not see that a function imported from another file changed. Here the cache folder of a function is named
+after the digest of the import closure of the module that defines it (`traces.cache.closure`): a change in any of these
+starts an empty one, and every checkout of the same code shares one. The folder lies in the user's cache directory,
+outside the repository; where that cannot be written nothing is cached and each process compiles for itself. Compiling
+that takes long says so on standard error.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -24,8 +23,12 @@ import numba.core.config
 from numba.core import event
 from numba.core.caching import UserProvidedCacheLocator
 
+from traces.cache.closure import code_digest
+from traces.cache.sources import user_cache
+
 _config: Any = numba.core.config  # numba fills this module at run time, so no checker knows its names
 Function = TypeVar("Function", bound=Callable[..., Any])
+DIGITS = 16  # of the digest, in a folder's name
 SAID_AFTER_S = 5.0  # of compiling
 
 
@@ -35,6 +38,10 @@ class SharedLocator(UserProvidedCacheLocator):
     def __init__(self, py_func: Any, py_file: str) -> None:
         super().__init__(py_func, py_file)  # type: ignore[no-untyped-call]
         self._cache_path = os.path.join(_config.CACHE_DIR, py_func.__module__)
+
+    def get_source_stamp(self) -> str:
+        """Nothing: the folder is named after the code, and two checkouts may differ in a comment."""
+        return ""
 
 
 class _Patience(event.Listener):
@@ -66,12 +73,13 @@ def _say(name: str) -> None:
 event.register("numba:compile", _Patience())  # type: ignore[no-untyped-call]
 
 
-def jit(function: Function, sources: Sequence[str], options: dict[str, Any], signature: str | None = None) -> Function:
-    """`numba.njit` with the options, cached under the digest of the sources; at once where a signature is given.
+def jit(function: Function, options: dict[str, Any], signature: str | None = None, by: str = __name__) -> Function:
+    """`numba.njit` with the options, cached as the module says; compiled at once where a signature is given.
 
-    It runs without the interpreter's lock unless the options say otherwise, so that other threads go on beside it.
+    `by`: the module that has the function compiled, and whose code is part of how. Compiled code runs without the
+    interpreter's lock unless the options say otherwise, so that other threads go on beside it.
     """
-    folder = cache_folder(tuple(sources))
+    folder = cache_folder(function.__module__, by)
     before = _config.CACHE_DIR, _config.CACHE_LOCATOR_CLASSES  # read at decoration; other libraries keep their own
     try:
         if folder is not None:
@@ -84,24 +92,13 @@ def jit(function: Function, sources: Sequence[str], options: dict[str, Any], sig
 
 
 @cache
-def cache_folder(sources: tuple[str, ...]) -> Path | None:
-    """The folder of compiled code for the present sources, or None where it cannot be written."""
+def cache_folder(*modules: str) -> Path | None:
+    """The folder of code compiled from those modules as they are now.
+
+    None where it cannot be written, and for modules outside of Baton's packages, of which no closure is known.
+    """
     try:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        folder = base / "baton" / "numba" / source_digest(sources)
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # RuntimeError: no home directory
+        digest = code_digest(*modules)
+    except ModuleNotFoundError:
         return None
-    return folder if os.access(folder, os.W_OK) else None
-
-
-def source_digest(sources: Sequence[str], root: Path | None = None) -> str:
-    """Digest of the names and bytes of the sources (patterns) under `root` (default: this installation)."""
-    root = root or Path(__file__).resolve().parents[1]
-    digest = hashlib.sha256()
-    for pattern in sources:
-        for path in sorted(root.glob(pattern)):
-            content = path.read_bytes()
-            digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
-            digest.update(content)
-    return digest.hexdigest()[:16]
+    return user_cache(f"numba/{digest[:DIGITS]}")

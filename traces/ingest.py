@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import os
 import re
 import shutil
@@ -27,12 +26,15 @@ from typing import Any
 import polars as pl
 
 from traces import schema
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest as digest_of
 from traces.clusters import ClusterSettings
 from traces.errors import InputError, WorkError
 from traces.files.locks import locked
 from traces.formats import check_format
 from traces.generated import is_generated
 from traces.progress import say
+from traces.readers import registry
 from traces.readers.common import Parsed, RawFile, Reader, rejects_frame
 from traces.readers.registry import READERS, reader_for
 from traces.store import raw_files, staging
@@ -336,17 +338,17 @@ def _digest(path: Path) -> tuple[str, int]:
 
 
 def fingerprint(reader: Reader, raw: RawFile) -> str:
-    """The rules that a file is read by: the reader, its version and every setting that changes its rows."""
+    """The rules that a file is read by: the code of the reader, and every setting that changes its rows."""
+    module = type(reader).__module__
     rules = {
-        "schema": schema.SCHEMA_VERSION,
         "reader": reader.name,
-        "version": reader.version,
+        "code": code_digest(module, __name__, but=(registry.__name__,)),  # the other readers have no part in it
         "timezone": raw.settings.timezone,
         "gpus_per_node": raw.settings.gpus_per_node,
         "fields": raw.fields,
         "delimiter": raw.delimiter,
     }
-    return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:DIGEST_CHARACTERS]
+    return digest_of(rules)[:DIGEST_CHARACTERS]
 
 
 def _result(path: str, reader: Reader, parsed: Parsed, digest: str, seconds: float) -> FileResult:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from agent.artifact import Artifact
 from features.conventions import LIGHT_H, MEDIUM_H, ORACLE
-from models.fingerprint import digest
 from models.protocol import PairTable, TrainedPolicy
+from traces.cache.digests import digest
 from traces.errors import InputError
 
 Floats = NDArray[np.float64]

@@ -13,7 +13,6 @@ from typing import Any
 from agent.artifact import Artifact
 from features.observe import FEATURES, VERSION
 from models.comparison.outcomes import content_digest
-from models.fingerprint import code_digest, digest
 from models.protocol import PairTable
 from models.release import champion
 from models.release import log as release_log
@@ -23,10 +22,11 @@ from models.release.note import release_note
 from models.scenario import Context
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest
 from traces.errors import WorkError
 from traces.store.folder import DataFolder
 
-RELEASED_CODE = ("agent/artifact.py", "features/observe.py", "models/tracking/pyfunc_entry.py")
 DIGEST_TAG = "content_digest"
 
 
@@ -120,7 +120,7 @@ def release(
 
 def release_digest(artifact: Artifact) -> str:
     """What a consumer gets: the policy and the code that is released with it."""
-    return digest(content_digest(artifact), code_digest(*RELEASED_CODE))
+    return digest(content_digest(artifact), code_digest(*tracking.SHIPPED))
 
 
 def _champion_artifact(data: DataFolder, version: int | None) -> tuple[Artifact | None, str]:

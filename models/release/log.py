@@ -13,10 +13,10 @@ from typing import Any
 
 import polars as pl
 
-from models.fingerprint import digest
 from models.tables import RELEASE_LOG, release_log_frame
 from models.tracking import versions as tracking
 from traces import instants
+from traces.cache.digests import digest
 from traces.errors import InputError, WorkError
 from traces.store import derived
 from traces.store.folder import DataFolder

@@ -8,17 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from models.fingerprint import digest
+from models import registry
 from models.protocol import TrainedPolicy
 from models.study.cluster import Study
 from models.study.fits import fit_fingerprint
 from models.study.pair_tables import pair_fingerprint
 from models.study.windows import Window
 from traces import instants
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest
 
 if TYPE_CHECKING:
     from models.comparison.compare import Comparison
 
+COMPARED_BY = ("models.comparison.compare", "models.tables")
 COMPARISON = "comparison"  # the stamp that holds the rows of a cluster's standing comparison
 
 
@@ -68,4 +71,4 @@ def comparison_fingerprint(study: Study, policies: Sequence[str]) -> str:
     windows = study.windows
     fits = [fit_fingerprint(study, name, windows.fit, study.seeds) for name in policies]
     pairs = [pair_fingerprint(study.data, study.scenario, window) for window in (windows.select, windows.report)]
-    return digest(fits, pairs)
+    return digest(fits, pairs, code_digest(*COMPARED_BY, but=(registry.__name__,)))

@@ -12,19 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from agent.artifact import Artifact
-from models.fingerprint import code_digest, digest, forget_stamp, read_stamp, write_stamp
+from models import registry
 from models.protocol import TrainedPolicy
 from models.registry import make_policy
+from models.scenario import fit_scenarios
 from models.study.cluster import Study
 from models.study.pair_tables import pair_fingerprint
 from models.study.windows import Window
 from models.training.train import train
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest
 from traces.errors import InputError
 from traces.files.locks import locked
 from traces.store.folder import DataFolder
+from traces.store.stamps import forget_stamp, read_stamp, write_stamp
 
 CHAMPION = "champion"
-FIT_CODE = ("models", "agent", "features/observe.py")
+FITTED_BY = ("models.training.train",)
 
 
 def fit(
@@ -162,8 +166,10 @@ def folder(study: Study, policy: str) -> Path:
 
 def fit_fingerprint(study: Study, policy: str, window: Window, seeds: Sequence[int]) -> str:
     """Changes when what those fits are made from does: the pairs, the policy, the seeds or the code."""
-    pairs = pair_fingerprint(study.data, study.scenario, window)
-    return digest(pairs, policy, list(seeds), code_digest(*FIT_CODE))
+    scenarios = fit_scenarios(study.scenario, study.workload)
+    pairs = [pair_fingerprint(study.data, scenario, window) for scenario in scenarios]
+    code = code_digest(*FITTED_BY, registry.module_of(policy), but=(registry.__name__,))  # other policies have no part
+    return digest(pairs, policy, list(seeds), code)
 
 
 def _scenario_key(study: Study) -> str:

@@ -8,32 +8,30 @@ import zlib
 from dataclasses import asdict
 from pathlib import Path
 
-from models.fingerprint import code_digest, digest
 from models.protocol import PairTable, concatenate
 from models.scenario import Scenario
 from models.study.windows import Window
 from simulator.workload import Workload
 from traces import instants
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest
 from traces.files import whole
 from traces.files.locks import locked
+from traces.store import warehouse
 from traces.store.folder import DataFolder
-from traces.store.raw_files import lake_digest
 
 log = logging.getLogger(__name__)
 
 # What reading a file of pairs raises that is not what was written; of an entry that is encrypted, or packed in a way
 # that Python does not know, zipfile says so by a RuntimeError.
 DAMAGED = (OSError, ValueError, TypeError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
-PAIR_CODE = (
-    "traces", "simulator", "features",
-    "models/pairs.py", "models/protocol.py", "models/scenario.py",
-    "models/study/pair_tables.py", "models/study/inputs.py", "models/study/windows.py", "models/study/extent.py",
-)  # fmt: skip
+MADE_BY = (__name__, "models.study.inputs")  # what builds pairs, and what reads the workload for it
 
 
 def pair_fingerprint(data: DataFolder, scenario: Scenario, window: Window) -> str:
     """Changes when the raw files, the scenario, the window or the code that makes pairs change."""
-    return digest(lake_digest(data, scenario.cluster), asdict(scenario), asdict(window), code_digest(*PAIR_CODE))
+    tables = warehouse.made_from(data, scenario.cluster)
+    return digest(tables, asdict(scenario), asdict(window), code_digest(*MADE_BY))
 
 
 def pair_path(data: DataFolder, scenario: Scenario, window: Window) -> Path:

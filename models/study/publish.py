@@ -5,7 +5,6 @@ from __future__ import annotations
 import polars as pl
 
 from models import registry
-from models.fingerprint import code_digest, digest
 from models.protocol import concatenate
 from models.release import champion
 from models.release import log as release_log
@@ -13,6 +12,10 @@ from models.release.candidate import choose_candidate
 from models.release.decision import release
 from models.study import comparisons, fits
 from models.study.cluster import Study
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest
+
+RELEASED_BY = ("models.release.candidate", "models.release.decision")
 
 
 def publish(study: Study) -> tuple[pl.DataFrame, bool]:
@@ -24,7 +27,7 @@ def publish(study: Study) -> tuple[pl.DataFrame, bool]:
     data, cluster, windows = study.data, study.scenario.cluster, study.windows
     policies = registry.every_policy()
     fingerprint = comparisons.comparison_fingerprint(study, policies)
-    made_from = digest(fingerprint, code_digest("models/release"))
+    made_from = digest(fingerprint, code_digest(*RELEASED_BY, but=(registry.__name__,)))
     with champion.alone(data):
         if release_log.stands(data, cluster, made_from):
             return release_log.read(data, cluster), True

@@ -17,7 +17,6 @@ import polars as pl
 
 from agent.artifact import Artifact
 from models.comparison.compare import Comparison
-from models.fingerprint import digest
 from models.protocol import PairTable, TrainedPolicy
 from models.scenario import Context
 from models.tracking import runs
@@ -25,6 +24,7 @@ from models.tracking.runs import Dataset, NewRun
 from models.tracking.sql import parent_run
 from models.tracking.store import database, initialise, one_line
 from traces import instants
+from traces.cache.digests import digest
 from traces.export.tables import write_csv
 from traces.store.folder import DataFolder
 

@@ -19,11 +19,15 @@ from agent.artifact import Artifact
 from models.tracking import sql as mlflow_sql
 from models.tracking.runs import TRAINING_VIEW, UI, NewRun, add_files, closed_run
 from models.tracking.store import client, database, initialise, quiet
+from traces.cache.closure import present
 from traces.errors import WorkError
 from traces.store.folder import DataFolder
 
 MODEL_NAME = "provisioning-policy"
 CHAMPION = "champion"
+LOADER = (agent.artifact, features.observe)  # copied into every release
+ENTRY = "models.tracking.pyfunc_entry"
+SHIPPED = (ENTRY, *(module.__name__ for module in LOADER))
 CHAMPION_URI = f"models:/{MODEL_NAME}@{CHAMPION}"
 MODEL_DESCRIPTION = (
     "When to submit the successor of a time-limited job, so that work passes on with neither a gap nor a double "
@@ -63,12 +67,12 @@ def save_model(artifact: Artifact, folder: Path) -> None:
         artifact.save(Path(temporary) / "policy")
         code = Path(temporary) / "code"
         code.mkdir()
-        for module in (agent.artifact, features.observe):
+        for module in LOADER:
             source = Path(str(module.__file__))
             shutil.copyfile(source, code / source.name)
         mlflow.pyfunc.save_model(
             path=str(folder),
-            python_model=str(Path(__file__).with_name("pyfunc_entry.py")),
+            python_model=str(present().path(ENTRY)),
             artifacts={"policy": str(Path(temporary) / "policy"), "code": str(code)},
             signature=signature,
             input_example=pd.DataFrame([dict.fromkeys(manifest["features"], 0.0)]),

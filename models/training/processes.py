@@ -24,8 +24,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, NoReturn
 
 from agent.artifact import Artifact
-from models.fingerprint import ROOT
 from models.protocol import PairTable, Policy
+from traces.cache.closure import ROOT
 from traces.errors import WorkError
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")

@@ -15,15 +15,15 @@ from functools import cache
 from typing import Any, Protocol
 
 from agent.artifact import Artifact
-from models.fingerprint import ROOT, code_digest
 from models.protocol import PairTable, Policy, TrainedPolicy
 from models.registry import make_policy
 from models.scenario import Context
 from models.training.processes import Made, fit_each
+from traces.cache.closure import ROOT, code_digest, present
 from traces.errors import InputError
 
 SEEDS = (0, 1, 2, 3, 4)
-SOURCES = ("traces", "simulator", "features", "agent", "models")
+LAST = "models.study.publish"  # whatever a result row hangs on is in its import closure
 
 
 class TrainingRun(Protocol):
@@ -56,11 +56,12 @@ class Tracker(Protocol):
 @cache
 def code_version() -> str:
     """Commit of the checkout, with `-dirty.<digest>` where sources differ; else `<package version>+<digest>`."""
-    digest = code_digest(*SOURCES)[:12]
+    digest = code_digest(LAST)[:12]
     if (ROOT / ".git").exists():
         try:
             commit = _git("rev-parse", "--short=12", "HEAD")
-            changed = _git("status", "--porcelain", "--", *SOURCES)
+            sources = present().closure(LAST)
+            changed = _git("status", "--porcelain", "--", *sorted(str(present().path(one)) for one in sources))
         except (OSError, subprocess.CalledProcessError):
             pass  # no git here, or not ours to read: the sources' digest says as much
         else:

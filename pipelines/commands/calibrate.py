@@ -82,8 +82,8 @@ def _judged(
     folder: DataFolder, settings: ClusterSettings, from_: str | None, to: str | None
 ) -> tuple[Record, list[Month]]:
     """The record, and the window asked for, else every month that can be judged; of a long record the newest."""
+    from models.study.calibrations import months_to_judge
     from models.study.inputs import read_record
-    from models.study.replays import months_to_judge
     from simulator.recorded.judge import Month
 
     is_asked = from_ is not None and to is not None

@@ -219,9 +219,9 @@ def _wanted(text: str) -> list[str]:
 
 def _check_trained(folder: DataFolder, cluster: str, wanted: list[str]) -> None:
     """Raises InputError for a policy that was trained for that cluster in no scenario at all."""
-    from models.fingerprint import stamp_path
     from models.tracking import registered
     from traces import clusters
+    from traces.store.stamps import stamp_path
 
     clusters.resolve(folder, cluster=cluster)
     for name in wanted:

@@ -150,10 +150,10 @@ def described(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
 
 def compared(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
     """The comparison of the clusters that have one, why others have none, and the champion with the gate's reason."""
-    from models.fingerprint import read_stamp
     from models.study.comparisons import COMPARISON
     from models.study.support import why_no_policies
     from models.tracking import versions as tracking
+    from traces.store.stamps import read_stamp
 
     settings = {one.settings.name: one.settings for one in logs}
     reasons = {name: why_no_policies(folder, name, of) for name, of in settings.items()}

@@ -1,9 +1,9 @@
 """What the last run was made from and what it left, so that the same again with nothing new ends at once.
 
 Every asset knows by itself that it has nothing to do, but to ask them all takes Dagster, MLflow and a quarter of a
-minute. Here one file says: made from these raw logs (by content), settings, options, sources and libraries, and since
-then no file of the data folder has changed. A file counts as changed where its size or its ctime differs: unlike the
-modification time, which a copy or `touch` sets at will, the kernel renews the ctime at every write and rename.
+minute. Here one file says: made from these raw logs (by content), settings, options and code, and since then no file of
+the data folder has changed. A file counts as changed where its size or its ctime differs: unlike the modification time,
+which a copy or `touch` sets at will, the kernel renews the ctime at every write and rename.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import sys
-import sysconfig
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -21,11 +20,12 @@ from typing import Any
 
 from pipelines import options
 from pipelines.whole_runs.raw_logs import STANDARD_INPUT, RawLogs, Reading
+from traces.cache.closure import code_digest
 from traces.errors import BatonError
 from traces.files.whole import write_text
 from traces.store.folder import DataFolder
 
-PACKAGES = ("pipelines", "assets", "reports", "models", "agent", "features", "simulator", "traces")
+PROGRAM = "pipelines.commands.run"  # its import closure is everything that a run may do
 UNTOLD = ("dagster", ".locks", "artifacts/last-runs")  # of the data folder: changes by looking at it
 
 
@@ -86,14 +86,11 @@ def made_from(logs: Sequence[RawLogs], reading: Reading) -> str | None:
 
 def _digest(logs: Sequence[RawLogs], reading: Reading) -> str:
     state = hashlib.sha256(json.dumps([asdict(reading), sys.version], default=str).encode())
-    libraries = sorted(name for name in os.listdir(sysconfig.get_path("purelib")) if name.endswith(".dist-info"))
-    state.update(json.dumps(libraries).encode())
+    state.update(code_digest(PROGRAM).encode())
     for one in logs:
         state.update(json.dumps(asdict(one.settings), default=str).encode())
         for path in one.paths:
             _add(state, path)
-    for package in PACKAGES:
-        _add(state, options.REPOSITORY / package)
     return state.hexdigest()
 
 

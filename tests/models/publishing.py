@@ -22,7 +22,6 @@ from typing import Any
 from mlflow.tracking import MlflowClient
 
 from agent.artifact import Artifact
-from models import fingerprint as stamps
 from models.protocol import PairTable, TrainedPolicy
 from models.release import champion
 from models.release import log as release_log
@@ -30,7 +29,7 @@ from models.study import comparisons, fits, publish
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from tests.models.pair_tables import artifact, context, random_pairs
-from traces.store import derived
+from traces.store import derived, stamps
 from traces.store.folder import DataFolder
 
 State = dict[str, Any]

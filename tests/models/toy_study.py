@@ -14,7 +14,6 @@ from unittest import mock
 
 import numpy as np
 
-from models import fingerprint
 from models.scenario import Scenario
 from models.study import fits
 from models.study.cluster import Study
@@ -22,6 +21,7 @@ from models.study.windows import Window
 from models.tracking import training_runs
 from simulator.workload import Workload
 from traces.clusters import ClusterSettings
+from traces.store import stamps
 from traces.store.folder import DataFolder
 
 DAY_S = 86_400
@@ -45,7 +45,7 @@ def killed_in_training(ours: Study) -> None:
     kept: list[str] = []
 
     def stamped(*arguments: Any) -> None:
-        fingerprint.write_stamp(*arguments)
+        stamps.write_stamp(*arguments)
         kept.append(arguments[1])
         if len(kept) == THREE:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -71,7 +71,7 @@ def test_every_asset_says_what_it_is(defs: dg.Definitions) -> None:
 def test_every_asset_knows_the_code_that_makes_it(defs: dg.Definitions) -> None:
     versions = {spec.key.to_user_string(): spec.code_version for spec in defs.resolve_all_asset_specs()}
     assert all(versions.values())
-    assert versions["queueing_delay"] != versions["warehouse/jobs"] == versions["trace_files"]
+    assert versions["queueing_delay"] != versions["warehouse/jobs"] == versions["warehouse/policy_tables"]
 
 
 def test_what_the_weekly_schedule_makes_says_when_it_is_late(defs: dg.Definitions) -> None:

@@ -8,33 +8,50 @@ import subprocess
 import sys
 from pathlib import Path
 
-KERNEL = '''
-"""A kernel."""
-from traces import compiled
+from tests.conftest import REPOSITORY
+
+HELPER = """from traces import compiled
+
+
+def plus(x: int) -> int:
+    return x + 1
+
+
+plus = compiled.jit(plus, {})
+"""
+KERNEL = """from traces import compiled
+from traces.helper import plus
+
 
 def double(x: int) -> int:
-    return x + x
+    return plus(x) + x - 1
 
-double = compiled.jit(double, ("traces/compiled.py",), {}, None)
-'''
+
+double = compiled.jit(double, {})
+"""
 CALL = """
 import sys
-sys.path.insert(0, sys.argv[1])
-import kernel
 from traces import compiled
-compiled.SAID_AFTER_S = float(sys.argv[2])
-assert kernel.double(21) == 42
-print(sum(kernel.double.stats.cache_hits.values()), sum(kernel.double.stats.cache_misses.values()))
+from traces.kernel import double
+compiled.SAID_AFTER_S = float(sys.argv[1])
+print(double(21), sum(double.stats.cache_hits.values()), sum(double.stats.cache_misses.values()))
 """
 
 
+def checkout(folder: Path) -> Path:
+    """A copy of the package `traces`, with a kernel and a function that it calls."""
+    shutil.copytree(REPOSITORY / "traces", folder / "traces", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "traces" / "helper.py").write_text(HELPER)
+    (folder / "traces" / "kernel.py").write_text(KERNEL)
+    return folder
+
+
 def called(checkout: Path, cache: Path, patience_s: float = 60.0) -> subprocess.CompletedProcess[str]:
-    """The kernel of that checkout, in a process of its own."""
-    checkout.mkdir(exist_ok=True)
-    (checkout / "kernel.py").write_text(KERNEL)
+    """The kernel of that checkout in a process of its own: its result, and how often it was found and not found."""
     return subprocess.run(
-        [sys.executable, "-c", CALL, str(checkout), str(patience_s)],
-        env={**os.environ, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(Path(__file__).parents[2])},
+        [sys.executable, "-c", CALL, str(patience_s)],
+        env={**os.environ, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(checkout)},
+        cwd=checkout,
         capture_output=True,
         text=True,
         check=True,
@@ -42,13 +59,25 @@ def called(checkout: Path, cache: Path, patience_s: float = 60.0) -> subprocess.
 
 
 def test_a_second_checkout_compiles_nothing_again(tmp_path: Path) -> None:
-    assert called(tmp_path / "one", tmp_path / "cache").stdout.split() == ["0", "1"]
-    assert called(tmp_path / "two", tmp_path / "cache").stdout.split() == ["1", "0"]
+    one, two = checkout(tmp_path / "one"), checkout(tmp_path / "two")
+    assert called(one, tmp_path / "cache").stdout.split() == ["42", "0", "1"]
+    (two / "traces" / "kernel.py").write_text(KERNEL + "# only said otherwise\n")
+    assert called(two, tmp_path / "cache").stdout.split() == ["42", "1", "0"]
+    assert called(one, tmp_path / "cache").stdout.split() == ["42", "1", "0"]
     shutil.rmtree(tmp_path / "cache")
-    assert called(tmp_path / "two", tmp_path / "cache").stdout.split() == ["0", "1"]
+    assert called(two, tmp_path / "cache").stdout.split() == ["42", "0", "1"]
+
+
+def test_a_changed_function_that_is_only_imported_is_compiled_in(tmp_path: Path) -> None:
+    """Numba itself would serve the kernel from its cache, with the function as it was compiled into it."""
+    one = checkout(tmp_path / "one")
+    assert called(one, tmp_path / "cache").stdout.split() == ["42", "0", "1"]
+    (one / "traces" / "helper.py").write_text(HELPER.replace("x + 1", "x + 2"))
+    assert called(one, tmp_path / "cache").stdout.split() == ["43", "0", "1"]
 
 
 def test_compiling_that_takes_long_is_said_on_standard_error(tmp_path: Path) -> None:
-    silent, said = called(tmp_path / "one", tmp_path / "a"), called(tmp_path / "one", tmp_path / "b", 0.0)
+    one = checkout(tmp_path / "one")
+    silent, said = called(one, tmp_path / "a"), called(one, tmp_path / "b", 0.0)
     assert "compiling" not in silent.stderr
-    assert "compiling kernel.double for this processor" in said.stderr
+    assert "compiling traces.kernel.double for this processor" in said.stderr

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from traces import schema
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest
 from traces.errors import InputError, WorkError
 from traces.files.locks import locked
 from traces.store import connections, derived, raw_files, settle, staging
@@ -67,6 +69,16 @@ def published(data: DataFolder, memory: str | None = None) -> Iterator[duckdb.Du
             yield connection
         finally:
             connection.close()
+
+
+def made_from(data: DataFolder, cluster: str | None = None) -> str:
+    """What the canonical tables of that cluster (None: of all) are made from, by this program.
+
+    Its raw files, the rules that they were read by, and the code here that settles them: whatever is computed of these
+    tables is out of date when it changes.
+    """
+    files = [(described["sha256"], described["fingerprint"]) for described in raw_files.lake_files(data, cluster)]
+    return digest(sorted(files), code_digest(__name__))
 
 
 def build(data: DataFolder) -> dict[str, int]:

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+import simulator.blocks  # noqa: F401 - how compiled code reads a Run or a State: its source is part of what is compiled
 from simulator.compiled import kernel
 from simulator.slurm.world import PENDING, STATES
 

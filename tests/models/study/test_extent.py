@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from models.study import extent, replays
+from models.study import calibrations, extent
 from models.study.cluster import open_study
 from simulator.workload import Workload
 from tests.pipelines.conftest import HEADER
@@ -81,22 +81,22 @@ def test_calibration_judges_the_newest_months_of_the_newest_jobs(
     data: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = clusters.resolve(data, cluster="lab")
-    whole, every = replays.months_to_judge(data, settings)
+    whole, every = calibrations.months_to_judge(data, settings)
     assert len(whole) == DAYS * A_DAY and len(every) == 3 and extent.calibration_cut(data, "lab") == ""
     monkeypatch.setattr(extent, "MOST_CALIBRATED", 100 * A_DAY)
     monkeypatch.setattr(extent, "NEWEST_CALIBRATED", 95 * A_DAY)
     monkeypatch.setattr(extent, "MOST_MONTHS", 1)
-    record, judged = replays.months_to_judge(data, settings)
+    record, judged = calibrations.months_to_judge(data, settings)
     assert len(record) == 95 * A_DAY
     assert [(month.from_s, month.until_s) for month in judged] == [(every[-1].from_s, every[-1].until_s)]
     assert judged[0].is_near and not any(month.is_near for month in every)
     np.testing.assert_array_equal(record.submit_s, whole.submit_s[-len(record) :])
     assert "the newest 760 jobs" in extent.calibration_cut(data, "lab")
     monkeypatch.setattr(extent, "MOST_JUDGED", 100)
-    (sampled,) = replays.months_to_judge(data, settings)[1]
+    (sampled,) = calibrations.months_to_judge(data, settings)[1]
     assert 50 < np.count_nonzero(sampled.of(record)) <= 100
     monkeypatch.setattr(extent, "NEWEST_CALIBRATED", 35 * A_DAY)
-    assert replays.months_to_judge(data, settings)[1] == []  # no four weeks before any month
+    assert calibrations.months_to_judge(data, settings)[1] == []  # no four weeks before any month
 
 
 @pytest.mark.parametrize(

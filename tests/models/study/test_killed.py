@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models import fingerprint, pairs
+from models import pairs
 from models.comparison.outcomes import content_digest
 from models.protocol import PairTable
 from models.study.cluster import Study
@@ -24,6 +24,7 @@ from tests.conftest import REPOSITORY
 from tests.models.pair_tables import random_pairs
 from tests.models.toy_study import POLICIES, THREE, WINDOW, toy_study
 from traces.files.locks import locked
+from traces.store import stamps
 
 
 @pytest.fixture
@@ -102,10 +103,10 @@ def test_damaged_pairs_are_built_again_and_it_is_said(
 
 @pytest.mark.parametrize("content", ["", "[]", '{"left": 7, "fingerprint": "x"}', "[" * 200_000, "\x00\udcff"])
 def test_a_damaged_stamp_is_none(ours: Study, content: str) -> None:
-    fingerprint.write_stamp(ours.data, "step", "toy", "f", {"a": 1})
-    assert fingerprint.read_stamp(ours.data, "step", "toy", "f") == {"a": 1}
-    fingerprint.stamp_path(ours.data, "step", "toy").write_bytes(content.encode("utf-8", "surrogateescape"))
-    assert fingerprint.read_stamp(ours.data, "step", "toy") is None
+    stamps.write_stamp(ours.data, "step", "toy", "f", {"a": 1})
+    assert stamps.read_stamp(ours.data, "step", "toy", "f") == {"a": 1}
+    stamps.stamp_path(ours.data, "step", "toy").write_bytes(content.encode("utf-8", "surrogateescape"))
+    assert stamps.read_stamp(ours.data, "step", "toy") is None
 
 
 def at_once(work: Callable[[], object], until_second_waits: threading.Event) -> None:

@@ -17,7 +17,6 @@ from agent.artifact import Artifact
 from features.observe import FEATURES
 from models import registry
 from models.comparison.outcomes import content_digest
-from models.fingerprint import ROOT
 from models.policies.forest import Forest
 from models.protocol import PairTable, Policy
 from models.scenario import Context, Scenario, fit_scenarios
@@ -31,6 +30,7 @@ from models.training.train import code_version, train
 from simulator.workload import Workload
 from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs
 from tests.models.toy_study import toy_study
+from traces.cache.closure import ROOT
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.store.folder import DataFolder
@@ -75,6 +75,17 @@ def fitted_here(fits: Sequence[tuple[Policy, int]], pairs: PairTable) -> Iterato
         yield Made(policy.name, seed, *policy.fit(pairs, seed), 0.0)
 
 
+class Given(registry.Named):
+    """A policy of a test; as far as fingerprints go it is made by the forest's module."""
+
+    def __init__(self, policy: Any) -> None:
+        super().__init__("models.policies.forest:Forest")
+        object.__setattr__(self, "policy", policy)
+
+    def __call__(self) -> Any:
+        return vars(self)["policy"]
+
+
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a policy of a test is given can be looked at; the processes have tests of their own."""
@@ -84,7 +95,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     policy = Recorder()
-    monkeypatch.setitem(registry.POLICIES, "recorder", lambda: policy)
+    monkeypatch.setitem(registry.POLICIES, "recorder", Given(policy))
     return policy
 
 
@@ -138,7 +149,7 @@ def test_the_future_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) 
     )
     assert late.any() and not late.all()
     if name == "forest":
-        monkeypatch.setitem(registry.POLICIES, name, lambda: Forest(trees=3))
+        monkeypatch.setitem(registry.POLICIES, name, Given(Forest(trees=3)))
     fits = [train(table, [name], context=context(until_s), seeds=(0,))[0] for table in (pairs, changed)]
     assert content_digest(fits[0].artifact) == content_digest(fits[1].artifact)
 
@@ -146,8 +157,8 @@ def test_the_future_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) 
 def test_learners_are_fitted_once_a_seed_and_the_others_once(monkeypatch: pytest.MonkeyPatch) -> None:
     learner, plain = Recorder(), Recorder(is_learned=False)
     learner.name, plain.name = "learner", "plain"
-    monkeypatch.setitem(registry.POLICIES, "learner", lambda: learner)
-    monkeypatch.setitem(registry.POLICIES, "plain", lambda: plain)
+    monkeypatch.setitem(registry.POLICIES, "learner", Given(learner))
+    monkeypatch.setitem(registry.POLICIES, "plain", Given(plain))
     fits = train(random_pairs(0, 12), ["learner", "plain"], context=context(FIRST_S + 90 * DAY_S))
     assert [seed for _, seed in learner.seen] == list(training.SEEDS) == [0, 1, 2, 3, 4]
     assert [seed for _, seed in plain.seen] == [0]
@@ -226,7 +237,7 @@ def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
 def test_an_interrupted_training_keeps_what_was_fitted(ours: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     window = Window(3 * DAY_S, 8 * DAY_S, 1800)
     policy = Interrupted(most=2)
-    monkeypatch.setitem(registry.POLICIES, "recorder", lambda: policy)
+    monkeypatch.setitem(registry.POLICIES, "recorder", Given(policy))
 
     with pytest.raises(KeyboardInterrupt):
         fit(ours, ["reactive", "recorder"], window)

@@ -15,6 +15,7 @@ from pipelines.commands import run as cli_run
 from pipelines.whole_runs import last_run
 from pipelines.whole_runs.raw_logs import STANDARD_INPUT, RawLogs, Reading
 from tests.pipelines.conftest import Baton, dump
+from traces.cache.closure import Closures
 from traces.clusters import ClusterSettings
 from traces.store.folder import DataFolder
 
@@ -87,7 +88,7 @@ def settings_of_the_folder(folder: DataFolder) -> None:
 
 
 def another_source(folder: DataFolder) -> None:
-    (options.REPOSITORY / "models" / "new.py").write_text("x = 1\n")
+    (folder.root.parent / "checkout" / "models" / "new.py").write_text("x = 2\n")
 
 
 def _same_size_and_time(path: Path, text: str) -> None:
@@ -114,9 +115,11 @@ def test_anything_new_is_a_run(
     change: Callable[[DataFolder], None], folder: DataFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkout = tmp_path / "checkout"
-    for package in last_run.PACKAGES:
-        (checkout / package).mkdir(parents=True)
-    monkeypatch.setattr(options, "REPOSITORY", checkout)
+    sources = {"pipelines/commands/run.py": "def run() -> None:\n    import models.new\n", "models/new.py": "x = 1\n"}
+    for name, text in sources.items():
+        (checkout / name).parent.mkdir(parents=True)
+        (checkout / name).write_text(text)
+    monkeypatch.setattr(last_run, "code_digest", lambda *roots: Closures(checkout).digest(*roots))
     remember(folder)
     assert remembered(folder) == RESULT
     change(folder)

@@ -22,7 +22,6 @@ Flags = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 
-_SOURCES = ("traces/compiled.py", "traces/readers/sacct/instructions.py", "traces/readers/sacct/kernel.py")
 AHEAD = 24  # rows
 _BYTES = "Array(uint8, 1, 'C', readonly=True)"
 _TEXTS = f"{_BYTES}, int32[::1], int32[::1]"  # data, before, end
@@ -36,11 +35,11 @@ _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 def _kernel(signature: str) -> Callable[[compiled.Function], compiled.Function]:
     """Compiled at import, so that no two threads compile; runs beside other threads."""
     options: dict[str, Any] = {"nogil": True, "_nrt": False}
-    return lambda function: compiled.jit(function, _SOURCES, options, signature)
+    return lambda function: compiled.jit(function, options, signature)
 
 
 def _inline(function: compiled.Function) -> compiled.Function:
-    return compiled.jit(function, _SOURCES, {"nogil": True, "_nrt": False, "forceinline": True})
+    return compiled.jit(function, {"nogil": True, "_nrt": False, "forceinline": True})
 
 
 @_inline

@@ -1,35 +1,18 @@
-"""Fingerprints: what a stored result was made from, so that a second run with nothing new does no work twice."""
+"""Stamps: what a step's present results were made from, so that a second run with nothing new does no work twice.
+
+A fingerprint is the `traces.cache.digests.digest` of the code that computes a result (`code_digest` of
+`traces.cache.closure`) and of its inputs. Tables of the lake carry theirs beside them (`traces.store.derived`,
+`traces.store.raw_files`), pairs in their file's name; whatever else is kept has a stamp.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from traces.files.whole import write_text
 from traces.store.folder import DataFolder
-
-ROOT = Path(__file__).resolve().parents[1]
-
-
-def digest(*parts: object) -> str:
-    """SHA-256 of the parts as JSON (keys sorted; what JSON does not know, as text)."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-@cache
-def code_digest(*paths: str) -> str:
-    """SHA-256 over the names and bytes of Python sources: files, or packages with all that is in them."""
-    sources: set[Path] = set()
-    for path in paths:
-        target = ROOT / path
-        sources.update(target.rglob("*.py") if target.is_dir() else [target])
-    state = hashlib.sha256()
-    for source in sorted(sources):
-        state.update(str(source.relative_to(ROOT)).encode() + b"\0" + source.read_bytes() + b"\0")
-    return state.hexdigest()
 
 
 def stamp_path(data: DataFolder, step: str, cluster: str) -> Path:

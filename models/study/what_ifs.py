@@ -1,0 +1,41 @@
+"""One cluster's trace replayed with one thing changed, or one of its jobs: read, simulate, hand back.
+
+The arithmetic is in `models.what_if`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from models.study.inputs import eligible_s, read_record, read_workload
+from traces.clusters import ClusterSettings
+from traces.store.folder import DataFolder
+
+if TYPE_CHECKING:
+    from models.what_if.job import Change
+
+
+def what_if(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
+    """Rows of the table `what_if`: the trace replayed with one thing changed, once a change.
+
+    The cluster has its declared nodes, else as many as were ever in use at once. Raises InputError for a cluster
+    without jobs that ran.
+    """
+    from models.what_if.cluster import what_if as changed_replays
+
+    workload, _keys = read_workload(data, settings.name)
+    return changed_replays(workload, settings.name, settings.nodes)
+
+
+def what_if_of_job(
+    data: DataFolder, cluster: str, job_key: str, changes: list[Change] | None = None
+) -> dict[str, Any] | None:
+    """`models.what_if.job.what_if` of a job of the warehouse; None where the record cannot place it in a queue."""
+    from models.what_if.job import what_if as changed_waits
+
+    record = read_record(data, cluster)
+    if job_key not in record.job_key:
+        return None
+    return changed_waits(record, job_key, eligible_s(data, cluster, job_key), changes)
