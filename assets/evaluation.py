@@ -37,7 +37,7 @@ COLUMNS = (
     partitions_def=CLUSTERS,
     kinds={"numpy", "parquet"},
     owners=OWNERS,
-    metadata=computed_by(*comparisons.COMPARED_BY),
+    metadata=computed_by(*comparisons.COMPARED_BY, but=(registry.__name__,)),
     description="Interruption against overlap of every policy on the report window, with intervals and the oracle.",
 )
 def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:

@@ -12,21 +12,23 @@ import dagster as dg
 
 from traces.cache.closure import code_digest
 
-COMPUTED_BY, SEPARATOR = "computed_by", ", "  # in an asset's metadata
+COMPUTED_BY, NOT_BY, SEPARATOR = "computed_by", "apart_from", ", "  # in an asset's metadata
 DIGITS = 12
 # The weekly schedule makes these again (it is off until a person turns it on; then a day late is late).
 WEEKLY = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=8), warn_window=timedelta(days=7, hours=12))
 MADE_WEEKLY = ("provisioning_policy", "report", "report_with_policies")
 
 
-def computed_by(*modules: str) -> dict[str, str]:
-    """Metadata of an asset: the dotted names of the modules that compute it."""
-    return {COMPUTED_BY: SEPARATOR.join(modules)}
+def computed_by(*modules: str, but: tuple[str, ...] = ()) -> dict[str, str]:
+    """Metadata of an asset: the modules that compute it, by dotted name, and those at which their closure ends."""
+    ends = {NOT_BY: SEPARATOR.join(but)} if but else {}
+    return {COMPUTED_BY: SEPARATOR.join(modules), **ends}
 
 
 def promised(spec: dg.AssetSpec) -> dg.AssetSpec:
     """The asset with its code version and, where the schedule makes it every week, its freshness policy."""
-    version = code_digest(*spec.metadata[COMPUTED_BY].split(SEPARATOR))[:DIGITS]
+    modules, ends = (tuple(filter(None, spec.metadata.get(key, "").split(SEPARATOR))) for key in (COMPUTED_BY, NOT_BY))
+    version = code_digest(*modules, but=ends)[:DIGITS]
     if spec.key.to_user_string() in MADE_WEEKLY:
         return spec.replace_attributes(code_version=version, freshness_policy=WEEKLY)
     return spec.replace_attributes(code_version=version)

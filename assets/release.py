@@ -8,6 +8,7 @@ import polars as pl
 from assets.metadata import numbers, shown, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
+from models import registry
 from models.study import publish
 from models.study.cluster import open_study
 from models.study.support import why_no_policies
@@ -21,7 +22,7 @@ from traces.store import derived
     partitions_def=CLUSTERS,
     kinds={"mlflow"},
     owners=OWNERS,
-    metadata=computed_by(*publish.RELEASED_BY),
+    metadata=computed_by(*publish.RELEASED_BY, but=(registry.__name__,)),
     description="The registered model provisioning-policy: a new version, and champion only if not worse.",
 )
 def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:

@@ -7,6 +7,7 @@ from assets import warehouse
 from assets.metadata import numbers, plot, shown, spread, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
+from models import registry
 from models.scenario import HOUR_S, fit_scenarios
 from models.study import calibrations, extent, inputs, replays, what_ifs
 from models.study.cluster import open_study
@@ -103,7 +104,7 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
     partitions_def=CLUSTERS,
     kinds={"numba", "parquet"},
     owners=OWNERS,
-    metadata=computed_by(what_ifs.__name__),
+    metadata=computed_by(what_ifs.__name__, but=(registry.__name__,)),
     description="Mean wait under another scheduler, with more or fewer nodes, with tighter time limits.",
 )
 def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
@@ -111,7 +112,8 @@ def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.Ma
     if why := inputs.why_no_plan(data, cluster):
         return shown(rows=0, why=why)
     settings = baton.settings(cluster)
-    now = digest(canonical.made_from(data, cluster), settings.nodes, code_digest(what_ifs.__name__))
+    code = code_digest(what_ifs.__name__, but=(registry.__name__,))  # tables name its worlds; policies have no part
+    now = digest(canonical.made_from(data, cluster), settings.nodes, code)
     (frame,), reused = derived.read_or_compute(
         data, [WHAT_IF], cluster, now, lambda: [what_ifs.what_if(data, settings)]
     )

@@ -1,0 +1,154 @@
+"""What an edit of each module makes out of date, against the imports that import-linter's engine finds."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import grimp
+import pytest
+
+from assets import promises
+from models import registry
+from models.study import fits
+from pipelines.definitions import build_defs
+from tests.conftest import REPOSITORY
+from traces.cache.closure import PACKAGES, Closures
+from traces.readers import registry as readers
+
+Roots = tuple[tuple[str, ...], tuple[str, ...]]  # (modules that compute it, modules at which their closure ends)
+# What a module imports by name, as Python shows it once every entry of the registry was asked for.
+BY_NAME = {"models.registry": "[models.registry.make_policy(name) for name in models.registry.POLICIES]"}
+
+
+def asset_roots() -> dict[str, Roots]:
+    """Of every asset what its code version is the digest of."""
+    found: dict[str, Roots] = {}
+    for spec in build_defs().resolve_all_asset_specs():
+        told = (str(spec.metadata.get(key, "")) for key in (promises.COMPUTED_BY, promises.NOT_BY))
+        by, but = (tuple(filter(None, names.split(promises.SEPARATOR))) for names in told)
+        found[spec.key.to_user_string()] = by, but
+    return found
+
+
+def steps() -> dict[str, Roots]:
+    """Everything that is kept with a digest of the code that made it."""
+    of_readers = {
+        f"reader {name}": ((type(reader).__module__, "traces.ingest"), (readers.__name__,))
+        for name, reader in readers.READERS.items()
+    }
+    of_fits = {
+        f"fit {name}": ((*fits.FITTED_BY, registry.module_of(name)), (registry.__name__,)) for name in registry.POLICIES
+    }
+    kernels = ("simulator.flat.kernel", "simulator.slurm.compiled.kernel", "traces.readers.sacct.kernel")
+    return asset_roots() | of_readers | of_fits | {f"compiled {name}": ((name,), ()) for name in kernels}
+
+
+@pytest.fixture(scope="module")
+def imported() -> Mapping[str, set[str]]:
+    """The modules that each module imports, and the packages that these lie in, without Baton's own parser."""
+    graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True, cache_dir=None)
+    direct = {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
+    for module, asked in BY_NAME.items():
+        program = f"import sys, {module}\nbefore = set(sys.modules)\n{asked}\nprint(*set(sys.modules) - before)"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        direct[module] |= set(done.stdout.split()) & graph.modules
+    return {
+        module: names | {above for name in (module, *names) for above in packages_of(name)}
+        for module, names in direct.items()
+    }
+
+
+def packages_of(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def reached(imported: Mapping[str, set[str]], roots: Roots) -> set[str]:
+    """The import closure, found in the plainest way."""
+    (by, but), found = roots, set[str]()
+    todo = set(by)
+    while todo:
+        module = todo.pop()
+        if module not in found and module not in but:
+            found.add(module)
+            todo |= imported[module]
+    return found
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("copy")
+    for package in PACKAGES:
+        shutil.copytree(REPOSITORY / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def digests(copy: Path, wanted: Mapping[str, Roots]) -> dict[str, str]:
+    here = Closures(copy)
+    made = {roots: here.digest(*roots[0], but=roots[1]) for roots in set(wanted.values())}
+    return {step: made[roots] for step, roots in wanted.items()}
+
+
+def test_an_edit_of_each_module_makes_out_of_date_exactly_what_imports_it(
+    copy: Path, imported: Mapping[str, set[str]]
+) -> None:
+    wanted = steps()
+    before = digests(copy, wanted)
+    closures = {step: reached(imported, roots) for step, roots in wanted.items()}
+    modules = Closures(copy).modules
+    assert set(modules) == set(imported) and len(modules) > 300
+    for module in modules:
+        path = Closures(copy).path(module)
+        text = path.read_bytes()
+        path.write_bytes(text + b"\nedited = 1\n")
+        after = digests(copy, wanted)
+        path.write_bytes(text)
+        changed = {step for step in wanted if after[step] != before[step]}
+        assert changed == {step for step in wanted if module in closures[step]}, module
+    assert digests(copy, wanted) == before
+
+
+def test_words_make_nothing_out_of_date(copy: Path) -> None:
+    wanted = steps()
+    before = digests(copy, wanted)
+    texts = {path: path.read_bytes() for package in PACKAGES for path in (copy / package).rglob("*.py")}
+    for path, text in texts.items():
+        path.write_bytes(text + b"\n# Said once more, in other words.\n")
+    assert digests(copy, wanted) == before
+    for path, text in texts.items():
+        path.write_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("module", "made_again"),
+    [
+        # settle.py made the warehouse anew and reused the replays of the old one
+        ("traces.store.settle", {"simulation_replay", "simulation_what_if", "pair_tables", "queueing_delay", "report"}),
+        # what-if left out the tables that it fills
+        ("models.tables", {"simulation_what_if", "policy_comparison"}),
+        ("simulator.flat.kernel", {"simulation_replay", "simulation_what_if", "pair_tables"}),
+        ("features.load", {"load", "drift"}),
+        ("models.policies.dqn", {"fit dqn", "trained_policies"}),
+        ("traces.readers.philly.samples", {"reader philly-gpu-util", "trace_files", "raw_file"}),
+        ("reports.build", {"report", "report_with_policies"}),
+    ],
+)
+def test_what_was_wrong_or_too_much_by_hand(module: str, made_again: set[str]) -> None:
+    here = Closures(REPOSITORY)
+    holding = {step for step, (by, but) in steps().items() if module in here.closure(*by, but=but)}
+    assert made_again <= holding
+    if module != "traces.store.settle":
+        assert not {"warehouse/jobs", "reader sacct", "compiled traces.readers.sacct.kernel"} & holding
+    if module in ("features.load", "reports.build", "models.policies.dqn"):
+        assert holding == made_again
+
+
+def test_nothing_reads_docstrings_which_are_no_part_of_the_digest() -> None:
+    reading = [
+        path for package in PACKAGES for path in (REPOSITORY / package).rglob("*.py") if ".__doc__" in path.read_text()
+    ]
+    assert reading == []
