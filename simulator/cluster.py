@@ -81,7 +81,9 @@ class Built(NamedTuple):
 class Build(Protocol):
     """Makes a world with `extra` jobs more than its trace has, alike, which run their full limit."""
 
-    def __call__(self, *, extra: int, nodes: int, limit_s: int, threads: int) -> Built: ...
+    def __call__(self, *, extra: int, nodes: int, limit_s: int, threads: int) -> Built:
+        """The cluster with those `extra` jobs of `nodes` nodes and `limit_s` seconds, for `threads` threads."""
+        ...
 
 
 class Operations(NamedTuple):

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from pipelines import options
 from pipelines.commands import run as cli_run
 from pipelines.whole_runs import last_run
 from pipelines.whole_runs.raw_logs import STANDARD_INPUT, RawLogs, Reading
