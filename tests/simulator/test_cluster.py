@@ -32,6 +32,8 @@ from simulator.cluster import (
     visible,
 )
 from simulator.flat import twin as flat_twin
+from simulator.slurm.inputs.jobs import flat
+from simulator.slurm.twin import clock as slurm_twin
 from simulator.workload import Workload
 from tests.simulator.flat.cases import small_cases
 
@@ -53,6 +55,7 @@ class Row:
     build: Callable[..., Callable[..., Built]]
     twin: Callable[[Workload, int], list[int]]
     scale: int = 1
+    grace_s: int = 0  # so long over its limit a job may run
 
 
 def _flat(scheduler: str, scale: int) -> Row:
@@ -62,11 +65,16 @@ def _flat(scheduler: str, scale: int) -> Row:
     return Row("flat", partial(plain, scheduler=scheduler), twin, scale)
 
 
+def _slurm_twin(workload: Workload, capacity: int) -> list[int]:
+    return [int(start) for start in slurm_twin.simulate(flat(workload, capacity)).start_s]
+
+
 ROWS = {
     "fifo": _flat("fifo", 50),
     "easy": _flat("easy", 50),
     "conservative": _flat("conservative", 50),
     "mirage": _flat("mirage", 61),
+    "slurm": Row("slurm", partial(plain, scheduler="slurm"), _slurm_twin, scale=17, grace_s=30),
 }
 each = pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
 cases = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -212,7 +220,7 @@ def test_nothing_is_seen_that_is_not_known_yet(row: Row, data: st.DataObject) ->
     workload, capacity, _, at = drawn(data, row)
     seen = look(row, workload, capacity, at)
     starts = np.array(row.twin(workload, capacity), np.int64).reshape(-1)
-    ends = starts + np.minimum(workload.run_s, workload.limit_s)
+    ends = starts + np.minimum(workload.run_s, workload.limit_s + row.grace_s)
     rng = np.random.default_rng(data.draw(st.integers(0, 99), label="seed"))
     open_ = (starts < 0) | (starts >= at) | (ends >= at)
     least = np.where((starts >= 0) & (starts < at), at - starts, 0)
@@ -244,7 +252,7 @@ def test_visible_is_what_the_twin_says(row: Row, data: st.DataObject) -> None:
     seen = look(row, workload, capacity, at)
     starts = np.array(row.twin(workload, capacity), np.int64).reshape(-1)
     started = (starts >= 0) & (starts < at)
-    ends = starts + np.minimum(workload.run_s, workload.limit_s)
+    ends = starts + np.minimum(workload.run_s, workload.limit_s + row.grace_s)
     running = set(zip(seen.running_start_s.tolist(), seen.running_nodes.tolist(), strict=True))
     surely = started & (ends >= at)
     assert running >= set(zip(starts[surely].tolist(), workload.size[surely].tolist(), strict=True))

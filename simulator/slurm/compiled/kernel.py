@@ -3,7 +3,7 @@
 run, state = prepared(world)                       # simulator.slurm.inputs.prepare
 advance(run, state, t - 1, NONE)                   # everything that happens before t
 copy_state(branch, state)
-submit(branch, row, t)                             # "what if it is submitted at t"
+submit(run, branch, row, t)                          # "what if it is submitted at t"
 start = advance(run, branch, NEVER, row)
 """
 
@@ -98,13 +98,14 @@ def advance(run: Run, state: State, until_s: int, stop_job: int) -> int:
 
 
 @kernel
-def submit(state: State, job: int, submit_s: int) -> None:
+def submit(run: Run, state: State, job: int, submit_s: int) -> None:
     """Submit row `job` (one that does not arrive by itself) at `submit_s`, not before the state's NOW.
 
     It comes after every other submission of that second. Only one submission may lie ahead of a state.
     """
     state.scalars[INJECTED_JOB] = job
     state.scalars[INJECTED_SUBMIT] = submit_s
+    state.extra_submit_s[job - run.knobs.arrivals] = submit_s
 
 
 @kernel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
+from simulator.recent import remember_end, remember_start
 from simulator.slurm.compiled.bits import lowest_bit
 from simulator.slurm.compiled.limits import count_in
 from simulator.slurm.compiled.placement import add, choose, in_service, nodes_changed, occupy, vacate
@@ -71,6 +72,9 @@ def start(run: Run, state: State, job: int, by_backfill: bool) -> None:
     if job == scalars[WATCHED]:
         scalars[WATCHED_START] = now
     count_in(run, state, job, 1)
+    extra = job - run.knobs.arrivals
+    submit_s = run.jobs.submit_s[job] if extra < 0 else state.extra_submit_s[extra]
+    remember_start(state.recent, job, submit_s, now, run.jobs.nodes[job])
     length = min(run.jobs.run_s[job], run.jobs.limit_s[job] + run.knobs.end_grace_s) + run.knobs.completing_s
     state.running[slot, RUN_JOB], state.running[slot, RUN_START] = job, now
     state.running[slot, RUN_PLANNED], state.running[slot, RUN_RELEASE] = now + run.jobs.limit_s[job], now + length
@@ -84,6 +88,13 @@ def start(run: Run, state: State, job: int, by_backfill: bool) -> None:
                     satisfy(run, state, run.tables.child[i, 0])
                 else:
                     push_timer(state, now + run.tables.child[i, 2], SATISFIED, run.tables.child[i, 0])
+
+
+@kernel_inline
+def _remember_end(run: Run, state: State, job: int, started_s: int) -> None:
+    """Row `job`, which ran from `started_s` on, has ended, as `Out` says."""
+    end_s = run.out.end_s[job]
+    remember_end(state.recent, job, end_s, end_s - started_s, run.jobs.limit_s[job])
 
 
 @kernel_inline
@@ -150,6 +161,7 @@ def end_next(run: Run, state: State) -> None:
     started = state.running[slot, RUN_START]
     job = vacate_slot(run, state, slot)
     run.out.end_s[job] = started + min(run_s, limit_s + run.knobs.end_grace_s)
+    _remember_end(run, state, job, started)
     if run_s > limit_s:
         state.phase[job] = TIMEOUT
     else:
@@ -250,7 +262,7 @@ def start_pinned(run: Run, state: State, job: int) -> None:
 @kernel
 def preempt_slot(run: Run, state: State, slot: int, requeue: bool) -> None:
     """The job of slot `slot` ends now for another; with `requeue` it is submitted again."""
-    now = state.scalars[NOW]
+    now, started = state.scalars[NOW], state.running[slot, RUN_START]
     job = vacate_slot(run, state, slot)
     if requeue:
         run.out.start_s[job], run.out.end_s[job] = NONE, NONE
@@ -262,5 +274,6 @@ def preempt_slot(run: Run, state: State, slot: int, requeue: bool) -> None:
         push_timer(state, now + run.knobs.requeue_delay_s, ELIGIBLE, job)
     else:
         run.out.end_s[job] = now
+        _remember_end(run, state, job, started)
         state.phase[job] = PREEMPTED
         finish(run, state, job)

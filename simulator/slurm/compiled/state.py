@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 import simulator.blocks  # noqa: F401 - how compiled code reads a Run or a State: its source is part of what is compiled
 from simulator.compiled import kernel
+from simulator.recent import Recent, copy_recent
 from simulator.slurm.world import PENDING, STATES
 
 Int64s = NDArray[np.int64]
@@ -209,6 +210,8 @@ class State(NamedTuple):
     factor: Floats  # (associations,) fair-share factor
     reservation: Int64s  # rows of outages that are known reservations, RESERVATIONS of them
     restarts: Int8s  # (jobs,) where preemption may requeue, or empty
+    extra_submit_s: Int64s  # (jobs beyond Knobs.arrivals,) when each was submitted, if it was
+    recent: Recent  # the last starts and ends
 
 
 NEVER_WAITS = 1 << 30
@@ -299,6 +302,8 @@ def copy_state(target: State, source: State) -> None:
     _copy_cells(target.factor, source.factor)
     _copy_cells(target.reservation, source.reservation)
     _copy_cells(target.restarts, source.restarts)
+    _copy_cells(target.extra_submit_s, source.extra_submit_s)
+    copy_recent(target.recent, source.recent)
 
 
 @kernel

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.blocks import as_block
+from simulator.recent import new_recent
 from simulator.slurm import world as w
 from simulator.slurm.compiled.bits import as_words
 from simulator.slurm.compiled.fairtree import rank_users
@@ -104,17 +105,19 @@ def prepared(world: w.World, arrivals: int | None = None) -> Prepared:
 def grown(ready: Prepared) -> Prepared:
     """The same with twice the room for jobs alive at once."""
     run, rows = ready.run, 2 * len(ready.state.queue)
-    state = as_block(_new_state(run, rows, len(ready.state.group_head)))
-    copy_state(state, ready.state)
+    state = new_branch(ready, rows, len(ready.state.recent.started))
     scratch = run.scratch._replace(victims=np.empty(rows, np.int64))
     return Prepared(as_block(Run(run.tables, run.jobs, run.knobs, scratch, run.out)), state, ready.reason)
 
 
-def branch_of(ready: Prepared) -> Prepared:
-    """The same run with a state of its own, equal to the present one."""
-    state = as_block(_new_state(ready.run, len(ready.state.queue), len(ready.state.group_head)))
+def new_branch(ready: Prepared, rows: int, remembered: int) -> State:
+    """A state, a block, equal to the present one, with room for `rows` jobs alive at once.
+
+    It keeps the last `remembered` starts and ends, as many as the present one or none.
+    """
+    state = as_block(_new_state(ready.run, rows, len(ready.state.group_head), remembered))
     copy_state(state, ready.state)
-    return Prepared(ready.run, state, ready.reason)
+    return state
 
 
 def _columns(
@@ -323,7 +326,7 @@ def _scratch(world: w.World, knobs: Knobs, tables: Tables) -> Scratch:
     )  # fmt: skip
 
 
-def _new_state(run: Run, rows: int, groups: int) -> State:
+def _new_state(run: Run, rows: int, groups: int, remembered: int = 0) -> State:
     """An empty cluster with room for `rows` jobs alive at once."""
     tables, knobs = run.tables, run.knobs
     jobs, nodes, words = len(run.jobs.submit_s), len(tables.node_weight), tables.partition_nodes.shape[1]
@@ -352,4 +355,5 @@ def _new_state(run: Run, rows: int, groups: int) -> State:
         factor=np.zeros(associations if fair else 0),
         reservation=np.zeros(len(tables.outage_kind), np.int64),
         restarts=np.zeros(jobs if knobs.preemption else 0, np.int8),
+        extra_submit_s=np.zeros(jobs - knobs.arrivals, np.int64), recent=new_recent(remembered),
     )  # fmt: skip
