@@ -1,6 +1,20 @@
-"""When nodes will hold a share: now, or once running jobs have reached their expected ends. Compiled.
+"""Looking ahead: when will enough nodes have room for a job, if running jobs end at their time limits? Compiled.
 
-Step 4.d of docs/schedulers/slurm.md, "Backfill pass". What is found out holds until a job starts or the pass ends.
+Steps 4.b and 4.d of docs/schedulers/slurm.md, "Backfill pass". A *share* is what a job asks of each of its nodes, a
+*shape* a distinct share of a partition. A node is ready for a shape when so many of its jobs have ended, by their
+limits, that it holds the share; what is found out about that holds until a job starts or the pass ends
+(`Scratch.stamp`).
+
+A start is attempted now, and then at the ends of slots at which reserved nodes come back (`next_attempt`). An attempt
+asks whether as many nodes as the job wants are both usable, that is free of reservations from the attempt to the job's
+end, and ready by the next attempt; then it asks when the last of them is. Slurm answers that not to the second: it
+removes running jobs in groups, those whose ends lie within 30 s, 60 s, 120 s, ... of the first, and tries to place the
+job after each group. So the start is the end of the group's last job, which may be later than necessary.
+
+Example: time 0, four nodes with a job each, expected to end at 10, 25, 50 and 200, and a job that wants two nodes. Two
+are ready at 25. The first group begins with the job that ends at 10, at origin (10 // 30 + 1) * 30 = 30, and takes in
+what ends by 30 + 30 = 60: three jobs. After it the job can be placed, on two of three nodes, and its start is 50.
+`_find_last_awaited` comes to that row of State.planned without making groups.
 """
 
 from __future__ import annotations
@@ -8,7 +22,7 @@ from __future__ import annotations
 from simulator.compiled import kernel, kernel_inline
 from simulator.slurm.compiled.bits import count_bits, lowest_bit
 from simulator.slurm.compiled.placement import add, contains, copy_nodes, find_idle, holds, pick, share_of, vacate
-from simulator.slurm.compiled.slots import ATTEMPT, KNOWN, READY, TESTED, begin_rolling, roll_on
+from simulator.slurm.compiled.slots import ATTEMPT, KNOWN, READY, TESTED, begin_sliding, slide_to
 from simulator.slurm.compiled.state import (
     CHOSEN,
     EARLY,
@@ -21,7 +35,7 @@ from simulator.slurm.compiled.state import (
     Run,
     State,
 )
-from simulator.slurm.compiled.whole import hold_after, know_ends, row_of_last
+from simulator.slurm.compiled.whole import add_ended_by, hold_when_ended, row_that_completes
 from simulator.slurm.world import NEVER, NONE
 
 _TAG, _PLACE, _NODES = 0, 1, 2  # columns of Scratch.memory
@@ -32,10 +46,11 @@ NEVER_READY = (1 << 31) - 1  # in Scratch.ready
 
 
 @kernel
-def count_ends(run: Run, state: State, shape: int) -> None:
+def count_ends_needed(run: Run, state: State, shape: int) -> None:
     """How many running jobs must have ended, in the order of expected ends, before each node holds a share of `shape`.
 
-    Fills row `shape` of Scratch.ready, and of Scratch.ready_order with the nodes in this order, those idle now first.
+    Fills row `shape` of Scratch.ready with these numbers (0: it does now; NEVER_READY) and of Scratch.ready_order with
+    the nodes by rising number.
     """
     scratch, node, able = run.scratch, run.scratch.node, run.tables.shape_nodes
     if scratch.ready_stamp[shape] == scratch.stamp[ON_NODES]:
@@ -44,13 +59,13 @@ def count_ends(run: Run, state: State, shape: int) -> None:
     ready, order, share = scratch.ready, scratch.ready_order, share_of(run.tables, shape)
     find_idle(run, state, shape)
     copy_nodes(run, state)
-    found = 0
+    nodes_ready = 0
     for n in range(len(node)):
         ready[shape, n] = NEVER_READY
         if contains(scratch.idle, shape, n):
             ready[shape, n] = 0
-            order[shape, found] = n
-            found += 1
+            order[shape, nodes_ready] = n
+            nodes_ready += 1
     for i in range(state.scalars[RUNNING_ROWS]):
         slot = state.planned[i, 2]
         of_job = run.jobs.shape[state.running[slot, RUN_JOB]]
@@ -62,33 +77,35 @@ def count_ends(run: Run, state: State, shape: int) -> None:
                 vacate(run, node, n, of_job)
                 if ready[shape, n] == NEVER_READY and contains(able, shape, n) and holds(node, n, share):
                     ready[shape, n] = i + 1
-                    order[shape, found] = n
-                    found += 1
-    scratch.ready_nodes[shape] = found
+                    order[shape, nodes_ready] = n
+                    nodes_ready += 1
+    scratch.ready_nodes[shape] = nodes_ready
 
 
 @kernel_inline
 def begin_attempts(run: Run, state: State, shape: int) -> None:
     """Before the first `next_attempt` of a job."""
     scratch = run.scratch
-    begin_rolling(run)
+    begin_sliding(run)
     scratch.slots[KNOWN], scratch.slots[TESTED] = 0, 0
     whole = run.knobs.whole_nodes != 0
     if whole:
         find_idle(run, state, shape)
     else:
-        count_ends(run, state, shape)
+        count_ends_needed(run, state, shape)
     for w in range(scratch.words.shape[1]):
         scratch.words[EARLY, w] = scratch.idle[shape, w] if whole else 0
 
 
 @kernel
-def next_attempt(run: Run, state: State, job: int, attempt: int, patient: bool) -> int:
-    """Roll on to `attempt`: rows USABLE and EARLY, the nodes ready by `later`; returns `later`, NONE for none.
+def next_attempt(run: Run, state: State, job: int, attempt: int, skip_hopeless: bool) -> int:
+    """Look at an attempt to start at second `attempt`; returns the second of the next one, `later`, NONE for none.
 
-    If `patient`, and fewer than the job's number are both, the attempt at `later` comes at once, and so on: no earlier
-    start can be found, because too few nodes will be ready before. slots[ATTEMPT] is the attempt arrived at,
-    slots[READY] the number of nodes that are both, slots[TESTED] whether enough were usable at any attempt.
+    Fills row USABLE with the nodes that no reservation of this pass needs until the job's end, and row EARLY with
+    those that are ready by `later`. If `skip_hopeless`, and fewer nodes than the job wants are in both, the attempt at
+    `later` is looked at straight away, and so on: a start before it is out of the question. slots[ATTEMPT] is the
+    attempt arrived at, slots[READY] the number of nodes in both rows, slots[TESTED] whether enough were usable at any
+    attempt.
     """
     scratch, words, slots = run.scratch, run.scratch.words, run.scratch.slots
     planned, ready, order, shape = state.planned, scratch.ready, scratch.ready_order, run.jobs.shape[job]
@@ -96,10 +113,10 @@ def next_attempt(run: Run, state: State, job: int, attempt: int, patient: bool) 
     last_attempt = state.scalars[NOW] + run.knobs.bf_window_s
     known, all_nodes = int(slots[KNOWN]), 0 if whole else int(scratch.ready_nodes[shape])
     while True:
-        later = roll_on(run, attempt, attempt + length)
+        later = slide_to(run, attempt, attempt + length)
         until = NEVER if later == NONE else later
         if whole:
-            known = know_ends(run, state, shape, known, until)
+            known = add_ended_by(run, state, shape, known, until)
         while known < all_nodes:
             n = order[shape, known]
             ended = ready[shape, n]
@@ -113,7 +130,7 @@ def next_attempt(run: Run, state: State, job: int, attempt: int, patient: bool) 
             early += count_bits(words[USABLE, w] & words[EARLY, w])
         if usable_nodes >= wanted:
             slots[TESTED] = 1
-        if early >= wanted or later == NONE or not patient or later > last_attempt:
+        if early >= wanted or later == NONE or not skip_hopeless or later > last_attempt:
             break
         attempt = later
     slots[KNOWN], slots[ATTEMPT], slots[READY] = known, attempt, early
@@ -121,8 +138,8 @@ def next_attempt(run: Run, state: State, job: int, attempt: int, patient: bool) 
 
 
 @kernel
-def remembered(run: Run, state: State, shape: int, wanted: int) -> int:
-    """`_last_of_group`, which depends on the shape, the number and the usable nodes alone."""
+def last_awaited(run: Run, state: State, shape: int, wanted: int) -> int:
+    """The result of `_find_last_awaited`, kept by what it depends on: the shape, the number and the usable nodes."""
     scratch, words, memory = run.scratch, run.scratch.words, run.scratch.memory
     tag = (scratch.stamp[ON_NODES] * len(scratch.ready) + shape) * (scratch.ready.shape[1] + 1) + wanted
     mixed = shape * 64 + wanted
@@ -135,7 +152,7 @@ def remembered(run: Run, state: State, shape: int, wanted: int) -> int:
     for w in range(words.shape[1]):
         same = same and memory[at, _NODES + w] == words[USABLE, w]
     if not same:
-        memory[at, _TAG], memory[at, _PLACE] = tag, _last_of_group(run, state, shape, wanted)
+        memory[at, _TAG], memory[at, _PLACE] = tag, _find_last_awaited(run, state, shape, wanted)
         for w in range(words.shape[1]):
             memory[at, _NODES + w] = words[USABLE, w]
     return int(memory[at, _PLACE])
@@ -152,22 +169,21 @@ def _touches(run: Run, state: State, i: int) -> bool:
 
 
 @kernel_inline
-def _last_of_group(run: Run, state: State, shape: int, wanted: int) -> int:
-    """The row of State.planned whose job is the last of the group with which `wanted` usable nodes hold the share.
+def _find_last_awaited(run: Run, state: State, shape: int, wanted: int) -> int:
+    """The row of State.planned whose job is the last of the group after which `wanted` usable nodes hold the share.
 
-    At least so many are among those ready by `later`, and fewer hold it now.
-
-    `_will_run_test()` of select/cons_tres removes running jobs that touch a usable node group by group and tries after
-    each. A group begins at a row i, and its window reaches to B(m) = origin + 30 * 2^m s with the least m for which
-    end[i] <= B(m): the first begins with the row that sets the origin, and what makes a group end is a next row beyond
-    its window. It goes on to the first touching row that has none behind it within B(m). So the group of row `enough`,
-    the one whose end makes the last of `wanted` nodes ready, has the window that reaches it, unless it is what an
-    earlier group took beyond its own: then the row behind the touching one before it lies within a smaller window.
+    Before: at least so many usable nodes are ready by `later`, and fewer hold the share now. This is the closed form
+    of the loop over groups in `_will_run_test()` of select/cons_tres (tests: `last_of_group`). Only jobs that hold a
+    usable node are removed. Row `enough` is the one whose end makes the last of `wanted` nodes ready. A group's window
+    reaches to origin + 30 * 2^m s, with the least m that takes in the row with which the group begins; the group goes
+    on to the last row within the window, and further to the first job removed where none behind the last lies within
+    it. So the group of row `enough` has the least window that takes in that row, unless the group before has already
+    taken it.
     """
     scratch, planned = run.scratch, state.planned
     running = int(state.scalars[RUNNING_ROWS])
     if run.knobs.whole_nodes != 0:
-        enough = row_of_last(run, state, shape, wanted)
+        enough = row_that_completes(run, state, shape, wanted)
     else:
         k, ready_usable = int(scratch.slots[KNOWN]), int(scratch.slots[READY])
         while ready_usable >= wanted:
@@ -209,16 +225,16 @@ def place_ahead(run: Run, state: State, shape: int, wanted: int, last: int) -> N
     """Row CHOSEN: `wanted` usable nodes as they are when the jobs up to row `last` of State.planned have ended."""
     scratch, words = run.scratch, run.scratch.words
     if run.knobs.whole_nodes != 0:
-        hold_after(run, state, shape, last)
+        hold_when_ended(run, state, shape, last)
     else:
         for w in range(words.shape[1]):
             bits = words[USABLE, w] & run.tables.shape_nodes[shape, w]
-            found = 0
+            holding = 0
             while bits != 0:
                 if scratch.ready[shape, (w << 6) + lowest_bit(bits)] <= last + 1:
-                    found |= bits & -bits
+                    holding |= bits & -bits
                 bits &= bits - 1
-            words[HOLDING, w] = found
+            words[HOLDING, w] = holding
     if run.tables.least_loaded[run.tables.shape_partition[shape]]:
         _let_end(run, state, last + 1)
     pick(run, scratch.node, CHOSEN, shape, wanted)

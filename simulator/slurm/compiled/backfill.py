@@ -1,18 +1,34 @@
-"""The backfill loop's pass: jobs in the order of the queue reserve whole nodes ahead, or start in the gaps. Compiled.
+"""The backfill pass: who may start now without delaying the planned start of anybody in front of it. Compiled.
 
-Step numbers are those of docs/schedulers/slurm.md, "Backfill pass".
+docs/schedulers/slurm.md, "Backfill pass", defines it; step numbers are those of that page. Jobs are taken in the order
+of the queue. One that fits on nodes which are idle now and free of reservations until its time limit starts. For one
+that does not, running jobs are assumed to end at their time limits (`ahead`), and the nodes that it would get at the
+first second with enough of them are reserved for it, from then on for its own time limit (`slots`). Whoever comes
+later in the queue may use them only outside of that. No reservation outlives the pass: the next one makes all of them
+anew.
+
+Example: four nodes taken whole, time 0, `bf_resolution` 10 s. A runs on n1 and n2 and is expected to end at 100, B on
+n3 at 40; n4 is idle. Waiting, in this order, with limits: C (2 nodes, 60 s), D (1 node, 50 s), E (1 node, 30 s).
+
+    C  too few idle nodes; n3 joins n4 at 40          reserves n3 and n4 over [40, 100)
+    D  fits on n4, but until 50, which C reserved     reserves n1, expected at 100, over [100, 150)
+    E  fits on n4 and ends at 30, before C needs it   starts
+
+The pass records nothing but starts, so it makes only those plans on which some start depends. It stops behind the last
+job that may still start (E, above: whatever waits behind it, no node is idle any more) and, where no plan in between
+can make a difference, skips to the jobs that may start (`candidates`).
 """
 
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
-from simulator.slurm.compiled.ahead import begin_attempts, next_attempt, place_ahead, remembered
+from simulator.slurm.compiled.ahead import begin_attempts, last_awaited, next_attempt, place_ahead
 from simulator.slurm.compiled.candidates import (
-    fit_now,
-    last_in_the_way,
-    last_that_may_start,
-    only_nodes_count,
-    take_base,
+    fill_base,
+    fits_now,
+    last_candidate,
+    last_obstacle,
+    only_nodes_matter,
 )
 from simulator.slurm.compiled.limits import over_limit, throttled
 from simulator.slurm.compiled.moves import start
@@ -39,71 +55,95 @@ from simulator.slurm.compiled.state import (
 from simulator.slurm.compiled.waiting import compact_queue
 from simulator.slurm.world import NONE
 
-_NEXT_JOB, _STARTED, _RESERVED, _END_PASS = 0, 1, 2, 3  # what became of a job
+_NEXT_JOB, _STARTED, _RESERVED, _END_PASS, _OVERLAPS = 0, 1, 2, 3, 4  # what became of a job, or of a reservation
 
 
 @kernel
 def backfill_pass(run: Run, state: State) -> None:
-    """One pass over the queue, of which only what starts remains: it plans no more jobs than that depends on.
+    """One pass over the queue: jobs start, and what is planned for the others is forgotten at its end.
 
-    It ends behind the last row that may start (`last`). Once at most one other may (`rival`; the one before is `third`)
-    and none of the rest can take their nodes (`in_the_way` is the last that might), it skips to them: the first starts,
-    and whatever that does to the second, no start depends on the plans passed over. All four only move to the front.
+    Rows `last`, `second` and `third` are the last three of the queue whose jobs may start, `obstacle` the last whose
+    job may keep one of them from it (`candidates`). In the course of a pass none of the four moves to the back.
     """
-    scratch, knobs, queue = run.scratch, run.knobs, state.queue
+    queue = state.queue
     _begin_pass(run, state)
-    changed = True
     last = int(state.scalars[QUEUE_ROWS]) - 1
-    rival, third, in_the_way = last, last, last
+    second, third, obstacle = last, last, last
+    changed = True  # a job has started or reserved nodes since the candidates were looked for
     tested = 0
     started = 0
     row = 0
-    while row <= last and tested < knobs.bf_max_job_test:
-        if knobs.preemption == 0 and changed:
-            last = last_that_may_start(run, state, row, last)
-            if last < row:
-                break
-        if knobs.preemption == 0 and last > row and (changed or row - 1 == third or row - 1 == in_the_way):
-            was_rival, rival = rival, last_that_may_start(run, state, row, min(rival, last - 1))
-            if rival < was_rival < last:
-                in_the_way = max(in_the_way, was_rival)
-            third = last_that_may_start(run, state, row, min(third, rival - 1))
-            if third < row and only_nodes_count(run, state, row, rival, last, tested):
-                in_the_way = last_in_the_way(run, state, row, min(in_the_way, last - 1), rival, last)
-                if in_the_way < row:
-                    row = rival if rival >= row else last
+    while row <= last and tested < run.knobs.bf_max_job_test:
+        if run.knobs.preemption == 0:
+            if changed:
+                last = last_candidate(run, state, row, last)
+                if last < row:
+                    break
+            if last > row and (changed or row - 1 == third or row - 1 == obstacle):
+                row, second, third, obstacle = _skip(run, state, row, last, second, third, obstacle, tested)
         job = int(queue[row, QUEUE_JOB])
         array = int(run.jobs.array[job])
         if _is_skipped(run, state, job, array):
             changed = False
             row += 1
             continue
-        partition = int(run.tables.shape_partition[run.jobs.shape[job]])
-        reserving = reserves(run, state, row) and (
-            knobs.bf_job_part_count_reserve == 0
-            or scratch.part_count[partition, RESERVING] < knobs.bf_job_part_count_reserve
-        )
-        outcome = _plan(run, state, job, reserving)
-        tested += scratch.slots[TESTED]
+        outcome = _plan(run, state, job, _may_reserve(run, state, row, job))
+        tested += run.scratch.slots[TESTED]
+        changed = outcome != _NEXT_JOB
         if outcome == _STARTED:
             queue[row, QUEUE_JOB] = NONE
             started += 1
-            if started == knobs.bf_max_job_start:
+            if started == run.knobs.bf_max_job_start:
                 break
-        elif outcome == _RESERVED:
-            scratch.part_count[partition, RESERVING] += 1
-            if array != NONE:
-                scratch.array_count[array, RESERVED] += 1
-                if scratch.array_count[array, RESERVED] >= knobs.bf_max_job_array_resv:
-                    scratch.array_count[array, REJECTED] = 1
         elif outcome == _END_PASS:
             break
-        elif array != NONE:
-            scratch.array_count[array, REJECTED] = 1
-        changed = outcome != _NEXT_JOB
+        else:
+            _count(run, job, array, outcome)
         row += 1
     if started > 0:
         compact_queue(state)
+
+
+@kernel_inline
+def _skip(
+    run: Run, state: State, row: int, last: int, second: int, third: int, obstacle: int, tested: int
+) -> tuple[int, int, int, int]:
+    """Where the pass goes on, `row` or a later row, and the new `second`, `third` and `obstacle`.
+
+    With two candidates left, or one, and nobody in front who can keep them from their nodes, the first of them is next:
+    no start depends on the plans passed over. A former candidate may have become an obstacle.
+    """
+    was_second, second = second, last_candidate(run, state, row, min(second, last - 1))
+    if second < was_second < last:
+        obstacle = max(obstacle, was_second)
+    third = last_candidate(run, state, row, min(third, second - 1))
+    if third < row and only_nodes_matter(run, state, row, second, last, tested):
+        obstacle = last_obstacle(run, state, row, min(obstacle, last - 1), second, last)
+        if obstacle < row:
+            row = second if second >= row else last
+    return row, second, third, obstacle
+
+
+@kernel_inline
+def _may_reserve(run: Run, state: State, row: int, job: int) -> bool:
+    """Step 3: whether the job in row `row` of the queue may reserve nodes."""
+    most = run.knobs.bf_job_part_count_reserve
+    partition = run.tables.shape_partition[run.jobs.shape[job]]
+    return bool(reserves(run, state, row) and (most == 0 or run.scratch.part_count[partition, RESERVING] < most))
+
+
+@kernel_inline
+def _count(run: Run, job: int, array: int, outcome: int) -> None:
+    """A job that did not start: count its reservation, or the later tasks of its array are skipped."""
+    counts = run.scratch.array_count
+    if outcome == _RESERVED:
+        run.scratch.part_count[run.tables.shape_partition[run.jobs.shape[job]], RESERVING] += 1
+        if array != NONE:
+            counts[array, RESERVED] += 1
+            if counts[array, RESERVED] >= run.knobs.bf_max_job_array_resv:
+                counts[array, REJECTED] = 1
+    elif array != NONE:
+        counts[array, REJECTED] = 1
 
 
 @kernel_inline
@@ -145,24 +185,28 @@ def _is_skipped(run: Run, state: State, job: int, array: int) -> bool:
 
 @kernel_inline
 def _plan(run: Run, state: State, job: int, reserving: bool) -> int:
-    """Steps 4.a to 4.f for row `job`: what became of it; slots[TESTED] is 1 if it was tested."""
-    knobs, words, slots = run.knobs, run.scratch.words, run.scratch.slots
+    """Step 4 for row `job` of Jobs: what became of it; slots[TESTED] is 1 if it was tested.
+
+    Over 50 lines: one loop over the seconds at which a start is attempted, each way out of which is a step of the page.
+    """
+    knobs, slots = run.knobs, run.scratch.slots
     now, wanted, shape = int(state.scalars[NOW]), int(run.jobs.nodes[job]), int(run.jobs.shape[job])
-    length, resolution = int(run.jobs.limit_s[job]), knobs.bf_resolution_s
-    if fit_now(run, state, shape, wanted, length):
+    length = int(run.jobs.limit_s[job])
+    window_end = now + knobs.bf_window_s
+    if fits_now(run, state, shape, wanted, length):
         slots[TESTED] = 1
         pick(run, state.node, CHOSEN, shape, wanted)
         start(run, state, job, True)
         return _STARTED
     begin_attempts(run, state, shape)
     # With reservations the base changes, and a job that may preempt may start at once where too few nodes are ready.
-    patient = reserving and state.scalars[RESERVATIONS] == 0 and knobs.preemption == 0
+    skip_hopeless = reserving and state.scalars[RESERVATIONS] == 0 and knobs.preemption == 0
     attempt = now
-    while attempt <= now + knobs.bf_window_s:
-        reserved_until = take_base(run, state, shape, attempt, attempt + length)
-        later = next_attempt(run, state, job, attempt, patient)
+    while attempt <= window_end:
+        reserved_until = fill_base(run, state, shape, attempt, attempt + length)
+        later = next_attempt(run, state, job, attempt, skip_hopeless)
         attempt = int(slots[ATTEMPT])
-        if reserved_until < now + knobs.bf_window_s and (later == NONE or reserved_until < later):
+        if reserved_until < window_end and (later == NONE or reserved_until < later):
             later = reserved_until
         begin, last = NONE, NONE
         if hold_now(run, state, shape, USABLE, wanted):
@@ -170,13 +214,13 @@ def _plan(run: Run, state: State, job: int, reserving: bool) -> int:
         elif (
             attempt == now
             and knobs.preemption != 0
-            and count(words, USABLE) >= wanted
+            and count(run.scratch.words, USABLE) >= wanted
             and choose_by_preemption(run, state, USABLE, job)
         ):
             start(run, state, job, True)
             return _STARTED
         elif reserving and slots[READY] >= wanted:
-            last = remembered(run, state, shape, wanted)
+            last = last_awaited(run, state, shape, wanted)
             begin = int(state.planned[last, 0])
             if begin <= now:
                 begin = max(now + 1, begin + knobs.end_grace_s)
@@ -193,15 +237,24 @@ def _plan(run: Run, state: State, job: int, reserving: bool) -> int:
         if begin == now:
             start(run, state, job, True)
             return _STARTED
-        if not reserving or begin > now + knobs.bf_window_s:
+        if not reserving or begin > window_end:
             return _NEXT_JOB
-        reserve_from = begin // resolution * resolution
-        reserve_to = (begin + length) // resolution * resolution
-        if overlaps(run, 0 if reserve_from < attempt else int(slots[FIRST]), reserve_from, reserve_to):
-            attempt = begin + (resolution if begin == attempt else 0)
-            continue
-        if slots[CUTS] >= max(2, knobs.bf_max_job_test):
-            return _END_PASS
-        reserve(run, reserve_from, max(reserve_to, reserve_from + resolution))
-        return _RESERVED
+        outcome = _reserve(run, begin, length, attempt)
+        if outcome != _OVERLAPS:
+            return outcome
+        attempt = begin + (knobs.bf_resolution_s if begin == attempt else 0)
     return _NEXT_JOB
+
+
+@kernel_inline
+def _reserve(run: Run, begin: int, length: int, attempt: int) -> int:
+    """Reserve the nodes of row CHOSEN for `length` seconds from `begin` on, rounded down to slots, or say why not."""
+    resolution, slots = run.knobs.bf_resolution_s, run.scratch.slots
+    first = begin // resolution * resolution
+    end = (begin + length) // resolution * resolution
+    if overlaps(run, 0 if first < attempt else int(slots[FIRST]), first, end):
+        return _OVERLAPS
+    if slots[CUTS] >= max(2, run.knobs.bf_max_job_test):
+        return _END_PASS
+    reserve(run, first, max(end, first + resolution))
+    return _RESERVED

@@ -1,13 +1,24 @@
-"""Which jobs of the queue can still start in a backfill pass, and what can still keep them from it. Compiled.
+"""Who can still start in a backfill pass, and who can keep them from it: what need not be planned. Compiled.
 
-Plans serve but to find what starts now: no reservation outlives its pass. Without preemption, idle nodes and slots
-only lose nodes in the course of a pass, so a job that cannot start at one point of it cannot later.
+A *candidate* is a waiting job that could start now: no limit holds it, enough nodes hold its share, and no reservation
+made so far in this pass needs them before its time limit. In the course of a pass idle nodes become fewer and
+reservations more, so without preemption who is no candidate at one point of it is none later. An *obstacle* is a
+waiting job that is no candidate but whose reservation might take a node from one. Nobody else matters: no reservation
+outlives its pass, so a plan that keeps no candidate from starting leaves no trace.
+
+Example: 64 nodes of 4 GPUs, time 0, 500 jobs waiting. On n7 and n9 one GPU is idle, and what runs there is expected to
+end at 7,200; no other GPU is idle. Two waiting jobs ask for one GPU, those in rows 310 (limit 600 s) and 470 (1,200 s)
+of the queue, all others for 4 GPUs a node. Rows behind 470 are never planned, since nobody there can start. The jobs
+in front of it that want whole nodes can reserve n7 and n9 from 7,200 on, when both candidates have long ended: none of
+them is an obstacle, and the pass goes from row 0 to row 310 and on to row 470 without the other 498 plans. A job in
+row 100 that asked for one GPU on each of three nodes would be one: it could not start, but might reserve n7 from now
+on.
 """
 
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
-from simulator.slurm.compiled.ahead import NEVER_READY, count_ends
+from simulator.slurm.compiled.ahead import NEVER_READY, count_ends_needed
 from simulator.slurm.compiled.bits import lowest_bit
 from simulator.slurm.compiled.limits import over_limit, throttled
 from simulator.slurm.compiled.passes import keep_off_reservations, reserves
@@ -32,8 +43,12 @@ _STAMP, _WANTED, _LENGTH = 0, 1, 2  # columns of Scratch.refused
 
 
 @kernel
-def take_base(run: Run, state: State, shape: int, begin: int, end: int) -> int:
-    """Row BASE: nodes of the partition in service that no known reservation holds; see `keep_off_reservations`."""
+def fill_base(run: Run, state: State, shape: int, begin: int, end: int) -> int:
+    """Step 4.b: row BASE, nodes of the partition in service that no known reservation of [begin, end) holds.
+
+    "Known reservations" are maintenance and the like, announced by the world. Returns what `keep_off_reservations`
+    does.
+    """
     words, partition = run.scratch.words, int(run.tables.shape_partition[shape])
     for w in range(words.shape[1]):
         words[BASE, w] = run.tables.partition_nodes[partition, w] & words[SERVICE, w]
@@ -43,7 +58,7 @@ def take_base(run: Run, state: State, shape: int, begin: int, end: int) -> int:
 
 
 @kernel
-def may_start(run: Run, state: State, row: int) -> bool:
+def is_candidate(run: Run, state: State, row: int) -> bool:
     """Whether the job in row `row` of the queue could start now, by limits, idle nodes and the slots so far."""
     job = state.queue[row, QUEUE_JOB]
     if over_limit(run, state, job) or throttled(run, state, job):
@@ -52,43 +67,44 @@ def may_start(run: Run, state: State, row: int) -> bool:
     stamp, refused = run.scratch.stamp[ON_PASS], run.scratch.refused
     if refused[shape, _STAMP] == stamp and wanted >= refused[shape, _WANTED] and length >= refused[shape, _LENGTH]:
         return False
-    if fit_now(run, state, shape, wanted, length):
+    if fits_now(run, state, shape, wanted, length):
         return True
     refused[shape, _STAMP], refused[shape, _WANTED], refused[shape, _LENGTH] = stamp, wanted, length
     return False
 
 
 @kernel
-def fit_now(run: Run, state: State, shape: int, wanted: int, length: int) -> bool:
+def fits_now(run: Run, state: State, shape: int, wanted: int, length: int) -> bool:
     """Whether a share of `shape` could start now for `length` seconds on `wanted` nodes; they are in row HOLDING."""
     if find_idle(run, state, shape) < wanted:
         return False
     now = int(state.scalars[NOW])
-    take_base(run, state, shape, now, now + length)
+    fill_base(run, state, shape, now, now + length)
     usable(run, now + length, first_slot_after(run, 0, now))
     return hold_now(run, state, shape, USABLE, wanted)
 
 
 @kernel
-def last_that_may_start(run: Run, state: State, from_row: int, to_row: int) -> int:
+def last_candidate(run: Run, state: State, from_row: int, to_row: int) -> int:
     """The last row of the queue in [from_row, to_row] whose job may start, else from_row - 1."""
     row = to_row
-    while row >= from_row and not may_start(run, state, row):
+    while row >= from_row and not is_candidate(run, state, row):
         row -= 1
     return row
 
 
 @kernel_inline
-def only_nodes_count(run: Run, state: State, row: int, rival: int, last: int, tested: int) -> bool:
-    """Whether rows from `row` on can keep those of `rival` and `last` from a start by nothing but by taking nodes.
+def only_nodes_matter(run: Run, state: State, row: int, second: int, last: int, tested: int) -> bool:
+    """Whether jobs from `row` on can keep those in rows `second` and `last` from a start only by reserving nodes.
 
-    That is, no count of theirs can reach a limit that would end the pass before `last` or leave one of the two out.
+    That is, no count of theirs (jobs tested, slots made, jobs of a partition, a user or an array) can reach a limit
+    that would end the pass before `last` or leave one of the two out.
     """
     knobs, array = run.knobs, run.jobs.array
     return bool(
         knobs.bf_max_job_part == 0
         and knobs.bf_max_job_user == 0
-        and (rival < row or array[state.queue[rival, QUEUE_JOB]] == NONE)
+        and (second < row or array[state.queue[second, QUEUE_JOB]] == NONE)
         and array[state.queue[last, QUEUE_JOB]] == NONE
         and tested + (last - row) < knobs.bf_max_job_test
         and run.scratch.slots[CUTS] + 2 * (last - row) < max(2, knobs.bf_max_job_test)
@@ -96,36 +112,37 @@ def only_nodes_count(run: Run, state: State, row: int, rival: int, last: int, te
 
 
 @kernel
-def last_in_the_way(run: Run, state: State, from_row: int, to_row: int, rival: int, last: int) -> int:
-    """The last row in [from_row, to_row] that might take a node from row `rival` or `last`; else from_row - 1.
+def last_obstacle(run: Run, state: State, from_row: int, to_row: int, second: int, last: int) -> int:
+    """The last row in [from_row, to_row] whose job is an obstacle to the candidates in rows `second` and `last`.
 
-    None but these two may start; there may be no `rival` from `from_row` on. A node matters on which one of them could
-    start, until its end. A job that waits reserves a node no earlier than it is ready for the job, and must leave it
-    before the next reservation of it.
+    There is none but these two, or only `last`, if `second` is before `from_row`. Returns from_row - 1 for no
+    obstacle. A node matters if one of the two could start on it, until its time limit. A waiting job reserves a node
+    no earlier than the jobs on it are expected to have made room for its share, and must leave it before the next
+    reservation of it.
     """
     words, now = run.scratch.words, int(state.scalars[NOW])
     job = state.queue[last, QUEUE_JOB]
     length = int(run.jobs.limit_s[job])
-    fit_now(run, state, run.jobs.shape[job], run.jobs.nodes[job], length)
-    if rival >= from_row:
+    fits_now(run, state, run.jobs.shape[job], run.jobs.nodes[job], length)
+    if second >= from_row:
         for w in range(words.shape[1]):
             words[AVAILABLE, w] = words[HOLDING, w]
-        job = state.queue[rival, QUEUE_JOB]
-        fit_now(run, state, run.jobs.shape[job], run.jobs.nodes[job], run.jobs.limit_s[job])
+        job = state.queue[second, QUEUE_JOB]
+        fits_now(run, state, run.jobs.shape[job], run.jobs.nodes[job], run.jobs.limit_s[job])
         length = max(length, int(run.jobs.limit_s[job]))
         for w in range(words.shape[1]):
             words[HOLDING, w] |= words[AVAILABLE, w]
     end = now + length
-    _find_kept(run, now)
+    _find_reserved_from(run, now)
     row = to_row
     while row >= from_row:
         job = state.queue[row, QUEUE_JOB]
         if (
-            row != rival
+            row != second
             and reserves(run, state, row)
             and not over_limit(run, state, job)
             and not throttled(run, state, job)
-            and _in_the_way(run, state, job, end)
+            and _is_obstacle(run, state, job, end)
         ):
             break
         row -= 1
@@ -133,8 +150,8 @@ def last_in_the_way(run: Run, state: State, from_row: int, to_row: int, rival: i
 
 
 @kernel_inline
-def _find_kept(run: Run, now: int) -> None:
-    """Fill Scratch.kept_from with the first second from `now` on from which a slot lacks each node of row HOLDING."""
+def _find_reserved_from(run: Run, now: int) -> None:
+    """Fill Scratch.reserved_from: when each node of row HOLDING is first reserved, s; NEVER where it is not."""
     scratch, words = run.scratch, run.scratch.words
     first = first_slot_after(run, 0, now)
     for w in range(words.shape[1]):
@@ -145,13 +162,13 @@ def _find_kept(run: Run, now: int) -> None:
             while j < scratch.slots[USED] and scratch.slot_nodes[w, j] & bit:
                 j += 1
             n = (w << 6) + lowest_bit(bits)
-            scratch.kept_from[n] = scratch.slot_begin[j] if j < scratch.slots[USED] else NEVER
+            scratch.reserved_from[n] = scratch.slot_begin[j] if j < scratch.slots[USED] else NEVER
             bits ^= bit
 
 
 @kernel_inline
-def _in_the_way(run: Run, state: State, job: int, end: int) -> bool:
-    """Whether `job` might reserve a node of row HOLDING from a second up to `end` on, before it is kept for another."""
+def _is_obstacle(run: Run, state: State, job: int, end: int) -> bool:
+    """Whether `job` might reserve a node of row HOLDING from `end` or an earlier second on, and fit before the next."""
     scratch, words, resolution = run.scratch, run.scratch.words, run.knobs.bf_resolution_s
     now, shape, length = int(state.scalars[NOW]), run.jobs.shape[job], int(run.jobs.limit_s[job])
     for w in range(words.shape[1]):
@@ -159,18 +176,18 @@ def _in_the_way(run: Run, state: State, job: int, end: int) -> bool:
         while bits != 0:
             n = (w << 6) + lowest_bit(bits)
             bits &= bits - 1
-            if (now + length) // resolution * resolution > scratch.kept_from[n]:
+            if (now + length) // resolution * resolution > scratch.reserved_from[n]:
                 continue
-            if run.knobs.whole_nodes != 0:  # it is empty
+            if run.knobs.whole_nodes != 0:  # the node is empty, so the job could have it now
                 return True
-            count_ends(run, state, shape)
+            count_ends_needed(run, state, shape)
             ended = scratch.ready[shape, n]
             if ended == NEVER_READY:
                 continue
             begin = now if ended == 0 else max(now, int(state.planned[ended - 1, 0]))
             if (
                 begin // resolution * resolution <= end
-                and (begin + length) // resolution * resolution <= scratch.kept_from[n]
+                and (begin + length) // resolution * resolution <= scratch.reserved_from[n]
             ):
                 return True
     return False

@@ -101,8 +101,7 @@ def main_pass(run: Run, state: State, full: bool) -> None:
 
     slurmctld's `_schedule()`: a limited pass tests `default_queue_depth` + 1 jobs, a full one all.
     """
-    scratch, queue, rows = run.scratch, state.queue, state.scalars[QUEUE_ROWS]
-    words = scratch.words
+    scratch, queue, words = run.scratch, state.queue, run.scratch.words
     clear_counts(run)
     know_reservations(run, state)
     in_service(run, state, SERVICE)
@@ -111,7 +110,7 @@ def main_pass(run: Run, state: State, full: bool) -> None:
     blocked = 0
     tested = 0
     started = False
-    for row in range(rows):
+    for row in range(state.scalars[QUEUE_ROWS]):
         job = int(queue[row, QUEUE_JOB])
         array = int(run.jobs.array[job])
         if array == NONE or scratch.array_count[array, MET] == 0:
@@ -120,33 +119,18 @@ def main_pass(run: Run, state: State, full: bool) -> None:
                 break
         if array != NONE:
             scratch.array_count[array, MET] = 1
-        shape = int(run.jobs.shape[job])
-        partition = int(run.tables.shape_partition[shape])
-        if scratch.part_count[partition, BLOCKED] != 0:
+        partition = int(run.tables.shape_partition[run.jobs.shape[job]])
+        if scratch.part_count[partition, BLOCKED] != 0 or (array != NONE and scratch.array_count[array, REJECTED] != 0):
             continue
-        if array != NONE and scratch.array_count[array, REJECTED] != 0:
-            continue
-        if over_limit(run, state, job) or throttled(run, state, job):
-            if array != NONE:
-                scratch.array_count[array, REJECTED] = 1
-            continue
-        for w in range(words.shape[1]):
-            words[AVAILABLE, w] = run.tables.shape_nodes[shape, w] & words[SERVICE, w] & ~words[REMOVED, w]
-        if state.scalars[RESERVATIONS] > 0:
-            now = state.scalars[NOW]
-            keep_off_reservations(run, state, AVAILABLE, now, now + run.jobs.limit_s[job], partition)
-        wanted = int(run.jobs.nodes[job])
-        fits = hold_now(run, state, shape, AVAILABLE, wanted) and pick(run, state.node, CHOSEN, shape, wanted)
-        if not fits and run.knobs.preemption != 0:
-            fits = choose_by_preemption(run, state, AVAILABLE, job)
-        if fits:
+        limited = over_limit(run, state, job) or throttled(run, state, job)
+        if not limited and _find_nodes(run, state, job, partition):
             queue[row, QUEUE_JOB] = NONE
             start(run, state, job, False)
             started = True
             continue
         if array != NONE:
             scratch.array_count[array, REJECTED] = 1
-        if count(words, AVAILABLE) >= wanted and reserves(run, state, row):
+        if not limited and count(words, AVAILABLE) >= run.jobs.nodes[job] and reserves(run, state, row):
             scratch.part_count[partition, BLOCKED] = 1
             for w in range(words.shape[1]):
                 words[REMOVED, w] |= run.tables.partition_nodes[partition, w]
@@ -155,3 +139,20 @@ def main_pass(run: Run, state: State, full: bool) -> None:
                 break
     if started:
         compact_queue(state)
+
+
+@kernel_inline
+def _find_nodes(run: Run, state: State, job: int, partition: int) -> bool:
+    """Fill row AVAILABLE with the nodes that the job may use; whether enough hold its share, then in row CHOSEN.
+
+    Jobs that it may preempt make room for it, if that does.
+    """
+    words, shape, wanted = run.scratch.words, int(run.jobs.shape[job]), int(run.jobs.nodes[job])
+    for w in range(words.shape[1]):
+        words[AVAILABLE, w] = run.tables.shape_nodes[shape, w] & words[SERVICE, w] & ~words[REMOVED, w]
+    if state.scalars[RESERVATIONS] > 0:
+        now = state.scalars[NOW]
+        keep_off_reservations(run, state, AVAILABLE, now, now + run.jobs.limit_s[job], partition)
+    if hold_now(run, state, shape, AVAILABLE, wanted) and pick(run, state.node, CHOSEN, shape, wanted):
+        return True
+    return bool(run.knobs.preemption != 0 and choose_by_preemption(run, state, AVAILABLE, job))

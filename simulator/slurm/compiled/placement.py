@@ -87,15 +87,15 @@ def find_idle(run: Run, state: State, shape: int) -> int:
         total = 0
         for w in range(idle.shape[1]):
             bits = run.tables.shape_nodes[shape, w] & scratch.words[SERVICE, w]
-            found = bits & state.sets[EMPTY, w]
+            holding = bits & state.sets[EMPTY, w]
             if not whole:
-                found = 0
+                holding = 0
                 while bits != 0:
                     if holds(state.node, (w << 6) + lowest_bit(bits), share):
-                        found |= bits & -bits
+                        holding |= bits & -bits
                     bits &= bits - 1
-            idle[shape, w] = found
-            total += count_bits(found)
+            idle[shape, w] = holding
+            total += count_bits(holding)
         scratch.idle_nodes[shape] = total
     return int(scratch.idle_nodes[shape])
 
@@ -121,12 +121,12 @@ def choose(run: Run, node: Int64s, available: int, chosen: int, shape: int, want
     words, able, share = run.scratch.words, run.tables.shape_nodes, share_of(run.tables, shape)
     for w in range(words.shape[1]):
         bits = words[available, w] & able[shape, w]
-        found = 0
+        holding = 0
         while bits != 0:
             if holds(node, (w << 6) + lowest_bit(bits), share):
-                found |= bits & -bits
+                holding |= bits & -bits
             bits &= bits - 1
-        words[HOLDING, w] = found
+        words[HOLDING, w] = holding
     return pick(run, node, chosen, shape, wanted)
 
 
@@ -140,7 +140,7 @@ def pick(run: Run, node: Int64s, chosen: int, shape: int, wanted: int) -> bool:
     tables, words, runs = run.tables, run.scratch.words, run.scratch.runs
     if count(words, HOLDING) < wanted:
         return False
-    found = 0
+    runs_used = 0
     last = -2
     for w in range(words.shape[1]):
         words[chosen, w] = 0
@@ -149,31 +149,31 @@ def pick(run: Run, node: Int64s, chosen: int, shape: int, wanted: int) -> bool:
             at = lowest_bit(bits)
             n = (w << 6) + at
             if n != last + 1 or (changes >> at) & 1:
-                runs[found, _FIRST], runs[found, _WEIGHT] = n, tables.node_weight[n]
-                found += 1
+                runs[runs_used, _FIRST], runs[runs_used, _WEIGHT] = n, tables.node_weight[n]
+                runs_used += 1
             # It ends before the next node that is missing or of another weight, or with the word.
             stop = (~bits >> at | changes >> at) & ~1
             last = (w << 6) + 63
             if stop != 0:
                 last = n + lowest_bit(stop) - 1
-            runs[found - 1, _LAST] = last
-            runs[found - 1, _NODES] = last + 1 - runs[found - 1, _FIRST]
+            runs[runs_used - 1, _LAST] = last
+            runs[runs_used - 1, _NODES] = last + 1 - runs[runs_used - 1, _FIRST]
             beyond = last + 1 - (w << 6)
             bits = bits >> beyond << beyond if beyond <= 63 else 0
     if tables.least_loaded[tables.shape_partition[shape]]:
-        _spread(run, node, found, chosen, wanted)
+        _spread(run, node, runs_used, chosen, wanted)
     else:
-        _pack(run, found, chosen, wanted)
+        _pack(run, runs_used, chosen, wanted)
     return True
 
 
 @kernel_inline
-def _pack(run: Run, found: int, chosen: int, wanted: int) -> None:
+def _pack(run: Run, runs_used: int, chosen: int, wanted: int) -> None:
     words, runs = run.scratch.words, run.scratch.runs
     missing = wanted
     while missing > 0:
         best = NONE
-        for k in range(found):
+        for k in range(runs_used):
             if runs[k, _NODES] == 0:
                 continue
             enough = runs[k, _NODES] >= missing
@@ -194,11 +194,11 @@ def _pack(run: Run, found: int, chosen: int, wanted: int) -> None:
 
 
 @kernel_inline
-def _spread(run: Run, node: Int64s, found: int, chosen: int, wanted: int) -> None:
+def _spread(run: Run, node: Int64s, runs_used: int, chosen: int, wanted: int) -> None:
     words, runs, weight = run.scratch.words, run.scratch.runs, run.tables.node_weight
     for _ in range(wanted):
         best = NONE
-        for k in range(found):
+        for k in range(runs_used):
             for n in range(runs[k, _FIRST], runs[k, _LAST] + 1):
                 if contains(words, chosen, n):
                     continue

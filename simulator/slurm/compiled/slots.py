@@ -1,16 +1,25 @@
-"""The slots of a backfill pass: stretches of time and the nodes that no job's reservation holds in them. Compiled.
+"""The slots of a backfill pass: stretches of time, each with the nodes that no reservation holds in it. Compiled.
 
-Slot j lasts from slot_begin[j] to slot_begin[j + 1]; its nodes are column j of slot_nodes, a row for each word.
+Slot j lasts from slot_begin[j] to slot_begin[j + 1]; its nodes are column j of slot_nodes, a row for each word of the
+set. At first there is one slot with all nodes in service; a reservation cuts slots at its begin and its end and takes
+its nodes out of those between. Running jobs are not in the slots: `ahead` asks when their nodes are ready.
+
+Example: four nodes, a plan to 86,400, and a reservation of n3 and n4 over [40, 100):
+
+    [0, 40)  n1 n2 n3 n4      [40, 100)  n1 n2      [100, 86,400)  n1 n2 n3 n4
+
+A job that would run over [0, 30] can use all four; one over [0, 50] the nodes that are in the first two slots, n1 and
+n2, and the next attempt worth making is at 100, where n3 and n4 come back.
 """
 
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
-from simulator.slurm.compiled.state import BASE, CHOSEN, ROLLED, USABLE, Run
+from simulator.slurm.compiled.state import BASE, CHOSEN, NEWER, USABLE, Run
 from simulator.slurm.world import NONE
 
-# Entries of Scratch.slots: slots there are; slots made in all, which the limit counts; where `roll_on` is; and where
-# `ahead.next_attempt` is.
+# Entries of Scratch.slots. USED: slots there are; CUTS: slots made in all, which `bf_max_job_test` limits; FIRST, LAST
+# and TURN: the window of `slide_to`; KNOWN, ATTEMPT, READY and TESTED: how far `ahead.next_attempt` is.
 USED, CUTS, FIRST, LAST, TURN, KNOWN, ATTEMPT, READY, TESTED = range(9)
 
 
@@ -38,20 +47,21 @@ def usable(run: Run, end: int, first: int) -> None:
 
 
 @kernel_inline
-def begin_rolling(run: Run) -> None:
-    """Before the first `roll_on` of a job."""
+def begin_sliding(run: Run) -> None:
+    """Put the window before the first slot: to be called before the first `slide_to` of a job."""
     slots = run.scratch.slots
     slots[FIRST], slots[LAST], slots[TURN] = 0, 0, 0
 
 
 @kernel_inline
-def roll_on(run: Run, attempt: int, end: int) -> int:
-    """Step 4.b: row USABLE from row BASE and the slots within [attempt, end]; returns `later`, NONE for none.
+def slide_to(run: Run, attempt: int, end: int) -> int:
+    """Step 4.b: row USABLE, the nodes of row BASE in every slot within [attempt, end]; returns `later`, NONE for none.
 
-    Neither second may be less than in the call before. Slots FIRST .. LAST - 1 are a queue that is ANDed in constant
-    time a slot, as two stacks: column j of slot_and holds the AND of slots j .. TURN - 1, row ROLLED that of TURN ..
-    LAST - 1; when the former are used up all become one such stack. `later` is the end of the first slot with a node
-    missing in it that the next one has: until then each slot holds no more nodes than the one before.
+    Neither second may be less than in the call before, so that the slots looked at, FIRST .. LAST - 1, are a sliding
+    window. Its intersection costs constant time a slot by the usual two stacks: column j of slot_and holds the
+    intersection of slots j .. TURN - 1 and row NEWER that of slots TURN .. LAST - 1; when FIRST reaches TURN, all of
+    the window becomes the first of these. `later` is the end of the first slot that lacks a node of row BASE which the
+    next one has: until then an attempt could use no more nodes than this one.
     """
     scratch, slots = run.scratch, run.scratch.slots
     begin, nodes, stack, words = scratch.slot_begin, scratch.slot_nodes, scratch.slot_and, scratch.words
@@ -69,12 +79,12 @@ def roll_on(run: Run, attempt: int, end: int) -> int:
             for j in range(last - 1, first - 1, -1):
                 left &= nodes[w, j]
                 stack[w, j] = left
-            words[ROLLED, w] = -1
+            words[NEWER, w] = -1
         else:
-            left = words[ROLLED, w]
+            left = words[NEWER, w]
             for j in range(old, last):
                 left &= nodes[w, j]
-            words[ROLLED, w] = left
+            words[NEWER, w] = left
             left &= stack[w, first]
         words[USABLE, w] = words[BASE, w] & left
         j = first
@@ -117,9 +127,9 @@ def _cut(run: Run, j: int, second: int) -> None:
 
 @kernel
 def reserve(run: Run, begin_s: int, end_s: int) -> None:
-    """Take the nodes of row CHOSEN out of the slots within [begin_s, end_s), cut there.
+    """Reserve the nodes of row CHOSEN: take them out of the slots within [begin_s, end_s), which are cut there.
 
-    Of the neighbours around that have the same nodes then, the first two become one, as in `_add_reservation()`.
+    Then, of all neighbours around with equal nodes, the first two become one, as in Slurm's `_add_reservation()`.
     """
     scratch = run.scratch
     begin, nodes, words = scratch.slot_begin, scratch.slot_nodes, scratch.words

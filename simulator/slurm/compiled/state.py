@@ -240,7 +240,7 @@ class Scratch(NamedTuple):
     ready_order: Int32s  # (shapes, nodes) the nodes that will, in this order
     ready_nodes: Int64s  # (shapes,) their number
     memory: Int64s  # (a power of 2, 2 + words) stamp, shape and number of nodes; row of State.planned; usable nodes
-    kept_from: Int64s  # (nodes,) the second from which on a slot lacks the node
+    reserved_from: Int64s  # (nodes,) the second from which the node is first reserved in this pass
     order: Int64s  # (associations, 4) fair tree
     keys: Floats  # (associations,) fair tree
     victims: Int64s  # (running rows,) preemption
@@ -261,7 +261,7 @@ BLOCKED, TAKEN_UP, RESERVING = 0, 1, 2  # columns of Scratch.part_count: main pa
 REJECTED, MET, RESERVED = 0, 1, 1  # columns of Scratch.array_count: both passes; main pass; backfill pass
 
 # Rows of Scratch.words.
-SERVICE, REMOVED, AVAILABLE, CHOSEN, BASE, USABLE, HOLDING, EARLY, ROLLED = range(9)
+SERVICE, REMOVED, AVAILABLE, CHOSEN, BASE, USABLE, HOLDING, EARLY, NEWER = range(9)
 WORDS_ROWS = 9
 
 

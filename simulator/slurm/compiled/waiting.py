@@ -1,4 +1,10 @@
-"""Timers, and the queue: jobs enter it, stand in its order, and leave it. Compiled."""
+"""Timers, and the queue: jobs enter it, stand in its order, and leave it. Compiled.
+
+A timer is a second and what is to be looked at then, `kind << TIMER_KIND | job` in one number, so that timers of one
+second are taken by kind and then by job. They form a binary heap: rows 2 i + 1 and 2 i + 2 of State.timers come after
+row i. The queue is an array sorted by falling key, `rank << 32 | priority`, where the rank is the preemption level and
+the partition's tier: a job of a higher tier comes before all of lower ones, whatever their priorities.
+"""
 
 from __future__ import annotations
 

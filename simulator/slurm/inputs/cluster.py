@@ -102,16 +102,16 @@ class _Limits:
 
     def vector(self, tres: Mapping[str, float], what: str, unset: float) -> list[float]:
         names = {"cpu": w.CPU, "mem": w.MEMORY, "node": w.NODE, "gres/gpu": w.GPU}
-        found = [unset] * w.TRES
+        amounts = [unset] * w.TRES
         for name, value in tres.items():
             kind = name.removeprefix("gres/gpu:")
             if name in names:
-                found[names[name]] = value
+                amounts[names[name]] = value
             elif kind != name and "gres/gpu" not in tres and self.gpu_types == [kind]:
-                found[w.GPU] = value  # the only type of GPU that there is
+                amounts[w.GPU] = value  # the only type of GPU that there is
             elif not (kind != name and "gres/gpu" in tres and self.gpu_types == [kind]):
                 self.remarks.append(f"{what}: TRES {name!r} is not modelled")
-        return found
+        return amounts
 
     def count(self, value: int | None) -> int:
         return w.NO_LIMIT if value is None or not self.enforced else value

@@ -75,7 +75,7 @@ def from_tables(
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items()) or "it holds none"
         raise InputError(f"{conf.path}: no job of the cluster can be replayed: {reasons}")
     pairs = list(dict.fromkeys(zip(rows["account"].to_list(), rows["user_name"].to_list(), strict=True)))
-    found = cluster(
+    declared = cluster(
         conf,
         qos,
         associations,
@@ -83,25 +83,25 @@ def from_tables(
         more_qos=rows["qos"].unique(maintain_order=True).to_list(),
         more_users=pairs,
     )
-    table, throttle = _jobs(rows, conf, found)
-    partitions = _as_it_was(found.partitions, table, rows, remarks)
-    first, nodes = _pinned(rows, placements, found)
+    table, throttle = _jobs(rows, conf, declared)
+    partitions = _as_it_was(declared.partitions, table, rows, remarks)
+    first, nodes = _pinned(rows, placements, declared)
     world = w.World(
-        nodes=found.nodes,
+        nodes=declared.nodes,
         partitions=partitions,
-        qos=found.qos,
-        associations=found.associations,
+        qos=declared.qos,
+        associations=declared.associations,
         jobs=table,
         dependencies=w.no_dependencies(),
-        outages=found.outages,
+        outages=declared.outages,
         capacity=w.constant_capacity(),
         pinned_first=first,
         pinned_nodes=nodes,
         array_throttle=throttle,
-        settings=found.settings,
+        settings=declared.settings,
     )
     keys, numbers = tuple(rows["job_key"].to_list()), rows["attempt"].to_numpy()
-    return Loaded(world, keys, numbers, (*found.remarks, *remarks), left_out)
+    return Loaded(world, keys, numbers, (*declared.remarks, *remarks), left_out)
 
 
 def _seconds(name: str) -> pl.Expr:
@@ -209,7 +209,7 @@ def _rows_of(names: pl.Series, known: dict[str, int], unset: int = w.NONE) -> w.
     return np.array([known.get(name, unset) for name in names.to_list()], np.int64)
 
 
-def _jobs(rows: pl.DataFrame, conf: SlurmConf, found: Cluster) -> tuple[w.Jobs, w.Int64s]:
+def _jobs(rows: pl.DataFrame, conf: SlurmConf, declared: Cluster) -> tuple[w.Jobs, w.Int64s]:
     """The jobs of a world and the throttle of each array."""
     by_name = {partition.name: partition for partition in conf.partitions}
     of_row = [by_name.get(name) for name in rows["partition"].to_list()]
@@ -224,7 +224,7 @@ def _jobs(rows: pl.DataFrame, conf: SlurmConf, found: Cluster) -> tuple[w.Jobs, 
     arrays = rows.group_by("array_job_id", maintain_order=True).agg(pl.col("throttle").max().fill_null(0))
     arrays = arrays.filter(pl.col("array_job_id").is_not_null())
     array_rows = {int(array): row for row, array in enumerate(arrays["array_job_id"].to_list())}
-    user = _rows_of(rows["user_name"], found.user_rows)
+    user = _rows_of(rows["user_name"], declared.user_rows)
     pairs = zip(rows["account"].to_list(), rows["user_name"].to_list(), strict=True)
     name_rows = rows.select(pl.struct("user_name", "job_name").rank("dense").cast(pl.Int64) - 1).to_series()
     table = w.plain_jobs(
@@ -235,10 +235,10 @@ def _jobs(rows: pl.DataFrame, conf: SlurmConf, found: Cluster) -> tuple[w.Jobs, 
         eligible_s=_ints(rows, pl.col("eligible_s")),
         cancel_s=_ints(rows, pl.col("cancel_s").fill_null(w.NEVER)),
         failed=_ints(rows, pl.col("state") != "COMPLETED").astype(bool),
-        partition=_rows_of(rows["partition"], found.partition_rows),
-        qos=_rows_of(rows["qos"], found.qos_rows),
+        partition=_rows_of(rows["partition"], declared.partition_rows),
+        qos=_rows_of(rows["qos"], declared.qos_rows),
         user=user,
-        association=np.array([found.association_rows[pair] for pair in pairs], np.int64),
+        association=np.array([declared.association_rows[pair] for pair in pairs], np.int64),
         cpus_per_node=-(-cpus // nodes) if cpus_count else np.zeros(len(rows), np.int64),
         memory_per_node_mb=-(-memory // nodes),
         gpus_per_node=-(-gpus // nodes),
@@ -281,8 +281,8 @@ def _memory_mb(
 
 
 def _default_memory(where: PartitionConf | SlurmConf) -> tuple[int, int, int] | None:
-    found = (where.def_mem_per_node_mib, where.def_mem_per_gpu_mib, where.def_mem_per_cpu_mib)
-    return found if any(found) else None
+    defaults = (where.def_mem_per_node_mib, where.def_mem_per_gpu_mib, where.def_mem_per_cpu_mib)
+    return defaults if any(defaults) else None
 
 
 def _as_it_was(partitions: w.Partitions, jobs: w.Jobs, rows: pl.DataFrame, remarks: list[str]) -> w.Partitions:
@@ -300,12 +300,12 @@ def _as_it_was(partitions: w.Partitions, jobs: w.Jobs, rows: pl.DataFrame, remar
     return replace(partitions, max_time_s=longest, max_nodes=widest)
 
 
-def _pinned(rows: pl.DataFrame, placements: pl.DataFrame | None, found: Cluster) -> tuple[w.Int64s, w.Int64s]:
+def _pinned(rows: pl.DataFrame, placements: pl.DataFrame | None, declared: Cluster) -> tuple[w.Int64s, w.Int64s]:
     """The recorded nodes of each row, for replays that are freed at an instant."""
     count = len(rows)
     if placements is None or placements.is_empty():
         return np.zeros(count + 1, np.int64), np.zeros(0, np.int64)
-    known = pl.DataFrame({"node": list(found.node_rows), "node_row": list(found.node_rows.values())})
+    known = pl.DataFrame({"node": list(declared.node_rows), "node_row": list(declared.node_rows.values())})
     held = placements.join(known, on="node").sort("node_row").group_by("job_key", "attempt").agg("node_row")
     lists = rows.select("job_key", "attempt").join(held, on=["job_key", "attempt"], how="left", maintain_order="left")
     lengths = lists.select(pl.col("node_row").list.len().fill_null(0)).to_series().to_numpy()

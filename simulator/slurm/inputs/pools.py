@@ -46,17 +46,17 @@ def _limits(
     """Every limit that jobs of this QOS, partition QOS, user and association count in, with the name of its pool."""
     table, tree = world.qos, world.associations
     account = int(tree.account[association])
-    found: list[tuple[tuple[str, int, int], list[int]]] = []
+    limits: list[tuple[tuple[str, int, int], list[int]]] = []
     for q in [qos] + ([of_partition] if of_partition not in (NONE, qos) else []):
-        found.append((("qos", q, NONE), _capped(table.group_jobs[q], table.group_tres[q])))
-        found.append((("qos user", q, user), _capped(table.user_jobs[q], table.user_tres[q])))
-        found.append((("qos account", q, account), _capped(table.account_jobs[q], table.account_tres[q])))
-    found.append((("association", association, NONE), _capped(tree.max_jobs[association], np.full(4, NONE))))
+        limits.append((("qos", q, NONE), _capped(table.group_jobs[q], table.group_tres[q])))
+        limits.append((("qos user", q, user), _capped(table.user_jobs[q], table.user_tres[q])))
+        limits.append((("qos account", q, account), _capped(table.account_jobs[q], table.account_tres[q])))
+    limits.append((("association", association, NONE), _capped(tree.max_jobs[association], np.full(4, NONE))))
     row = association
     while row != NONE:
-        found.append((("association group", row, NONE), _capped(tree.group_jobs[row], tree.group_tres[row])))
+        limits.append((("association group", row, NONE), _capped(tree.group_jobs[row], tree.group_tres[row])))
         row = int(tree.parent[row])
-    return found
+    return limits
 
 
 def _capped(jobs: np.int64, tres: Int64s) -> list[int]:

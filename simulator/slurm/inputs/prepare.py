@@ -320,7 +320,7 @@ def _scratch(world: w.World, knobs: Knobs, tables: Tables) -> Scratch:
         ready=np.zeros((len(tables.shape_partition), nodes), np.int32),
         ready_order=np.zeros((len(tables.shape_partition), nodes), np.int32),
         ready_nodes=np.zeros(len(tables.shape_partition), np.int64),
-        memory=np.zeros((_REMEMBERED, 2 + words), np.int64), kept_from=np.zeros(nodes, np.int64),
+        memory=np.zeros((_REMEMBERED, 2 + words), np.int64), reserved_from=np.zeros(nodes, np.int64),
         order=np.zeros((len(world.associations), 4), np.int64), keys=np.zeros(len(world.associations)),
         victims=np.zeros(rows, np.int64),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from simulator.slurm import world as w
-from simulator.slurm.compiled.ahead import remembered
+from simulator.slurm.compiled.ahead import last_awaited
 from simulator.slurm.compiled.slots import KNOWN, READY
 from simulator.slurm.compiled.state import EARLY, ON_NODES, RUNNING_ROWS, USABLE
 from simulator.slurm.inputs.prepare import prepared
@@ -81,5 +81,5 @@ def test_the_last_of_a_group_is_found_without_making_groups(whole: bool, seed: i
     enough = int(np.sort(scratch.ready[0, both])[wanted - 1])
     holds_usable = [bool(row.any()) for row in holds[:, usable]]
     expected = last_of_group(ends.tolist(), holds_usable, enough)
-    assert remembered(run, state, 0, wanted) == expected
-    assert remembered(run, state, 0, wanted) == expected  # and again, from memory
+    assert last_awaited(run, state, 0, wanted) == expected
+    assert last_awaited(run, state, 0, wanted) == expected  # and again, from memory

@@ -269,3 +269,25 @@ def test_bad_worlds() -> None:
         run(w.flat_world(jobs([(5, 1, 5, 1), (0, 1, 5, 1)]), 1, NOTHING))
     with pytest.raises(InputError, match=r"bf_interval_s is 0"):
         run(w.flat_world(jobs([(0, 1, 5, 1)]), 1, replace(NOTHING, bf_interval_s=0)))
+
+
+def test_the_example_of_the_backfill_pass() -> None:
+    """`compiled/backfill.py`: C reserves n3 and n4 over [40, 100), so D waits until 100, and E ends in time."""
+    queue = jobs([(0, 100, 100, 2), (0, 40, 40, 1), (0, 60, 60, 2), (0, 50, 50, 1), (0, 30, 30, 1)])
+    result = run(w.flat_world(queue, 4, replace(NOTHING, bf_resolution_s=10)))
+    assert result.start_s.tolist() == [0, 0, 40, 100, 0]
+    assert result.by_backfill.tolist()[4]
+    nodes = np.split(result.placement, result.placement_first[1:-1])
+    assert [held.tolist() for held in nodes[:3]] == [[0, 1], [2], [2, 3]] and nodes[4].tolist() == [3]
+
+
+@pytest.mark.parametrize(("limit", "start"), [(47, 2), (48, 50)])
+def test_the_example_of_looking_ahead(limit: int, start: int) -> None:
+    """`compiled/ahead.py`: enough nodes are there at 25, but Slurm looks after a group of ends and reserves from 50 on.
+
+    n1 comes free at 1. The wide job is promised it, with two others, from 50 on; a job on n1 has to end before that.
+    """
+    running = [(0, 1, 1, 1), (0, 10, 10, 1), (0, 25, 25, 1), (0, 50, 50, 1), (0, 200, 200, 1)]
+    queue = jobs([*running, (2, 300, 300, 3), (2, 5, limit, 1)])
+    often = replace(NOTHING, bf_interval_s=1, bf_resolution_s=1)
+    assert starts(w.flat_world(queue, 5, replace(often, kill_wait_s=0)))[5:] == [25, start]
