@@ -53,7 +53,7 @@ def check_name(name: str) -> str:
     """The name, if it can name a folder of the lake; else InputError."""
     if not NAME.fullmatch(name) or name in RESERVED:
         raise InputError(
-            f"cluster name {_told(name)} is not allowed: use letters, digits, '.', '_' and '-', at most 64, not "
+            f"cluster name {_shown(name)} is not allowed: use letters, digits, '.', '_' and '-', at most 64, not "
             "'derived'"
         )
     return name
@@ -62,7 +62,7 @@ def check_name(name: str) -> str:
 def check_timezone(zone: str, where: str) -> str:
     """The zone, if the tz database has it; else InputError."""
     if zone not in _zones():
-        raise InputError(f"{where}: unknown time zone {_told(zone)}: use a name such as UTC or America/Chicago")
+        raise InputError(f"{where}: unknown time zone {_shown(zone)}: use a name such as UTC or America/Chicago")
     return zone
 
 
@@ -146,11 +146,11 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 def _converted(path: Path, name: str, table: Any) -> dict[str, Any]:
     where = f"{path}: [{name[:80]}]"
     if not isinstance(table, dict):
-        raise InputError(f"{where}: a cluster is a table of settings, got {_told(table)}")
+        raise InputError(f"{where}: a cluster is a table of settings, got {_shown(table)}")
     result: dict[str, Any] = {}
     for key, value in table.items():
         if key not in KEYS:
-            raise InputError(f"{where}: unknown setting {_told(key)}: allowed are {', '.join(KEYS)}")
+            raise InputError(f"{where}: unknown setting {_shown(key)}: allowed are {', '.join(KEYS)}")
         if key in _INSTANTS:
             value = _instant(value, f"{where} {key}")
         elif key == "nodes_by_date":
@@ -159,23 +159,23 @@ def _converted(path: Path, name: str, table: Any) -> dict[str, Any]:
             value = _count(value, f"{where} {key}", _COUNTS[key])
         elif key == "seeds":
             if not _count(value, f"{where} seeds", MOST_SEEDS):
-                raise InputError(f"{where} seeds: at least 1, got {_told(value)}")
+                raise InputError(f"{where} seeds: at least 1, got {_shown(value)}")
         elif key == "quotas":
             if not isinstance(value, dict):
-                raise InputError(f"{where} quotas: a table of partition = GPUs, got {_told(value)}")
+                raise InputError(f"{where} quotas: a table of partition = GPUs, got {_shown(value)}")
             value = {
                 partition: _count(gpus, f"{where} quotas.{partition[:80]}", schema.MOST["gpus"])
                 for partition, gpus in value.items()
             }
         elif not isinstance(value, str):
-            raise InputError(f"{where} {key}: text, got {_told(value)}")
+            raise InputError(f"{where} {key}: text, got {_shown(value)}")
         result[key] = value
     if "timezone" in result:
         check_timezone(result["timezone"], where)
     return result
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     """The value for a message, cut; a number of thousands of digits has no text."""
     try:
         text = repr(value)
@@ -186,7 +186,7 @@ def _told(value: Any) -> str:
 
 def _count(value: Any, where: str, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise InputError(f"{where}: a whole number from 0 to {most:,}, got {_told(value)}")
+        raise InputError(f"{where}: a whole number from 0 to {most:,}, got {_shown(value)}")
     return value
 
 
@@ -195,10 +195,10 @@ def _instant(value: Any, where: str) -> datetime:
     if isinstance(value, date) and schema.FIRST_UTC.year < value.year < schema.LAST_UTC.year:
         at = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
         return at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at
-    raise InputError(f"{where}: a date such as 2023-01-01, got {_told(value)}")
+    raise InputError(f"{where}: a date such as 2023-01-01, got {_shown(value)}")
 
 
 def _by_date(value: Any, where: str) -> tuple[tuple[datetime, int], ...]:
     if not isinstance(value, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
-        raise InputError(f"{where}: a list of [date, nodes], got {_told(value)}")
+        raise InputError(f"{where}: a list of [date, nodes], got {_shown(value)}")
     return tuple(sorted((_instant(day, where), _count(nodes, where, schema.MOST["nodes"])) for day, nodes in value))

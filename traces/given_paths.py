@@ -31,9 +31,9 @@ def data_root(path: Path) -> Path:
     name = str(root)
     if visible(name) != name:
         raise InputError(f"data folder {path}: its path must be UTF-8 and without control characters: give another")
-    if (found := _MISREAD.search(name)) is not None:
+    if (misread := _MISREAD.search(name)) is not None:
         raise InputError(
-            f"data folder {path}: its path must be without {found[0]!r}, which DuckDB and Dagster would read as "
+            f"data folder {path}: its path must be without {misread[0]!r}, which DuckDB and Dagster would read as "
             "something else: give another"
         )
     return root

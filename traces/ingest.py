@@ -312,15 +312,15 @@ def _state(path: Path) -> tuple[int, ...] | None:
         if not path.is_file():
             return None
         with path.open("rb") as stream:  # over NFS only to open a file asks the server
-            found = os.fstat(stream.fileno())
+            status = os.fstat(stream.fileno())
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _has_changed(path: Path, state: tuple[int, ...] | None) -> bool:
     """One that is gone has not: what was read of it is what it held."""
-    return (now := _state(path)) is not None and now != state
+    return (present := _state(path)) is not None and present != state
 
 
 def _without_path(error: InputError, path: Path) -> str:
@@ -367,9 +367,9 @@ def _write(tables: FileTables, raw: RawFile, reader: Reader, parsed: Parsed, res
     for name, frame in {**parsed.tables, "rejects": rejects_frame(parsed.rejects)}.items():
         tables.write(name, frame)
     counts = {k: v for k, v in asdict(result).items() if k in schema.TRACE_FILES.names}
-    told = {
+    row = {
         **counts, "path": storable(result.path), "records": result.rows, "bytes": size, "superseded": 0,
         "timezone": raw.settings.timezone, "reader_version": reader.version,
         "is_generated": is_generated(Path(raw.shown or raw.path), result.sha256),
     }  # fmt: skip
-    tables.write("trace_files", pl.DataFrame([told]))
+    tables.write("trace_files", pl.DataFrame([row]))

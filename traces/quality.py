@@ -1,4 +1,4 @@
-"""How good the rows of each raw file are: gaps in time, times that are in doubt, rows without an end."""
+"""Data quality of each raw file: gaps in time, doubtful times, rows without an end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text of others (file names, users, job names) made fit to be shown and stored. The standard library alone."""
+"""Text from outside (file names, users, job names) made safe to print and store. The standard library alone."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ def visible_lines(text: str) -> str:
 
 def storable(path: str | os.PathLike[str]) -> str:
     r"""A path as text that UTF-8 can hold, as tables and JSON need: a byte of it that is no UTF-8 becomes \xff."""
-    return _SURROGATE.sub(lambda found: _visible(found[0]), os.fspath(path))
+    return _SURROGATE.sub(lambda surrogate: _visible(surrogate[0]), os.fspath(path))

@@ -75,8 +75,8 @@ def _write_holder(descriptor: int) -> None:
 def _holder(path: Path) -> str:
     """Who holds the lock, as its file says."""
     try:
-        told = json.loads(path.read_bytes())
-        pid, host, command, since = told["pid"], told["host"], told["command"], told["since_utc"]
+        holder = json.loads(path.read_bytes())
+        pid, host, command, since = holder["pid"], holder["host"], holder["command"], holder["since_utc"]
     except (OSError, ValueError, KeyError, TypeError):
         return "another process holds it"
     where = "" if host == socket.gethostname() else f" on {host}"

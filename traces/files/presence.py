@@ -1,6 +1,7 @@
-"""Who is at work in a folder: many may be, and whoever clears up after the dead must know that nobody is.
+"""Whether any process is at work in a folder, so that what a killed one has left behind is removed only when none is.
 
-A shared flock(2) on a hidden file of the folder, which the kernel takes back from a process that dies.
+Each process at work holds a shared flock(2) on a hidden file of the folder; whoever wants to clear up tries for an
+exclusive one. The kernel frees the lock of a process that dies.
 """
 
 from __future__ import annotations

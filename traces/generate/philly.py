@@ -165,8 +165,8 @@ def _split(rng: np.random.Generator, run_s: float, tries: int) -> list[int]:
     total = max(int(run_s), tries)
     lengths: list[int] = []
     for _ in range(tries - 1):
-        left = total - sum(lengths) - (tries - len(lengths) - 1)
-        lengths.append(int(min(max(1.0, rng.lognormal(np.log(120), 1.3)), max(1, left))))
+        unspent = total - sum(lengths) - (tries - len(lengths) - 1)
+        lengths.append(int(min(max(1.0, rng.lognormal(np.log(120), 1.3)), max(1, unspent))))
     return [*lengths, max(1, total - sum(lengths))]
 
 

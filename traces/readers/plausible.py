@@ -17,7 +17,7 @@ def implausible(rows: pl.DataFrame) -> pl.Series:
 
     Times are columns that end in `_utc` or `_local`. Columns of which `schema.MOST` says nothing are not looked at.
     """
-    told: list[pl.Expr] = []
+    reasons: list[pl.Expr] = []
     for name, kind in rows.schema.items():
         most = schema.most(name)
         if kind.is_numeric() and most is not None:
@@ -32,10 +32,10 @@ def implausible(rows: pl.DataFrame) -> pl.Series:
         shown = pl.col(name).dt.to_string(_TIME) if kind == pl.Datetime else pl.col(name)
         span = f"{schema.FIRST_UTC} to {schema.LAST_UTC}" if kind == pl.Datetime else f"0 to {most:,}"
         beyond = (pl.lit(values) < allowed[0]) | (pl.lit(values) > allowed[1])
-        told.append(pl.when(beyond).then(pl.format(f"{name} {{}} is not from {span}", shown)))
-    if not told:
+        reasons.append(pl.when(beyond).then(pl.format(f"{name} {{}} is not from {span}", shown)))
+    if not reasons:
         return pl.Series("wrong", [None], dtype=pl.String).new_from_index(0, len(rows))
-    return rows.select(pl.coalesce(told).alias("wrong"))["wrong"]
+    return rows.select(pl.coalesce(reasons).alias("wrong"))["wrong"]
 
 
 def check(column: str, value: float) -> None:

@@ -36,14 +36,14 @@ def what_it_is(head: bytes, headers: Mapping[str, set[str]]) -> str:
         return f"this looks like the output of {command}, which does not tell when jobs ran: {AGAIN}"
     if columns := _headerless(lines):
         return _name_the_columns(columns)
-    found = f"unknown format, the file begins {first[:60]!r}"
+    description = f"unknown format, the file begins {first[:60]!r}"
     known = f"known are {', '.join(FORMATS)}"
     if near := _nearest(header_names(first.encode()), headers):
-        return f"{found}: {known}; {near}"
+        return f"{description}: {known}; {near}"
     if len(names := header_names(first.encode())) > 2:
         shown = ", ".join(name[:30] for name in names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
-        return f"{found}: a CSV with the columns {shown!r} is no job log that is known here; of Slurm {AGAIN}"
-    return f"{found}: {known}; of Slurm {AGAIN}"
+        return f"{description}: a CSV with the columns {shown!r} is no job log that is known here; of Slurm {AGAIN}"
+    return f"{description}: {known}; of Slurm {AGAIN}"
 
 
 def _command(first: str) -> str | None:

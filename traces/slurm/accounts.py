@@ -97,8 +97,8 @@ class _Cells:
 
     def unmodelled(self, headings: tuple[str, ...], name: str) -> list[str]:
         unset = {"", "0", "00:00:00", "0.000000", "1.000000"} | {word.lower() for word in values.NO_LIMIT}
-        found = [(heading, self.cells.get(heading.lower(), "").strip()) for heading in headings]
-        return [f"{self.where}: {name} {heading}={text}" for heading, text in found if text.lower() not in unset]
+        values_of = [(heading, self.cells.get(heading.lower(), "").strip()) for heading in headings]
+        return [f"{self.where}: {name} {heading}={text}" for heading, text in values_of if text.lower() not in unset]
 
 
 def _rows(path: Path, needed: str) -> list[_Cells]:

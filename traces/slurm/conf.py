@@ -224,12 +224,12 @@ def parsed(pair: Pair, parse: Callable[[str], Any]) -> Any:
 
 def filled(empty: Record, pairs: dict[str, Pair]) -> Record:
     """`empty` with the fields whose keys are among `pairs`."""
-    found = {
+    parsed_values = {
         f.name: parsed(pairs[f.metadata["key"].lower()], f.metadata["parse"])
         for f in _declared(empty)
         if f.metadata["key"].lower() in pairs
     }
-    return replace(empty, **found)  # type: ignore[type-var]
+    return replace(empty, **parsed_values)  # type: ignore[type-var]
 
 
 def _declared(record: Any) -> list[Field[Any]]:
@@ -253,7 +253,7 @@ def _sorted_out(lines: list[list[Pair]]) -> tuple[list[Pair], dict[str, list[dic
 def _options(pair: Pair, remarks: _Remarks) -> SchedulerOptions:
     """The comma-separated SchedulerParameters."""
     known = {f.metadata["key"]: f.metadata["parse"] for f in fields(SchedulerOptions)}
-    found: dict[str, Pair] = {}
+    options: dict[str, Pair] = {}
     for part in filter(None, (part.strip() for part in pair.value.split(","))):
         name, equals, value = part.partition("=")
         option = Pair(name, value if equals else "yes", f"{pair.where}: SchedulerParameters")
@@ -261,7 +261,7 @@ def _options(pair: Pair, remarks: _Remarks) -> SchedulerOptions:
         if lower in known:
             if not equals and known[lower] is not values.yes_no:
                 raise InputError(f"{option.where}: {shown(name)} needs a value: write {name}=<number>")
-            found[lower] = option
+            options[lower] = option
         elif lower in names.OPTIONS_THAT_MATTER:
             remarks.unmodelled.append(f"{option.where} {part}")
         elif lower in names.OPTIONS_WITHOUT_EFFECT:
@@ -269,9 +269,9 @@ def _options(pair: Pair, remarks: _Remarks) -> SchedulerOptions:
         else:
             raise _unknown(option, "option", {*known, *names.OPTIONS_THAT_MATTER, *names.OPTIONS_WITHOUT_EFFECT})
     for name in ("bf_interval", "bf_window", "bf_resolution", "bf_max_job_test", "sched_interval"):
-        if name in found and found[name].value == "0":
-            raise InputError(f"{found[name].where} {name}=0: at least 1 is allowed")
-    return filled(SchedulerOptions(), found)
+        if name in options and options[name].value == "0":
+            raise InputError(f"{options[name].where} {name}=0: at least 1 is allowed")
+    return filled(SchedulerOptions(), options)
 
 
 def _with_defaults(records: list[dict[str, Pair]], kind: str) -> Iterable[tuple[Pair, dict[str, Pair]]]:

@@ -130,9 +130,9 @@ def _named(text: str) -> list[tuple[str, str]]:
 
 def gpus(text: str) -> dict[str, int]:
     """GPUs of a node's Gres by type ('' where it names none): `gpu:a100:4`, `gpu:4(S:0-1)`, `gpu`; others left out."""
-    found: dict[str, int] = {}
+    gpus_of_type: dict[str, int] = {}
     if text.lower() in {"(null)", "none", "n/a"}:
-        return found
+        return gpus_of_type
     for part in filter(None, re.sub(r"\([^)]*\)", "", text).split(",")):
         name, *rest = [word for word in part.strip().split(":") if word != "no_consume"]
         if name.lower() != "gpu":
@@ -141,10 +141,10 @@ def gpus(text: str) -> dict[str, int]:
         if len(rest) > 1:
             raise ValueError("gpu[:type][:count] is allowed")
         kind = rest[0].lower() if rest else ""
-        found[kind] = found.get(kind, 0) + number
-        if found[kind] > MOST["gpus"]:
+        gpus_of_type[kind] = gpus_of_type.get(kind, 0) + number
+        if gpus_of_type[kind] > MOST["gpus"]:
             raise ValueError(f"at most {MOST['gpus']:,} GPUs are allowed")
-    return found
+    return gpus_of_type
 
 
 def preempt_mode(text: str) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class JobId:
     step: str | None = None
 
 
-def _told(text: str) -> str:
+def _shown(text: str) -> str:
     """The text in quotes for a message, cut."""
     return repr(text if len(text) <= 80 else f"{text[:79]}…")
 
@@ -63,7 +63,7 @@ def parse_duration_s(text: str) -> float:
     """Seconds of `[DD-[HH:]]MM:SS[.mmm]`. Raises ValueError for another form."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"duration {_told(text)} is not [DD-[HH:]]MM:SS")
+        raise ValueError(f"duration {_shown(text)} is not [DD-[HH:]]MM:SS")
     days, hours, minutes, seconds, fraction = match.groups()
     whole = int(days or 0) * 86_400 + int(hours or 0) * 3_600 + int(minutes) * 60 + int(seconds)
     return whole + (float(f"0.{fraction}") if fraction else 0.0)
@@ -92,7 +92,7 @@ def parse_memory_mib(text: str) -> tuple[float, str] | None:
         return None
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise ValueError(f"memory {_told(text)} is not a number with K, M, G, T or P")
+        raise ValueError(f"memory {_shown(text)} is not a number with K, M, G, T or P")
     return float(match[1]) * _SCALE_MIB[match[2].upper()], match[3].lower()
 
 
@@ -103,7 +103,7 @@ def parse_rss_kib(text: str) -> int | None:
         return None
     match = _SIZE.fullmatch(text)
     if match is None or match[3]:
-        raise ValueError(f"size {_told(text)} is not a number with K, M, G, T or P")
+        raise ValueError(f"size {_shown(text)} is not a number with K, M, G, T or P")
     number, unit = float(match[1]), match[2].upper()
     return int(number / 1024) if not unit else int(number * _SCALE_MIB[unit] * 1024)
 
@@ -114,7 +114,7 @@ def parse_tres(text: str) -> dict[str, str]:
     for part in filter(None, text.strip().split(",")):
         name, equals, value = part.partition("=")
         if not equals or not name:
-            raise ValueError(f"TRES {_told(text)}: {_told(part)} is not name=value")
+            raise ValueError(f"TRES {_shown(text)}: {_shown(part)} is not name=value")
         result[name] = value
     return result
 
@@ -140,7 +140,7 @@ def gres_gpus(text: str) -> int | None:
 
 def _count(value: str, text: str) -> int:
     if not value.isdigit():
-        raise ValueError(f"TRES {_told(text)}: {_told(value)} is not a count")
+        raise ValueError(f"TRES {_shown(text)}: {_shown(value)} is not a count")
     return int(value)
 
 
@@ -168,7 +168,7 @@ def parse_job_id(text: str) -> JobId:
     """A job id taken apart: `123`, `123_7`, `123_[4-10%2]` (also cut short), `123+1`, any with `.step`."""
     match = _JOB_ID.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"job id {_told(text)} is not N, N_T, N_[...], N+H or one of these with .STEP")
+        raise ValueError(f"job id {_shown(text)} is not N, N_T, N_[...], N+H or one of these with .STEP")
     task, het = match["task"], match["het"]
     return JobId(
         int(match["job"]), int(task) if task else None, match["range"], int(het) if het else None, match["step"]
@@ -181,7 +181,7 @@ def parse_exit_code(text: str) -> tuple[int | None, int | None]:
         return None, None
     code, colon, signal = text.strip().partition(":")
     if not (code.isdigit() and (signal.isdigit() or not colon)):
-        raise ValueError(f"exit code {_told(text)} is not code:signal")
+        raise ValueError(f"exit code {_shown(text)} is not code:signal")
     return int(code), int(signal) if colon else 0
 
 
@@ -212,12 +212,12 @@ def _split_outside_brackets(text: str) -> list[str]:
     for at, char in enumerate(text):
         depth += (char == "[") - (char == "]")
         if depth not in (0, 1):
-            raise ValueError(f"node list {_told(text)}: brackets do not match")
+            raise ValueError(f"node list {_shown(text)}: brackets do not match")
         if char == "," and depth == 0:
             parts.append(text[begin:at])
             begin = at + 1
     if depth:
-        raise ValueError(f"node list {_told(text)}: a bracket does not close")
+        raise ValueError(f"node list {_shown(text)}: a bracket does not close")
     return [part for part in (*parts, text[begin:]) if part]
 
 
@@ -232,7 +232,7 @@ def _expand_one(part: str, text: str, room: int) -> list[str]:
             continue
         numbers = _numbers(piece[1:-1], text, room)
         if len(names) * len(numbers) > room:
-            raise ValueError(f"node list {_told(text)}: over {MOST_NODES} nodes")
+            raise ValueError(f"node list {_shown(text)}: over {MOST_NODES} nodes")
         names = [name + number for name in names for number in numbers]
     return names
 
@@ -242,10 +242,12 @@ def _numbers(ranges: str, text: str, room: int) -> list[str]:
     for item in ranges.split(","):
         match = _RANGE.fullmatch(item)
         if match is None:
-            raise ValueError(f"node list {_told(text)}: {_told(item)} is not a number or a range")
+            raise ValueError(f"node list {_shown(text)}: {_shown(item)} is not a number or a range")
         first, last = match[1], match[2] or match[1]
         if int(last) < int(first) or int(last) - int(first) + len(numbers) >= room:
-            raise ValueError(f"node list {_told(text)}: range {_told(item)} runs back or holds over {MOST_NODES} nodes")
+            raise ValueError(
+                f"node list {_shown(text)}: range {_shown(item)} runs back or holds over {MOST_NODES} nodes"
+            )
         if first == last:
             numbers.append(first)
         else:

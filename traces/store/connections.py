@@ -1,4 +1,4 @@
-"""How an opened DuckDB is set up, where it puts what memory does not hold, and its errors in one line.
+"""Settings of every DuckDB connection (UTC, memory, spill folder), and its errors in one line.
 
 A DuckDB in memory is opened here, the warehouse's file in `traces.store.warehouse`.
 """
@@ -76,8 +76,8 @@ def readable(warehouse: Path) -> Iterator[None]:
     except duckdb.OutOfMemoryException as error:
         raise WorkError(f"reading {warehouse} takes more memory than is free: {first_line(error)}") from error
     except damaged as error:
-        told = f"{warehouse} cannot be opened, or is damaged: {first_line(error)}"
-        raise InputError(f"{told}; `baton ingest` makes it anew from the lake") from error
+        problem = f"{warehouse} cannot be opened, or is damaged: {first_line(error)}"
+        raise InputError(f"{problem}; `baton ingest` makes it anew from the lake") from error
 
 
 def first_line(error: BaseException) -> str:

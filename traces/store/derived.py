@@ -34,8 +34,8 @@ def write(data: DataFolder, table: schema.Table, cluster: str, frame: pl.DataFra
 
 def made_from(data: DataFolder, table_name: str, cluster: str) -> str | None:
     """What the stored part was computed from; None where there is none or it is of another schema version."""
-    told = _described(_path(data.lake, table_name, cluster))
-    return None if told is None else told[1]
+    declared = _described(_path(data.lake, table_name, cluster))
+    return None if declared is None else declared[1]
 
 
 def read(data: DataFolder, table_name: str, cluster: str) -> pl.DataFrame:
@@ -77,10 +77,10 @@ def tables(data: DataFolder) -> dict[str, tuple[schema.Table, list[Path]]]:
     newest_of: dict[str, tuple[schema.Table, list[Path]]] = {}
     paths = (data.lake / "derived").glob("*/[!.]*.parquet")
     for path in sorted(paths, key=lambda path: (-_written_ns(path), str(path))):
-        if (told := _described(path)) is None:
+        if (declared := _described(path)) is None:
             continue
-        newest, of_it = newest_of.setdefault(told[0].name, (told[0], []))
-        if [(c.name, c.type) for c in newest.columns] == [(c.name, c.type) for c in told[0].columns]:
+        newest, of_it = newest_of.setdefault(declared[0].name, (declared[0], []))
+        if [(c.name, c.type) for c in newest.columns] == [(c.name, c.type) for c in declared[0].columns]:
             of_it.append(path)
     return {name: (table, sorted(paths)) for name, (table, paths) in sorted(newest_of.items())}
 
@@ -110,7 +110,8 @@ def _describe(path: Path, table: schema.Table, fingerprint: str) -> None:
 
 
 def _forget(path: Path) -> None:
-    """Before the Parquet file is replaced: of a run killed in between nothing is said."""
+    """Remove the description before the Parquet file is replaced: a run killed in between leaves none, and none is
+    better than one of other rows."""
     path.with_suffix(".json").unlink(missing_ok=True)
 
 
@@ -120,12 +121,12 @@ def _described(path: Path) -> tuple[schema.Table, str] | None:
     None where the one or the other file is missing or anything else, or of another schema version.
     """
     try:
-        told = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        if told["schema_version"] != schema.SCHEMA_VERSION or not path.is_file():
+        sidecar = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        if sidecar["schema_version"] != schema.SCHEMA_VERSION or not path.is_file():
             return None
-        columns = tuple(schema.Column(*column) for column in told["columns"])
-        table = schema.Table(str(told["name"]), str(told["meaning"]), columns, tuple(told["key"]))
-        return table, str(told["fingerprint"])
+        columns = tuple(schema.Column(*column) for column in sidecar["columns"])
+        table = schema.Table(str(sidecar["name"]), str(sidecar["meaning"]), columns, tuple(sidecar["key"]))
+        return table, str(sidecar["fingerprint"])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
 

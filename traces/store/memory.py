@@ -57,8 +57,8 @@ def _control_groups(proc: Path, cgroups: Path) -> Iterator[int]:
 
 def _reclaimable(folder: Path) -> int:
     """Bytes of files' pages that the group holds and gives back when asked: they count as used."""
-    told = dict(line.split() for line in _lines(folder / "memory.stat"))
-    return int(told.get("total_inactive_file", told.get("inactive_file", 0)))
+    counters = dict(line.split() for line in _lines(folder / "memory.stat"))
+    return int(counters.get("total_inactive_file", counters.get("inactive_file", 0)))
 
 
 def _number(path: Path) -> int | None:

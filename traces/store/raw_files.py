@@ -1,8 +1,8 @@
-"""What `file.json` says of a raw file's folder in the lake: written last, and checked against what lies beside it.
+"""The raw files in the lake: a folder `lake/CLUSTER/DIGEST` each, of Parquet files and a `file.json` that lists them.
 
-It names every Parquet file of the folder with its size and digest, so that one that is deleted, cut or changed is
-noticed: the next ingest of the same raw file writes it again, and whoever builds from the lake names it.
-"""
+`file.json` is written last. It names every Parquet file of the folder with its size and digest, so that a table that
+was deleted, cut or changed is noticed: the next ingest of the same raw file writes the folder again, and a build of
+the warehouse stops and says which file is damaged."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _FOLDER = re.compile(rf"[0-9a-f]{{{DIGEST_CHARACTERS}}}")
 
 
 def write(folder: Path, described: dict[str, Any]) -> None:
-    """Say what the folder holds: `described` (every key of _KINDS), and its Parquet files as they are now."""
+    """Write the folder's `file.json`: `described` (every key of _KINDS), and its Parquet files as they are now."""
     tables = {path.name: {"bytes": path.stat().st_size, "sha256": _digest(path)} for path in folder.glob("*.parquet")}
     with whole_file(folder / NAME) as part:
         part.write_text(json.dumps({**described, "tables": dict(sorted(tables.items()))}, indent=1), encoding="utf-8")
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """What `write` has written; None where it is not there, or is anything else."""
+    """The contents of the folder's `file.json`; None where it is missing or is not what `write` writes."""
     try:
         described = json.loads((folder / NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -41,25 +41,25 @@ def read(folder: Path) -> dict[str, Any] | None:
 
 
 def _is_sound(described: Any) -> bool:
-    """Has it every key that others rely on, with a value of its kind?"""
+    """True if `described` has every key that others rely on, each with a value of its type."""
     if not isinstance(described, dict) or not all(isinstance(described.get(k), kind) for k, kind in _KINDS.items()):
         return False
     tables = described.get("tables", {})
     return (
         all(isinstance(described["result"].get(name), int) for name in _COUNTS)
         and isinstance(tables, dict)
-        and all(isinstance(told, dict) and {"bytes", "sha256"} <= told.keys() for told in tables.values())
+        and all(isinstance(file, dict) and {"bytes", "sha256"} <= file.keys() for file in tables.values())
     )
 
 
 def folders(lake: Path) -> list[Path]:
     """The folders of raw files in the lake, also those whose `file.json` is gone, in order."""
-    found = (path for path in lake.glob("[!.]*/[!.]*/") if path.parent.name != "derived")
-    return sorted(path for path in found if (path / NAME).is_file() or _FOLDER.fullmatch(path.name))
+    paths = (path for path in lake.glob("[!.]*/[!.]*/") if path.parent.name != "derived")
+    return sorted(path for path in paths if (path / NAME).is_file() or _FOLDER.fullmatch(path.name))
 
 
 def damage(folder: Path, *, thorough: bool = False) -> str | None:
-    """What of the folder is not as it was written, for a person; None where all is.
+    """One line that says what is wrong with the folder; None where everything is as it was written.
 
     `thorough` reads every file; otherwise a change that keeps a file's size is not noticed.
     """
@@ -67,13 +67,13 @@ def damage(folder: Path, *, thorough: bool = False) -> str | None:
     if described is None:
         state = "cannot be read" if (folder / NAME).exists() else "is missing"
         return f"{folder / NAME} {state}"
-    for name, told in described.get("tables", {}).items():
+    for name, written in described.get("tables", {}).items():
         path = folder / name
         if not path.is_file():
             return f"{path} is missing"
-        if path.stat().st_size != told["bytes"]:
-            return f"{path} has {path.stat().st_size:,} bytes, not the {told['bytes']:,} that were written"
-        if thorough and _digest(path) != told["sha256"]:
+        if path.stat().st_size != written["bytes"]:
+            return f"{path} has {path.stat().st_size:,} bytes, not the {written['bytes']:,} that were written"
+        if thorough and _digest(path) != written["sha256"]:
             return f"{path} is not what was written"
     return None
 
@@ -85,9 +85,9 @@ def check(lake: Path) -> None:
         if damaged is not None:
             raise WorkError(f"{damaged}: {mend(folder)}")
         if described is not None and described["schema_version"] != schema.SCHEMA_VERSION:
-            found = described["schema_version"]
+            version = described["schema_version"]
             raise WorkError(
-                f"{folder} has schema version {found}, this program writes {schema.SCHEMA_VERSION}: {mend(folder)}"
+                f"{folder} has schema version {version}, this program writes {schema.SCHEMA_VERSION}: {mend(folder)}"
             )
 
 
@@ -101,11 +101,11 @@ def mend(folder: Path) -> str:
 
 def lake_files(data: DataFolder, cluster: str | None = None) -> list[dict[str, Any]]:
     """What `file.json` says of every raw file in the lake, its folder added as "folder", in order of the folders."""
-    found = []
+    files = []
     for folder in folders(data.lake):
         if cluster in (None, folder.parent.name) and (described := read(folder)) is not None:
-            found.append({**described, "folder": folder})
-    return found
+            files.append({**described, "folder": folder})
+    return files
 
 
 def lake_digest(data: DataFolder, cluster: str) -> str:

@@ -1,4 +1,4 @@
-"""The lake's files into the warehouse's tables; a job that several files tell of is settled here, newest record first.
+"""The lake's files into the warehouse's tables; of a job that several files hold, the newest record is taken.
 
 Which records of one id are of one job, the rule beside `schema.REQUEUE_WITHIN_S` says: it holds across files as it does
 within one. The start stands for a submission that a file does not print, and a record without times is of the job
@@ -35,10 +35,10 @@ def create(connection: duckdb.DuckDBPyConnection, table: schema.Table, select: s
     connection.execute(f'CREATE TABLE "{table.name}" AS {select}')
     connection.execute(f'COMMENT ON TABLE "{table.name}" IS {sql_text(table.meaning)}')
     for column in table.columns:
-        told = f"{column.meaning} [{column.unit}]" if column.unit else column.meaning
-        connection.execute(f'COMMENT ON COLUMN "{table.name}"."{column.name}" IS {sql_text(told)}')
-    found = connection.execute(f'SELECT count(*) FROM "{table.name}"').fetchone()  # noqa: S608
-    return int(found[0]) if found else 0
+        meaning = f"{column.meaning} [{column.unit}]" if column.unit else column.meaning
+        connection.execute(f'COMMENT ON COLUMN "{table.name}"."{column.name}" IS {sql_text(meaning)}')
+    counted = connection.execute(f'SELECT count(*) FROM "{table.name}"').fetchone()  # noqa: S608
+    return int(counted[0]) if counted else 0
 
 
 def fill(
@@ -68,8 +68,8 @@ def fill(
 
 def _rows(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> int:
     """How many rows Parquet files hold; their footers say it."""
-    found = connection.execute(f"SELECT count(*) FROM {parquet(*paths)}").fetchone() if paths else None  # noqa: S608
-    return int(found[0]) if found else 0
+    counted = connection.execute(f"SELECT count(*) FROM {parquet(*paths)}").fetchone() if paths else None  # noqa: S608
+    return int(counted[0]) if counted else 0
 
 
 def _canonical(

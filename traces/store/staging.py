@@ -1,9 +1,10 @@
-"""How a file's folder gets into the lake and out of it, so that a run killed at any moment leaves the last good state.
+"""How a raw file's folder gets into the lake and out of it: a run killed at any moment leaves the last good state.
 
-A folder is written under a hidden name and takes its place in one step, also over an older one. Hidden names bear the
-name of the process at work, which it holds as a lock: what bears one that nobody holds was left behind by a killed
-process, and is removed by the next. A process id would not do: another container's or host's looks dead from here.
-"""
+A folder is written under a hidden name and takes its place in one step, also over an older one. The hidden name holds
+a random word that belongs to the process that writes, such as `.3f2a9c0d1b4e5f60.work.0`. As long as the process
+lives, it holds a lock on `.locks/3f2a9c0d1b4e5f60.work`; the kernel frees the lock when the process dies. `sweep`
+removes what has the word of a lock that nobody holds. A process id in place of the word would not do: that of another
+container or host looks dead from here."""
 
 from __future__ import annotations
 
@@ -87,14 +88,19 @@ def spill_folder(root: Path, name: str) -> Path:
 
 def sweep(root: Path, lake: Path) -> list[str]:
     """Remove what processes that are no more have left in a data folder under hidden names; returns the names."""
-    found: dict[str, list[Path]] = {path.stem: [] for path in (root / locks.FOLDER).glob("*.work")}
+    paths_of: dict[str, list[Path]] = {path.stem: [] for path in (root / locks.FOLDER).glob("*.work")}
     for path in (*root.glob(".*"), *lake.glob("*/.*")):
         if match := _UNFINISHED.fullmatch(path.name):
-            found.setdefault(match["name"], []).append(path)
-    return [path.name for name, left in found.items() if _clear(_lock_file(root, name), left) for path in left]
+            paths_of.setdefault(match["name"], []).append(path)
+    return [
+        path.name
+        for name, leftovers in paths_of.items()
+        if _clear(_lock_file(root, name), leftovers)
+        for path in leftovers
+    ]
 
 
-def _clear(lock: Path, left: Iterable[Path]) -> bool:
+def _clear(lock: Path, leftovers: Iterable[Path]) -> bool:
     """Remove what is left and the lock's file, unless somebody holds it."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -103,7 +109,7 @@ def _clear(lock: Path, left: Iterable[Path]) -> bool:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for path in left:
+        for path in leftovers:
             shutil.rmtree(path, ignore_errors=True)
         with suppress(OSError):
             lock.unlink()

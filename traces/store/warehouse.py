@@ -59,9 +59,9 @@ def published(data: DataFolder, memory: str | None = None) -> Iterator[duckdb.Du
         connection = duckdb.connect(str(data.warehouse), read_only=True)
         try:
             connections.set_up(connection, spill, memory)
-            found = connection.execute("SELECT version FROM schema_version").fetchone()
-            if found is None or found[0] != schema.SCHEMA_VERSION:
-                version = None if found is None else found[0]
+            row = connection.execute("SELECT version FROM schema_version").fetchone()
+            if row is None or row[0] != schema.SCHEMA_VERSION:
+                version = None if row is None else row[0]
                 raise InputError(
                     f"{data.warehouse} has schema version {version}, this program reads {schema.SCHEMA_VERSION}: "
                     "run `baton ingest` again"
@@ -101,8 +101,8 @@ def build(data: DataFolder) -> dict[str, int]:
             rows = _fill(data, part, staging.spill_folder(data.root, name))
             part.replace(data.warehouse)
         except (duckdb.Error, OSError, MemoryError) as error:
-            told = f"{data.warehouse} could not be built and stays as it was"
-            raise WorkError(f"{told}: {_unreadable(data, error) or first_line(error)}") from error
+            outcome = f"{data.warehouse} could not be built and stays as it was"
+            raise WorkError(f"{outcome}: {_unreadable(data, error) or first_line(error)}") from error
         finally:
             _remove(part)
     return rows

@@ -225,9 +225,9 @@ def _no_machines() -> pl.DataFrame:
 
 def _any(flags: Flags, groups: Int64s, n: int) -> Flags:
     """Is the flag set anywhere in each of n groups?"""
-    found = np.zeros(n, dtype=np.bool_)
-    found[groups[flags]] = True
-    return found
+    is_set = np.zeros(n, dtype=np.bool_)
+    is_set[groups[flags]] = True
+    return is_set
 
 
 def _at(values: Int64s, index: Int64s) -> Int64s:
@@ -245,8 +245,8 @@ def _least(values: Int64s, first: Int64s) -> Int64s:
     """The least of each job's attempts that is a time; _NEVER where there is none."""
     most = np.iinfo(np.int64).max
     padded = np.append(np.where(values == _NEVER, most, values), most)
-    found = np.minimum.reduceat(padded, first[:-1]) if len(first) > 1 else padded[:0]
-    least: Int64s = np.where((first[1:] > first[:-1]) & (found != most), found, _NEVER)
+    lowest = np.minimum.reduceat(padded, first[:-1]) if len(first) > 1 else padded[:0]
+    least: Int64s = np.where((first[1:] > first[:-1]) & (lowest != most), lowest, _NEVER)
     return least
 
 

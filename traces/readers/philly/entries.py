@@ -53,8 +53,8 @@ def entries(piece: bytes) -> Iterator[tuple[Any, str | None]]:
     text = piece.decode("utf-8", errors="replace")
     decoder, at = json.JSONDecoder(), text.find("[") + 1
     while True:
-        found = _BETWEEN.match(text, at)
-        at = found.end() if found else at
+        between = _BETWEEN.match(text, at)
+        at = between.end() if between else at
         if at >= len(text) or (text[at] == "]" and not text[at + 1 :].strip()):
             return
         try:

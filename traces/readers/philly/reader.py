@@ -29,7 +29,7 @@ __all__ = ["CpuUtilization", "GpuUtilization", "JobLog", "MachineList", "MemoryU
 
 BATCH_ENTRIES = 50_000
 AHEAD = 1  # batches that wait to be written
-_TOLD = ["job_key", "attempts", "end_utc", "line"]
+_SEEN = ["job_key", "attempts", "end_utc", "line"]
 
 
 class JobLog:
@@ -52,11 +52,11 @@ class JobLog:
         source = _batches
         older = pl.Series([], dtype=pl.Int64)
         try:
-            parsed, told = self._read(file, source(file), older)
+            parsed, seen = self._read(file, source(file), older)
         except InputError:
             source = _pieces
-            parsed, told = self._read(file, source(file), older)
-        older = superseded(told)
+            parsed, seen = self._read(file, source(file), older)
+        older = superseded(seen)
         if len(older):  # seldom: a log that tells of a job twice is read twice
             parsed, _ = self._read(file, source(file), older)
         if parsed.records == 0:
@@ -68,22 +68,22 @@ class JobLog:
 
         `older` are the lines of records that a newer one of the same job supersedes: they count as duplicates.
         """
-        parsed, told = Parsed(duplicates=len(older)), []
+        parsed, seen = Parsed(duplicates=len(older)), []
         assert file.folder is not None
         same = {"cluster": file.settings.name, "sha256": file.sha256, "path": str(file.path)}
         with FileTables(file.folder, **same) as tables:
-            for found in source:
-                frames = rows_of(parsed, found, ZoneInfo(file.settings.timezone))
+            for batch in source:
+                frames = rows_of(parsed, batch, ZoneInfo(file.settings.timezone))
                 if len(older):
                     frames = {name: f.filter(~f["line"].is_in(older.to_list())) for name, f in frames.items()}
-                told.append(frames["jobs"].select(pl.col("job_key").hash(), *_TOLD[1:]))
+                seen.append(frames["jobs"].select(pl.col("job_key").hash(), *_SEEN[1:]))
                 parsed.jobs += len(frames["jobs"])
                 parsed.attempts += len(frames["attempts"])
                 frames["placements"] = frames["placements"].drop("line")
                 for name, frame in frames.items():
                     tables.write(name, frame)
         parsed.allocations = parsed.jobs
-        return parsed, pl.concat(told) if told else pl.DataFrame(schema=dict.fromkeys(_TOLD, pl.Int64))
+        return parsed, pl.concat(seen) if seen else pl.DataFrame(schema=dict.fromkeys(_SEEN, pl.Int64))
 
 
 def _batches(file: RawFile) -> Iterator[Columns | bytes]:
@@ -120,17 +120,17 @@ def _pieces(file: RawFile) -> Iterator[Columns | bytes]:
         raise InputError(f"{file.path}: cannot be read: {error}: is the file whole?") from error
 
 
-def rows_of(parsed: Parsed, found: Columns | bytes, zone: ZoneInfo) -> dict[str, pl.DataFrame]:
+def rows_of(parsed: Parsed, batch: Columns | bytes, zone: ZoneInfo) -> dict[str, pl.DataFrame]:
     """The rows of a batch, `line` counted from the start of the file; what is not there by column is read by entry."""
     before = parsed.records
-    if isinstance(found, bytes):
-        given = [(at, entry, broken) for at, (entry, broken) in enumerate(entries(found))]
-        parsed.records += len(given)
+    if isinstance(batch, bytes):
+        one_by_one = [(at, entry, broken) for at, (entry, broken) in enumerate(entries(batch))]
+        parsed.records += len(one_by_one)
     else:
-        given = [(at, entry, None) for at, entry in found.left]
-        parsed.records += found.entries
+        one_by_one = [(at, entry, None) for at, entry in batch.left]
+        parsed.records += batch.entries
     slow = []
-    for at, entry, broken in given:
+    for at, entry, broken in one_by_one:
         try:
             if broken:
                 raise ValueError(broken)
@@ -139,9 +139,9 @@ def rows_of(parsed: Parsed, found: Columns | bytes, zone: ZoneInfo) -> dict[str,
             why = str(error) if isinstance(error, ValueError) else "the entry is nested too deep"
             parsed.rejects.append(Reject(before + at + 1, why, _raw(entry)))
     frames = tables_of(slow)
-    if isinstance(found, bytes):
+    if isinstance(batch, bytes):
         return frames
-    fast = {"jobs": found.jobs, "attempts": found.attempts, "placements": found.placements}
+    fast = {"jobs": batch.jobs, "attempts": batch.attempts, "placements": batch.placements}
     fast = {name: frame.with_columns(pl.col("line") + before) for name, frame in fast.items()}
     return {
         name: pl.concat([frame, frames[name].select(frame.columns)]) if slow else frame for name, frame in fast.items()
@@ -158,8 +158,8 @@ def _raw(entry: Any) -> str:
         return ""
 
 
-def superseded(told: pl.DataFrame) -> pl.Series:
+def superseded(seen: pl.DataFrame) -> pl.Series:
     """Lines of records of a job of which another has more attempts, or a later end, or stands further down."""
-    several = told.filter(told["job_key"].is_duplicated()).sort("attempts", "end_utc", "line", nulls_last=False)
+    several = seen.filter(seen["job_key"].is_duplicated()).sort("attempts", "end_utc", "line", nulls_last=False)
     newest = several.unique("job_key", keep="last")
     return several.join(newest, on="line", how="anti")["line"]

@@ -105,9 +105,9 @@ class Nodes:
                     raise InputError(f"{file.path}:1: a column {what}: {self.name} has {', '.join(self.header)}")
                 for lines in numbered_lines(stream, 2, file.path):
                     parsed.records += len(lines)
-                    found = split(parsed, lines, names)
+                    parts = split(parsed, lines, names)
                     for line, raw, node, gpus, model in zip(
-                        found["line"], found["raw"], found["sn"], whole(found["gpu"]), found["model"], strict=True
+                        parts["line"], parts["raw"], parts["sn"], whole(parts["gpu"]), parts["model"], strict=True
                     ):
                         memory = re.search(r"M(\d{1,6})$", model)
                         if not node or gpus is None or gpus > schema.MOST["gpus"]:

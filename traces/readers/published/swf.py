@@ -121,8 +121,8 @@ def read_swf(path: Path) -> SwfTrace:
                 _refuse(path, block, first=not parts)
                 parts.append(block.numbers.select(_KEPT).to_numpy().T)
     except UNREADABLE as error:
-        told = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InputError(f"{path}: cannot be read: {told}") from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise InputError(f"{path}: cannot be read: {reason}") from error
     if not parts:
         raise NotSwfError(f"{path}: no job in it: SWF has one line of {len(COLUMNS)} numbers a job")
     job_id, submit, wait, run, allocated, requested, limit, status = np.concatenate(parts, axis=1)

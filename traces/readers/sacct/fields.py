@@ -67,8 +67,8 @@ class Field:
         """(distinct texts, null the first of them, the number among them of each row's)."""
         codes, first = np.empty(len(self), np.uint32), np.empty(len(self) + 1, np.int32)
         table = np.zeros(1 << (2 * len(self)).bit_length(), np.int32)
-        found = kernel().code(self.data, self.before, self.end, _SEED, table, codes, first)
-        distinct = self.take(first[1:found]).texts()
+        next_code = kernel().code(self.data, self.before, self.end, _SEED, table, codes, first)
+        distinct = self.take(first[1:next_code]).texts()
         return pl.concat([pl.Series([None], dtype=pl.String), distinct]), pl.Series(codes)
 
     def read(self, form: str, kind: Any = np.int64) -> tuple[pl.Series, NDArray[np.intp]]:

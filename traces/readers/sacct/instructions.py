@@ -1,4 +1,23 @@
-"""Single instructions of the processor that numba has no name for, each beside the plain Python of the same meaning."""
+"""Three processor instructions that numba does not offer: load eight bytes, prefetch, count trailing zeros.
+
+`traces.readers.sacct.kernel` looks for delimiters eight bytes at a time instead of one, and needs these for it. Take
+the line `12|gpu|x` and the delimiter `|`:
+
+1. `eight` loads its first eight bytes as one 64-bit number. On x86 the first byte is the lowest: bytes 31 32 7c 67 70
+   75 7c 78 become 0x787c7570677c3231.
+2. The kernel compares all eight with `|` (7c) by a few operations on the whole number, and gets a number in which the
+   high bit of a byte is set where the byte is a `|`: 0x0080000000800000.
+3. `lowest` counts the zero bits below the lowest set bit: 23. 23 // 8 = 2: the first delimiter is at byte 2.
+4. Clearing that bit leaves 0x0080000000000000; `lowest` gives 55, and 55 // 8 = 6: the next is at byte 6. Then nothing
+   is left, and the next eight bytes are loaded.
+
+`fetch` computes nothing. Later passes over the dump jump from row to row, further than the processor foresees; asking
+for the bytes of a row that is read soon hides the time that memory takes to answer.
+
+Each name is declared twice. The plain function says what it means, in Python, and runs where compilation is switched
+off. Below it an `intrinsic` writes the instruction in LLVM's language, and an `overload` tells numba to use that
+intrinsic wherever compiled code calls the plain function. The functions check no bounds: the caller must.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +33,21 @@ from numpy.typing import NDArray
 
 
 def eight(data: NDArray[np.uint8], at: int) -> np.uint64:
-    """The eight bytes from `at` on, which must be there, as one number, the first the lowest."""
+    """data[at : at + 8], all of which must exist, as one number; the byte at `at` is its lowest."""
     return np.uint64(int.from_bytes(data[at : at + 8].tobytes(), "little"))
 
 
 def fetch(data: NDArray[np.uint8], at: int) -> None:
-    """Have the bytes around `at`, which must be there, brought near: they will be read soon."""
+    """Ask the processor to load the bytes around data[at], which must exist, into its cache: they are read soon."""
 
 
 def lowest(word: np.uint64) -> int:
-    """How many bits are 0 below the lowest that is 1; one must be."""
+    """The position of the lowest bit that is 1, counted from 0; `word` must not be 0."""
     return (int(word) & -int(word)).bit_length() - 1
 
 
 def _address(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """The address of element arguments[1] of the array arguments[0], as LLVM code."""
     return builder.gep(make_array(signature.args[0])(context, builder, arguments[0]).data, [arguments[1]])
 
 

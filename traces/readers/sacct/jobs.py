@@ -72,8 +72,8 @@ def _newest(rows: pl.DataFrame, key: list[str]) -> tuple[pl.DataFrame, int]:
 
 def _untimed(ordered: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     """The distinct runs among records that ran at a time that the dump does not print."""
-    told = [name for name in ordered.columns if name not in {"line", "nodes"}]
-    ended = ordered.filter(~pl.col("state").is_in(OPEN)).unique(told, keep="last", maintain_order=True)
+    printed = [name for name in ordered.columns if name not in {"line", "nodes"}]
+    ended = ordered.filter(~pl.col("state").is_in(OPEN)).unique(printed, keep="last", maintain_order=True)
     still = ordered.filter(pl.col("state").is_in(OPEN)).unique(key, keep="last", maintain_order=True)
     return pl.concat([ended, still.join(ended.select(key), on=key, how="anti", nulls_equal=True)])
 

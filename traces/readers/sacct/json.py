@@ -64,14 +64,14 @@ def batches(file: RawFile) -> Iterator[Records]:
             job = _job(element.value)
             steps = _listed(element.value, "steps")
         except _BROKEN as error:
-            rejects.append(Reject(count, f"no record of a job: {_told(error)}", element.text))
+            rejects.append(Reject(count, f"no record of a job: {_reason_of(error)}", element.text))
         else:
             rows.append((*job, count))
             for step in steps:
                 try:
                     rows.append((*_step(step, element.value), count))
                 except _BROKEN as error:
-                    rejects.append(Reject(count, f"no record of a step: {_told(error)}", _plain(step)))
+                    rejects.append(Reject(count, f"no record of a step: {_reason_of(error)}", _plain(step)))
         count += 1
         if count == BATCH:
             yield _records(rows, rejects, before)
@@ -110,7 +110,7 @@ def _texts(*row: str | None) -> tuple[str | None, ...]:
     return row
 
 
-def _told(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     """What is wrong, as one who looks at the record would say it."""
     if isinstance(error, UnicodeEncodeError):
         return f"half a surrogate pair in {shown(error.object)}"

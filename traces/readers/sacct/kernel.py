@@ -1,9 +1,13 @@
-"""The bytes of an sacct dump into typed columns, compiled: fields are found once, each form is read at its bytes.
+"""The bytes of an sacct dump into typed columns, compiled.
 
-A column is given as `before` and `end`, both (rows,): its text in row r is data[before[r] + 1 : end[r]], blank where
-that is empty. A function here reads the forms that it is certain of and says of which rows that is true; all others are
-for `traces.slurm.text`, which says what the forms are. A blank is certain and has no value.
-"""
+`split` looks for the delimiters once. After that a column is two arrays of positions, `before` and `end`, both (rows,):
+its text in row r is data[before[r] + 1 : end[r]], blank where that is empty. No text is copied. For the lines
+`7|RUNNING` and `8|FAILED` and the delimiter `|` the second column has before = [1, 11] and end = [9, 18].
+
+The other functions turn one such column into numbers. Each reads the plain forms of its kind (a time such as
+2024-05-01T10:00:00, a count such as 16) and returns flags, (rows,), of the rows in which it found one; a blank counts
+as found and has no value. All other rows are left to `traces.slurm.text`, which knows every form that Slurm prints,
+and is slower by orders of magnitude."""
 
 from __future__ import annotations
 
@@ -76,11 +80,12 @@ def split(data: Bytes, mark: int, columns: int, trailing: bool, places: Places, 
     for at in range(0, len(data), 8):
         word = _word(data, at, len(data))
         a, b = word ^ marks, word ^ newlines
-        # a byte has its high bit here unless it is 0 in a or in b (Mycroft's trick, in the form without false hits)
-        found = ~((((a & _LOW) + _LOW) | a) & (((b & _LOW) + _LOW) | b)) & _HIGH
-        while found != 0:
-            place = at + (lowest(found) >> 3)
-            found &= found - np.uint64(1)
+        # the high bit of a byte is set here where that byte is 0 in a or in b: where it was a delimiter or a line break
+        # (Mycroft's trick, in the form without false hits; `instructions` has a worked example)
+        hits = ~((((a & _LOW) + _LOW) | a) & (((b & _LOW) + _LOW) | b)) & _HIGH
+        while hits != 0:
+            place = at + (lowest(hits) >> 3)
+            hits &= hits - np.uint64(1)
             places[top] = place
             if data[place] != _NEWLINE:
                 top += 1
@@ -110,7 +115,7 @@ def code(
 
     table (a power of two, twice the rows at least): zeros. Out: codes (rows,); first (rows + 1,): a row of each number.
     """
-    found = 1
+    next_number = 1
     mask = len(table) - 1
     for row in range(len(before)):
         _fetch(data, before, row)
@@ -128,10 +133,10 @@ def code(
         while True:
             number = table[slot]
             if number == 0:
-                table[slot] = found
-                first[found] = row
-                codes[row] = found
-                found += 1
+                table[slot] = next_number
+                first[next_number] = row
+                codes[row] = next_number
+                next_number += 1
                 break
             to_other = before[first[number]] + 1 - begin
             if end[first[number]] == stop + to_other:
@@ -142,7 +147,7 @@ def code(
                     codes[row] = number
                     break
             slot = (slot + 1) & mask
-    return found
+    return next_number
 
 
 @_kernel(f"void({_TEXTS}, int64[::1], uint8[::1])")

@@ -139,9 +139,9 @@ class Mender:
             return all(fits(name, value, strict=True) for name, value in named)
         spent, self.tried = self.tried, 0
         excess = min(len(parts) - self.identified, MOST_EXCESS)
-        found = next(self._ways(parts, 0, 0, excess, self.identified), None)
+        first_way = next(self._ways(parts, 0, 0, excess, self.identified), None)
         self.tried = spent
-        return found is not None
+        return first_way is not None
 
     def _readings(self, text: str) -> list[list[str]]:
         """The columns of the text for each way of sharing out its delimiters that gives each its form, two at most.
@@ -154,13 +154,13 @@ class Mender:
         excess = len(parts) - len(self.layout.columns)
         if excess < 0 or excess > MOST_EXCESS:
             return []
-        found: dict[tuple[str, ...], list[str]] = {}
+        readings: dict[tuple[str, ...], list[str]] = {}
         for fields in self._ways(parts, 0, 0, excess, len(self.layout.columns)):
             named = zip(self.layout.columns, fields, strict=True)
-            found.setdefault(tuple(value for name, value in named if name in sacct_columns.READ), fields)
-            if len(found) > 1:
+            readings.setdefault(tuple(value for name, value in named if name in sacct_columns.READ), fields)
+            if len(readings) > 1:
                 break
-        return list(found.values()) if self.tried <= MOST_TRIED else []
+        return list(readings.values()) if self.tried <= MOST_TRIED else []
 
     def _ways(self, parts: list[str], column: int, at: int, excess: int, end: int) -> Iterator[list[str]]:
         """Every way in which the columns from `column` to `end` take the parts from `at` on, `excess` into user text.

@@ -181,16 +181,16 @@ def _text_piece(block: Block, settings: ClusterSettings, spill: Spill, number: i
     return Piece(spill.put(number, rows, kept), block.before, int(kept.sum()), rejects, slow)
 
 
-def _json_piece(found: sacct_json.Records, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
+def _json_piece(records: sacct_json.Records, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
     """A batch of JSON records."""
-    fields, line = fields_of(found.frame.drop("line")), found.frame["line"].to_numpy()
+    fields, line = fields_of(records.frame.drop("line")), records.frame["line"].to_numpy()
     rows, valid = sacct_typed.typed(fields, line, settings)
-    rejects = list(found.rejects)
+    rejects = list(records.rejects)
     for n, at, why in _refused(rows, valid):
-        values = found.frame.row(n)
+        values = records.frame.row(n)
         odd = sacct_columns.odd_value((name, text or "") for name, text in zip(COLUMNS, values, strict=False))
         rejects.append(Reject(at, odd or why or "a value is not of its form", str(values)))
-    return Piece(spill.put(number, rows, valid), found.before, int(valid.sum()), rejects, 0)
+    return Piece(spill.put(number, rows, valid), records.before, int(valid.sum()), rejects, 0)
 
 
 def _refused(rows: pl.DataFrame, valid: pl.Series) -> list[tuple[int, int, str | None]]:

@@ -103,15 +103,15 @@ STEP_COLUMNS = (
 
 def _doubled(hashes: Sequence[Hashes]) -> tuple[Hashes, int]:
     """(the values that occur more than once, sorted; how many there are of them in all)."""
-    found, count = [], 0
+    parts, count = [], 0
     for top in range(16):  # a sixteenth at a time, so that no second copy of all is made
         part = np.concatenate([h[h >> np.uint64(60) == top] for h in hashes])
         part.sort()
         doubled = np.flatnonzero(part[1:] == part[:-1])
         values = np.unique(part[doubled])
         count += len(doubled) + len(values)
-        found.append(values)
-    return np.concatenate(found), count
+        parts.append(values)
+    return np.concatenate(parts), count
 
 
 def _among(hashes: Hashes, doubled: Hashes) -> NDArray[np.bool_]:
