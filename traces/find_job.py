@@ -1,4 +1,4 @@
-"""Which job, or whose jobs, a person means: asked of DuckDB alone, so that a wrong id is refused at once.
+"""Look up a job by the id, or a user by the name, that a person typed. Imports DuckDB alone: a wrong id fails at once.
 
 Texts are quoted by `traces.store.quoting.sql_text` and are no parameters: for those DuckDB imports pandas, which
 takes half a second.

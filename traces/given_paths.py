@@ -54,7 +54,7 @@ def check_writable(folder: Path, what: str) -> None:
 
 
 def bytes_of(path: Path, *, pipes: bool = True) -> bytes:
-    """What a text file, or a pipe unless it is said that none is meant, holds that is about a cluster and no log.
+    """The bytes of a small text file about a cluster (slurm.conf, clusters.toml), or of a pipe where `pipes` allows it.
 
     Raises FileNotFoundError, and InputError where it is a device, holds over MOST_TEXT_BYTES or cannot be read.
     """
@@ -73,7 +73,7 @@ def bytes_of(path: Path, *, pipes: bool = True) -> bytes:
 
 
 def exists(path: Path) -> bool:
-    """Is there anything? Raises InputError where that cannot be told: no permission, too long a name."""
+    """Whether the path exists. Raises InputError where that cannot be determined: no permission, too long a name."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -127,7 +127,7 @@ def unescaped(delimiter: str | None) -> str | None:
 
 
 def _files_of(folder: Path) -> list[Path]:
-    """What lies in the folder, not in folders in it, hidden files left out, in order of the names.
+    """The files directly in the folder, without hidden ones, in order of their names.
 
     Raises InputError where it cannot be read.
     """
@@ -156,7 +156,7 @@ class _Read:
 
 @dataclass
 class _Batch:
-    """The files that are read together: all of them go into the lake, or none."""
+    """The files of one call of `ingest`: either all of them go into the lake or none."""
 
     how: RawFile  # of no path: how each of them is to be read
     format: str
@@ -203,7 +203,7 @@ class _Batch:
                 )
 
     def commit(self) -> None:
-        """Put every folder in its place, and take out what changed files held before; a file's rows are those it has.
+        """Move every folder into the lake, and remove the folders of earlier contents of the same files.
 
         What was read while another process was at the lake may be older than what that has put there: it is read again.
         """
@@ -265,7 +265,7 @@ class _Batch:
 
 
 def _stage(raw: RawFile, batch: _Batch, state: tuple[int, ...] | None, temporary: Path, *, named: bool) -> _Read:
-    """Read one file into a temporary folder of the lake, or tell why not."""
+    """Read one file into a temporary folder of the lake; a file of no known format gets a result that says why."""
     began = time.perf_counter()
     path, kind = raw.shown or str(raw.path), "none"
     try:
@@ -307,7 +307,7 @@ def _changing(raw: RawFile) -> InputError:
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
-    """What differs once somebody has written to the file or put another in its place; None where there is none."""
+    """Device, inode, size and times of the file, which differ once it is written to or replaced. None: no file."""
     try:
         if not path.is_file():
             return None
@@ -319,7 +319,7 @@ def _state(path: Path) -> tuple[int, ...] | None:
 
 
 def _has_changed(path: Path, state: tuple[int, ...] | None) -> bool:
-    """One that is gone has not: what was read of it is what it held."""
+    """Whether the file is another than in that state; one that is gone counts as unchanged, as it was read before."""
     return (present := _state(path)) is not None and present != state
 
 
@@ -363,7 +363,7 @@ def _result(path: str, reader: Reader, parsed: Parsed, digest: str, seconds: flo
 
 
 def _write(tables: FileTables, raw: RawFile, reader: Reader, parsed: Parsed, result: FileResult, size: int) -> None:
-    """What the reader has not written yet, and the file's own row."""
+    """Write the tables that the reader has returned, and the file's own row of `trace_files`."""
     for name, frame in {**parsed.tables, "rejects": rejects_frame(parsed.rejects)}.items():
         tables.write(name, frame)
     counts = {k: v for k, v in asdict(result).items() if k in schema.TRACE_FILES.names}

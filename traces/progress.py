@@ -63,7 +63,7 @@ class Progress:
         self._tell(self._count + 1, monotonic())
 
     def reach(self, count: int) -> None:
-        """So many are done; the rate is that since the first word, because what comes before is preparing."""
+        """`count` are done. The time left is estimated from the first call on: what came before was preparation."""
         now = monotonic()
         if self._first:
             self._first, self._began, self._before, self._said = False, now, count, now
@@ -81,5 +81,5 @@ class Progress:
         self._said = now
 
     def done(self, what: str) -> None:
-        """The last word, which stays."""
+        """End the bar with this text, which stays on the screen."""
         self._bar.update(self._task, description=visible(what))

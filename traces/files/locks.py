@@ -1,4 +1,4 @@
-"""Locks of a data folder: what two processes must not do at once, one after the other.
+"""Locks of a data folder, for what two processes must not do at the same time.
 
 A lock is an flock(2) on a file of `DATA/.locks`, by way of the library filelock. The kernel frees it when its holder
 dies, however that comes about, so there is nothing to take over or to clean up. The file stays and says who held it
@@ -30,7 +30,7 @@ _TOLD_CHARACTERS = 200  # of the holder's command
 def locked(
     root: Path, purpose: str, *, wait_s: float | None = None, say: Callable[[str], None] = _say
 ) -> Iterator[None]:
-    """One process, and one thread of it, at a time in here, for that data folder and purpose ("lake", "release", ...).
+    """Hold the lock of that data folder and purpose ("lake", "release", ...): one thread of one process at a time.
 
     May be nested within a thread. Where another holds the lock, `say` is told once who and since when; then it is
     waited for, at most `wait_s` seconds (None: as long as it takes). Raises WorkError where that was not enough, and
@@ -60,7 +60,7 @@ def locked(
 
 
 def _write_holder(descriptor: int) -> None:
-    """For who waits: this process, its command and the time (UTC). What cannot be written is done without."""
+    """Write this process, its command and the time (UTC) into the lock file, for whoever waits. Failing is harmless."""
     holder = {
         "pid": os.getpid(),
         "host": socket.gethostname(),

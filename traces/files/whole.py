@@ -12,7 +12,7 @@ from traces.errors import InputError, of_system
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Where to write what shall lie at `path`: a file beside it, which takes its place once all went well.
+    """Yield a path beside `path` to write to; it is renamed to `path` when the block ends without an exception.
 
     A device or a pipe is not replaced: there `path` itself is what to write to. Folders above `path` are made. Raises
     InputError where `path` is a folder or cannot be made, and WorkError where the system gives out while it is written.

@@ -154,7 +154,7 @@ class _Run:
         return place == 0
 
     def _release(self, now: int, record: int) -> None:
-        """Let the record that hangs on this one go."""
+        """Make the record that waits for this one (dependency, requeue) eligible."""
         follower = self.next[record]
         if follower == NEVER:
             return

@@ -1,4 +1,4 @@
-"""What every reader of a raw file shares: the file, what reading it gives, times of a zone, values mapped once each."""
+"""What every reader uses: the raw file, the result of reading it, times of a zone, texts converted once each."""
 
 from __future__ import annotations
 

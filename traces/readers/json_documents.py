@@ -1,4 +1,4 @@
-"""The elements of one list in each of the JSON documents of a file, some text at a time; what is broken costs itself.
+"""The elements of one list in each JSON document of a file, read piece by piece; a broken element costs no other.
 
 A document is an object, and the list is the value of one of its own keys, wherever else that key may stand. Documents
 may follow one another, as `cat` puts dumps together. Python's decoder reads what is whole; what it refuses is given as
@@ -42,7 +42,7 @@ class Element:
 
 
 class _BrokenError(ValueError):
-    """Here stands no whole JSON value."""
+    """The text at hand does not begin with a whole JSON value."""
 
 
 class Documents:
@@ -70,7 +70,7 @@ class Documents:
                 yield self._skipped("text between JSON documents", _OBJECT)[0]
 
     def _more(self) -> bool:
-        """Hold the next piece too, without what has been read; False at the end of the file."""
+        """Drop the text that has been read and append the next piece; False at the end of the file."""
         if self._ended:
             return False
         piece = next(self._pieces, None)
@@ -121,7 +121,7 @@ class Documents:
         return True
 
     def _is_list(self) -> bool:
-        """Goes past a key and its value; of the key that is looked for, past the start of its list, and is true."""
+        """Skip a key and its value. For the key that is looked for, stop behind the `[` of its list and return True."""
         if self._key_here() != self._key or self._next(_VISIBLE) != "[":
             self._value()
             return False

@@ -13,7 +13,7 @@ _FIRST, _LAST = ((at - datetime(1970, 1, 1)) // timedelta(microseconds=1) for at
 
 
 def implausible(rows: pl.DataFrame) -> pl.Series:
-    """`wrong`: why each row cannot be, by the first of its columns that is out of bounds; null where none is.
+    """Column `wrong`: for each row the first of its columns that is out of bounds, with the bounds; null where none is.
 
     Times are columns that end in `_utc` or `_local`. Columns of which `schema.MOST` says nothing are not looked at.
     """

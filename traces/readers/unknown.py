@@ -1,4 +1,4 @@
-"""What a file is that no reader knows, by its first lines, and what to do about it: the words of the refusal."""
+"""The error for a file that no reader recognises: what it looks like by its first lines, and what to do about it."""
 
 from __future__ import annotations
 

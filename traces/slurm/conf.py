@@ -215,7 +215,7 @@ def _unknown(pair: Pair, what: str, known: Iterable[str]) -> InputError:
 
 
 def parsed(pair: Pair, parse: Callable[[str], Any]) -> Any:
-    """The pair's value by `parse` of slurm_conf_values; InputError (file:line) says what is allowed."""
+    """The pair's value by `parse` of conf_values; InputError (file:line) says what is allowed."""
     try:
         return parse(pair.value)
     except ValueError as error:

@@ -51,7 +51,7 @@ def in_memory() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextmanager
 def spill_folder(root: Path) -> Iterator[Path]:
-    """This process's own, for reading: DuckDB makes it at need, in the data folder if that can be written."""
+    """A spill folder of this process, in the data folder if that can be written. DuckDB makes it when it needs it."""
     with ExitStack() as stack:
         try:
             place = staging.spill_folder(root, stack.enter_context(staging.at_work(root)))
@@ -67,7 +67,7 @@ def _elsewhere(process: int) -> Path:
 
 @contextmanager
 def readable(warehouse: Path) -> Iterator[None]:
-    """While a warehouse is read: InputError where the file is damaged or none, WorkError where memory does not do."""
+    """Turn DuckDB's errors into InputError (file damaged or no database) and WorkError (not enough memory)."""
     import duckdb
 
     damaged = (duckdb.IOException, duckdb.FatalException, duckdb.InternalException, duckdb.SerializationException)

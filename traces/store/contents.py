@@ -1,4 +1,4 @@
-"""What a data folder's warehouse holds, asked of DuckDB alone: names are checked before anything heavy is imported."""
+"""Names of the clusters and tables in the warehouse. Imports DuckDB alone, so that a wrong name fails at once."""
 
 from __future__ import annotations
 

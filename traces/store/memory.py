@@ -1,4 +1,4 @@
-"""How much memory is free here: to the machine, and to the control groups (cgroup) and limits that this process is in.
+"""How much memory is free: on the machine, and within this process's control groups (cgroup) and limits.
 
 A container sees the whole machine in /proc/meminfo, however little it may take itself.
 """

@@ -33,7 +33,7 @@ _numbers = itertools.count()
 
 @contextmanager
 def at_work(root: Path) -> Iterator[str]:
-    """A name that is this process's alone while in here, for what it writes under hidden names in that data folder.
+    """Hold a random word that is this process's alone, for the hidden names of what it writes in that data folder.
 
     Nested, and in other threads, it is the same one. Raises OSError where the folder cannot be written.
     """
@@ -54,7 +54,7 @@ def at_work(root: Path) -> Iterator[str]:
 
 
 def _named(root: Path) -> tuple[str, int]:
-    """A new name, and the descriptor that holds it."""
+    """A new random word, and the open file whose lock it holds."""
     name = secrets.token_hex(8)
     path = _lock_file(root, name)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def _lock_file(root: Path, name: str) -> Path:
 
 @contextmanager
 def workplace(root: Path, beside: Path) -> Iterator[Path]:
-    """Where to make a folder for what shall lie in `beside`: on the same file system, and gone in the end."""
+    """Yield a hidden path in `beside` at which to make folders that then move into `beside`; removed at the end."""
     with at_work(root) as name:
         place = beside / f".{name}.work.{next(_numbers)}"
         try:
@@ -87,7 +87,7 @@ def spill_folder(root: Path, name: str) -> Path:
 
 
 def sweep(root: Path, lake: Path) -> list[str]:
-    """Remove what processes that are no more have left in a data folder under hidden names; returns the names."""
+    """Remove what dead processes have left in a data folder under hidden names; returns those names."""
     paths_of: dict[str, list[Path]] = {path.stem: [] for path in (root / locks.FOLDER).glob("*.work")}
     for path in (*root.glob(".*"), *lake.glob("*/.*")):
         if match := _UNFINISHED.fullmatch(path.name):

@@ -1,4 +1,4 @@
-"""Philly's job log a piece at a time, by column: what the reader does with entries that are as they should be.
+"""Philly's job log piece by piece, whole columns at once: the fast way, for entries that are as documented.
 
 The list is cut between two entries, a piece is parsed against the schema, and everything about a job is computed for
 all jobs of the piece at once. An entry that is not plainly right, or has a time in the doubled hour of a clock change,

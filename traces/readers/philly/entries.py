@@ -1,6 +1,6 @@
-"""Philly's job log entry by entry, in plain Python: what the reader does with an entry that is not as it should be.
+"""Philly's job log entry by entry, in plain Python: the slow way, for entries that differ from what is documented.
 
-The slow twin of `philly_columns`: both make the same rows of the same log.
+The slow twin of `traces.readers.philly.columns`: both make the same rows of the same log.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PLACEMENTS: dict[str, Any] = {
 
 
 def entries(piece: bytes) -> Iterator[tuple[Any, str | None]]:
-    """(entry, what is wrong) of a JSON list; what is no entry costs itself, up to where the next one begins."""
+    """(entry, what is wrong with it or None) of a JSON list; text that is no entry is skipped up to the next."""
     with contextlib.suppress(orjson.JSONDecodeError):
         whole = orjson.loads(piece)
         if isinstance(whole, list):

@@ -1,4 +1,4 @@
-"""The five files of Microsoft's Philly trace: the job log here, the CSV files in `philly_samples`.
+"""The five files of Microsoft's Philly trace: the job log here, the CSV files in `traces.readers.philly.samples`.
 
 Format: README of the public repository msr-fiddle/philly-traces. A job is one allocation, its scheduling attempts are
 runs of it. Times are local to the cluster (America/Los_Angeles) without an offset. Defects that the README names are
@@ -111,7 +111,7 @@ def _columns(file: RawFile, frame: pl.DataFrame) -> Columns:
 
 
 def _pieces(file: RawFile) -> Iterator[Columns | bytes]:
-    """The log piece by piece: by column where a piece is JSON of the schema, else its bytes."""
+    """The log piece by piece: its columns where the piece is JSON of the schema, else its bytes."""
     try:
         with file.open() as stream:
             for piece in pieces(stream):
@@ -159,7 +159,7 @@ def _raw(entry: Any) -> str:
 
 
 def superseded(seen: pl.DataFrame) -> pl.Series:
-    """Lines of records of a job of which another has more attempts, or a later end, or stands further down."""
+    """Lines of records that a newer one of the job replaces: more attempts, then a later end, then further down."""
     several = seen.filter(seen["job_key"].is_duplicated()).sort("attempts", "end_utc", "line", nulls_last=False)
     newest = several.unique("job_key", keep="last")
     return several.join(newest, on="line", how="anti")["line"]

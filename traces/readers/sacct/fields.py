@@ -1,6 +1,6 @@
-"""A column of an sacct dump as places in its bytes, and its typed values: by the compiled kernel, in bulk.
+"""A column of an sacct dump as positions in its bytes, and its typed values, read in bulk by the compiled kernel.
 
-What the kernel is not certain of is told, and goes through `traces.slurm.text` by its distinct texts.
+Rows that the kernel cannot read are returned as such; their distinct texts go through `traces.slurm.text`.
 """
 
 from __future__ import annotations

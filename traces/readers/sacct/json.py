@@ -111,7 +111,7 @@ def _texts(*row: str | None) -> tuple[str | None, ...]:
 
 
 def _reason_of(error: Exception) -> str:
-    """What is wrong, as one who looks at the record would say it."""
+    """The error in words for whoever looks at the record."""
     if isinstance(error, UnicodeEncodeError):
         return f"half a surrogate pair in {shown(error.object)}"
     if isinstance(error, KeyError):

@@ -48,7 +48,7 @@ def _inline(function: compiled.Function) -> compiled.Function:
 
 @_inline
 def _fetch(data: Bytes, places: Places, row: int) -> None:
-    """Fetch the bytes of a later row: they lie too far apart for the processor to guess, and waiting takes longest."""
+    """Load the bytes of the row AHEAD rows later into the cache: the processor does not foresee the jump."""
     fetch(data, places[min(row + AHEAD, len(places) - 1)] + 1)
 
 
@@ -161,7 +161,7 @@ def copy(data: Bytes, before: Places, end: Places, offsets: Int64s, texts: Bytes
 
 
 def _form(text: bytes) -> tuple[np.uint64, np.uint64]:
-    """A form of eight bytes at most, 0 for a digit: its bytes, and what lifts a digit over 9 or another byte to 128."""
+    """A pattern of at most eight bytes, 0 for a digit, as two words: its bytes, and what raises a misfit to 128."""
     most = bytes(0x76 if byte == _ZERO else 0x7F for byte in text.ljust(8, b"\0"))
     return np.uint64(int.from_bytes(text, "little")), np.uint64(int.from_bytes(most, "little"))
 
@@ -174,7 +174,7 @@ _NO_HOUR = np.uint64(int.from_bytes(b"00:", "little"))
 
 @_inline
 def _digits_of(word: np.uint64, form: np.uint64, most: np.uint64) -> np.uint64:
-    """The digits of the form, each in its byte; with a high bit where the word is not of it."""
+    """The word's digits, each in its byte; a byte has its high bit set where the word does not fit the pattern."""
     digits = word ^ form
     return digits | (((digits & _LOW) + most) & _HIGH)
 

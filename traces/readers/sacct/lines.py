@@ -1,6 +1,6 @@
 """The lines of a block of an sacct dump into rows of text.
 
-Lines with the right number of delimiters are split in bulk; `sacct_mend` puts the others together.
+Lines with the right number of delimiters are split in bulk; `traces.readers.sacct.mend` puts the others together.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Mender:
                 self._reject(line, self.line(line))
 
     def _is_broken_record(self, line: int) -> bool:
-        """Has the line half the columns of a record? Then it is none that a text goes on with."""
+        """True if the line has half the columns of a record: then it is a broken record, no rest of a job name."""
         return self.line(line).count(self.layout.delimiter) * 2 >= len(self.layout.columns)
 
     def _text(self, first: int, last: int) -> str:
@@ -121,7 +121,7 @@ class Mender:
         return last, -1
 
     def _fragment(self, at: int, too: Callable[[int], bool] = lambda _line: True) -> int:
-        """Last line of the run of lines from here that neither are clean nor start a record, and are `too`."""
+        """The last of the lines from here on that are neither clean nor the start of a record, and satisfy `too`."""
         end, lines = at, len(self.clean)
         while end + 1 < lines and not self.clean[end + 1] and too(end + 1) and not self.starts(self.line(end + 1)):
             end += 1

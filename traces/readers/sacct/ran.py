@@ -1,4 +1,4 @@
-"""Which records of sacct ran, for how long and with what, and how those ended of which the dump prints no state."""
+"""Which records of sacct ran, for how long and on what; and the end state of those whose state the dump lacks."""
 
 from __future__ import annotations
 

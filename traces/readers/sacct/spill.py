@@ -1,4 +1,4 @@
-"""Typed rows of a dump on disk until all of it is read: only then is it known which ids have several records.
+"""Typed rows of a dump, kept on disk until all of it is read: only then is it known which ids have several records.
 
 A dump is folded into jobs a block at a time. The few ids with several records (requeues, resizes, ids used again, a
 record printed twice), wherever in the dump they stand, are folded apart, in buckets that fit in memory whatever their
