@@ -2,7 +2,7 @@
 
 The list is cut between two entries, a piece is parsed against the schema, and everything about a job is computed for
 all jobs of the piece at once. An entry that is not plainly right, or has a time in the doubled hour of a clock change,
-is left to `philly_entries`, which makes the same rows in plain Python.
+is left to `traces.readers.philly.entries`, which makes the same rows in plain Python.
 """
 
 from __future__ import annotations

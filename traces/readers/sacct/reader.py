@@ -1,8 +1,8 @@
 """Slurm `sacct` dumps: any delimiter, with a header or without one (`--fields`), fixed width, and `--json`.
 
 The odd cases are those of Slurm's own manual pages and sources; the tests name them one by one. A dump is read a block
-at a time, two at once, so that memory does not grow with it: `sacct_blocks` cuts it, `sacct_lines` splits lines,
-`sacct_typed` types the columns, `sacct_spill` keeps the rows until all is read, `sacct_jobs` folds them into jobs and
+at a time, two at once, so that memory does not grow with it: `blocks` cuts it, `lines` splits lines,
+`typed` types the columns, `spill` keeps the rows until all is read, `jobs` folds them into jobs and
 attempts.
 """
 
