@@ -69,12 +69,12 @@ class Toy(SimpleNamespace):
         return SELECT if window is self.windows.select else REPORT
 
 
-def fit(ours: Toy, *_: object) -> tuple[list[TrainedPolicy], list[str]]:
-    return [TrainedPolicy(ours.candidate.manifest["policy"], 0, ours.candidate, "run", 0.0)], []
+def fit(study: Toy, *_: object) -> tuple[list[TrainedPolicy], list[str]]:
+    return [TrainedPolicy(study.candidate.manifest["policy"], 0, study.candidate, "run", 0.0)], []
 
 
-def fingerprint(ours: Toy, _: list[str]) -> str:
-    return str(ours.candidate.manifest["policy"])
+def fingerprint(study: Toy, _: list[str]) -> str:
+    return str(study.candidate.manifest["policy"])
 
 
 fits.fit, comparisons.comparison_fingerprint = fit, fingerprint  # type: ignore[assignment]

@@ -145,9 +145,11 @@ def test_settings_go_from_nearly_reactive_to_hours_of_overlap(name: str, report_
 @pytest.mark.parametrize("name", LEARNED)
 def test_learns_to_beat_average_wait_at_equal_overlap(name: str, report_table: PairTable) -> None:
     for overlap_h in (0.25, 0.5, 1.0):
-        ours = interruption_at(report_table, fitted(name), overlap_h)
-        theirs = interruption_at(report_table, fitted("average-wait"), overlap_h)
-        assert ours < 0.85 * theirs, f"at {overlap_h} h of overlap: {ours:.2f} h against average wait's {theirs:.2f} h"
+        learned = interruption_at(report_table, fitted(name), overlap_h)
+        average_wait = interruption_at(report_table, fitted("average-wait"), overlap_h)
+        assert learned < 0.85 * average_wait, (
+            f"at {overlap_h} h of overlap: {learned:.2f} h against average wait's {average_wait:.2f} h"
+        )
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ def toy_study(root: Path) -> Study:
     return Study(DataFolder(root), ClusterSettings("toy", seeds=3), scenario, workload)
 
 
-def killed_in_training(ours: Study) -> None:
+def killed_in_training(study: Study) -> None:
     """MLflow hears nothing of it: its part has a test of its own."""
     kept: list[str] = []
 
@@ -52,10 +52,10 @@ def killed_in_training(ours: Study) -> None:
 
     no_tracker = mock.patch.object(training_runs, "MlflowTracker", return_value=None)
     with no_tracker, mock.patch.object(fits, "write_stamp", stamped):
-        fits.fit(ours, POLICIES, WINDOW)
+        fits.fit(study, POLICIES, WINDOW)
 
 
-def killed_over_pairs(ours: Study) -> None:
+def killed_over_pairs(study: Study) -> None:
     whole = np.savez_compressed
 
     def half(file: Any, **arrays: Any) -> None:
@@ -65,7 +65,7 @@ def killed_over_pairs(ours: Study) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     with mock.patch.object(np, "savez_compressed", half):
-        ours.pairs(WINDOW)
+        study.pairs(WINDOW)
 
 
 if __name__ == "__main__":

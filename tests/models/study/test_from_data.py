@@ -53,16 +53,16 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_pairs_are_those_that_policies_are_fitted_and_judged_on(data: Path) -> None:
     folder = DataFolder(data)
-    ours = open_study(folder, clusters.resolve(folder, cluster="lab"), **SCENARIO)
+    study = open_study(folder, clusters.resolve(folder, cluster="lab"), **SCENARIO)
     fit, select, report = (pairs_of(data, "lab", window, **SCENARIO) for window in ("fit", "select", "report"))
-    expected = ours.fit_pairs(ours.windows.fit).known_before(ours.windows.fit.until_s)
+    expected = study.fit_pairs(study.windows.fit).known_before(study.windows.fit.until_s)
     np.testing.assert_array_equal(fit.observations, expected.observations)
     np.testing.assert_array_equal(fit.successor_start_s, expected.successor_start_s)
     assert set(fit.observations[:, 5].tolist()) == {16.0, 14.0}, "as it is, and on a tenth fewer nodes"
     assert fit.submit_s.max() < select.submit_s.min() and select.submit_s.max() < report.submit_s.min()
-    assert (fit.successor_start_s[fit.last] < ours.windows.fit.until_s).all()
-    assert (select.successor_start_s[select.last] < ours.windows.select.until_s).all()
-    np.testing.assert_array_equal(report.observations, ours.pairs(ours.windows.report).observations)
+    assert (fit.successor_start_s[fit.last] < study.windows.fit.until_s).all()
+    assert (select.successor_start_s[select.last] < study.windows.select.until_s).all()
+    np.testing.assert_array_equal(report.observations, study.pairs(study.windows.report).observations)
     assert set(report.pair_nodes.tolist()) == {1, 4}
 
 

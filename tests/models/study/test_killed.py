@@ -28,13 +28,13 @@ from traces.store import stamps
 
 
 @pytest.fixture
-def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     monkeypatch.setattr(training_runs, "MlflowTracker", lambda data: None)
     return toy_study(tmp_path)
 
 
-def kill(ours: Study, what: str) -> None:
-    command = [sys.executable, "-m", "tests.models.toy_study", str(ours.data.root), what]
+def kill(study: Study, what: str) -> None:
+    command = [sys.executable, "-m", "tests.models.toy_study", str(study.data.root), what]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
     assert done.returncode == -9, done.stderr
 
@@ -43,9 +43,9 @@ def same(one: PairTable, other: PairTable) -> bool:
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in PairTable.__dataclass_fields__)
 
 
-def test_after_a_kill_in_training_only_the_rest_is_fitted(ours: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    kill(ours, "fits")
-    kept = {str(path): path.stat().st_mtime_ns for path in ours.data.artifacts.glob("policies/**/arrays.npz")}
+def test_after_a_kill_in_training_only_the_rest_is_fitted(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    kill(study, "fits")
+    kept = {str(path): path.stat().st_mtime_ns for path in study.data.artifacts.glob("policies/**/arrays.npz")}
     assert len(kept) == THREE
     fitted: list[tuple[str, int]] = []
 
@@ -57,23 +57,23 @@ def test_after_a_kill_in_training_only_the_rest_is_fitted(ours: Study, monkeypat
         return train(*arguments, keep=note, **named)
 
     monkeypatch.setattr("models.study.fits.train", noting)
-    fits, reused = fit(ours, POLICIES, WINDOW)
+    fits, reused = fit(study, POLICIES, WINDOW)
     assert len(fits) == 5 and len(fitted) == 5 - THREE and {name for name, _ in fitted} == {"forest"}
     assert reused == ["reactive", "average-wait"]
     assert {path: Path(path).stat().st_mtime_ns for path in kept} == kept, "what was kept is as it was"
-    assert not list(ours.data.artifacts.rglob("*.part"))
-    undisturbed, _ = fit(toy_study(ours.data.root / "other"), POLICIES, WINDOW)
+    assert not list(study.data.artifacts.rglob("*.part"))
+    undisturbed, _ = fit(toy_study(study.data.root / "other"), POLICIES, WINDOW)
     assert [content_digest(one.artifact) for one in fits] == [content_digest(one.artifact) for one in undisturbed]
 
 
-def test_after_a_kill_over_pairs_they_are_built_whole(ours: Study) -> None:
-    kill(ours, "pairs")
-    folder = ours.data.artifacts / "pairs" / "toy"
+def test_after_a_kill_over_pairs_they_are_built_whole(study: Study) -> None:
+    kill(study, "pairs")
+    folder = study.data.artifacts / "pairs" / "toy"
     (left,) = folder.iterdir()
     assert left.name.startswith(".") and left.name.endswith(".part")
-    built = ours.pairs(WINDOW)
+    built = study.pairs(WINDOW)
     assert [path.suffix for path in folder.iterdir()] == [".npz"], "and what was left is gone"
-    assert same(built, toy_study(ours.data.root / "other").pairs(WINDOW)) and same(built, ours.pairs(WINDOW))
+    assert same(built, toy_study(study.data.root / "other").pairs(WINDOW)) and same(built, study.pairs(WINDOW))
 
 
 def turned(whole: bytes) -> bytes:
@@ -91,22 +91,22 @@ def encrypted(whole: bytes) -> bytes:
     "damage", [lambda _: b"", lambda _: b"\x80\x04garbage", lambda _: b"PK\x03\x04garbage", turned, encrypted]
 )
 def test_damaged_pairs_are_built_again_and_it_is_said(
-    ours: Study, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
+    study: Study, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
-    built = ours.pairs(WINDOW)
-    (path,) = (ours.data.artifacts / "pairs" / "toy").iterdir()
+    built = study.pairs(WINDOW)
+    (path,) = (study.data.artifacts / "pairs" / "toy").iterdir()
     path.write_bytes(damage(path.read_bytes()))
-    assert same(ours.pairs(WINDOW), built)
+    assert same(study.pairs(WINDOW), built)
     assert f"{path} is damaged" in caplog.text and "built again" in caplog.text
     assert same(pairs.load(path), built)
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"left": 7, "fingerprint": "x"}', "[" * 200_000, "\x00\udcff"])
-def test_a_damaged_stamp_is_none(ours: Study, content: str) -> None:
-    stamps.write_stamp(ours.data, "step", "toy", "f", {"a": 1})
-    assert stamps.read_stamp(ours.data, "step", "toy", "f") == {"a": 1}
-    stamps.stamp_path(ours.data, "step", "toy").write_bytes(content.encode("utf-8", "surrogateescape"))
-    assert stamps.read_stamp(ours.data, "step", "toy") is None
+def test_a_damaged_stamp_is_none(study: Study, content: str) -> None:
+    stamps.write_stamp(study.data, "step", "toy", "f", {"a": 1})
+    assert stamps.read_stamp(study.data, "step", "toy", "f") == {"a": 1}
+    stamps.stamp_path(study.data, "step", "toy").write_bytes(content.encode("utf-8", "surrogateescape"))
+    assert stamps.read_stamp(study.data, "step", "toy") is None
 
 
 def at_once(work: Callable[[], object], until_second_waits: threading.Event) -> None:
@@ -133,7 +133,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 def test_two_that_want_the_same_pairs_build_them_once(
-    ours: Study, waits: threading.Event, monkeypatch: pytest.MonkeyPatch
+    study: Study, waits: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builds, got = [], []
 
@@ -145,14 +145,14 @@ def test_two_that_want_the_same_pairs_build_them_once(
         return table
 
     monkeypatch.setattr("models.study.pair_tables._build", build)
-    at_once(lambda: got.append(ours.pairs(WINDOW)), waits)
+    at_once(lambda: got.append(study.pairs(WINDOW)), waits)
     assert len(builds) == 1 and len(got) == 2 and same(*got)
 
 
 def test_two_that_want_the_same_training_fit_it_once(
-    ours: Study, waits: threading.Event, monkeypatch: pytest.MonkeyPatch
+    study: Study, waits: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours.fit_pairs(WINDOW)
+    study.fit_pairs(WINDOW)
     fitted, got = [], []
 
     def training(*arguments: Any, **named: Any) -> Any:
@@ -161,5 +161,5 @@ def test_two_that_want_the_same_training_fit_it_once(
         return train(*arguments, **named)
 
     monkeypatch.setattr("models.study.fits.train", training)
-    at_once(lambda: got.append(fit(ours, ["reactive"], WINDOW)), waits)
+    at_once(lambda: got.append(fit(study, ["reactive"], WINDOW)), waits)
     assert len(fitted) == 1 and sorted(reused for _, reused in got) == [[], ["reactive"]]

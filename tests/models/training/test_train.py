@@ -228,38 +228,38 @@ class Interrupted(Recorder):
 
 
 @pytest.fixture
-def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     """A small study that MLflow hears nothing of."""
     monkeypatch.setattr(training_runs, "MlflowTracker", lambda data: None)
     return toy_study(tmp_path)
 
 
-def test_an_interrupted_training_keeps_what_was_fitted(ours: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_training_keeps_what_was_fitted(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     window = Window(3 * DAY_S, 8 * DAY_S, 1800)
     policy = Interrupted(most=2)
     monkeypatch.setitem(registry.POLICIES, "recorder", Given(policy))
 
     with pytest.raises(KeyboardInterrupt):
-        fit(ours, ["reactive", "recorder"], window)
+        fit(study, ["reactive", "recorder"], window)
     with pytest.raises(InputError, match="'recorder' is not trained"):
-        last_fit(ours, "recorder")
+        last_fit(study, "recorder")
     policy.most = 99
-    fits, kept = fit(ours, ["reactive", "recorder"], window)
+    fits, kept = fit(study, ["reactive", "recorder"], window)
 
     assert [seed for _, seed in policy.seen] == [0, 1, 2], "the third alone is fitted again"
     assert [(one.name, one.seed) for one in fits] == [("reactive", 0), *(("recorder", seed) for seed in range(3))]
     assert kept == ["reactive"]
-    assert fit(ours, ["reactive", "recorder"], window)[1] == ["reactive", "recorder"]
-    assert [one.seed for one in last_fit(ours, "recorder")[0]] == [0, 1, 2]
-    fit(ours, ["recorder"], Window(3 * DAY_S, 7 * DAY_S, 1800), seeds=(0,))
-    assert [one.seed for one in last_fit(ours, "recorder")[0]] == [0], "seeds of two windows are not mixed"
+    assert fit(study, ["reactive", "recorder"], window)[1] == ["reactive", "recorder"]
+    assert [one.seed for one in last_fit(study, "recorder")[0]] == [0, 1, 2]
+    fit(study, ["recorder"], Window(3 * DAY_S, 7 * DAY_S, 1800), seeds=(0,))
+    assert [one.seed for one in last_fit(study, "recorder")[0]] == [0], "seeds of two windows are not mixed"
 
 
 def test_a_kill_between_a_fit_and_its_stamp_passes_nothing_off_as_another(
-    ours: Study, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    study: Study, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     early, late = (Window(3 * DAY_S, until * DAY_S, 1800) for until in (7, 8))
-    fit(ours, ["recorder"], early, seeds=(0,))
+    fit(study, ["recorder"], early, seeds=(0,))
 
     def killed(*arguments: object) -> None:
         raise KeyboardInterrupt
@@ -267,8 +267,8 @@ def test_a_kill_between_a_fit_and_its_stamp_passes_nothing_off_as_another(
     with monkeypatch.context() as patch:
         patch.setattr("models.study.fits.write_stamp", killed)
         with pytest.raises(KeyboardInterrupt):
-            fit(ours, ["recorder"], late, seeds=(0,))
+            fit(study, ["recorder"], late, seeds=(0,))
     with pytest.raises(InputError, match="'recorder' is not trained"):
-        last_fit(ours, "recorder")
-    ((again,), _) = fit(ours, ["recorder"], early, seeds=(0,))
+        last_fit(study, "recorder")
+    ((again,), _) = fit(study, ["recorder"], early, seeds=(0,))
     assert again.artifact.manifest["trained_on"]["until_s"] == early.until_s, "of outcomes after that it knows nothing"
