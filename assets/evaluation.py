@@ -47,26 +47,26 @@ def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
         return shown(rows=0, why=why)
     study = open_study(data, settings)
     policies = registry.every_policy()
-    now = comparisons.comparison_fingerprint(study, policies)
+    made_from = comparisons.comparison_fingerprint(study, policies)
     with locked(data.root, f"comparison of {cluster}"):  # three results that belong together
-        reused = derived.made_from(data, POLICY_RESULTS.name, cluster) == now
+        reused = derived.made_from(data, POLICY_RESULTS.name, cluster) == made_from
         if not reused:
-            _compare(study, policies, now)
+            _compare(study, policies, made_from)
     results = derived.read(data, POLICY_RESULTS.name, cluster)
     curves = derived.read(data, POLICY_CURVES.name, cluster)
     everywhere = results.filter(results["load"] == "all")
     return shown(
         rows=len(results),
         reused=reused,
-        version=now,
-        **_told(everywhere, curves),
+        version=made_from,
+        **_figures(everywhere, curves),
         **training_link(data, fits.run_ids(study, policies)),
         curves=picture(_drawn(curves), "interruption, h"),
         results=table(everywhere.select(COLUMNS), rows=40),
     )
 
 
-def _compare(study: Study, policies: list[str], now: str) -> None:
+def _compare(study: Study, policies: list[str], made_from: str) -> None:
     """The comparison made and stored, its results last: they say that the others are there."""
     data, cluster = study.data, study.scenario.cluster
     trained, _ = fits.fit(study, policies, study.windows.fit)
@@ -74,12 +74,12 @@ def _compare(study: Study, policies: list[str], now: str) -> None:
     curves = curves_frame(compared.curves)
     pictures = {"curves.png": _drawn(curves)}
     comparisons.remember_comparison(study, trained, compared, study.windows.report, study.windows.select, pictures)
-    derived.write(data, POLICY_CURVES, cluster, curves, now)
-    write_stamp(data, comparisons.COMPARISON, cluster, now, {"results": compared.results})
-    derived.write(data, POLICY_RESULTS, cluster, results_frame(compared.results), now)
+    derived.write(data, POLICY_CURVES, cluster, curves, made_from)
+    write_stamp(data, comparisons.COMPARISON, cluster, made_from, {"results": compared.results})
+    derived.write(data, POLICY_RESULTS, cluster, results_frame(compared.results), made_from)
 
 
-def _told(results: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
+def _figures(results: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
     """The policy of least cost on the select window, and what it, reactive and the oracle did on the report window.
 
     Figures are plain means over the pair sizes, hours a pair.
@@ -91,12 +91,12 @@ def _told(results: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
     select = curves.filter((pl.col("window") == "select") & (pl.col("policy") != ORACLE))
     least = select.group_by("policy", "pair_nodes", maintain_order=True).agg(pl.min("cost_w1"))
     ranked = least.group_by("policy", maintain_order=True).agg(pl.mean("cost_w1")).sort("cost_w1", maintain_order=True)
-    told: dict[str, float] = {f"{name}_cost_w1_h": of[name]["cost_w1"] for name in (REACTIVE, ORACLE) if name in of}
+    measured: dict[str, float] = {f"{name}_cost_w1_h": of[name]["cost_w1"] for name in (REACTIVE, ORACLE) if name in of}
     if ranked.is_empty():
-        return numbers(**told)
+        return numbers(**measured)
     best = str(ranked["policy"][0])
-    told |= {"cost_w1_h": of[best]["cost_w1"], **{name: of[best][name] for name in figures[1:]}}
-    return {"best_on_select": best, **numbers(**told)}
+    measured |= {"cost_w1_h": of[best]["cost_w1"], **{name: of[best][name] for name in figures[1:]}}
+    return {"best_on_select": best, **numbers(**measured)}
 
 
 def _drawn(curves: pl.DataFrame) -> bytes:

@@ -59,20 +59,20 @@ def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
         data, cluster = baton.folder, context.partition_key
         settings = baton.settings(cluster)
         code = code_digest(analysis.__name__)
-        now = digest(inputs.made_from(data, cluster), settings, code, tails_digest(data, cluster))
+        made_from = digest(inputs.made_from(data, cluster), settings, code, tails_digest(data, cluster))
 
         def compute() -> list[pl.DataFrame]:
             made = analysis.compute(data, settings)
             return [made[declared.name] for declared in analysis.TABLES]
 
-        frames, reused = derived.read_or_compute(data, analysis.TABLES, cluster, now, compute)
+        frames, reused = derived.read_or_compute(data, analysis.TABLES, cluster, made_from, compute)
         for declared, frame in zip(analysis.TABLES, frames, strict=True):
             yield shown(
                 key=dg.AssetKey(declared.name),
                 rows=len(frame),
                 reused=reused,
-                version=now,
-                **_told(declared.name, frame),
+                version=made_from,
+                **_figures(declared.name, frame),
                 **_drawn(declared.name, frame),
                 key_figures=figures(frame),
                 first_rows=table(frame, rows=FIRST_ROWS),
@@ -81,7 +81,7 @@ def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
     return analysed
 
 
-def _told(name: str, frame: pl.DataFrame) -> dict[str, Any]:
+def _figures(name: str, frame: pl.DataFrame) -> dict[str, Any]:
     """The figures of a table that are worth a line over all its materializations."""
     if name == "queueing_delay":
         return spread(frame["wait_s"], "wait")

@@ -76,13 +76,13 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
         files = lake_files(baton.folder, cluster)
         context.instance.add_dynamic_partitions(str(RAW_FILES.name), [file_key(cluster, f["sha256"]) for f in files])
         for described in files:
-            context.log_event(_told(cluster, described, reused=described["sha256"] not in read))
+            context.log_event(_materialization(cluster, described, reused=described["sha256"] not in read))
     gone = disappeared(files, paths)
     for path in gone:
         context.log.warning(f"{path} has disappeared; its rows are kept until it is ingested changed, or deleted")
     held = [described["result"] for described in files]
-    told = [{**vars(result), "path": storable(result.path)} for result in results]
-    frame = pl.DataFrame(told, infer_schema_length=None)
+    rows_of_files = [{**vars(result), "path": storable(result.path)} for result in results]
+    frame = pl.DataFrame(rows_of_files, infer_schema_length=None)
     lost: dict[str, Any] = {}
     if gone:
         lost["disappeared files"] = table(pl.DataFrame({"path": [storable(path) for path in gone]}), length=400)
@@ -108,7 +108,7 @@ def disappeared(files: list[dict[str, Any]], paths: list[Path]) -> list[str]:
     return sorted(source for source in sources if source.startswith(inside) and not Path(source).exists())
 
 
-def _told(cluster: str, described: dict[str, Any], *, reused: bool) -> dg.AssetMaterialization:
+def _materialization(cluster: str, described: dict[str, Any], *, reused: bool) -> dg.AssetMaterialization:
     """The materialization of one file, with its counts and the quality of its rows."""
     result, folder = described["result"], described["folder"]
     metadata: dict[str, Any] = {
@@ -128,6 +128,6 @@ def _told(cluster: str, described: dict[str, Any], *, reused: bool) -> dg.AssetM
             "share_without_end": float(row["no_end_share"] or 0.0),
         }
     if (folder / "rejects.parquet").is_file():
-        found = quality.reasons(read_parquet(folder / "rejects.parquet"))
-        metadata["rejects"] = table(pl.DataFrame(found, schema=["reason", "n", "example"], orient="row"))
+        reasons = quality.reasons(read_parquet(folder / "rejects.parquet"))
+        metadata["rejects"] = table(pl.DataFrame(reasons, schema=["reason", "n", "example"], orient="row"))
     return dg.AssetMaterialization("raw_file", partition=file_key(cluster, described["sha256"]), metadata=metadata)

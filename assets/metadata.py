@@ -59,8 +59,8 @@ def numbers(**named: float | int | None) -> dict[str, Any]:
 def spread(seconds: pl.Series, name: str) -> dict[str, Any]:
     """Mean, median and 95th percentile of durations in s, as numbers in hours: `name_mean_h` and so on."""
     hours = seconds.drop_nulls() / 3600
-    found = {"mean": hours.mean(), "p50": hours.quantile(0.5), "p95": hours.quantile(0.95)}
-    return numbers(**{f"{name}_{what}_h": _float(value) for what, value in found.items()})
+    summary = {"mean": hours.mean(), "p50": hours.quantile(0.5), "p95": hours.quantile(0.95)}
+    return numbers(**{f"{name}_{what}_h": _float(value) for what, value in summary.items()})
 
 
 def _rounded(value: float) -> float:

@@ -61,5 +61,5 @@ def training_link(data: DataFolder, run_ids: Sequence[str]) -> dict[str, Any]:
     """Where MLflow shows the training that the first of these fits belongs to; nothing where none was tracked."""
     from models.tracking.runs import training_url
 
-    found = training_url(data, run_ids)
-    return {} if found is None else {"mlflow": dg.MetadataValue.url(found)}
+    url = training_url(data, run_ids)
+    return {} if url is None else {"mlflow": dg.MetadataValue.url(url)}

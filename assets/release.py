@@ -36,12 +36,12 @@ def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> dg.M
         rows=len(log),
         reused=reused,
         version=derived.made_from(data, RELEASE_LOG.name, cluster),
-        **_told(log),
+        **_decision(log),
         decisions=table(log.reverse().select(columns), length=300),
     )
 
 
-def _told(log: pl.DataFrame) -> dict[str, Any]:
+def _decision(log: pl.DataFrame) -> dict[str, Any]:
     """The newest decision: figures, the reason, and where the registry shows the version that is champion now."""
     from models.tracking.versions import version_url
 

@@ -97,12 +97,17 @@ def _written(baton: Baton) -> dg.MaterializeResult[None]:
     sizes = read(data, "SELECT cluster, count(*) AS files FROM trace_files GROUP BY cluster ORDER BY cluster")
     reasons = {name: why for name in sizes["cluster"] if (why := why_no_policies(data, name, baton.settings(name)))}
     cuts = extent.calibration_cuts(data, sizes["cluster"])
-    now = digest(warehouse.fingerprint(data), code_digest(REPORTING), reasons, cuts)
-    reused = out.is_file() and read_stamp(data, "report", warehouse.ALL, now) is not None
+    made_from = digest(warehouse.fingerprint(data), code_digest(REPORTING), reasons, cuts)
+    reused = out.is_file() and read_stamp(data, "report", warehouse.ALL, made_from) is not None
     if not reused:
         build_report(data, out=out, no_policies=reasons, uncalibrated=cuts)
-        write_stamp(data, "report", warehouse.ALL, now, {})
+        write_stamp(data, "report", warehouse.ALL, made_from, {})
     size: dict[str, Any] = {"dagster/size_bytes": dg.MetadataValue.int(out.stat().st_size)}
     return shown(
-        rows=len(sizes), reused=reused, version=now, path=dg.MetadataValue.path(out), clusters=table(sizes), **size
+        rows=len(sizes),
+        reused=reused,
+        version=made_from,
+        path=dg.MetadataValue.path(out),
+        clusters=table(sizes),
+        **size,
     )

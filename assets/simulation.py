@@ -38,16 +38,16 @@ def simulation_replay(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
     settings = baton.settings(cluster)
     if why := inputs.why_not_replayed(data, settings):
         return shown(rows=0, why=why)
-    now = digest(canonical.made_from(data, cluster), settings.nodes, SCHEDULER, code_digest(replays.__name__))
+    made_from = digest(canonical.made_from(data, cluster), settings.nodes, SCHEDULER, code_digest(replays.__name__))
     (frame,), reused = derived.read_or_compute(
-        data, [SIMULATED_STARTS], cluster, now, lambda: [replays.replay(data, settings, SCHEDULER)]
+        data, [SIMULATED_STARTS], cluster, made_from, lambda: [replays.replay(data, settings, SCHEDULER)]
     )
     waits = {side: _ecdf(frame[f"{side}_wait_s"].drop_nulls()) for side in ("recorded", "simulated")}
     distance = replays.distances(frame)
     return shown(
         rows=len(frame),
         reused=reused,
-        version=now,
+        version=made_from,
         **numbers(spearman=dict(distance.iter_rows())["spearman"]),
         **spread(frame["simulated_wait_s"], "simulated_wait"),
         **spread(frame["recorded_wait_s"], "recorded_wait"),
@@ -72,13 +72,13 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
     if why := inputs.why_no_plan(data, cluster):
         return shown(rows=0, why=why)
     settings = baton.settings(cluster)
-    now = digest(canonical.made_from(data, cluster), settings.fit_from, code_digest(calibrations.__name__))
+    made_from = digest(canonical.made_from(data, cluster), settings.fit_from, code_digest(calibrations.__name__))
 
     def calibrate() -> list[pl.DataFrame]:
-        found = calibrations.calibrate(data, settings)
-        return [found.figures, found.starts, found.parameters]
+        calibrated = calibrations.calibrate(data, settings)
+        return [calibrated.figures, calibrated.starts, calibrated.parameters]
 
-    (figures, starts, parameters), reused = derived.read_or_compute(data, CALIBRATION, cluster, now, calibrate)
+    (figures, starts, parameters), reused = derived.read_or_compute(data, CALIBRATION, cluster, made_from, calibrate)
     if figures.is_empty():
         why = "no month of the trace has four weeks of record before it to fit on, and 100 jobs"
         return shown(rows=0, reused=reused, why=why, fidelity=table(figures))
@@ -86,7 +86,7 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
     return shown(
         rows=len(starts),
         reused=reused,
-        version=now,
+        version=made_from,
         **spread(starts["recorded_wait_s"], "recorded_wait"),
         **spread(starts["informed_wait_s"], "calibrated_wait"),
         left_out=extent.calibration_cut(data, cluster) or "nothing",
@@ -113,15 +113,15 @@ def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.Ma
         return shown(rows=0, why=why)
     settings = baton.settings(cluster)
     code = code_digest(what_ifs.__name__, but=(registry.__name__,))  # tables name its worlds; policies have no part
-    now = digest(canonical.made_from(data, cluster), settings.nodes, code)
+    made_from = digest(canonical.made_from(data, cluster), settings.nodes, code)
     (frame,), reused = derived.read_or_compute(
-        data, [WHAT_IF], cluster, now, lambda: [what_ifs.what_if(data, settings)]
+        data, [WHAT_IF], cluster, made_from, lambda: [what_ifs.what_if(data, settings)]
     )
     base = frame.filter(pl.col("change") == "as it is")
     return shown(
         rows=len(frame),
         reused=reused,
-        version=now,
+        version=made_from,
         **numbers(**{f"as_it_is_{name}_h": value / 3600 for name in WAITS for value in base[f"{name}_wait_s"]}),
         changes=table(frame),
     )

@@ -44,12 +44,12 @@ def build(data: DataFolder) -> tuple[dict[str, int], bool]:
     """
     with locked(data.root, LAKE):
         raw_files.check(data.lake)
-        now = fingerprint(data)
-        left = read_stamp(data, "warehouse", ALL, now) if data.warehouse.is_file() else None
-        if left is not None:
-            return left, True
+        made_from = fingerprint(data)
+        kept = read_stamp(data, "warehouse", ALL, made_from) if data.warehouse.is_file() else None
+        if kept is not None:
+            return kept, True
         rows = warehouse.build(data)
-        write_stamp(data, "warehouse", ALL, now, dict(rows))
+        write_stamp(data, "warehouse", ALL, made_from, dict(rows))
         return rows, False
 
 

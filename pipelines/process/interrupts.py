@@ -30,25 +30,25 @@ def orderly_end() -> Iterator[None]:
     A second signal, or GRACE_S without an end, ends the process at once. For the main thread of a program.
     """
     received: list[int] = []
-    is_said = threading.Event()
+    is_announced = threading.Event()
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     for number in _HEARD:  # Dagster puts other handlers in their place while it runs a job, but no other pipe
         signal.signal(number, signal.default_int_handler)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(reading, received, is_said), name="signals", daemon=True).start()
+    threading.Thread(target=_watch, args=(reading, received, is_announced), name="signals", daemon=True).start()
     try:
         yield
     except BaseException as error:
         code = error.code if isinstance(error, SystemExit) else 1
         if isinstance(error, KeyboardInterrupt) or code == _CLICK_INTERRUPTED:
-            is_said.wait(1)  # the other thread may have had no turn yet
+            is_announced.wait(1)  # the other thread may have had no turn yet
         if received and code:
             sys.exit(128 + received[0])
         raise
 
 
-def _watch(reading: int, received: list[int], is_said: threading.Event) -> None:
+def _watch(reading: int, received: list[int], is_announced: threading.Event) -> None:
     """Wait for a signal, say what follows, and end the process with its exit status if nothing else does."""
     first = _next(reading)
     received.append(first)
@@ -56,7 +56,7 @@ def _watch(reading: int, received: list[int], is_said: threading.Event) -> None:
     message = f"\nbaton: {name}: ending; what is finished is kept, and the same command goes on from there\n"
     with suppress(OSError):  # straight: the thread that was interrupted may hold the lock of `sys.stderr`
         os.write(2, message.encode())
-    is_said.set()
+    is_announced.set()
     timer = threading.Timer(GRACE_S, os._exit, (128 + first,))
     timer.daemon = True
     timer.start()

@@ -41,7 +41,7 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
     if not limits.is_empty():
         named = ", ".join(fmt.text(name) for name in limits["own_limit"].head(3))
         section.sentences.append(f"Limits that kept jobs waiting: {named}.")
-    section.missing += _not_told(waited)
+    section.missing += _unexplained(waited)
     rows = [
         {"cause": cause.name, "meaning": cause.words, "wait_s": sums[cause.column], "share": sums[cause.column] / total,
          "jobs": waited.filter(pl.col("main_cause") == MAIN_CAUSES[cause.column]).height}
@@ -69,7 +69,7 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
             section.tables.append(table)
 
 
-def _not_told(waited: pl.DataFrame) -> list[str]:
+def _unexplained(waited: pl.DataFrame) -> list[str]:
     """What the log cannot tell of the causes."""
     bases = sorted(waited["cause_basis"].drop_nulls().unique().to_list())
     if bases in ([], ["placements"]):
