@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from traces.cache import sources
+from traces.cache.libraries import installed_version
 from traces.cache.sources import Source
 
 PACKAGES = ("pipelines", "assets", "reports", "models", "agent", "features", "simulator", "traces")
@@ -135,15 +136,3 @@ def code_digest(*roots: str, but: tuple[str, ...] = ()) -> str:
     `but`: see `Closures.closure`. Computed once a process: an edit while it runs does not change what it runs.
     """
     return present().digest(*roots, but=but)
-
-
-@cache
-def installed_version(library: str) -> str | None:
-    """Version of the installed distribution that brings `import library`; None where there is none."""
-    from importlib.metadata import PackageNotFoundError, packages_distributions, version
-
-    try:
-        return version(library)
-    except PackageNotFoundError:  # sklearn is brought by scikit-learn
-        distributions = sorted(packages_distributions().get(library, ()))
-        return ", ".join(f"{name} {version(name)}" for name in distributions) or None

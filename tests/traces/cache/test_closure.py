@@ -14,6 +14,7 @@ import pytest
 from tests.conftest import REPOSITORY
 from traces.cache import closure, sources
 from traces.cache.closure import Closures
+from traces.cache.libraries import installed_version
 
 TREE = {
     "models/__init__.py": '"""Models."""\n',
@@ -105,12 +106,22 @@ def test_libraries_are_those_that_the_closure_imports(tree: Path, monkeypatch: p
     assert Closures(tree).digest("models.registry") == before[1]
 
 
-def test_versions_are_those_of_the_distribution_that_brings_the_library() -> None:
+def test_versions_are_those_of_the_distribution_that_brings_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     from importlib.metadata import version
 
-    assert closure.installed_version("numpy") == version("numpy")
-    assert closure.installed_version("sklearn") == f"scikit-learn {version('scikit-learn')}"
-    assert closure.installed_version("no_such_library") is None
+    assert installed_version("numpy") == version("numpy")
+    assert installed_version("no_such_library") is None
+    for _ in range(2):  # found, then remembered
+        installed_version.cache_clear()
+        assert installed_version("sklearn") == f"scikit-learn {version('scikit-learn')}"
+        (path,) = tmp_path.rglob("libraries.json")
+        assert json.loads(path.read_text()) == {"sklearn": ["scikit-learn"]}
+    path.write_text('{"sklearn": ["removed-since"], "PIL": "x"}')
+    installed_version.cache_clear()
+    assert installed_version("sklearn") == f"scikit-learn {version('scikit-learn')}"
 
 
 @pytest.mark.parametrize("root", ["models.stop", "numpy", "models.step.compute", ""])

@@ -1,0 +1,44 @@
+"""Versions of installed libraries, by the name that they are imported by."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from functools import cache
+
+from traces.cache.sources import user_cache
+
+
+@cache
+def installed_version(library: str) -> str | None:
+    """Version of the installed distribution that brings `import library`; None where there is none."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(library)
+    except PackageNotFoundError:  # sklearn is brought by scikit-learn
+        names = _distributions_of(library)
+        return ", ".join(f"{name} {version(name)}" for name in names) or None
+
+
+def _distributions_of(library: str) -> list[str]:
+    """Names of the distributions that bring it. To find them takes a third of a second, so they are remembered."""
+    from importlib.metadata import PackageNotFoundError, packages_distributions, version
+
+    folder = user_cache("sources")
+    path = None if folder is None else folder / "libraries.json"
+    remembered: dict[str, list[str]] = {}
+    with suppress(OSError, ValueError, TypeError, AttributeError, PackageNotFoundError):
+        remembered = {} if path is None else dict(json.loads(path.read_text(encoding="utf-8")))
+        if names := remembered.get(library):
+            for name in names:
+                version(name)  # as long as it is installed it brings what it brought
+            return names
+    names = sorted(packages_distributions().get(library, ()))
+    if path is not None and names:
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        with suppress(OSError):
+            part.write_text(json.dumps({**remembered, library: names}), encoding="utf-8")
+            part.replace(path)
+    return names
