@@ -190,6 +190,24 @@ def test_a_lake_of_another_schema_version_is_refused_by_name(lake: Lake, sacct_r
     assert result.allocations == 1
 
 
+def test_a_file_is_read_again_once_the_code_of_its_reader_changes(
+    lake: Lake, sacct_row: Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = lake.put("a.psv", dump(sacct_row()))
+    changed: dict[str, str] = {}
+
+    def digest(*roots: str, but: tuple[str, ...]) -> str:
+        (reader,) = set(roots) - {module.__name__}
+        return changed.get(reader, reader)
+
+    monkeypatch.setattr("traces.ingest.code_digest", digest)
+    assert [lake.ingest(path)[0].allocations for _ in range(2)] == [1, 0]
+    changed["traces.readers.philly.reader"] = "another"
+    assert lake.ingest(path)[0].allocations == 0
+    changed["traces.readers.sacct.reader"] = "another"
+    assert lake.ingest(path)[0].allocations == 1
+
+
 @st.composite
 def mutations(draw: st.DrawFn) -> Callable[[str], str]:
     """A change of a dump's text: cut out, put in, or double a piece."""

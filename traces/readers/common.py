@@ -112,7 +112,7 @@ class Reader(Protocol):
     """One raw log format."""
 
     name: str
-    version: int
+    version: int  # told in `trace_files`; whether a file is read again is told by the code
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
         """Is the file of this format, by its first bytes (and, for Philly's, nothing else)?"""
