@@ -120,6 +120,8 @@ def build_pairs(
 
     `build` makes the simulated cluster (`simulator.cluster.plain`). Deterministic, whatever the number of threads.
     Raises InputError for a pair that the cluster cannot hold.
+
+    Over 50 lines: the table's arrays are laid out, filled by threads and handed over, and each step needs all of them.
     """
     if limit_s < decision_s:
         raise InputError(f"a limit of {limit_s} s is shorter than the {decision_s} s between decisions")

@@ -85,12 +85,10 @@ def simulate(
 ) -> None:
     """Replay a trace by a scheduler, or several, and print the figures of the schedule."""
     with options.output(json) as out:
-        wanted = _schedulers(scheduler, compare, starts)
+        wanted = _schedulers(scheduler, compare, starts, estimate=estimate, pass_=pass_)
         if (trace is None) == (cluster is None):
             raise InputError("simulate needs a trace: give either --trace FILE.swf or --cluster NAME")
         window = _window(plots, gantt_from, gantt)
-        for name in wanted:
-            check_names(scheduler=name, estimate=estimate, pass_=pass_, slurm=True)
         folder = options.data_folder(context, data)
         slurm = cli_simulate_slurm.files(
             wanted, folder, cluster, conf=slurm_conf, qos=qos, associations=associations, reservations=reservations
@@ -107,8 +105,10 @@ def simulate(
             _print(out, loaded, replays)
 
 
-def _schedulers(scheduler: str | None, compare: str | None, starts: Path | None) -> list[str]:
-    """Names of the schedulers to replay; refuses a file of starts for more than one."""
+def _schedulers(
+    scheduler: str | None, compare: str | None, starts: Path | None, *, estimate: str, pass_: str
+) -> list[str]:
+    """Names of the schedulers to replay, checked with their knobs; refuses a file of starts for more than one."""
     if (scheduler is None) == (compare is None):
         raise InputError("simulate needs a scheduler: give either --scheduler NAME or --compare NAME,NAME")
     wanted = [scheduler] if scheduler is not None else options.names(compare or "")
@@ -116,6 +116,8 @@ def _schedulers(scheduler: str | None, compare: str | None, starts: Path | None)
         raise InputError(f"--compare {compare!r} names no scheduler; write for example fifo,easy")
     if starts is not None and compare is not None:
         raise InputError("--starts takes the starts of one scheduler: give --scheduler, or --jobs with --compare")
+    for name in wanted:
+        check_names(scheduler=name, estimate=estimate, pass_=pass_, slurm=True)
     return wanted
 
 
