@@ -45,7 +45,8 @@ def test_the_hosted_run_only_calls_ci_run() -> None:
     (job,) = loaded(".github/workflows/ci.yml")["jobs"].values()
     checkout, *commands = job["steps"]
     assert checkout["uses"].startswith("actions/checkout@")
-    assert [command["run"] for command in commands] == [".ci/run"]
+    assert [command["run"] for command in commands] == [".ci/run ${{ matrix.target }}"]
+    assert all(recipe(target) for target in job["strategy"]["matrix"]["target"])
 
 
 def test_every_name_that_is_excused_from_the_search_for_dead_code_needs_it() -> None:
