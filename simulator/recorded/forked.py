@@ -1,123 +1,84 @@
-"""A job's start when the recorded world is left at its submission and simulated from then on. Compiled.
+"""What happens once the log has been left: every job is started by the pass, and a job submitted competes. Compiled.
 
-The world starts from the recorded state of the others when the job is submitted: who runs since when, who pends, who
-is held, which nodes are out. From then on every job is started by the pass of `simulator.recorded.passes`, at every
-arrival, end and cancellation and at every tenth minute. Nothing of the others' later starts reaches the job, but for
-the start of a job that was held already. So its own start cannot be read off the idle nodes that it leaves in truth.
+The log is left at a submission, in the state of the others at that instant: who runs since when, who pends, who is
+held, which nodes are out. From then on every job is started by the pass of `simulator.recorded.passes`. Nothing of the
+others' later starts reaches the state, but for the start of a job that was held already. So the start of a submitted
+job cannot be read off the nodes that it, or others, left idle in truth.
 
-The record gives what an operator would know by then: arrivals, cancellations, nodes in use, and how long a job ran
-once its recorded end is past. A job that starts earlier than it did in truth therefore keeps its nodes until that end,
-and one that was cancelled in the queue until its cancellation.
+The log goes on to tell what an operator would know: arrivals, cancellations, nodes in use, and how long a job ran once
+its recorded end is past. A job that starts earlier than it did in truth therefore keeps its nodes until that end, and
+one that was cancelled in the queue until its cancellation.
+
+An example: the log says that B was submitted at 10:00, started at 12:00 and ended at 13:00. If the simulation starts it
+at 12:30, it ends at 13:30, after the hour that it ran; at 12:10 nobody can know that hour, and nobody is told. If the
+simulation starts it at 11:00, it ends at 13:00: that it runs for an hour is known only then.
 """
 
 from __future__ import annotations
 
 from simulator.compiled import kernel
-from simulator.recorded.follow import HORIZON_S, Log, most_in_use, next_of_others
-from simulator.recorded.passes import (
-    BUSY,
-    CEILING,
-    NONE,
-    PASS,
-    PENDING,
-    RUNNING,
-    Jobs,
-    Rules,
-    Scratch,
-    World,
-    asks_no_more,
-    begin,
-    enter,
-    finish,
-    leave,
-    make_pass,
-)
+from simulator.recorded.log import Log
+from simulator.recorded.passes import Scratch, may_start
 from simulator.recorded.record import CANCELLED, STARTED, SUBMITTED
+from simulator.recorded.state import PENDING, RUNNING, Jobs, Rules, State, asks_no_more, begin, enter, finish, leave
 
-OUT_S = 7200  # nodes that were out at the submission are taken to be out for so long
-
-
-@kernel
-def forked_start(
-    jobs: Jobs, rules: Rules, log: Log, world: World, scratch: Scratch, job: int, taken: int, now: int
-) -> int:
-    """First instant from `now` on at which `job` starts in the world simulated from its submission on, s.
-
-    `world` is the recorded one after the first `taken` events, and is used up.
-    """
-    count = len(log.time_s)
-    back_s, last = jobs.submit_s[job] + OUT_S, jobs.submit_s[job] + HORIZON_S
-    while True:
-        _finish_all(jobs, log, world, now)
-        while taken < count and log.time_s[taken] < now:
-            _tell(jobs, log, world, log.job[taken], log.kind[taken], job)
-            taken += 1
-        usable = most_in_use(jobs, rules, log, now, taken, job)
-        if now < back_s:
-            usable = min(usable, world.scalars[CEILING])
-        if usable > world.scalars[BUSY]:
-            make_pass(jobs, rules, world, scratch, now, usable, NONE)
-            if _start_all(jobs, rules, world, scratch, now, job):
-                return now
-        event = next_of_others(log, taken, job)
-        if now >= last or event == count:
-            return now
-        following = min(log.time_s[event] + 1, last)
-        if now < back_s:
-            following = min(following, back_s)
-        for i in range(world.scalars[RUNNING]):
-            following = min(following, _end_s(log, world, world.running[i]) + 1)
-        now = following
+OUT_S = 7200  # nodes that were out when the log was left are taken to be out for so long
 
 
 @kernel
-def _end_s(log: Log, world: World, job: int) -> int:
-    """When a running job ends: after its recorded run time where the record knows it by then."""
-    start_s, recorded_s = world.start_s[job], log.start_s[job]
+def end_s(log: Log, state: State, job: int) -> int:
+    """When a running job ends: its recorded run time after its start, but not before its recorded end."""
+    start_s, recorded_s = state.start_s[job], log.start_s[job]
     if start_s >= recorded_s:
         return int(log.end_s[job] + start_s - recorded_s)
     return int(log.end_s[job])
 
 
 @kernel
-def _finish_all(jobs: Jobs, log: Log, world: World, now: int) -> None:
+def finish_before(jobs: Jobs, log: Log, state: State, before_s: int) -> None:
+    """Jobs that end before an instant give their nodes back."""
     i = 0
-    while i < world.scalars[RUNNING]:
-        if _end_s(log, world, world.running[i]) < now:
-            finish(jobs, world, world.running[i])
+    while i < state.scalars[RUNNING]:
+        job = state.running[i]
+        if end_s(log, state, job) < before_s:
+            finish(jobs, state, job)
         else:
             i += 1
 
 
 @kernel
-def _tell(jobs: Jobs, log: Log, world: World, other: int, kind: int, job: int) -> None:
-    """An arrival, a cancellation, or the start of a job that was held when the world was left."""
+def tell(jobs: Jobs, log: Log, state: State, event: int) -> None:
+    """An event of the log, as far as it counts: an arrival, a cancellation, or the start of a job that was held."""
+    job, kind = log.job[event], log.kind[event]
     if kind == SUBMITTED:
-        enter(jobs, world, other)
-    elif other != job and (kind == CANCELLED or (kind == STARTED and world.held[other] == 1)):
-        pended = world.scalars[PENDING]
-        leave(world, other)
-        if kind == STARTED and world.scalars[PENDING] < pended:
-            begin(jobs, world, other, log.start_s[other])
+        enter(state, job)
+    elif kind == CANCELLED or (kind == STARTED and state.held[job] == 1):
+        pended = state.scalars[PENDING]
+        leave(state, job)
+        if kind == STARTED and state.scalars[PENDING] < pended:
+            begin(jobs, state, job, log.start_s[job])
 
 
 @kernel
-def _start_all(jobs: Jobs, rules: Rules, world: World, scratch: Scratch, now: int, job: int) -> bool:
-    """Start what the pass placed now, but for those that wait for a held sibling; whether `job` is among them."""
+def start_placed(jobs: Jobs, rules: Rules, state: State, scratch: Scratch, now: int, watched: int) -> bool:
+    """Start what the last pass placed now, but for the jobs that wait for a held sibling.
+
+    Returns whether `watched` (a row, or NONE) is among those that start.
+    """
+    watched_starts = False
     i = 0
-    while i < world.scalars[PENDING]:
-        placed = world.pending[i]
-        starts = scratch.placed[placed] == world.scalars[PASS]
+    while i < state.scalars[PENDING]:
+        job = state.pending[i]
+        starts = may_start(scratch, job)
         if starts and rules.siblings == 1:
             for k in range(i):
-                ahead = world.pending[k]
-                if world.held[ahead] == 1 and asks_no_more(jobs, ahead, placed):
+                ahead = state.pending[k]
+                if state.held[ahead] == 1 and asks_no_more(jobs, ahead, job):
                     starts = False
-        if not starts:
-            i += 1
-        elif placed == job:
-            return True
+        if starts:
+            leave(state, job)
+            begin(jobs, state, job, now)
+            watched_starts = watched_starts or job == watched
         else:
-            leave(world, placed)
-            begin(jobs, world, placed, now)
-    return False
+            i += 1
+    return watched_starts

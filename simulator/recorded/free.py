@@ -12,24 +12,9 @@ import numpy as np
 
 from simulator.compiled import kernel
 from simulator.recorded.follow import HORIZON_S, TICK_S
-from simulator.recorded.passes import (
-    NONE,
-    PASS,
-    PENDING,
-    RUNNING,
-    Jobs,
-    Rules,
-    Scratch,
-    World,
-    begin,
-    enter,
-    finish,
-    leave,
-    make_pass,
-    new_scratch,
-    new_world,
-)
-from simulator.recorded.record import NEVER, Events, Int64s, Record
+from simulator.recorded.passes import Scratch, make_pass, may_start, new_scratch
+from simulator.recorded.record import NEVER, NONE, Events, Int64s, Record
+from simulator.recorded.state import PENDING, RUNNING, Jobs, Rules, State, begin, enter, finish, leave, new_state
 
 
 def free_starts(record: Record, jobs: Jobs, rules: Rules, usable: Int64s) -> Int64s:
@@ -47,7 +32,7 @@ def free_starts(record: Record, jobs: Jobs, rules: Rules, usable: Int64s) -> Int
     cancelled = cancelled[np.argsort(record.end_s[cancelled], kind="stable")]
     _free(
         jobs, rules, run_s, record.end_s, cancelled, np.ascontiguousarray(usable, np.int64),
-        new_world(len(record), record.users), new_scratch(len(record), record.users), starts,
+        new_state(jobs, record.users), new_scratch(len(record), record.users), starts,
     )  # fmt: skip
     starts[ran & (starts == NEVER)] = record.submit_s[-1] + HORIZON_S
     return starts
@@ -73,7 +58,7 @@ def _free(
     end_s: Int64s,
     cancelled: Int64s,
     usable: Int64s,
-    world: World,
+    state: State,
     scratch: Scratch,
     starts: Int64s,
 ) -> None:
@@ -83,27 +68,27 @@ def _free(
     now = first
     while now <= last:
         i = 0
-        while i < world.scalars[RUNNING]:
-            job = world.running[i]
-            if world.start_s[job] + run_s[job] <= now:
-                finish(jobs, world, job)
+        while i < state.scalars[RUNNING]:
+            job = state.running[i]
+            if state.start_s[job] + run_s[job] <= now:
+                finish(jobs, state, job)
             else:
                 i += 1
         while arrived < count and jobs.submit_s[arrived] <= now:
-            enter(jobs, world, arrived)
+            enter(state, arrived)
             arrived += 1
         while withdrawn < len(cancelled) and end_s[cancelled[withdrawn]] <= now:
-            leave(world, cancelled[withdrawn])
+            leave(state, cancelled[withdrawn])
             withdrawn += 1
-        if world.scalars[PENDING] > 0:
+        if state.scalars[PENDING] > 0:
             nodes = usable[min((now - first) // TICK_S, len(usable) - 1)]
-            make_pass(jobs, rules, world, scratch, now, nodes, NONE)
+            make_pass(jobs, rules, state, scratch, now, nodes, NONE)
             i = 0
-            while i < world.scalars[PENDING]:
-                job = world.pending[i]
-                if scratch.placed[job] == world.scalars[PASS] and run_s[job] < NEVER:
-                    leave(world, job)
-                    begin(jobs, world, job, now)
+            while i < state.scalars[PENDING]:
+                job = state.pending[i]
+                if may_start(scratch, job) and run_s[job] < NEVER:
+                    leave(state, job)
+                    begin(jobs, state, job, now)
                     starts[job] = now
                 else:
                     i += 1
@@ -112,8 +97,8 @@ def _free(
             following = jobs.submit_s[arrived]
         if withdrawn < len(cancelled):
             following = min(following, end_s[cancelled[withdrawn]])
-        for i in range(world.scalars[RUNNING]):
-            following = min(following, world.start_s[world.running[i]] + run_s[world.running[i]])
-        if world.scalars[PENDING] > 0:
+        for i in range(state.scalars[RUNNING]):
+            following = min(following, state.start_s[state.running[i]] + run_s[state.running[i]])
+        if state.scalars[PENDING] > 0:
             following = min(following, first + ((now - first) // TICK_S + 1) * TICK_S)
         now = following

@@ -12,35 +12,36 @@ a prediction that has not come by then comes soon after. Being late is cheap her
 from __future__ import annotations
 
 from simulator.compiled import kernel
-from simulator.recorded.follow import HORIZON_S, TICK_S, Log, look, most_in_use, next_of_others, take
-from simulator.recorded.passes import PENDING, Jobs, Rules, Scratch, World, goes_ahead
+from simulator.recorded.branch import TAKEN, Branch, Cluster
+from simulator.recorded.follow import HORIZON_S, TICK_S, look, take
+from simulator.recorded.log import most_in_use, next_of_others
 from simulator.recorded.record import SUBMITTED
+from simulator.recorded.state import PENDING, goes_ahead
 
 
 @kernel
-def informed_start(
-    jobs: Jobs, rules: Rules, log: Log, world: World, scratch: Scratch, job: int, taken: int, now: int
-) -> int:
-    """First instant from `now` on at which `job` may start in the record of the others, s.
+def informed_start(cluster: Cluster, branch: Branch, job: int) -> int:
+    """First instant after its submission at which row `job` may start in the record of the others, s.
 
-    `world` is the recorded one after the first `taken` events, and is used up. Only jobs ahead of `job` stay in its
-    queue: what is behind it cannot keep it.
+    `branch` follows the log, has advanced to the second before the submission, and is used up. Only jobs ahead of
+    `job` stay in its queue: what is behind it cannot keep it.
     """
-    count = len(log.time_s)
-    i = world.scalars[PENDING] - 1
-    while i >= 0 and goes_ahead(jobs, job, world.pending[i]):
-        world.scalars[PENDING] = i
+    jobs, rules, log, state, scratch = cluster.jobs, cluster.rules, cluster.log, branch.state, cluster.scratch
+    count, taken = len(log.time_s), branch.scalars[TAKEN]
+    now, last = jobs.submit_s[job] + 1, jobs.submit_s[job] + HORIZON_S
+    i = state.scalars[PENDING] - 1
+    while i >= 0 and goes_ahead(state, job, state.pending[i]):
+        state.scalars[PENDING] = i
         i -= 1
     while True:
         while taken < count and log.time_s[taken] < now:
             other = log.job[taken]
-            if other != job and (log.kind[taken] != SUBMITTED or goes_ahead(jobs, other, job)):
-                take(jobs, rules, log, world, taken)
+            if other != job and (log.kind[taken] != SUBMITTED or goes_ahead(state, other, job)):
+                take(jobs, rules, log, state, taken)
             taken += 1
-        if look(jobs, rules, world, scratch, now, most_in_use(jobs, rules, log, now, taken, job), job):
-            return now
+        if look(jobs, rules, state, scratch, now, most_in_use(jobs, rules, log, now, taken, job), job):
+            return int(now)
         following = next_of_others(log, taken, job)
-        last = jobs.submit_s[job] + HORIZON_S
         if following == count or now >= last:
-            return now
+            return int(now)
         now = min(log.time_s[following] + 1, (now // TICK_S + 1) * TICK_S, last)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from simulator.recorded.record import ENDED, NEVER, STARTED, SUBMITTED, Events, Int64s, Record, events
 
 if TYPE_CHECKING:  # compiled code, which numba needs seconds to import: who reads a record alone does not need it
-    from simulator.recorded.passes import Jobs, Rules
+    from simulator.recorded.state import Jobs, Rules
 
 HOUR_S = 3600
 WINDOW_S = 3 * 86400  # long enough to see a busy hour, short enough to follow nodes that come and go
@@ -169,7 +169,7 @@ def jobs_of(record: Record, points_per_hour: float | None) -> Jobs:
 
     All jobs age alike, so their order never changes: key = 3600 * Priority - points_per_hour * seconds of submission.
     """
-    from simulator.recorded.passes import Jobs
+    from simulator.recorded.state import Jobs
 
     key = -(record.submit_s - record.submit_s.min()) if len(record) else record.submit_s
     if points_per_hour is not None:
@@ -180,7 +180,7 @@ def jobs_of(record: Record, points_per_hour: float | None) -> Jobs:
 
 def rules_of(parameters: Parameters, mechanisms: frozenset[str]) -> Rules:
     """The kernel's rules with these mechanisms on."""
-    from simulator.recorded.passes import Rules
+    from simulator.recorded.state import Rules
 
     unlimited = NEVER
     max_jobs = parameters.max_jobs if "job limit" in mechanisms else None

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Int64s = NDArray[np.int64]
 
+NONE = -1  # for a row: no job; for a time: not yet
 NEVER = int(np.iinfo(np.int64).max) // 4  # far beyond any clock, and safe to add to
 ENDED, SUBMITTED, STARTED, CANCELLED = 0, 1, 2, 3  # kinds of events, in the order they count within a second
 

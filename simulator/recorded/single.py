@@ -11,11 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.compiled import kernel
-from simulator.recorded.follow import HORIZON_S, TICK_S, Log, copy, log_of, look, most_in_use, take
-from simulator.recorded.forked import forked_start
+from simulator.recorded.branch import (
+    LAST_PASS_S,
+    NEXT_PASS_S,
+    Branch,
+    Cluster,
+    advance,
+    copy_branch,
+    new_branch,
+    new_cluster,
+    pass_due,
+    submit,
+)
+from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.informed import informed_start
-from simulator.recorded.passes import NONE, Jobs, Rules, Scratch, World, new_scratch, new_world
-from simulator.recorded.record import NEVER, SUBMITTED, Events, Int64s, Record
+from simulator.recorded.log import Log
+from simulator.recorded.record import NEVER, NONE, Events, Int64s, Record
+from simulator.recorded.state import Jobs, Rules
 
 BEFORE_S = 14 * 86400  # of record played before the first job asked for; the rules look back three days at most
 
@@ -41,45 +53,33 @@ def single_starts(
     predicted = np.full(len(record), NEVER, np.int64)
     if not wanted.any():
         return predicted
-    world, private = new_world(len(record), record.users), new_world(len(record), record.users)
-    scratch = new_scratch(len(record), record.users)
-    until_s = int(record.submit_s[wanted].max())
-    _single(jobs, rules, log_of(record, events), world, private, scratch, wanted, until_s, forked, predicted)
+    cluster = new_cluster(record, events, jobs, rules)
+    rows = np.flatnonzero(wanted)
+    _single(cluster, new_branch(cluster), new_branch(cluster), rows, forked, predicted)
     return predicted
 
 
 @kernel
-def _single(
-    jobs: Jobs,
-    rules: Rules,
-    log: Log,
-    world: World,
-    private: World,
-    scratch: Scratch,
-    wanted: NDArray[np.bool_],
-    until_s: int,
-    forked: bool,
-    predicted: Int64s,
-) -> None:
-    """The recorded world goes on; a second after each submission, before it is told of it, it is copied."""
-    count = len(log.time_s)
-    taken = 0
-    now = log.time_s[0] + 1
-    while True:
-        before = taken
-        while taken < count and log.time_s[taken] < now:
-            taken += 1
-        for k in range(before, taken):
-            job = log.job[k]
-            if log.kind[k] == SUBMITTED and wanted[job]:
-                copy(private, world)
-                if forked:
-                    predicted[job] = forked_start(jobs, rules, log, private, scratch, job, before, now)
-                else:
-                    predicted[job] = informed_start(jobs, rules, log, private, scratch, job, before, now)
-        for k in range(before, taken):
-            take(jobs, rules, log, world, k)
-        if taken == count or now > until_s:
-            return
-        look(jobs, rules, world, scratch, now, most_in_use(jobs, rules, log, now, taken, NONE), NONE)
-        now = min(log.time_s[taken] + 1, (now // TICK_S + 1) * TICK_S)
+def _single(cluster: Cluster, followed: Branch, private: Branch, rows: Int64s, forked: bool, predicted: Int64s) -> None:
+    """The log is followed; just before each of `rows` (rising) is submitted, the branch that follows it is copied."""
+    for job in rows:
+        submit_s = cluster.jobs.submit_s[job]
+        advance(cluster, followed, submit_s - 1, NONE)
+        if followed.scalars[NEXT_PASS_S] == submit_s:
+            pass_due(cluster, followed, NONE)
+        copy_branch(cluster, private, followed)
+        if forked:
+            submit(cluster, private, job, submit_s)
+            start_s = advance(cluster, private, max(submit_s, _last_of_others(cluster.log, job)) + 1, job)
+            predicted[job] = private.scalars[LAST_PASS_S] if start_s == NONE else start_s
+        else:
+            predicted[job] = informed_start(cluster, private, job)
+
+
+@kernel
+def _last_of_others(log: Log, job: int) -> int:
+    """When the last event is that is not of `job`, s; NONE where there is none."""
+    event = len(log.job) - 1
+    while event >= 0 and log.job[event] == job:
+        event -= 1
+    return int(log.time_s[event]) if event >= 0 else NONE

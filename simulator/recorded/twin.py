@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from simulator.recorded.follow import HORIZON_S, TICK_S
 from simulator.recorded.forked import OUT_S
-from simulator.recorded.passes import Rules
 from simulator.recorded.record import NEVER
+from simulator.recorded.state import Rules
 
 
 @dataclass(frozen=True)
@@ -129,38 +129,62 @@ def informed_start(others: list[Job], job: Job, rules: Rules) -> int:
 
 
 def forked_start(others: list[Job], job: Job, rules: Rules) -> int:
-    """As `informed_start`, but from the job's submission on the others are simulated."""
+    """As `informed_start`, but from the job's submission on the others are simulated; given up with the last record."""
+    last = max([time for time, *_ in _records(others)] + [job.submit_s])
+    starts, now = forked_starts(others, [job], rules, last + 1)
+    return starts.get(job, now)
+
+
+def forked_starts(
+    others: list[Job], submitted: list[Job], rules: Rules, until_s: int = NEVER
+) -> tuple[dict[Job, int], int]:
+    """Starts of `submitted` (by rising submission) until the last of them starts or is given up, and the last pass.
+
+    From the first submission on the others are simulated. There is no pass after `until_s`.
+    """
     twin = Twin(rules)
-    records = _records(others)
-    levels: list[tuple[int, int]] = []  # (second, nodes busy after it), as recorded
-    now = min([*(time for time, *_ in records), job.submit_s]) + 1
-    while now <= job.submit_s:
-        records, told = _split(records, now)
-        for time, kind, _, other in told:
-            _happen(twin, time, kind, other)
-        levels.append((now - 1, twin.busy))
-        _look(twin, levels, now, None)
-        seconds = [time for time, *_ in records] + [job.submit_s]
-        now = min(min(seconds) + 1, (now // TICK_S + 1) * TICK_S)
-    twin.pending.append(job)
+    records, levels, now = _follow(twin, others, submitted[0].submit_s)
     recorded = set(twin.running)  # who held nodes in truth at `now`
+    back_s, last = submitted[0].submit_s + OUT_S, NEVER
+    over_s = max((time for time, *_ in _records(others)), default=now)  # what comes after it is not recorded
+    coming, starts = list(submitted), dict[Job, int]()
     while True:
         records, told = _split(records, now)
         for other in [other for other in twin.running if _end_s(other, twin.running[other]) < now]:
             del twin.running[other]
         _tell(twin, told, recorded, levels)
-        nodes = _most_in_use(levels, rules, now)
-        back_s = job.submit_s + OUT_S
+        for job in [job for job in coming if job.submit_s < now]:
+            twin.pending.append(coming.pop(coming.index(job)))
+            last = job.submit_s + HORIZON_S
+        nodes = _most_in_use(levels, rules, min(now, over_s + 1))
         if now < back_s:
             nodes = min(nodes, twin.ceiling)
-        starting = twin.make_pass(now, nodes)[1] if nodes > twin.busy else []
-        if _start(twin, starting, now, job):
-            return now
-        last = job.submit_s + HORIZON_S
-        if not records or now >= last:
-            return now
-        times = [_end_s(one, begun) + 1 for one, begun in twin.running.items()] + [records[0][0] + 1, last]
-        now = min(times + ([back_s] if now < back_s else []))
+        for job in _start(twin, twin.make_pass(now, nodes)[1] if nodes > twin.busy else [], now):
+            if job in submitted:
+                starts[job] = now
+        times = [_end_s(one, begun) + 1 for one, begun in twin.running.items()]
+        times += [records[0][0] + 1] if records else []
+        times += [job.submit_s + 1 for job in coming] + [time for time in (back_s, last) if time > now]
+        following = min((time for time in times if time < NEVER), default=NEVER)
+        if submitted[-1] in starts or (not coming and now >= last) or following > min(until_s, NEVER - 1):
+            return starts, now
+        now = following
+
+
+def _follow(twin: Twin, others: list[Job], until_s: int) -> tuple[Records, list[tuple[int, int]], int]:
+    """Follow the records before `until_s`; what is left of them, nodes busy after each second, and when to go on."""
+    records = _records(others)
+    levels: list[tuple[int, int]] = []
+    now = min([*(time for time, *_ in records), until_s]) + 1
+    while now <= until_s:
+        records, told = _split(records, now)
+        for time, kind, _, other in told:
+            _happen(twin, time, kind, other)
+        levels.append((now - 1, twin.busy))
+        _look(twin, levels, now, None)
+        seconds = [time for time, *_ in records] + [until_s]
+        now = min(min(seconds) + 1, (now // TICK_S + 1) * TICK_S)
+    return records, levels, now
 
 
 def _tell(twin: Twin, told: Records, recorded: set[Job], levels: list[tuple[int, int]]) -> None:
@@ -180,17 +204,17 @@ def _tell(twin: Twin, told: Records, recorded: set[Job], levels: list[tuple[int,
         levels.append((time, sum(one.size for one in recorded)))
 
 
-def _start(twin: Twin, starting: list[Job], now: int, job: Job) -> bool:
-    """Start those that wait for no held sibling, as far as `job`; whether it is among them."""
-    for one in sorted(starting, key=lambda one: one.rank):
+def _start(twin: Twin, placed: list[Job], now: int) -> list[Job]:
+    """Start those that wait for no held sibling, and say which."""
+    started = []
+    for one in sorted(placed, key=lambda one: one.rank):
         ahead = [held for held in twin.pending if held in twin.held and held.rank < one.rank]
         if twin.rules.siblings and any(held.asks_no_more(one) for held in ahead):
             continue
-        if one is job:
-            return True
         twin.pending = [other for other in twin.pending if other is not one]
         twin.running[one] = now
-    return False
+        started.append(one)
+    return started
 
 
 def _split(records: Records, now: int) -> tuple[Records, Records]:

@@ -11,8 +11,8 @@ from features.causes import CAUSES
 from features.usage import Int64s, Steps
 from simulator.flat.replay import simulate
 from simulator.recorded.free import free_starts
-from simulator.recorded.passes import Jobs, Rules
 from simulator.recorded.record import NEVER, Record
+from simulator.recorded.state import Jobs, Rules
 from simulator.workload import Workload
 from tests.features.toy import job
 from tests.features.waits import delays

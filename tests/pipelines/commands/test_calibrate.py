@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from simulator.recorded.free import free_starts
-from simulator.recorded.passes import Rules
 from simulator.recorded.record import NEVER, Record
+from simulator.recorded.state import Rules
 from tests.pipelines.conftest import Baton
 from tests.simulator.recorded.cases import jobs_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from simulator.recorded.passes import Jobs, Rules
 from simulator.recorded.record import NEVER, Record
+from simulator.recorded.state import Jobs, Rules
 from simulator.recorded.twin import Job
 
 NODES = 6

@@ -7,9 +7,9 @@ import pytest
 
 from simulator.recorded.free import free_starts, usable_nodes
 from simulator.recorded.parameters import fit, known_before
-from simulator.recorded.passes import Rules
 from simulator.recorded.record import NEVER, Int64s, Record, events
 from simulator.recorded.single import single_starts
+from simulator.recorded.state import Rules
 from tests.simulator.recorded.cases import jobs_of
 
 RULES = Rules(nodes=12, window_s=86400, stall_s=300, max_jobs=3, max_nodes=8, overtaken=1, siblings=1)

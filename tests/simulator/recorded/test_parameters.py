@@ -12,9 +12,9 @@ from simulator.recorded import judge
 from simulator.recorded.free import free_starts
 from simulator.recorded.judge import ALL, Month, contributions, error_classes, figures, fits, months, starts, steps
 from simulator.recorded.parameters import MECHANISMS, fit, fit_slope, jobs_of, shared_limit, user_peaks
-from simulator.recorded.passes import Jobs, Rules
 from simulator.recorded.record import NEVER, Record, events
 from simulator.recorded.single import single_starts
+from simulator.recorded.state import Jobs, Rules
 
 DAY_S = 86400
 SLOPE = 40.0  # points an hour

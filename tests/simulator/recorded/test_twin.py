@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from simulator.recorded import twin as reference
 from simulator.recorded.free import free_starts, usable_nodes
-from simulator.recorded.passes import Jobs, Rules
 from simulator.recorded.record import NEVER, Record, events
 from simulator.recorded.single import single_starts
+from simulator.recorded.state import Jobs, Rules
 from tests.simulator.recorded.cases import records, rules, twins
 
 

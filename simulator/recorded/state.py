@@ -1,0 +1,182 @@
+"""What a scheduler sees at an instant, and the moves that change it: jobs enter and leave the queue, begin and finish.
+
+The state knows no clock and no scheduler. It is filled from the log of what really happened
+(`simulator.recorded.follow`), or by a simulation (`simulator.recorded.forked`, `simulator.recorded.free`), and the
+scheduling pass (`simulator.recorded.passes`) reads it. Compiled.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.compiled import kernel
+from simulator.recorded.record import NEVER, NONE, Int64s
+
+PENDING, RUNNING, BUSY, CEILING = 0, 1, 2, 3  # entries of State.scalars
+
+
+class Jobs(NamedTuple):
+    """What each job asks for, int64, shape (jobs,)."""
+
+    submit_s: Int64s  # epoch s, rising
+    size: Int64s  # nodes
+    limit_s: Int64s  # wall-clock limit, s
+    user: Int64s
+    key: Int64s  # place in the queue: falling key, equal keys in order of row
+
+
+class Rules(NamedTuple):
+    """The mechanisms, all integers; `simulator.recorded.parameters` says what each means and fits them."""
+
+    nodes: int  # usable nodes where window_s is 0
+    window_s: int  # usable nodes are the most in use over so long before now
+    stall_s: int  # a job that could start and did not for so long shows that nodes are out of service; 0 off
+    max_jobs: int  # running jobs of a user
+    max_nodes: int  # nodes held by a user; a single wider job is let through
+    overtaken: int  # 1: jobs that were overtaken are held
+    siblings: int  # 1: a job waits for its user's held jobs ahead that ask for no more than it does
+
+
+class State(NamedTuple):
+    """Who pends, who runs since when, and what each user holds; int64 arrays."""
+
+    pending: Int64s  # (jobs,) rows in queue order; the first scalars[PENDING] are used
+    running: Int64s  # (jobs,) rows by rising start + limit; the first scalars[RUNNING] are used
+    submit_s: Int64s  # (jobs,) that of `Jobs`, or when a job beyond the record was submitted
+    key: Int64s  # (jobs,) that of `Jobs`, or what a job beyond the record was given at its submission
+    start_s: Int64s  # (jobs,) start of the running ones
+    user_jobs: Int64s  # (users,) running jobs
+    user_nodes: Int64s  # (users,) nodes held
+    could_start_s: Int64s  # (jobs,) since when the pass would start it, NONE where it would not
+    held: Int64s  # (jobs,) 1: evidently kept from starting by what the log does not show
+    scalars: Int64s  # PENDING, RUNNING (jobs), BUSY (nodes in use), CEILING (at most so many are usable, or NEVER)
+
+
+def new_state(jobs: Jobs, users: int) -> State:
+    """Nobody pends and nobody runs; with room for every job and for so many users."""
+    count, users = len(jobs.submit_s), max(users, 1)
+    scalars = np.zeros(4, np.int64)
+    scalars[CEILING] = NEVER
+    return State(
+        pending=np.zeros(count, np.int64),
+        running=np.zeros(count, np.int64),
+        submit_s=jobs.submit_s.copy(),
+        key=jobs.key.copy(),
+        start_s=np.zeros(count, np.int64),
+        user_jobs=np.zeros(users, np.int64),
+        user_nodes=np.zeros(users, np.int64),
+        could_start_s=np.full(count, NONE, np.int64),
+        held=np.zeros(count, np.int64),
+        scalars=scalars,
+    )
+
+
+@kernel
+def goes_ahead(state: State, first: int, second: int) -> bool:
+    """Whether row `first` comes before row `second` in the queue."""
+    return bool(state.key[first] > state.key[second] or (state.key[first] == state.key[second] and first < second))
+
+
+@kernel
+def asks_no_more(jobs: Jobs, first: int, second: int) -> bool:
+    """Whether `first` is of the same user as `second` and asks for neither more nodes nor a longer limit."""
+    return bool(
+        jobs.user[first] == jobs.user[second]
+        and jobs.size[first] <= jobs.size[second]
+        and jobs.limit_s[first] <= jobs.limit_s[second]
+    )
+
+
+@kernel
+def over_limit(jobs: Jobs, rules: Rules, state: State, job: int, more_jobs: int, more_nodes: int) -> bool:
+    """Whether the user's limits keep the job back if the user held so many jobs and nodes more than now."""
+    user, size = jobs.user[job], jobs.size[job]
+    allowed = max(rules.max_nodes, size)
+    return bool(
+        state.user_jobs[user] + more_jobs >= rules.max_jobs or state.user_nodes[user] + more_nodes + size > allowed
+    )
+
+
+@kernel
+def enter(state: State, job: int) -> None:
+    """Put a job into the queue."""
+    i = state.scalars[PENDING]
+    while i > 0 and goes_ahead(state, job, state.pending[i - 1]):
+        state.pending[i] = state.pending[i - 1]
+        i -= 1
+    state.pending[i] = job
+    state.scalars[PENDING] += 1
+    state.could_start_s[job], state.held[job] = NONE, 0
+
+
+@kernel
+def leave(state: State, job: int) -> int:
+    """Take a job out of the queue. Returns how many were ahead of it; all that pend where it is not in the queue."""
+    count = state.scalars[PENDING]
+    at = 0
+    while at < count and state.pending[at] != job:
+        at += 1
+    if at < count:
+        for i in range(at, count - 1):
+            state.pending[i] = state.pending[i + 1]
+        state.scalars[PENDING] = count - 1
+    return int(at)
+
+
+@kernel
+def begin(jobs: Jobs, state: State, job: int, start_s: int) -> None:
+    """A job starts at `start_s` and holds its nodes from now on."""
+    state.start_s[job] = start_s
+    expected_end = start_s + jobs.limit_s[job]
+    i = state.scalars[RUNNING]
+    while i > 0 and state.start_s[state.running[i - 1]] + jobs.limit_s[state.running[i - 1]] > expected_end:
+        state.running[i] = state.running[i - 1]
+        i -= 1
+    state.running[i] = job
+    state.scalars[RUNNING] += 1
+    _hold(jobs, state, job, 1)
+
+
+@kernel
+def finish(jobs: Jobs, state: State, job: int) -> None:
+    """A running job gives its nodes back."""
+    last = state.scalars[RUNNING] - 1
+    i = 0
+    while state.running[i] != job:
+        i += 1
+    for k in range(i, last):
+        state.running[k] = state.running[k + 1]
+    state.scalars[RUNNING] = last
+    _hold(jobs, state, job, -1)
+
+
+@kernel
+def _hold(jobs: Jobs, state: State, job: int, sign: int) -> None:
+    state.scalars[BUSY] += sign * jobs.size[job]
+    state.user_jobs[jobs.user[job]] += sign
+    state.user_nodes[jobs.user[job]] += sign * jobs.size[job]
+
+
+@kernel
+def copy_state(target: State, source: State, first_beyond: int) -> None:
+    """Make `target` equal to `source`; both have room for the same jobs and users.
+
+    Costs what pends and runs, the users, and the rows from `first_beyond` on: those beyond the record, whose
+    submission and key differ from state to state.
+    """
+    scalars = source.scalars
+    for i in range(scalars[PENDING]):
+        job = source.pending[i]
+        target.pending[i] = job
+        target.could_start_s[job], target.held[job] = source.could_start_s[job], source.held[job]
+    for i in range(scalars[RUNNING]):
+        job = source.running[i]
+        target.running[i], target.start_s[job] = job, source.start_s[job]
+    for job in range(first_beyond, len(source.key)):
+        target.submit_s[job], target.key[job] = source.submit_s[job], source.key[job]
+    for user in range(len(source.user_jobs)):
+        target.user_jobs[user], target.user_nodes[user] = source.user_jobs[user], source.user_nodes[user]
+    for i in range(len(scalars)):
+        target.scalars[i] = scalars[i]
