@@ -44,6 +44,7 @@ DAY_S = 86400  # arrivals are visible for so long
 WORLDS: dict[str, str] = {  # name -> module with `build`, imported when it is wanted
     "flat": "simulator.flat.world",
     "slurm": "simulator.slurm.branching",
+    "recorded": "simulator.recorded.world",
 }
 
 

@@ -82,18 +82,18 @@ def new_cluster(record: Record, events: Events, jobs: Jobs, rules: Rules, beyond
     return Cluster(jobs, beyond, rules, log, new_scratch(len(jobs.user), users))
 
 
-def new_branch(cluster: Cluster) -> Branch:
-    """Before the first event of the log."""
+def new_branch(cluster: Cluster, remembered: int = 0) -> Branch:
+    """Before the first event of the log; the last `remembered` starts and ends will be known."""
     scalars = np.zeros(SCALARS, np.int64)
     scalars[LAST_PASS_S] = scalars[OWN] = scalars[SUBMITTED_JOB] = NONE
     scalars[LEFT_S] = scalars[SUBMITTED_S] = scalars[GIVE_UP_S] = NEVER
     scalars[NEXT_PASS_S] = cluster.log.time_s[0] + 1 if len(cluster.log.time_s) else NEVER
-    return Branch(new_state(cluster.jobs, len(cluster.scratch.placed_jobs)), scalars)
+    return Branch(new_state(cluster.jobs, len(cluster.scratch.placed_jobs), remembered), scalars)
 
 
 @kernel
 def copy_branch(cluster: Cluster, target: Branch, source: Branch) -> None:
-    """Make `target` equal to `source`. Costs what pends and runs, and the users."""
+    """Make `target` equal to `source`; costs and conditions are those of `copy_state`."""
     copy_state(target.state, source.state, _first_beyond(cluster))
     for i in range(SCALARS):
         target.scalars[i] = source.scalars[i]

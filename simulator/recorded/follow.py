@@ -62,7 +62,7 @@ def take(jobs: Jobs, rules: Rules, log: Log, state: State, event: int) -> None:
     if kind == SUBMITTED:
         enter(state, job)
     elif kind == ENDED:
-        finish(jobs, state, job)
+        finish(jobs, state, job, log.end_s[job])
     else:
         ahead = leave(state, job)
         if kind == STARTED:

@@ -40,8 +40,9 @@ def finish_before(jobs: Jobs, log: Log, state: State, before_s: int) -> None:
     i = 0
     while i < state.scalars[RUNNING]:
         job = state.running[i]
-        if end_s(log, state, job) < before_s:
-            finish(jobs, state, job)
+        job_end_s = end_s(log, state, job)
+        if job_end_s < before_s:
+            finish(jobs, state, job, job_end_s)
         else:
             i += 1
 

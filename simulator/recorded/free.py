@@ -70,8 +70,9 @@ def _free(
         i = 0
         while i < state.scalars[RUNNING]:
             job = state.running[i]
-            if state.start_s[job] + run_s[job] <= now:
-                finish(jobs, state, job)
+            job_end_s = state.start_s[job] + run_s[job]
+            if job_end_s <= now:
+                finish(jobs, state, job, job_end_s)
             else:
                 i += 1
         while arrived < count and jobs.submit_s[arrived] <= now:

@@ -2,7 +2,7 @@
 
 The state knows no clock and no scheduler. It is filled from the log of what really happened
 (`simulator.recorded.follow`), or by a simulation (`simulator.recorded.forked`, `simulator.recorded.free`), and the
-scheduling pass (`simulator.recorded.passes`) reads it. Compiled.
+scheduling pass (`simulator.recorded.passes`) reads it. It also remembers who started and who ended last. Compiled.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.compiled import kernel
+from simulator.recent import Recent, copy_recent, new_recent, remember_end, remember_start
 from simulator.recorded.record import NEVER, NONE, Int64s
 
 PENDING, RUNNING, BUSY, CEILING = 0, 1, 2, 3  # entries of State.scalars
@@ -52,10 +53,14 @@ class State(NamedTuple):
     could_start_s: Int64s  # (jobs,) since when the pass would start it, NONE where it would not
     held: Int64s  # (jobs,) 1: evidently kept from starting by what the log does not show
     scalars: Int64s  # PENDING, RUNNING (jobs), BUSY (nodes in use), CEILING (at most so many are usable, or NEVER)
+    recent: Recent
 
 
-def new_state(jobs: Jobs, users: int) -> State:
-    """Nobody pends and nobody runs; with room for every job and for so many users."""
+def new_state(jobs: Jobs, users: int, remembered: int = 0) -> State:
+    """Nobody pends and nobody runs; with room for every job and for so many users.
+
+    The last `remembered` starts and ends will be known.
+    """
     count, users = len(jobs.submit_s), max(users, 1)
     scalars = np.zeros(4, np.int64)
     scalars[CEILING] = NEVER
@@ -70,6 +75,7 @@ def new_state(jobs: Jobs, users: int) -> State:
         could_start_s=np.full(count, NONE, np.int64),
         held=np.zeros(count, np.int64),
         scalars=scalars,
+        recent=new_recent(remembered),
     )
 
 
@@ -137,11 +143,12 @@ def begin(jobs: Jobs, state: State, job: int, start_s: int) -> None:
     state.running[i] = job
     state.scalars[RUNNING] += 1
     _hold(jobs, state, job, 1)
+    remember_start(state.recent, job, state.submit_s[job], start_s, jobs.size[job])
 
 
 @kernel
-def finish(jobs: Jobs, state: State, job: int) -> None:
-    """A running job gives its nodes back."""
+def finish(jobs: Jobs, state: State, job: int, end_s: int) -> None:
+    """A running job, which ended at `end_s`, gives its nodes back."""
     last = state.scalars[RUNNING] - 1
     i = 0
     while state.running[i] != job:
@@ -150,6 +157,7 @@ def finish(jobs: Jobs, state: State, job: int) -> None:
         state.running[k] = state.running[k + 1]
     state.scalars[RUNNING] = last
     _hold(jobs, state, job, -1)
+    remember_end(state.recent, job, end_s, end_s - state.start_s[job], jobs.limit_s[job])
 
 
 @kernel
@@ -163,8 +171,9 @@ def _hold(jobs: Jobs, state: State, job: int, sign: int) -> None:
 def copy_state(target: State, source: State, first_beyond: int) -> None:
     """Make `target` equal to `source`; both have room for the same jobs and users.
 
-    Costs what pends and runs, the users, and the rows from `first_beyond` on: those beyond the record, whose
-    submission and key differ from state to state.
+    It remembers as many starts and ends as `source`, or none. Costs what pends and runs, the users, what is
+    remembered, and the rows from `first_beyond` on: those beyond the record, whose submission and key differ from
+    state to state.
     """
     scalars = source.scalars
     for i in range(scalars[PENDING]):
@@ -180,3 +189,4 @@ def copy_state(target: State, source: State, first_beyond: int) -> None:
         target.user_jobs[user], target.user_nodes[user] = source.user_jobs[user], source.user_nodes[user]
     for i in range(len(scalars)):
         target.scalars[i] = scalars[i]
+    copy_recent(target.recent, source.recent)
