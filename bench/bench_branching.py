@@ -4,7 +4,8 @@
    again with that job in it, as a simulator without saved states must.
 2. The pair table of January 2023 of the A100 trace (a start every 4 h, every submit time of the successor), where the
    trace lies beside the checkout, else of a month of generated jobs; with one thread and with both cores.
-3. Decisions a second of the batched environment on that table, observations gathered, beside the same environment one
+3. What a pair of that month costs under mirage, easy and slurm, in processor time.
+4. Decisions a second of the batched environment on that table, observations gathered, beside the same environment one
    pair at a time behind Gymnasium's interface.
 
     python bench/bench_branching.py
@@ -38,6 +39,7 @@ from simulator.workload import Workload
 A100 = Path(__file__).resolve().parents[2] / "shared" / "traces" / "tacc-lonestar6" / "ls6-a100.log"
 BATCH, STEPS, SINGLE_STEPS = 4096, 400, 20_000
 HOUR_S = 3600
+PRICED = ("mirage", "easy", "slurm")  # the schedulers whose cost a pair is compared
 
 
 def branch_seconds(workload: Workload, branches: int = 2000) -> float:
@@ -82,19 +84,30 @@ def month() -> tuple[str, Workload, int, np.ndarray]:
 
 
 def table_seconds(
-    workload: Workload, capacity: int, submits_s: np.ndarray, nodes: int, threads: int
+    workload: Workload, capacity: int, submits_s: np.ndarray, nodes: int, threads: int, scheduler: str = "mirage"
 ) -> tuple[PairTable, float]:
     """The table of pairs, and the seconds that it took with so many threads."""
 
     def build() -> PairTable:
         return build_pairs(
-            cluster.plain(workload, scheduler="mirage", capacity=capacity), submits_s=submits_s, pair_nodes=nodes,
+            cluster.plain(workload, scheduler=scheduler, capacity=capacity), submits_s=submits_s, pair_nodes=nodes,
             limit_s=48 * HOUR_S, threads=threads,
         )  # fmt: skip
 
     before = time.perf_counter()
     table = build()
     return table, time.perf_counter() - before
+
+
+def pair_cost(workload: Workload, capacity: int, submits_s: np.ndarray, nodes: int) -> dict[str, float]:
+    """Processor seconds a pair under each scheduler, in one thread, compiled before."""
+    seconds = {}
+    for scheduler in PRICED:
+        table_seconds(workload, capacity, submits_s[:1], nodes, 1, scheduler)
+        before = time.process_time()
+        table_seconds(workload, capacity, submits_s, nodes, 1, scheduler)
+        seconds[scheduler] = (time.process_time() - before) / len(submits_s)
+    return seconds
 
 
 def batched_decisions(table: PairTable, gather: bool) -> float:
@@ -146,6 +159,12 @@ def main() -> None:
         outcomes = len(table.decision_s)
         print(f"{name}, a month of {nodes}-node pairs: {len(table)} pairs, {outcomes:,} submit times in {both:.1f} s, "
               f"{outcomes / both:,.0f}/s; with one thread {alone:.1f} s, {alone / both:.2f} times")  # fmt: skip
+    for nodes in (1, 8):
+        cost = pair_cost(workload, capacity, submits_s, nodes)
+        print(f"{name}, {nodes}-node pairs, processor time a pair: "
+              + ", ".join(f"{scheduler} {1000 * seconds:.1f} ms" for scheduler, seconds in cost.items())
+              + f"; slurm is {cost['slurm'] / cost['mirage']:.2f} times mirage, "
+              f"{cost['slurm'] / cost['easy']:.2f} times easy")  # fmt: skip
     stepped, gathered = (max(batched_decisions(table, gather) for _ in range(3)) for gather in (False, True))
     single = single_decisions(table)
     print(f"environment, {BATCH:,} pairs at once: {stepped:,.0f} decisions/s, {gathered:,.0f} with observations; "

@@ -165,7 +165,7 @@ def build_pairs(
     run(slice(0, 0), 0)  # compiles here: numba's compiler is not safe in threads
     with (
         ThreadPoolExecutor(threads) as pool,
-        Progress(f"pairs of {pair_nodes} nodes on {most}", pairs, stays=False) as progress,
+        Progress(f"pairs of {pair_nodes} nodes on {most}", pairs, stays=False, each=True) as progress,
     ):
         work = [pool.submit(run, slice(a, b), k) for k, (a, b) in enumerate(itertools.pairwise(cuts))]
         while wait(work, timeout=1).not_done:

@@ -24,12 +24,13 @@ def say(line: str) -> None:
 class Progress:
     """`with Progress("training", 28) as progress:`, then `advance` once for each of the 28, or `reach` now and then.
 
-    Unless it `stays`, nothing of it is left in the end, and nothing shown where it takes less than LINE_EVERY_S.
+    Unless it `stays`, nothing of it is left in the end, and nothing shown where it takes less than LINE_EVERY_S. With
+    `each` the lines say what one takes.
     """
 
     heard_at = float("-inf")  # monotonic time at which any step last told how far it is
 
-    def __init__(self, what: str, total: int, unit: str = "", *, stays: bool = True) -> None:
+    def __init__(self, what: str, total: int, unit: str = "", *, stays: bool = True, each: bool = False) -> None:
         from rich import progress as rich
         from rich.console import Console
 
@@ -45,6 +46,7 @@ class Progress:
             disable=not (stays or self._console.is_terminal),
             speed_estimate_period=600.0,  # single steps differ in length: the rate is that of the last ten minutes
         )
+        self._each = each
         self._what, self._total, self._unit = visible(what), total, f" {unit}" if unit else ""
         self._task = self._bar.add_task(self._what, total=total)
         self._count, self._before, self._first = 0, 0, True
@@ -76,7 +78,11 @@ class Progress:
         if self._console.is_terminal or now - self._said < LINE_EVERY_S:
             return
         done = count - self._before
-        left = f", about {(now - self._began) / done * (self._total - count):,.0f} s left" if done > 0 else ""
+        left = ""
+        if done > 0:
+            each = (now - self._began) / done
+            left = f", {each:,.3f} s each" if self._each else ""
+            left += f", about {each * (self._total - count):,.0f} s left"
         self._console.print(f"  {self._what}; {count:,} of {self._total:,}{self._unit}{left}", markup=False)
         self._said = now
 

@@ -97,7 +97,7 @@ def open_study(
     Of a trace longer than `models.study.extent` allows it is that of the newest part. `every_s` None is what it says
     there. Raises InputError where it cannot be replayed in that scenario.
     """
-    check_names(scheduler=scheduler)
+    check_names(scheduler=scheduler, slurm=True)
     check_world(world)
     declared = inputs.declared_dates(settings)
     from_s = extent.first_replayed_s(

@@ -8,6 +8,7 @@ import typer
 
 from pipelines import options
 from pipelines.options import Data, Json
+from simulator.names import SCHEDULERS, SLURM, check_names
 from traces.errors import InputError, WorkError
 from traces.store.folder import DataFolder
 
@@ -24,7 +25,9 @@ Capacity = Annotated[
 ]
 PairNodes = Annotated[str, typer.Option("--pair-nodes", help="Nodes of predecessor and successor; several: 1,8.")]
 Limit = Annotated[str, typer.Option("--limit", help="Wall-clock limit of both jobs.")]
-Scheduler = Annotated[str, typer.Option("--scheduler", help="Scheduler of the simulated cluster.")]
+Scheduler = Annotated[
+    str, typer.Option("--scheduler", help=f"Scheduler of the simulated cluster: {', '.join((*SCHEDULERS, SLURM))}.")
+]
 World = Annotated[str, typer.Option("--world", help="Simulated world.")]
 Seed = Annotated[
     int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="First of the seeds that learners are fitted with.")
@@ -180,12 +183,16 @@ def _study(
 ) -> Study:
     """The study of those options. Names and values are checked before anything is imported that takes its time."""
     from models.registry import check_world
-    from simulator.names import check_names
     from traces import clusters
     from traces.store import contents
 
     settings = clusters.resolve(folder, cluster=cluster)
-    check_names(scheduler=scheduler)
+    check_names(scheduler=scheduler, slurm=True)
+    if scheduler == SLURM and settings.slurm_conf is not None:
+        options.say(
+            f"warning: pairs under slurm are simulated on a flat pool of whole nodes under Slurm's defaults; "
+            f"{settings.slurm_conf} of cluster {cluster!r} is not used"
+        )
     check_world(world)
     sizes = options.whole_numbers(pair_nodes, "--pair-nodes")
     limit_s, every_s = options.duration_s(limit), None if every is None else options.duration_s(every)

@@ -58,6 +58,23 @@ def test_train_then_evaluate(baton: Baton, data: Path) -> None:
     assert "reactive" in baton(*compare, "--data", data).out
 
 
+def test_slurm_is_a_scheduler_of_pairs_as_any_other(baton: Baton, data: Path) -> None:
+    """Other pairs than those under mirage, on the same starts; a name that is none lists slurm among those that are."""
+    world = ("--cluster", "lab", "--capacity", "16", "--pair-nodes", "1", "--limit", "12h", "--policies", "reactive")
+    interruption = {}
+    for scheduler in ("slurm", "mirage"):
+        asked = (*world, "--scheduler", scheduler, "--data", data, "--json")
+        trained = baton("train", *asked, "--until", UNTIL)
+        assert trained.code == 0 and f"{scheduler} on 16 nodes" in trained.json["scenario"]
+        results = baton("evaluate", *asked, "--from", FROM, "--to", "2026-06-17").json["results"]
+        (row,) = (row for row in results if row["load"] == "all" and row["policy"] == "reactive")
+        assert row["n"] == 2 * 6 and row["overlap_h"] == 0
+        interruption[scheduler] = row["interruption_h"]
+    assert interruption["slurm"] != interruption["mirage"]
+    unknown = baton("train", *world, "--scheduler", "slrum", "--data", data)
+    assert unknown.code == 2 and "mirage" in unknown.err and "slurm" in unknown.err
+
+
 def test_a_window_that_was_fitted_on_is_said_to_be(baton: Baton, data: Path) -> None:
     command = ("train", *WORLD, "--policies", "reactive", "--until", UNTIL, "--seed", 5, "--data", data)
     assert baton(*command).code == 0

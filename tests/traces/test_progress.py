@@ -11,13 +11,15 @@ def test_a_line_says_how_many_are_done_and_how_long_the_rest_takes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The rate is that since the first word: 100 in 10 s, so the remaining 1,850 take 185 s."""
-    seconds = iter([950.0, 1000.0, 1002.0, 1010.0])
-    monkeypatch.setattr(progress, "monotonic", lambda: next(seconds))
-    with progress.Progress("slurm", 2000, "jobs", stays=False) as bar:
-        for count in (50, 60, 150):
-            bar.reach(count)
-    shown = capsys.readouterr()
-    assert shown.err == "  slurm; 150 of 2,000 jobs, about 185 s left\n" and shown.out == ""
+    for each in (False, True):
+        seconds = iter([950.0, 1000.0, 1002.0, 1010.0])
+        monkeypatch.setattr(progress, "monotonic", seconds.__next__)
+        with progress.Progress("slurm", 2000, "jobs", stays=False, each=each) as bar:
+            for count in (50, 60, 150):
+                bar.reach(count)
+        shown = capsys.readouterr()
+        cost = ", 0.100 s each" if each else ""
+        assert shown.err == f"  slurm; 150 of 2,000 jobs{cost}, about 185 s left\n" and shown.out == ""
 
 
 def test_a_short_computation_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
