@@ -33,6 +33,7 @@ from simulator.cluster import (
     world,
 )
 from simulator.flat import twin as flat_twin
+from simulator.names import SCHEDULERS
 from simulator.recorded import twin as recorded_twin
 from simulator.recorded.record import NEVER, Record
 from simulator.recorded.state import Rules
@@ -124,10 +125,7 @@ def _recorded_twin(workload: Workload, capacity: int) -> list[int]:
 
 
 ROWS = {
-    "fifo": _flat("fifo", 50),
-    "easy": _flat("easy", 50),
-    "conservative": _flat("conservative", 50),
-    "mirage": _flat("mirage", 61),
+    **{name: _flat(name, 61 if name == "mirage" else 50) for name in SCHEDULERS},
     "slurm": Row("slurm", partial(plain, scheduler="slurm"), _slurm_twin, scale=17, grace_s=30),
     "recorded": Row("recorded", _recorded, _recorded_twin, 50, fills=False),
 }
