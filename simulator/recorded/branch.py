@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.compiled import kernel
+from simulator.compiled import kernel, kernel_inline
 from simulator.recorded.follow import HORIZON_S, TICK_S, look, take
 from simulator.recorded.forked import OUT_S, end_s, finish_before, start_placed, tell
 from simulator.recorded.log import Log, log_of, most_in_use, next_of_others
@@ -99,7 +99,7 @@ def copy_branch(cluster: Cluster, target: Branch, source: Branch) -> None:
         target.scalars[i] = source.scalars[i]
 
 
-@kernel
+@kernel_inline
 def _first_beyond(cluster: Cluster) -> int:
     """The first row that is not the record's."""
     return len(cluster.beyond.key) - 1
@@ -138,7 +138,7 @@ def advance(cluster: Cluster, branch: Branch, until_s: int, watched: int) -> int
     return NONE
 
 
-@kernel
+@kernel_inline
 def pass_due(cluster: Cluster, branch: Branch, watched: int) -> bool:
     """Go on to the next pass; whether `watched` (a row, or NONE) starts in it."""
     jobs, rules, log, state, scratch = cluster.jobs, cluster.rules, cluster.log, branch.state, cluster.scratch
@@ -157,7 +157,7 @@ def pass_due(cluster: Cluster, branch: Branch, watched: int) -> bool:
     return starts
 
 
-@kernel
+@kernel_inline
 def usable_nodes(cluster: Cluster, branch: Branch, now: int) -> int:
     """Usable nodes as known at `now`: the most in use lately, but no more than what nodes out have come to show.
 
@@ -172,7 +172,7 @@ def usable_nodes(cluster: Cluster, branch: Branch, now: int) -> int:
     return int(min(usable, ceiling) if is_out else usable)
 
 
-@kernel
+@kernel_inline
 def _happen(cluster: Cluster, branch: Branch, before_s: int) -> None:
     """Everything before `before_s` happens, but for passes."""
     jobs, rules, log, state, scalars = cluster.jobs, cluster.rules, cluster.log, branch.state, branch.scalars
@@ -194,7 +194,7 @@ def _happen(cluster: Cluster, branch: Branch, before_s: int) -> None:
             scalars[TAKEN] += 1
 
 
-@kernel
+@kernel_inline
 def _arrive(cluster: Cluster, branch: Branch) -> None:
     """The job given to `submit` enters the queue; the first one leaves the log."""
     state, scalars, beyond = branch.state, branch.scalars, cluster.beyond
@@ -208,7 +208,7 @@ def _arrive(cluster: Cluster, branch: Branch) -> None:
     enter(state, job)
 
 
-@kernel
+@kernel_inline
 def _next_pass_s(log: Log, branch: Branch, now: int) -> int:
     """The instant of the first pass after `now`, when there was one; NEVER where nothing is left to happen."""
     state, scalars = branch.state, branch.scalars

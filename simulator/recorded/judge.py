@@ -1,12 +1,16 @@
 """Calibrated waits against recorded ones, month by month, each fitted on what came before it.
 
-Four forms, so that no figure stands for another:
+A wait is predicted in four forms, which differ in what they are told, so that no figure stands for another:
 
-  - `frozen`: the whole trace replayed free-running, every parameter from before the month;
-  - `causal`: the same replay, usable nodes following the record up to each instant;
-  - `forked`: each job by itself, from the recorded state of the others at its submission, simulated from then on
-    (`simulator.recorded.forked`), parameters refitted every week on what was recorded by then;
-  - `informed`: the same, but told of the others up to each instant (`simulator.recorded.informed`).
+  - `frozen`: the whole trace is replayed. Every start is made by the rules and every parameter is from before the
+    month, so that a wrong start moves all that follow;
+  - `causal`: the same replay, but the usable nodes at each instant are those of the record up to it;
+  - `forked`: each job by itself. Until it is submitted everybody does what the record says; from then on everybody is
+    simulated (`simulator.recorded.forked`). Parameters are refitted every week on what was recorded by then;
+  - `informed`: each job by itself, and the others do what the record says all along
+    (`simulator.recorded.informed`).
+
+docs/calibration.md works an example through all of them.
 """
 
 from __future__ import annotations

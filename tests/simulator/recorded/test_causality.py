@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from simulator.cluster import Visible, advance, submit, visible
 from simulator.recorded.free import free_starts, usable_nodes
 from simulator.recorded.parameters import fit, known_before
-from simulator.recorded.record import NEVER, Int64s, Record, events
+from simulator.recorded.record import NEVER, NONE, Int64s, Record, events
 from simulator.recorded.single import single_starts
 from simulator.recorded.state import Rules
+from simulator.recorded.world import build
 from tests.simulator.recorded.cases import jobs_of
 
 RULES = Rules(nodes=12, window_s=86400, stall_s=300, max_jobs=3, max_nodes=8, overtaken=1, siblings=1)
@@ -45,6 +48,52 @@ def changed(record: Record, start_s: Int64s, end_s: Int64s) -> Record:
     )
 
 
+def altered_from(
+    record: Record, now: int, random: np.random.Generator, spared: int = NONE
+) -> tuple[Record, NDArray[np.bool_]]:
+    """The record with all that lies at or after `now` altered, and which jobs are left.
+
+    Later starts (but of row `spared`) and ends move by up to half a day; what was cancelled later may run, and the
+    other way round; half of the later submissions vanish.
+    """
+    later = random.integers(0, 43200, len(record))
+    start, end = record.start_s.copy(), record.end_s.copy()
+    moved = (start >= now) & (end >= now) & (np.arange(len(record)) != spared)
+    assert moved.any()
+    start[moved] = np.maximum(now, record.submit_s[moved]) + later[moved]
+    start[moved & (later % 5 == 0)] = NEVER
+    open_end = end >= now
+    end[open_end] = np.maximum(end[open_end], np.where(start < NEVER, start, 0)[open_end]) + 1 + later[open_end]
+    kept = (record.submit_s < now) | (later % 2 == 0)
+    kept[-1] = True
+    return changed(record, start, end).take(kept), kept
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_is_visible_after_a_submission_is_what_was_recorded_before(seed: int) -> None:
+    """A pair's first job is submitted and the others are simulated: still nothing recorded later is seen."""
+    record, random = busy_record(seed), np.random.default_rng(seed)
+    waiting = running = 0
+    for _ in range(12):
+        at = int(random.integers(3600, 86400))
+        now = at + int(random.integers(1, 36000))
+        seen, other = (_seen(one, at, now) for one in (record, altered_from(record, now, random)[0]))
+        for column, altered in zip(seen, other, strict=True):
+            assert np.asarray(column).tobytes() == np.asarray(altered).tobytes()
+        waiting, running = waiting + len(seen.pending_nodes), running + len(seen.running_nodes)
+    assert waiting > 20 and running > 20
+
+
+def _seen(record: Record, at: int, now: int) -> Visible:
+    """What is visible at `now` where a job of 4 nodes was submitted at `at`."""
+    world = build(record, rules=RULES, points_per_hour=40.0, extra=2, nodes=4, limit_s=28800, threads=1)
+    cluster, branch = world.clusters[0], world.branch(0, 100)
+    advance(cluster, branch, at - 1)
+    submit(cluster, branch, world.first_extra, at)
+    advance(cluster, branch, now - 1)
+    return visible(cluster, branch, now)
+
+
 @pytest.mark.parametrize("forked", [False, True])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_jobs_own_start_and_end_change_nothing(seed: int, forked: bool) -> None:
@@ -68,19 +117,8 @@ def test_nothing_recorded_at_or_after_the_decision_changes_it(seed: int, forked:
     decisive = 0
     for row in np.flatnonzero(record.ran)[::5]:
         now = before[row]
-        # Later starts and ends move by up to half a day; what was cancelled later may run, and the other way round;
-        # half of the later submissions vanish.
-        later = random.integers(0, 43200, len(record))
-        start, end = record.start_s.copy(), record.end_s.copy()
-        moved = (start >= now) & (end >= now) & (np.arange(len(record)) != row)
-        start[moved] = np.maximum(now, record.submit_s[moved]) + later[moved]
-        start[moved & (later % 5 == 0)] = NEVER
-        open_end = end >= now
-        end[open_end] = np.maximum(end[open_end], np.where(start < NEVER, start, 0)[open_end]) + 1 + later[open_end]
-        kept = (record.submit_s < now) | (later % 2 == 0)
-        kept[-1] = True
-        decisive += int(moved.any())
-        other = changed(record, start, end).take(kept)
+        other, kept = altered_from(record, now, random, spared=row)
+        decisive += int(len(other) < len(record))
         assert predicted(other, forked)[np.count_nonzero(kept[:row])] == now
     assert decisive > 10
 
