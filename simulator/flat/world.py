@@ -1,4 +1,4 @@
-"""The flat pool of equal nodes behind the interface of `simulator.cluster`: fifo, easy, conservative, mirage."""
+"""The flat pool of equal nodes behind the interface of `simulator.cluster`, under each of the flat schedulers."""
 
 from __future__ import annotations
 
