@@ -50,7 +50,7 @@ class Progress:
         self._what, self._total, self._unit = visible(what), total, f" {unit}" if unit else ""
         self._task = self._bar.add_task(self._what, total=total)
         self._count, self._before, self._first = 0, 0, True
-        self._began = self._said = monotonic()
+        self._began = self._printed_at = monotonic()
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -68,14 +68,14 @@ class Progress:
         """`count` are done. The time left is estimated from the first call on: what came before was preparation."""
         now = monotonic()
         if self._first:
-            self._first, self._began, self._before, self._said = False, now, count, now
+            self._first, self._began, self._before, self._printed_at = False, now, count, now
         self._tell(count, now)
 
     def _tell(self, count: int, now: float) -> None:
         self._count = count
         Progress.heard_at = now
         self._bar.update(self._task, description=self._what, completed=count)
-        if self._console.is_terminal or now - self._said < LINE_EVERY_S:
+        if self._console.is_terminal or now - self._printed_at < LINE_EVERY_S:
             return
         done = count - self._before
         left = ""
@@ -84,7 +84,7 @@ class Progress:
             left = f", {each:,.3f} s each" if self._each else ""
             left += f", about {each * (self._total - count):,.0f} s left"
         self._console.print(f"  {self._what}; {count:,} of {self._total:,}{self._unit}{left}", markup=False)
-        self._said = now
+        self._printed_at = now
 
     def done(self, what: str) -> None:
         """End the bar with this text, which stays on the screen."""

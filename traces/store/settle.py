@@ -129,7 +129,7 @@ FROM raw_jobs GROUP BY ALL HAVING count(DISTINCT trace_sha256) > 1
 
 _SETTLED = f"""
 CREATE TEMP TABLE settled AS
-WITH told AS (
+WITH records AS (
   SELECT j.cluster, j.trace_sha256, j.job_key, s.base, j.submit_utc, j.user_name,
          coalesce(j.submit_utc, j.start_utc) AS asked_utc, rtrim(j.job_name, '+') AS name,
          j.state, j.start_utc, j.end_utc, j.attempts, j.line,
@@ -139,7 +139,7 @@ WITH told AS (
   SELECT *, lag(asked_utc) OVER w AS p_asked, lag(user_name) OVER w AS p_user, lag(name) OVER w AS p_name,
          max(last_utc) OVER (PARTITION BY cluster, base ORDER BY asked_utc, trace_sha256, line
                              ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS p_last
-  FROM told WINDOW w AS (PARTITION BY cluster, base ORDER BY asked_utc, trace_sha256, line)
+  FROM records WINDOW w AS (PARTITION BY cluster, base ORDER BY asked_utc, trace_sha256, line)
 ), uses AS (
   SELECT *, sum(CASE
       WHEN p_last IS NULL OR asked_utc IS NULL OR asked_utc IS NOT DISTINCT FROM p_asked THEN 0

@@ -99,9 +99,9 @@ class JobCsv(ABC):
             value = field.value(given)
             bad = value.is_null() if field.required else value.is_null() & ~blank
             if bad.any():
-                told = [f"{field.source} {shown(v)} is not of its form" if v else f"{field.source} is missing"
+                why = [f"{field.source} {shown(v)} is not of its form" if v else f"{field.source} is missing"
                         for v in given.filter(bad)]  # fmt: skip
-                new = pl.DataFrame({"at": bad.arg_true(), "why": told}, schema={"at": pl.UInt32, "why": pl.String})
+                new = pl.DataFrame({"at": bad.arg_true(), "why": why}, schema={"at": pl.UInt32, "why": pl.String})
                 wrong = wrong.scatter(new["at"], new["why"]) if wrong.null_count() == len(wrong) else _first(wrong, new)
             columns.append(value.alias(field.name))
         frame = pl.DataFrame(columns)
@@ -206,10 +206,10 @@ def _out_of_order(rows: pl.DataFrame) -> pl.Series:
     pairs = [("submit", "eligible"), ("submit", "start"), ("eligible", "start"), ("start", "end"), ("submit", "end")]
     reason = pl.lit(None, dtype=pl.String)
     for before, after in reversed(pairs):
-        told = pl.format(
+        why = pl.format(
             f"{after} {{}} lies before {before} {{}} (UTC)", pl.col(f"{after}_utc"), pl.col(f"{before}_utc")
         )
         wrong = (pl.col(f"{after}_utc") < pl.col(f"{before}_utc")) & ~pl.col("is_time_ambiguous")
-        reason = pl.when(wrong).then(told).otherwise(reason)
+        reason = pl.when(wrong).then(why).otherwise(reason)
     given = pl.col("wrong") if "wrong" in rows.columns else pl.lit(None, dtype=pl.String)
     return rows.select(pl.coalesce(given, reason).alias("wrong"))["wrong"]
