@@ -69,15 +69,23 @@ def _numbers(raw: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
         parts.list.get(at, null_on_oob=True).cast(pl.Float64, strict=False).alias(name)
         for at, name in enumerate(COLUMNS)
     ])  # fmt: skip
+    whole = read.select(pl.all().round().cast(pl.Int64, strict=False))
+    in_range = (pl.all().abs() < EXACT).all(ignore_nulls=False)
+    if (fields == len(COLUMNS)).all() and all(read.select(in_range).row(0)):  # as in every sound file
+        return whole, pl.Series("wrong", [None], dtype=pl.String).new_from_index(0, len(raw))
+    return whole, _reasons(read, fields)
+
+
+def _reasons(read: pl.DataFrame, fields: pl.Series) -> pl.Series:
+    """Why each line is no job, null where it is one; `read` are COLUMNS as floats, `fields` how many words it has."""
     of_numbers = pl.all_horizontal(pl.all().is_not_nan().fill_null(False))
     in_range = pl.all_horizontal(pl.all().abs() < EXACT)
-    wrong = read.select(
+    return read.select(
         pl.when(pl.lit(fields) != len(COLUMNS)).then(pl.format(f"{{}} fields where SWF has {len(COLUMNS)}", fields))
         .when(~of_numbers).then(pl.lit("not a number"))
         .when(~in_range).then(pl.lit("a number out of range"))
         .alias("wrong")
     )["wrong"]  # fmt: skip
-    return read.select(pl.all().round().cast(pl.Int64, strict=False)), wrong
 
 
 def first_word(header: dict[str, str], name: str) -> str:

@@ -81,6 +81,8 @@ def _sound(parsed: Parsed, block: Block) -> pl.DataFrame:
     why = numbers.select(
         pl.coalesce("wrong", pl.when(~known).then(pl.lit("no SWF status or job number")), implausible(bounded))
     )["wrong"]
+    if why.null_count() == len(why):
+        return pl.concat([block.lines, block.numbers], how="horizontal")
     wrong = why.is_not_null()
     for (line, raw), reason in zip(block.lines.filter(wrong).iter_rows(), why.filter(wrong), strict=True):
         parsed.rejects.append(Reject(line, f"{reason}: {shown(raw)}", raw))
