@@ -1,9 +1,19 @@
-"""Why each job waited: every second of its wait goes to one of five causes, the first that held (docs/decisions/0013).
+"""Why each job waited: each second of a wait is given to exactly one of five causes (docs/decisions/0013).
 
-In the order in which Slurm looks: `held`, not yet eligible; `own limit`, its user or group would have been over a limit
-or quota; `cluster full`, too little was free in the pool that it may use, however placed; `fragmented`, enough was free
-but in no place of its shape; `behind others`, it would have fitted (a higher priority, a reservation for another job,
-the scheduler's own pace, and whatever the log does not show). Exact: integrals of 0/1 step functions, no sampling.
+The causes are asked in the order in which Slurm checks them, and the first that applied at that second takes it:
+
+- `held`: the job was not yet eligible;
+- `own limit`: its user or group would have exceeded a limit or quota;
+- `cluster full`: too little was free in the pool that the job may use, wherever it might be placed;
+- `fragmented`: enough was free, but on no set of nodes of the job's shape;
+- `behind others`: it would have fitted (a higher priority, a reservation for another job, the pace of the scheduler,
+  and whatever the log does not show).
+
+The seconds are integrals of step functions that are 0 or 1, so they are exact: nothing is sampled.
+
+Example: a job for 4 GPUs of one node is submitted at 10:00 and eligible at 10:05. Until 10:20 the cluster has 2 GPUs
+free, then 4 on two nodes; at 10:50 a whole node comes free, and at 10:51 the job starts. It was held for 5 min, the
+cluster was full for 15 min, what was free was fragmented for 30 min, and for 1 min the job was behind others.
 """
 
 from __future__ import annotations
@@ -210,13 +220,16 @@ def _limited(waiting: pl.DataFrame, rooms: _Rooms, held: pl.DataFrame) -> pl.Dat
 
 
 def either(first: Steps, second: Steps) -> Steps:
-    """1 while one of two 0/1 step functions is."""
+    """The step function that is 1 where at least one of two step functions of 0 and 1 is 1."""
     times = np.union1d(first.times, second.times)
     return Steps(times, first.at(times) | second.at(times))
 
 
 def _taken_out(rows: pl.DataFrame, fit: Fit, binding: dict[str, Steps]) -> pl.DataFrame:
-    """`rows` of one owner and demand with the time that any of `binding` was 1 as their own limit."""
+    """`rows` of one owner and demand, with the time in which any limit of `binding` was reached (1) as own_limit_s.
+
+    That time is taken out of cluster_full_s and behind_s; own_limit names the limits that were reached.
+    """
     begin, end = _span(rows)
     over = None
     names: list[list[str]] = [[] for _ in range(len(rows))]

@@ -28,7 +28,7 @@ def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFra
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """Both tables from canonical frames, which are freed as soon as they are used where the caller keeps them not."""
+    """Both tables from canonical frames. Where the caller keeps no reference to them, they are freed once used."""
     held = runs(trace, settings)
     free = free_gpus(held, capacity(trace, settings, held))
     most_free = None if free is None else RangeMaximum(free)
@@ -43,7 +43,7 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
 
 
 def _queued(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
-    """Jobs with the time in which they waited, eligible, and what they asked for."""
+    """A row a job: when it was eligible, when it started or left the queue, and what it asked for."""
     gpus = asked_gpus(settings)
     until = horizon(trace)
     return trace.jobs.select(
@@ -52,9 +52,9 @@ def _queued(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
         size_bucket(gpus).cast(pl.Categorical).alias("size_bucket"),
         pl.coalesce("eligible_utc", "submit_utc").dt.epoch("s").alias("eligible"),
         pl.col("start_utc").dt.epoch("s").alias("start"),
-        queue_end(until).alias("left"),
+        queue_end(until).alias("left_queue"),
         pl.coalesce(pl.col("end_utc").dt.epoch("s"), pl.lit(until)).alias("end"),
-    ).drop_nulls(["eligible", "left"])  # fmt: skip
+    ).drop_nulls(["eligible", "left_queue"])  # fmt: skip
 
 
 def _no_order() -> tuple[pl.Expr, ...]:
@@ -66,14 +66,14 @@ def _no_order() -> tuple[pl.Expr, ...]:
 
 
 def _overtaken(queue: pl.DataFrame, most_free: RangeMaximum | None) -> pl.DataFrame:
-    """Order of every start of one queue: one pass for each demand that occurs in it.
+    """For every start of one queue: whether it overtook a job, and whether that did the overtaken jobs any harm.
 
-    Of the jobs with one demand that were eligible earlier and still wait at a start, the one that waits longest
-    decides: its time in the queue holds that of the others.
+    One pass for each number of GPUs that is asked for in the queue. Among jobs of one number that were eligible
+    earlier and still wait, only the one that waits longest need be looked at: it was in the queue whenever another was.
     """
     jobs = queue.sort("eligible", "job_key")
-    eligible, start, left, end = (
-        jobs[name].fill_null(NEVER).to_numpy() for name in ("eligible", "start", "left", "end")
+    eligible, start, left_queue, end = (
+        jobs[name].fill_null(NEVER).to_numpy() for name in ("eligible", "start", "left_queue", "end")
     )
     demand = jobs["gpus"].fill_null(-1).to_numpy()
     before = np.searchsorted(eligible, eligible, side="left")  # jobs that were eligible earlier
@@ -81,7 +81,7 @@ def _overtaken(queue: pl.DataFrame, most_free: RangeMaximum | None) -> pl.DataFr
     harmed = np.zeros(len(jobs), dtype=bool)
     smallest = np.full(len(jobs), -1, dtype=np.int64)
     for size in np.unique(demand)[::-1]:
-        latest = np.concatenate([[NEVER], np.maximum.accumulate(np.where(demand == size, left, NEVER))])[before]
+        latest = np.concatenate([[NEVER], np.maximum.accumulate(np.where(demand == size, left_queue, NEVER))])[before]
         overtakes = (start != NEVER) & (latest > start)
         out_of_order |= overtakes
         if size < 0:
@@ -104,7 +104,7 @@ def _overtaken(queue: pl.DataFrame, most_free: RangeMaximum | None) -> pl.DataFr
 class RangeMaximum:
     """Largest value of a step function over spans of time: a table of maxima over powers of two, built once.
 
-    Values are of 32 bits: GPUs of a cluster.
+    Values must fit into 32 bits, which the number of GPUs of a cluster does.
     """
 
     def __init__(self, steps: Steps) -> None:

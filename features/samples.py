@@ -49,7 +49,7 @@ COUNTS = (
 
 @dataclass(frozen=True)
 class Joined:
-    """What the samples of one resource say.
+    """The samples of one resource, joined with the attempts that held what was sampled.
 
     attempts: job_key, attempt, names_gpus, COUNTS, mean_percent, PERCENTILES; one row an attempt with samples.
     readings: the caller's attributes of the attempt, `sharing` (dedicated or shared node-minute), value (percent),
@@ -227,7 +227,10 @@ def _matrix(times: Int64s, numbers: Int64s, values: Float64s) -> _Node:
 
 
 def _grid(times: Int64s) -> tuple[Int64s, Int64s]:
-    """(rising instants that hold all times, place of each among them), without a sort for samples by the minute."""
+    """The distinct instants in rising order, and for each time its place among them; (k,) and the shape of `times`.
+
+    Samples that lie whole minutes apart need no sort: their grid is every minute from the first to the last.
+    """
     since = times - times.min()
     minutes = since // MINUTE_S
     cells = int(minutes.max()) + 1
@@ -238,7 +241,7 @@ def _grid(times: Int64s) -> tuple[Int64s, Int64s]:
 
 
 class _Sums:
-    """Rows in the making: COUNTS by placement, percentiles by attempt, readings by kind of attempt and sharing."""
+    """What is summed up node after node: COUNTS a placement, percentiles an attempt, readings a kind of attempt."""
 
     def __init__(self) -> None:
         self._counts: list[list[NDArray[Any]]] = []  # id, names_gpus, *COUNTS, total
@@ -251,7 +254,7 @@ class _Sums:
     def add(
         self, placed: _Placed, counts: Int64s, totals: Float64s, readings: Int64s, places: Int64s, seen: Float64s
     ) -> None:
-        """Placements and what `tally` found of them, see there."""
+        """Add placements with the counts, totals and readings that `tally` gave for them (shapes: see there)."""
         from features.tally import quantiles as quantiles_of
 
         sampled = counts[:, 0] > 0
@@ -276,7 +279,7 @@ class _Sums:
                 self._see(kind, is_shared, seen[begin:stop])
 
     def _see(self, kind: int, is_shared: bool, values: Float64s) -> None:
-        """Online samples of a kind of attempt; sorted and counted when enough have come together."""
+        """Keep online samples of a kind of attempt; when UNCOUNTED have come together, they are sorted and counted."""
         self._seen.setdefault((kind, is_shared), []).append(values)
         self._waiting += len(values)
         if self._waiting > UNCOUNTED:
@@ -300,7 +303,7 @@ class _Sums:
         return pl.concat([pl.DataFrame(rows, schema=kinds, orient="row"), _frame(self._percentiles, kinds)])
 
     def readings(self) -> pl.DataFrame:
-        """kind, sharing, value, n."""
+        """How many samples read each value: columns kind, sharing (dedicated or shared), value (percent), n."""
         self._count()
         parts = [
             pl.DataFrame({"value": values, "n": n}).select(
@@ -326,7 +329,7 @@ def _frame(parts: list[list[NDArray[Any]]], kinds: dict[str, Any]) -> pl.DataFra
 
 
 def _summed(parts: list[_Histogram]) -> _Histogram:
-    """One histogram of several."""
+    """Several histograms (values, how often each occurs) added up to one."""
     if len(parts) == 1:
         return parts[0]
     values, place = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
@@ -353,7 +356,10 @@ def _one_node(held: pl.DataFrame, samples: tuple[Int64s, Int64s, Float64s], reso
 
 
 def _parts(cells: Int64s) -> Iterator[slice]:
-    """Runs of placements with up to UNCOUNTED cells in all, or one with more; none where no placement has a cell."""
+    """Cut the placements into slices of at most UNCOUNTED cells each; a placement with more is a slice of its own.
+
+    Placements without cells at the end belong to the last slice; where no placement has a cell there is no slice.
+    """
     begin, total = 0, 0
     for i, more in enumerate(cells.tolist()):
         if total and total + more > UNCOUNTED:
@@ -368,7 +374,7 @@ def _tallied(
     node: _Node, is_shared: NDArray[np.bool_], low: Int64s, high: Int64s, of: list[list[int]], placed: _Placed,
     sums: _Sums,
 ) -> None:  # fmt: skip
-    """Tally placements that hold the rows `of` the node's matrix in its ticks [low, high)."""
+    """Tally placements: placement i holds the rows of[i] of the node's matrix in its ticks [low[i], high[i])."""
     from features.tally import tally  # numba: only where samples are
 
     bounds = np.cumsum([0, *map(len, of)], dtype=np.int64)

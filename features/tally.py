@@ -85,9 +85,10 @@ def tally(
 
 @kernel
 def quantiles(values: Float64s, first: Int64s, n: Int64s, shares: Float64s, scratch: Float64s, out: Float64s) -> None:
-    """found (m, s): the shares (s,), rising, of each of m runs values[first[i]:first[i] + n[i]] of at least one value.
+    """Write the quantiles at `shares` (s,), rising, of m runs of values into `out` (m, s).
 
-    Linear between neighbours, as numpy's default. scratch: as long as the longest run.
+    Run i is values[first[i]:first[i] + n[i]] and holds at least one value. Between neighbouring values it is linear, as
+    numpy's default. scratch: working memory, at least as long as the longest run.
     """
     for i in range(len(first)):
         for place in range(n[i]):
