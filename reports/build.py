@@ -24,13 +24,13 @@ from reports.figures import sparkline
 from reports.glossary import explained
 from reports.layout import Section
 from reports.palette import style_sheet
-from reports.section_names import SECTION_NAMES, check_section
 from reports.sections.change import change
 from reports.sections.explore import embedded
 from reports.sections.fails import fails
 from reports.sections.fidelity import fidelity
 from reports.sections.intake import intake
 from reports.sections.load import load
+from reports.sections.names import SECTION_NAMES, check_section
 from reports.sections.offenders import beside, write_offenders
 from reports.sections.philly_study import study
 from reports.sections.policies import policies

@@ -63,7 +63,7 @@ def explain(
         if json:
             options.write_json(out, explained)
             return
-        from reports.explained import job_text, user_text
+        from reports.text.explanation import job_text, user_text
 
         out.write(user_text(explained) if user is not None else job_text(explained))
 

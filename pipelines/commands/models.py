@@ -120,7 +120,7 @@ def evaluate(
         study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, every)
         from models.study import comparisons
         from models.study.windows import Window
-        from reports.comparison_text import format_table
+        from reports.text.comparison import format_table
 
         report = Window(from_s, to_s)
         trained, fitted_until_s = _trained(study, wanted)

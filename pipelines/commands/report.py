@@ -40,7 +40,7 @@ def report(
 
     Beside it lies offenders.csv: users with idle GPUs, hopeless retries or over-asked limits, and a mail for each.
     """
-    from reports.section_names import check_section
+    from reports.sections.names import check_section
     from traces.store.contents import check_clusters
 
     folder = options.data_folder(context, data)

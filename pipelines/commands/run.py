@@ -200,7 +200,7 @@ def _sentences(result: dict[str, Any]) -> str:
 
 def _for_a_person(result: dict[str, Any]) -> str:
     """The comparison, the reasons, the report, and at the end the champion and why."""
-    from reports.comparison_text import format_table
+    from reports.text.comparison import format_table
 
     lines = [f"\n{format_table(result['comparison'])}\n"] if result["comparison"] else [""]
     lines += [f"{name}: no policies: {why}" for name, why in result["without_policies"].items()]

@@ -17,7 +17,7 @@ from models import tables
 from models.comparison.compare import Comparison, compare, headline, pick_within
 from models.comparison.outcomes import Outcome, at_overlap, oracle_rows, play, stopping_rows
 from models.protocol import PairTable, TrainedPolicy
-from reports.comparison_text import format_table
+from reports.text.comparison import format_table
 from tests.models.pair_tables import artifact, context, random_pairs, reactive, trained
 from traces.errors import InputError
 
