@@ -86,7 +86,8 @@ def test_a_list_beside_the_page_is_linked_once() -> None:
 
 def test_real_clusters_come_before_generated_ones(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
-    files = [warehouse.trace_file(name, 0) for name in ("sample", "zz-real", "aa-real")]
+    made = {"bb-made": True, "zz-real": False, "aa-real": False}
+    files = [warehouse.trace_file(name, 0) | {"is_generated": is_generated} for name, is_generated in made.items()]
     warehouse.write(data, warehouse.empty_tables() | {"trace_files": pl.DataFrame(files)})
     html = build_report(data).read_text(encoding="utf-8")
-    assert re.findall(r"<h1><bdi>(.*?)</bdi>", html) == ["aa-real", "zz-real", "sample"]
+    assert re.findall(r"<h1><bdi>(.*?)</bdi>", html) == ["aa-real", "zz-real", "bb-made"]
