@@ -21,9 +21,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import ast
 
-VERSION = (
-    f"2-{sys.hexversion:x}"  # of what is kept: raise the first number where `read` changes; Python's own trees do too
-)
 MOST_KEPT = 1500  # sources: about four versions of each file
 _DOTTED = re.compile(r"[a-z_]\w*(\.\w+)+(:\w+)?")
 
@@ -101,7 +98,7 @@ def keep() -> None:
     folder, kept = user_cache("sources"), _kept()
     if folder is None or len(kept) == _written.get("count", 0):
         return
-    path = folder / f"{VERSION}.json"
+    path = folder / f"{_version()}.json"
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     with suppress(OSError):  # then the next process parses again
         part.write_text(json.dumps(dict(list(kept.items())[-MOST_KEPT:])), encoding="utf-8")
@@ -113,13 +110,19 @@ _written: dict[str, int] = {}
 
 
 @cache
+def _version() -> str:
+    """Of what is kept: this file says what is found in a source, and Python what its tree is."""
+    return f"{hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]}-{sys.hexversion:x}"
+
+
+@cache
 def _kept() -> dict[str, Source]:
     """Sources by the digest of their bytes, as earlier processes left them."""
     folder = user_cache("sources")
     kept: dict[str, Source] = {}
     if folder is not None:
         with suppress(OSError, ValueError, TypeError, AttributeError):  # not there, or damaged
-            told = json.loads((folder / f"{VERSION}.json").read_text(encoding="utf-8"))
+            told = json.loads((folder / f"{_version()}.json").read_text(encoding="utf-8"))
             kept = {digest: Source(code, tuple(names), opens) for digest, (code, names, opens) in told.items()}
     _written["count"] = len(kept)
     return kept
