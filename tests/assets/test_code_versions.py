@@ -21,7 +21,11 @@ from traces.readers import registry as readers
 
 Roots = tuple[tuple[str, ...], tuple[str, ...]]  # (modules that compute it, modules at which their closure ends)
 # What a module imports by name, as Python shows it once every entry of the registry was asked for.
-BY_NAME = {"models.registry": "[models.registry.make_policy(name) for name in models.registry.POLICIES]"}
+BY_NAME = {
+    "models.registry": "[models.registry.make_policy(name) for name in models.registry.POLICIES]",
+    "simulator.cluster": "[simulator.cluster.world(name) for name in simulator.cluster.WORLDS]",
+    "simulator.flat.dispatch": "",
+}
 
 
 def asset_roots() -> dict[str, Roots]:
@@ -53,7 +57,7 @@ def imported() -> Mapping[str, set[str]]:
     graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True, cache_dir=None)
     direct = {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
     for module, asked in BY_NAME.items():
-        program = f"import sys, {module}\nbefore = set(sys.modules)\n{asked}\nprint(*set(sys.modules) - before)"
+        program = f"import sys, {module}\n{asked}\nprint(*sys.modules)"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         direct[module] |= set(done.stdout.split()) & graph.modules
     return {

@@ -2,8 +2,8 @@
 
 A module depends on every module of Baton that it imports, and on what those import: its import closure. Imports
 inside functions count, as does the `__init__` of every package on the way; imports under `if TYPE_CHECKING:` do not.
-A registry (a module that calls `import_module`) names what it may import as texts, "package.module" or
-"package.module:name", and each of them counts. A module that uses its own `__file__` depends on the files beside and
+A module that calls `import_module` takes what it imports from texts, "package.module" or
+"package.module:name", of its own or of a module that it imports (a registry), and each of these counts. A module that uses its own `__file__` depends on the files beside and
 below it that are not Python: templates, rules. A library counts by its installed version.
 
 Nothing is imported to find this out.
@@ -102,8 +102,12 @@ class Closures:
     def _needs(self, module: str) -> frozenset[str]:
         """The modules that it imports, and the packages that those and itself lie in."""
         if module not in self._needed:
-            names = [module, *self._source(module).imports]
-            self._needed[module] = frozenset(above for name in names for above in self._along(name))
+            source = self._source(module)
+            direct = frozenset(above for name in (module, *source.imports) for above in self._along(name))
+            texts = (
+                [text for other in direct | {module} for text in self._source(other).texts] if source.by_name else []
+            )
+            self._needed[module] = direct | {above for text in texts for above in self._along(text)}
         return self._needed[module]
 
     def _along(self, name: str) -> Iterator[str]:

@@ -26,10 +26,15 @@ _DOTTED = re.compile(r"[a-z_]\w*(\.\w+)+(:\w+)?")
 
 
 class Source(NamedTuple):
-    """`imports`: dotted names, each of a module or of a name in one. `opens_files`: it uses its own `__file__`."""
+    """`imports` and `texts`: dotted names, each of a module or of a name in one, imported or only written.
+
+    `by_name`: it uses `import_module`. `opens_files`: it uses its own `__file__`.
+    """
 
     code: str
     imports: tuple[str, ...]
+    texts: tuple[str, ...]
+    by_name: bool
     opens_files: bool
 
 
@@ -52,9 +57,8 @@ def parse(text: bytes) -> Source:
             texts.add(node.value.replace(":", "."))
         elif isinstance(node, ast.Name) and node.id == "__file__":
             opens_files = True
-    # A registry: in a module that imports by name, each text that names a module or something in it is an import.
     code = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-    return Source(code, tuple(sorted(imports | texts if by_name else imports)), opens_files)
+    return Source(code, tuple(sorted(imports)), tuple(sorted(texts)), by_name, opens_files)
 
 
 def _strip(tree: ast.AST) -> None:
@@ -123,6 +127,9 @@ def _kept() -> dict[str, Source]:
     if folder is not None:
         with suppress(OSError, ValueError, TypeError, AttributeError):  # not there, or damaged
             told = json.loads((folder / f"{_version()}.json").read_text(encoding="utf-8"))
-            kept = {digest: Source(code, tuple(names), opens) for digest, (code, names, opens) in told.items()}
+            kept = {
+                digest: Source(code, tuple(imports), tuple(texts), by_name, opens)
+                for digest, (code, imports, texts, by_name, opens) in told.items()
+            }
     _written["count"] = len(kept)
     return kept

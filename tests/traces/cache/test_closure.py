@@ -91,6 +91,13 @@ def test_a_registry_names_what_it_may_import(tree: Path) -> None:
     assert Closures(tree).closure("models.words") == {"models", "models.words"}
 
 
+def test_the_registry_may_be_another_module_than_the_one_that_imports_by_name(tree: Path) -> None:
+    (tree / "models" / "loader.py").write_text(
+        "from importlib import import_module\nfrom models.words import THINGS\nimport_module(THINGS['one'])\n"
+    )
+    assert Closures(tree).closure("models.loader") >= {"models.words", "models.things.one", "simulator.names"}
+
+
 def test_a_closure_can_end_at_a_registry_of_which_one_entry_is_named(tree: Path) -> None:
     (tree / "models" / "step.py").write_text("import models.registry\nimport traces.lazy\n")
     found = Closures(tree).closure("models.step", "models.things.other", but=("models.registry",))
