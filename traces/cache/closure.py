@@ -2,9 +2,9 @@
 
 A module depends on every module of Baton that it imports, and on what those import: its import closure. Imports
 inside functions count, as does the `__init__` of every package on the way; imports under `if TYPE_CHECKING:` do not.
-A module that calls `import_module` takes what it imports from texts, "package.module" or
-"package.module:name", of its own or of a module that it imports (a registry), and each of these counts. A module that uses its own `__file__` depends on the files beside and
-below it that are not Python: templates, rules. A library counts by its installed version.
+A module that calls `import_module` takes what it imports from texts, "package.module" or "package.module:name", of its
+own or of a module that it imports (a registry), and each of these counts. A module that uses its own `__file__` depends
+on the files beside and below it that are not Python: templates, rules. A library counts by its installed version.
 
 Nothing is imported to find this out.
 """
