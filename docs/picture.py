@@ -48,19 +48,32 @@ def between_packages(found: Rooms) -> dict[str, set[str]]:
 
 
 def without_detours(edges: dict[str, set[str]]) -> set[tuple[str, str]]:
-    """The arrows that no path of others replaces (the transitive reduction of a graph without cycles)."""
+    """The arrows that no path of others replaces: the transitive reduction, in which circles keep their arrows."""
+    reached = {start: _reached(edges, start) for start in edges}
 
-    def reached(package: str) -> set[str]:
-        return edges[package].union(*(reached(other) for other in edges[package]))
+    def is_implied(a: str, b: str) -> bool:
+        return any(b in reached[c] and a not in reached[c] and c not in reached[b] for c in edges[a] - {b})
 
-    return {(a, b) for a in edges for b in edges[a] if not any(b in reached(c) for c in edges[a] - {b})}
+    return {(a, b) for a in edges for b in edges[a] if not is_implied(a, b)}
+
+
+def _reached(edges: dict[str, set[str]], start: str) -> set[str]:
+    """Whatever a path of arrows leads to."""
+    reached: set[str] = set()
+    ahead = [*edges[start]]
+    while ahead:
+        here = ahead.pop()
+        if here not in reached:
+            reached.add(here)
+            ahead += edges[here]
+    return reached
 
 
 def rooms_diagram(found: Rooms, order: list[str]) -> str:
     """The Mermaid text of the rooms: a box a package, its rooms in it, an arrow for each import.
 
-    Arrows between packages leave out what a path of others implies. Inside a package every import of one room by
-    another is drawn; two rooms that import each other share one arrow with two heads. `order` is that of the boxes.
+    Arrows leave out what a path of others implies. Inside a package, those into the files that lie directly in it are
+    left out too, since every room may use them. `order` is that of the boxes.
     """
     lines = ["flowchart TD"]
     for package in order:
@@ -77,10 +90,13 @@ def rooms_diagram(found: Rooms, order: list[str]) -> str:
 
 
 def _arrows(found: Rooms, package: str) -> Iterable[str]:
-    """The arrows between the rooms of one package, sorted."""
-    edges = {(a, b) for a, b in found.crossing if package_of(a) == package_of(b) == package}
-    for a, b in sorted(edges):
-        if (b, a) not in edges:
+    """The arrows between the rooms of one package, sorted; one with two heads for rooms that import each other."""
+    edges: dict[str, set[str]] = {room: set() for room in found.names if package_of(room) == package}
+    for a, b in found.crossing:
+        if a in edges and b in edges and b != package:
+            edges[a].add(b)
+    for a, b in sorted(without_detours(edges)):
+        if a not in edges[b]:
             yield f"{_key(a)} --> {_key(b)}"
         elif a < b:
             yield f"{_key(a)} <--> {_key(b)}"
