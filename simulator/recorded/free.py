@@ -62,6 +62,10 @@ def _free(
     scratch: Scratch,
     starts: Int64s,
 ) -> None:
+    """Play every job from the first submission on, a pass a tick; `starts` gets the second in which each job starts.
+
+    Over 50 lines: the loop of the clock, with what happens at one instant in the order in which it happens.
+    """
     count = len(jobs.submit_s)
     arrived, withdrawn = 0, 0
     first, last = jobs.submit_s[0], jobs.submit_s[count - 1] + HORIZON_S
