@@ -51,7 +51,8 @@ def make_pass(jobs: Jobs, rules: Rules, state: State, scratch: Scratch, now: int
     scalars, pending = state.scalars, state.pending
     _begin_pass(jobs, state, scratch, target)
     free = usable - scalars[BUSY]
-    i = steps = 0  # steps of the profile, which is made when the first job does not fit
+    steps = 0  # of the profile, which is made when the first job does not fit
+    i = 0
     while i <= scalars[PENDING]:
         if target != NONE and (i == scalars[PENDING] or goes_ahead(state, target, pending[i])):
             job = target

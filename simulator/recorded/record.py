@@ -41,6 +41,7 @@ class Record:
 
     @property
     def users(self) -> int:
+        """How many users there are; they are numbered from 0."""
         return int(self.user.max()) + 1 if len(self) else 0
 
     def take(self, index: NDArray[np.bool_]) -> Record:

@@ -28,6 +28,7 @@ class Job:
 
     @property
     def rank(self) -> tuple[int, int]:
+        """Its place in the queue: a higher priority first, then the earlier row."""
         return (-self.key, self.row)
 
     def asks_no_more(self, other: Job) -> bool:
@@ -51,6 +52,7 @@ class Twin:
 
     @property
     def busy(self) -> int:
+        """Nodes that running jobs hold."""
         return sum(job.size for job in self.running)
 
     def over_limit(self, job: Job, placed: list[Job]) -> bool:
