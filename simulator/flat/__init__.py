@@ -1,1 +1,1 @@
-"""One pool of equal units, scheduled by `fifo`, `easy`, `conservative` or `mirage`: the fast kernels and their twin."""
+"""One pool of equal units, served by the schedulers of `flat/schedulers`: the fast kernels and their plain twin."""

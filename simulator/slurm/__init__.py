@@ -1,4 +1,5 @@
-"""A Slurm controller in arrays: its inputs (`world`), its compiled clock (`kernel`), its plain twin (`reference`).
+"""A Slurm controller: the cluster that it is given (`world`), a whole replay (`run`), and its branches (`branching`).
 
-Defined in docs/schedulers/slurm.md. May be imported by everything above `simulator`; imports nothing from there.
+Defined in docs/schedulers/slurm.md. The clock is in `compiled`, the plain twin in `twin`, what becomes of files in `inputs`.
+May be imported by everything above `simulator`; imports nothing from there.
 """

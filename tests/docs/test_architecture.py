@@ -1,12 +1,10 @@
-"""The page on the architecture says what the code does: its packages, imports, assets and files are the real ones."""
+"""The page on the architecture says what the code does: its packages, imports and assets are the real ones."""
 
 from __future__ import annotations
 
 import json
 import re
 import tomllib
-
-import pytest
 
 from docs import picture
 from tests.conftest import REPOSITORY
@@ -47,11 +45,6 @@ def test_the_flow_names_real_assets_and_reaches_report_and_agent() -> None:
     ends = {to for _, to in flow} - {start for start, _ in flow}
     assert ends == {"report_with_policies", "agent"}
     assert {start for start, _ in flow} - {to for _, to in flow} == {"logs"}
-
-
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`([a-z_]+/[\w./]+\.py)`", prose(PAGE)))))
-def test_files_that_are_named_exist(path: str) -> None:
-    assert (REPOSITORY / path).is_file()
 
 
 def test_the_glossary_is_in_order_and_defines_each_term_once() -> None:
