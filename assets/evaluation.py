@@ -87,15 +87,17 @@ def _figures(results: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
     from features.conventions import ORACLE, REACTIVE
 
     figures = ("cost_w1", "interruption_h", "overlap_h")
-    of = {row["policy"]: row for row in results.group_by("policy").agg(pl.mean(*figures)).iter_rows(named=True)}
+    means_of = {row["policy"]: row for row in results.group_by("policy").agg(pl.mean(*figures)).iter_rows(named=True)}
     select = curves.filter((pl.col("window") == "select") & (pl.col("policy") != ORACLE))
     least = select.group_by("policy", "pair_nodes", maintain_order=True).agg(pl.min("cost_w1"))
     ranked = least.group_by("policy", maintain_order=True).agg(pl.mean("cost_w1")).sort("cost_w1", maintain_order=True)
-    measured: dict[str, float] = {f"{name}_cost_w1_h": of[name]["cost_w1"] for name in (REACTIVE, ORACLE) if name in of}
+    measured: dict[str, float] = {
+        f"{name}_cost_w1_h": means_of[name]["cost_w1"] for name in (REACTIVE, ORACLE) if name in means_of
+    }
     if ranked.is_empty():
         return numbers(**measured)
     best = str(ranked["policy"][0])
-    measured |= {"cost_w1_h": of[best]["cost_w1"], **{name: of[best][name] for name in figures[1:]}}
+    measured |= {"cost_w1_h": means_of[best]["cost_w1"], **{name: means_of[best][name] for name in figures[1:]}}
     return {"best_on_select": best, **numbers(**measured)}
 
 

@@ -38,13 +38,13 @@ def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mate
     frame = pl.DataFrame(
         [
             {
-                "policy": one.name,
-                "seed": one.seed,
-                "fit_s": one.wall_s,
-                "kept": one.name in kept,
-                "mlflow run": one.run_id,
+                "policy": fit.name,
+                "seed": fit.seed,
+                "fit_s": fit.wall_s,
+                "kept": fit.name in kept,
+                "mlflow run": fit.run_id,
             }
-            for one in trained
+            for fit in trained
         ]
     )
     return shown(
@@ -52,7 +52,7 @@ def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mate
         reused=len(kept) == frame["policy"].n_unique(),
         version=digest(made_from),
         **numbers(policies=frame["policy"].n_unique(), fit_s=float(frame["fit_s"].sum())),
-        **training_link(data, [one.run_id for one in trained]),
+        **training_link(data, [fit.run_id for fit in trained]),
         fits=table(frame, rows=60),
     )
 

@@ -228,7 +228,7 @@ POLICIES: tuple[Rule, ...] = (
 
 def of_derived(tables: Iterable[Table]) -> tuple[Rule, ...]:
     """The rules of the derived tables that are declared there."""
-    given = tuple(tables)
-    names = {table.name for table in given}
+    declaring = tuple(tables)
+    names = {table.name for table in declaring}
     own = [rule for rule in (*SIMULATED, *POLICIES) if rule.table in names]
-    return (*(rule for table in given for rule in declared(table)), *own)
+    return (*(rule for table in declaring for rule in declared(table)), *own)

@@ -66,13 +66,15 @@ def oddities() -> str:
 def _differing(raw: str) -> str:
     """What a line of the table of sacct's oddities has other than the plain one; the whole text where it is no line."""
     names, plain = slurm.HEADER.split("|"), slurm.row().split("|")
-    told = []
+    differences = []
     for line in raw.split("\n"):
         values = line.split("|")
         if len(values) != len(names):
             return raw
-        told.append(", ".join(f"{n}={v}" for n, v, p in zip(names, values, plain, strict=True) if v != p) or "as plain")
-    return " / ".join(told)
+        differences.append(
+            ", ".join(f"{n}={v}" for n, v, p in zip(names, values, plain, strict=True) if v != p) or "as plain"
+        )
+    return " / ".join(differences)
 
 
 def _shown(data: bytes, header: str) -> str:

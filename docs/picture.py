@@ -39,10 +39,10 @@ def package_of(module: str) -> str:
     return module.partition(".")[0]
 
 
-def between_packages(found: Rooms) -> dict[str, set[str]]:
+def between_packages(house: Rooms) -> dict[str, set[str]]:
     """The other packages that each package imports."""
-    edges: dict[str, set[str]] = {package_of(module): set() for module in found.of_module}
-    for a, b in found.crossing:
+    edges: dict[str, set[str]] = {package_of(module): set() for module in house.of_module}
+    for a, b in house.crossing:
         edges[package_of(a)].add(package_of(b))
     return {package: imported - {package} for package, imported in edges.items()}
 
@@ -69,7 +69,7 @@ def _reached(edges: dict[str, set[str]], start: str) -> set[str]:
     return reached
 
 
-def rooms_diagram(found: Rooms, order: list[str]) -> str:
+def rooms_diagram(house: Rooms, order: list[str]) -> str:
     """The Mermaid text of the rooms: a box a package, its rooms in it, an arrow for each import.
 
     Arrows leave out what a path of others implies. Inside a package, those into the files that lie directly in it are
@@ -77,22 +77,22 @@ def rooms_diagram(found: Rooms, order: list[str]) -> str:
     """
     lines = ["flowchart TD"]
     for package in order:
-        inside = [room for room in found.names if package_of(room) == package]
+        inside = [room for room in house.names if package_of(room) == package]
         if inside == [package]:
             lines.append(f"    {package}")
             continue
         lines.append(f"    subgraph {package}")
         lines += [f'        {_key(room)}["{_label(room)}"]' for room in inside]
-        lines += [f"        {arrow}" for arrow in _arrows(found, package)]
+        lines += [f"        {arrow}" for arrow in _arrows(house, package)]
         lines.append("    end")
-    lines += [f"    {a} --> {b}" for a, b in sorted(without_detours(between_packages(found)))]
+    lines += [f"    {a} --> {b}" for a, b in sorted(without_detours(between_packages(house)))]
     return "\n".join(lines) + "\n"
 
 
-def _arrows(found: Rooms, package: str) -> Iterable[str]:
+def _arrows(house: Rooms, package: str) -> Iterable[str]:
     """The arrows between the rooms of one package, sorted; one with two heads for rooms that import each other."""
-    edges: dict[str, set[str]] = {room: set() for room in found.names if package_of(room) == package}
-    for a, b in found.crossing:
+    edges: dict[str, set[str]] = {room: set() for room in house.names if package_of(room) == package}
+    for a, b in house.crossing:
         if a in edges and b in edges and b != package:
             edges[a].add(b)
     for a, b in sorted(without_detours(edges)):
@@ -112,11 +112,11 @@ def _label(room: str) -> str:
     return room.partition(".")[2].replace(".", "/") or "(its own files)"
 
 
-def rooms_table(root: Path, found: Rooms, order: list[str]) -> str:
+def rooms_table(root: Path, house: Rooms, order: list[str]) -> str:
     """A row a room, in the order of the layers: its folder, and the first paragraph of its docstring."""
     lines = ["| room | holds |", "|---|---|"]
     for package in order:
-        for room in (room for room in found.names if package_of(room) == package):
+        for room in (room for room in house.names if package_of(room) == package):
             folder = room.replace(".", "/")
             text = (root / folder / "__init__.py").read_text(encoding="utf-8")
             paragraph, _, _ = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")
@@ -139,8 +139,8 @@ def flow_diagram(assets: dict[str, dict[str, Any]]) -> str:
     lines = ["flowchart TD", '    logs(["raw logs"])', '    agent(["agent"])']
     for own in edges:
         words = GROUPS.get(own) or WORDS.get(own)
-        told = f"the group {own}" if own in GROUPS else own
-        lines.append(f'    {_node(own)}["{words}<br/>{told}"]' if words else f'    {_node(own)}["{own}"]')
+        second_line = f"the group {own}" if own in GROUPS else own
+        lines.append(f'    {_node(own)}["{words}<br/>{second_line}"]' if words else f'    {_node(own)}["{own}"]')
     lines += [f"    logs --> {_node(name)}" for name, asset in assets.items() if not asset["deps"]]
     lines += [f"    {_node(a)} --> {_node(b)}" for a, b in sorted(without_detours(edges))]
     lines += [f"    {_node(name)} --> agent" for name, asset in assets.items() if asset["group"] == "release"]
@@ -159,9 +159,9 @@ def _node(own: str) -> str:
 
 def page(text: str) -> str:
     """The page's text with both parts between markers written again."""
-    found, order = rooms(ROOT), packages(ROOT)
+    house, order = rooms(ROOT), packages(ROOT)
     assets = json.loads(ASSETS.read_text(encoding="utf-8"))
-    drawn = _fenced(rooms_diagram(found, order)) + "\n" + rooms_table(ROOT, found, order)
+    drawn = _fenced(rooms_diagram(house, order)) + "\n" + rooms_table(ROOT, house, order)
     return _replaced(_replaced(text, "rooms", drawn), "flow", _fenced(flow_diagram(assets)))
 
 

@@ -198,10 +198,12 @@ def _limited(waiting: pl.DataFrame, rooms: _Rooms, held: pl.DataFrame) -> pl.Dat
         return np.array(seconds, dtype=np.int64)
 
     limits = inferred(could_have_run, usage, pressed)
-    given = waiting.filter((pl.col("quota_source") == "given").fill_null(False))["group_name"].unique()
-    if not limits and given.is_empty():
+    groups_with_quota = waiting.filter((pl.col("quota_source") == "given").fill_null(False))["group_name"].unique()
+    if not limits and groups_with_quota.is_empty():
         return waiting
-    groups = {str(name): steps_of(rows, "gpus") for (name,), rows in held.group_by("group_name") if name in given}
+    groups = {
+        str(name): steps_of(rows, "gpus") for (name,), rows in held.group_by("group_name") if name in groups_with_quota
+    }
     parts = []
     owner = ("user_name", "group_name", "quota_gpus", "quota_source", "gpus")
     for fit, (user, group, quota, source, gpus), rows in _by_shape(waiting, rooms, *owner):

@@ -63,9 +63,9 @@ def job(data: DataFolder, settings: ClusterSettings, job_key: str) -> dict[str, 
     everyone = _everyone(data, settings.name)
     row = warehouse.read(data, "SELECT * FROM jobs WHERE cluster = ? AND job_key = ?", [settings.name, job_key])
     about = row.row(0, named=True)
-    of_all = delays(data, settings)
-    delay = of_all.filter(pl.col("job_key") == job_key).row(0, named=True)
-    by_node = node_time(data, settings, of_all)
+    all_delays = delays(data, settings)
+    delay = all_delays.filter(pl.col("job_key") == job_key).row(0, named=True)
+    by_node = node_time(data, settings, all_delays)
     held = {} if by_node is None else dict(by_node.select("job_key", "node_time_s").iter_rows())
     return {
         "cluster": settings.name,
@@ -100,8 +100,8 @@ def _meanwhile(data: DataFolder, cluster: str, about: dict[str, Any], everyone: 
         others = others.filter(pl.col("partition") == about["partition"])
     waiting = pl.col("submit_utc") <= about["submit_utc"]
     began = pl.col("start_utc")
-    left = pl.coalesce(began, "end_utc") > about["submit_utc"]
-    ahead = others.filter(waiting & left.fill_null(pl.col("state") == "PENDING"))
+    still_there = pl.coalesce(began, "end_utc") > about["submit_utc"]
+    ahead = others.filter(waiting & still_there.fill_null(pl.col("state") == "PENDING"))
     passed = others.filter((pl.col("submit_utc") > about["submit_utc"]) & (began < until))
     ran = _running(others, since, until)
     before = ran.filter(

@@ -239,8 +239,8 @@ def _changes(on_nodes: pl.DataFrame, size: pl.DataFrame, until: int, idle_at_end
     both = pl.concat([held, out])
     del held, idle, away, gone, out
     taken = (pl.col("start_epoch").alias("time"), "place", "gpus", "cpus")
-    given = (pl.col("end_epoch").alias("time"), "place", -pl.col("gpus"), -pl.col("cpus"))
-    changes = pl.concat([both.select(taken), both.select(given)])
+    released = (pl.col("end_epoch").alias("time"), "place", -pl.col("gpus"), -pl.col("cpus"))
+    changes = pl.concat([both.select(taken), both.select(released)])
     del both
     return ordered(changes, "time")
 

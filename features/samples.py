@@ -347,12 +347,12 @@ def _one_node(held: pl.DataFrame, samples: tuple[Int64s, Int64s, Float64s], reso
     is_shared = np.cumsum(changes[:-1]) > 1
     every = list(range(len(node.values)))
     named = [gpus if resource == "GPU" else None for gpus in held["gpus"].to_list()]
-    of = [every if gpus is None else [g for g in gpus if 0 <= g < len(every)] for gpus in named]
-    cells = (np.array([len(rows) for rows in of], dtype=np.int64) * (high - low)).astype(np.int64)
+    gpu_rows = [every if gpus is None else [g for g in gpus if 0 <= g < len(every)] for gpus in named]
+    cells = (np.array([len(rows) for rows in gpu_rows], dtype=np.int64) * (high - low)).astype(np.int64)
     identity, kind, on_one_node = (held[name].to_numpy() for name in ("id", "kind", "on_one_node"))
     placed = _Placed(identity, kind, on_one_node, np.array([gpus is not None for gpus in named]))
     for part in _parts(cells):
-        _tallied(node, is_shared, low[part], high[part], of[part], placed[part], sums)
+        _tallied(node, is_shared, low[part], high[part], gpu_rows[part], placed[part], sums)
 
 
 def _parts(cells: Int64s) -> Iterator[slice]:
@@ -371,17 +371,17 @@ def _parts(cells: Int64s) -> Iterator[slice]:
 
 
 def _tallied(
-    node: _Node, is_shared: NDArray[np.bool_], low: Int64s, high: Int64s, of: list[list[int]], placed: _Placed,
+    node: _Node, is_shared: NDArray[np.bool_], low: Int64s, high: Int64s, gpu_rows: list[list[int]], placed: _Placed,
     sums: _Sums,
 ) -> None:  # fmt: skip
-    """Tally placements: placement i holds the rows of[i] of the node's matrix in its ticks [low[i], high[i])."""
+    """Tally placements: placement i holds gpu_rows[i] of the node's matrix in its ticks [low[i], high[i])."""
     from features.tally import tally  # numba: only where samples are
 
-    bounds = np.cumsum([0, *map(len, of)], dtype=np.int64)
-    rows = np.fromiter(itertools.chain.from_iterable(of), dtype=np.int64, count=int(bounds[-1]))
+    bounds = np.cumsum([0, *map(len, gpu_rows)], dtype=np.int64)
+    rows = np.fromiter(itertools.chain.from_iterable(gpu_rows), dtype=np.int64, count=int(bounds[-1]))
     ends = np.cumsum(np.diff(bounds) * (high - low))
     places = np.concatenate([[0], ends[:-1]])
-    counts, totals = np.zeros((len(of), len(COUNTS)), dtype=np.int64), np.zeros(len(of))
-    readings, seen = np.zeros((len(of), 2), dtype=np.int64), np.empty(int(ends[-1]))
+    counts, totals = np.zeros((len(gpu_rows), len(COUNTS)), dtype=np.int64), np.zeros(len(gpu_rows))
+    readings, seen = np.zeros((len(gpu_rows), 2), dtype=np.int64), np.empty(int(ends[-1]))
     tally(node.values, node.times_read, is_shared, low, high, rows, bounds, places, counts, totals, readings, seen)
     sums.add(placed, counts, totals, readings, places, seen)

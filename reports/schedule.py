@@ -179,13 +179,13 @@ def _gantt(shown: Shown, replay: Replay, begin: int, end: int) -> Figure:
     bars[:, 1] -= bars[:, 0]
     bars[:, 0] -= shown.first_s
     bars[:, :2] /= HOUR_S
-    of = np.searchsorted(_CLASSES_S, waits, side="right")[[job for job, _first, _units in pieces]]
+    class_of_piece = np.searchsorted(_CLASSES_S, waits, side="right")[[job for job, _first, _units in pieces]]
     limits = ((begin - shown.first_s) / HOUR_S, (end - shown.first_s) / HOUR_S, shown.capacity)
     return Figure(
         f"gantt_{replay.scheduler}", f"Gantt chart, {replay.scheduler}",
         f"Each bar a job, as tall as it is wide in {shown.unit}. The pool is flat: which {shown.unit} a job takes is "
         f"only drawn, lowest first. {_caption(shown)}",
-        figures.gantt(f"gantt-{replay.scheduler}", bars, of, _CLASSES, limits, shown.unit),
+        figures.gantt(f"gantt-{replay.scheduler}", bars, class_of_piece, _CLASSES, limits, shown.unit),
         f"Jobs as bars over time and {shown.unit}, coloured by how long they waited.",
     )  # fmt: skip
 

@@ -112,15 +112,15 @@ class _BlockAttributes(AttributeTemplate):
     key = BlockType
 
     def generic_resolve(self, kind: BlockType, name: str) -> Any:  # type: ignore[override]
-        found = kind.field(name)
-        return found[0] if found else None
+        typed_place = kind.field(name)
+        return typed_place[0] if typed_place else None
 
 
 @lower_getattr_generic(BlockType)
 def _lower_field(context: Any, builder: Any, kind: BlockType, value: Any, name: str) -> Any:
-    found = kind.field(name)
-    assert found is not None
-    field, at = found
+    typed_place = kind.field(name)
+    assert typed_place is not None
+    field, at = typed_place
     words = builder.inttoptr(value, ir.IntType(64).as_pointer())
 
     def word(i: int) -> Any:

@@ -61,8 +61,8 @@ def mean_level(times_s: Int64s, change: Int64s, edges_s: NDArray[np.float64]) ->
     level = np.cumsum(np.append(np.asarray(change, np.float64), 0.0)[order])
     times = times[order]
     area = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(times))])  # up to each change
-    found: NDArray[np.float64] = np.diff(np.interp(edges_s, times, area)) / np.diff(edges_s)
-    return found
+    means: NDArray[np.float64] = np.diff(np.interp(edges_s, times, area)) / np.diff(edges_s)
+    return means
 
 
 def bounded_slowdown(wait_s: ArrayLike, run_s: ArrayLike) -> NDArray[np.float64]:

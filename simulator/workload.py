@@ -116,8 +116,8 @@ def _count(reasons: dict[str, NDArray[np.bool_]]) -> dict[str, int]:
     counts = {}
     taken: NDArray[np.bool_] = np.zeros(len(next(iter(reasons.values()))), bool)
     for name, mask in reasons.items():
-        if found := int(np.count_nonzero(mask & ~taken)):
-            counts[name] = found
+        if excluded := int(np.count_nonzero(mask & ~taken)):
+            counts[name] = excluded
         taken |= mask
     return counts
 

@@ -103,7 +103,7 @@ def ingest(
             batch.commit()
     except (OSError, MemoryError) as error:  # of writing: what cannot be read is an InputError
         raise WorkError(f"not taken into {data.lake}, and what it held stands: {first_line(error)}") from error
-    return [one.result for one in batch.read]
+    return [file_read.result for file_read in batch.read]
 
 
 def _spooled(path: Path, source: Path) -> Path:
@@ -178,9 +178,14 @@ class _Batch:
         first = len(self.read)
         for file in _files_of(path):
             self.read.append(self._steady(replace(self.how, path=file), named=False))
-        found = self.read[first:]
-        if all(one.result.skipped_reason is not None for one in found):
-            what = "; ".join(f"{one.raw.path.name}: {one.result.skipped_reason}" for one in found[:3]) or "it is empty"
+        from_folder = self.read[first:]
+        if all(file_read.result.skipped_reason is not None for file_read in from_folder):
+            what = (
+                "; ".join(
+                    f"{file_read.raw.path.name}: {file_read.result.skipped_reason}" for file_read in from_folder[:3]
+                )
+                or "it is empty"
+            )
             raise InputError(f"{path}: no file in it is of a known format ({', '.join(READERS)}): {what}")
 
     def check_sizes(self) -> None:
@@ -189,8 +194,8 @@ class _Batch:
         if cluster.nodes is None:
             return
         declared = max(cluster.nodes, *(nodes for _, nodes in cluster.nodes_by_date), 0)
-        for one in self.read:
-            folder = one.temporary or one.final
+        for file_read in self.read:
+            folder = file_read.temporary or file_read.final
             if folder is None or not (folder / "jobs.parquet").is_file():
                 continue
             jobs = pl.scan_parquet(folder / "jobs.parquet", glob=False)
@@ -198,8 +203,9 @@ class _Batch:
             largest = ran.sort("allocated_nodes", "line", descending=[True, False]).head(1).collect()
             for job in largest.iter_rows(named=True):
                 raise InputError(
-                    f"{one.result.path}:{job['line']}: job {job['job_id']!r} ran on {job['allocated_nodes']} nodes, "
-                    f"but cluster {cluster.name!r} has {declared}; correct nodes in clusters.toml, or give --nodes"
+                    f"{file_read.result.path}:{job['line']}: job {job['job_id']!r} ran on {job['allocated_nodes']} "
+                    f"nodes, but cluster {cluster.name!r} has {declared}; correct nodes in clusters.toml, "
+                    "or give --nodes"
                 )
 
     def commit(self) -> None:
@@ -209,11 +215,11 @@ class _Batch:
         """
         for _ in range(READINGS):
             with locked(self.data.root, LAKE):
-                stale = [number for number, one in enumerate(self.read) if self._is_stale(one)]
+                stale = [number for number, file_read in enumerate(self.read) if self._is_stale(file_read)]
                 if not stale:
-                    for one in self.read:
-                        if one.temporary is not None and one.final is not None:
-                            staging.publish(one.temporary, one.final)
+                    for file_read in self.read:
+                        if file_read.temporary is not None and file_read.final is not None:
+                            staging.publish(file_read.temporary, file_read.final)
                     self._forget_older()
                     return
             for number in stale:
@@ -222,14 +228,16 @@ class _Batch:
                 self.read[number] = self._steady(self.read[number].raw, named=self.read[number].named)
         raise _changing(self.read[stale[0]].raw)
 
-    def _is_stale(self, one: _Read) -> bool:
-        if one.final is None:
+    def _is_stale(self, file_read: _Read) -> bool:
+        if file_read.final is None:
             return False
-        return _has_changed(one.raw.path, one.state) or (one.temporary is None and not self.held(one.final, one.rules))
+        return _has_changed(file_read.raw.path, file_read.state) or (
+            file_read.temporary is None and not self.held(file_read.final, file_read.rules)
+        )
 
     def held(self, final: Path, rules: str, *, thorough: bool = False) -> dict[str, Any] | None:
         """`file.json` of the folder, in the lake or of this batch, if it was written by those rules and is whole."""
-        for folder in (final, *(one.temporary for one in self.read if one.final == final)):
+        for folder in (final, *(file_read.temporary for file_read in self.read if file_read.final == final)):
             described = None if folder is None else raw_files.read(folder)
             if folder is None or described is None or described["fingerprint"] != rules:
                 continue
@@ -238,7 +246,7 @@ class _Batch:
         return None
 
     def _forget_older(self) -> None:
-        results = [one.result for one in self.read]
+        results = [file_read.result for file_read in self.read]
         digests = {str(Path(r.path).resolve()): r.sha256 for r in results if r.sha256 and Path(r.path).is_file()}
         staging.retire(self.data.lake / self.how.settings.name, digests, {r.sha256 for r in results}, self.place)
 
@@ -248,15 +256,15 @@ class _Batch:
             state = _state(raw.path)
             temporary = self.place / str(next(self.numbers))
             try:
-                one = _stage(raw, self, state, temporary, named=named)
+                file_read = _stage(raw, self, state, temporary, named=named)
             except Exception:  # whatever half a line here and half a line there has led to
                 if not _has_changed(raw.path, state):
                     raise
             else:
-                if one.temporary is None:
+                if file_read.temporary is None:
                     shutil.rmtree(temporary, ignore_errors=True)
                 if not _has_changed(raw.path, state):
-                    return one
+                    return file_read
             shutil.rmtree(temporary, ignore_errors=True)
             say(f"{raw.shown or raw.path} changed while it was read: reading it again")
         if named:

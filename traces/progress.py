@@ -78,12 +78,12 @@ class Progress:
         if self._console.is_terminal or now - self._printed_at < LINE_EVERY_S:
             return
         done = count - self._before
-        left = ""
+        time_left = ""
         if done > 0:
             each = (now - self._began) / done
-            left = f", {each:,.3f} s each" if self._each else ""
-            left += f", about {each * (self._total - count):,.0f} s left"
-        self._console.print(f"  {self._what}; {count:,} of {self._total:,}{self._unit}{left}", markup=False)
+            time_left = f", {each:,.3f} s each" if self._each else ""
+            time_left += f", about {each * (self._total - count):,.0f} s left"
+        self._console.print(f"  {self._what}; {count:,} of {self._total:,}{self._unit}{time_left}", markup=False)
         self._printed_at = now
 
     def done(self, what: str) -> None:

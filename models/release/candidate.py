@@ -54,16 +54,16 @@ def choose_candidate(select: PairTable, trained: Sequence[TrainedPolicy]) -> Can
             "train first, or widen the window"
         )
     simplicity = {name: place for place, name in enumerate(every_policy())}
-    names = sorted({one.name for one in trained}, key=lambda name: (simplicity.get(name, len(simplicity)), name))
-    candidates = [_best_of(select, [one for one in trained if one.name == name]) for name in names]
+    names = sorted({fit.name for fit in trained}, key=lambda name: (simplicity.get(name, len(simplicity)), name))
+    candidates = [_best_of(select, [fit for fit in trained if fit.name == name]) for name in names]
     best = min(candidates, key=lambda candidate: round(candidate.cost_h, 9))
-    fits = [one.artifact.with_setting(best.setting) for one in trained if one.name == best.policy]
+    fits = [fit.artifact.with_setting(best.setting) for fit in trained if fit.name == best.policy]
     return replace(best, selected=_selected(select, fits))
 
 
 def _best_of(select: PairTable, trained: Sequence[TrainedPolicy]) -> Candidate:
     """The setting and the seed of one policy."""
-    artifacts = [one.artifact for one in trained]
+    artifacts = [fit.artifact for fit in trained]
     per_size = [
         play(select.take(of_size(select, size)), artifacts, trained[0].name).cost_h(1.0).mean(axis=2)
         for size in sizes(select)
@@ -71,10 +71,10 @@ def _best_of(select: PairTable, trained: Sequence[TrainedPolicy]) -> Candidate:
     cost = np.mean(per_size, axis=0)  # (seeds, settings)
     at = int(np.argmin(cost.mean(axis=0)))
     middle = int(np.argsort(cost[:, at], kind="stable")[(len(trained) - 1) // 2])
-    one = trained[middle]
-    setting = one.artifact.settings[at]
+    fit = trained[middle]
+    setting = fit.artifact.settings[at]
     mean_h = float(cost[:, at].mean())
-    return Candidate(one.name, one.seed, setting, mean_h, one.artifact.with_setting(setting), one.run_id)
+    return Candidate(fit.name, fit.seed, setting, mean_h, fit.artifact.with_setting(setting), fit.run_id)
 
 
 def _selected(select: PairTable, fits: Sequence[Artifact]) -> Selected:

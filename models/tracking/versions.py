@@ -140,13 +140,13 @@ def set_champion(data: DataFolder, version: int) -> None:
 
 def find_tagged(data: DataFolder, key: str, value: str) -> RegisteredVersion | None:
     """The newest version with that tag."""
-    tagged = [one for one in _search(data) if one.tags.get(key) == value]
-    return max(tagged, key=lambda one: one.version, default=None)
+    tagged = [version for version in _search(data) if version.tags.get(key) == value]
+    return max(tagged, key=lambda version: version.version, default=None)
 
 
 def versions(data: DataFolder) -> list[int]:
     """Registered versions in order."""
-    return sorted(one.version for one in _search(data))
+    return sorted(version.version for version in _search(data))
 
 
 def _search(data: DataFolder) -> list[RegisteredVersion]:
@@ -155,7 +155,9 @@ def _search(data: DataFolder) -> list[RegisteredVersion]:
     opened, registered, token = client(data), [], None
     while True:
         page = opened.search_model_versions(f"name='{MODEL_NAME}'", page_token=token)
-        registered += [RegisteredVersion(int(one.version), str(one.run_id), dict(one.tags)) for one in page]
+        registered += [
+            RegisteredVersion(int(version.version), str(version.run_id), dict(version.tags)) for version in page
+        ]
         token = page.token
         if not token:
             return registered

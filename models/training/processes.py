@@ -64,21 +64,21 @@ def fit_each(fits: Sequence[tuple[Policy, int]], pairs: PairTable, processes: in
     working: dict[Connection[Any, Any], _Process] = {}
     try:
         for _ in range(count):
-            one = _Process(pairs)
-            working[one.connection] = one
-            one.begin(next(waiting))
+            process = _Process(pairs)
+            working[process.connection] = process
+            process.begin(next(waiting))
         for _ in fits:
             ready = wait(list(working))[0]
-            one = working[ready]  # type: ignore[index]
-            yield one.result()
+            process = working[ready]  # type: ignore[index]
+            yield process.result()
             following = next(waiting, None)
             if following is None:
-                working.pop(one.connection).end()
+                working.pop(process.connection).end()
             else:
-                one.begin(following)
+                process.begin(following)
     finally:
-        for one in working.values():
-            one.end()
+        for process in working.values():
+            process.end()
 
 
 def environment() -> dict[str, str]:

@@ -58,8 +58,8 @@ def report(
     key = secrets.token_bytes(32)  # one for both, so that a hash in the JSON is the one on the page
     with options.output(json) as stream:
         out = _file(folder, out, section, wanted, anonymise=anonymise)
-        of = wanted or cluster_names(folder)
-        reasons, cuts = _without_policies(folder, of), extent.calibration_cuts(folder, of)
+        names = wanted or cluster_names(folder)
+        reasons, cuts = _without_policies(folder, names), extent.calibration_cuts(folder, names)
         path = build_report(
             folder, out=out, clusters=wanted, anonymise=anonymise, section=section, key=key, no_policies=reasons,
             uncalibrated=cuts,
@@ -69,7 +69,7 @@ def report(
             if section is not None:
                 answer["sections"] = [
                     section_data(folder, name, section, anonymise=anonymise, key=key, uncalibrated=cuts.get(name))
-                    for name in of
+                    for name in names
                 ]
             options.write_json(stream, answer)
         else:

@@ -118,9 +118,9 @@ def _to_run(folder: DataFolder, raw: list[Path], reading: Reading) -> list[RawLo
 def _analyse(folder: DataFolder, logs: list[RawLogs], reading: Reading) -> None:
     from pipelines.whole_runs import materialize
 
-    for one in logs:
-        options.say(f"cluster {one.settings.name}: {', '.join(map(str, one.paths)) or 'as read before'}")
-        materialize.analyse(folder, one, reading, with_report=one is logs[-1])
+    for log in logs:
+        options.say(f"cluster {log.settings.name}: {', '.join(map(str, log.paths)) or 'as read before'}")
+        materialize.analyse(folder, log, reading, with_report=log is logs[-1])
 
 
 def _learn(folder: DataFolder, logs: list[RawLogs], reading: Reading) -> dict[str, str]:
@@ -128,14 +128,14 @@ def _learn(folder: DataFolder, logs: list[RawLogs], reading: Reading) -> dict[st
     from pipelines.whole_runs import materialize
 
     failed: dict[str, str] = {}
-    for one in logs:
-        options.say(f"policies of cluster {one.settings.name}")
+    for log in logs:
+        options.say(f"policies of cluster {log.settings.name}")
         try:
-            materialize.learn(folder, one, reading, with_report=one is logs[-1])
+            materialize.learn(folder, log, reading, with_report=log is logs[-1])
         except Exception as error:
             why = " ".join(str(error).split()) or type(error).__name__
-            failed[one.settings.name] = why if isinstance(error, BatonError) else f"{type(error).__name__}: {why}"
-            options.say(f"policies of cluster {one.settings.name} failed: {failed[one.settings.name]}")
+            failed[log.settings.name] = why if isinstance(error, BatonError) else f"{type(error).__name__}: {why}"
+            options.say(f"policies of cluster {log.settings.name} failed: {failed[log.settings.name]}")
     return failed
 
 
@@ -143,7 +143,7 @@ def described(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
     """What was read of those clusters, and where the report is."""
     from traces.store.raw_files import lake_files
 
-    names = [one.settings.name for one in logs]
+    names = [log.settings.name for log in logs]
     files = [f["result"] for name in names for f in lake_files(folder, name)]
     return {"clusters": names, "files": files, "report": str(folder.reports / "report.html")}
 
@@ -155,8 +155,8 @@ def compared(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
     from models.tracking import versions as tracking
     from traces.store.stamps import read_stamp
 
-    settings = {one.settings.name: one.settings for one in logs}
-    reasons = {name: why_no_policies(folder, name, of) for name, of in settings.items()}
+    settings = {log.settings.name: log.settings for log in logs}
+    reasons = {name: why_no_policies(folder, name, declared) for name, declared in settings.items()}
     stamps = [read_stamp(folder, COMPARISON, name) for name, why in reasons.items() if why is None]
     champion = tracking.champion(folder)
     decisions = {name: _last_decision(folder, name) for name, why in reasons.items() if why is None}
@@ -184,7 +184,7 @@ def _findings(folder: DataFolder, logs: list[RawLogs]) -> list[dict[str, str]]:
     """What the report says first of each cluster: who waits, why, and what to do about it."""
     from reports.findings import findings
 
-    names = [one.settings.name for one in logs]
+    names = [log.settings.name for log in logs]
     return [{"cluster": name, **finding} for name in names for finding in findings(folder, name)]
 
 

@@ -60,8 +60,8 @@ def files(
     from traces import clusters
     from traces.slurm.conf import read_slurm_conf
 
-    given = {"--slurm-conf": conf, "--qos": qos, "--associations": associations, "--reservations": reservations}
-    used = [name for name, path in given.items() if path is not None]
+    paths = {"--slurm-conf": conf, "--qos": qos, "--associations": associations, "--reservations": reservations}
+    used = [name for name, path in paths.items() if path is not None]
     if used and "slurm" not in wanted:
         raise InputError(f"{used[0]} belongs to --scheduler slurm, not to {', '.join(wanted)}")
     if used and cluster is None:

@@ -91,11 +91,13 @@ def of_paths(folder: DataFolder, raw: Sequence[Path], reading: Reading) -> list[
         home = path.name if path.is_dir() else path.parent.name
         groups.setdefault(reading.cluster or declared.get(home, ""), []).append(path)
     made = []
-    for cluster, of in groups.items():
-        name = cluster or _name_of(of)
+    for cluster, paths_of_cluster in groups.items():
+        name = cluster or _name_of(paths_of_cluster)
         if not cluster:
-            options.say(f"cluster name {name!r} is taken from {_home(of).name!r}: --cluster NAME gives another")
-        made.append(RawLogs(clusters.resolve(folder, cluster=name, new=True, **reading.flags), tuple(of)))
+            options.say(
+                f"cluster name {name!r} is taken from {_home(paths_of_cluster).name!r}: --cluster NAME gives another"
+            )
+        made.append(RawLogs(clusters.resolve(folder, cluster=name, new=True, **reading.flags), tuple(paths_of_cluster)))
     return made
 
 

@@ -84,12 +84,14 @@ def _outcomes(source: Source) -> list[_Figure]:
     figures = []
     for state, (name, jobs_published, time_published) in OUTCOMES.items():
         ended = jobs.filter(pl.col("state") == state)
-        of_jobs = ended.height / jobs.height if jobs.height else None
-        of_time = float(ended["gpu_time_s"].sum() or 0) / time if time else None
+        share_of_jobs = ended.height / jobs.height if jobs.height else None
+        share_of_gpu_time = float(ended["gpu_time_s"].sum() or 0) / time if time else None
         figures.append(
-            _Figure(f"jobs {name}", jobs_published, f"{ATC19} ({RELEASED})", of_jobs, "percent", jobs.height)
+            _Figure(f"jobs {name}", jobs_published, f"{ATC19} ({RELEASED})", share_of_jobs, "percent", jobs.height)
         )
-        figures.append(_Figure(f"GPU time of jobs {name}", time_published, ATC19, of_time, "percent", jobs.height))
+        figures.append(
+            _Figure(f"GPU time of jobs {name}", time_published, ATC19, share_of_gpu_time, "percent", jobs.height)
+        )
     return figures
 
 

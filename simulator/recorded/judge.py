@@ -79,15 +79,15 @@ def months(record: Record, fit_from_s: int | None = None) -> list[Month]:
     if not len(record):
         return []
     first, last = int(record.submit_s[0]) if fit_from_s is None else fit_from_s, int(record.submit_s[-1])
-    start, found = datetime.fromtimestamp(first, UTC).replace(day=1, hour=0, minute=0, second=0), []
+    start, judged = datetime.fromtimestamp(first, UTC).replace(day=1, hour=0, minute=0, second=0), []
     while start.timestamp() <= last:
         after = start.replace(year=start.year + start.month // 12, month=start.month % 12 + 1)
         month = Month(int(start.timestamp()), int(after.timestamp()))
         enough = min(month.until_s, last) - month.from_s >= LEAST_JUDGED_S
         if month.from_s >= first + LEAST_FIT_S and enough and np.count_nonzero(month.of(record)) >= LEAST_JOBS:
-            found.append(month)
+            judged.append(month)
         start = after
-    return found
+    return judged
 
 
 def steps(form: str, month: Month) -> int:
@@ -115,8 +115,10 @@ def starts(
     """
     first = fitted[0]
     if form in SINGLE:
-        found, judged = np.full(len(record), NEVER, np.int64), month.of(record)
-        weeks = [(one.until_s, rules_of(one, mechanisms), one.points_per_hour) for one in fitted]
+        predicted, judged = np.full(len(record), NEVER, np.int64), month.of(record)
+        weeks = [
+            (parameters.until_s, rules_of(parameters, mechanisms), parameters.points_per_hour) for parameters in fitted
+        ]
         changes = [k for k in range(len(weeks)) if k == 0 or month.is_near or weeks[k][1:] != weeks[k - 1][1:]]
         for k, after in zip(changes, [*changes[1:], len(weeks)], strict=True):
             from_s, rules, slope = weeks[k]
@@ -127,9 +129,9 @@ def starts(
             week = single_starts(
                 played.record, played.happened, jobs, rules, wanted[played.rows], forked=form == FORKED
             )
-            found[played.rows] = np.minimum(found[played.rows], week)
+            predicted[played.rows] = np.minimum(predicted[played.rows], week)
             went_on(after - k)
-        return found
+        return predicted
     went_on(1)
     follows = form == CAUSAL and "usable nodes" in mechanisms
     usable = usable_nodes(record, happened, WINDOW_S) if follows else np.array([first.nodes], np.int64)
@@ -156,12 +158,12 @@ def _played(record: Record, happened: Events, month: Month, from_s: int, until_s
 
 def fits(record: Record, month: Month, went_on: Callable[[int], None] = _silent) -> list[Parameters]:
     """Parameters as they stood at the month's start and every REFIT_S in it. `went_on` is told of each."""
-    found = []
+    fitted = []
     for until_s in month.weeks:
         learned = record.take(record.submit_s >= until_s - LEAST_FIT_S) if month.is_near else record
-        found.append(fit(learned, until_s))
+        fitted.append(fit(learned, until_s))
         went_on(1)
-    return found
+    return fitted
 
 
 def figures(record: Record, month: Month, begun: Int64s) -> dict[str, float]:
@@ -191,12 +193,12 @@ def contributions(
     """(how, mechanism, figures): each mechanism `added` to those before it from none on, and `left out` of all."""
     names = _mechanisms(form)
 
-    def found(on: frozenset[str]) -> dict[str, float]:
-        return figures(record, month, starts(form, record, happened, month, fitted, on, went_on))
+    def figures_with(mechanisms: frozenset[str]) -> dict[str, float]:
+        return figures(record, month, starts(form, record, happened, month, fitted, mechanisms, went_on))
 
-    rows = [("none", "", found(frozenset()))]
-    rows += [("added", name, found(frozenset(names[: k + 1]))) for k, name in enumerate(names)]
-    rows += [("left out", name, found(frozenset(names) - {name})) for name in names[:-1]]
+    rows = [("none", "", figures_with(frozenset()))]
+    rows += [("added", name, figures_with(frozenset(names[: k + 1]))) for k, name in enumerate(names)]
+    rows += [("left out", name, figures_with(frozenset(names) - {name})) for name in names[:-1]]
     rows.append(("left out", names[-1], rows[len(names) - 1][2]))
     return rows
 

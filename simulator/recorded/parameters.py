@@ -142,8 +142,8 @@ def overtaking_pairs(
             running[record.user[job]] += 1
         elif kind == ENDED:
             running[record.user[job]] -= 1
-    found = np.concatenate(differences, axis=1) if differences else np.zeros((2, 0))
-    return found[0], found[1]
+    points_and_hours = np.concatenate(differences, axis=1) if differences else np.zeros((2, 0))
+    return points_and_hours[0], points_and_hours[1]
 
 
 def fit_slope(priority: NDArray[np.float64], waited: NDArray[np.float64]) -> tuple[float | None, float]:

@@ -113,8 +113,8 @@ def events(record: Record) -> Events:
     where = {}
     for name, wanted in (("started_at", STARTED), ("ended_at", ENDED)):
         at = np.full(len(record), len(time), np.int64)
-        found = np.flatnonzero(kind == wanted)
-        at[job[found]] = found
+        positions = np.flatnonzero(kind == wanted)
+        at[job[positions]] = positions
         where[name] = at
     return Events(time, job, kind, range_peaks(np.cumsum(change)), **where)
 

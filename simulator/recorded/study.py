@@ -72,8 +72,8 @@ def study(record: Record, cluster: str, judged: list[Month], *, mechanisms_every
             rows += [_figure_row(record, month, form, "all", "", figures(record, month, begun[form])) for form in FORMS]
             waits.append(_wait_rows(record, cluster, month, begun))
         for form, sample in changed:
-            found = contributions(record, happened, sample, fitted, form, went_on)
-            rows += [_figure_row(record, sample, form, *row) for row in found]
+            contributed = contributions(record, happened, sample, fitted, form, went_on)
+            rows += [_figure_row(record, sample, form, *row) for row in contributed]
     return Study(
         _frame(CALIBRATION_FIGURES, cluster, rows),
         pl.concat(waits) if waits else _frame(CALIBRATED_STARTS, cluster, []),
@@ -100,14 +100,14 @@ def unexplained(calibrated: pl.DataFrame) -> pl.DataFrame:
 
 
 def _figure_row(
-    record: Record, month: Month, form: str, change: str, mechanism: str, found: dict[str, float]
+    record: Record, month: Month, form: str, change: str, mechanism: str, measured: dict[str, float]
 ) -> dict[str, Any]:
     wanted = ("recorded_mean_wait_s", "simulated_mean_wait_s", "recorded_p90_wait_s", "simulated_p90_wait_s")
     judged = month.of(record)
     recorded = (record.start_s - record.submit_s)[judged]
     defined = {
-        "spearman": found["spearman"],
-        "spearman_waited": found["spearman_waited"],
+        "spearman": measured["spearman"],
+        "spearman_waited": measured["spearman_waited"],
         "spearman_ceiling": spearman(np.where(recorded > NOISE_S, recorded, 0), recorded),
     }
     return {
@@ -116,9 +116,9 @@ def _figure_row(
         "form": form,
         "change": change,
         "mechanism": mechanism,
-        "jobs": int(found["jobs"]),
-        **{name: found[name] for name in wanted},
-        "mean_absolute_error_s": found["mean_absolute_error_s"],
+        "jobs": int(measured["jobs"]),
+        **{name: measured[name] for name in wanted},
+        "mean_absolute_error_s": measured["mean_absolute_error_s"],
         **{name: None if np.isnan(value) else value for name, value in defined.items()},
     }
 
@@ -138,9 +138,9 @@ def _wait_rows(record: Record, cluster: str, month: Month, begun: dict[str, Int6
     return _frame(CALIBRATED_STARTS, cluster, frame)
 
 
-def _parameter_row(month: Month, found: Parameters) -> dict[str, Any]:
+def _parameter_row(month: Month, fitted: Parameters) -> dict[str, Any]:
     names = ("nodes", "max_jobs", "max_nodes", "points_per_hour", "concordance", "concordance_fcfs", "pairs")
-    values = {name: getattr(found, name) for name in names}
+    values = {name: getattr(fitted, name) for name in names}
     numbers = {name: None if value is None or np.isnan(value) else value for name, value in values.items()}
     return {"from_utc": month.from_s * 1_000_000, **numbers}
 

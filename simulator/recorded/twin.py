@@ -151,10 +151,10 @@ def forked_starts(
     over_s = max((time for time, *_ in _records(others)), default=now)  # what comes after it is not recorded
     coming, starts = list(submitted), dict[Job, int]()
     while True:
-        records, told = _split(records, now)
+        records, past = _split(records, now)
         for other in [other for other in twin.running if _end_s(other, twin.running[other]) < now]:
             del twin.running[other]
-        _tell(twin, told, recorded, levels)
+        _tell(twin, past, recorded, levels)
         for job in [job for job in coming if job.submit_s < now]:
             twin.pending.append(coming.pop(coming.index(job)))
             last = job.submit_s + HORIZON_S
@@ -179,8 +179,8 @@ def _follow(twin: Twin, others: list[Job], until_s: int) -> tuple[Records, list[
     levels: list[tuple[int, int]] = []
     now = min([*(time for time, *_ in records), until_s]) + 1
     while now <= until_s:
-        records, told = _split(records, now)
-        for time, kind, _, other in told:
+        records, past = _split(records, now)
+        for time, kind, _, other in past:
             _happen(twin, time, kind, other)
         levels.append((now - 1, twin.busy))
         _look(twin, levels, now, None)
@@ -189,9 +189,9 @@ def _follow(twin: Twin, others: list[Job], until_s: int) -> tuple[Records, list[
     return records, levels, now
 
 
-def _tell(twin: Twin, told: Records, recorded: set[Job], levels: list[tuple[int, int]]) -> None:
+def _tell(twin: Twin, past: Records, recorded: set[Job], levels: list[tuple[int, int]]) -> None:
     """What a forked world hears of the others: arrivals, cancellations, starts of jobs held, and nodes in use."""
-    for time, kind, _, other in told:
+    for time, kind, _, other in past:
         if kind == 0:
             recorded.discard(other)
         elif kind == 1:
@@ -231,12 +231,12 @@ def _end_s(job: Job, begun: int) -> int:
 
 def _records(jobs: list[Job]) -> Records:
     """(second, order within it, row, job): ends, submissions, starts, cancellations."""
-    found = []
+    records = []
     for job in jobs:
         ran = job.start_s < NEVER
-        found += [(job.submit_s, 1, job.row, job), (job.start_s, 2, job.row, job)]
-        found.append((job.end_s, 0 if ran else 3, job.row, job))
-    return sorted((record for record in found if record[0] < NEVER), key=lambda record: record[:3])
+        records += [(job.submit_s, 1, job.row, job), (job.start_s, 2, job.row, job)]
+        records.append((job.end_s, 0 if ran else 3, job.row, job))
+    return sorted((record for record in records if record[0] < NEVER), key=lambda record: record[:3])
 
 
 def _happen(twin: Twin, time: int, kind: int, job: Job) -> None:
@@ -279,8 +279,8 @@ def _most_in_use(levels: list[tuple[int, int]], rules: Rules, now: int) -> int:
     if not rules.window_s:
         return rules.nodes
     opened = now - rules.window_s
-    found = [level for second, level in levels if second < opened][-1:]
-    return max([0, *found, *(level for second, level in levels if second >= opened)])
+    level_before = [level for second, level in levels if second < opened][-1:]
+    return max([0, *level_before, *(level for second, level in levels if second >= opened)])
 
 
 def free_starts(jobs: list[Job], rules: Rules, usable: list[int]) -> dict[Job, int]:

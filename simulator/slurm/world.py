@@ -318,13 +318,13 @@ def plain_jobs(submit_s: Int64s, run_s: Int64s, limit_s: Int64s, nodes: Int64s, 
     count = len(submit_s)
     zero = np.zeros(count, np.int64)
     one, none, never, no = zero + 1, zero + NONE, np.full(count, NEVER), np.zeros(count, bool)
-    given: dict[str, NDArray[np.generic]] = {
+    defaults: dict[str, NDArray[np.generic]] = {
         "eligible_s": zero, "cancel_s": never, "failed": no, "partition": zero, "qos": zero, "user": zero,
         "association": one, "cpus_per_node": one, "memory_per_node_mb": zero, "gpus_per_node": zero, "gpu_type": none,
         "exclusive": no, "nice": zero, "site_factor": np.zeros(count), "array": none, "name": zero,
         "any_dependency": no, "pinned_s": never,
     }  # fmt: skip
-    return Jobs(submit_s=submit_s, run_s=run_s, limit_s=limit_s, nodes=nodes, **{**given, **columns})  # type: ignore[arg-type]
+    return Jobs(submit_s=submit_s, run_s=run_s, limit_s=limit_s, nodes=nodes, **{**defaults, **columns})  # type: ignore[arg-type]
 
 
 def no_dependencies() -> Dependencies:
@@ -348,10 +348,10 @@ def flat_world(
 ) -> World:
     """A flat pool of `size` whole nodes in one partition; `tables` are further fields of `World`."""
     machine, partitions = whole_nodes(size)
-    given: dict[str, object] = {
+    defaults: dict[str, object] = {
         "nodes": machine, "partitions": partitions, "qos": qos or no_qos(), "associations": flat_associations(users),
         "jobs": jobs, "dependencies": no_dependencies(), "outages": no_outages(size),
         "capacity": constant_capacity(), "pinned_first": np.zeros(len(jobs) + 1, np.int64),
         "pinned_nodes": np.zeros(0, np.int64), "array_throttle": np.zeros(0, np.int64), "settings": settings,
     }  # fmt: skip
-    return World(**{**given, **tables})  # type: ignore[arg-type]
+    return World(**{**defaults, **tables})  # type: ignore[arg-type]

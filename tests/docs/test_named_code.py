@@ -36,7 +36,7 @@ def test_what_is_not_there_is_noticed() -> None:
 
 
 def _is_path(path: str, test: str = "") -> bool:
-    """Whether a file or folder has this path, a page of the decisions this number; and the file this test, if one is named."""
+    """Whether a file or folder has this path (or a decision this number), and the file this test if one is named."""
     if test:
         file = REPOSITORY / path
         return file.is_file() and bool(re.search(rf"^ *def {test}", file.read_text(encoding="utf-8"), re.MULTILINE))

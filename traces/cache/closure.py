@@ -58,14 +58,14 @@ class Closures:
         for root in roots:
             if root not in self._files:
                 raise ModuleNotFoundError(f"{root!r} is no module of {', '.join(PACKAGES)} in {self.root}")
-        found: set[str] = set()
+        reached: set[str] = set()
         todo = list(roots)
         while todo:
             module = todo.pop()
-            if module not in found and module not in but:
-                found.add(module)
+            if module not in reached and module not in but:
+                reached.add(module)
                 todo += self._needs(module)
-        return frozenset(found)
+        return frozenset(reached)
 
     def libraries(self, *roots: str, but: Collection[str] = ()) -> frozenset[str]:
         """Top-level names of what the closure imports that is neither Baton's nor Python's own."""

@@ -126,10 +126,10 @@ def _kept() -> dict[str, Source]:
     kept: dict[str, Source] = {}
     if folder is not None:
         with suppress(OSError, ValueError, TypeError, AttributeError):  # not there, or damaged
-            told = json.loads((folder / f"{_version()}.json").read_text(encoding="utf-8"))
+            stored = json.loads((folder / f"{_version()}.json").read_text(encoding="utf-8"))
             kept = {
                 digest: Source(code, tuple(imports), tuple(texts), by_name, opens)
-                for digest, (code, imports, texts, by_name, opens) in told.items()
+                for digest, (code, imports, texts, by_name, opens) in stored.items()
             }
     _written["count"] = len(kept)
     return kept

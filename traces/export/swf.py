@@ -83,10 +83,10 @@ def _numbers(jobs: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     """
     legend, columns = [], []
     for name, field in NAMES.items():
-        given = jobs[name]
-        number = given.cast(pl.Int64, strict=False)
-        if number.null_count() > given.null_count() or (number < 0).any():
-            order = given.drop_nulls().unique(maintain_order=True)
+        names = jobs[name]
+        number = names.cast(pl.Int64, strict=False)
+        if number.null_count() > names.null_count() or (number < 0).any():
+            order = names.drop_nulls().unique(maintain_order=True)
             codes = pl.DataFrame({name: order, "code": range(1, len(order) + 1)}, schema_overrides={"code": pl.Int64})
             number = jobs.select(name).join(codes, on=name, how="left", maintain_order="left")["code"]
             if field in ("queue", "partition"):

@@ -83,10 +83,10 @@ class Documents:
     def _next(self, sought: re.Pattern[str]) -> str:
         """The next character that is sought, not read yet; '' at the end of the file."""
         while True:
-            found = sought.search(self._text, self._at)
-            self._at = found.start() if found else len(self._text)
-            if found or not self._more():
-                return found[0] if found else ""
+            match = sought.search(self._text, self._at)
+            self._at = match.start() if match else len(self._text)
+            if match or not self._more():
+                return match[0] if match else ""
 
     def _document(self) -> Iterator[Element]:
         while len(self._text) - self._at < RAW_CHARACTERS and self._more():
@@ -204,11 +204,11 @@ class Documents:
         """
         length = self._closed(stop) if matched else 0
         if length:
-            text, found = self._text[self._at : self._at + min(length, RAW_CHARACTERS)], ""
+            text, group = self._text[self._at : self._at + min(length, RAW_CHARACTERS)], ""
             self._at += length
         else:
-            text, length, found = self._sought(stop)
-        return Element(None, text, f"no JSON in these {length:,} characters: {why}"), found
+            text, length, group = self._sought(stop)
+        return Element(None, text, f"no JSON in these {length:,} characters: {why}"), group
 
     def _sought(self, stop: re.Pattern[str]) -> tuple[str, int, str]:
         """(the first characters, how many there are, the group found) up to where `stop` is found; goes on there."""

@@ -131,11 +131,11 @@ def tres_gpus(text: str) -> int | None:
 
 def gres_gpus(text: str) -> int | None:
     """GPUs of an old GRES text: `gpu:4`, `gpu:a100:4(IDX:0-3)`, `PER_NODE:gpu:8`. None where it names no GPU."""
-    total, found = 0, False
+    total, names_gpus = 0, False
     for kind, count in _GRES_GPU.findall(re.sub(r"\([^)]*\)", "", text)):
-        found = True
+        names_gpus = True
         total += int(count) if count else int(kind) if kind.isdigit() else 1
-    return total if found else None
+    return total if names_gpus else None
 
 
 def _count(value: str, text: str) -> int:

@@ -79,9 +79,9 @@ def tables(data: DataFolder) -> dict[str, tuple[schema.Table, list[Path]]]:
     for path in sorted(paths, key=lambda path: (-_written_ns(path), str(path))):
         if (declared := _described(path)) is None:
             continue
-        newest, of_it = newest_of.setdefault(declared[0].name, (declared[0], []))
+        newest, newest_paths = newest_of.setdefault(declared[0].name, (declared[0], []))
         if [(c.name, c.type) for c in newest.columns] == [(c.name, c.type) for c in declared[0].columns]:
-            of_it.append(path)
+            newest_paths.append(path)
     return {name: (table, sorted(paths)) for name, (table, paths) in sorted(newest_of.items())}
 
 

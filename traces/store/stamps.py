@@ -24,16 +24,18 @@ def read_stamp(data: DataFolder, step: str, cluster: str, fingerprint: str | Non
     """What the step left behind if its results were made from exactly that (None: from whatever); else None."""
     try:
         stamp = json.loads(stamp_path(data, step, cluster).read_text(encoding="utf-8"))
-        left: dict[str, Any] = stamp["left"]
+        for_next_run: dict[str, Any] = stamp["left"]
         made_from = stamp["fingerprint"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return left if isinstance(left, dict) and fingerprint in (None, made_from) else None
+    return for_next_run if isinstance(for_next_run, dict) and fingerprint in (None, made_from) else None
 
 
-def write_stamp(data: DataFolder, step: str, cluster: str, fingerprint: str, left: dict[str, Any]) -> None:
-    """Record, after the results are in place, what they were made from; `left` is JSON that the next run needs."""
-    write_text(stamp_path(data, step, cluster), json.dumps({"fingerprint": fingerprint, "left": left}, indent=1))
+def write_stamp(data: DataFolder, step: str, cluster: str, fingerprint: str, for_next_run: dict[str, Any]) -> None:
+    """Record, after the results are in place, what they were made from; `for_next_run` is JSON."""
+    write_text(
+        stamp_path(data, step, cluster), json.dumps({"fingerprint": fingerprint, "left": for_next_run}, indent=1)
+    )
 
 
 def forget_stamp(data: DataFolder, step: str, cluster: str) -> None:

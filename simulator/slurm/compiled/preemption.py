@@ -42,9 +42,9 @@ def _next_victim(run: Run, state: State, available: int, job: int, taken: int) -
 def _gives_way_before(run: Run, state: State, slot: int, other: int) -> bool:
     """Whether slot `slot` gives way before slot `other`: lower QOS priority, later start, lower row."""
     job, rival = state.running[slot, RUN_JOB], state.running[other, RUN_JOB]
-    mine, theirs = run.tables.qos_priority[run.jobs.qos[job]], run.tables.qos_priority[run.jobs.qos[rival]]
-    if mine != theirs:
-        return bool(mine < theirs)
+    priority, rival_priority = run.tables.qos_priority[run.jobs.qos[job]], run.tables.qos_priority[run.jobs.qos[rival]]
+    if priority != rival_priority:
+        return bool(priority < rival_priority)
     if state.running[slot, RUN_START] != state.running[other, RUN_START]:
         return bool(state.running[slot, RUN_START] > state.running[other, RUN_START])
     return bool(job < rival)

@@ -42,9 +42,9 @@ def static_priority(world: World) -> NDArray[np.float64]:
     total = partitions.nodes.astype(np.int64) @ per_node
     tres = np.zeros(count)
     for column, weight in enumerate(settings.weight_tres):
-        of = total[partition, column]
+        most = total[partition, column]
         if weight:
-            tres += np.where(of > 0, weight * (request[:, column] / np.maximum(of, 1)), 0.0)
+            tres += np.where(most > 0, weight * (request[:, column] / np.maximum(most, 1)), 0.0)
     return (((size + by_partition[partition]) + by_qos[jobs.qos]) + tres + jobs.site_factor) - jobs.nice
 
 

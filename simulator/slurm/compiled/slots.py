@@ -40,10 +40,10 @@ def usable(run: Run, end: int, first: int) -> None:
     while last < run.scratch.slots[USED] and begin[last] <= end:
         last += 1
     for w in range(words.shape[1]):
-        left = words[BASE, w]
+        remaining = words[BASE, w]
         for j in range(first, last):
-            left &= nodes[w, j]
-        words[USABLE, w] = left
+            remaining &= nodes[w, j]
+        words[USABLE, w] = remaining
 
 
 @kernel_inline
@@ -74,19 +74,19 @@ def slide_to(run: Run, attempt: int, end: int) -> int:
     stop = max(first, min(last + 1, used - 1))
     later = stop
     for w in range(words.shape[1]):
-        left = -1
+        remaining = -1
         if first >= turn:
             for j in range(last - 1, first - 1, -1):
-                left &= nodes[w, j]
-                stack[w, j] = left
+                remaining &= nodes[w, j]
+                stack[w, j] = remaining
             words[NEWER, w] = -1
         else:
-            left = words[NEWER, w]
+            remaining = words[NEWER, w]
             for j in range(old, last):
-                left &= nodes[w, j]
-            words[NEWER, w] = left
-            left &= stack[w, first]
-        words[USABLE, w] = words[BASE, w] & left
+                remaining &= nodes[w, j]
+            words[NEWER, w] = remaining
+            remaining &= stack[w, first]
+        words[USABLE, w] = words[BASE, w] & remaining
         j = first
         while j < later and not words[BASE, w] & nodes[w, j + 1] & ~nodes[w, j]:
             j += 1

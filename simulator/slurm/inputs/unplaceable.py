@@ -135,17 +135,17 @@ def _by_dependencies(world: w.World, reason: Int64s) -> None:
 
 def _cyclic(job: Int64s, parent: Int64s, count: int) -> list[int]:
     """Rows that reach themselves from child to parent."""
-    left = np.ones(len(job), bool)
+    remaining = np.ones(len(job), bool)
     while True:  # drop edges of jobs that wait for nobody left, or that nobody left waits for
-        waiting = np.bincount(job[left], minlength=count) > 0
-        awaited = np.bincount(parent[left], minlength=count) > 0
-        kept = left & waiting[parent] & awaited[job]
-        if (kept == left).all():
+        waiting = np.bincount(job[remaining], minlength=count) > 0
+        awaited = np.bincount(parent[remaining], minlength=count) > 0
+        kept = remaining & waiting[parent] & awaited[job]
+        if (kept == remaining).all():
             break
-        left = kept
+        remaining = kept
     above: dict[int, list[int]] = {}
-    for child, of in zip(job[left].tolist(), parent[left].tolist(), strict=True):
-        above.setdefault(child, []).append(of)
+    for child, awaited_job in zip(job[remaining].tolist(), parent[remaining].tolist(), strict=True):
+        above.setdefault(child, []).append(awaited_job)
     return [row for row in above if _reaches(above, row)]
 
 

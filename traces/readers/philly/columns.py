@@ -46,13 +46,13 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Columns:
-    """Rows of the tables jobs, attempts and placements, and the entries (0-based) that are left out of them."""
+    """Rows of the tables jobs, attempts and placements; `slow_entries` (number from 0, entry) are not among them."""
 
     entries: int
     jobs: pl.DataFrame
     attempts: pl.DataFrame
     placements: pl.DataFrame
-    left: list[tuple[int, dict[str, Any]]]
+    slow_entries: list[tuple[int, dict[str, Any]]]
 
 
 def pieces(stream: IO[bytes]) -> Iterator[bytes]:
@@ -81,9 +81,9 @@ def _last_boundary(text: bytes) -> re.Match[bytes] | None:
     """The last place between two entries, looked for in more and more of the text's end."""
     window = 1 << 14
     while True:
-        found = deque(_BOUNDARY.finditer(text, max(0, len(text) - window)), maxlen=1)
-        if found or window >= len(text):
-            return found[0] if found else None
+        boundaries = deque(_BOUNDARY.finditer(text, max(0, len(text) - window)), maxlen=1)
+        if boundaries or window >= len(text):
+            return boundaries[0] if boundaries else None
         window *= 8
 
 
@@ -147,13 +147,13 @@ def columns_of(entries: pl.DataFrame, zone: str) -> Columns:
         "state": pl.select(pl.when(pl.Series(is_last)).then(state.gather(job)).otherwise(pl.lit("FAILED"))).to_series(),
         "nodes": machines.nodes, "gpus": machines.gpus, "gpu_time_s": _where(both, seconds * machines.gpus),
     })  # fmt: skip
-    of = machines.attempt
+    owner = machines.attempt
     placements = pl.DataFrame({
-        "line": job[of] + 1, "job_key": attempts["job_key"].gather(of), "attempt": number[of], "node": machines.node,
-        "gpus": machines.counts, "gpu_numbers": machines.numbers,
+        "line": job[owner] + 1, "job_key": attempts["job_key"].gather(owner), "attempt": number[owner],
+        "node": machines.node, "gpus": machines.counts, "gpu_numbers": machines.numbers,
     })  # fmt: skip
     return Columns(
-        n, jobs.filter(pl.Series(~slow)), attempts.filter(pl.Series(keep)), placements.filter(pl.Series(keep[of])),
+        n, jobs.filter(pl.Series(~slow)), attempts.filter(pl.Series(keep)), placements.filter(pl.Series(keep[owner])),
         list(zip(np.flatnonzero(slow).tolist(), _objects(entries.filter(pl.Series(slow))), strict=True)),
     )  # fmt: skip
 
@@ -179,16 +179,16 @@ class _Machines:
             code = details.replace_strict(distinct, numbers, return_dtype=pl.Int64).to_numpy()
             details = distinct.str.json_decode(_DETAIL)
         lengths = details.list.len().fill_null(0).to_numpy().astype(np.int64)
-        of = np.repeat(np.arange(len(details)), lengths)
+        owner = np.repeat(np.arange(len(details)), lengths)
         listed = details.filter(pl.Series(lengths > 0))
-        rows = listed.explode(empty_as_null=False).struct.unnest() if len(of) else _no_machines()
+        rows = listed.explode(empty_as_null=False).struct.unnest() if len(owner) else _no_machines()
         counts = rows["gpus"].list.len().fill_null(0).to_numpy().astype(np.int64)
         texts, odd = _numbers(rows["gpus"], counts)
-        several = pl.DataFrame({"a": of, "ip": rows["ip"]}).filter(pl.Series(lengths[of] > 1))
-        slow = _any(odd | rows["ip"].is_null().to_numpy(), of, len(details))
+        several = pl.DataFrame({"a": owner, "ip": rows["ip"]}).filter(pl.Series(lengths[owner] > 1))
+        slow = _any(odd | rows["ip"].is_null().to_numpy(), owner, len(details))
         slow[several.filter(several.is_duplicated())["a"].to_numpy()] = True
         self.slow, self.nodes = slow[code], lengths[code]
-        self.gpus = np.bincount(of, counts, len(details)).astype(np.int64)[code]
+        self.gpus = np.bincount(owner, counts, len(details)).astype(np.int64)[code]
         self.attempt = np.repeat(np.arange(m), self.nodes)
         before = np.cumsum(self.nodes) - self.nodes
         row = np.arange(len(self.attempt)) + ((np.cumsum(lengths) - lengths)[code] - before)[self.attempt]
@@ -199,20 +199,20 @@ def _numbers(lists: pl.Series, counts: Int64s) -> tuple[pl.Series, Flags]:
     """(the numbers of each list of GPUs, ascending, as 0,1,5; does it name anything but gpuN)."""
     if not counts.any():
         return pl.repeat("", len(lists), eager=True), np.zeros(len(lists), dtype=np.bool_)
-    of = np.repeat(np.arange(len(lists)), counts)
+    owner = np.repeat(np.arange(len(lists)), counts)
     names = lists.filter(pl.Series(counts > 0)).explode(empty_as_null=False)
     digits = names.str.strip_prefix("gpu")
     number = digits.cast(pl.UInt16, strict=False)
     plain = names.str.starts_with("gpu") & digits.str.contains(r"^\d{1,4}$")
     odd = (number.is_null() | ~plain).fill_null(True).to_numpy()
     values = number.fill_null(0).to_numpy()
-    if np.any((np.diff(values.astype(np.int64)) < 0) & (of[1:] == of[:-1])):
-        digits = digits.gather(np.lexsort((values, of)))
+    if np.any((np.diff(values.astype(np.int64)) < 0) & (owner[1:] == owner[:-1])):
+        digits = digits.gather(np.lexsort((values, owner)))
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     regrouped = pa.ListArray.from_arrays(
         pl.Series(offsets).to_arrow(), digits.fill_null("").to_arrow().cast(pa.string())
     )
-    return pl.Series(pl.from_arrow(regrouped)).list.join(","), _any(odd, of, len(lists))
+    return pl.Series(pl.from_arrow(regrouped)).list.join(","), _any(odd, owner, len(lists))
 
 
 def _no_attempts() -> pl.DataFrame:

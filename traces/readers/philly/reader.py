@@ -127,7 +127,7 @@ def rows_of(parsed: Parsed, batch: Columns | bytes, zone: ZoneInfo) -> dict[str,
         one_by_one = [(at, entry, broken) for at, (entry, broken) in enumerate(entries(batch))]
         parsed.records += len(one_by_one)
     else:
-        one_by_one = [(at, entry, None) for at, entry in batch.left]
+        one_by_one = [(at, entry, None) for at, entry in batch.slow_entries]
         parsed.records += batch.entries
     slow = []
     for at, entry, broken in one_by_one:

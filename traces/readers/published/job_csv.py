@@ -93,14 +93,14 @@ class JobCsv(ABC):
             if field.source not in rows.columns:
                 columns.append(field.value(pl.repeat(None, len(rows), dtype=pl.String, eager=True)).alias(field.name))
                 continue
-            given = rows[field.source]
-            blank = given.is_in(["", " "]) if field.value is text else given.str.strip_chars().is_in(BLANK)
-            given = given.set(blank, None)
-            value = field.value(given)
+            texts = rows[field.source]
+            blank = texts.is_in(["", " "]) if field.value is text else texts.str.strip_chars().is_in(BLANK)
+            texts = texts.set(blank, None)
+            value = field.value(texts)
             bad = value.is_null() if field.required else value.is_null() & ~blank
             if bad.any():
                 why = [f"{field.source} {shown(v)} is not of its form" if v else f"{field.source} is missing"
-                        for v in given.filter(bad)]  # fmt: skip
+                        for v in texts.filter(bad)]  # fmt: skip
                 new = pl.DataFrame({"at": bad.arg_true(), "why": why}, schema={"at": pl.UInt32, "why": pl.String})
                 wrong = wrong.scatter(new["at"], new["why"]) if wrong.null_count() == len(wrong) else _first(wrong, new)
             columns.append(value.alias(field.name))
@@ -127,16 +127,16 @@ def to_utc(rows: pl.DataFrame, zone: str) -> pl.DataFrame:
     The doubled hour of a clock change is settled from `elapsed_s` where the rows have it, else from the order of events
     and `limit_s`; what nothing settles is read as the earlier and flagged.
     """
-    given = [name for name in TIMES if f"{name}_local" in rows.columns]
+    recorded = [name for name in TIMES if f"{name}_local" in rows.columns]
     plain = rows.with_columns(pl.lit(False).alias("is_time_ambiguous"))
-    if not given:
+    if not recorded:
         return plain
-    both = {name: localized(pl.col(f"{name}_local"), zone) for name in given}
+    both = {name: localized(pl.col(f"{name}_local"), zone) for name in recorded}
     plain = plain.with_columns(
         **{f"{name}_utc": early for name, (early, _) in both.items()},
         **{f"{name}_utc_late": late for name, (_, late) in both.items()},
-    ).drop([f"{name}_local" for name in given])
-    doubled = pl.any_horizontal(pl.col(f"{name}_utc") != pl.col(f"{name}_utc_late") for name in given)
+    ).drop([f"{name}_local" for name in recorded])
+    doubled = pl.any_horizontal(pl.col(f"{name}_utc") != pl.col(f"{name}_utc_late") for name in recorded)
     asked = plain.with_row_index("at").filter(doubled.fill_null(False))
     settled = []
     absent = {"elapsed_s": None, "suspended_s": 0, "limit_s": None}
@@ -144,13 +144,13 @@ def to_utc(rows: pl.DataFrame, zone: str) -> pl.DataFrame:
         absent |= {f"{name}_utc": None, f"{name}_utc_late": None}
     for row in asked.iter_rows(named=True):
         times, ambiguous = settle_hour({**absent, **row})
-        named = {f"{name}_utc": time for name, time in zip(TIMES, times, strict=True) if name in given}
+        named = {f"{name}_utc": time for name, time in zip(TIMES, times, strict=True) if name in recorded}
         settled.append({"at": row["at"], **named, "is_time_ambiguous": ambiguous})
     if settled:
-        kinds: dict[str, Any] = {"at": pl.UInt32, **{f"{name}_utc": _UTC for name in given}}
+        kinds: dict[str, Any] = {"at": pl.UInt32, **{f"{name}_utc": _UTC for name in recorded}}
         new = pl.DataFrame(settled, schema={**kinds, "is_time_ambiguous": pl.Boolean})
         plain = plain.with_row_index("at").update(new, on="at").drop("at")
-    return plain.drop([f"{name}_utc_late" for name in given])
+    return plain.drop([f"{name}_utc_late" for name in recorded])
 
 
 def finish(parsed: Parsed, rows: pl.DataFrame, *, has_ids: bool = True) -> None:
@@ -211,5 +211,5 @@ def _out_of_order(rows: pl.DataFrame) -> pl.Series:
         )
         wrong = (pl.col(f"{after}_utc") < pl.col(f"{before}_utc")) & ~pl.col("is_time_ambiguous")
         reason = pl.when(wrong).then(why).otherwise(reason)
-    given = pl.col("wrong") if "wrong" in rows.columns else pl.lit(None, dtype=pl.String)
-    return rows.select(pl.coalesce(given, reason).alias("wrong"))["wrong"]
+    first_wrong = pl.col("wrong") if "wrong" in rows.columns else pl.lit(None, dtype=pl.String)
+    return rows.select(pl.coalesce(first_wrong, reason).alias("wrong"))["wrong"]

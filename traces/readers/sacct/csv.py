@@ -21,8 +21,8 @@ def unquoted(pieces: Iterable[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         text = rest + piece
         end = text.rfind(b"\n") + 1
-        plain, left = _plain(text[:end], last=False)
-        rest = left + text[end:]
+        plain, unfinished = _plain(text[:end], last=False)
+        rest = unfinished + text[end:]
         if len(rest) > LONGEST_LINE:  # which will be refused
             plain, rest = plain + rest, b""
         yield plain

@@ -85,8 +85,8 @@ def announced(lines: Sequence[str], at: int, delimiter: str | None) -> Layout | 
     header = sacct_columns.from_header(lines[at].removesuffix("\r"), delimiter)
     if header is None:
         return None
-    columns, found, trailing = header
-    return Layout(tuple(columns), found, trailing, at + 1, carriage=carriage)
+    columns, mark, trailing = header
+    return Layout(tuple(columns), mark, trailing, at + 1, carriage=carriage)
 
 
 def fixed_header(lines: Sequence[str], start: int) -> list[str] | None:

@@ -128,13 +128,13 @@ class Sacct:
         """What is to be done with each block. Raises InputError as `read` does."""
         layout = Sacct.layout(file)
         if layout is None:
-            return (partial(_json_piece, found, file.settings) for found in sacct_json.batches(file))
+            return (partial(_json_piece, batch, file.settings) for batch in sacct_json.batches(file))
         pieces, delimiter = file.pieces(BLOCK_BYTES), file.delimiter
         if layout.delimiter == ",":
             layout = replace(layout, delimiter=sacct_csv.STAND_IN, carriage=False)
             pieces, delimiter = sacct_csv.unquoted(pieces), None
-        found = sacct_blocks.blocks(pieces, layout, str(file.path), delimiter)
-        return (partial(_text_piece, block, file.settings) for block in found)
+        blocks = sacct_blocks.blocks(pieces, layout, str(file.path), delimiter)
+        return (partial(_text_piece, block, file.settings) for block in blocks)
 
     @staticmethod
     def _before_header(file: RawFile, parsed: Parsed) -> list[Reject]:

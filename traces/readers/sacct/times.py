@@ -140,8 +140,8 @@ def settle_hour(row: dict[str, Any]) -> tuple[tuple[datetime | None, ...], bool]
 def _misfit(row: dict[str, Any], reading: tuple[datetime | None, ...]) -> tuple[int, float]:
     """(times out of order, seconds off the elapsed time or over the limit): the less, the better."""
     submit, eligible, start, end = reading
-    given = [t for t in (submit, eligible, start, end) if t is not None]
-    disorder = sum(a > b for a, b in pairwise(given))
+    stated = [t for t in (submit, eligible, start, end) if t is not None]
+    disorder = sum(a > b for a, b in pairwise(stated))
     if start is None or end is None:
         return disorder, 0.0
     run = (end - start).total_seconds()

@@ -279,8 +279,8 @@ def _sizes(column: _Columns, settings: ClusterSettings) -> list[pl.Expr]:
     """Nodes, CPUs, GPUs and memory, requested and allocated, as the record prints them."""
 
     def first(*names: str) -> pl.Series:
-        given = [column.count(name) for name in names if name in column]
-        return pl.select(pl.coalesce(given)).to_series() if given else column.none(pl.Int64)
+        counts = [column.count(name) for name in names if name in column]
+        return pl.select(pl.coalesce(counts)).to_series() if counts else column.none(pl.Int64)
 
     def tres(name: str, part: str) -> pl.Series:
         return column.mapped(name, lambda text: _tres_count(text, part), pl.Int64)

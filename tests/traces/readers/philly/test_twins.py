@@ -88,7 +88,7 @@ def test_plain_entries_do_not_go_the_slow_way() -> None:
         "attempts": [{"start_time": "None", "end_time": None, "detail": []}],
     }  # fmt: skip
     found = read_piece(json.dumps([plain, {**plain, "attempts": []}, {**plain, "attempts": None}]).encode(), ZONE)
-    assert found is not None and (found.entries, found.left) == (3, [])
+    assert found is not None and (found.entries, found.slow_entries) == (3, [])
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
