@@ -47,7 +47,7 @@ def test_a_second_is_gone_through_again_while_jobs_end_in_it() -> None:
 
 
 def test_full_passes_count_from_the_origin() -> None:
-    """The page: "At `origin_s + k * sched_interval_s` a *full* pass": job 1 asks for one, which may come only 10^6 s later."""
+    """The page: "At `origin_s + k * sched_interval_s` a *full* pass": job 1's request is to wait 10^6 s."""
     slow = replace(MAIN_ONLY, origin_s=7, sched_interval_s=100, batch_sched_delay_s=10**6)
     queue = jobs([(0, 999, 999, 1), (1, 999, 999, 1), (8, 999, 999, 1)])
     assert starts(w.flat_world(queue, 3, slow)) == [0, 7, 107]
@@ -113,7 +113,7 @@ def test_a_job_counts_in_its_partitions_qos_if_that_is_another(
 
 
 def test_limits_count_what_was_asked_for() -> None:
-    """The page: "Limits count the request (an `exclusive` job's too)": 2 * 30 MB and 2 * 20 MB are 100, whole nodes 200."""
+    """The page: "Limits count the request (an `exclusive` job's too)": 2 * 30 MB and 2 * 20 MB are 100."""
     machine, _ = w.whole_nodes(9)
     most = np.full((1, w.TRES), w.NO_LIMIT)
     most[0, w.MEMORY] = 100
@@ -186,7 +186,7 @@ def test_spreading_takes_the_node_with_most_idle_cpus() -> None:
 
 
 def test_a_capacity_takes_idle_nodes_from_the_top_and_gives_them_back_from_the_bottom() -> None:
-    """The page: "Adding idle nodes that are in service, highest index first, or by bringing nodes back, lowest index first"."""
+    """The page: "Adding idle nodes, highest index first, or by bringing nodes back, lowest index first"."""
     queue = jobs([(0, 100, 100, 1), (55, 10, 10, 2)])
     fewer = w.Capacity(np.array([50, 60]), np.array([2, 3]))
     result = assert_equal(w.flat_world(queue, 4, RARE, capacity=fewer))
@@ -194,7 +194,7 @@ def test_a_capacity_takes_idle_nodes_from_the_top_and_gives_them_back_from_the_b
 
 
 def test_what_a_capacity_lacks_goes_out_as_nodes_come_idle() -> None:
-    """The page: "What is missing goes out as nodes come idle": all run at 50; of the four idle at 100, nodes 3 and 2 go."""
+    """The page: "What is missing goes out as nodes come idle": all run at 50; at 100 nodes 3 and 2 go."""
     queue = jobs([(0, 100, 100, 4), (60, 10, 10, 3), (60, 10, 10, 2)])
     fewer = w.Capacity(np.array([50, 200]), np.array([2, 4]))
     result = assert_equal(w.flat_world(queue, 4, RARE, capacity=fewer))
@@ -229,7 +229,7 @@ def test_a_young_or_a_low_job_blocks_nobody(settings: dict[str, int], expected: 
 
 
 def test_tasks_of_an_array_count_once_in_the_depth_of_a_limited_pass() -> None:
-    """The page: "Stops at the job number `default_queue_depth + 2`; tasks of an array after the first count nothing"."""
+    """The page: "Stops at the job number `default_queue_depth + 2`; tasks after the first count nothing"."""
     queue = jobs([(0, 500, 500, 1)] + [(1, 5, 5, 1)] * 3 + [(2, 5, 5, 1)] * 2, partition=[0, 0, 0, 0, 0, 1],
                  array=[w.NONE, 0, 0, 0, w.NONE, w.NONE])  # fmt: skip
     parts = partitions(np.eye(2, dtype=bool), priority_tier=[2, 1])
@@ -240,7 +240,7 @@ def test_tasks_of_an_array_count_once_in_the_depth_of_a_limited_pass() -> None:
 
 
 def test_later_tasks_of_an_array_wait_for_one_that_could_not_start() -> None:
-    """The page: "Once a task of an array could not be started in a main pass, the later tasks are skipped in that pass"."""
+    """The page: "Once a task could not be started in a main pass, the later tasks of that array are skipped"."""
     young = replace(MAIN_ONLY, bf_min_age_reserve_s=10_000)  # nobody blocks
     queue = jobs([(0, 100, 100, 1), (1, 10, 10, 2), (1, 10, 10, 1), (1, 10, 10, 1)], array=[w.NONE, 0, 0, w.NONE])
     assert starts(w.flat_world(queue, 2, young, array_throttle=np.array([0]))) == [0, 100, 110, 1]
@@ -333,7 +333,7 @@ def test_a_job_that_was_removed_in_vain_goes_on() -> None:
 
 
 def test_pins_hold_whatever_stands_against_them() -> None:
-    """The page: "Starts exactly at `pinned_s` on its pinned nodes, whatever its limits, dependencies and the idle nodes say"."""
+    """The page: "Exactly at `pinned_s` on its pinned nodes, whatever dependencies and the idle nodes say"."""
     queue = jobs([(0, 20, 20, 1), (0, 30, 30, 1), (0, 100, 100, 1), (0, 9, 9, 1)], pinned_s=[3, 3, w.NEVER, w.NEVER],
                  user=[0, 0, 0, 0])  # fmt: skip
     world = w.flat_world(

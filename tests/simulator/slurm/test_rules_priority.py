@@ -72,7 +72,7 @@ def terms_world(settings: w.Settings) -> w.World:
     ],
 )
 def test_each_term_of_the_static_priority(settings: w.Settings, expected: float) -> None:
-    """The page: "`static = ((((size + partition) + qos) + tres) + site_factor) - nice`", `tres` of "the partition's nodes"."""
+    """The page: "`static = ((((size + partition) + qos) + tres) + site_factor) - nice`", one term at a time."""
     world = terms_world(settings)
     job = at_the_beginning(world, -1, w.NEVER).jobs[0]
     assert compiled.static_priority(world)[0] == plain.static_priority(world, job) == expected + 0.5 - 7
@@ -103,7 +103,7 @@ def test_a_priority_is_a_whole_number_between_bounds(first: float, second: float
 
 @pytest.mark.parametrize(("ahead", "starts"), [(0.0, [100, 110]), (1.0, [110, 100])])
 def test_age_counts_up_to_its_maximum(ahead: float, starts: list[int]) -> None:
-    """The page: "`age = weight_age * min(1, (now - accrue time) / max_age_s)`": 99 s and 90 s of waiting are both 50 s."""
+    """The page: "`age = weight_age * min(1, (now - accrue time) / max_age_s)`": 99 s and 90 s count as 50 s."""
     aged = replace(RARE, weight_age=1000, max_age_s=50, calc_period_s=100)
     queue = jobs([(0, 100, 100, 1), (1, 10, 10, 1), (10, 10, 10, 1)], site_factor=[0.0, 0.0, ahead])
     assert assert_equal(w.flat_world(queue, 1, aged)).start_s.tolist() == [0, *starts]
