@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 from simulator.compiled import uncached_inline
@@ -20,26 +21,19 @@ _LOADED: tuple[Scheduler, ...] = tuple(import_module(module).SCHEDULER for modul
 
 
 def _by_number(functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
-    """The function f(number, *arguments) that calls functions[number](*arguments)."""
-    *others, last = functions
+    """The function f(number, *arguments) that calls functions[number](*arguments), as its text is put together here.
 
-    @uncached_inline
-    def chosen(_number: int, *arguments: Any) -> Any:
-        return last(*arguments)
-
-    for number in reversed(range(len(others))):
-        chosen = _either(number, others[number], chosen)
-    return chosen
-
-
-def _either(number: int, function: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    @uncached_inline
-    def chosen(asked: int, *arguments: Any) -> Any:
-        if asked == number:
-            return function(*arguments)
-        return otherwise(asked, *arguments)
-
-    return chosen
+    One `if` for all of them: in a chain of functions of two branches each, every link would compile the rest anew.
+    """
+    arguments = ", ".join(signature(functions[0]).parameters)
+    lines = [f"def chosen(_number, {arguments}):"]
+    for number in range(len(functions) - 1):
+        lines.append(f"    if _number == {number}:\n        return function_{number}({arguments})")
+    lines.append(f"    return function_{len(functions) - 1}({arguments})")
+    names: dict[str, Any] = {"__name__": __name__}
+    names.update((f"function_{number}", function) for number, function in enumerate(functions))
+    exec("\n".join(lines), names)  # noqa: S102  nothing in the text comes from outside
+    return uncached_inline(names["chosen"])
 
 
 # Compiled; the first argument is `Knobs.scheduler`, the others are those of the `Scheduler` field of that name.
