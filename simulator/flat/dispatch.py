@@ -33,7 +33,8 @@ def _by_number(functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     names: dict[str, Any] = {"__name__": __name__}
     names.update((f"function_{number}", function) for number, function in enumerate(functions))
     exec("\n".join(lines), names)  # noqa: S102  nothing in the text comes from outside
-    return uncached_inline(names["chosen"])
+    chosen: Callable[..., Any] = uncached_inline(names["chosen"])
+    return chosen
 
 
 # Compiled; the first argument is `Knobs.scheduler`, the others are those of the `Scheduler` field of that name.
