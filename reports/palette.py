@@ -29,6 +29,7 @@ COLOURS: dict[str, tuple[str, str]] = {
     "easy": ("#bf5812", "#f59a5a"),
     "conservative": ("#1d7f51", "#5cc990"),
     "mirage": ("#6a40bb", "#b79bfb"),
+    "sjf": ("#b73484", "#f28bc8"),
     "slurm": ("#b42832", "#ff8a83"),
     # recorded data
     "recorded": ("#1c6dbb", "#6cb2f6"),
