@@ -35,16 +35,25 @@ def kernel(function: Function) -> Function:
 
 
 def kernel_inline(function: Function) -> Function:
-    """`kernel` for the parts of a kernel: compiled into their callers."""
+    """`kernel` for the parts of a kernel that several places call: compiled on their own and into their callers."""
     return _once(_decorate(function, {"_nrt": False, "forceinline": True}))
 
 
-def uncached_inline(function: Function) -> Function:
-    """`kernel_inline` for a function made at run time around other compiled ones, whose own cache no key would find.
+def kernel_part(function: Function) -> Function:
+    """`kernel` for a step that one place calls: numba puts its code into the caller's before it compiles that.
 
-    It is compiled into its callers, and what is kept of those holds it.
+    A `kernel_inline` function is compiled on its own first, and again in its caller and in each caller of that. This
+    one is compiled with the caller only, and no arguments are handed over there (a state is hundreds of values).
     """
-    return _once(_decorate(function, {"_nrt": False, "forceinline": True, "cache": False}))
+    return _once(_decorate(function, {"_nrt": False, "inline": "always"}))
+
+
+def uncached_part(function: Function) -> Function:
+    """`kernel_part` for a function made at run time around other compiled ones, whose own cache no key would find.
+
+    It is put into its callers as a `kernel_part` is, and what is kept of those holds it.
+    """
+    return _once(_decorate(function, {"_nrt": False, "inline": "always", "cache": False}))
 
 
 def _once(function: Function) -> Function:

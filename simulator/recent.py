@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.compiled import kernel, kernel_inline
+from simulator.compiled import kernel, kernel_inline, kernel_part
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -62,14 +62,14 @@ def settle(recent: Recent) -> None:
     recent.counts[SETTLED_STARTS], recent.counts[SETTLED_ENDS] = recent.counts[STARTS], recent.counts[ENDS]
 
 
-@kernel_inline
+@kernel_part
 def remember_start(recent: Recent, job: int, submit_s: int, start_s: int, nodes: int) -> None:
     """Row `job`, submitted at `submit_s`, starts at `start_s`; no start told before is later."""
     if len(recent.started) > 0:
         _add_start(recent.counts, recent.started, job, submit_s, start_s, nodes)
 
 
-@kernel_inline
+@kernel_part
 def remember_end(recent: Recent, job: int, end_s: int, run_s: int, limit_s: int) -> None:
     """Row `job` ended at `end_s` after `run_s` of its `limit_s`."""
     if len(recent.ended) > 0:

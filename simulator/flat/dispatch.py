@@ -12,7 +12,7 @@ from importlib import import_module
 from inspect import signature
 from typing import Any
 
-from simulator.compiled import uncached_inline
+from simulator.compiled import uncached_part
 from simulator.flat.scheduler import Scheduler
 from simulator.flat.state import Knobs
 from simulator.names import SCHEDULERS
@@ -33,7 +33,7 @@ def _by_number(functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     names: dict[str, Any] = {"__name__": __name__}
     names.update((f"function_{number}", function) for number, function in enumerate(functions))
     exec("\n".join(lines), names)  # noqa: S102  nothing in the text comes from outside
-    chosen: Callable[..., Any] = uncached_inline(names["chosen"])
+    chosen: Callable[..., Any] = uncached_part(names["chosen"])
     return chosen
 
 

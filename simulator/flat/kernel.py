@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.compiled import kernel, kernel_inline
+from simulator.compiled import kernel, kernel_inline, kernel_part
 from simulator.flat.dispatch import next_pass, rank, schedule, scratch_rows
 from simulator.flat.state import (
     ARRIVALS,
@@ -140,7 +140,7 @@ def _next_end(state: State) -> int:
     return int(state.running[running - 1, RUNNING_END]) if running > 0 else int(NEVER)
 
 
-@kernel_inline
+@kernel_part
 def _next_instant(jobs: Jobs, knobs: Knobs, state: State) -> int:
     """The next time at which anything can happen, or NEVER."""
     return int(next_pass(knobs.scheduler, knobs, state, min(_next_end(state), _next_arrival(jobs, state))))
@@ -164,7 +164,7 @@ def _take_arrival(jobs: Jobs, knobs: Knobs, state: State) -> bool:
     return True
 
 
-@kernel_inline
+@kernel_part
 def _take_event(jobs: Jobs, knobs: Knobs, state: State, instant: int) -> bool:
     if _next_end(state) <= instant:
         end_next(jobs, state)
@@ -172,7 +172,7 @@ def _take_event(jobs: Jobs, knobs: Knobs, state: State, instant: int) -> bool:
     return _take_arrival(jobs, knobs, state)
 
 
-@kernel_inline
+@kernel_part
 def _take_events(jobs: Jobs, knobs: Knobs, state: State, instant: int) -> bool:
     while _next_end(state) <= instant:
         end_next(jobs, state)
@@ -182,7 +182,7 @@ def _take_events(jobs: Jobs, knobs: Knobs, state: State, instant: int) -> bool:
     return True
 
 
-@kernel_inline
+@kernel_part
 def _pass(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
     if state.scalars[QUEUE_HEAD] == state.scalars[QUEUE_TAIL] or state.scalars[FREE] == 0:
         return

@@ -1,6 +1,6 @@
 """What makes a flat scheduler: the functions in which one differs from another, each with the usual answer as default.
 
-The compiled ones (`simulator.compiled.kernel_inline`) are given `Jobs`, `Knobs` and `State` of `simulator.flat.state`.
+The compiled ones (`simulator.compiled.kernel_part`) are given `Jobs`, `Knobs` and `State` of `simulator.flat.state`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from simulator.compiled import kernel_inline
+from simulator.compiled import kernel_part
 from simulator.flat.state import Int64s, Jobs, Knobs, State
 
 Pass = Callable[[Jobs, Knobs, State, Int64s], None]
@@ -16,13 +16,13 @@ Rank = Callable[[Jobs, Knobs, int, int, int], int]
 NextPass = Callable[[Knobs, State, int], int]
 
 
-@kernel_inline
+@kernel_part
 def by_submission(jobs: Jobs, knobs: Knobs, job: int, submit_s: int, estimate_s: int) -> int:
     """First come, first served."""
     return submit_s
 
 
-@kernel_inline
+@kernel_part
 def at_events(knobs: Knobs, state: State, event_s: int) -> int:
     """A pass whenever a job is submitted or ends."""
     return event_s

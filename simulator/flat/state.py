@@ -40,7 +40,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.compiled import kernel, kernel_inline
+from simulator.compiled import kernel, kernel_inline, kernel_part
 from simulator.recent import Recent, copy_recent, remember_end, remember_start
 
 Int64s = NDArray[np.int64]
@@ -168,7 +168,7 @@ def start_pending(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s, positi
     _add_running(state, job, submit, size, now + run, expected_end)
 
 
-@kernel_inline
+@kernel_part
 def _add_running(state: State, job: int, submit: int, size: int, end: int, expected_end: int) -> None:
     scalars, running, releases = state.scalars, state.running, state.releases
     i = scalars[RUNNING]

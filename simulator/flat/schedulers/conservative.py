@@ -29,7 +29,7 @@ since it could start nobody.
 
 from __future__ import annotations
 
-from simulator.compiled import kernel_inline
+from simulator.compiled import kernel_part
 from simulator.flat.scheduler import Scheduler
 from simulator.flat.state import (
     FREE,
@@ -52,7 +52,7 @@ from simulator.flat.state import (
 _TIME, _UNITS = 0, 1  # columns of the profile in State.scratch
 
 
-@kernel_inline
+@kernel_part
 def conservative(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
     """One pass of the page above; the profile is `steps` rows of State.scratch."""
     scalars, queue, profile = state.scalars, state.queue, state.scratch
@@ -70,7 +70,7 @@ def conservative(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None
                 return
 
 
-@kernel_inline
+@kernel_part
 def _running_profile(state: State) -> int:
     """Fill the profile, rows (time, units idle from then on), from the expected ends; returns the number of rows."""
     scalars, releases, profile = state.scalars, state.releases, state.scratch
@@ -84,7 +84,7 @@ def _running_profile(state: State) -> int:
     return steps + 1
 
 
-@kernel_inline
+@kernel_part
 def _earliest_place(profile: Int64s, steps: int, size: int, estimate: int) -> int:
     """The first row of the profile from which `size` units stay idle for `estimate` seconds; the last always does."""
     first = 0
@@ -96,7 +96,7 @@ def _earliest_place(profile: Int64s, steps: int, size: int, estimate: int) -> in
     return first
 
 
-@kernel_inline
+@kernel_part
 def _take(profile: Int64s, steps: int, first: int, size: int, estimate: int) -> int:
     """Take `size` units for `estimate` seconds from row `first` on; returns the new number of rows."""
     if estimate == 0:

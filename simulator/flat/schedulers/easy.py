@@ -30,7 +30,7 @@ made it head. A job behind it has no such promise: it may be passed until it is 
 
 from __future__ import annotations
 
-from simulator.compiled import kernel_inline
+from simulator.compiled import kernel_part
 from simulator.flat.scheduler import Scheduler
 from simulator.flat.schedulers.fifo import in_order
 from simulator.flat.state import (
@@ -51,7 +51,7 @@ from simulator.flat.state import (
 )
 
 
-@kernel_inline
+@kernel_part
 def easy(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
     """One pass of the page above; `available`: idle at `shadow` beyond the head's need, below 0 until then."""
     in_order(jobs, knobs, state, starts)

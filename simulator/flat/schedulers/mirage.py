@@ -40,7 +40,7 @@ backfill tick with a pending job that fits into the idle units.
 
 from __future__ import annotations
 
-from simulator.compiled import kernel_inline
+from simulator.compiled import kernel_part
 from simulator.flat.scheduler import Scheduler
 from simulator.flat.schedulers.fifo import in_order
 from simulator.flat.state import (
@@ -69,13 +69,13 @@ SLOTS = 288  # bf_window 2880 min / bf_resolution 600 s
 MAX_TESTED = 3000  # bf_max_job_test
 
 
-@kernel_inline
+@kernel_part
 def by_size_and_age(jobs: Jobs, knobs: Knobs, job: int, submit_s: int, estimate_s: int) -> int:
     """100 * size / capacity - 7000 * submit / 604800, scaled by -604800 * capacity / 7000: exact in integers."""
     return int(submit_s * knobs.capacity - 8640 * jobs.size[job])
 
 
-@kernel_inline
+@kernel_part
 def at_ticks(knobs: Knobs, state: State, event_s: int) -> int:
     """The first tick at or after the event, or the next backfill tick if some pending job fits into the idle units."""
     scalars = state.scalars
@@ -89,7 +89,7 @@ def at_ticks(knobs: Knobs, state: State, event_s: int) -> int:
     return tick
 
 
-@kernel_inline
+@kernel_part
 def tick(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
     """Start jobs in order of priority; at every tenth tick backfill after that."""
     in_order(jobs, knobs, state, starts)
@@ -97,7 +97,7 @@ def tick(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
         slotted_backfill(jobs, knobs, state, starts)
 
 
-@kernel_inline
+@kernel_part
 def slotted_backfill(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
     """The backfill of the page above; row `slot` of the timeline, in State.scratch, is what is idle in that slot."""
     scalars, queue, timeline = state.scalars, state.queue, state.scratch[:, 0]
@@ -130,7 +130,7 @@ def slotted_backfill(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> 
                 return
 
 
-@kernel_inline
+@kernel_part
 def _last_that_fits(state: State) -> int:
     """The last tested row of the queue that fits into the idle units, or -1: nobody behind it can start."""
     scalars = state.scalars

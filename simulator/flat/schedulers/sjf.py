@@ -22,13 +22,13 @@ against Cobham's formula. For jobs of several units nothing of the kind is promi
 
 from __future__ import annotations
 
-from simulator.compiled import kernel_inline
+from simulator.compiled import kernel_part
 from simulator.flat.scheduler import Scheduler
 from simulator.flat.schedulers.fifo import in_order
 from simulator.flat.state import Jobs, Knobs
 
 
-@kernel_inline
+@kernel_part
 def by_estimate(jobs: Jobs, knobs: Knobs, job: int, submit_s: int, estimate_s: int) -> int:
     """The run time planned with, s."""
     return estimate_s

@@ -19,7 +19,7 @@ what ends by 30 + 30 = 60: three jobs. After it the job can be placed, on two of
 
 from __future__ import annotations
 
-from simulator.compiled import kernel, kernel_inline
+from simulator.compiled import kernel, kernel_inline, kernel_part
 from simulator.slurm.compiled.bits import count_bits, lowest_bit
 from simulator.slurm.compiled.placement import add, contains, copy_nodes, find_idle, holds, pick, share_of, vacate
 from simulator.slurm.compiled.slots import ATTEMPT, KNOWN, READY, TESTED, begin_sliding, slide_to
@@ -82,7 +82,7 @@ def count_ends_needed(run: Run, state: State, shape: int) -> None:
     scratch.ready_nodes[shape] = nodes_ready
 
 
-@kernel_inline
+@kernel_part
 def begin_attempts(run: Run, state: State, shape: int) -> None:
     """Before the first `next_attempt` of a job."""
     scratch = run.scratch
@@ -168,7 +168,7 @@ def _touches(run: Run, state: State, i: int) -> bool:
     return touched != 0
 
 
-@kernel_inline
+@kernel_part
 def _find_last_awaited(run: Run, state: State, shape: int, wanted: int) -> int:
     """The row of State.planned whose job is the last of the group after which `wanted` usable nodes hold the share.
 
@@ -240,7 +240,7 @@ def place_ahead(run: Run, state: State, shape: int, wanted: int, last: int) -> N
     pick(run, scratch.node, CHOSEN, shape, wanted)
 
 
-@kernel_inline
+@kernel_part
 def _let_end(run: Run, state: State, ended: int) -> None:
     """Copy the nodes to Scratch.node and take the first `ended` running jobs off."""
     copy_nodes(run, state)

@@ -21,7 +21,7 @@ can make a difference, skips to the jobs that may start (`candidates`).
 
 from __future__ import annotations
 
-from simulator.compiled import kernel, kernel_inline
+from simulator.compiled import kernel, kernel_part
 from simulator.slurm.compiled.ahead import begin_attempts, last_awaited, next_attempt, place_ahead
 from simulator.slurm.compiled.candidates import (
     fill_base,
@@ -104,7 +104,7 @@ def backfill_pass(run: Run, state: State) -> None:
         compact_queue(state)
 
 
-@kernel_inline
+@kernel_part
 def _skip(
     run: Run, state: State, row: int, last: int, second: int, third: int, obstacle: int, tested: int
 ) -> tuple[int, int, int, int]:
@@ -124,7 +124,7 @@ def _skip(
     return row, second, third, obstacle
 
 
-@kernel_inline
+@kernel_part
 def _may_reserve(run: Run, state: State, row: int, job: int) -> bool:
     """Step 3: whether the job in row `row` of the queue may reserve nodes."""
     most = run.knobs.bf_job_part_count_reserve
@@ -132,7 +132,7 @@ def _may_reserve(run: Run, state: State, row: int, job: int) -> bool:
     return bool(reserves(run, state, row) and (most == 0 or run.scratch.part_count[partition, RESERVING] < most))
 
 
-@kernel_inline
+@kernel_part
 def _count(run: Run, job: int, array: int, outcome: int) -> None:
     """A job that did not start: count its reservation, or the later tasks of its array are skipped."""
     counts = run.scratch.array_count
@@ -146,7 +146,7 @@ def _count(run: Run, job: int, array: int, outcome: int) -> None:
         counts[array, REJECTED] = 1
 
 
-@kernel_inline
+@kernel_part
 def _begin_pass(run: Run, state: State) -> None:
     """One slot with all nodes in service, nothing counted, nothing known."""
     scratch, now, resolution = run.scratch, int(state.scalars[NOW]), run.knobs.bf_resolution_s
@@ -161,7 +161,7 @@ def _begin_pass(run: Run, state: State) -> None:
         scratch.slot_nodes[w, 0] = scratch.words[SERVICE, w]
 
 
-@kernel_inline
+@kernel_part
 def _is_skipped(run: Run, state: State, job: int, array: int) -> bool:
     """Step 2; a job that is not skipped counts as taken up."""
     scratch, knobs = run.scratch, run.knobs
@@ -183,7 +183,7 @@ def _is_skipped(run: Run, state: State, job: int, array: int) -> bool:
     return False
 
 
-@kernel_inline
+@kernel_part
 def _plan(run: Run, state: State, job: int, reserving: bool) -> int:
     """Step 4 for row `job` of Jobs: what became of it; slots[TESTED] is 1 if it was tested.
 
@@ -246,7 +246,7 @@ def _plan(run: Run, state: State, job: int, reserving: bool) -> int:
     return _NEXT_JOB
 
 
-@kernel_inline
+@kernel_part
 def _reserve(run: Run, begin: int, length: int, attempt: int) -> int:
     """Reserve the nodes of row CHOSEN for `length` seconds from `begin` on, rounded down to slots, or say why not."""
     resolution, slots = run.knobs.bf_resolution_s, run.scratch.slots

@@ -16,7 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from simulator.compiled import kernel_inline
+from simulator.compiled import kernel_part
 
 WORD = 64
 
@@ -50,7 +50,7 @@ count_bits: Instruction = _plain_count if _config.DISABLE_JIT else cast(Instruct
 lowest_bit: Instruction = _plain_lowest if _config.DISABLE_JIT else cast(Instruction, intrinsic(_lowest_bit))
 
 
-@kernel_inline
+@kernel_part
 def add_range(words: NDArray[np.int64], row: int, first: int, last: int) -> None:
     """Put the nodes `first` .. `last` into row `row` of `words`."""
     from_word, to_word = first >> 6, last >> 6

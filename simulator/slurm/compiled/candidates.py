@@ -17,7 +17,7 @@ on.
 
 from __future__ import annotations
 
-from simulator.compiled import kernel, kernel_inline
+from simulator.compiled import kernel, kernel_part
 from simulator.slurm.compiled.ahead import NEVER_READY, count_ends_needed
 from simulator.slurm.compiled.bits import lowest_bit
 from simulator.slurm.compiled.limits import over_limit, throttled
@@ -93,7 +93,7 @@ def last_candidate(run: Run, state: State, from_row: int, to_row: int) -> int:
     return row
 
 
-@kernel_inline
+@kernel_part
 def only_nodes_matter(run: Run, state: State, row: int, second: int, last: int, tested: int) -> bool:
     """Whether jobs from `row` on can keep those in rows `second` and `last` from a start only by reserving nodes.
 
@@ -149,7 +149,7 @@ def last_obstacle(run: Run, state: State, from_row: int, to_row: int, second: in
     return row
 
 
-@kernel_inline
+@kernel_part
 def _find_reserved_from(run: Run, now: int) -> None:
     """Fill Scratch.reserved_from: when each node of row HOLDING is first reserved, s; NEVER where it is not."""
     scratch, words = run.scratch, run.scratch.words
@@ -166,7 +166,7 @@ def _find_reserved_from(run: Run, now: int) -> None:
             bits ^= bit
 
 
-@kernel_inline
+@kernel_part
 def _is_obstacle(run: Run, state: State, job: int, end: int) -> bool:
     """Whether `job` might reserve a node of row HOLDING from `end` or an earlier second on, and fit before the next."""
     scratch, words, resolution = run.scratch, run.scratch.words, run.knobs.bf_resolution_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.compiled import kernel, kernel_inline
+from simulator.compiled import kernel, kernel_part
 from simulator.slurm.compiled.state import LAST_USAGE, NOW, RUN_JOB, RUN_START, RUNNING_ROWS, Run, State
 
 _ROW, _LIST, _NEXT_ROW, _NEXT_LIST = 0, 1, 2, 3  # columns of Scratch.order
@@ -27,7 +27,7 @@ def account_usage(run: Run, state: State) -> None:
     scalars[LAST_USAGE] = now
 
 
-@kernel_inline
+@kernel_part
 def _level_factors(run: Run, state: State) -> None:
     """LF of each association into Scratch.keys: its share among its siblings over its usage among them."""
     tables, keys = run.tables, run.scratch.keys
@@ -48,7 +48,7 @@ def _level_factors(run: Run, state: State) -> None:
                 keys[child] = (tables.shares[child] / shares) / (state.usage[child] / usage)
 
 
-@kernel_inline
+@kernel_part
 def _precedes(run: Run, row: int, other: int) -> bool:
     """Whether association `row` is walked before its sibling `other`: rising LF last, users first, then by row."""
     keys, leaf = run.scratch.keys, run.tables.leaf

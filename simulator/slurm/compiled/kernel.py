@@ -9,7 +9,7 @@ start = advance(run, branch, NEVER, row)
 
 from __future__ import annotations
 
-from simulator.compiled import kernel, kernel_inline
+from simulator.compiled import kernel, kernel_inline, kernel_part
 from simulator.slurm.compiled.backfill import backfill_pass
 from simulator.slurm.compiled.fairtree import account_usage, rank_users
 from simulator.slurm.compiled.moves import cancel, end_next, satisfy, start_pinned
@@ -211,7 +211,7 @@ def _settle_capacity(run: Run, state: State) -> None:
         n -= 1
 
 
-@kernel_inline
+@kernel_part
 def _take_ends(run: Run, state: State) -> None:
     """Step 2: jobs come off their nodes."""
     scalars = state.scalars
@@ -253,7 +253,7 @@ def _take_arrivals(run: Run, state: State) -> bool:
     return True
 
 
-@kernel_inline
+@kernel_part
 def _take_timers(run: Run, state: State) -> None:
     """Step 3, timed events."""
     scalars = state.scalars
@@ -278,7 +278,7 @@ def _take_timers(run: Run, state: State) -> None:
             enter_if_ready(run, state, job)
 
 
-@kernel_inline
+@kernel_part
 def _calculate_priorities(run: Run, state: State) -> None:
     """Step 4, where this second is one for it."""
     scalars, knobs = state.scalars, run.knobs
@@ -296,7 +296,7 @@ def _calculate_priorities(run: Run, state: State) -> None:
     scalars[NEXT_TICK] = now + knobs.calc_period_s
 
 
-@kernel
+@kernel_part
 def _passes(run: Run, state: State) -> None:
     """Steps 5 and 6: the main pass and the backfill pass that are due."""
     scalars, knobs = state.scalars, run.knobs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.compiled import kernel, kernel_inline
+from simulator.compiled import kernel, kernel_inline, kernel_part
 from simulator.recent import remember_end, remember_start
 from simulator.slurm.compiled.bits import lowest_bit
 from simulator.slurm.compiled.limits import count_in
@@ -204,7 +204,7 @@ def satisfy(run: Run, state: State, job: int) -> None:
         enter_later(state, job)
 
 
-@kernel_inline
+@kernel_part
 def _fail(run: Run, state: State, job: int) -> None:
     """One condition of row `job` can never be met."""
     if state.waits[job] == 0 or state.waits[job] >= NEVER_WAITS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.compiled import kernel, kernel_inline
+from simulator.compiled import kernel, kernel_inline, kernel_part
 from simulator.slurm.compiled.limits import over_limit, throttled
 from simulator.slurm.compiled.moves import start
 from simulator.slurm.compiled.placement import count, hold_now, in_service, pick
@@ -141,7 +141,7 @@ def main_pass(run: Run, state: State, full: bool) -> None:
         compact_queue(state)
 
 
-@kernel_inline
+@kernel_part
 def _find_nodes(run: Run, state: State, job: int, partition: int) -> bool:
     """Fill row AVAILABLE with the nodes that the job may use; whether enough hold its share, then in row CHOSEN.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.compiled import kernel, kernel_inline
+from simulator.compiled import kernel, kernel_inline, kernel_part
 from simulator.slurm.compiled.bits import add_range, count_bits, lowest_bit
 from simulator.slurm.compiled.state import (
     DRAINED,
@@ -167,7 +167,7 @@ def pick(run: Run, node: Int64s, chosen: int, shape: int, wanted: int) -> bool:
     return True
 
 
-@kernel_inline
+@kernel_part
 def _pack(run: Run, runs_used: int, chosen: int, wanted: int) -> None:
     words, runs = run.scratch.words, run.scratch.runs
     missing = wanted
@@ -193,7 +193,7 @@ def _pack(run: Run, runs_used: int, chosen: int, wanted: int) -> None:
         runs[best, _NODES] = 0
 
 
-@kernel_inline
+@kernel_part
 def _spread(run: Run, node: Int64s, runs_used: int, chosen: int, wanted: int) -> None:
     words, runs, weight = run.scratch.words, run.scratch.runs, run.tables.node_weight
     for _ in range(wanted):
@@ -211,7 +211,7 @@ def _spread(run: Run, node: Int64s, runs_used: int, chosen: int, wanted: int) ->
         add(words, chosen, best)
 
 
-@kernel_inline
+@kernel_part
 def occupy(run: Run, node: Int64s, n: int, shape: int) -> None:
     """Take a share of `shape` from node `n`."""
     tables = run.tables

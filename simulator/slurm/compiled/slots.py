@@ -14,7 +14,7 @@ n2, and the next attempt worth making is at 100, where n3 and n4 come back.
 
 from __future__ import annotations
 
-from simulator.compiled import kernel, kernel_inline
+from simulator.compiled import kernel, kernel_inline, kernel_part
 from simulator.slurm.compiled.state import BASE, CHOSEN, NEWER, USABLE, Run
 from simulator.slurm.world import NONE
 
@@ -46,14 +46,14 @@ def usable(run: Run, end: int, first: int) -> None:
         words[USABLE, w] = remaining
 
 
-@kernel_inline
+@kernel_part
 def begin_sliding(run: Run) -> None:
     """Put the window before the first slot: to be called before the first `slide_to` of a job."""
     slots = run.scratch.slots
     slots[FIRST], slots[LAST], slots[TURN] = 0, 0, 0
 
 
-@kernel_inline
+@kernel_part
 def slide_to(run: Run, attempt: int, end: int) -> int:
     """Step 4.b: row USABLE, the nodes of row BASE in every slot within [attempt, end]; returns `later`, NONE for none.
 
@@ -96,7 +96,7 @@ def slide_to(run: Run, attempt: int, end: int) -> int:
     return int(begin[later + 1]) if later < stop else NONE
 
 
-@kernel_inline
+@kernel_part
 def overlaps(run: Run, first: int, begin_s: int, end_s: int) -> bool:
     """Whether a slot, from `first` on, within [begin_s, end_s) lacks a node of row CHOSEN."""
     begin, nodes, words = run.scratch.slot_begin, run.scratch.slot_nodes, run.scratch.words
@@ -159,7 +159,7 @@ def reserve(run: Run, begin_s: int, end_s: int) -> None:
             return
 
 
-@kernel_inline
+@kernel_part
 def _join(run: Run, j: int) -> None:
     """Slots `j` and j + 1 become one."""
     scratch = run.scratch
