@@ -28,6 +28,8 @@ from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from simulator.marks import NO_ROOM as NO_ROOM
+from simulator.marks import NONE as NONE
 from simulator.names import SLURM
 from simulator.workload import Workload
 
@@ -37,8 +39,6 @@ Float64s = NDArray[np.float64]
 Cluster: TypeAlias = tuple[Any, ...]  # a world's own NamedTuple
 Branch: TypeAlias = Any  # a world's own NamedTuple or block
 
-NONE = -1  # `start_of` a job that never starts
-NO_ROOM = -2  # more jobs are alive than the branch has room for
 DAY_S = 86400  # arrivals are visible for so long
 
 WORLDS: dict[str, str] = {  # name -> module with `build`, imported when it is wanted

@@ -51,9 +51,8 @@ from simulator.flat.state import (
     estimate_of,
     has_room,
 )
+from simulator.marks import NO_ROOM as NO_ROOM
 from simulator.recent import new_recent
-
-NO_ROOM = -2
 
 
 def new_state(knobs: Knobs, arrivals: int, queue_rows: int, running_rows: int, remembered: int = 0) -> State:

@@ -8,9 +8,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from simulator.marks import NONE as NONE
+
 Int64s = NDArray[np.int64]
 
-NONE = -1  # for a row: no job; for a time: not yet
 NEVER = int(np.iinfo(np.int64).max) // 4  # far beyond any clock, and safe to add to
 ENDED, SUBMITTED, STARTED, CANCELLED = 0, 1, 2, 3  # kinds of events, in the order they count within a second
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.marks import NEVER as NEVER
+from simulator.marks import NONE as NONE
+
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-NONE = -1
 NO_LIMIT = -1
-NEVER = int(np.iinfo(np.int64).max)
 
 CPU, MEMORY, NODE, GPU = 0, 1, 2, 3  # columns of a TRES vector: cores, MB, nodes, GPUs
 TRES = 4

@@ -10,6 +10,7 @@ start = advance(run, branch, NEVER, row)
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline, kernel_part
+from simulator.marks import NO_ROOM as NO_ROOM
 from simulator.slurm.compiled.backfill import backfill_pass
 from simulator.slurm.compiled.fairtree import account_usage, rank_users
 from simulator.slurm.compiled.moves import cancel, end_next, satisfy, start_pinned
@@ -61,8 +62,6 @@ from simulator.slurm.compiled.waiting import (
     request_pass,
 )
 from simulator.slurm.world import DRAIN, FUTURE, NEVER, NONE
-
-NO_ROOM = -2
 
 
 @kernel
