@@ -94,10 +94,10 @@ def test_usable_nodes_are_the_most_in_use_lately(submit: int, window: int, expec
 @pytest.mark.parametrize(
     ("rules", "overtaker", "start"),
     [
-        (HOLDS, (200, 300, 400, 2, 3600, 2), 501),  # the rules would have started B at 101
-        (NO_RULES, (200, 300, 400, 2, 3600, 2), 6001),
-        (HOLDS, (200, 300, 400, 2, 3600, 1), 6001),  # B's own user
-        (HOLDS, (50, 300, 400, 2, 3600, 2), 6001),  # ahead of B
+        (HOLDS, (200, 300, 400, 2, 1800, 2), 501),  # the rules would have started B at 101
+        (NO_RULES, (200, 300, 400, 2, 1800, 2), 6001),
+        (HOLDS, (200, 300, 400, 2, 1800, 1), 6001),  # B's own user
+        (HOLDS, (50, 300, 400, 2, 1800, 2), 6001),  # ahead of B
     ],
 )
 def test_a_job_that_was_overtaken_reserves_nothing(rules: Rules, overtaker: Row, start: int) -> None:
