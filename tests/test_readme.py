@@ -186,6 +186,7 @@ def test_without_mlflow(checkout: Path, environment: dict[str, str], released: A
     assert json.loads(shell(decide, checkout, environment))["submit"] is True
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(("place", "word"), [(0, "Dagster"), (1, "MLflow")])
 def test_a_user_interface_answers(
     checkout: Path, environment: dict[str, str], analysed: list[str], place: int, word: str

@@ -159,7 +159,7 @@ def test_a_trace_too_short_for_pairs(baton: Baton, tmp_path: Path) -> None:
         (("train", "--policies", "magic"), "reactive, average-wait"),
         (("train", "--policies", ","), "registry names"),
         (("train", "--policies", "champion"), "no champion"),
-        (("train", "--policies", "reactive", "--scheduler", "slurm"), "mirage"),
+        (("train", "--policies", "reactive", "--scheduler", "magic"), "sjf, slurm"),
         (("train", "--policies", "reactive", "--world", "real"), "plain"),
         (("train", "--policies", "reactive", "--pair-nodes", "64"), "--pair-nodes 64"),
         (("train", "--policies", "reactive", "--limit", "two days"), "'two days'"),

@@ -117,8 +117,8 @@ def test_a_closed_pipe_and_ctrl_c_are_quiet(tmp_path: Path) -> None:
     )
     assert "Traceback" not in piped.stderr
     interrupted = (
-        "import os, signal, sys\nfrom pipelines import cli, options\n"
-        "options.data_folder = lambda *a: os.kill(os.getpid(), signal.SIGINT)\n"
+        "import os, signal, sys, time\nfrom pipelines import cli, options\n"
+        "options.data_folder = lambda *a: (os.kill(os.getpid(), signal.SIGINT), time.sleep(5))\n"
         "cli.main(['report'])\n"
     )
     done = subprocess.run([sys.executable, "-c", interrupted], capture_output=True, text=True, check=False)

@@ -115,6 +115,7 @@ def test_help_is_there_at_once(command: str) -> None:
     assert answer.processor_s < MOST_S
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("line", REFUSALS)
 def test_a_refusal_is_there_at_once(places: dict[str, Path], line: str) -> None:
     answer = ask([part.format(**places) for part in line.split()], places["data"])

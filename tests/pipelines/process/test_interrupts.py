@@ -45,7 +45,7 @@ IN_A_POOL = KERNEL.replace(
     "    with ThreadPoolExecutor(1) as pool:\n        pool.submit(simulate, ",
 )
 DATABASE = """
-from traces.store import in_memory
+from traces.store.connections import in_memory
 with orderly_end(), in_memory() as connection:
     ready()
     connection.execute("SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 1")
