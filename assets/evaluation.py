@@ -11,8 +11,8 @@ from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models import registry
 from models.study import comparisons, fits
-from models.study.cluster import Study, open_study
-from models.study.support import why_no_policies
+from models.study.cluster import Study
+from models.study.support import headline_study, why_no_policies
 from models.tables import POLICY_CURVES, POLICY_RESULTS, curves_frame, results_frame
 from traces.files.locks import locked
 from traces.store import derived
@@ -45,7 +45,7 @@ def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
     settings = baton.settings(cluster)
     if why := why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
-    study = open_study(data, settings)
+    study = headline_study(data, settings)
     policies = registry.every_policy()
     made_from = comparisons.comparison_fingerprint(study, policies)
     with locked(data.root, f"comparison of {cluster}"):  # three results that belong together

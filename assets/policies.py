@@ -11,8 +11,7 @@ from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models import registry
 from models.study import fits
-from models.study.cluster import open_study
-from models.study.support import why_no_policies
+from models.study.support import headline_study, why_no_policies
 from traces.cache.digests import digest
 from traces.store.folder import DataFolder
 
@@ -31,7 +30,7 @@ def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mate
     settings = baton.settings(cluster)
     if why := why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
-    study = open_study(data, settings)
+    study = headline_study(data, settings)
     policies, window = registry.every_policy(), study.windows.fit
     made_from = [fits.fit_fingerprint(study, name, window, study.seeds) for name in policies]
     trained, kept = fits.fit(study, policies, window)

@@ -10,8 +10,7 @@ from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models import registry
 from models.study import publish
-from models.study.cluster import open_study
-from models.study.support import why_no_policies
+from models.study.support import headline_study, why_no_policies
 from models.tables import RELEASE_LOG
 from traces.store import derived
 
@@ -30,7 +29,7 @@ def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> dg.M
     settings = baton.settings(cluster)
     if why := why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
-    log, reused = publish.publish(open_study(data, settings))
+    log, reused = publish.publish(headline_study(data, settings))
     columns = ("released_utc", "registered_version", "policy", "passed", "reason")
     return shown(
         rows=len(log),

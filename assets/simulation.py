@@ -10,9 +10,8 @@ from assets.resources import CLUSTERS, OWNERS, Baton
 from models import registry
 from models.scenario import HOUR_S, fit_scenarios
 from models.study import calibrations, extent, inputs, replays, what_ifs
-from models.study.cluster import open_study
 from models.study.pair_tables import MADE_BY, pair_path
-from models.study.support import why_no_policies
+from models.study.support import headline_study, why_no_policies
 from models.tables import WHAT_IF
 from simulator.tables import CALIBRATION, SIMULATED_STARTS
 from traces.cache.closure import code_digest
@@ -134,14 +133,14 @@ def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.Ma
     kinds={"numba", "numpy"},
     owners=OWNERS,
     metadata=computed_by(*MADE_BY),
-    description="Predecessor and successor pairs of 48 h, 1 and 8 nodes, a start every 4 h, every submit time.",
+    description="Predecessors and their successors, every submit time: jobs cut by their limit, else pairs injected.",
 )
 def pair_tables(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
     settings = baton.settings(cluster)
     if why := why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
-    study = open_study(data, settings)
+    study = headline_study(data, settings)
     parts = (study.windows.fit, study.windows.select, study.windows.report)
     fitted = fit_scenarios(study.scenario, study.workload)
     kept = [(scenario, parts[0]) for scenario in fitted] + [(study.scenario, part) for part in parts[1:]]

@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 
-VERSION = 1
+VERSION = 2  # 1 had no usable nodes, held jobs and headroom
 MAX_PLANNED = 400  # pending jobs that the reservation profile places; the rest are beyond any start within days
 RECENT = 100  # jobs started, and jobs ended, that "recent" looks back on (Mirage's average takes 100)
 HORIZON_H = 240.0  # estimates are cut here
+NO_LIMIT = 1_000_000  # jobs or nodes that a user may hold where nothing limits them
+MOST_JOBS = 1000  # headroom in jobs is cut here
 HOUR_S = 3600.0
 
 
@@ -72,6 +74,12 @@ class Index(NamedTuple):
     hour_cos: int
     weekday_sin: int
     weekday_cos: int
+    usable_nodes: int  # in service: capacity less what is down, drained or kept apart
+    held_jobs: int  # pending jobs that a dependency, a begin time, their user or an operator keeps from starting
+    held_nodes: int
+    headroom_jobs: int  # running jobs that the user may have beside those of now, by the limits on users
+    headroom_nodes: int  # nodes that the user may hold beside those of now
+    headroom_wait_h: int  # until the user's own jobs have ended that keep the successor back, by their time limits
 
 
 FEATURES: tuple[str, ...] = Index._fields
@@ -85,13 +93,16 @@ class Snapshot(NamedTuple):
     """
 
     now_s: int
-    capacity: int  # usable nodes
+    capacity: int  # nodes of the cluster
+    usable: int  # those in service
     pending_nodes: Int64s  # (pending,) in queue order, first to start first
     pending_limit_s: Int64s
     pending_submit_s: Int64s
+    pending_held: Int64s  # 1: held by something other than the queue (squeue's Reason); 0
     running_nodes: Int64s  # (running,) in any order, the predecessor included
     running_limit_s: Int64s
     running_start_s: Int64s
+    running_user: Int64s  # numbers of users
     recent_start_s: Int64s  # (up to RECENT,) jobs that started last, in any order
     recent_wait_s: Int64s
     recent_nodes: Int64s
@@ -103,6 +114,9 @@ class Snapshot(NamedTuple):
     predecessor_end_s: int
     successor_nodes: int
     successor_limit_s: int
+    successor_user: int  # its number among those of running_user
+    user_max_jobs: int  # running jobs that a user may have; NO_LIMIT
+    user_max_nodes: int  # nodes that a user may hold, but for a single job that is wider; NO_LIMIT
 
 
 def place(times: Float64s, free: Float64s, used: int, nodes: float, duration: float) -> tuple[float, int]:
@@ -209,6 +223,7 @@ def fill(out: NDArray[np.float32], seen: Snapshot) -> None:
     fill_pending(out, seen)
     fill_running(out, seen, left_s)
     fill_start_estimates(out, seen, left_s, sorted_use)
+    fill_limits(out, seen)
     fill_recent_waits(out, seen)
     fill_arrivals(out, seen)
     fill_limit_use(out, sorted_use)
@@ -234,6 +249,7 @@ def fill_pair(out: NDArray[np.float32], seen: Snapshot) -> None:
     out[AT.successor_nodes] = seen.successor_nodes
     out[AT.successor_limit_h] = seen.successor_limit_s / HOUR_S
     out[AT.capacity_nodes] = seen.capacity
+    out[AT.usable_nodes] = seen.usable
 
 
 def fill_pending(out: NDArray[np.float32], seen: Snapshot) -> None:
@@ -271,7 +287,7 @@ def fill_running(out: NDArray[np.float32], seen: Snapshot, left_s: Float64s) -> 
         within_4h += nodes if left_s[i] <= 4 * HOUR_S else 0
         within_12h += nodes if left_s[i] <= 12 * HOUR_S else 0
         within_24h += nodes if left_s[i] <= 24 * HOUR_S else 0
-    out[AT.free_nodes] = seen.capacity - held
+    out[AT.free_nodes] = seen.usable - held
     out[AT.running_jobs] = running
     out[AT.running_node_h] = left_node_h
     out[AT.running_elapsed_mean_h] = elapsed_sum / max(running, 1)
@@ -284,28 +300,76 @@ def fill_running(out: NDArray[np.float32], seen: Snapshot, left_s: Float64s) -> 
 def fill_start_estimates(out: NDArray[np.float32], seen: Snapshot, left_s: Float64s, sorted_use: Float64s) -> None:
     """When the successor would start if submitted now: by limits, by expected run times, and with nobody else pending.
 
+    Held jobs reserve nothing, and the successor starts no earlier than its user's limits allow.
     left_s: (running,) as `time_left_s` gives it; sorted_use: (recent,) run time over limit of ended jobs, ascending.
     """
     expected_left_s = np.empty(len(left_s))
     for i in range(len(left_s)):
         elapsed_s = seen.now_s - seen.running_start_s[i]
         expected_left_s[i] = expected_left(elapsed_s * 1.0, seen.running_limit_s[i] * 1.0, sorted_use)
-    planned = min(len(seen.pending_nodes), MAX_PLANNED)
-    limit_s, expected_s = np.empty(planned), np.empty(planned)
+    queue = np.flatnonzero(seen.pending_held == 0)[:MAX_PLANNED]
+    planned = len(queue)
+    pending, limit_s, expected_s = seen.pending_nodes[queue], np.empty(planned), np.empty(planned)
     for j in range(planned):
-        limit_s[j] = seen.pending_limit_s[j]
-        expected_s[j] = expected_left(0.0, seen.pending_limit_s[j] * 1.0, sorted_use)
+        limit_s[j] = seen.pending_limit_s[queue[j]]
+        expected_s[j] = expected_left(0.0, limit_s[j], sorted_use)
 
-    capacity, running, pending = seen.capacity, seen.running_nodes, seen.pending_nodes
-    nodes, duration_s = seen.successor_nodes, seen.successor_limit_s * 1.0
-    by_limits = start_estimate(capacity, running, left_s, pending, limit_s, planned, nodes, duration_s)
-    by_use = start_estimate(capacity, running, expected_left_s, pending, expected_s, planned, nodes, duration_s)
-    if_idle = start_estimate(capacity, running, left_s, pending, limit_s, 0, nodes, duration_s)
+    running, nodes, duration_s = seen.running_nodes, seen.successor_nodes, seen.successor_limit_s * 1.0
+    usable = seen.usable if nodes <= seen.usable else seen.capacity  # nodes that are out come back
+    by_limits = start_estimate(usable, running, left_s, pending, limit_s, planned, nodes, duration_s)
+    by_use = start_estimate(usable, running, expected_left_s, pending, expected_s, planned, nodes, duration_s)
+    if_idle = start_estimate(usable, running, left_s, pending, limit_s, 0, nodes, duration_s)
+    allowed_s = headroom_wait_s(seen, left_s)
+    by_limits, if_idle = max(by_limits, allowed_s), max(if_idle, allowed_s)
+    by_use = max(by_use, headroom_wait_s(seen, expected_left_s))
     remaining_h = (seen.predecessor_end_s - seen.now_s) / HOUR_S
+    out[AT.headroom_wait_h] = allowed_s / HOUR_S
     out[AT.start_estimate_h] = min(by_limits / HOUR_S, HORIZON_H)
     out[AT.start_estimate_gap_h] = min(by_limits / HOUR_S, HORIZON_H) - remaining_h
     out[AT.start_estimate_expected_h] = min(by_use / HOUR_S, HORIZON_H)
     out[AT.start_estimate_idle_h] = min(if_idle / HOUR_S, HORIZON_H)
+
+
+def headroom_wait_s(seen: Snapshot, left_s: Float64s) -> float:
+    """Seconds until so many of the user's running jobs have ended that its limits let the successor run; 0 now.
+
+    left_s: (running,) seconds until each running job ends. A successor wider than the limit may run alone.
+    """
+    most_nodes = max(seen.user_max_nodes, seen.successor_nodes)
+    jobs, nodes = 0, 0
+    for i in range(len(left_s)):
+        if seen.running_user[i] == seen.successor_user:
+            jobs += 1
+            nodes += seen.running_nodes[i]
+    if jobs < seen.user_max_jobs and nodes + seen.successor_nodes <= most_nodes:
+        return 0.0
+    order = np.argsort(left_s)
+    for k in range(len(order)):
+        i = order[k]
+        if seen.running_user[i] == seen.successor_user:
+            jobs -= 1
+            nodes -= seen.running_nodes[i]
+            if jobs < seen.user_max_jobs and nodes + seen.successor_nodes <= most_nodes:
+                return float(left_s[i])
+    return 0.0
+
+
+def fill_limits(out: NDArray[np.float32], seen: Snapshot) -> None:
+    """What is held in the queue, and what the limits on users leave to the successor's."""
+    held_jobs, held_nodes = 0, 0
+    for i in range(len(seen.pending_nodes)):
+        if seen.pending_held[i] == 1:
+            held_jobs += 1
+            held_nodes += seen.pending_nodes[i]
+    jobs, nodes = 0, 0
+    for i in range(len(seen.running_nodes)):
+        if seen.running_user[i] == seen.successor_user:
+            jobs += 1
+            nodes += seen.running_nodes[i]
+    out[AT.held_jobs] = held_jobs
+    out[AT.held_nodes] = held_nodes
+    out[AT.headroom_jobs] = min(max(seen.user_max_jobs - jobs, 0), MOST_JOBS)
+    out[AT.headroom_nodes] = min(max(seen.user_max_nodes - nodes, 0), seen.capacity)
 
 
 def fill_recent_waits(out: NDArray[np.float32], seen: Snapshot) -> None:
@@ -372,6 +436,8 @@ CALLED_BY_FILL = (
     fill_pending,
     fill_running,
     fill_start_estimates,
+    headroom_wait_s,
+    fill_limits,
     fill_recent_waits,
     fill_arrivals,
     fill_limit_use,

@@ -40,17 +40,20 @@ _fill = njit(observe.fill)
 
 
 @njit
-def _observe(out: Float32s, seen: Visible, now: int, pair: tuple[int, int, int, int, int]) -> None:
-    """The observation at `now`. pair: start, wait and end of P, nodes and limit of S."""
+def write_observation(out: Float32s, seen: Visible, now: int, pair: tuple[int, int, int, int, int, int]) -> None:
+    """The observation at `now`. pair: start, wait and end of P, nodes, limit and user of S."""
     snapshot = observe.Snapshot(
         now,
         seen.capacity,
+        seen.usable,
         seen.pending_nodes,
         seen.pending_limit_s,
         seen.pending_submit_s,
+        seen.pending_held,
         seen.running_nodes,
         seen.running_limit_s,
         seen.running_start_s,
+        seen.running_user,
         seen.recent_start_s,
         seen.recent_wait_s,
         seen.recent_nodes,
@@ -58,6 +61,8 @@ def _observe(out: Float32s, seen: Visible, now: int, pair: tuple[int, int, int, 
         seen.arrived_submit_s,
         seen.arrived_node_s,
         *pair,
+        seen.user_max_jobs,
+        seen.user_max_nodes,
     )
     _fill(out, snapshot)
 
@@ -93,12 +98,12 @@ def _chunk(
             return start
         end = start + limit_s
         times[p, 0], times[p, 1] = start, end
-        pair = (start, start - submits_s[p], end, pair_nodes, limit_s)
+        pair = (start, start - submits_s[p], end, pair_nodes, limit_s, 0)
         for k in range(len(instants_s)):
             now = start + instants_s[k]
             if advance(cluster, branch, max(now - 1, start)) != 0:
                 return NO_ROOM
-            _observe(observations[p, k], visible(cluster, branch, now), now, pair)
+            write_observation(observations[p, k], visible(cluster, branch, now), now, pair)
             copy(cluster, leaf, branch)
             submit(cluster, leaf, successor, now)
             successor_start_s[p, k] = start_of(cluster, leaf, successor)
@@ -178,6 +183,7 @@ def build_pairs(
         submits_s,
         times[:, 0].copy(),
         times[:, 1].copy(),
+        np.full(pairs, NONE),
         np.arange(pairs + 1, dtype=np.int64) * instants,
         (times[:, :1] + instants_s).ravel(),
         successor_start_s.ravel(),

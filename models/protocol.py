@@ -1,8 +1,10 @@
 """What a provisioning policy learns from and what it must be able to do.
 
-A *pair* is a predecessor P and a successor S of the same size and limit. The *pair table* holds, for each pair and
-each decision instant (every 10 minutes from P's start, and P's exact end), what may be known then and when S would
-start if it were submitted then. A stopping rule is therefore a look-up, for training and for evaluation alike.
+A *pair* is a predecessor P and a successor S of the same size and limit: *injected* into a simulated cluster
+(`models.pairs`), or *recorded*, where P is a job that the log shows cut by its limit (`models.recorded_pairs`). The
+*pair table* holds, for each pair and each decision instant (at regular times while P runs, and P's exact end), what
+may be known then and when S would start if it were submitted then. A stopping rule is therefore a look-up, for training
+and for evaluation alike.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from agent.artifact import Artifact
 Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]
 
+NONE = -1
+
 
 @dataclass(frozen=True)
 class PairTable:
@@ -32,7 +36,8 @@ class PairTable:
     limit_s: Int64s  # (p,) limit of both; P runs its full limit
     submit_s: Int64s  # (p,) submission of P, epoch s
     predecessor_start_s: Int64s  # (p,)
-    predecessor_end_s: Int64s  # (p,) start + limit
+    predecessor_end_s: Int64s  # (p,) start + limit, in a record within seconds
+    user_start_s: Int64s  # (p,) start of the job with which P's user went on, as recorded; NONE: there is none
     offset: Int64s  # (p + 1,)
     decision_s: Int64s  # (d,) instants
     successor_start_s: Int64s  # (d,) start of S if it is submitted at that instant
@@ -79,6 +84,7 @@ class PairTable:
             self.submit_s[chosen],
             self.predecessor_start_s[chosen],
             self.predecessor_end_s[chosen],
+            self.user_start_s[chosen],
             np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             self.decision_s[rows],
             self.successor_start_s[rows],

@@ -1,4 +1,4 @@
-"""Names of provisioning policies to the functions that make them, and the simulated worlds' names.
+"""Names of provisioning policies to the functions that make them; the worlds' names, and those of the pairs in each.
 
 An unknown name lists the known ones. A policy's module is imported when one is made: its name alone costs nothing.
 Places are written out whole, "module:name": `traces.cache.closure` follows them without importing anything.
@@ -15,7 +15,8 @@ from traces.errors import InputError
 if TYPE_CHECKING:
     from models.protocol import Policy
 
-WORLDS = ("plain",)
+PAIRS = {"plain": "injected", "calibrated": "recorded"}  # by world: what a comparison in it is made on
+WORLDS = tuple(PAIRS)
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,13 @@ def check_world(name: str) -> None:
     """Raises InputError for a world that there is not, listing those that there are."""
     if name not in WORLDS:
         raise InputError(f"unknown world {name!r}; known: {', '.join(WORLDS)}")
+
+
+def check_pairs(pairs: str | None, world: str) -> None:
+    """Raises InputError for pairs other than those of that world; None is these."""
+    if pairs not in (None, PAIRS[world]):
+        there = " and ".join(f"--pairs {name} with --world {one}" for one, name in PAIRS.items())
+        raise InputError(f"--pairs {pairs} with --world {world}; there are {there}")
 
 
 def make_policy(name: str) -> Policy:

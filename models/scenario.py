@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from models.registry import PAIRS
 from simulator.workload import Workload
 from traces import instants
 
 HOUR_S = 3600
 LIMIT_S = 48 * HOUR_S  # wall-clock limit of both jobs of a pair, where nobody asks for another
 EVERY_S = 4 * HOUR_S  # between the starts of pairs
+LEAST_RECORDED_LIMIT_S = 12 * HOUR_S  # a job cut by a shorter limit is no long training
+INJECTED, RECORDED = "injected", "recorded"  # pairs: put into a simulated cluster, or jobs that the log shows cut
+PLAIN, CALIBRATED = "plain", "calibrated"  # worlds; `models.registry.PAIRS` says which pairs there are in each
 FIT_CAPACITIES = (1.0, 0.9)  # of the nodes, on which learners see the fit window: as it was, and busier
 
 
@@ -20,23 +24,34 @@ class Scenario:
 
     cluster: str
     capacity: int  # nodes
-    pair_nodes: tuple[int, ...] = (1, 8)
-    limit_s: int = LIMIT_S
-    scheduler: str = "mirage"
-    world: str = "plain"
-    every_s: int = EVERY_S
+    pair_nodes: tuple[int, ...] = (1, 8)  # of injected pairs
+    limit_s: int = LIMIT_S  # of both jobs of an injected pair; recorded ones have their own, at least this long
+    scheduler: str = "mirage"  # of the plain world
+    world: str = PLAIN
+    every_s: int = EVERY_S  # between the starts of injected pairs
     from_s: int | None = None  # first submission replayed, epoch s; None: the whole trace (`models.study.extent`)
+
+    @property
+    def pairs(self) -> str:
+        """INJECTED or RECORDED."""
+        return PAIRS[self.world]
 
     @property
     def brief(self) -> str:
         """Scheduler, nodes and world in a few words: the column `scenario` of the tables."""
         newest = "" if self.from_s is None else f", the trace from {instants.text(self.from_s)}"
-        return f"{self.scheduler}, {self.capacity} nodes, {self.world}{newest}"
+        by = "recorded pairs" if self.pairs == RECORDED else self.scheduler
+        return f"{by}, {self.capacity} nodes, {self.world}{newest}"
 
     def __str__(self) -> str:
         sizes = ",".join(map(str, self.pair_nodes))
         since = "" if self.from_s is None else instants.text(self.from_s)
         newest = since and f", of a longer trace what was submitted from {since}"
+        if self.pairs == RECORDED:
+            return (
+                f"{self.cluster}: jobs cut by a limit of at least {self.limit_s / HOUR_S:g} h, in the recorded cluster "
+                f"(world {self.world}){newest}"
+            )
         return (
             f"{self.cluster}: {self.scheduler} on {self.capacity} nodes, world {self.world}, "
             f"{sizes}-node pairs of {self.limit_s / HOUR_S:g} h, a start every {self.every_s / HOUR_S:g} h{newest}"
@@ -84,6 +99,8 @@ def fit_scenarios(scenario: Scenario, workload: Workload) -> list[Scenario]:
     A policy that saw only a calm month does not know what to do in a congested one; the same jobs on a tenth fewer
     nodes wait up to four times as long (docs/decisions/0010).
     """
+    if scenario.pairs == RECORDED:  # the cluster as it was is the only one that was recorded
+        return [scenario]
     least = max(int(workload.size.max()), *scenario.pair_nodes)
     nodes = {max(int(scenario.capacity * share), least) for share in FIT_CAPACITIES}
     return [replace(scenario, capacity=capacity) for capacity in sorted(nodes, reverse=True)]

@@ -40,6 +40,7 @@ Cluster: TypeAlias = tuple[Any, ...]  # a world's own NamedTuple
 Branch: TypeAlias = Any  # a world's own NamedTuple or block
 
 DAY_S = 86400  # arrivals are visible for so long
+NO_LIMIT = 1_000_000  # of a user's jobs or nodes, where nothing limits them
 
 WORLDS: dict[str, str] = {  # name -> module with `build`, imported when it is wanted
     "flat": "simulator.flat.world",
@@ -54,19 +55,24 @@ class Visible(NamedTuple):
     Of running jobs their limits and never their true ends. int64 but where noted.
     """
 
-    capacity: int  # usable nodes
+    capacity: int  # nodes of the cluster
+    usable: int  # those in service
     pending_nodes: Int64s  # (pending,) in queue order, first to start first
     pending_limit_s: Int64s
     pending_submit_s: Int64s
+    pending_held: Int64s  # 1: kept from starting by something other than the queue; 0
     running_nodes: Int64s  # (running,) in an order that tells nothing of their true ends
     running_limit_s: Int64s
     running_start_s: Int64s
+    running_user: Int64s  # numbers of users; 0 for all where the world knows no users
     recent_start_s: Int64s  # (up to as many as the branch remembers,) jobs that started last, in any order
     recent_wait_s: Int64s
     recent_nodes: Int64s
     ended_use: Float64s  # (up to as many,) run time over limit of the jobs that ended last
     arrived_submit_s: Int64s  # (jobs that arrived in the last DAY_S,); jobs given to `submit` are not among them
     arrived_node_s: Int64s  # their nodes x limit
+    user_max_jobs: int  # running jobs that a user may have; NO_LIMIT where there is none
+    user_max_nodes: int  # nodes that a user may hold, but for a single job that is wider; NO_LIMIT
 
 
 class Built(NamedTuple):

@@ -8,13 +8,23 @@ from functools import cached_property
 import numpy as np
 
 from models.protocol import PairTable, concatenate
-from models.registry import check_world
-from models.scenario import LIMIT_S, Context, Scenario, fit_scenarios
+from models.registry import PAIRS, check_world
+from models.scenario import (
+    INJECTED,
+    LEAST_RECORDED_LIMIT_S,
+    LIMIT_S,
+    PLAIN,
+    RECORDED,
+    Context,
+    Scenario,
+    fit_scenarios,
+)
 from models.study import extent, inputs
 from models.study.pair_tables import pair_table
 from models.study.windows import COOL_DOWN_S, FIT_DECISION_S, WARM_UP_S, Window, Windows, split, usable_starts
 from models.training.train import SEEDS, code_version
 from simulator.names import check_names
+from simulator.recorded.parameters import LEAST_FIT_S
 from simulator.workload import Workload
 from traces import instants
 from traces.clusters import ClusterSettings
@@ -37,7 +47,10 @@ class Study:
     @cached_property
     def usable(self) -> Window:
         """The starts that the trace supports."""
-        return usable_starts(self.workload)
+        if self.scenario.pairs == INJECTED:
+            return usable_starts(self.workload)
+        declared_s = inputs.declared_dates(self.settings).fit_from_s
+        return usable_starts(self.workload, warm_up_s=LEAST_FIT_S, not_before_s=declared_s)
 
     @cached_property
     def windows(self) -> Windows:
@@ -87,12 +100,14 @@ def open_study(
     *,
     capacity: int | None = None,
     pair_nodes: tuple[int, ...] | None = None,
-    limit_s: int = LIMIT_S,
+    limit_s: int | None = None,
     scheduler: str = "mirage",
-    world: str = "plain",
+    world: str = PLAIN,
     every_s: int | None = None,
 ) -> Study:
     """The study of that cluster; `pair_nodes` None is those of PAIR_NODES that fit on it.
+
+    `limit_s` None is LIMIT_S for injected pairs, and the least limit of recorded ones.
 
     Of a trace longer than `models.study.extent` allows it is that of the newest part. `every_s` None is what it says
     there. Raises InputError where it cannot be replayed in that scenario.
@@ -100,14 +115,19 @@ def open_study(
     check_names(scheduler=scheduler, slurm=True)
     check_world(world)
     declared = inputs.declared_dates(settings)
-    from_s = extent.first_replayed_s(
-        data,
-        settings.name,
-        warm_up_s=WARM_UP_S,
-        cool_down_s=COOL_DOWN_S,
-        from_s=declared.fit_from_s,
-        until_s=declared.report_until_s,
-    )
+    if PAIRS[world] == RECORDED:
+        from_s = extent.first_calibrated_s(data, settings.name)
+        limit_s = LEAST_RECORDED_LIMIT_S if limit_s is None else limit_s
+    else:
+        limit_s = LIMIT_S if limit_s is None else limit_s
+        from_s = extent.first_replayed_s(
+            data,
+            settings.name,
+            warm_up_s=WARM_UP_S,
+            cool_down_s=COOL_DOWN_S,
+            from_s=declared.fit_from_s,
+            until_s=declared.report_until_s,
+        )
     workload, _ = inputs.read_workload(data, settings.name, from_s)
     nodes = inputs.capacity_of(data, settings, capacity)
     pair_nodes = pair_nodes or tuple(size for size in PAIR_NODES if size <= nodes)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 HOUR_S = 3600
 UNKNOWN_LIMIT_S = 48 * HOUR_S  # of jobs of a cluster none of whose jobs has a time limit
+GOES_ON_S = HOUR_S  # who goes on with a job that was cut submits the next one no later than this after its end
 _RAN = "submit_utc IS NOT NULL AND start_utc IS NOT NULL AND run_s > 0"
 _NODES = (
     """CASE WHEN allocated_nodes > 0 THEN allocated_nodes WHEN requested_nodes > 0 THEN requested_nodes ELSE 1 END"""
@@ -101,6 +102,34 @@ def read_record(data: DataFolder, cluster: str, from_s: int | None = None) -> Re
 
     frame, longest_s = _jobs(data, cluster, _RECORD, from_s)
     return record_of(frame, default_limit_s=longest_s)
+
+
+def cut_by_limit(data: DataFolder, cluster: str, least_limit_s: int) -> pl.DataFrame:
+    """The jobs that the log shows cut by a limit of at least so many seconds, and with which job their user went on.
+
+    Columns: job_key, submit_s and end_s (epoch s), next_job_key. That is the job which its user submitted next under
+    the same name for as many nodes, where that was done while this one ran or no later than GOES_ON_S after its end,
+    and where it started after that end; else null: jobs that run beside each other are no chain. In order of
+    (submit_s, job_key).
+    """
+    return warehouse.read(
+        data,
+        f"""WITH ran AS (
+            SELECT job_key, job_id_raw, state, limit_s, user_name, job_name, {_NODES} AS nodes,
+                epoch(submit_utc)::BIGINT AS submit_s, epoch(start_utc)::BIGINT AS start_s,
+                epoch(end_utc)::BIGINT AS end_s
+            FROM jobs WHERE cluster = ? AND {_RAN} AND end_utc IS NOT NULL),
+        followed AS (
+            SELECT *, lead(job_key) OVER following AS next_key, lead(submit_s) OVER following AS next_submit_s,
+                lead(start_s) OVER following AS next_start_s
+            FROM ran
+            WINDOW following AS (PARTITION BY user_name, job_name, nodes ORDER BY submit_s, job_id_raw, job_key))
+        SELECT job_key, submit_s, end_s,
+            CASE WHEN user_name IS NOT NULL AND job_name IS NOT NULL AND next_submit_s > start_s
+                AND next_submit_s <= end_s + {GOES_ON_S} AND next_start_s >= end_s THEN next_key END AS next_job_key
+        FROM followed WHERE state = 'TIMEOUT' AND limit_s >= ? ORDER BY submit_s, job_key""",  # noqa: S608 - our own names
+        (cluster, least_limit_s),
+    )
 
 
 def eligible_s(data: DataFolder, cluster: str, job_key: str) -> int | None:

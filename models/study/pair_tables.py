@@ -8,8 +8,12 @@ import zlib
 from dataclasses import asdict
 from pathlib import Path
 
-from models.protocol import PairTable, concatenate
-from models.scenario import Scenario
+import numpy as np
+import polars as pl
+
+from models.protocol import NONE, PairTable, concatenate
+from models.scenario import RECORDED, Scenario
+from models.study import inputs
 from models.study.windows import Window
 from simulator.workload import Workload
 from traces import instants
@@ -25,7 +29,7 @@ log = logging.getLogger(__name__)
 # What reading a file of pairs raises that is not what was written; of an entry that is encrypted, or packed in a way
 # that Python does not know, zipfile says so by a RuntimeError.
 DAMAGED = (OSError, ValueError, TypeError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
-MADE_BY = (__name__, "models.study.inputs")  # what builds pairs, and what reads the workload for it
+MADE_BY = (__name__,)
 
 
 def pair_fingerprint(data: DataFolder, scenario: Scenario, window: Window) -> str:
@@ -42,7 +46,7 @@ def pair_path(data: DataFolder, scenario: Scenario, window: Window) -> Path:
 
 
 def pair_table(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
-    """The pairs of every declared size that start in the window, built once and kept under artifacts/pairs.
+    """The scenario's pairs whose predecessor was submitted in the window, built once and kept under artifacts/pairs.
 
     A second process that wants them waits for the first; what is damaged, or was left by a killed one, is built again.
     """
@@ -55,7 +59,7 @@ def pair_table(data: DataFolder, workload: Workload, scenario: Scenario, window:
         if path.exists():
             log.warning("%s is damaged: these pairs are built again", path)
         whole.sweep(path.parent)
-        return _build(workload, scenario, window, path)
+        return _build(data, workload, scenario, window, path)
 
 
 def _kept(path: Path) -> PairTable | None:
@@ -70,12 +74,21 @@ def _kept(path: Path) -> PairTable | None:
         return None
 
 
-def _build(workload: Workload, scenario: Scenario, window: Window, path: Path) -> PairTable:
+def _build(data: DataFolder, workload: Workload, scenario: Scenario, window: Window, path: Path) -> PairTable:
+    from models import pairs
+
+    table = _recorded(data, scenario, window) if scenario.pairs == RECORDED else _injected(workload, scenario, window)
+    pairs.save(table, path)
+    return table
+
+
+def _injected(workload: Workload, scenario: Scenario, window: Window) -> PairTable:
+    """Pairs put into the simulated cluster, one of each size at each start of the window."""
     from models import pairs
     from simulator import cluster
 
     starts = window.starts(scenario.every_s)
-    tables = [
+    return concatenate(
         pairs.build_pairs(
             cluster.plain(workload, scheduler=scenario.scheduler, capacity=scenario.capacity),
             submits_s=starts,
@@ -84,7 +97,22 @@ def _build(workload: Workload, scenario: Scenario, window: Window, path: Path) -
             decision_s=window.decision_s,
         )
         for nodes in scenario.pair_nodes
-    ]
-    table = concatenate(tables)
-    pairs.save(table, path)
-    return table
+    )
+
+
+def _recorded(data: DataFolder, scenario: Scenario, window: Window) -> PairTable:
+    """The jobs that the log shows cut by their limit, of those submitted in the window."""
+    from models.recorded_pairs import Predecessors, build_recorded_pairs
+    from simulator.recorded.parameters import LEAST_FIT_S
+
+    record = inputs.read_record(data, scenario.cluster, scenario.from_s)
+    cut = inputs.cut_by_limit(data, scenario.cluster, scenario.limit_s)
+    cut = cut.filter((pl.col("submit_s") >= window.from_s) & (pl.col("submit_s") < window.until_s))
+    rows = {key: row for row, key in enumerate(record.job_key)}
+    known = [pair for pair in cut.select("job_key", "next_job_key").iter_rows() if pair[0] in rows]
+    predecessors = Predecessors(
+        np.array([rows[key] for key, _ in known], np.int64),
+        np.array([rows.get(following, NONE) for _, following in known], np.int64),
+    )
+    span_s = None if scenario.from_s is None else LEAST_FIT_S
+    return build_recorded_pairs(record, predecessors, decision_s=window.decision_s, fit_span_s=span_s)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from contextlib import suppress
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
+from models.scenario import CALIBRATED, PLAIN, RECORDED
 from models.study import inputs
 from models.study.cluster import Study, open_study
 from models.study.pair_tables import DAMAGED, pair_path
@@ -36,13 +38,34 @@ def why_no_policies(data: DataFolder, cluster: str, settings: ClusterSettings | 
     if why := inputs.why_not_replayed(data, settings):
         return why
     try:
-        return too_few_pairs(open_study(data, settings))
+        study = headline_study(data, settings)
+        return None if study.scenario.pairs == RECORDED else too_few_pairs(study)
+    except InputError as error:
+        return str(error)
+
+
+def headline_study(data: DataFolder, settings: ClusterSettings) -> Study:
+    """The study that policies are trained, compared and released in.
+
+    The calibrated world's where the trace supports it, else the plain world's; `why_not_calibrated` says why. Raises
+    InputError where the trace cannot be replayed.
+    """
+    world = CALIBRATED if why_not_calibrated(data, settings) is None else PLAIN
+    return open_study(data, settings, world=world)
+
+
+def why_not_calibrated(data: DataFolder, settings: ClusterSettings) -> str | None:
+    """Why policies are not judged on jobs that were cut by their limit, in one sentence; None where they are."""
+    try:
+        return too_few_pairs(open_study(data, settings, world=CALIBRATED))
     except InputError as error:
         return str(error)
 
 
 def too_few_pairs(study: Study) -> str | None:
     """Why the pairs of the study's windows are too few to learn from, in one sentence; None where they suffice."""
+    if study.scenario.pairs == RECORDED:
+        return _too_few_recorded(study)
     windows = study.windows
     parts = (
         ("fit", windows.fit, LEAST_FIT, "learn from"),
@@ -62,6 +85,25 @@ def too_few_pairs(study: Study) -> str | None:
                 f"the trace is too short to {purpose}: the {name} window ({window}) holds {most}{count} {what} of "
                 f"{size} node{'s' if size > 1 else ''} that start among the log's jobs and whose outcome {known}; "
                 f"it takes {least}"
+            )
+    return None
+
+
+def _too_few_recorded(study: Study) -> str | None:
+    """As `too_few_pairs`, by how many jobs the log shows cut by their limit."""
+    scenario, windows = study.scenario, study.windows
+    cut = inputs.cut_by_limit(study.data, scenario.cluster, scenario.limit_s)
+    for name, window, least in (
+        ("fit", windows.fit, LEAST_FIT),
+        ("select", windows.select, LEAST_SELECT),
+        ("report", windows.report, LEAST_REPORT),
+    ):
+        inside = cut.filter((pl.col("submit_s") >= window.from_s) & (pl.col("submit_s") < window.until_s))
+        count = inside.height if name == "report" else inside.filter(pl.col("end_s") < window.until_s).height
+        if count < least:
+            return (
+                f"the log shows {count} jobs cut by a limit of at least {scenario.limit_s / HOUR_S:g} h in the {name} "
+                f"window ({window}); it takes {least}"
             )
     return None
 

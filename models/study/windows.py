@@ -70,13 +70,17 @@ class DeclaredDates(NamedTuple):
     report_until_s: int | None = None
 
 
-def usable_starts(workload: Workload) -> Window:
-    """The submissions of P that a trace supports: warm cluster before, known outcome after. Raises InputError."""
-    first, last = int(workload.submit_s.min()) + WARM_UP_S, int(workload.submit_s.max()) - COOL_DOWN_S
+def usable_starts(workload: Workload, *, warm_up_s: int = WARM_UP_S, not_before_s: int | None = None) -> Window:
+    """The submissions of P that a trace supports: `warm_up_s` of trace before, known outcome after. Raises InputError.
+
+    What was submitted before `not_before_s` (epoch s), where somebody declared that, does not count.
+    """
+    begin = max(int(workload.submit_s.min()), not_before_s or 0)
+    first, last = begin + warm_up_s, int(workload.submit_s.max()) - COOL_DOWN_S
     if last - first < DAY_S:
         raise InputError(
-            f"the trace spans {(int(np.ptp(workload.submit_s))) / DAY_S:.1f} days of submissions; pairs need at "
-            f"least {(WARM_UP_S + COOL_DOWN_S + DAY_S) / DAY_S:.0f}: give a longer trace"
+            f"the trace spans {(int(workload.submit_s.max()) - begin) / DAY_S:.1f} days of submissions; pairs need at "
+            f"least {(warm_up_s + COOL_DOWN_S + DAY_S) / DAY_S:.0f}: give a longer trace"
         )
     # whole hours, so that a window reads well and the same trace cut a minute later gives the same grid
     return Window(-(-first // HOUR_S) * HOUR_S, last // HOUR_S * HOUR_S)

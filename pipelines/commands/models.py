@@ -24,11 +24,22 @@ Capacity = Annotated[
     int | None, typer.Option("--capacity", min=1, max=options.MOST_NODES, help="Nodes of the simulated cluster.")
 ]
 PairNodes = Annotated[str, typer.Option("--pair-nodes", help="Nodes of predecessor and successor; several: 1,8.")]
-Limit = Annotated[str, typer.Option("--limit", help="Wall-clock limit of both jobs.")]
+Limit = Annotated[
+    str | None,
+    typer.Option("--limit", help="Wall-clock limit of both jobs (48h); of recorded pairs the least (12h)."),
+]
 Scheduler = Annotated[
     str, typer.Option("--scheduler", help=f"Scheduler of the simulated cluster: {', '.join((*SCHEDULERS, SLURM))}.")
 ]
-World = Annotated[str, typer.Option("--world", help="Simulated world.")]
+World = Annotated[
+    str, typer.Option("--world", help="plain: the trace replayed under --scheduler; calibrated: as it was recorded.")
+]
+Pairs = Annotated[
+    str | None,
+    typer.Option(
+        "--pairs", help="injected (world plain), or recorded: jobs that were cut by their limit (calibrated)."
+    ),
+]
 Seed = Annotated[
     int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="First of the seeds that learners are fitted with.")
 ]
@@ -49,9 +60,10 @@ def train(
     until: Annotated[str | None, typer.Option("--until", help="Only what was known before (UTC).")] = None,
     capacity: Capacity = None,
     pair_nodes: PairNodes = "1,8",
-    limit: Limit = "48h",
+    limit: Limit = None,
     scheduler: Scheduler = "mirage",
     world: World = "plain",
+    pairs: Pairs = None,
     seed: Seed = 0,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds.")] = 5,
     data: Data = None,
@@ -67,7 +79,7 @@ def train(
             from models.tracking import registered
 
             registered.check_champion(folder)
-        study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, None)
+        study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, pairs, None)
         from models.study import fits
 
         window = study.fit_window(until_s)
@@ -103,9 +115,10 @@ def evaluate(
     every: Annotated[str, typer.Option("--every", help="Time between starts.")] = "4h",
     capacity: Capacity = None,
     pair_nodes: PairNodes = "1,8",
-    limit: Limit = "48h",
+    limit: Limit = None,
     scheduler: Scheduler = "mirage",
     world: World = "plain",
+    pairs: Pairs = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
@@ -117,7 +130,7 @@ def evaluate(
             raise InputError(f"--from {from_} is not before --to {to}")
         wanted = _wanted(policies)
         _check_trained(folder, cluster, wanted)
-        study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, every)
+        study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, pairs, every)
         from models.study import comparisons
         from models.study.windows import Window
         from reports.text.comparison import format_table
@@ -176,13 +189,14 @@ def _study(
     cluster: str,
     capacity: int | None,
     pair_nodes: str,
-    limit: str,
+    limit: str | None,
     scheduler: str,
     world: str,
+    pairs: str | None,
     every: str | None,
 ) -> Study:
     """The study of those options. Names and values are checked before anything is imported that takes its time."""
-    from models.registry import check_world
+    from models.registry import check_pairs, check_world
     from traces import clusters
     from traces.store import contents
 
@@ -194,8 +208,9 @@ def _study(
             f"{settings.slurm_conf} of cluster {cluster!r} is not used"
         )
     check_world(world)
+    check_pairs(pairs, world)
     sizes = options.whole_numbers(pair_nodes, "--pair-nodes")
-    limit_s, every_s = options.duration_s(limit), None if every is None else options.duration_s(every)
+    limit_s, every_s = (None if text is None else options.duration_s(text) for text in (limit, every))
     contents.check_clusters(folder, [cluster])
     from models.study.cluster import open_study
 

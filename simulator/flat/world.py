@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator import cluster as interface
-from simulator.cluster import DAY_S, Built, Operations, Visible
+from simulator.cluster import DAY_S, NO_LIMIT, Built, Operations, Visible
 from simulator.compiled import kernel, njit
 from simulator.flat import kernel as clock
 from simulator.flat.replay import checked_knobs
@@ -103,18 +103,23 @@ def _visible(cluster: Cluster, branch: State, now_s: int) -> Visible:
     first = np.searchsorted(jobs.submit_s[: scalars[ARRIVALS]], now_s - DAY_S)
     return Visible(
         cluster.knobs.capacity,
+        cluster.knobs.capacity,
         queue[:, QUEUE_SIZE],
         queue[:, QUEUE_ESTIMATE],
         queue[:, QUEUE_SUBMIT],
+        np.zeros(len(queue), np.int64),
         running[:, RELEASE_SIZE],
         running[:, RELEASE_TIME] - running[:, RELEASE_START],
         running[:, RELEASE_START],
+        np.zeros(len(running), np.int64),
         started[:, TIME],
         started[:, WAIT],
         started[:, NODES],
         recent.ended_use[: min(recent.counts[ENDS], len(recent.ended_use))],
         jobs.submit_s[first:arrived],
         jobs.size[first:arrived] * jobs.limit_s[first:arrived],
+        NO_LIMIT,
+        NO_LIMIT,
     )
 
 

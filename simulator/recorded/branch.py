@@ -33,7 +33,7 @@ ARRIVED = 1  # jobs of the record that have been submitted
 LAST_PASS_S = 2  # instant of the last pass, NONE before the first
 NEXT_PASS_S = 3  # instant of the next one; NEVER where nothing is left to happen
 LEFT_S = 4  # when the log was left, NEVER while it is followed
-OWN = 5  # the row of the record that was submitted: its own events are passed over; NONE
+OWN = 5  # the row of the record whose events are passed over: that which was submitted, or `pass_over` named; NONE
 SUBMITTED_JOB = 6  # a job given to `submit` whose time has not come
 SUBMITTED_S = 7  # that time; NEVER where there is no such job
 GIVE_UP_S = 8  # when the job submitted last is given up, NEVER before the first
@@ -41,12 +41,13 @@ SCALARS = 9
 
 
 class Beyond(NamedTuple):
-    """Which key a job beyond the record gets at its submission: key[jobs of the record arrived] + growth since origin.
+    """Which key a job beyond the record gets at its submission: its own, else the usual one; and growth since origin.
 
     `simulator.recorded.parameters.jobs_of` says what a key is.
     """
 
-    key: Int64s  # (jobs of the record + 1,) by how many of them have arrived, for a submission at origin_s
+    own: Int64s  # (jobs beyond the record,) for a submission at origin_s; NONE: the usual one
+    usual: Int64s  # (jobs of the record + 1,) by how many of them have arrived, for a submission at origin_s
     key_per_s: float  # added for each second that the submission is later
     origin_s: int  # epoch s
 
@@ -54,7 +55,7 @@ class Beyond(NamedTuple):
 class Cluster(NamedTuple):
     """What never changes, and the working memory of one thread."""
 
-    jobs: Jobs  # rows 0 .. len(beyond.key) - 2 are the record's, those beyond it start only through `submit`
+    jobs: Jobs  # rows 0 .. len(beyond.usual) - 2 are the record's, those beyond it start only through `submit`
     beyond: Beyond
     rules: Rules
     log: Log
@@ -76,7 +77,8 @@ def new_cluster(record: Record, events: Events, jobs: Jobs, rules: Rules, beyond
     """
     if beyond is None:
         origin_s = int(record.submit_s[0]) if len(record) else 0
-        beyond = Beyond(np.zeros(len(record) + 1, np.int64), -1.0, origin_s)
+        more = len(jobs.user) - len(record)
+        beyond = Beyond(np.full(more, NONE), np.zeros(len(record) + 1, np.int64), -1.0, origin_s)
     users = int(jobs.user.max()) + 1 if len(jobs.user) else 0
     log = log_of(record, events, jobs.limit_s[len(record) :])
     return Cluster(jobs, beyond, rules, log, new_scratch(len(jobs.user), users))
@@ -102,7 +104,14 @@ def copy_branch(cluster: Cluster, target: Branch, source: Branch) -> None:
 @kernel_inline
 def _first_beyond(cluster: Cluster) -> int:
     """The first row that is not the record's."""
-    return len(cluster.beyond.key) - 1
+    return len(cluster.beyond.usual) - 1
+
+
+@kernel
+def pass_over(branch: Branch, row: int) -> None:
+    """What is still to come of that row of the record does not happen; nothing where it has been submitted already."""
+    if branch.scalars[ARRIVED] <= row:
+        branch.scalars[OWN] = row
 
 
 @kernel
@@ -204,7 +213,9 @@ def _arrive(cluster: Cluster, branch: Branch) -> None:
     scalars[GIVE_UP_S] = submit_s + HORIZON_S
     if job >= _first_beyond(cluster):
         growth = np.rint(beyond.key_per_s * (submit_s - beyond.origin_s))
-        state.submit_s[job], state.key[job] = submit_s, beyond.key[scalars[ARRIVED]] + int(growth)
+        key = beyond.own[job - _first_beyond(cluster)]
+        key = beyond.usual[scalars[ARRIVED]] if key == NONE else key
+        state.submit_s[job], state.key[job] = submit_s, key + int(growth)
     enter(state, job)
 
 

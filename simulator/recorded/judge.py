@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from simulator.metrics import NOTICED_WAIT_S, wait_distance
 from simulator.recorded.free import free_starts, usable_nodes
 from simulator.recorded.parameters import (
+    LEAST_FIT_S,
     MECHANISMS,
     REPLAYED,
     WINDOW_S,
@@ -44,7 +45,6 @@ SINGLE = (FORKED, INFORMED)  # each job by itself
 ALL = frozenset(MECHANISMS)
 DAY_S = 86400
 REFIT_S = 7 * DAY_S
-LEAST_FIT_S = 28 * DAY_S  # recorded before the first month that is judged
 LEAST_JUDGED_S = 7 * DAY_S  # of submissions in a month that is judged
 LEAST_JOBS = 100
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # compiled code, which numba needs seconds to import: who rea
     from simulator.recorded.state import Jobs, Rules
 
 HOUR_S = 3600
+LEAST_FIT_S = 28 * 86400  # of record before anything is judged or learned under rules that were inferred from it
 WINDOW_S = 3 * 86400  # long enough to see a busy hour, short enough to follow nodes that come and go
 STALL_S = 300  # a free node is filled within one backfill interval (30 s by default, 300 s on large sites)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from simulator import cluster as interface
 from simulator.blocks import as_block
-from simulator.cluster import DAY_S, Built, Operations, Visible
+from simulator.cluster import DAY_S, NO_LIMIT, Built, Operations, Visible
 from simulator.compiled import kernel, njit
 from simulator.recent import ENDS, NODES, STARTS, TIME, WAIT
 from simulator.slurm.compiled import kernel as clock
@@ -114,19 +114,24 @@ def _visible(cluster: Cluster, branch: State, now_s: int) -> Visible:
     first = np.searchsorted(jobs.submit_s[: cluster.run.knobs.arrivals], now_s - DAY_S)
     # Copies, for no array of a block keeps its memory alive. Running jobs are in an order that past ends have made.
     return Visible(
+        int(branch.scalars[CAPACITY]),
         _usable(branch),
         jobs.nodes[queue[:, QUEUE_JOB]],
         jobs.limit_s[queue[:, QUEUE_JOB]],
         queue[:, QUEUE_SUBMIT].copy(),
+        np.zeros(len(queue), np.int64),  # a flat pool holds nobody and limits no user
         jobs.nodes[running[:, RUN_JOB]],
         running[:, RUN_PLANNED] - running[:, RUN_START],
         running[:, RUN_START].copy(),
+        np.zeros(len(running), np.int64),
         started[:, TIME].copy(),
         started[:, WAIT].copy(),
         started[:, NODES].copy(),
         recent.ended_use[: min(recent.counts[ENDS], len(recent.ended_use))].copy(),
         jobs.submit_s[first:last].copy(),
         jobs.nodes[first:last] * jobs.limit_s[first:last],
+        NO_LIMIT,
+        NO_LIMIT,
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.observe import FEATURES, Snapshot, expected_left, observe, start_estimate
+from features.observe import FEATURES, NO_LIMIT, Snapshot, expected_left, observe, start_estimate
 
 HOUR = 3600
 NOW = 1_700_000_000
@@ -24,12 +24,15 @@ def snapshot(**changes: object) -> Snapshot:
     plain = {
         "now_s": NOW,
         "capacity": 10,
+        "usable": 10,
         "pending_nodes": ints([]),
         "pending_limit_s": ints([]),
         "pending_submit_s": ints([]),
+        "pending_held": ints([]),
         "running_nodes": ints([1, 3]),
         "running_limit_s": ints([48 * HOUR, 2 * HOUR]),
         "running_start_s": ints([NOW - 36 * HOUR, NOW - HOUR]),
+        "running_user": ints([7, 8]),
         "recent_start_s": ints([NOW - HOUR]),
         "recent_wait_s": ints([2 * HOUR]),
         "recent_nodes": ints([3]),
@@ -41,7 +44,12 @@ def snapshot(**changes: object) -> Snapshot:
         "predecessor_end_s": NOW + 12 * HOUR,
         "successor_nodes": 8,
         "successor_limit_s": 48 * HOUR,
+        "successor_user": 7,
+        "user_max_jobs": NO_LIMIT,
+        "user_max_nodes": NO_LIMIT,
     }
+    if "pending_nodes" in changes:
+        plain["pending_held"] = 0 * np.asarray(changes["pending_nodes"])
     return Snapshot(**{**plain, **changes})  # type: ignore[arg-type]
 
 
@@ -175,3 +183,45 @@ def test_expected_left_is_the_conditional_mean(uses: list[float], share: float, 
     expected = (np.mean(longer) - share) * limit if longer else limit - share * limit
     got = expected_left(share * limit, float(limit), np.sort(np.array(uses, float)))
     assert got == pytest.approx(max(expected, 60.0), rel=1e-6, abs=1e-6 * limit)
+
+
+def test_held_jobs_reserve_nothing() -> None:
+    """Ten nodes, six free. Eight are free in an hour by limits; a held job of ten for two days keeps nobody back."""
+    pending = {"pending_nodes": ints([10]), "pending_limit_s": ints([48 * HOUR]), "pending_submit_s": ints([NOW - 60])}
+    queued, held = snapshot(**pending, pending_held=ints([0])), snapshot(**pending, pending_held=ints([1]))
+    assert value("start_estimate_h", queued) == 12 + 48
+    assert value("start_estimate_h", held) == 1
+    assert (value("held_jobs", queued), value("held_nodes", queued)) == (0, 0)
+    assert (value("held_jobs", held), value("held_nodes", held)) == (1, 10)
+    assert value("pending_jobs", held) == 1
+
+
+def test_nodes_out_of_service_are_not_free() -> None:
+    """Of ten nodes seven are in service and four in use. Eight are had when all are back."""
+    seen = snapshot(usable=7, successor_nodes=3)
+    assert (value("usable_nodes", seen), value("capacity_nodes", seen), value("free_nodes", seen)) == (7, 10, 3)
+    assert value("start_estimate_h", seen) == 0
+    assert value("start_estimate_h", snapshot(usable=7, successor_nodes=8)) == 1
+
+
+def test_headroom_is_what_the_limits_on_users_leave() -> None:
+    """User 7 runs jobs of 1 and 3 nodes, which end in 12 h and 1 h by their limits, half as late as expected."""
+    own = {"running_user": ints([7, 7]), "successor_nodes": 2, "ended_use": np.array([])}
+    free = snapshot(**own)
+    assert (value("headroom_jobs", free), value("headroom_nodes", free)) == (1000, 10)
+    assert (value("headroom_wait_h", free), value("start_estimate_h", free)) == (0, 0)
+    for limits, jobs, nodes, wait_h in (
+        ({"user_max_jobs": 3}, 1, 10, 0),
+        ({"user_max_jobs": 2}, 0, 10, 1),
+        ({"user_max_jobs": 1}, 0, 10, 12),
+        ({"user_max_nodes": 6}, 1000, 2, 0),
+        ({"user_max_nodes": 5}, 1000, 1, 1),
+        ({"user_max_nodes": 2}, 1000, 0, 12),  # one of 1 node still runs: 1 + 2 > 2
+        ({"user_max_nodes": 1}, 1000, 0, 12),  # wider than the limit: alone
+    ):
+        seen = snapshot(**own, **limits)
+        assert (value("headroom_jobs", seen), value("headroom_nodes", seen)) == (jobs, nodes), limits
+        assert value("headroom_wait_h", seen) == wait_h, limits
+        for name in ("start_estimate_h", "start_estimate_idle_h", "start_estimate_expected_h"):
+            assert value(name, seen) == wait_h, (limits, name)
+        assert value("headroom_wait_h", seen._replace(successor_user=9)) == 0

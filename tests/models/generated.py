@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.observe import FEATURES
-from models.protocol import PairTable
+from models.protocol import NONE, PairTable
 
 STEP_S = 600
 
@@ -67,6 +67,7 @@ def queue_table(seed: int = 0, starts: int = 120, limit_h: int = 24, sizes: tupl
         submit_s=submitted,
         predecessor_start_s=submitted,
         predecessor_end_s=submitted + limit_h * 3600,
+        user_start_s=np.full(len(nodes), NONE),
         offset=np.asarray(offset, np.int64),
         decision_s=np.concatenate(decision),
         successor_start_s=np.concatenate(start),
@@ -93,6 +94,7 @@ def identity_table(seed: int = 0, pairs: int = 64, limit_h: int = 8) -> PairTabl
         submit_s=begin,
         predecessor_start_s=begin,
         predecessor_end_s=begin + limit_h * 3600,
+        user_start_s=np.full(pairs, NONE),
         offset=np.arange(pairs + 1, dtype=np.int64) * per_pair,
         decision_s=decision.ravel(),
         successor_start_s=(decision + (wait_h[:, None] * 3600).astype(np.int64)).ravel(),

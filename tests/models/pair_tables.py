@@ -6,7 +6,7 @@ import numpy as np
 
 from agent.artifact import FORMAT_VERSION, Artifact
 from features.observe import FEATURES
-from models.protocol import PairTable, TrainedPolicy
+from models.protocol import NONE, PairTable, TrainedPolicy
 from models.scenario import Context, Scenario
 
 STEP_S = 600
@@ -53,6 +53,7 @@ def random_pairs(
         submit_s=np.asarray(submit, np.int64),
         predecessor_start_s=np.asarray(begin, np.int64),
         predecessor_end_s=instants[offsets[1:] - 1],
+        user_start_s=np.full(len(nodes), NONE),
         offset=offsets,
         decision_s=instants,
         successor_start_s=np.concatenate(start),

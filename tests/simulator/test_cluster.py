@@ -166,11 +166,13 @@ def with_jobs(workload: Workload, *jobs: tuple[int, int]) -> tuple[Workload, lis
 def shown(cluster: Cluster, branch: Branch, now_s: int) -> list[object]:
     """What is visible, as values that can be compared; running jobs and recent ones in a settled order."""
     seen = visible(cluster, branch, now_s)
-    pending = list(zip(*map(list, (seen.pending_nodes, seen.pending_limit_s, seen.pending_submit_s)), strict=True))
-    running = sorted(zip(*map(list, (seen.running_nodes, seen.running_limit_s, seen.running_start_s)), strict=True))
+    queue = (seen.pending_nodes, seen.pending_limit_s, seen.pending_submit_s, seen.pending_held)
+    alive = (seen.running_nodes, seen.running_limit_s, seen.running_start_s, seen.running_user)
+    pending, running = list(zip(*map(list, queue), strict=True)), sorted(zip(*map(list, alive), strict=True))
     recent = sorted(recently_started(seen))
     arrived = list(zip(list(seen.arrived_submit_s), list(seen.arrived_node_s), strict=True))
-    return [seen.capacity, pending, running, recent, sorted(seen.ended_use), arrived]
+    nodes = (seen.capacity, seen.usable, seen.user_max_jobs, seen.user_max_nodes)
+    return [nodes, pending, running, recent, sorted(seen.ended_use), arrived]
 
 
 def recently_started(seen: Visible) -> list[tuple[int, int, int]]:
@@ -262,7 +264,8 @@ def test_a_job_pends_while_it_waits(row: Row) -> None:
         [LIMIT_S],
         [600],
     )
-    assert seen.capacity == 4 and seen.running_nodes.tolist() == [4]
+    assert seen.capacity == seen.usable == 4 and seen.running_nodes.tolist() == [4]
+    assert seen.pending_held.tolist() == [0]
 
 
 @each

@@ -31,7 +31,7 @@ def with_pair(record: Record, jobs: Jobs, rules: Rules, sizes: tuple[int, int], 
     """The cluster of a record with two jobs beyond it, and the row of the first. A second waited is a point."""
     columns = ((NEVER, NEVER), sizes, LIMITS_S, (user, user), (0, 0))
     both = Jobs(*(np.append(column, values) for column, values in zip(jobs, columns, strict=True)))
-    beyond = Beyond(np.zeros(len(record) + 1, np.int64), -1.0, 0)
+    beyond = Beyond(np.full(2, NONE), np.zeros(len(record) + 1, np.int64), -1.0, 0)
     return new_cluster(record, events(record), both, rules, beyond), len(record)
 
 
@@ -109,17 +109,17 @@ def test_a_job_beyond_the_record_queues_by_its_submission_and_by_what_is_usual()
     record = record_of(submit_s=(0, 50), start_s=(0, 60), end_s=(5000, 6000), size=(1, 1))
     columns = ((NEVER, NEVER), (1, 1), (9, 9), (2, 2), (0, 0))
     jobs = Jobs(*(np.append(column, values) for column, values in zip(jobs_of(record), columns, strict=True)))
-    beyond = Beyond(np.array([0, 1000, 7000]), -2.0, 10)
+    beyond = Beyond(np.array([NONE, 9000]), np.array([0, 1000, 7000]), -2.0, 10)
     cluster = new_cluster(record, events(record), jobs, Rules(2, 0, 0, NEVER, NEVER, 0, 0), beyond)
     keys = []
-    for at in (20, 100):
+    for row, at in ((2, 20), (2, 100), (3, 100)):  # the second has a key of its own
         branch = new_branch(cluster)
         advance(cluster, branch, at - 1, NONE)
-        submit(cluster, branch, 2, at)
+        submit(cluster, branch, row, at)
         advance(cluster, branch, at, NONE)
-        keys.append(int(branch.state.key[2]))
-        assert branch.state.submit_s[2] == at
-    assert keys == [1000 - 2 * 10, 7000 - 2 * 90]
+        keys.append(int(branch.state.key[row]))
+        assert branch.state.submit_s[row] == at
+    assert keys == [1000 - 2 * 10, 7000 - 2 * 90, 9000 - 2 * 90]
 
 
 def test_nodes_that_were_out_count_again_once_more_are_in_use() -> None:

@@ -1,0 +1,214 @@
+"""The pair table of a record: each predecessor is a job that the log shows cut by its limit, with its real times.
+
+At a decision instant t the cluster is the recorded one at t: who runs since when, who pends, who is held, which nodes
+are out. The successor asks for what the predecessor asked for, counts against the same user's limits, is submitted at
+t, and starts by the forked form (`simulator.recorded.forked`). So the simulation is anchored to the record again at
+every decision, and never runs for longer than a wait.
+
+The job with which the user went on in truth is left out from t on where it was submitted after t: the successor stands
+in its place. The rules are those inferred from what was recorded before the week of the decision.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from features import observe
+from models.pairs import write_observation
+from models.protocol import PairTable
+from simulator.cluster import NONE, Branch, Built, Cluster, advance, copy, start_of, submit, visible
+from simulator.compiled import njit
+from simulator.recorded.branch import pass_over
+from simulator.recorded.follow import HORIZON_S
+from simulator.recorded.judge import ALL, DAY_S, REFIT_S
+from simulator.recorded.parameters import fit, rules_of
+from simulator.recorded.record import Record
+from simulator.recorded.single import is_around
+from simulator.recorded.world import Extra, build_with
+from traces.progress import Progress, say
+
+Int64s = NDArray[np.int64]
+Float32s = NDArray[np.float32]
+
+WEEK_ORIGIN_S = 4 * DAY_S  # the first Monday of 1970: rules change on Mondays, 0:00 UTC
+SAMPLE = 64  # decisions that are timed to say what a table will cost
+
+
+@dataclass(frozen=True)
+class Predecessors:
+    """Jobs of a record that were cut by their limits, int64, shape (p,); rows are those of the record."""
+
+    row: Int64s
+    next_row: Int64s  # the job with which its user went on; NONE
+
+
+@njit
+def _decide(
+    cluster: Cluster,
+    branches: tuple[Branch, Branch],
+    first_extra: int,
+    at_s: Int64s,
+    pair_of: Int64s,
+    pairs: Int64s,
+    successor_start_s: Int64s,
+    observations: Float32s,
+) -> None:
+    """Fill the decisions at `at_s` (rising), each of the pair whose row of `pairs` `pair_of` names.
+
+    pairs: (p, 7) start, wait and end of P, nodes, limit and user of S, row of the user's next job or NONE. The extra
+    job of pair i is row first_extra + i. branches: one that follows the log, and one that leaves it.
+    """
+    followed, leaf = branches
+    for d in range(len(at_s)):
+        now, i = at_s[d], pair_of[d]
+        advance(cluster, followed, now - 1)
+        pair = (pairs[i, 0], pairs[i, 1], pairs[i, 2], pairs[i, 3], pairs[i, 4], pairs[i, 5])
+        write_observation(observations[d], visible(cluster, followed, now), now, pair)
+        copy(cluster, leaf, followed)
+        if pairs[i, 6] != NONE:
+            pass_over(leaf, pairs[i, 6])
+        submit(cluster, leaf, first_extra + i, now)
+        start = start_of(cluster, leaf, first_extra + i)
+        successor_start_s[d] = now + HORIZON_S if start == NONE else start
+
+
+def decision_instants(start_s: Int64s, end_s: Int64s, decision_s: int) -> tuple[Int64s, Int64s]:
+    """Each exact end, and every `decision_s` before it that is after the start.
+
+    Returns the instants, (d,), and where those of each pair begin, (p + 1,).
+    """
+    each = [np.arange(b, a, -decision_s)[::-1] for a, b in zip(start_s, end_s, strict=True)]
+    offset = np.cumsum([0, *map(len, each)], dtype=np.int64)
+    return (np.concatenate(each) if each else np.zeros(0, np.int64)), offset
+
+
+def build_recorded_pairs(
+    record: Record,
+    predecessors: Predecessors,
+    *,
+    decision_s: int,
+    fit_span_s: int | None = None,
+    threads: int | None = None,
+) -> PairTable:
+    """Every predecessor with all its decisions. Deterministic, whatever the number of threads.
+
+    Rules are fitted on what was recorded before the week, or (of a long record) in the last `fit_span_s` before it. A
+    successor that the simulation has not started after `follow.HORIZON_S` counts as started then.
+    """
+    row, next_row = predecessors.row, predecessors.next_row
+    start_s, end_s = record.start_s[row], record.end_s[row]
+    decision, offset = decision_instants(start_s, end_s, decision_s)
+    table = PairTable(
+        record.size[row],
+        record.limit_s[row],
+        record.submit_s[row],
+        start_s,
+        end_s,
+        np.where(next_row == NONE, NONE, record.start_s[next_row]),
+        offset,
+        decision,
+        np.zeros(len(decision), np.int64),
+        np.zeros((len(decision), len(observe.FEATURES)), np.float32),
+    )
+    parts = _parts(record, predecessors, table, fit_span_s)
+    if not parts:
+        return table
+    threads = min(threads or os.cpu_count() or 1, len(parts))
+    name = f"{len(row):,} recorded pairs"
+    say(f"{name}: {len(decision):,} starts, about {_cost_s(parts, table) / threads:.0f} s")
+    with ThreadPoolExecutor(threads) as pool, Progress(name, len(decision), stays=False, each=True) as progress:
+        work = [pool.submit(_fill, part, table) for part in parts]
+        while wait(work, timeout=1).not_done:
+            progress.reach(int(np.count_nonzero(table.successor_start_s)))
+        for done in work:
+            done.result()
+    return table
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The decisions of one week: what they are made in, and where they stand in the table."""
+
+    world: Built
+    pairs: Int64s  # (p, 7) as `_decide` takes them
+    pair_of: Int64s  # (d,) rows of `pairs`
+    decision_s: Int64s  # (d,) rising
+    at: Int64s  # (d,) rows of the table
+
+
+def _parts(record: Record, predecessors: Predecessors, table: PairTable, fit_span_s: int | None) -> list[_Part]:
+    """The weeks that hold decisions, in order."""
+    week = (table.decision_s - WEEK_ORIGIN_S) // REFIT_S
+    order = np.lexsort((table.pair_of, table.decision_s))
+    return [
+        _part(
+            record, predecessors, table, WEEK_ORIGIN_S + int(number) * REFIT_S, order[week[order] == number], fit_span_s
+        )
+        for number in np.unique(week)
+    ]
+
+
+def _part(
+    record: Record, predecessors: Predecessors, table: PairTable, from_s: int, at: Int64s, fit_span_s: int | None
+) -> _Part:
+    """The decisions `at` of the week that begins at `from_s`, played among the jobs around it under its rules."""
+    learned = record if fit_span_s is None else record.take(record.submit_s >= from_s - fit_span_s)
+    parameters = fit(learned, from_s)
+    inside = is_around(record, from_s, from_s + REFIT_S)
+    place = np.where(inside, np.cumsum(inside) - 1, NONE)  # of each job of the record among those played
+    chosen, pair_of = np.unique(table.pair_of[at], return_inverse=True)
+    row, next_row = predecessors.row[chosen], predecessors.next_row[chosen]
+    pairs = np.stack(
+        [
+            table.predecessor_start_s[chosen],
+            table.predecessor_start_s[chosen] - table.submit_s[chosen],
+            table.predecessor_end_s[chosen],
+            table.pair_nodes[chosen],
+            table.limit_s[chosen],
+            record.user[row],
+            np.where(next_row == NONE, NONE, place[next_row]),
+        ],
+        axis=1,
+    )
+    world = build_with(
+        record.take(inside),
+        Extra(pairs[:, 3], pairs[:, 4], pairs[:, 5], record.priority[row]),
+        rules=rules_of(parameters, ALL),
+        points_per_hour=parameters.points_per_hour,
+        threads=1,
+    )
+    return _Part(world, pairs, pair_of, table.decision_s[at], at)
+
+
+def _fill(part: _Part, table: PairTable, every: int = 1) -> None:
+    """Every so many-th decision of a week is made, and written into the table."""
+    at = part.at[::every]
+    starts = np.empty(len(at), np.int64)
+    observations = np.empty((len(at), table.observations.shape[1]), np.float32)
+    branches = part.world.branch(0, observe.RECENT), part.world.branch(0, 0)
+    cluster, first_extra = part.world.clusters[0], part.world.first_extra
+    decision_s, pair_of = part.decision_s[::every], part.pair_of[::every]
+    _decide(cluster, branches, first_extra, decision_s, pair_of, part.pairs, starts, observations)
+    table.successor_start_s[at] = starts
+    table.observations[at] = observations
+
+
+def _cost_s(parts: Sequence[_Part], table: PairTable) -> float:
+    """Seconds of one processor that all decisions will take, by SAMPLE of those of the largest week, timed."""
+    largest = max(parts, key=lambda part: len(part.at))
+    every = -(-len(largest.at) // SAMPLE)
+    seconds = []
+    for timed in (len(largest.at) + 1, len(largest.at), every):  # the first compiles, the second follows the log alone
+        began = time.perf_counter()
+        _fill(largest, table, timed)
+        seconds.append(time.perf_counter() - began)
+    followed_s, sampled_s = seconds[1:]
+    each_s = max(sampled_s - followed_s, 0.0) / len(largest.at[::every])
+    return followed_s * len(parts) + each_s * len(table.decision_s)

@@ -1,0 +1,89 @@
+"""How far the waits of a study's world are from the recorded ones in a window: printed beside every comparison."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from models.scenario import RECORDED
+from models.study import inputs
+from models.study.cluster import Study
+from models.study.windows import HOUR_S, Int64s, Window
+from simulator.metrics import wait_distance
+from simulator.names import SLURM
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest
+from traces.store import warehouse
+from traces.store.stamps import read_stamp, write_stamp
+
+MOST_JOBS = 2000  # of a window, each simulated by itself in the calibrated world: every so many-th of more
+
+
+def world_error(study: Study, window: Window) -> dict[str, Any]:
+    """Of the jobs that were submitted in the window and ran: simulated against recorded waits, kept once computed.
+
+    jobs; spearman, over all, and spearman_waited, over those that waited for more than ten minutes; error_over_mean,
+    mean absolute error over mean recorded wait; mean_wait_h and p90_wait_h of the world, recorded_mean_wait_h and
+    recorded_p90_wait_h. None where a figure has no meaning. In the calibrated world each job is started by the forked
+    form, from its submission on; in the plain one all of them are, by the scheduler.
+    """
+    data, cluster = study.data, study.scenario.cluster
+    bounds = (window.from_s, window.until_s)
+    made_from = digest(warehouse.made_from(data, cluster), asdict(study.scenario), bounds, code_digest(__name__))
+    step = f"world-error-{digest(asdict(study.scenario), bounds)[:12]}"
+    if (kept := read_stamp(data, step, cluster, made_from)) is not None:
+        return kept
+    simulated_s, recorded_s = _forked(study, window) if study.scenario.pairs == RECORDED else _replayed(study, window)
+    figures = _figures(simulated_s, recorded_s)
+    write_stamp(data, step, cluster, made_from, figures)
+    return figures
+
+
+def _figures(simulated_s: Int64s, recorded_s: Int64s) -> dict[str, Any]:
+    measured = wait_distance(simulated_s, recorded_s)
+    mean_s = measured["recorded_mean_wait_s"]
+    figures = {
+        "spearman": measured["spearman"],
+        "spearman_waited": measured["spearman_waited"],
+        "error_over_mean": measured["mean_absolute_error_s"] / mean_s if mean_s else float("nan"),
+        "mean_wait_h": measured["simulated_mean_wait_s"] / HOUR_S,
+        "recorded_mean_wait_h": mean_s / HOUR_S,
+        "p90_wait_h": measured["simulated_p90_wait_s"] / HOUR_S,
+        "recorded_p90_wait_h": measured["recorded_p90_wait_s"] / HOUR_S,
+    }
+    numbers = {name: value if np.isfinite(value) else None for name, value in figures.items()}
+    return {"jobs": int(measured["jobs"]), **numbers}
+
+
+def _forked(study: Study, window: Window) -> tuple[Int64s, Int64s]:
+    """(simulated, recorded) waits of the window's jobs, s, each simulated by itself from its submission on."""
+    from simulator.recorded.judge import FORKED, Month, fits, starts
+    from simulator.recorded.record import events
+
+    record = inputs.read_record(study.data, study.scenario.cluster, study.scenario.from_s)
+    near = study.scenario.from_s is not None
+    inside = int(np.count_nonzero(Month(window.from_s, window.until_s).of(record)))
+    month = Month(window.from_s, window.until_s, max(1, -(-inside // MOST_JOBS)), near)
+    judged = month.of(record)
+    if not judged.any():
+        return record.submit_s[:0], record.submit_s[:0]
+    begun = starts(FORKED, record, events(record), month, fits(record, month))
+    return (begun - record.submit_s)[judged], (record.start_s - record.submit_s)[judged]
+
+
+def _replayed(study: Study, window: Window) -> tuple[Int64s, Int64s]:
+    """(simulated, recorded) waits of the window's jobs, s, in a replay of the whole trace."""
+    scenario, workload = study.scenario, study.workload
+    if scenario.scheduler == SLURM:
+        from simulator.slurm.inputs.jobs import flat
+        from simulator.slurm.run import run
+
+        begun = run(flat(workload, scenario.capacity)).start_s
+    else:
+        from simulator.flat.replay import simulate
+
+        begun = simulate(workload, scheduler=scenario.scheduler, capacity=scenario.capacity)
+    judged = (workload.submit_s >= window.from_s) & (workload.submit_s < window.until_s) & (begun >= 0)
+    return (begun - workload.submit_s)[judged], (workload.start_s - workload.submit_s)[judged]

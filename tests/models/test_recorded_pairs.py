@@ -1,0 +1,145 @@
+"""Recorded pairs against the slow twin of the forked form: each decision a simulation of its own from the record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from features.observe import AT, NO_LIMIT, RECENT
+from models import recorded_pairs
+from models.protocol import NONE, PairTable
+from models.recorded_pairs import Predecessors, build_recorded_pairs, decision_instants
+from simulator.recorded.follow import HORIZON_S
+from simulator.recorded.judge import ALL
+from simulator.recorded.parameters import HOUR_S, Parameters, jobs_of, rules_of
+from simulator.recorded.record import NEVER, Record
+from simulator.recorded.twin import Job, forked_starts
+from tests.simulator.recorded.cases import NODES, records, twins
+
+DECISION_S = 250
+P = Predecessors(np.array([1]), np.array([3]))  # of `simple`
+
+
+def parameters(**changes: Any) -> Parameters:
+    """On NODES nodes: two jobs a user, and 500 points an hour."""
+    plain = Parameters(0, NODES, 2, None, 500.0, 1.0, 1.0, 0)
+    return replace(plain, **changes)
+
+
+def predecessors(record: Record) -> Predecessors:
+    """Every other job that ran, each followed by the next row where that ran later."""
+    rows = np.flatnonzero(record.ran)[::2]
+    following = np.minimum(rows + 1, len(record) - 1)
+    goes_on = (record.submit_s[following] > record.start_s[rows]) & record.ran[following]
+    return Predecessors(rows, np.where(goes_on, following, NONE))
+
+
+def built(record: Record, fitted: Parameters, **options: Any) -> PairTable:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorded_pairs, "fit", lambda record, until_s: fitted)
+        return build_recorded_pairs(record, options.pop("of", predecessors(record)), decision_s=DECISION_S, **options)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=records())
+def test_every_start_is_that_of_the_twin(case: tuple[Record, Any]) -> None:
+    record, _ = case
+    fitted = parameters()
+    table, chosen = built(record, fitted), predecessors(record)
+    logged = twins(record, jobs_of(record, fitted.points_per_hour))
+    first_s, slope = int(record.submit_s[0]), 500.0
+    for pair, (row, following) in enumerate(zip(chosen.row, chosen.next_row, strict=True)):
+        for d in range(int(table.offset[pair]), int(table.offset[pair + 1])):
+            now = int(table.decision_s[d])
+            key = int(HOUR_S * record.priority[row] + np.rint(-slope * (now - first_s)))
+            job = Job(len(logged), now, 0, int(record.limit_s[row]), int(record.size[row]), int(record.limit_s[row]),
+                      int(record.user[row]), key)  # fmt: skip
+            others = [one for one in logged if one.row != following or one.submit_s < now]
+            starts, _ = forked_starts(others, [job], rules_of(fitted, ALL))
+            assert table.successor_start_s[d] == starts.get(job, now + HORIZON_S)
+
+
+def simple(other_nodes: int = 4) -> Record:
+    """Six nodes, as the first job shows. P of user 0 has two of them from 100 to 1100, user 1 others from 200 on.
+
+    User 0 went on with a job of high priority, submitted at 900, which waited until 1700 for a reason of its own.
+    """
+    columns = {
+        "submit_s": (0, 40, 190, 900),
+        "start_s": (0, 100, 200, 1700),
+        "end_s": (30, 1100, 5000, 2700),
+        "size": (6, 2, other_nodes, 2),
+        "limit_s": (100, 1000, 9000, 1000),
+        "user": (2, 0, 1, 0),
+        "priority": (0, 0, 0, 9000),
+    }
+    arrays = {name: np.array(column, np.int64) for name, column in columns.items()}
+    return Record(**arrays, job_key=["wide", "p", "other", "next"])
+
+
+def test_a_table_holds_what_the_record_says_of_each_pair() -> None:
+    table = built(simple(), parameters(), of=P)
+    assert table.pair_nodes.tolist() == [2] and table.limit_s.tolist() == [1000]
+    assert table.predecessor_start_s.tolist() == [100] and table.predecessor_end_s.tolist() == [1100]
+    assert table.submit_s.tolist() == [40] and table.user_start_s.tolist() == [1700]
+    assert table.decision_s.tolist() == [350, 600, 850, 1100]
+    first = table.observations[0]
+    assert first[AT.remaining_h] == pytest.approx(750 / 3600)
+    assert first[AT.predecessor_wait_h] == pytest.approx(60 / 3600)
+    assert (first[AT.successor_nodes], first[AT.running_jobs], first[AT.usable_nodes]) == (2, 2, 6)
+
+
+def test_the_job_that_the_user_went_on_with_is_passed_over() -> None:
+    """Six nodes are taken until P ends, then the successor has two of them.
+
+    At the last decision the user's own job is there already. It goes first, and keeps its nodes until its recorded end.
+    """
+    assert built(simple(), parameters(), of=P).successor_start_s.tolist() == [1101, 1101, 1101, 2701]
+
+
+def test_the_successor_counts_against_its_users_limits() -> None:
+    """Two nodes are free beside P. With one job a user the successor starts when P has ended, not beside it."""
+    record = simple(other_nodes=2)
+    assert built(record, parameters(max_jobs=None), of=P).successor_start_s.tolist() == [351, 601, 851, 1101]
+    limited = built(record, parameters(max_jobs=1), of=P)
+    assert limited.successor_start_s.tolist() == [1101, 1101, 1101, 2701]
+    assert limited.observations[0, AT.headroom_jobs] == 0
+    assert limited.observations[0, AT.headroom_wait_h] == pytest.approx(750 / 3600)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=records())
+def test_threads_change_nothing(case: tuple[Record, Any]) -> None:
+    """Also where the decisions lie in several weeks."""
+    record, _ = case
+    stretch = 400  # 40 * 100 s become over two weeks
+    submit_s, start_s, end_s = (
+        np.where(column < NEVER, column * stretch, NEVER) for column in (record.submit_s, record.start_s, record.end_s)
+    )
+    long = replace(record, submit_s=submit_s, start_s=start_s, end_s=end_s)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorded_pairs, "fit", lambda record, until_s: parameters())
+        one, two = (
+            build_recorded_pairs(long, predecessors(long), decision_s=90_000, threads=threads) for threads in (1, 2)
+        )
+    assert one.digest == two.digest
+
+
+def test_decisions_are_counted_back_from_the_exact_end() -> None:
+    instants, offset = decision_instants(np.array([0, 10]), np.array([25, 20]), 10)
+    assert instants.tolist() == [5, 15, 25, 20] and offset.tolist() == [0, 3, 4]
+
+
+def test_no_predecessor_makes_an_empty_table() -> None:
+    none = np.zeros(0, np.int64)
+    assert len(build_recorded_pairs(simple(), Predecessors(none, none), decision_s=60)) == 0
+
+
+def test_the_world_and_the_observation_mean_the_same_by_no_limit() -> None:
+    from simulator import cluster
+
+    assert cluster.NO_LIMIT == NO_LIMIT and RECENT > 0
