@@ -4,9 +4,9 @@ Imports numpy alone. `fill` and the functions that it calls are plain Python ove
 that an agent runs them as they are, once in ten minutes, while training hands the very same functions to numba
 (`models.pairs`), a million times.
 
-The start estimate is what `squeue --start` shows: every pending job, in queue order, takes the earliest place in a
-profile of free nodes in which running jobs hold theirs until their time limit (a conservative reservation profile;
-Mu'alem and Feitelson, IEEE TPDS 12(6), 2001, section 2.2).
+The start estimate is what `squeue --start` shows: every pending job ahead of the successor, in queue order, takes the
+earliest place in a profile of free nodes in which running jobs hold theirs until their time limit (a conservative
+reservation profile; Mu'alem and Feitelson, IEEE TPDS 12(6), 2001, section 2.2).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 
 VERSION = 2  # 1 had no usable nodes, held jobs and headroom
-MAX_PLANNED = 400  # pending jobs that the reservation profile places; the rest are beyond any start within days
+MAX_PLANNED = 400  # pending jobs that an estimate places; the rest are beyond any start within days
 RECENT = 100  # jobs started, and jobs ended, that "recent" looks back on (Mirage's average takes 100)
 HORIZON_H = 240.0  # estimates are cut here
 NO_LIMIT = 1_000_000  # jobs or nodes that a user may hold where nothing limits them
@@ -59,7 +59,7 @@ class Index(NamedTuple):
     start_estimate_h: int  # wait if submitted now, by a reservation profile on time limits (squeue --start)
     start_estimate_gap_h: int  # that, minus remaining_h
     start_estimate_expected_h: int  # the same with run times expected from recently ended jobs in place of limits
-    start_estimate_idle_h: int  # wait by limits if nobody else were pending
+    start_estimate_idle_h: int  # wait by limits if nobody else were pending and no limit were on users
     recent_wait_mean_h: int  # mean wait of the last 100 jobs started
     recent_wait_p50_h: int
     recent_wait_p90_h: int
@@ -79,7 +79,8 @@ class Index(NamedTuple):
     held_nodes: int
     headroom_jobs: int  # running jobs that the user may have beside those of now, by the limits on users
     headroom_nodes: int  # nodes that the user may hold beside those of now
-    headroom_wait_h: int  # until the user's own jobs have ended that keep the successor back, by their time limits
+    headroom_wait_h: int  # until the user's own jobs, running and ahead in the queue, leave room, by their time limits
+    own_pending_jobs: int  # of the successor's user, ahead of it in the queue and not held
 
 
 FEATURES: tuple[str, ...] = Index._fields
@@ -99,6 +100,7 @@ class Snapshot(NamedTuple):
     pending_limit_s: Int64s
     pending_submit_s: Int64s
     pending_held: Int64s  # 1: held by something other than the queue (squeue's Reason); 0
+    pending_user: Int64s  # numbers of users
     running_nodes: Int64s  # (running,) in any order, the predecessor included
     running_limit_s: Int64s
     running_start_s: Int64s
@@ -114,7 +116,8 @@ class Snapshot(NamedTuple):
     predecessor_end_s: int
     successor_nodes: int
     successor_limit_s: int
-    successor_user: int  # its number among those of running_user
+    successor_user: int
+    successor_place: int  # pending jobs that would go ahead of it, if it were submitted now
     user_max_jobs: int  # running jobs that a user may have; NO_LIMIT
     user_max_nodes: int  # nodes that a user may hold, but for a single job that is wider; NO_LIMIT
 
@@ -297,61 +300,114 @@ def fill_running(out: NDArray[np.float32], seen: Snapshot, left_s: Float64s) -> 
     out[AT.release_24h_nodes] = within_24h
 
 
+def planned(seen: Snapshot) -> Int64s:
+    """Which pending jobs hold nodes before the successor gets a place: rows, in queue order, at most MAX_PLANNED.
+
+    Of those ahead of it, what is not held and what the limits on its user let start: the others are passed over.
+    """
+    users = seen.successor_user + 1
+    for i in range(len(seen.running_user)):
+        users = max(users, seen.running_user[i] + 1)
+    for i in range(seen.successor_place):
+        users = max(users, seen.pending_user[i] + 1)
+    jobs, nodes = np.zeros(users, np.int64), np.zeros(users, np.int64)
+    for i in range(len(seen.running_user)):
+        jobs[seen.running_user[i]] += 1
+        nodes[seen.running_user[i]] += seen.running_nodes[i]
+    rows = np.empty(min(seen.successor_place, MAX_PLANNED), np.int64)
+    count = 0
+    for i in range(seen.successor_place):
+        user, size = seen.pending_user[i], seen.pending_nodes[i]
+        within = jobs[user] < seen.user_max_jobs and nodes[user] + size <= max(seen.user_max_nodes, size)
+        if seen.pending_held[i] == 0 and within and count < len(rows):
+            jobs[user] += 1
+            nodes[user] += size
+            rows[count] = i
+            count += 1
+    return rows[:count]
+
+
 def fill_start_estimates(out: NDArray[np.float32], seen: Snapshot, left_s: Float64s, sorted_use: Float64s) -> None:
     """When the successor would start if submitted now: by limits, by expected run times, and with nobody else pending.
 
-    Held jobs reserve nothing, and the successor starts no earlier than its user's limits allow.
+    It starts no earlier than its user's limits allow (`headroom_wait_s`).
     left_s: (running,) as `time_left_s` gives it; sorted_use: (recent,) run time over limit of ended jobs, ascending.
     """
     expected_left_s = np.empty(len(left_s))
     for i in range(len(left_s)):
         elapsed_s = seen.now_s - seen.running_start_s[i]
         expected_left_s[i] = expected_left(elapsed_s * 1.0, seen.running_limit_s[i] * 1.0, sorted_use)
-    queue = np.flatnonzero(seen.pending_held == 0)[:MAX_PLANNED]
-    planned = len(queue)
-    pending, limit_s, expected_s = seen.pending_nodes[queue], np.empty(planned), np.empty(planned)
-    for j in range(planned):
-        limit_s[j] = seen.pending_limit_s[queue[j]]
+    rows = planned(seen)
+    count = len(rows)
+    pending, limit_s, expected_s = seen.pending_nodes[rows], np.empty(count), np.empty(count)
+    for j in range(count):
+        limit_s[j] = seen.pending_limit_s[rows[j]]
         expected_s[j] = expected_left(0.0, limit_s[j], sorted_use)
 
     running, nodes, duration_s = seen.running_nodes, seen.successor_nodes, seen.successor_limit_s * 1.0
     usable = seen.usable if nodes <= seen.usable else seen.capacity  # nodes that are out come back
-    by_limits = start_estimate(usable, running, left_s, pending, limit_s, planned, nodes, duration_s)
-    by_use = start_estimate(usable, running, expected_left_s, pending, expected_s, planned, nodes, duration_s)
+    by_limits = start_estimate(usable, running, left_s, pending, limit_s, count, nodes, duration_s)
+    by_use = start_estimate(usable, running, expected_left_s, pending, expected_s, count, nodes, duration_s)
     if_idle = start_estimate(usable, running, left_s, pending, limit_s, 0, nodes, duration_s)
-    allowed_s = headroom_wait_s(seen, left_s)
-    by_limits, if_idle = max(by_limits, allowed_s), max(if_idle, allowed_s)
-    by_use = max(by_use, headroom_wait_s(seen, expected_left_s))
+    use = float(np.mean(sorted_use)) if len(sorted_use) > 0 else 1.0
+    allowed_s, allowed_by_use_s = headroom_wait_s(seen, left_s, 1.0), headroom_wait_s(seen, expected_left_s, use)
+    by_limits, by_use = max(by_limits, allowed_s), max(by_use, allowed_by_use_s)
     remaining_h = (seen.predecessor_end_s - seen.now_s) / HOUR_S
-    out[AT.headroom_wait_h] = allowed_s / HOUR_S
+    out[AT.headroom_wait_h] = min(allowed_s / HOUR_S, HORIZON_H)
     out[AT.start_estimate_h] = min(by_limits / HOUR_S, HORIZON_H)
     out[AT.start_estimate_gap_h] = min(by_limits / HOUR_S, HORIZON_H) - remaining_h
     out[AT.start_estimate_expected_h] = min(by_use / HOUR_S, HORIZON_H)
     out[AT.start_estimate_idle_h] = min(if_idle / HOUR_S, HORIZON_H)
 
 
-def headroom_wait_s(seen: Snapshot, left_s: Float64s) -> float:
-    """Seconds until so many of the user's running jobs have ended that its limits let the successor run; 0 now.
+def headroom_wait_s(seen: Snapshot, left_s: Float64s, use: float) -> float:
+    """Seconds until the limits on users let the successor run; 0 where they do now.
 
-    left_s: (running,) seconds until each running job ends. A successor wider than the limit may run alone.
+    The user's own jobs that pend ahead of it start first, each as soon as the limits allow, and run for `use` times
+    their limit. A job wider than the limit on nodes may run alone.
+    left_s: (running,) seconds until each running job ends.
+
+    An example with two jobs a user: the predecessor ends in 1 h and another job in 5 h, and a job of 10 h pends ahead.
+    That one starts in 1 h and ends in 11 h; the successor may run from 5 h on.
     """
-    most_nodes = max(seen.user_max_nodes, seen.successor_nodes)
-    jobs, nodes = 0, 0
+    if seen.user_max_jobs >= NO_LIMIT and seen.user_max_nodes >= NO_LIMIT:
+        return 0.0
+    end_s, nodes = np.empty(len(left_s) + MAX_PLANNED), np.empty(len(left_s) + MAX_PLANNED, np.int64)
+    alive = 0
     for i in range(len(left_s)):
         if seen.running_user[i] == seen.successor_user:
-            jobs += 1
-            nodes += seen.running_nodes[i]
-    if jobs < seen.user_max_jobs and nodes + seen.successor_nodes <= most_nodes:
-        return 0.0
-    order = np.argsort(left_s)
-    for k in range(len(order)):
-        i = order[k]
-        if seen.running_user[i] == seen.successor_user:
-            jobs -= 1
-            nodes -= seen.running_nodes[i]
-            if jobs < seen.user_max_jobs and nodes + seen.successor_nodes <= most_nodes:
-                return float(left_s[i])
-    return 0.0
+            end_s[alive], nodes[alive] = left_s[i], seen.running_nodes[i]
+            alive += 1
+    now, taken = 0.0, 0
+    for i in range(seen.successor_place):
+        if seen.pending_user[i] == seen.successor_user and seen.pending_held[i] == 0 and taken < MAX_PLANNED:
+            now, alive = allowed_from(seen, end_s, nodes, alive, now, seen.pending_nodes[i])
+            end_s[alive], nodes[alive] = now + use * seen.pending_limit_s[i], seen.pending_nodes[i]
+            alive += 1
+            taken += 1
+    now, alive = allowed_from(seen, end_s, nodes, alive, now, seen.successor_nodes)
+    return now
+
+
+def allowed_from(
+    seen: Snapshot, end_s: Float64s, nodes: Int64s, alive: int, now: float, size: int
+) -> tuple[float, int]:
+    """When a user with `alive` jobs, which end at `end_s` (s), may start one of `size` nodes, no earlier than `now`.
+
+    Jobs that have ended by then are taken out of end_s and nodes. Returns (s, jobs alive then).
+    """
+    while True:
+        held, kept, following = 0, 0, np.inf
+        for i in range(alive):
+            if end_s[i] > now:
+                end_s[kept], nodes[kept] = end_s[i], nodes[i]
+                held += nodes[i]
+                following = min(following, end_s[i])
+                kept += 1
+        alive = kept
+        if alive == 0 or (alive < seen.user_max_jobs and held + size <= max(seen.user_max_nodes, size)):
+            return now, alive
+        now = following
 
 
 def fill_limits(out: NDArray[np.float32], seen: Snapshot) -> None:
@@ -366,6 +422,11 @@ def fill_limits(out: NDArray[np.float32], seen: Snapshot) -> None:
         if seen.running_user[i] == seen.successor_user:
             jobs += 1
             nodes += seen.running_nodes[i]
+    own_pending = 0
+    for i in range(seen.successor_place):
+        if seen.pending_user[i] == seen.successor_user and seen.pending_held[i] == 0:
+            own_pending += 1
+    out[AT.own_pending_jobs] = own_pending
     out[AT.held_jobs] = held_jobs
     out[AT.held_nodes] = held_nodes
     out[AT.headroom_jobs] = min(max(seen.user_max_jobs - jobs, 0), MOST_JOBS)
@@ -435,8 +496,10 @@ CALLED_BY_FILL = (
     fill_pair,
     fill_pending,
     fill_running,
+    planned,
     fill_start_estimates,
     headroom_wait_s,
+    allowed_from,
     fill_limits,
     fill_recent_waits,
     fill_arrivals,

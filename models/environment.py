@@ -33,7 +33,7 @@ class ProvisioningEnv(gymnasium.Env[Float32s, np.int64]):
     `Discrete(2)`: 0 wait until the next decision, 1 submit.
 
     ## Observation space
-    `Box(-inf, inf, (45,), float32)`, the vector of `features.observe` in raw units (`ScaledObservation` puts it on one
+    `Box(-inf, inf, (46,), float32)`, the vector of `features.observe` in raw units (`ScaledObservation` puts it on one
     scale). `limit` is the predecessor's limit in hours, `capacity` the nodes of the simulated cluster:
 
     | Num | Observation | Min | Max | Unit |
@@ -82,7 +82,8 @@ class ProvisioningEnv(gymnasium.Env[Float32s, np.int64]):
     | 41 | held_nodes | 0 | Inf | nodes |
     | 42 | headroom_jobs: what limits on users leave to run | 0 | 1000 | jobs |
     | 43 | headroom_nodes | 0 | capacity | nodes |
-    | 44 | headroom_wait_h: until they allow the successor | 0 | Inf | h |
+    | 44 | headroom_wait_h: until they allow the successor | 0 | 240 | h |
+    | 45 | own_pending_jobs: of the same user, ahead of it | 0 | Inf | jobs |
 
     ## Rewards
     0 while waiting; at submission -(interruption_h + w overlap_h) / (1 + w), hours (`weight` is w).
@@ -162,7 +163,7 @@ class ScaledObservation(
     """Shows observations through a `Scaling`: signed logarithms, standardised, within +-5, so a `Box(-5, 5)`.
 
     The statistics are those of the window that is fitted on, also when another is played:
-    `Scaling.of(fit.unwrapped.table.observations)` recomputes them, an input for each of the 45 features, and
+    `Scaling.of(fit.unwrapped.table.observations)` recomputes them, an input for each of the 46 features, and
     `Scaling.of_artifact(artifact)` takes the ones that a trained network carries, with its own few inputs.
     """
 

@@ -40,8 +40,10 @@ _fill = njit(observe.fill)
 
 
 @njit
-def write_observation(out: Float32s, seen: Visible, now: int, pair: tuple[int, int, int, int, int, int]) -> None:
-    """The observation at `now`. pair: start, wait and end of P, nodes, limit and user of S."""
+def write_observation(
+    out: Float32s, seen: Visible, now: int, pair: tuple[int, int, int, int, int, int], place: int
+) -> None:
+    """The observation at `now`. pair: start, wait and end of P, nodes, limit and user of S; place: jobs ahead of S."""
     snapshot = observe.Snapshot(
         now,
         seen.capacity,
@@ -50,6 +52,7 @@ def write_observation(out: Float32s, seen: Visible, now: int, pair: tuple[int, i
         seen.pending_limit_s,
         seen.pending_submit_s,
         seen.pending_held,
+        seen.pending_user,
         seen.running_nodes,
         seen.running_limit_s,
         seen.running_start_s,
@@ -61,6 +64,7 @@ def write_observation(out: Float32s, seen: Visible, now: int, pair: tuple[int, i
         seen.arrived_submit_s,
         seen.arrived_node_s,
         *pair,
+        place,
         seen.user_max_jobs,
         seen.user_max_nodes,
     )
@@ -103,7 +107,8 @@ def _chunk(
             now = start + instants_s[k]
             if advance(cluster, branch, max(now - 1, start)) != 0:
                 return NO_ROOM
-            write_observation(observations[p, k], visible(cluster, branch, now), now, pair)
+            seen = visible(cluster, branch, now)
+            write_observation(observations[p, k], seen, now, pair, len(seen.pending_nodes))
             copy(cluster, leaf, branch)
             submit(cluster, leaf, successor, now)
             successor_start_s[p, k] = start_of(cluster, leaf, successor)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +24,9 @@ from numpy.typing import NDArray
 from features import observe
 from models.pairs import write_observation
 from models.protocol import PairTable
-from simulator.cluster import NONE, Branch, Built, Cluster, advance, copy, start_of, submit, visible
+from simulator.cluster import NONE, Built, advance, copy, start_of, submit, visible
 from simulator.compiled import njit
-from simulator.recorded.branch import pass_over
+from simulator.recorded.branch import Branch, Cluster, pass_over, place_of
 from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.judge import ALL, DAY_S, REFIT_S
 from simulator.recorded.parameters import fit, rules_of
@@ -70,7 +71,8 @@ def _decide(
         now, i = at_s[d], pair_of[d]
         advance(cluster, followed, now - 1)
         pair = (pairs[i, 0], pairs[i, 1], pairs[i, 2], pairs[i, 3], pairs[i, 4], pairs[i, 5])
-        write_observation(observations[d], visible(cluster, followed, now), now, pair)
+        place = place_of(cluster, followed, first_extra + i, now)
+        write_observation(observations[d], visible(cluster, followed, now), now, pair, place)
         copy(cluster, leaf, followed)
         if pairs[i, 6] != NONE:
             pass_over(leaf, pairs[i, 6])
@@ -187,14 +189,15 @@ def _part(
     return _Part(world, pairs, pair_of, table.decision_s[at], at)
 
 
-def _fill(part: _Part, table: PairTable, every: int = 1) -> None:
-    """Every so many-th decision of a week is made, and written into the table."""
-    at = part.at[::every]
+def _fill(part: _Part, table: PairTable, chosen: slice = slice(None)) -> None:
+    """Some decisions of a week are made, and written into the table."""
+    at = part.at[chosen]
     starts = np.empty(len(at), np.int64)
     observations = np.empty((len(at), table.observations.shape[1]), np.float32)
     branches = part.world.branch(0, observe.RECENT), part.world.branch(0, 0)
-    cluster, first_extra = part.world.clusters[0], part.world.first_extra
-    decision_s, pair_of = part.decision_s[::every], part.pair_of[::every]
+    cluster: Any = part.world.clusters[0]
+    first_extra = part.world.first_extra
+    decision_s, pair_of = part.decision_s[chosen], part.pair_of[chosen]
     _decide(cluster, branches, first_extra, decision_s, pair_of, part.pairs, starts, observations)
     table.successor_start_s[at] = starts
     table.observations[at] = observations
@@ -205,10 +208,10 @@ def _cost_s(parts: Sequence[_Part], table: PairTable) -> float:
     largest = max(parts, key=lambda part: len(part.at))
     every = -(-len(largest.at) // SAMPLE)
     seconds = []
-    for timed in (len(largest.at) + 1, len(largest.at), every):  # the first compiles, the second follows the log alone
-        began = time.perf_counter()
+    for timed in (slice(0), slice(-1, None), slice(None, None, every)):  # compile; follow the week; decide as well
+        began = time.thread_time()
         _fill(largest, table, timed)
-        seconds.append(time.perf_counter() - began)
-    followed_s, sampled_s = seconds[1:]
-    each_s = max(sampled_s - followed_s, 0.0) / len(largest.at[::every])
+        seconds.append(time.thread_time() - began)
+    _, followed_s, decided_s = seconds
+    each_s = max(decided_s - followed_s, 0.0) / len(largest.at[::every])
     return followed_s * len(parts) + each_s * len(table.decision_s)

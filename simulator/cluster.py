@@ -61,10 +61,11 @@ class Visible(NamedTuple):
     pending_limit_s: Int64s
     pending_submit_s: Int64s
     pending_held: Int64s  # 1: kept from starting by something other than the queue; 0
+    pending_user: Int64s  # numbers of users; 0 for all where the world knows no users
     running_nodes: Int64s  # (running,) in an order that tells nothing of their true ends
     running_limit_s: Int64s
     running_start_s: Int64s
-    running_user: Int64s  # numbers of users; 0 for all where the world knows no users
+    running_user: Int64s
     recent_start_s: Int64s  # (up to as many as the branch remembers,) jobs that started last, in any order
     recent_wait_s: Int64s
     recent_nodes: Int64s

@@ -108,6 +108,7 @@ def _visible(cluster: Cluster, branch: State, now_s: int) -> Visible:
         queue[:, QUEUE_ESTIMATE],
         queue[:, QUEUE_SUBMIT],
         np.zeros(len(queue), np.int64),
+        np.zeros(len(queue), np.int64),
         running[:, RELEASE_SIZE],
         running[:, RELEASE_TIME] - running[:, RELEASE_START],
         running[:, RELEASE_START],

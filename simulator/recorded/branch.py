@@ -25,7 +25,7 @@ from simulator.recorded.forked import OUT_S, end_s, finish_before, start_placed,
 from simulator.recorded.log import Log, log_of, most_in_use, next_of_others
 from simulator.recorded.passes import Scratch, make_pass, new_scratch
 from simulator.recorded.record import NEVER, NONE, SUBMITTED, Events, Int64s, Record
-from simulator.recorded.state import BUSY, CEILING, RUNNING, Jobs, Rules, State, copy_state, enter, new_state
+from simulator.recorded.state import BUSY, CEILING, PENDING, RUNNING, Jobs, Rules, State, copy_state, enter, new_state
 
 # Entries of Branch.scalars.
 TAKEN = 0  # events of the log that have happened, those passed over included
@@ -206,17 +206,32 @@ def _happen(cluster: Cluster, branch: Branch, before_s: int) -> None:
 @kernel_inline
 def _arrive(cluster: Cluster, branch: Branch) -> None:
     """The job given to `submit` enters the queue; the first one leaves the log."""
-    state, scalars, beyond = branch.state, branch.scalars, cluster.beyond
+    state, scalars = branch.state, branch.scalars
     job, submit_s = scalars[SUBMITTED_JOB], scalars[SUBMITTED_S]
     scalars[SUBMITTED_JOB], scalars[SUBMITTED_S] = NONE, NEVER
     scalars[LEFT_S] = min(scalars[LEFT_S], submit_s)
     scalars[GIVE_UP_S] = submit_s + HORIZON_S
     if job >= _first_beyond(cluster):
-        growth = np.rint(beyond.key_per_s * (submit_s - beyond.origin_s))
-        key = beyond.own[job - _first_beyond(cluster)]
-        key = beyond.usual[scalars[ARRIVED]] if key == NONE else key
-        state.submit_s[job], state.key[job] = submit_s, key + int(growth)
+        state.submit_s[job], state.key[job] = submit_s, _key_beyond(cluster, branch, job, submit_s)
     enter(state, job)
+
+
+@kernel_inline
+def _key_beyond(cluster: Cluster, branch: Branch, job: int, submit_s: int) -> int:
+    """The key that a row beyond the record gets if it is submitted at `submit_s`."""
+    beyond = cluster.beyond
+    own = beyond.own[job - _first_beyond(cluster)]
+    key = beyond.usual[branch.scalars[ARRIVED]] if own == NONE else own
+    return int(key + int(np.rint(beyond.key_per_s * (submit_s - beyond.origin_s))))
+
+
+@kernel
+def place_of(cluster: Cluster, branch: Branch, job: int, submit_s: int) -> int:
+    """How many of the pending jobs would go ahead of a row beyond the record that is submitted at `submit_s`."""
+    key, ahead = _key_beyond(cluster, branch, job, submit_s), 0
+    while ahead < branch.state.scalars[PENDING] and branch.state.key[branch.state.pending[ahead]] >= key:
+        ahead += 1
+    return ahead
 
 
 @kernel_inline

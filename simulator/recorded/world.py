@@ -112,6 +112,7 @@ def _visible(cluster: Cluster, branch: Branch, now_s: int) -> Visible:
         jobs.limit_s[pending],
         state.submit_s[pending],
         state.held[pending],
+        jobs.user[pending],
         jobs.size[running],
         jobs.limit_s[running],
         state.start_s[running],

@@ -120,6 +120,7 @@ def _visible(cluster: Cluster, branch: State, now_s: int) -> Visible:
         jobs.limit_s[queue[:, QUEUE_JOB]],
         queue[:, QUEUE_SUBMIT].copy(),
         np.zeros(len(queue), np.int64),  # a flat pool holds nobody and limits no user
+        np.zeros(len(queue), np.int64),
         jobs.nodes[running[:, RUN_JOB]],
         running[:, RUN_PLANNED] - running[:, RUN_START],
         running[:, RUN_START].copy(),

@@ -29,6 +29,7 @@ def snapshot(**changes: object) -> Snapshot:
         "pending_limit_s": ints([]),
         "pending_submit_s": ints([]),
         "pending_held": ints([]),
+        "pending_user": ints([]),
         "running_nodes": ints([1, 3]),
         "running_limit_s": ints([48 * HOUR, 2 * HOUR]),
         "running_start_s": ints([NOW - 36 * HOUR, NOW - HOUR]),
@@ -45,11 +46,13 @@ def snapshot(**changes: object) -> Snapshot:
         "successor_nodes": 8,
         "successor_limit_s": 48 * HOUR,
         "successor_user": 7,
+        "successor_place": 0,
         "user_max_jobs": NO_LIMIT,
         "user_max_nodes": NO_LIMIT,
     }
     if "pending_nodes" in changes:
-        plain["pending_held"] = 0 * np.asarray(changes["pending_nodes"])
+        none = 0 * np.asarray(changes["pending_nodes"])
+        plain |= {"pending_held": none, "pending_user": none, "successor_place": len(none)}
     return Snapshot(**{**plain, **changes})  # type: ignore[arg-type]
 
 
@@ -118,6 +121,7 @@ def test_nothing_known_yet_gives_zeros_not_errors() -> None:
         running_nodes=ints([]),
         running_limit_s=ints([]),
         running_start_s=ints([]),
+        running_user=ints([]),
         recent_start_s=ints([]),
         recent_wait_s=ints([]),
         recent_nodes=ints([]),
@@ -205,7 +209,7 @@ def test_nodes_out_of_service_are_not_free() -> None:
 
 
 def test_headroom_is_what_the_limits_on_users_leave() -> None:
-    """User 7 runs jobs of 1 and 3 nodes, which end in 12 h and 1 h by their limits, half as late as expected."""
+    """User 7 runs jobs of 1 and 3 nodes, which end in 12 h and 1 h by their limits."""
     own = {"running_user": ints([7, 7]), "successor_nodes": 2, "ended_use": np.array([])}
     free = snapshot(**own)
     assert (value("headroom_jobs", free), value("headroom_nodes", free)) == (1000, 10)
@@ -222,6 +226,44 @@ def test_headroom_is_what_the_limits_on_users_leave() -> None:
         seen = snapshot(**own, **limits)
         assert (value("headroom_jobs", seen), value("headroom_nodes", seen)) == (jobs, nodes), limits
         assert value("headroom_wait_h", seen) == wait_h, limits
-        for name in ("start_estimate_h", "start_estimate_idle_h", "start_estimate_expected_h"):
+        for name in ("start_estimate_h", "start_estimate_expected_h"):
             assert value(name, seen) == wait_h, (limits, name)
+        assert value("start_estimate_idle_h", seen) == 0  # of nodes alone
         assert value("headroom_wait_h", seen._replace(successor_user=9)) == 0
+
+
+def test_what_is_behind_the_successor_in_the_queue_does_not_keep_it_back() -> None:
+    """Eight of ten nodes are free in an hour. A job of ten pends; by its priority the successor may go first."""
+    pending = {"pending_nodes": ints([10]), "pending_limit_s": ints([48 * HOUR]), "pending_submit_s": ints([NOW - 60])}
+    assert value("start_estimate_h", snapshot(**pending)) == 12 + 48
+    assert value("start_estimate_h", snapshot(**pending, successor_place=0)) == 1
+
+
+def test_jobs_that_the_limits_keep_back_reserve_nothing() -> None:
+    """User 8 runs one job already and may not run a second: its job of ten nodes in the queue is passed over."""
+    pending = {"pending_nodes": ints([10]), "pending_limit_s": ints([48 * HOUR]), "pending_submit_s": ints([NOW - 60])}
+    seen = snapshot(**pending, pending_user=ints([8]), user_max_jobs=1, running_user=ints([9, 8]))
+    assert value("start_estimate_h", seen) == 1
+    assert value("start_estimate_h", seen._replace(pending_user=ints([6]))) == 12 + 48
+
+
+def test_the_users_own_queue_comes_first() -> None:
+    """Two jobs a user. Own jobs end in 1 h and 12 h by limits; one of 48 h pends ahead: it starts in 1 h, S in 12 h.
+
+    With two ahead the second starts in 12 h, and S when the first of the two has ended, in 49 h.
+    """
+    own = {
+        "running_user": ints([7, 7]),
+        "successor_nodes": 1,
+        "user_max_jobs": 2,
+        "pending_limit_s": ints([48 * HOUR, 48 * HOUR]),
+        "pending_submit_s": ints([NOW - 60, NOW - 50]),
+        "pending_nodes": ints([1, 1]),
+        "pending_user": ints([7, 7]),
+    }
+    one, two = snapshot(**own, successor_place=1), snapshot(**own, successor_place=2)
+    assert [value("own_pending_jobs", seen) for seen in (one, two)] == [1, 2]
+    assert [value("headroom_wait_h", seen) for seen in (one, two)] == [12, 49]
+    assert [value("start_estimate_h", seen) for seen in (one, two)] == [12, 49]
+    held = two._replace(pending_held=ints([1, 0]))
+    assert (value("own_pending_jobs", held), value("headroom_wait_h", held)) == (1, 12)

@@ -27,11 +27,13 @@ def random_snapshot(seed: int) -> Snapshot:
     return Snapshot(
         now, capacity, int(rng.integers(1, capacity + 1)),
         nodes(pending), limits(pending), now - rng.integers(0, 6 * DAY, pending), rng.integers(0, 2, pending),
+        rng.integers(0, 4, pending),
         nodes(running), limits(running), now - rng.integers(0, 2 * DAY, running), rng.integers(0, 4, running),
         now - rng.integers(0, DAY, recent), rng.integers(0, 4 * DAY, recent), nodes(recent),
         rng.random(ended), now - rng.integers(-DAY, DAY, arrived), nodes(arrived) * limits(arrived),
         start, int(rng.integers(0, DAY)), start + 2 * DAY, int(rng.integers(1, capacity + 1)), 2 * DAY,
-        int(rng.integers(0, 4)), int(rng.choice([1, 3, NO_LIMIT])), int(rng.choice([2, 50, NO_LIMIT])),
+        int(rng.integers(0, 4)), int(rng.integers(0, pending + 1)),
+        int(rng.choice([1, 3, NO_LIMIT])), int(rng.choice([2, 50, NO_LIMIT])),
     )  # fmt: skip
 
 

@@ -111,12 +111,12 @@ def snapshot(w: Workload, starts: np.ndarray, ends: np.ndarray, now: int, predec
     arrived = np.flatnonzero((seen_submit < now) & (w.submit_s >= now - 86400) & (np.arange(len(w)) != predecessor))
     use = np.minimum(w.run_s, w.limit_s) / w.limit_s
     return Snapshot(
-        now, CAPACITY, CAPACITY, w.size[pending], w.limit_s[pending], w.submit_s[pending], 0 * pending,
+        now, CAPACITY, CAPACITY, w.size[pending], w.limit_s[pending], w.submit_s[pending], 0 * pending, 0 * pending,
         w.size[running], w.limit_s[running], starts[running], 0 * running,
         starts[recent], starts[recent] - w.submit_s[recent], w.size[recent], use[last_ended],
         w.submit_s[arrived], (w.size * w.limit_s)[arrived],
         int(starts[predecessor]), int(starts[predecessor] - w.submit_s[predecessor]), int(ends[predecessor]),
-        NODES, LIMIT_S, 0, NO_LIMIT, NO_LIMIT,
+        NODES, LIMIT_S, 0, len(pending), NO_LIMIT, NO_LIMIT,
     )  # fmt: skip
 
 

@@ -166,7 +166,7 @@ def with_jobs(workload: Workload, *jobs: tuple[int, int]) -> tuple[Workload, lis
 def shown(cluster: Cluster, branch: Branch, now_s: int) -> list[object]:
     """What is visible, as values that can be compared; running jobs and recent ones in a settled order."""
     seen = visible(cluster, branch, now_s)
-    queue = (seen.pending_nodes, seen.pending_limit_s, seen.pending_submit_s, seen.pending_held)
+    queue = (seen.pending_nodes, seen.pending_limit_s, seen.pending_submit_s, seen.pending_held, seen.pending_user)
     alive = (seen.running_nodes, seen.running_limit_s, seen.running_start_s, seen.running_user)
     pending, running = list(zip(*map(list, queue), strict=True)), sorted(zip(*map(list, alive), strict=True))
     recent = sorted(recently_started(seen))
