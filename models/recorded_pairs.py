@@ -197,7 +197,7 @@ def _fill(part: _Part, table: PairTable, chosen: slice = slice(None)) -> None:
     branches = part.world.branch(0, observe.RECENT), part.world.branch(0, 0)
     cluster: Any = part.world.clusters[0]
     first_extra = part.world.first_extra
-    decision_s, pair_of = part.decision_s[chosen], part.pair_of[chosen]
+    decision_s, pair_of = (np.ascontiguousarray(column[chosen]) for column in (part.decision_s, part.pair_of))
     _decide(cluster, branches, first_extra, decision_s, pair_of, part.pairs, starts, observations)
     table.successor_start_s[at] = starts
     table.observations[at] = observations

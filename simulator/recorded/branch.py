@@ -161,7 +161,7 @@ def pass_due(cluster: Cluster, branch: Branch, watched: int) -> bool:
         usable = usable_nodes(cluster, branch, now)
         if usable > state.scalars[BUSY]:
             make_pass(jobs, rules, state, scratch, now, usable, NONE)
-            starts = start_placed(jobs, rules, state, scratch, now, watched)
+            starts = start_placed(jobs, rules, state, scratch, _first_beyond(cluster), now, watched)
     scalars[LAST_PASS_S], scalars[NEXT_PASS_S] = now, _next_pass_s(log, branch, now)
     return starts
 

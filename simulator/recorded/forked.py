@@ -61,9 +61,12 @@ def tell(jobs: Jobs, log: Log, state: State, event: int) -> None:
 
 
 @kernel
-def start_placed(jobs: Jobs, rules: Rules, state: State, scratch: Scratch, now: int, watched: int) -> bool:
+def start_placed(
+    jobs: Jobs, rules: Rules, state: State, scratch: Scratch, first_beyond: int, now: int, watched: int
+) -> bool:
     """Start what the last pass placed now, but for the jobs that wait for a held sibling.
 
+    Rows from `first_beyond` on, not in the record, wait for none: of them it is known that nothing holds them.
     Returns whether `watched` (a row, or NONE) is among those that start.
     """
     watched_starts = False
@@ -71,7 +74,7 @@ def start_placed(jobs: Jobs, rules: Rules, state: State, scratch: Scratch, now: 
     while i < state.scalars[PENDING]:
         job = state.pending[i]
         starts = may_start(scratch, job)
-        if starts and rules.siblings == 1:
+        if starts and rules.siblings == 1 and job < first_beyond:
             for k in range(i):
                 ahead = state.pending[k]
                 if state.held[ahead] == 1 and asks_no_more(jobs, ahead, job):

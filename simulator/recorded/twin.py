@@ -133,16 +133,17 @@ def informed_start(others: list[Job], job: Job, rules: Rules) -> int:
 def forked_start(others: list[Job], job: Job, rules: Rules) -> int:
     """As `informed_start`, but from the job's submission on the others are simulated; given up with the last record."""
     last = max([time for time, *_ in _records(others)] + [job.submit_s])
-    starts, now = forked_starts(others, [job], rules, last + 1)
+    starts, now = forked_starts(others, [job], rules, last + 1, is_recorded=True)
     return starts.get(job, now)
 
 
 def forked_starts(
-    others: list[Job], submitted: list[Job], rules: Rules, until_s: int = NEVER
+    others: list[Job], submitted: list[Job], rules: Rules, until_s: int = NEVER, *, is_recorded: bool = False
 ) -> tuple[dict[Job, int], int]:
     """Starts of `submitted` (by rising submission) until the last of them starts or is given up, and the last pass.
 
-    From the first submission on the others are simulated. There is no pass after `until_s`.
+    From the first submission on the others are simulated. There is no pass after `until_s`. Jobs of the record may
+    wait for held siblings, others do not.
     """
     twin = Twin(rules)
     records, levels, now = _follow(twin, others, submitted[0].submit_s)
@@ -161,7 +162,8 @@ def forked_starts(
         nodes = _most_in_use(levels, rules, min(now, over_s + 1))
         if now < back_s:
             nodes = min(nodes, twin.ceiling)
-        for job in _start(twin, twin.make_pass(now, nodes)[1] if nodes > twin.busy else [], now):
+        placed = twin.make_pass(now, nodes)[1] if nodes > twin.busy else []
+        for job in _start(twin, placed, now, [] if is_recorded else submitted):
             if job in submitted:
                 starts[job] = now
         times = [_end_s(one, begun) + 1 for one, begun in twin.running.items()]
@@ -206,12 +208,12 @@ def _tell(twin: Twin, past: Records, recorded: set[Job], levels: list[tuple[int,
         levels.append((time, sum(one.size for one in recorded)))
 
 
-def _start(twin: Twin, placed: list[Job], now: int) -> list[Job]:
-    """Start those that wait for no held sibling, and say which."""
+def _start(twin: Twin, placed: list[Job], now: int, unheld: list[Job]) -> list[Job]:
+    """Start those that wait for no held sibling, and say which; `unheld` wait for none."""
     started = []
     for one in sorted(placed, key=lambda one: one.rank):
         ahead = [held for held in twin.pending if held in twin.held and held.rank < one.rank]
-        if twin.rules.siblings and any(held.asks_no_more(one) for held in ahead):
+        if one not in unheld and twin.rules.siblings and any(held.asks_no_more(one) for held in ahead):
             continue
         twin.pending = [other for other in twin.pending if other is not one]
         twin.running[one] = now

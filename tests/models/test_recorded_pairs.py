@@ -101,6 +101,27 @@ def test_the_job_that_the_user_went_on_with_is_passed_over() -> None:
     assert built(simple(), parameters(), of=P).successor_start_s.tolist() == [1101, 1101, 1101, 2701]
 
 
+def test_the_successor_waits_for_no_held_job_of_its_user() -> None:
+    """The user has a chain in the queue, submitted at 150 and held by a dependency: the other's start at 200 shows it.
+
+    It starts at 1300, in truth. Jobs of the record would wait for it; of the successor nobody said that it depends.
+    """
+    columns = {
+        "submit_s": (0, 40, 150, 190),
+        "start_s": (0, 100, 1300, 200),
+        "end_s": (30, 1100, 2300, 5000),
+        "size": (6, 2, 2, 4),
+        "limit_s": (100, 1000, 1000, 9000),
+        "user": (2, 0, 0, 1),
+        "priority": (0, 0, 0, 0),
+    }
+    arrays = {name: np.array(column, np.int64) for name, column in columns.items()}
+    record = Record(**arrays, job_key=["wide", "p", "chain", "other"])
+    table = built(record, parameters(), of=Predecessors(np.array([1]), np.array([NONE])))
+    assert table.successor_start_s.tolist() == [1101, 1101, 1101, 1101]
+    assert table.observations[:, AT.held_jobs].tolist() == [1, 1, 1, 1]
+
+
 def test_the_successor_counts_against_its_users_limits() -> None:
     """Two nodes are free beside P. With one job a user the successor starts when P has ended, not beside it."""
     record = simple(other_nodes=2)
