@@ -47,22 +47,15 @@ def artifact_folder(folder: Path) -> Path:
 
 
 def decision(artifact: Artifact, line: str, where: str, setting: float | None = None) -> dict[str, Any]:
-    """The answer to one observation. Raises ValueError that says which feature is missing, unknown or no number."""
+    """The answer to one observation; what is missing gets its declared fill (`Artifact.row`). Raises ValueError."""
     try:
         observation = json.loads(line)
     except ValueError as error:
         raise ValueError(f"{where}: not JSON: {error}") from error
     if not isinstance(observation, dict):
         raise ValueError(f"{where}: an observation is an object with one number a feature")
-    features = artifact.manifest["features"]
-    missing, unknown = [n for n in features if n not in observation], [n for n in observation if n not in features]
-    if missing or unknown:
-        raise ValueError(f"{where}: features missing: {missing}; unknown: {unknown}")
-    for name in features:
-        if not isinstance(observation[name], int | float) or isinstance(observation[name], bool):
-            raise ValueError(f"{where}: {name} is {observation[name]!r}, not a number")
-    row = [[float(observation[name]) for name in features]]
     try:
+        row = [artifact.row(observation)]
         return {"submit": bool(artifact.decide(row, setting)[0]), "score": float(artifact.score(row, setting)[0])}
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error

@@ -20,7 +20,7 @@ import shutil
 import stat
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -70,8 +70,9 @@ class Artifact:
     """A fitted policy.
 
     manifest: `policy`, `kind` (a key of KINDS), `knob`, `settings` (from least to most overlap), `default_setting`,
-    `features` (names in order), `format_version`, `requirements` (pip lines), `parameters` (of the kind), and what it
-    was trained on. arrays: numeric parameters.
+    `features` (names in order), `fills` (what stands in for a feature that is not observed: a number, or another
+    feature; one that it lacks is needed), `format_version`, `requirements` (pip lines), `parameters` (of the kind), and
+    what it was trained on. arrays: numeric parameters.
 
     Raises ValueError, one line, where any of it does not fit together.
     """
@@ -167,6 +168,26 @@ class Artifact:
             row, column = np.argwhere(~finite)[0]
             raise ValueError(f"observation {row}: {names[column]} is {rows[row, column]}, not a finite number")
         return rows
+
+    def row(self, observed: Mapping[str, Any]) -> list[float]:
+        """(F,) an observation by name, in the order of the features; what is missing or None gets its declared fill.
+
+        Raises ValueError for features that are missing and have none, that are unknown, or that are no numbers.
+        """
+        names, fills = self.manifest["features"], self.manifest.get("fills", {})
+        missing = [name for name in names if observed.get(name) is None and name not in fills]
+        unknown = [name for name in observed if name not in names]
+        if missing or unknown:
+            raise ValueError(f"features missing: {missing}; unknown: {unknown}")
+        numbers = []
+        for name in names:
+            number = observed.get(name)
+            if number is None:
+                number = observed[fills[name]] if isinstance(fills[name], str) else fills[name]
+            if not isinstance(number, int | float) or isinstance(number, bool):
+                raise ValueError(f"{name} is {number!r}, not a number")
+            numbers.append(float(number))
+        return numbers
 
     @cached_property
     def inputs(self) -> NDArray[np.int64]:
@@ -293,6 +314,12 @@ def check_manifest(manifest: dict[str, Any]) -> None:
         raise ValueError(f"manifest.json: features must be distinct names, at most {MAX_FEATURES}")
     if REMAINING not in features:
         raise ValueError(f"manifest.json: features lack {REMAINING}")
+    fills = manifest.get("fills", {})
+    needed = [name for name in features if name not in fills] if isinstance(fills, dict) else []
+    for name, fill in fills.items() if isinstance(fills, dict) else [(None, None)]:
+        is_number = isinstance(fill, (int, float)) and not isinstance(fill, bool) and abs(fill) <= MAX_NUMBER
+        if name not in features or not (is_number or fill in needed):
+            raise ValueError("manifest.json: fills must give a number, or a feature without a fill, for a feature each")
     if not all(isinstance(line, str) for line in manifest["requirements"]):
         raise ValueError("manifest.json: requirements must be lines of text")
 

@@ -84,6 +84,24 @@ class Index(NamedTuple):
 
 
 FEATURES: tuple[str, ...] = Index._fields
+# What stands in for a number that an observer is not shown: a number, or another feature. A user may see neither other
+# users' reasons nor the limits of its own association, nor past jobs (slurm.conf: PrivateData; no slurmdbd).
+FILLS: dict[str, float | str] = {
+    "usable_nodes": "capacity_nodes",
+    "held_jobs": 0.0,
+    "held_nodes": 0.0,
+    "headroom_jobs": float(MOST_JOBS),
+    "headroom_nodes": "capacity_nodes",
+    "headroom_wait_h": 0.0,
+    "own_pending_jobs": 0.0,
+    "recent_wait_mean_h": 0.0,
+    "recent_wait_p50_h": 0.0,
+    "recent_wait_p90_h": 0.0,
+    "recent_wait_max_h": 0.0,
+    "recent_wide_wait_mean_h": 0.0,
+    "started_6h_jobs": 0.0,
+    "limit_use_mean": 1.0,
+}
 AT = Index(*range(len(FEATURES)))  # numba freezes it: `out[AT.free_nodes]` costs what `out[6]` does
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from agent.artifact import FORMAT_VERSION, Artifact
-from features.observe import FEATURES
+from features.observe import FEATURES, FILLS
 from features.observe import VERSION as OBSERVE_VERSION
 from models.protocol import Policy
 
@@ -30,6 +30,7 @@ def new_artifact(
         "default_setting": default,
         "features": list(FEATURES),
         "observe_version": OBSERVE_VERSION,
+        "fills": FILLS,
         "format_version": FORMAT_VERSION,
         "requirements": [f"numpy=={version('numpy')}"],
         "parameters": parameters or {},

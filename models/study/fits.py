@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.artifact import Artifact
+from features.observe import FEATURES, VERSION
 from models import registry
 from models.protocol import TrainedPolicy
 from models.registry import make_policy
@@ -146,6 +147,12 @@ def champion(study: Study) -> tuple[list[TrainedPolicy], int]:
         fits, until_s = last_fit(study, stamp["policy"])
         return [replace(fitted, name=CHAMPION) for fitted in fits], until_s
     artifact = _registered(study.data)
+    made_for = artifact.manifest.get("observe_version", 1)
+    if made_for != VERSION or artifact.manifest["features"] != list(FEATURES):
+        raise InputError(
+            f"the registered champion decides by observations of version {made_for}; those here are of version "
+            f"{VERSION}: release again (`baton run`), or name policies that are trained"
+        )
     until_s = int(artifact.manifest.get("trained_on", {}).get("until_s", 0))
     return [TrainedPolicy(CHAMPION, 0, artifact, "", 0.0)], until_s
 

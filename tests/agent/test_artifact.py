@@ -158,6 +158,15 @@ def test_a_save_that_fails_leaves_the_older_one(tmp_path: Path, monkeypatch: pyt
     assert [p.name for p in tmp_path.iterdir()] == ["policy"]
 
 
+def test_a_feature_that_is_not_observed_gets_its_declared_fill() -> None:
+    policy = constant_lead(fills={"free_nodes": 3, "start_estimate_h": "remaining_h"})
+    assert policy.row({"remaining_h": 5}) == [5.0, 3.0, 5.0]
+    assert policy.row({"remaining_h": 5, "free_nodes": 0, "start_estimate_h": None}) == [5.0, 0.0, 5.0]
+    with pytest.raises(ValueError, match=r"missing: \['remaining_h'\]"):
+        policy.row({"remaining_h": None})
+    assert constant_lead(fills={"free_nodes": 3}).row({"remaining_h": 5, "start_estimate_h": 1}) == [5.0, 3.0, 1.0]
+
+
 def test_features_that_differ_are_refused_by_name(tmp_path: Path) -> None:
     constant_lead().save(tmp_path / "policy")
     with pytest.raises(ValueError, match=r"lacking \['free_nodes'\], unknown \['idle_nodes'\]"):
@@ -186,6 +195,12 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
         (lambda m: m.update(features=["free_nodes"]), "remaining_h"),
         (lambda m: m.update(features=["remaining_h", "remaining_h"]), "distinct"),
         (lambda m: m.update(requirements=[1]), "requirements"),
+        (lambda m: m.update(fills=[1]), "fills must give"),
+        (lambda m: m.update(fills={"no_such": 1.0}), "fills must give"),
+        (lambda m: m.update(fills={"free_nodes": "no_such"}), "fills must give"),
+        (lambda m: m.update(fills={"free_nodes": True}), "fills must give"),
+        (lambda m: m.update(fills={"free_nodes": 1e300}), "fills must give"),
+        (lambda m: m.update(fills={"free_nodes": "start_estimate_h", "start_estimate_h": 0}), "fills must give"),
         (lambda m: m.pop("sha256"), "damaged"),
         (lambda m: m["sha256"].update({"../../secret": "0"}), "damaged"),
         (lambda m: m["sha256"].update({"arrays.npz": "0"}), "damaged"),

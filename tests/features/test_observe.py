@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.observe import FEATURES, NO_LIMIT, Snapshot, expected_left, observe, start_estimate
+from features.observe import FEATURES, FILLS, NO_LIMIT, Snapshot, expected_left, observe, start_estimate
 
 HOUR = 3600
 NOW = 1_700_000_000
@@ -267,3 +267,12 @@ def test_the_users_own_queue_comes_first() -> None:
     assert [value("start_estimate_h", seen) for seen in (one, two)] == [12, 49]
     held = two._replace(pending_held=ints([1, 0]))
     assert (value("own_pending_jobs", held), value("headroom_wait_h", held)) == (1, 12)
+
+
+def test_every_fill_is_what_an_observer_sees_who_is_shown_nothing() -> None:
+    """No held job, no limit on users, none that started or ended lately: the fills are the features then."""
+    none = {name: ints([]) for name in ("recent_start_s", "recent_wait_s", "recent_nodes")}
+    seen = snapshot(**none, ended_use=np.array([]))
+    by_name = dict(zip(FEATURES, observe(seen).tolist(), strict=True))
+    for name, fill in FILLS.items():
+        assert by_name[name] == (by_name[fill] if isinstance(fill, str) else fill), name

@@ -109,6 +109,11 @@ def test_champion_is_what_was_trained_under_that_name_else_the_registered(
     assert promoted.json["champion"] == version
     rows = baton(*asked, "--json").json["results"]
     assert {"champion", "reactive", "oracle"} == {row["policy"] for row in rows}
+    with monkeypatch.context() as patch:  # a release of a Baton whose observation was another
+        patch.setattr(fits, "VERSION", 7)
+        refused = baton(*asked)
+        assert refused.code == 2 and refused.err.count("\n") == 1
+        assert "observations of version 2; those here are of version 7" in refused.err
     retrained = baton("train", *WORLD, "--policies", "champion", "--until", UNTIL, "--data", data, "--json")
     assert [row["policy"] for row in retrained.json["policies"]] == ["start-estimate"]
     with monkeypatch.context() as patch:
