@@ -1,0 +1,169 @@
+"""The calibrated world of a data folder: which jobs are its pairs, when it is the headline, and how far it is off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from features.observe import AT
+from models.protocol import NONE
+from models.scenario import CALIBRATED, PLAIN
+from models.study import inputs
+from models.study.cluster import Study, open_study
+from models.study.support import headline_study, why_no_policies, why_not_calibrated
+from models.study.windows import DAY_S, HOUR_S, Window
+from models.study.world_error import world_error
+from pipelines.cli import main
+from simulator.recorded.parameters import LEAST_FIT_S
+from traces import clusters, ingest
+from traces.errors import InputError
+from traces.generate.logs import generate_slurm
+from traces.store import warehouse
+from traces.store.folder import DataFolder
+
+CUT = "cut"  # twelve weeks of a cluster, generated
+ODD = {  # the same log with one thing changed, by cluster
+    "uncut": ("State", "TIMEOUT", "COMPLETED"),
+    "unordered": ("Priority", None, ""),
+    "alone": ("User", None, "u1"),
+}
+DECLARED = "".join(f"[{name}]\nnodes = 16\ntimezone = 'UTC'\n" for name in (CUT, *ODD))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
+    folder = tmp_path_factory.mktemp("recorded")
+    data = DataFolder(folder / "data")
+    data.ensure_writable()
+    data.clusters_toml.write_text(DECLARED)
+    raw = generate_slurm(folder, jobs=None, weeks=12, nodes=16, gpus_per_node=4, seed=3, steps=False, compress=False)
+    header, *rows = raw.read_text().splitlines()
+    names = header.split("|")
+    logs = {CUT: rows}
+    for cluster, (column, was, becomes) in ODD.items():
+        at = names.index(column)
+        cells = [row.split("|") for row in rows if row.count("|") == header.count("|")]
+        logs[cluster] = [
+            "|".join([*row[:at], becomes, *row[at + 1 :]]) if was in (None, row[at]) else "|".join(row) for row in cells
+        ]
+    for cluster, lines in logs.items():
+        path = folder / f"{cluster}.psv"
+        path.write_text("\n".join([header, *lines]) + "\n")
+        ingest.ingest([path], cluster=clusters.resolve(data, cluster=cluster), data=data)
+    warehouse.build(data)
+    return data
+
+
+def study_of(data: DataFolder, cluster: str) -> Study:
+    return open_study(data, clusters.resolve(data, cluster=cluster), world=CALIBRATED)
+
+
+def test_the_pairs_are_the_jobs_that_the_log_shows_cut(data: DataFolder) -> None:
+    study = study_of(data, CUT)
+    jobs = warehouse.read(data, "SELECT * FROM jobs WHERE cluster = ? AND start_utc IS NOT NULL", (CUT,))
+    window = Window(study.usable.from_s, study.usable.from_s + 14 * DAY_S, 6 * HOUR_S)
+    cut = jobs.filter(
+        (pl.col("state") == "TIMEOUT")
+        & (pl.col("limit_s") >= 12 * HOUR_S)
+        & (pl.col("submit_utc").dt.epoch("s") >= window.from_s)
+        & (pl.col("submit_utc").dt.epoch("s") < window.until_s)
+    ).sort("submit_utc", "job_key")
+    pairs = study.pairs(window)
+    assert len(pairs) == len(cut) > 20
+    assert pairs.submit_s.tolist() == cut["submit_utc"].dt.epoch("s").to_list()
+    assert pairs.predecessor_end_s.tolist() == cut["end_utc"].dt.epoch("s").to_list()
+    assert pairs.pair_nodes.tolist() == cut["allocated_nodes"].to_list()
+    assert pairs.limit_s.tolist() == cut["limit_s"].to_list()
+    assert (pairs.successor_start_s > pairs.decision_s).all()
+    assert (pairs.observations[pairs.last, AT.remaining_h] == 0).all()
+    followed = pairs.user_start_s != NONE
+    assert (pairs.user_start_s[followed] >= pairs.predecessor_end_s[followed]).all()
+    assert study.pairs(window).digest == pairs.digest  # kept
+
+
+def test_rules_are_learned_for_four_weeks_before_the_first_pair(data: DataFolder) -> None:
+    study = study_of(data, CUT)
+    assert study.usable.from_s >= int(study.workload.submit_s.min()) + LEAST_FIT_S
+    assert study.windows.fit.from_s == study.usable.from_s
+
+
+def test_who_goes_on_submits_the_same_again_while_it_runs_or_within_an_hour(tmp_path: Path) -> None:
+    """One user's jobs by name. Only `chain` and `early` go on: the others are late, other, or ran beside the first."""
+    first = "2026-01-01T00:00:00|2026-01-01T00:00:00|2026-01-01T12:00:30|TIMEOUT"
+    second = {
+        "chain": ("chain", "2026-01-01T12:59:00|2026-01-01T14:00:00|2026-01-01T15:00:00|COMPLETED", 1),
+        "early": ("early", "2026-01-01T06:00:00|2026-01-01T13:00:00|2026-01-01T15:00:00|COMPLETED", 1),
+        "late": ("late", "2026-01-01T13:01:00|2026-01-01T14:00:00|2026-01-01T15:00:00|COMPLETED", 1),
+        "other": ("another", "2026-01-01T12:30:00|2026-01-01T14:00:00|2026-01-01T15:00:00|COMPLETED", 1),
+        "wider": ("wider", "2026-01-01T12:30:00|2026-01-01T14:00:00|2026-01-01T15:00:00|COMPLETED", 2),
+        "beside": ("beside", "2026-01-01T12:00:00|2026-01-01T12:00:10|2026-01-01T15:00:00|COMPLETED", 1),
+    }
+    rows, number = ["JobID|User|JobName|Submit|Start|End|State|NNodes|TimelimitRaw"], 0
+    for name, (next_name, times, nodes) in second.items():
+        for job_name, when, size in ((name, first, 1), (next_name, times, nodes)):
+            *instants, state = when.split("|")
+            number += 1
+            rows.append("|".join([str(number), "ann", job_name, *instants, state, str(size), "720"]))
+    (tmp_path / "log.psv").write_text("\n".join(rows) + "\n")
+    folder = DataFolder(tmp_path / "data")
+    settings = clusters.resolve(folder, cluster="lab", timezone="UTC", nodes=8)
+    ingest.ingest([tmp_path / "log.psv"], cluster=settings, data=folder)
+    warehouse.build(folder)
+    cut = inputs.cut_by_limit(folder, "lab", 12 * HOUR_S)
+    names = warehouse.read(folder, "SELECT job_key, job_name, start_utc FROM jobs", ())
+    named = cut.join(names, on="job_key").filter(pl.col("next_job_key").is_not_null())
+    assert sorted(named["job_name"].to_list()) == ["chain", "early"]
+    assert inputs.cut_by_limit(folder, "lab", 13 * HOUR_S).is_empty()
+
+
+def test_the_headline_is_the_calibrated_world_where_jobs_were_cut(data: DataFolder) -> None:
+    settings = clusters.resolve(data, cluster=CUT)
+    assert why_not_calibrated(data, settings) is None
+    assert headline_study(data, settings).scenario.world == CALIBRATED
+    assert why_no_policies(data, CUT) is None
+
+
+def test_without_a_job_cut_by_its_limit_injected_pairs_remain(data: DataFolder) -> None:
+    settings = clusters.resolve(data, cluster="uncut")
+    why = why_not_calibrated(data, settings)
+    assert why is not None and "shows 0 jobs cut by a limit of at least 12 h" in why
+    assert headline_study(data, settings).scenario.world == PLAIN
+
+
+@pytest.mark.parametrize("cluster", ["unordered", "alone"])
+def test_a_log_without_priorities_and_one_of_a_single_user_have_pairs(data: DataFolder, cluster: str) -> None:
+    study = study_of(data, cluster)
+    pairs = study.pairs(Window(study.usable.from_s, study.usable.from_s + 7 * DAY_S, 6 * HOUR_S))
+    assert len(pairs) > 5 and np.isfinite(pairs.observations).all()
+    assert (pairs.successor_start_s > pairs.decision_s).all()
+
+
+@pytest.mark.parametrize("world", [CALIBRATED, PLAIN])
+def test_the_error_of_a_world_is_kept(data: DataFolder, world: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from models.study import world_error as module
+
+    study = open_study(data, clusters.resolve(data, cluster=CUT), world=world)
+    window = Window(study.usable.from_s, study.usable.from_s + 7 * DAY_S)
+    figures = world_error(study, window)
+    assert figures["jobs"] > 50 and figures["recorded_mean_wait_h"] > 0 and -1 <= figures["spearman"] <= 1
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_forked", lambda *_: pytest.fail("computed again"))
+        patch.setattr(module, "_replayed", lambda *_: pytest.fail("computed again"))
+        assert world_error(study, window) == figures
+    empty = world_error(study, Window(window.from_s - 400 * DAY_S, window.from_s - 399 * DAY_S))
+    assert empty["jobs"] == 0 and empty["spearman"] is None
+
+
+def test_pairs_that_are_not_of_that_world_are_refused(data: DataFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["train", "--cluster", CUT, "--policies", "reactive", "--data", str(data.root)]
+    for pairs, world in (("recorded", PLAIN), ("injected", CALIBRATED), ("some", PLAIN)):
+        with pytest.raises(SystemExit) as stopped:
+            main([*asked, "--pairs", pairs, "--world", world])
+        assert stopped.value.code == 2
+        err = capsys.readouterr().err
+        assert f"--pairs {pairs} with --world {world}; there are --pairs injected with --world plain" in err
+    with pytest.raises(InputError, match="unknown world 'planar'"):
+        open_study(data, clusters.resolve(data, cluster=CUT), world="planar")
