@@ -59,8 +59,9 @@ def _headerless(lines: list[str]) -> int:
     for delimiter in DELIMITERS:
         rows = [line.removesuffix("\r").removesuffix(delimiter).split(delimiter) for line in lines]
         width = max((len(row) for row in rows), key=[len(row) for row in rows].count, default=0)
-        jobs = [row for row in rows if len(row) == width and _JOB_ID.fullmatch(row[0])]
-        if width > 2 and 2 * len(jobs) > len(rows) and all(any(map(_TELLS.fullmatch, row)) for row in jobs):
+        jobs = [row for row in rows if len(row) == width and any(map(_JOB_ID.fullmatch, row))]
+        header = bool(rows) and len(rows[0]) == width and rows[0] not in jobs
+        if width > 2 and not header and 2 * len(jobs) > len(rows) and all(any(map(_TELLS.fullmatch, r)) for r in jobs):
             return width
     return 0
 

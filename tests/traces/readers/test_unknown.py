@@ -68,6 +68,16 @@ def test_more_columns_than_the_readme_asks_for(tmp_path: Path) -> None:
     assert len(sacct_columns.from_fields(tuple(example.split(",")))) == 40
 
 
+def test_the_job_id_need_not_be_the_first_column(tmp_path: Path) -> None:
+    rows = "ann|7|COMPLETED|1\n|7.batch|COMPLETED|1\nbob|8_1|CANCELLED by 7|1\n"
+    assert "without a header: name its 4 columns with --fields" in refused(tmp_path / "log", rows)
+
+
+def test_rows_under_names_of_columns_are_no_dump_without_a_header(tmp_path: Path) -> None:
+    told = refused(tmp_path / "log", "host,at,load\nn1,2026-03-01T00:00:00,7\nn2,2026-03-01T00:00:00,8\n")
+    assert "--fields" not in told and "CSV with the columns 'host, at, load'" in told
+
+
 def test_numbers_in_columns_are_no_dump(tmp_path: Path) -> None:
     assert "--fields" not in refused(tmp_path / "log", "1|2|3|4\n5|6|7|8\n")
 
