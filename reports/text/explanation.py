@@ -114,8 +114,9 @@ def _meanwhile(job: dict[str, Any]) -> Iterator[str]:
     most = "; those that held most:" if meanwhile["held_by"] else ""
     yield f"meanwhile {_many(meanwhile['held_by_jobs'], 'job')} held {meanwhile['held']}{most}"
     yield from (f"  {_other(job, row)} for {fmt.duration(row['held_s'])}" for row in meanwhile["held_by"])
+    last = "its start" if job["ran"] is not None else "it left the queue"
     for row in meanwhile["ended_just_before"]:
-        yield f"  just before its start ended {_other(job, row)}, at {fmt.moment(row['until_utc'])}"
+        yield f"  just before {last} ended {_other(job, row)}, at {fmt.moment(row['until_utc'])}"
 
 
 def _several(of: dict[str, int]) -> str:

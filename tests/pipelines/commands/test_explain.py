@@ -139,13 +139,14 @@ def test_what_is_refused(baton: Baton, data: Path, arguments: tuple[str, ...], p
 
 def test_a_job_that_never_ran(baton: Baton, tmp_path: Path) -> None:
     pending = {"State": "CANCELLED by 7", "ElapsedRaw": "0", "NodeList": "None assigned", "Reason": "Dependency"}
-    rows = [row("1", "bob", "01:00", "01:00", "02:00", 4, 60), row("2", "bob", "01:10", "01:30", "01:30", 1, 60)]
+    rows = [row("1", "bob", "01:00", "01:00", "01:30", 4, 60), row("2", "bob", "01:10", "01:30", "01:30", 1, 60)]
     rows[1] = row("2", "bob", "01:10", "01:30", "01:30", 1, 60, **pending).replace("2026-03-04T01:30:00", "Unknown", 1)
     log, data = tmp_path / "jobs.psv", tmp_path / "data"
     log.write_text("\n".join([COLUMNS, *rows]) + "\n")
     assert baton("ingest", log, "--cluster", "lab", "--nodes", 4, "--data", data).code == 0
     result = baton("explain", 2, "--data", data)
     assert result.code == 0 and "it never ran: 20 min in the queue; the scheduler's reason: Dependency" in result.out
+    assert "just before it left the queue ended 1 of bob (4 nodes, 16 GPUs), at 2026-03-04 01:30" in result.out
     found = baton("explain", 2, "--data", data, "--json").json
     assert found["ran"] is None and found["wait_s"] is None and set(found["wait_s_by_cause"].values()) == {None}
 
