@@ -70,6 +70,8 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
             fields=baton.fields,
             delimiter=baton.delimiter,
         )
+    for skipped in (result for result in results if result.skipped_reason is not None):
+        context.log.warning(f"{storable(skipped.path)}: skipped, {skipped.skipped_reason}")
     read = {result.sha256 for result in results if result.rows > result.duplicates}
     with locked(baton.folder.root, LAKE):  # or another ingest may take out what this one sees
         raw_files.check(baton.folder.lake)

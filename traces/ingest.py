@@ -332,7 +332,8 @@ def _has_changed(path: Path, state: tuple[int, ...] | None) -> bool:
 
 
 def _without_path(error: InputError, path: Path) -> str:
-    return str(error).removeprefix(f"{path}: ").removeprefix(f"{path}:")
+    """What is wrong with the file, for where its path stands already."""
+    return re.sub(r"^(\d+): ", r"line \1: ", str(error).removeprefix(f"{path}: ").removeprefix(f"{path}:"))
 
 
 def _digest(path: Path) -> tuple[str, int]:

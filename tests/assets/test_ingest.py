@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 import polars as pl
+import pytest
 
 from assets.ingest import disappeared, file_key, ingested_files, raw_file
 from assets.resources import Baton
@@ -77,3 +78,15 @@ def test_reasons_are_counted_without_their_values() -> None:
     )
     assert quality.reasons(rejects) == [("state … is none", 2, "y"), ("… fields", 1, "z")]
     assert quality.reasons(rejects.clear()) == []
+
+
+def test_a_file_of_a_folder_that_no_reader_knows_is_said_to_be_skipped(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    dump(raw / "a.psv", 3)
+    (raw / "notes.txt").write_text("Dear all,\n")
+    told, _, _ = materialize(tmp_path / "data", raw)
+    assert len(told) == 1
+    assert "notes.txt: skipped, line 1: unknown format, the file begins 'Dear all,'" in capfd.readouterr().err
