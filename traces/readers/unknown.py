@@ -12,10 +12,10 @@ from traces.readers.sacct.layout import DELIMITERS
 
 AGAIN = "dump the jobs with sacct -a -D -P (the README has the whole command)"
 MOST_LINES, MOST_NAMED = 50, 8
-# Of other commands of Slurm sets of words: a header that holds all of a set is the command's.
+# Of other commands of Slurm sets of words: a header that holds all of a set is the command's. Only squeue names jobs.
 _COMMANDS = {
-    "sinfo": ({"AVAIL"}, {"NODELIST", "STATE"}),
     "squeue": ({"NODELIST(REASON)"}, {"JOBID", "ST"}, {"JOBID", "STATE"}, {"JOBID", "NAME", "PARTITION"}),
+    "sinfo": ({"AVAIL"}, {"NODELIST", "STATE"}),
 }
 _JOB_ID = re.compile(r"\d+([_+.]\S*)?")
 _TELLS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|(COMPLETED|FAILED|TIMEOUT|RUNNING|PENDING|CANCELLED)( by \d+)?")

@@ -37,13 +37,24 @@ def refused(path: Path, text: str) -> str:
         (SQUEUE, ("output of squeue", "sacct -a -D -P")),
         ("JOBID|PARTITION|NAME|USER|ST|TIME|NODES|NODELIST(REASON)\n7|gpu|a|ann|R|1:00|1|n1\n", ("output of squeue",)),
         ("ID;JOBID;USER;ST\n1;1;ann;R\n", ("output of squeue",)),
+        ("JOBID|NAME|STATE|TIME|TIME_LEFT|CPUS|NODELIST\n7|a|RUNNING|1:00|1:00|8|n1\n", ("output of squeue",)),
         (SINFO, ("output of sinfo", "sacct -a -D -P")),
         ("NODELIST,NODES(A/I),AVAIL,STATE\nn1,1/0,up,idle\n", ("output of sinfo",)),
         ("JobId=7 JobName=train\n   UserId=ann(1)\n", ("output of scontrol", "sacct -a -D -P")),
         ("name,height,weight,age\nann,1,2,3\n", ("unknown format", "CSV with the columns 'name, height, weight, age'")),
         ("Dear all,\nthe cluster is down.\n", ("unknown format, the file begins 'Dear all,'", "swf, sacct")),
     ],
-    ids=["squeue", "squeue -o", "squeue of few columns", "sinfo", "sinfo -o", "scontrol", "CSV", "text"],
+    ids=[
+        "squeue",
+        "squeue -o",
+        "squeue of few columns",
+        "squeue with the nodes of sinfo",
+        "sinfo",
+        "sinfo -o",
+        "scontrol",
+        "CSV",
+        "text",
+    ],
 )
 def test_it_says_what_it_looks_like(tmp_path: Path, text: str, parts: tuple[str, ...]) -> None:
     told = refused(tmp_path / "log", text)
