@@ -108,9 +108,8 @@ def _longest_hour(source: Source, whole: dict[str, Any]) -> str | None:
     rows = hours.sort("mean", "hour", descending=[True, False]).to_dicts()
     if len(rows) < 2 or rows[0]["mean"] < STANDS_OUT * whole["wait_mean_s"]:
         return None
-    return (
-        f"those submitted from {rows[0]['hour']:02d}:00 to {rows[0]['hour']:02d}:59 ({fmt.duration(rows[0]['mean'])})"
-    )
+    hour, mean = rows[0]["hour"], fmt.duration(rows[0]["mean"])
+    return f"those submitted from {hour:02d}:00 to {hour:02d}:59 in {source.timezone} ({mean})"
 
 
 def why(source: Source) -> str:
