@@ -76,7 +76,8 @@ class Reading:
 def of_paths(folder: DataFolder, raw: Sequence[Path], reading: Reading) -> list[RawLogs]:
     """The raw logs by cluster: all of --cluster, else each of the declared cluster whose folder it is or lies in.
 
-    What belongs to no declared cluster is one cluster together, named after the file or folder, and said so.
+    What belongs to no declared cluster is one cluster together, named after the file or folder. That name is said, and
+    that its local times are taken for UTC where no --timezone is given.
     Raises InputError for a path that is not there.
     """
     from traces import clusters
@@ -85,7 +86,8 @@ def of_paths(folder: DataFolder, raw: Sequence[Path], reading: Reading) -> list[
     for path, given in zip(paths, raw, strict=True):
         if path != STANDARD_INPUT and not exists(path):
             raise InputError(f"{given}: no such file or folder; give the raw logs, or the folder that holds them")
-    declared = {settings.folder: name for name, settings in clusters.load(folder).items() if settings.folder}
+    known = clusters.load(folder)
+    declared = {settings.folder: name for name, settings in known.items() if settings.folder}
     groups: dict[str, list[Path]] = {}
     for path in paths:
         home = path.name if path.is_dir() else path.parent.name
@@ -97,7 +99,12 @@ def of_paths(folder: DataFolder, raw: Sequence[Path], reading: Reading) -> list[
             options.say(
                 f"cluster name {name!r} is taken from {_home(paths_of_cluster).name!r}: --cluster NAME gives another"
             )
-        made.append(RawLogs(clusters.resolve(folder, cluster=name, new=True, **reading.flags), tuple(paths_of_cluster)))
+        settings = clusters.resolve(folder, cluster=name, new=True, **reading.flags)
+        if reading.timezone is None and name not in known:
+            options.say(
+                f"local times of cluster {name!r} are taken for {settings.timezone}: --timezone gives another zone"
+            )
+        made.append(RawLogs(settings, tuple(paths_of_cluster)))
     return made
 
 
