@@ -8,9 +8,11 @@ re-executed in the UI keeps its key and counts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 
 import dagster as dg
+
+from traces import instants
 
 WAITS_S = (600, 3600, 6 * 3600)  # after the first failure, the second, the third: time to mend the cause
 MOST = len(WAITS_S) + 1
@@ -41,14 +43,10 @@ def next_attempt(instance: dg.DagsterInstance, content: str, now_s: float) -> At
     failed = f"attempt {made} of {MOST} (run {newest.dagster_run.run_id}) "
     if statuses[0] == dg.DagsterRunStatus.CANCELED:
         return Attempt(None, made, f"{failed}was cancelled: re-execute it, or change a file, for another")
-    failed += f"failed at {_text(ended_s)} UTC"
+    failed += f"failed at {instants.text(int(ended_s))} UTC"
     if made == MOST:
         return Attempt(None, made, f"{failed}, and no other is made until a file changes: mend it, then re-execute it")
     due_s = ended_s + WAITS_S[made - 1]
     if now_s < due_s:
-        return Attempt(None, made, f"{failed}; the next is due at {_text(due_s)} UTC")
+        return Attempt(None, made, f"{failed}; the next is due at {instants.text(int(due_s))} UTC")
     return Attempt(keys[made], made + 1, f"{failed}; the next is started")
-
-
-def _text(epoch_s: float) -> str:
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d %H:%M")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from functools import cache
 
 from traces.cache.sources import user_cache
+from traces.errors import BatonError
+from traces.files.whole import write_text
 
 
 @cache
@@ -37,8 +38,6 @@ def _distributions_of(library: str) -> list[str]:
             return names
     names = sorted(packages_distributions().get(library, ()))
     if path is not None and names:
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        with suppress(OSError):
-            part.write_text(json.dumps({**remembered, library: names}), encoding="utf-8")
-            part.replace(path)
+        with suppress(BatonError):  # then the next process looks again
+            write_text(path, json.dumps({**remembered, library: names}))
     return names

@@ -18,6 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from traces.errors import BatonError
+from traces.files.whole import write_text
+
 if TYPE_CHECKING:
     import ast
 
@@ -102,11 +105,8 @@ def keep() -> None:
     folder, kept = user_cache("sources"), _kept()
     if folder is None or len(kept) == _written.get("count", 0):
         return
-    path = folder / f"{_version()}.json"
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with suppress(OSError):  # then the next process parses again
-        part.write_text(json.dumps(dict(list(kept.items())[-MOST_KEPT:])), encoding="utf-8")
-        part.replace(path)
+    with suppress(BatonError):  # then the next process parses again
+        write_text(folder / f"{_version()}.json", json.dumps(dict(list(kept.items())[-MOST_KEPT:])))
     _written["count"] = len(kept)
 
 
