@@ -10,14 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands import calibrate as cli_calibrate
-from pipelines.commands import explain as cli_explain
-from pipelines.commands import export as cli_export
-from pipelines.commands import models as cli_models
-from pipelines.commands import report as cli_report
-from pipelines.commands import run as cli_run
-from pipelines.commands import simulate as cli_simulate
-from pipelines.commands import traces as cli_traces
+from pipelines.commands import calibrate, explain, export, models, report, run, simulate, traces
 from pipelines.process.terminal import safe_streams
 from traces.errors import BatonError, WorkError, of_system
 from traces.visible import visible
@@ -29,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for module in (cli_run, cli_explain, cli_calibrate, cli_traces, cli_simulate, cli_export, cli_models, cli_report):
+for module in (run, explain, calibrate, traces, simulate, export, models, report):
     module.register(app)
 
 

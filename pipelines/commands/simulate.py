@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from pipelines import options
-from pipelines.commands import simulate_slurm as cli_simulate_slurm
+from pipelines.commands import simulate_slurm
 from pipelines.options import Cluster, Data, Json
 from simulator.names import SCHEDULERS, check_names
 from traces.errors import InputError
@@ -50,7 +50,7 @@ class Knobs:
     estimate: str
     pass_: str
     kill_at_limit: bool
-    slurm: cli_simulate_slurm.Files | None  # the files that describe the cluster to `slurm`
+    slurm: simulate_slurm.Files | None  # the files that describe the cluster to `slurm`
 
 
 def simulate(
@@ -90,7 +90,7 @@ def simulate(
             raise InputError("simulate needs a trace: give either --trace FILE.swf or --cluster NAME")
         window = _window(plots, gantt_from, gantt)
         folder = options.data_folder(context, data)
-        slurm = cli_simulate_slurm.files(
+        slurm = simulate_slurm.files(
             wanted, folder, cluster, conf=slurm_conf, qos=qos, associations=associations, reservations=reservations
         )
         loaded = _of_swf(trace, capacity) if trace is not None else _of_cluster(folder, str(cluster), capacity)
@@ -201,7 +201,7 @@ def _replay(trace: Trace, scheduler: str, knobs: Knobs) -> Replay:
     from simulator.flat.replay import replay
 
     if scheduler == "slurm":
-        return cli_simulate_slurm.replay(trace.workload, trace.ids, trace.capacity, knobs.slurm)
+        return simulate_slurm.replay(trace.workload, trace.ids, trace.capacity, knobs.slurm)
     return replay(
         trace.workload,
         scheduler=scheduler,
