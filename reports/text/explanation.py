@@ -77,6 +77,7 @@ def _head(job: dict[str, Any]) -> Iterator[str]:
 
 
 def _waited(job: dict[str, Any]) -> Iterator[str]:
+    reason = fmt.text(job["reason"]) if job["reason"] not in (None, "", "None") else ""  # None: Slurm's word for none
     if job["wait_s"] is None:
         gave_up = job["abandoned_wait_s"]
         if job["ran"] is not None:
@@ -86,11 +87,11 @@ def _waited(job: dict[str, Any]) -> Iterator[str]:
         yield (
             head
             + ("" if gave_up is None else f": {fmt.duration(gave_up)} in the queue")
-            + (f"; the scheduler's reason: {fmt.text(job['reason'])}" if job["reason"] else "")
+            + (f"; the scheduler's reason: {reason}" if reason else "")
         )
         return
-    notes = [f"seen by {job['cause_basis']}"] if job["cause_basis"] else []
-    notes += [f"scheduler's reason: {fmt.text(job['reason'])}"] if job["reason"] else []
+    notes = [f"causes told by {job['cause_basis']}"] if job["cause_basis"] else []
+    notes += [f"scheduler's reason: {reason}"] if reason else []
     notes += [f"limit: {fmt.text(job['own_limit'])}"] if job["own_limit"] else []
     yield f"waited {fmt.duration(job['wait_s'])}" + (f" ({'; '.join(notes)})" if notes else "")
     yield from _causes(job["wait_s_by_cause"])

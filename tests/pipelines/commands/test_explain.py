@@ -90,10 +90,11 @@ def test_what_is_proposed_when_nothing_is_asked_for(baton: Baton, data: Path) ->
 def test_the_text_for_a_person_holds_no_control_characters(baton: Baton, data: Path) -> None:
     told = baton("explain", 4, "--data", data).out
     assert told.startswith("job 4 of anna on cluster lab, partition gpu: COMPLETED\n")
-    assert "waited 7 h 40 min (seen by placements; scheduler's reason: Priority)" in told
+    assert "waited 7 h 40 min (causes told by placements; scheduler's reason: Priority)" in told
     assert "52.2 %  cluster full" in told and "47.8 %  behind others" in told
     assert "\x1b" not in told and "\\x1b[2J<b>" in told
     assert "just before its start ended 3 of cy (4 nodes, 16 GPUs), at 2026-03-04 12:00" in told
+    assert "scheduler's reason" not in baton("explain", "5_1", "--data", data).out  # it is None
 
 
 def test_a_user(baton: Baton, data: Path) -> None:
