@@ -148,7 +148,7 @@ def _count(run: Run, job: int, array: int, outcome: int) -> None:
 
 @kernel_part
 def _begin_pass(run: Run, state: State) -> None:
-    """One slot with all nodes in service, nothing counted, nothing known."""
+    """Set up the scratch of a pass: one slot that holds all nodes in service, and every counter at its beginning."""
     scratch, now, resolution = run.scratch, int(state.scalars[NOW]), run.knobs.bf_resolution_s
     in_service(run, state, SERVICE)
     clear_counts(run)

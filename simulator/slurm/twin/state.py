@@ -57,7 +57,7 @@ class Machine:
     running_on: list[list[int]]  # rows of the jobs on each node
 
     def copy(self) -> Machine:
-        """The same state of every node, to be changed without this one noticing."""
+        """A copy of the state of every node; to change it does not change this one."""
         return Machine(
             self.world, self.total, [list(idle) for idle in self.idle], [list(rows) for rows in self.running_on]
         )

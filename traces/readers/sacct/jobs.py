@@ -1,9 +1,10 @@
 """Records of sacct into jobs, attempts, steps and placements.
 
-One id may have several records: a job that was requeued or resized (each a record of its own, the submission reset),
-the same job told of twice as it went on, or an id used again after it ran out. Which of these it is, the rule beside
-`schema.REQUEUE_WITHIN_S` says; another job's key carries its submission. Where a dump does not print submissions, the
-start stands for it; where it prints no times, records of one id are runs of one job in the order of the dump.
+One id may have several records. Either a job was requeued or resized (each run has a record of its own, with a new
+submission), or dumps taken at different times hold the same job, or Slurm has used all its ids and begun again, and the
+id is now another job's. The rule beside `schema.REQUEUE_WITHIN_S` tells these apart; the key of a job that reuses an id
+carries its submission. Where a dump does not print submissions, the start is used instead. Where it prints no times,
+records of one id are runs of one job, in the order of the dump.
 """
 
 from __future__ import annotations
