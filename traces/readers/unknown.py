@@ -56,8 +56,10 @@ def _command(first: str) -> str | None:
 
 def _headerless(lines: list[str]) -> int:
     """How many columns a dump without a header has; 0 where the lines are no jobs of sacct."""
+    texts = [line.removesuffix("\r") for line in lines]
     for delimiter in DELIMITERS:
-        rows = [line.removesuffix("\r").removesuffix(delimiter).split(delimiter) for line in lines]
+        trailing = all(text.endswith(delimiter) for text in texts[:-1] or texts)  # else a last column is blank in some
+        rows = [(text.removesuffix(delimiter) if trailing else text).split(delimiter) for text in texts]
         width = max((len(row) for row in rows), key=[len(row) for row in rows].count, default=0)
         jobs = [row for row in rows if len(row) == width and any(map(_JOB_ID.fullmatch, row))]
         header = bool(rows) and len(rows[0]) == width and rows[0] not in jobs

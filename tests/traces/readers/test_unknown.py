@@ -84,6 +84,11 @@ def test_the_job_id_need_not_be_the_first_column(tmp_path: Path) -> None:
     assert "without a header: name its 4 columns with --fields" in refused(tmp_path / "log", rows)
 
 
+def test_a_last_column_that_steps_leave_blank_counts(tmp_path: Path) -> None:
+    rows = "ann|7|COMPLETED|1|None\n|7.batch|COMPLETED|1|\n" * 3
+    assert "without a header: name its 5 columns with --fields" in refused(tmp_path / "log", rows)
+
+
 def test_rows_under_names_of_columns_are_no_dump_without_a_header(tmp_path: Path) -> None:
     told = refused(tmp_path / "log", "host,at,load\nn1,2026-03-01T00:00:00,7\nn2,2026-03-01T00:00:00,8\n")
     assert "--fields" not in told and "CSV with the columns 'host, at, load'" in told
