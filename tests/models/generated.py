@@ -28,8 +28,7 @@ def queue_table(seed: int = 0, starts: int = 120, limit_h: int = 24, sizes: tupl
     steps = (starts * 4 + limit_h) * 6 + 400
     wait = {1: backlog_h(rng, steps)}
     wait[8] = 1.3 * wait[1]
-    base = 1_600_000_000
-    nodes, submit, offset, decision, start, observed = [], [], [0], [], [], []
+    base, nodes, submit, offset, decision, start, observed = 1_600_000_000, [], [], [0], [], [], []
     for size in sizes:
         late = np.convolve(wait[size], np.full(144, 1 / 144))[:steps]
         estimate = wait[size] * 1.5 * rng.lognormal(0, 0.25, steps)
@@ -60,13 +59,13 @@ def queue_table(seed: int = 0, starts: int = 120, limit_h: int = 24, sizes: tupl
             decision.append(now)
             start.append(now + np.rint(wait[size][at] * 3600).astype(np.int64))
             observed.append(row.astype(np.float32))
-    submitted = np.asarray(submit, np.int64)
+    submitted, of_both_s = np.asarray(submit, np.int64), limit_h * 3600
     return PairTable(
         pair_nodes=np.asarray(nodes, np.int64),
-        limit_s=np.full(len(nodes), limit_h * 3600, np.int64),
+        limit_s=np.full(len(nodes), of_both_s, np.int64),
         submit_s=submitted,
         predecessor_start_s=submitted,
-        predecessor_end_s=submitted + limit_h * 3600,
+        predecessor_end_s=submitted + of_both_s,
         user_start_s=np.full(len(nodes), NONE),
         offset=np.asarray(offset, np.int64),
         decision_s=np.concatenate(decision),
