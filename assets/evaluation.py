@@ -9,10 +9,12 @@ from assets.metadata import numbers, picture, png, shown, table
 from assets.policies import training_link
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
+from features.conventions import ORACLE, REACTIVE, is_offered, judged_sizes
 from models import registry
 from models.study import comparisons, fits
 from models.study.cluster import Study
 from models.study.support import headline_study, why_no_policies
+from models.study.world_error import world_error
 from models.tables import POLICY_CURVES, POLICY_RESULTS, curves_frame, results_frame
 from traces.files.locks import locked
 from traces.store import derived
@@ -20,7 +22,7 @@ from traces.store.stamps import write_stamp
 
 COLUMNS = (
     "policy",
-    "pair_nodes",
+    "size",
     "n",
     "interruption_h",
     "overlap_h",
@@ -28,6 +30,10 @@ COLUMNS = (
     "cost_w1",
     "regret_h_w1",
     "reduction",
+    "best_rule",
+    "cost_difference_h",
+    "cost_difference_low_h",
+    "cost_difference_high_h",
 )
 
 
@@ -60,6 +66,7 @@ def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
         reused=reused,
         version=made_from,
         **_figures(everywhere, curves),
+        **_world(everywhere),
         **training_link(data, fits.run_ids(study, policies)),
         curves=picture(_drawn(curves), "interruption, h"),
         results=table(everywhere.select(COLUMNS), rows=40),
@@ -76,20 +83,22 @@ def _compare(study: Study, policies: list[str], made_from: str) -> None:
     comparisons.remember_comparison(study, trained, compared, study.windows.report, study.windows.select, pictures)
     derived.write(data, POLICY_CURVES, cluster, curves, made_from)
     write_stamp(data, comparisons.COMPARISON, cluster, made_from, {"results": compared.results})
-    derived.write(data, POLICY_RESULTS, cluster, results_frame(compared.results), made_from)
+    error = world_error(study, study.windows.report)
+    derived.write(data, POLICY_RESULTS, cluster, results_frame(compared.results, error), made_from)
 
 
 def _figures(results: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
     """The policy of least cost on the select window, and what it, reactive and the oracle did on the report window.
 
-    Figures are plain means over the pair sizes, hours a pair.
+    Figures are plain means over the sizes of injected pairs, or those of all recorded pairs; hours a pair.
     """
-    from features.conventions import ORACLE, REACTIVE
-
     figures = ("cost_w1", "interruption_h", "overlap_h")
-    means_of = {row["policy"]: row for row in results.group_by("policy").agg(pl.mean(*figures)).iter_rows(named=True)}
-    select = curves.filter((pl.col("window") == "select") & (pl.col("policy") != ORACLE))
-    least = select.group_by("policy", "pair_nodes", maintain_order=True).agg(pl.min("cost_w1"))
+    sizes = pl.col("size").is_in(judged_sizes(results["size"]))
+    means = results.filter(sizes).group_by("policy").agg(pl.mean(*figures))
+    means_of = {row["policy"]: row for row in means.iter_rows(named=True)}
+    offered = [name for name in curves["policy"].unique() if name == REACTIVE or is_offered(name)]
+    select = curves.filter((pl.col("window") == "select") & pl.col("policy").is_in(offered) & sizes)
+    least = select.group_by("policy", "size", maintain_order=True).agg(pl.min("cost_w1"))
     ranked = least.group_by("policy", maintain_order=True).agg(pl.mean("cost_w1")).sort("cost_w1", maintain_order=True)
     measured: dict[str, float] = {
         f"{name}_cost_w1_h": means_of[name]["cost_w1"] for name in (REACTIVE, ORACLE) if name in means_of
@@ -101,9 +110,18 @@ def _figures(results: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
     return {"best_on_select": best, **numbers(**measured)}
 
 
+def _world(results: pl.DataFrame) -> dict[str, Any]:
+    """How far the world's waits are from the recorded ones in the same window."""
+    if results.is_empty():
+        return {}
+    row = results.row(0, named=True)
+    return numbers(**{name: row[name] for name in ("world_spearman", "world_error_over_mean") if row[name] is not None})
+
+
 def _drawn(curves: pl.DataFrame) -> bytes:
-    """Interruption against overlap of every policy, for the widest pairs of the report window."""
-    widest = curves.filter((curves["window"] == "report") & (curves["pair_nodes"] == curves["pair_nodes"].max()))
+    """Interruption against overlap of every policy, for all or else the widest pairs of the report window."""
+    size = judged_sizes(curves["size"])[-1:]
+    widest = curves.filter((pl.col("window") == "report") & pl.col("size").is_in(size))
     lines = {
         str(name): (part["overlap_h"].to_list(), part["interruption_h"].to_list())
         for (name,), part in widest.sort("overlap_h").group_by("policy", maintain_order=True)

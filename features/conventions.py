@@ -5,6 +5,8 @@ The ten minutes from which a wait counts as noticed belong to `simulator.metrics
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 BLOCK_DAYS = 7  # days that are drawn together for an interval, since neighbouring days see the same queue
 INDICATIVE_BELOW_BLOCKS = 8  # an interval over fewer blocks is called indicative
 NOT_WORSE_H = 0.1  # upper end of the interval of a cost difference up to which a candidate is not worse, hours a pair
@@ -18,4 +20,34 @@ OVERLAP_BUDGETS_H = {"0.25": 0.25, "0.5": 0.5, "1": 1.0}  # mean overlap, hours 
 
 REACTIVE = "reactive"  # submits when the predecessor ends: what one does without a policy
 ORACLE = "oracle"  # knows every future start: a bound for all policies
-NEVER_CHOSEN = (ORACLE, REACTIVE)  # what every comparison holds and no reader is offered as a policy
+USERS = "users"  # what the users of recorded pairs did themselves, on the pairs with which they went on
+FROZEN_AVERAGE = "mirage-average"  # the mean recent wait at the predecessor's start, as the Mirage paper has it
+UNTRAINED = "-untrained"  # behind a learner's name: the learner as it was before it learned anything
+NEVER_CHOSEN = (ORACLE, REACTIVE, USERS)  # what every comparison holds and no reader is offered as a policy
+
+MOST_NODES = 1_000_000_000  # above any size of a pair
+CUT_LIMIT_H = 12  # a recorded pair's first job was cut by a limit of at least so many hours
+# Which pairs are measured together: the column `size`.
+ALL_SIZES = "all"  # pairs of every size together, where one table holds many
+RECORDED_SIZES = (("1", 1, 1), ("2-4", 2, 4), ("5-16", 5, 16), ("17-up", 17, None))  # name, nodes from, nodes to
+
+POOLED_WINDOWS = 3  # windows, at least, over which a difference is pooled before one policy is said to beat another
+
+
+def is_offered(policy: str) -> bool:
+    """Whether a reader is offered it as a policy: the bounds, the yardsticks and the untrained learners are not."""
+    return policy not in (*NEVER_CHOSEN, FROZEN_AVERAGE) and not policy.endswith(UNTRAINED)
+
+
+def size_rank(size: str) -> int:
+    """Where a size stands among others: by its fewest nodes, all sizes together behind them."""
+    return MOST_NODES if size == ALL_SIZES else int(size.partition("-")[0])
+
+
+def judged_sizes(sizes: Iterable[str]) -> list[str]:
+    """The sizes whose figures are averaged where one figure is wanted.
+
+    That is all sizes together where the table has them so, else each of them.
+    """
+    known = sorted(set(sizes), key=size_rank)
+    return [ALL_SIZES] if ALL_SIZES in known else known

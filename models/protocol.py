@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,6 +123,15 @@ class Policy(Protocol):
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """Returns the artifact and the training metrics, each a series (one value, or one an epoch)."""
+        ...
+
+
+@runtime_checkable
+class Learner(Policy, Protocol):
+    """A policy that learns, and can be held against what it was before."""
+
+    def untrained(self, artifact: Artifact, seed: int) -> Artifact:
+        """The artifact as it was before `fit` learned anything with that seed: the same inputs, scaling and knob."""
         ...
 
 

@@ -36,12 +36,15 @@ POLICIES: dict[str, Named] = {
     "reactive": Named("models.policies.reactive:Reactive"),
     "average-wait": Named("models.policies.estimates:average_wait"),
     "start-estimate": Named("models.policies.estimates:start_estimate"),
+    "start-expected": Named("models.policies.estimates:start_expected"),
     "forest": Named("models.policies.forest:Forest"),
     "xgboost": Named("models.policies.xgboost:XGBoostMean"),
     "lightgbm": Named("models.policies.lightgbm:LightGBMQuantile"),
     "dqn": Named("models.policies.dqn:DQN"),
     "policy-gradient": Named("models.policies.policy_gradient:PolicyGradient"),
 }
+# What every comparison holds whatever was asked for: rules that learn nothing.
+RULES = ("reactive", "average-wait", "start-estimate", "start-expected")
 
 
 def every_policy() -> list[str]:

@@ -20,7 +20,10 @@ from traces.schema import CLUSTER, FLAG, FLOAT, INT, TEXT, UTC, Column, Table
 _FEW_BLOCKS = f"fewer than {INDICATIVE_BELOW_BLOCKS} blocks: the intervals are only indicative"
 _WITHIN = f"share of pairs with a gap of at most {NOTICED_WAIT_S // 60} minutes"
 _POLICY = Column("policy", TEXT, "", "name in the registry of policies, or oracle", nullable=False)
-_NODES = Column("pair_nodes", INT, "nodes", "nodes of the predecessor and of the successor", nullable=False)
+_SIZE = Column("size", TEXT, "", "nodes of the pairs measured together: 1, 8, 2-4, 17-up; all", nullable=False)
+_NODES = Column("pair_nodes", INT, "nodes", "nodes of the predecessor and of the successor; null where they differ")
+_LIMIT = Column("limit_h", FLOAT, "h", "wall-clock limit of both jobs; null where pairs differ")
+_TO_RULE = "less that of the best rule on the same pairs, h; null without a select window"
 _PAIRS = Column("n", INT, "pairs", "pairs", nullable=False)
 _INTERRUPTION = Column("interruption_h", FLOAT, "h", "mean interruption a pair", nullable=False)
 _OVERLAP = Column("overlap_h", FLOAT, "h", "mean overlap a pair", nullable=False)
@@ -29,7 +32,7 @@ _COST_1 = Column("cost_w1", FLOAT, "h", "interruption + overlap a pair", nullabl
 
 POLICY_RESULTS = Table(
     "policy_results",
-    "One row a policy, load and pair size: what it did on the report window at its headline setting",
+    "One row a policy, load and size of pairs: what it did on the report window at its headline setting",
     (
         CLUSTER,
         Column("window", TEXT, "", "part of the trace that the figures are from: report", nullable=False),
@@ -39,8 +42,10 @@ POLICY_RESULTS = Table(
         Column("policy_version", TEXT, "", "digest of the artifacts compared", nullable=False),
         Column("world", TEXT, "", f"simulated world: {' or '.join(WORLDS)}", nullable=False),
         Column("load", TEXT, "", f"all, or by reactive's gap: {LOADS_IN_WORDS}", nullable=False),
+        Column("pairs", TEXT, "", "injected into the world, or recorded: jobs cut by their limit", nullable=False),
+        _SIZE,
         _NODES,
-        Column("limit_h", FLOAT, "h", "wall-clock limit of both jobs", nullable=False),
+        _LIMIT,
         _PAIRS,
         Column("blocks", INT, "blocks", f"{BLOCK_DAYS}-day blocks that hold these pairs", nullable=False),
         Column("seeds", INT, "seeds", "training seeds averaged", nullable=False),
@@ -60,23 +65,41 @@ POLICY_RESULTS = Table(
         Column("at_overlap_025_h", FLOAT, "h", "interruption at a mean overlap of 0.25 h; null beyond the curve"),
         Column("at_overlap_05_h", FLOAT, "h", "interruption at a mean overlap of 0.5 h; null beyond the curve"),
         Column("at_overlap_1_h", FLOAT, "h", "interruption at a mean overlap of 1 h; null beyond the curve"),
+        Column(
+            "zero_share_at_overlap_05", FLOAT, "", "zero_share at a mean overlap of 0.5 h; null beyond the curve"
+        ),
+        Column("interruption_users_h", FLOAT, "h", "mean interruption on the pairs with which users went on"),
+        Column("overlap_users_h", FLOAT, "h", "mean overlap on the pairs with which users went on"),
+        Column("best_rule", TEXT, "", "of the rules that learned nothing, that of least cost_w1 on the select window"),
+        Column("cost_difference_h", FLOAT, "h", f"cost_w1 {_TO_RULE}"),
+        Column("cost_difference_low_h", FLOAT, "h", "lower end of its paired 95 % interval"),
+        Column("cost_difference_high_h", FLOAT, "h", "upper end of it"),
+        Column("at_overlap_025_difference_h", FLOAT, "h", f"at_overlap_025_h {_TO_RULE}"),
+        Column("at_overlap_025_difference_low_h", FLOAT, "h", "lower end of its paired 95 % interval"),
+        Column("at_overlap_025_difference_high_h", FLOAT, "h", "upper end of it"),
+        Column("world_spearman", FLOAT, "", "rank correlation of the world's waits with those recorded in the window"),
+        Column("world_error_over_mean", FLOAT, "", "mean absolute error of the world's waits over the recorded mean"),
+        Column("world_mean_wait_h", FLOAT, "h", "mean wait in the world of the jobs submitted in the window"),
+        Column("recorded_mean_wait_h", FLOAT, "h", "their mean wait as recorded"),
         Column("chosen", TEXT, "", "JSON: setting picked on the select window for each overlap budget, its figures"),
         Column("ci95", TEXT, "", "JSON: figure to [low, high], moving-block bootstrap over starts", nullable=False),
         Column("trace_digest", TEXT, "", "digest of the raw files", nullable=False),
         Column("scenario", TEXT, "", "scheduler, capacity and world of the simulation", nullable=False),
         Column("code_version", TEXT, "", "commit, or package version and source digest", nullable=False),
     ),
-    key=("cluster", "policy", "load", "pair_nodes", "limit_h", "world"),
+    key=("cluster", "policy", "load", "size", "limit_h", "world"),
 )  # fmt: skip
 
 POLICY_CURVES = Table(
     "policy_curves",
-    "One row a policy, window, pair size and setting: the interruption-against-overlap curve, seeds averaged",
+    "One row a policy, window, size of pairs and setting: the interruption-against-overlap curve, seeds averaged",
     (
         CLUSTER,
         Column("window", TEXT, "", "select or report", nullable=False),
         _POLICY,
+        _SIZE,
         _NODES,
+        _LIMIT,
         Column("setting", FLOAT, "", "value of the policy's knob", nullable=False),
         _INTERRUPTION,
         _OVERLAP,
@@ -84,7 +107,7 @@ POLICY_CURVES = Table(
         _COST_1,
         _PAIRS,
     ),
-    key=("cluster", "window", "policy", "pair_nodes", "setting"),
+    key=("cluster", "window", "policy", "size", "limit_h", "setting"),
 )
 
 RELEASE_LOG = Table(
@@ -133,6 +156,13 @@ _DTYPES: dict[str, Any] = {
     FLAG: pl.Boolean,
     UTC: pl.Datetime("us"),
 }
+_DIFFERENCES = {"cost_w1": "cost_difference", "interruption_h_at_overlap_0.25": "at_overlap_025_difference"}
+_WORLD = {  # figure of `world_error`: column
+    "spearman": "world_spearman",
+    "error_over_mean": "world_error_over_mean",
+    "mean_wait_h": "world_mean_wait_h",
+    "recorded_mean_wait_h": "recorded_mean_wait_h",
+}
 _AT_OVERLAP = {"0.25": "at_overlap_025_h", "0.5": "at_overlap_05_h", "1": "at_overlap_1_h"}
 
 
@@ -142,8 +172,12 @@ def frame(table: Table, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema)
 
 
-def results_frame(results: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """`policy_results` from the rows of a comparison (`models.comparison`); nested figures are flattened or JSON."""
+def results_frame(results: Sequence[Mapping[str, Any]], world_error: Mapping[str, Any] | None = None) -> pl.DataFrame:
+    """`policy_results` from the rows of a comparison (`models.comparison`); nested figures are flattened or JSON.
+
+    world_error: `models.study.world_error.world_error` of the same window, whose figures stand in every row.
+    """
+    of_world = {column: (world_error or {}).get(name) for name, column in _WORLD.items()}
     flat: list[dict[str, Any]] = []
     for row in results:
         at_overlap = row["interruption_h_at_overlap"]
@@ -152,11 +186,24 @@ def results_frame(results: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
                 **row,
                 **{name: instants.parse(row[name]) for name in ("from_utc", "to_utc")},
                 **{column: at_overlap[budget] for budget, column in _AT_OVERLAP.items()},
+                **_difference(row["difference_to_best_rule"]),
+                **of_world,
                 "chosen": json.dumps(row["chosen"], sort_keys=True),
                 "ci95": json.dumps(row["ci95"], sort_keys=True),
             }
         )
     return frame(POLICY_RESULTS, flat)
+
+
+def _difference(told: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The columns of a `difference_to_best_rule`; none where there is no rule to differ from."""
+    if told is None:
+        return {}
+    columns: dict[str, Any] = {"best_rule": told["rule"]}
+    for figure, column in _DIFFERENCES.items():
+        low, high = told["ci95"][figure] or (None, None)
+        columns |= {f"{column}_h": told[figure], f"{column}_low_h": low, f"{column}_high_h": high}
+    return columns
 
 
 def curves_frame(curves: Sequence[Mapping[str, Any]]) -> pl.DataFrame:

@@ -12,9 +12,10 @@ from typing import Any
 
 import polars as pl
 
-from features.conventions import INDICATIVE_BELOW_BLOCKS, NEVER_CHOSEN, REACTIVE
+from features.conventions import INDICATIVE_BELOW_BLOCKS, REACTIVE
 from reports import format as fmt
 from reports.causes import shares
+from reports.hand_over import against_rule, best_on_select, judged, world
 from reports.layout import Action
 from reports.source import Source
 from reports.trust import trust_in_replays
@@ -176,27 +177,24 @@ def _by_cause(source: Source, whole: dict[str, Any]) -> dict[str, Action]:
 
 
 def _hand_over(source: Source) -> Action | None:
-    """Chained jobs: the compared policy with the least cost, where it costs clearly less than submitting at the end."""
-    results = source.rows("policy_results")
-    results = results.filter(pl.col("load") == "all") if not results.is_empty() else results
-    if results.is_empty():
+    """Chained jobs: the policy picked on the select window, where it costs clearly less than submitting at the end."""
+    pairs = judged(source)
+    if pairs is None:
         return None
-    widest = results.filter(pl.col("pair_nodes") == results["pair_nodes"].max()).sort("cost_w1").to_dicts()
-    reactive = next((row for row in widest if row["policy"] == REACTIVE), None)
-    best = next((row for row in widest if row["policy"] not in NEVER_CHOSEN), None)
+    reactive, best = pairs.of(REACTIVE), pairs.of(best_on_select(source, pairs.size))
     if reactive is None or best is None or best["cost_w1"] > (1 - WORTH) * reactive["cost_w1"]:
         return None
     ends = json.loads(best["ci95"] or "{}").get("interruption_h")
     known = f" (95 % interval {fmt.interval(ends)} h)" if ends and None not in ends else ""
     few = f" Only {best['blocks']} blocks of 7 days: indicative." if best["blocks"] < INDICATIVE_BELOW_BLOCKS else ""
-    nodes = best["pair_nodes"]
+    jobs = "jobs cut by their limit" if pairs.is_recorded else f"{best['pair_nodes']}-node jobs"
     return Action(
         f"Let chained jobs submit their next one ahead of time, by the policy {fmt.text(best['policy'])}",
-        f"In simulation a chain of {nodes}-node jobs stands still for {best['interruption_h']:.1f} h between two "
+        f"In simulation a chain of {jobs} stands still for {best['interruption_h']:.1f} h between two "
         f"jobs{known} instead of {reactive['interruption_h']:.1f} h, and holds both for {best['overlap_h']:.1f} h.",
         "As far as the simulation goes. "
-        f"Measured on {best['n']:,} hand-overs of the {fmt.text(best['world'])} world, none of which the policy was "
-        f"fitted on.{few}",
+        f"Measured on {best['n']:,} hand-overs, none of which the policy was fitted on.{few} "
+        + " ".join([world(best), against_rule(best)]).rstrip(),
         [float(end) for end in ends] if known else None,
         "h",
     )

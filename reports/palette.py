@@ -18,6 +18,8 @@ COLOURS: dict[str, tuple[str, str]] = {
     "reactive": ("#6e7681", "#98a1ad"),
     "average-wait": ("#8f6207", "#d9a441"),
     "start-estimate": ("#1c6dba", "#6cb2f5"),
+    "start-expected": ("#0f7d8c", "#4fc3d1"),
+    "mirage-average": ("#7c5a2b", "#c9a36b"),
     "forest": ("#1d7f4e", "#5cc98d"),
     "xgboost": ("#bf580e", "#f59a56"),
     "lightgbm": ("#b4282f", "#ff8a80"),

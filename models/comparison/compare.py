@@ -1,77 +1,56 @@
-"""The comparison of policies on the same pairs: a row for each policy, pair size and load, and the curve behind it.
+"""The comparison of policies on the same pairs: a row for each policy, group of pairs and load, and the curves.
 
 Pure functions of pair tables and artifacts; fits nothing and stores nothing. The protocol (docs/decisions):
 settings are picked on the select window, the report window is only measured, no interruption stands without its
-overlap, and every interval is a moving-block bootstrap with the same draws for all policies.
+overlap, every policy is held against the best rule that learned nothing, and every interval is a moving-block bootstrap
+with the same draws for all policies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from features.conventions import INDICATIVE_BELOW_BLOCKS, ORACLE, OVERLAP_BUDGETS_H
-from models.comparison.bootstrap import (
-    DRAWS,
-    block_count,
-    interval,
-    resampled_means,
-    resampled_percentiles,
-    seed_weights,
-    start_weights,
-)
+from features.conventions import INDICATIVE_BELOW_BLOCKS, OVERLAP_BUDGETS_H
+from models.comparison import differences
+from models.comparison.bootstrap import DRAWS, block_count, interval
+from models.comparison.cells import PERCENTILES, Cell, at_budget, cells, drawn, figures
+from models.comparison.differences import Difference
+from models.comparison.groups import Group, groups
 from models.comparison.one_thread import one_thread
-from models.comparison.outcomes import (
-    Outcome,
-    at_overlap,
-    load_masks,
-    of_size,
-    play_all,
-    sizes,
-)
-from models.protocol import PairTable, TrainedPolicy
+from models.comparison.outcomes import Outcome, play_all, play_users
+from models.comparison.rules import beside
+from models.comparison.settings import chosen, headline
+from models.protocol import NONE, PairTable, TrainedPolicy
 from models.scenario import Context
-from simulator.metrics import NOTICED_WAIT_S
 from traces import instants
 from traces.errors import InputError
 from traces.progress import Progress
 
 Floats = NDArray[np.float64]
-Int64s = NDArray[np.int64]
-
-PERCENTILES = {"interruption_p50_h": 50.0, "interruption_p95_h": 95.0}
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Comparison:
     """What a comparison says, as plain rows.
 
-    results: a row for each policy, pair size and load, as `baton evaluate` prints them.
-    curves: a row for each policy, window, pair size and setting: the points of the table `policy_curves`.
-    by_seed: a row for each window, policy, seed and pair size, at the headline setting. Their means over the seeds
+    results: a row for each policy, group of pairs and load, as `baton evaluate` prints them.
+    curves: a row for each policy, window, group and setting: the points of the table `policy_curves`.
+    by_seed: a row for each window, policy, seed and group, at the headline setting. Their means over the seeds
         are what `results` holds.
+    differences: of every policy to the best rule, a group each, all loads together. What
+        `models.comparison.differences.pool` puts together for several windows.
     """
 
-    results: list[dict[str, Any]]
-    curves: list[dict[str, Any]]
-    by_seed: list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class _Cell:
-    """The n pairs of one size and load, with the two outcomes that every policy is compared with."""
-
-    load: str
-    mask: NDArray[np.bool_]  # (all pairs of the size,) which n of them
-    submit_s: Int64s  # (n,)
-    origin_s: int  # start of the window
-    reactive_h: Floats  # (n,) interruption of reactive
-    oracle_h: Floats  # (n,) cost of the oracle, weight 1
-    starts: Floats | None  # (draws, n) bootstrap weights
+    results: list[Row] = field(default_factory=list)
+    curves: list[Row] = field(default_factory=list)
+    by_seed: list[Row] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list, compare=False)
 
 
 @one_thread
@@ -84,198 +63,167 @@ def compare(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Comparison:
-    """Measures trained policies and the oracle on the report window.
+    """Measures trained policies on the report window, beside what every comparison holds.
+
+    That is: the rules of `models.comparison.rules` and each learner untrained, Mirage's average, the oracle, and of
+    recorded pairs what their users did.
 
     The headline setting of a row is the one of least cost (weight 1) on the select window; without one (`select`
-    None, or no pair of that size in it) the artifact's default. Raises InputError where there is nothing to compare.
+    None, or no pair of that group in it) the artifact's default. Raises InputError where there is nothing to compare.
     """
     if not len(report) or not trained:
         raise InputError(
             f"cluster {context.scenario.cluster!r}: {len(report)} pairs and {len(trained)} trained policies to "
             "compare; widen the report window, or train first"
         )
-    results: list[dict[str, Any]] = []
-    curves: list[dict[str, Any]] = []
-    by_seed: list[dict[str, Any]] = []
-    each = len({one.name for one in trained}) + 1  # and the oracle
-    with Progress("comparison", len(sizes(report)) * each, "policies", stays=False) as progress:
-        for at, size in enumerate(sizes(report)):
-            pairs = report.take(of_size(report, size))
-            outcomes = play_all(pairs, trained)
-            chosen_on = _select_outcomes(select, trained, size)
-            cells = _cells(pairs, outcomes, draws, seed)
-            for number, outcome in enumerate(outcomes, start=1):
-                picked = chosen_on.get(outcome.policy)
-                results += [
-                    {**_identity(outcome, size, context), **_measure(outcome, picked, cell, seed)} for cell in cells
-                ]
-                for window, measured in (("select", picked), ("report", outcome)):
-                    if measured is not None:
-                        curves += _curve(measured, window, size[0], context.scenario.cluster)
-                        seeds = [one.seed for one in trained if one.name == outcome.policy]
-                        by_seed += _by_seed(measured, headline(outcome, picked), window, size[0], seeds)
-                progress.reach(at * each + number)
-    return Comparison(results, curves, by_seed)
+    made = Comparison()
+    everything = [*trained, *beside(trained, report)]
+    seeds_of: dict[str, list[int]] = {}
+    for one in everything:
+        seeds_of.setdefault(one.name, []).append(one.seed)
+    parts = groups(report, context.scenario.pairs)
+    with Progress("comparison", len(parts), "sizes of pairs", stays=False) as progress:
+        for number, group in enumerate(parts, start=1):
+            pairs = report.take(group.of(report))
+            on_select = _on_select(select, everything, group)
+            measured = _Measured(group, pairs, play_all(pairs, everything), on_select, _of(context), seed)
+            measured.add_to(made, draws, seeds_of)
+            progress.reach(number)
+    return made
 
 
-def headline(outcome: Outcome, select: Outcome | None) -> int:
-    """Position of the setting at which a policy is judged.
-
-    It is the one of least mean cost (weight 1) on the select window, the first of equals; without a select window it
-    is the artifact's default.
-    """
-    if select is not None:
-        return int(np.argmin(select.cost_h(1.0).mean(axis=(0, 2))))
-    return int(np.argmin(np.abs(np.asarray(outcome.settings) - outcome.default_setting)))
-
-
-def pick_within(select: Outcome, budget_h: float) -> int | None:
-    """Position of the setting with the least interruption of those whose mean overlap is at most `budget_h`.
-
-    Of settings with equal interruption it is the one with the least overlap; None where none is within the budget.
-    """
-    interruption = select.interruption_h.mean(axis=(0, 2))
-    overlap = select.overlap_h.mean(axis=(0, 2))
-    within = np.flatnonzero(overlap <= budget_h)
-    if not len(within):
-        return None
-    return int(within[np.lexsort((overlap[within], interruption[within]))[0]])
-
-
-def _select_outcomes(
-    select: PairTable | None, trained: Sequence[TrainedPolicy], size: tuple[int, int]
-) -> dict[str, Outcome]:
-    if select is None or not (mask := of_size(select, size)).any():
+def _on_select(select: PairTable | None, trained: Sequence[TrainedPolicy], group: Group) -> dict[str, Outcome]:
+    if select is None or not (mask := group.of(select)).any():
         return {}
     return {outcome.policy: outcome for outcome in play_all(select.take(mask), trained)}
 
 
-def _cells(pairs: PairTable, outcomes: Sequence[Outcome], draws: int, seed: int) -> list[_Cell]:
-    """The pairs of each load that has any. All loads share one set of bootstrap draws over the whole window."""
-    reactive = np.maximum(pairs.gap_h[pairs.last], 0.0)
-    oracle = next(outcome for outcome in outcomes if outcome.policy == ORACLE).cost_h(1.0)[0, 0]
-    starts = start_weights(pairs.submit_s, draws, seed)
-    return [
-        _Cell(
-            load,
-            mask,
-            pairs.submit_s[mask],
-            int(pairs.submit_s.min()),
-            reactive[mask],
-            oracle[mask],
-            None if starts is None else starts[:, mask],
-        )
-        for load, mask in load_masks(pairs.gap_h[pairs.last]).items()
-        if mask.any()
-    ]
-
-
-def _identity(outcome: Outcome, size: tuple[int, int], context: Context) -> dict[str, Any]:
+def _of(context: Context) -> Row:
+    """What every row of a comparison says of where it comes from."""
+    scenario = context.scenario
     return {
-        "cluster": context.scenario.cluster,
-        "window": "report",
-        "policy": outcome.policy,
-        "policy_version": outcome.version,
-        "knob": outcome.knob,
-        "world": context.scenario.world,
-        "pair_nodes": size[0],
-        "limit_h": size[1] / 3600.0,
+        "cluster": scenario.cluster,
+        "world": scenario.world,
+        "pairs": scenario.pairs,
         "trace_digest": context.trace_digest,
-        "scenario": context.scenario.brief,
+        "scenario": scenario.brief,
         "code_version": context.code_version,
     }
 
 
-def _measure(whole: Outcome, select: Outcome | None, cell: _Cell, seed: int) -> dict[str, Any]:
-    """The figures of one policy on the pairs of one size and load, at its headline setting and along its curve."""
-    outcome = whole.take(cell.mask)
-    at = headline(outcome, select)
-    seeds = outcome.gap_h.shape[0]
-    blocks = block_count(cell.submit_s, cell.origin_s)
-    interruption = outcome.interruption_h[:, at]
-    curve = outcome.interruption_h.mean(axis=(0, 2))[None], outcome.overlap_h.mean(axis=(0, 2))[None]
-    reactive = cell.reactive_h.mean(keepdims=True)
-    figures = {name: float(values.mean()) for name, values in _headline_values(outcome, at, cell).items()}
-    return {
-        "load": cell.load,
-        "from_utc": instants.utc(cell.submit_s.min()).isoformat(),
-        "to_utc": instants.utc(cell.submit_s.max()).isoformat(),
-        "n": len(cell.submit_s),
-        "blocks": blocks,
-        "indicative": blocks < INDICATIVE_BELOW_BLOCKS,
-        "seeds": seeds,
-        "setting": outcome.settings[at],
-        **figures,
-        **{name: float(np.percentile(interruption, percent)) for name, percent in PERCENTILES.items()},
-        "reduction": _number(_reduction(np.array([figures["interruption_h"]]), reactive)),
-        "interruption_h_at_overlap": {
-            name: _number(at_overlap(*curve, reactive, budget)) for name, budget in OVERLAP_BUDGETS_H.items()
-        },
-        "chosen": None
-        if select is None
-        else {name: _chosen(outcome, select, budget) for name, budget in OVERLAP_BUDGETS_H.items()},
-        "ci95": _intervals(outcome, at, cell, seed) if blocks > 1 else {},
-    }
+@dataclass(frozen=True)
+class _Measured:
+    """The policies on the pairs of one group."""
 
+    group: Group
+    pairs: PairTable
+    outcomes: Sequence[Outcome]
+    on_select: Mapping[str, Outcome]  # of those policies, where the select window has pairs of the group
+    origin: Row  # `_of` the context
+    seed: int
 
-def _headline_values(outcome: Outcome, at: int, cell: _Cell) -> dict[str, Floats]:
-    """(seeds, n) values of each seed and pair, of which a row holds the mean, by the figure's name."""
-    gap, cost = outcome.gap_h[:, at], outcome.cost_h(1.0)[:, at]
-    return {
-        "interruption_h": outcome.interruption_h[:, at],
-        "overlap_h": outcome.overlap_h[:, at],
-        "zero_share": (gap <= 0.0).astype(np.float64),
-        "within_10min_share": (gap <= NOTICED_WAIT_S / 3600.0).astype(np.float64),
-        "cost_w05": outcome.cost_h(0.5)[:, at],
-        "cost_w1": cost,
-        "regret_h_w1": cost - cell.oracle_h,
-    }
+    def add_to(self, made: Comparison, draws: int, seeds_of: Mapping[str, Sequence[int]]) -> None:
+        """Adds the rows of this group."""
+        best = differences.best_rule(self.on_select)
+        rule = next((outcome for outcome in self.outcomes if outcome.policy == best), None)
+        for outcomes, among in self._parts():
+            parts = cells(self.pairs, self.outcomes, draws, self.seed, among)
+            of_rule = {cell.load: self._measure(rule, cell)[1] for cell in parts if rule is not None}
+            for outcome in outcomes:
+                for cell in parts:
+                    self._add_row(made, outcome, cell, best, of_rule.get(cell.load))
+        for outcome in self.outcomes:
+            select = self.on_select.get(outcome.policy)
+            for window, measured in (("select", select), ("report", outcome)):
+                if measured is not None:
+                    at = headline(outcome, select)
+                    identity = {**self.origin, **self.group.identity(self.pairs), "window": window}
+                    made.curves.extend(_curve(measured, identity))
+                    made.by_seed.extend(_by_seed(measured, at, identity, seeds_of.get(outcome.policy, ())))
 
+    def _parts(self) -> Iterator[tuple[Sequence[Outcome], NDArray[np.bool_]]]:
+        """Every policy on all pairs, then what users did on the pairs with which they went on, where there are any."""
+        yield self.outcomes, np.ones(len(self.pairs), bool)
+        if self.went_on.any():
+            yield [play_users(self.pairs)], self.went_on
 
-def _intervals(outcome: Outcome, at: int, cell: _Cell, seed: int) -> dict[str, list[float] | None]:
-    """95 % intervals of a row's means, percentiles and points of the curve; empty where the window is one block."""
-    if cell.starts is None:
-        return {}
-    seeds = seed_weights(outcome.gap_h.shape[0], len(cell.starts), seed)
-    values = _headline_values(outcome, at, cell)
-    means = resampled_means(np.stack(list(values.values()), axis=1), cell.starts, seeds)
-    ci95 = {name: interval(means[:, column]) for column, name in enumerate(values)}
-    reactive = resampled_means(cell.reactive_h[None, None], cell.starts, np.ones((len(cell.starts), 1)))[:, 0]
-    ci95["reduction"] = interval(_reduction(means[:, 0], reactive))
-    spread = resampled_percentiles(outcome.interruption_h[:, at], cell.starts, seeds, list(PERCENTILES.values()))
-    ci95 |= {name: interval(spread[:, column]) for column, name in enumerate(PERCENTILES)}
-    curve = [resampled_means(part, cell.starts, seeds) for part in (outcome.interruption_h, outcome.overlap_h)]
-    for name, budget in OVERLAP_BUDGETS_H.items():
-        ci95[f"interruption_h_at_overlap_{name}"] = interval(at_overlap(curve[0], curve[1], reactive, budget))
-    return ci95
+    @property
+    def went_on(self) -> NDArray[np.bool_]:
+        """(p,) whether the pair's user went on with another job."""
+        return np.asarray(self.pairs.user_start_s != NONE)
 
+    def _add_row(
+        self, made: Comparison, outcome: Outcome, cell: Cell, best: str | None, of_rule: Mapping[str, Floats] | None
+    ) -> None:
+        """The row of one policy and load, with its difference to the best rule."""
+        row, compared = self._measure(outcome, cell)
+        difference = None
+        if best is not None and of_rule is not None:
+            less = differences.less_rule(compared, of_rule)
+            difference = differences.told(best, less, is_spread=row["blocks"] > 1)
+            if cell.load == "all":
+                bounds = int(cell.submit_s.min()), int(cell.submit_s.max())
+                counts = row["n"], row["blocks"], *bounds
+                made.differences.append(Difference(self.group.size, outcome.policy, best, *counts, less))
+        made.results.append({**row, "difference_to_best_rule": difference})
 
-def _reduction(interruption_h: Floats, reactive_h: Floats) -> Floats:
-    """1 - interruption / interruption of reactive; NaN where reactive has none."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(reactive_h > 0.0, 1.0 - interruption_h / reactive_h, np.nan)
+    def _measure(self, whole: Outcome, cell: Cell) -> tuple[Row, dict[str, Floats]]:
+        """The figures of one policy on the pairs of one load, at its headline setting and along its curve.
 
-
-def _chosen(outcome: Outcome, select: Outcome, budget_h: float) -> dict[str, float] | None:
-    """The setting that the select window picks within the budget, and what it really did on the report window."""
-    at = pick_within(select, budget_h)
-    if at is None:
-        return None
-    return {
-        "setting": outcome.settings[at],
-        "interruption_h": float(outcome.interruption_h[:, at].mean()),
-        "overlap_h": float(outcome.overlap_h[:, at].mean()),
-    }
-
-
-def _curve(outcome: Outcome, window: str, pair_nodes: int, cluster: str) -> list[dict[str, Any]]:
-    """One point a setting, seeds averaged."""
-    return [
-        {
-            "cluster": cluster,
-            "window": window,
+        Returns the row, and (1 + draws,) of each figure of which a difference is told.
+        """
+        outcome, select = whole.take(cell.mask), self.on_select.get(whole.policy)
+        at = headline(outcome, select)
+        blocks = block_count(cell.submit_s, cell.origin_s)
+        known, draws = figures(outcome, at, cell), drawn(outcome, at, cell, self.seed)
+        compared = {
+            name: np.concatenate([known[name], draws.get(name, known[name][:0])]) for name in differences.COMPARED
+        }
+        budgets = {name: _number(known.pop(at_budget(name))) for name in OVERLAP_BUDGETS_H}
+        interruption = outcome.interruption_h[:, at]
+        row = {
+            **self.origin,
+            **self.group.identity(self.pairs),
+            "window": "report",
             "policy": outcome.policy,
-            "pair_nodes": pair_nodes,
+            "policy_version": outcome.version,
+            "knob": outcome.knob,
+            "load": cell.load,
+            "from_utc": instants.utc(cell.submit_s.min()).isoformat(),
+            "to_utc": instants.utc(cell.submit_s.max()).isoformat(),
+            "n": len(cell.submit_s),
+            "blocks": blocks,
+            "indicative": blocks < INDICATIVE_BELOW_BLOCKS,
+            "seeds": outcome.gap_h.shape[0],
+            "setting": outcome.settings[at],
+            **{name: _number(values) for name, values in known.items()},
+            **{name: float(np.percentile(interruption, percent)) for name, percent in PERCENTILES.items()},
+            **_on_users_pairs(outcome, at, self.went_on[cell.mask]),
+            "interruption_h_at_overlap": budgets,
+            "chosen": None
+            if select is None
+            else {name: chosen(outcome, select, budget) for name, budget in OVERLAP_BUDGETS_H.items()},
+            "ci95": {name: interval(values) for name, values in draws.items()} if blocks > 1 else {},
+        }
+        return row, compared
+
+
+def _on_users_pairs(outcome: Outcome, at: int, went_on: NDArray[np.bool_]) -> Row:
+    """What the policy loses on the pairs with which users went on, so that it can be held against what they did."""
+    if not went_on.any():
+        return {"interruption_users_h": None, "overlap_users_h": None}
+    return {
+        "interruption_users_h": float(outcome.interruption_h[:, at][:, went_on].mean()),
+        "overlap_users_h": float(outcome.overlap_h[:, at][:, went_on].mean()),
+    }
+
+
+def _curve(outcome: Outcome, identity: Row) -> Iterator[Row]:
+    """One point a setting, seeds averaged."""
+    for at, setting in enumerate(outcome.settings):
+        yield {
+            **{name: identity[name] for name in ("cluster", "window", "size", "pair_nodes", "limit_h")},
+            "policy": outcome.policy,
             "setting": setting,
             "interruption_h": float(outcome.interruption_h[:, at].mean()),
             "overlap_h": float(outcome.overlap_h[:, at].mean()),
@@ -283,25 +231,20 @@ def _curve(outcome: Outcome, window: str, pair_nodes: int, cluster: str) -> list
             "cost_w1": float(outcome.cost_h(1.0)[:, at].mean()),
             "n": outcome.gap_h.shape[2],
         }
-        for at, setting in enumerate(outcome.settings)
-    ]
 
 
-def _by_seed(outcome: Outcome, at: int, window: str, pair_nodes: int, seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """What each fit of the policy did at that setting; the oracle, which has no fits, has no rows."""
-    return [
-        {
-            "window": window,
+def _by_seed(outcome: Outcome, at: int, identity: Row, seeds: Sequence[int]) -> Iterator[Row]:
+    """What each fit of the policy did at that setting; what has no fits (the oracle, Mirage's average) has no rows."""
+    for place, seed in enumerate(seeds):
+        yield {
+            **{name: identity[name] for name in ("window", "size")},
             "policy": outcome.policy,
             "seed": seed,
-            "pair_nodes": pair_nodes,
             "setting": outcome.settings[at],
             "interruption_h": float(outcome.interruption_h[place, at].mean()),
             "overlap_h": float(outcome.overlap_h[place, at].mean()),
             "cost_w1_h": float(outcome.cost_h(1.0)[place, at].mean()),
         }
-        for place, seed in enumerate(seeds)
-    ]
 
 
 def _number(values: Floats) -> float | None:

@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from features.conventions import LIGHT_H, MEDIUM_H, ORACLE
-from models.protocol import PairTable, TrainedPolicy
+from features.conventions import FROZEN_AVERAGE, LIGHT_H, MEDIUM_H, ORACLE, USERS
+from features.observe import FEATURES
+from models.policies.estimates import AVERAGE_FACTORS, RECENT_WAIT
+from models.protocol import NONE, PairTable, TrainedPolicy
 from traces.cache.digests import digest
 from traces.errors import InputError
 
@@ -120,12 +122,33 @@ def play_oracle(pairs: PairTable) -> Outcome:
     return Outcome(ORACLE, "bound", "weight of overlap", ORACLE_WEIGHTS, ORACLE_WEIGHTS[0], gaps[None])
 
 
+def play_frozen_average(pairs: PairTable) -> Outcome:
+    """Mirage's own baseline (SC'23): the mean wait of the last 100 jobs started, as it is when P starts, as the lead.
+
+    It is kept until P's end, times a factor; as it needs to be remembered, no artifact decides so. P's start is its
+    first decision.
+    """
+    at_start = pairs.observations[pairs.offset[:-1], FEATURES.index(RECENT_WAIT)].astype(np.float64)
+    remaining_s = pairs.predecessor_end_s[pairs.pair_of] - pairs.decision_s
+    lead_s = np.asarray(AVERAGE_FACTORS)[:, None] * at_start[pairs.pair_of] * 3600.0
+    gaps = pairs.gap_h[stopping_rows(pairs, lead_s >= remaining_s)]
+    return Outcome(FROZEN_AVERAGE, "fits nothing", "factor on the estimated wait", AVERAGE_FACTORS, 1.0, gaps[None])
+
+
+def play_users(pairs: PairTable) -> Outcome:
+    """What the users of recorded pairs did. The gaps (1, 1, p) are NaN where a user did not go on."""
+    gap_h = (pairs.user_start_s - pairs.predecessor_end_s) / 3600.0
+    gaps = np.where(pairs.user_start_s == NONE, np.nan, gap_h)
+    return Outcome(USERS, "recorded", "as users did", (0.0,), 0.0, gaps[None, None])
+
+
 def play_all(pairs: PairTable, trained: Sequence[TrainedPolicy]) -> list[Outcome]:
-    """Outcomes of all policies in the order given, seeds together, and of the oracle behind them."""
+    """Outcomes of all policies in the order given, seeds together, then of Mirage's average and of the oracle."""
     artifacts: dict[str, list[Artifact]] = {}
     for one in trained:
         artifacts.setdefault(one.name, []).append(one.artifact)
-    return [*(play(pairs, of_policy, name) for name, of_policy in artifacts.items()), play_oracle(pairs)]
+    played = [play(pairs, of_policy, name) for name, of_policy in artifacts.items()]
+    return [*played, play_frozen_average(pairs), play_oracle(pairs)]
 
 
 def cost_h(pairs: PairTable, artifact: Artifact | None) -> Floats:
@@ -151,16 +174,6 @@ def load_masks(reactive_gap_h: Floats) -> dict[str, NDArray[np.bool_]]:
         "medium": (reactive_gap_h > LIGHT_H) & (reactive_gap_h <= MEDIUM_H),
         "heavy": reactive_gap_h > MEDIUM_H,
     }
-
-
-def sizes(pairs: PairTable) -> list[tuple[int, int]]:
-    """Distinct (nodes, limit in s) of the pairs, in order."""
-    return sorted({(int(nodes), int(limit)) for nodes, limit in zip(pairs.pair_nodes, pairs.limit_s, strict=True)})
-
-
-def of_size(pairs: PairTable, size: tuple[int, int]) -> NDArray[np.bool_]:
-    """Mask of the pairs of that (nodes, limit in s)."""
-    return np.asarray((pairs.pair_nodes == size[0]) & (pairs.limit_s == size[1]))
 
 
 def at_overlap(interruption_h: Floats, overlap_h: Floats, reactive_h: Floats, budget_h: float) -> Floats:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from agent.artifact import Artifact
 from features.observe import FEATURES
 from models.scaling import Scaling
 
@@ -62,6 +63,13 @@ class Inputs:
 
         scaling = Scaling.of(observations, *columns())
         return cls(torch.from_numpy(scaling(observations)), scaling)
+
+    @classmethod
+    def of_artifact(cls, artifact: Artifact) -> Inputs:
+        """No observations, and the scaling that a network's artifact carries."""
+        import torch
+
+        return cls(torch.empty(0), Scaling.of_artifact(artifact))
 
     @property
     def width(self) -> int:

@@ -7,11 +7,13 @@ are rounded to the float32 that gives the same answer for every one of them. No 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from agent.artifact import Artifact
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -46,6 +48,12 @@ def flatten(trees: list[Tree]) -> dict[str, NDArray[Any]]:
         roots.append(base)
         base += len(order)
     return {**{name: np.concatenate(part) for name, part in parts.items()}, "root": np.asarray(roots, np.int32)}
+
+
+def without_trees(artifact: Artifact) -> Artifact:
+    """The artifact with nothing but a leaf of zero: what it predicts is its base estimate."""
+    leaf = Tree(np.zeros(1, np.int64), np.zeros(1, np.float32), np.full(1, -1), np.full(1, -1), np.zeros(1))
+    return replace(artifact, arrays=flatten([leaf]))
 
 
 def breadth_first(left: Int64s, right: Int64s) -> Int64s:

@@ -19,7 +19,7 @@ network are what a network is shown (`models.learning.networks`), the pairs that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,6 +84,12 @@ class DQN:
             "loss": [float(np.mean(np.asarray(losses)[part])) for part in tenths],
             "return_h": [float(np.nanmean(np.asarray(returns)[part])) for part in tenths],
         }
+
+    def untrained(self, artifact: Artifact, seed: int) -> Artifact:
+        """The network that learning begins with, of random weights."""
+        inputs = networks.Inputs.of_artifact(artifact)
+        with networks.repeatable(seed):
+            return replace(artifact, arrays=inputs.export(networks.network(inputs.width, self.hidden, 2)))
 
 
 class Learner:

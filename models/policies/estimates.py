@@ -1,8 +1,9 @@
 """Baselines that fit nothing and scale one feature, an estimate of the wait: submit when a x estimate >= remaining.
 
-`average-wait` is the baseline of Mirage (SC'23): the mean wait of the last 100 jobs started, but taken at the decision
-instant (the published one is frozen when the predecessor starts and three times worse). `start-estimate` is what
-`squeue --start` shows, a reservation profile on time limits.
+`average-wait` is the mean wait of the last 100 jobs started, taken at the decision instant. (The baseline of Mirage,
+SC'23, takes it when the predecessor starts and keeps it: `models.comparison.outcomes.play_frozen_average`.)
+`start-estimate` is what `squeue --start` shows, a reservation profile on time limits; `start-expected` is the same
+profile with the run times that recently ended jobs let one expect in place of the limits.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from dataclasses import dataclass
 from agent.artifact import Artifact
 from models.learning.manifest import new_artifact
 from models.protocol import PairTable
+
+RECENT_WAIT = "recent_wait_mean_h"
+AVERAGE_FACTORS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 48.0)
 
 
 @dataclass
@@ -31,11 +35,16 @@ class ScaledEstimate:
 
 def average_wait() -> ScaledEstimate:
     """The mean wait of the last 100 jobs started, times a."""
-    factors = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 48.0)
-    return ScaledEstimate("average-wait", "recent_wait_mean_h", factors)
+    return ScaledEstimate("average-wait", RECENT_WAIT, AVERAGE_FACTORS)
 
 
 def start_estimate() -> ScaledEstimate:
-    """The reservation profile's wait, times a."""
+    """The reservation profile's wait by time limits, times a."""
     factors = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
     return ScaledEstimate("start-estimate", "start_estimate_h", factors)
+
+
+def start_expected() -> ScaledEstimate:
+    """The reservation profile's wait by expected run times, times a."""
+    factors = (0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0, 20.0)
+    return ScaledEstimate("start-expected", "start_estimate_expected_h", factors)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from agent.artifact import Artifact
 from models.learning.manifest import new_artifact
 from models.learning.regression_rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
-from models.learning.trees import Tree, flatten, round_down
+from models.learning.trees import Tree, flatten, round_down, without_trees
 from models.protocol import PairTable
 
 
@@ -47,6 +47,10 @@ class Forest:
         error = model.predict(rows.inputs) - rows.log_ratio
         artifact = new_artifact(self, "trees", DEFAULT_FACTOR, parameters=PARAMETERS, arrays=from_sklearn(model))
         return artifact, {"fit_rmse_log_ratio": [float(np.sqrt(np.mean(error**2)))]}
+
+    def untrained(self, artifact: Artifact, seed: int) -> Artifact:
+        """No tree: the base estimate alone."""
+        return without_trees(artifact)
 
 
 def from_sklearn(model: Any) -> dict[str, NDArray[Any]]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from agent.artifact import Artifact
 from models.learning.manifest import new_artifact
 from models.learning.regression_rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
-from models.learning.trees import Tree, flatten, round_down
+from models.learning.trees import Tree, flatten, round_down, without_trees
 from models.protocol import PairTable
 
 
@@ -68,6 +68,10 @@ class LightGBMQuantile:
         )
         artifact = new_artifact(self, "trees", DEFAULT_FACTOR, parameters=PARAMETERS, arrays=from_lightgbm(booster))
         return artifact, {"fit_pinball_log_ratio": [float(v) for v in history["fit"]["quantile"]]}
+
+    def untrained(self, artifact: Artifact, seed: int) -> Artifact:
+        """No tree: the base estimate alone."""
+        return without_trees(artifact)
 
 
 def from_lightgbm(booster: Any) -> dict[str, NDArray[Any]]:

@@ -19,7 +19,7 @@ pairs that are played (`models.batched_pairs`) and where episodes start (`models
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,6 +85,18 @@ class PolicyGradient:
         metrics = {name: [float(np.nanmean(series[part, i])) for part in tenths] for i, name in enumerate(names)}
         return artifact, metrics
 
+    def untrained(self, artifact: Artifact, seed: int) -> Artifact:
+        """The actor that learning begins with: the rule of `start_from_estimate`."""
+        inputs = networks.Inputs.of_artifact(artifact)
+        with networks.repeatable(seed):
+            return replace(artifact, arrays=inputs.export(self.first_actor(inputs)))
+
+    def first_actor(self, inputs: networks.Inputs) -> torch.nn.Module:
+        """A new actor, as the rule that it starts as."""
+        actor = networks.network(inputs.width, self.hidden, 1)
+        start_from_estimate(actor, inputs, self.sharpness, self.caution)
+        return actor
+
 
 class Learner:
     """One training run."""
@@ -97,8 +109,7 @@ class Learner:
         self.policy, self.inputs, self.env, self.rng = policy, inputs, env, rng
         self.starts = ExploringStarts(env, policy.longest_lead_h)
         width = inputs.width
-        self.actor = networks.network(width, policy.hidden, 1)
-        start_from_estimate(self.actor, inputs, policy.sharpness, policy.caution)
+        self.actor = policy.first_actor(inputs)
         self.average = networks.network(width, policy.hidden, 1)
         self.average.load_state_dict(self.actor.state_dict())
         self.critic = networks.network(width, policy.hidden, 1)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from agent.artifact import Artifact
 from models.learning.manifest import new_artifact
 from models.learning.regression_rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
-from models.learning.trees import Tree, flatten
+from models.learning.trees import Tree, flatten, without_trees
 from models.protocol import PairTable
 
 
@@ -55,6 +55,10 @@ class XGBoostMean:
         )
         artifact = new_artifact(self, "trees", DEFAULT_FACTOR, parameters=PARAMETERS, arrays=from_xgboost(booster))
         return artifact, {"fit_rmse_log_ratio": [float(v) for v in history["fit"]["rmse"]]}
+
+    def untrained(self, artifact: Artifact, seed: int) -> Artifact:
+        """No tree: the base estimate alone."""
+        return without_trees(artifact)
 
 
 def from_xgboost(booster: Any) -> dict[str, NDArray[Any]]:

@@ -9,10 +9,12 @@ import numpy as np
 
 from agent.artifact import Artifact
 from models.comparison.bootstrap import interval, resampled_means, seed_weights, start_weights
+from models.comparison.groups import judged
 from models.comparison.one_thread import one_thread
-from models.comparison.outcomes import cost_h, of_size, play, sizes
+from models.comparison.outcomes import cost_h, play
 from models.protocol import PairTable, TrainedPolicy
 from models.registry import every_policy
+from models.scenario import INJECTED
 from traces.errors import InputError
 
 
@@ -33,20 +35,21 @@ class Candidate:
     policy: str
     seed: int
     setting: float
-    cost_h: float  # weight 1, on the select window, averaged over pair sizes and seeds
+    cost_h: float  # weight 1, on the select window, averaged over sizes and seeds
     artifact: Artifact
     run_id: str
     selected: Selected | None = None
 
 
 @one_thread
-def choose_candidate(select: PairTable, trained: Sequence[TrainedPolicy]) -> Candidate:
-    """The candidate rule.
+def choose_candidate(select: PairTable, trained: Sequence[TrainedPolicy], kind: str = INJECTED) -> Candidate:
+    """The candidate rule. kind: `Scenario.pairs` of the select window's.
 
     Among all trained policies (the oracle is none of them), the one with least cost of weight 1 on the select window,
-    averaged over pair sizes and seeds, at the setting that makes it least; of equals the simpler, that is the earlier
-    in the registry. Of a learner's seeds, the one of median cost at that setting (the lower of two middle ones), so
-    that a lucky seed is not what is released. Raises InputError where there is nothing to choose from.
+    averaged over the sizes of injected pairs, or over all recorded pairs, and over seeds, at the setting that makes it
+    least; of equals the simpler, that is the earlier in the registry. Of a learner's seeds, the one of median cost at
+    that setting (the lower of two middle ones), so that a lucky seed is not what is released. Raises InputError where
+    there is nothing to choose from.
     """
     if not len(select) or not trained:
         raise InputError(
@@ -55,19 +58,17 @@ def choose_candidate(select: PairTable, trained: Sequence[TrainedPolicy]) -> Can
         )
     simplicity = {name: place for place, name in enumerate(every_policy())}
     names = sorted({fit.name for fit in trained}, key=lambda name: (simplicity.get(name, len(simplicity)), name))
-    candidates = [_best_of(select, [fit for fit in trained if fit.name == name]) for name in names]
+    parts = [select.take(group.of(select)) for group in judged(select, kind)]
+    candidates = [_best_of(parts, [fit for fit in trained if fit.name == name]) for name in names]
     best = min(candidates, key=lambda candidate: round(candidate.cost_h, 9))
     fits = [fit.artifact.with_setting(best.setting) for fit in trained if fit.name == best.policy]
-    return replace(best, selected=_selected(select, fits))
+    return replace(best, selected=_selected(select, fits, kind))
 
 
-def _best_of(select: PairTable, trained: Sequence[TrainedPolicy]) -> Candidate:
-    """The setting and the seed of one policy."""
+def _best_of(parts: Sequence[PairTable], trained: Sequence[TrainedPolicy]) -> Candidate:
+    """The setting and the seed of one policy; every part of the select window counts alike."""
     artifacts = [fit.artifact for fit in trained]
-    per_size = [
-        play(select.take(of_size(select, size)), artifacts, trained[0].name).cost_h(1.0).mean(axis=2)
-        for size in sizes(select)
-    ]
+    per_size = [play(part, artifacts, trained[0].name).cost_h(1.0).mean(axis=2) for part in parts]
     cost = np.mean(per_size, axis=0)  # (seeds, settings)
     at = int(np.argmin(cost.mean(axis=0)))
     middle = int(np.argsort(cost[:, at], kind="stable")[(len(trained) - 1) // 2])
@@ -77,13 +78,13 @@ def _best_of(select: PairTable, trained: Sequence[TrainedPolicy]) -> Candidate:
     return Candidate(fit.name, fit.seed, setting, mean_h, fit.artifact.with_setting(setting), fit.run_id)
 
 
-def _selected(select: PairTable, fits: Sequence[Artifact]) -> Selected:
+def _selected(select: PairTable, fits: Sequence[Artifact], kind: str) -> Selected:
     """Where the fits (one a seed, at the setting picked) were picked, with the interval of their mean cost there."""
     starts = start_weights(select.submit_s)
     ci95 = None
     if starts is not None:
         seeds = seed_weights(len(fits), len(starts))
         cost = np.stack([cost_h(select, artifact) for artifact in fits])[:, None]  # (seeds, 1, p)
-        masks = [of_size(select, size) for size in sizes(select)]
+        masks = [group.of(select) for group in judged(select, kind)]
         ci95 = interval(np.mean([resampled_means(cost[..., m], starts[:, m], seeds)[:, 0] for m in masks], axis=0))
     return Selected(len(select), int(select.submit_s.min()), int(select.submit_s.max()), ci95)

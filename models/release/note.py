@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from models.registry import PAIRS
+from models.scenario import RECORDED
 from traces import instants
 
 if TYPE_CHECKING:
@@ -16,6 +19,10 @@ WORDS = {
     "reactive": ("submits when the predecessor ends.",),
     "average-wait": ("submits when the mean wait of the last 100 jobs started is as long as the time left.",),
     "start-estimate": ("submits when the wait that running and queued jobs leave is as long as the time left.",),
+    "start-expected": (
+        "submits when the wait that running and queued jobs leave, at the run times that one may expect, "
+        "is as long as the time left.",
+    ),
     "forest": ("submits when the wait that a random forest predicts is as long as the time left.",),
     "xgboost": ("submits when the mean wait that boosted trees predict is as long as the time left.",),
     "lightgbm": ("submits when a high quantile of the wait, by boosted trees, is as long as the time left.",),
@@ -44,10 +51,16 @@ def _training(candidate: Candidate) -> str:
         return ""
     return (
         f"**Trained on** cluster `{note['cluster']}`: {note['pairs']:,} pairs whose outcome was known before "
-        f"{note['until_utc']} UTC, from replays of the trace `{note['trace_digest'][:12]}` by the scheduler "
-        f"{note['scheduler']} on {note['capacity']} nodes. Seed {candidate.seed}: of a learner's seeds the one of "
+        f"{note['until_utc']} UTC, {_origin(note)}. Seed {candidate.seed}: of a learner's seeds the one of "
         "median cost."
     )
+
+
+def _origin(note: Mapping[str, Any]) -> str:
+    trace = f"the trace `{note['trace_digest'][:12]}`"
+    if PAIRS.get(note["world"]) == RECORDED:
+        return f"jobs that {trace} shows cut by their limit, in its recorded cluster (world {note['world']})"
+    return f"from replays of {trace} by the scheduler {note['scheduler']} on {note['capacity']} nodes"
 
 
 def _cost(candidate: Candidate) -> str:

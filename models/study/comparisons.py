@@ -12,8 +12,10 @@ from models import registry
 from models.protocol import TrainedPolicy
 from models.study.cluster import Study
 from models.study.fits import fit_fingerprint
+from models.study.inputs import declared_dates
 from models.study.pair_tables import pair_fingerprint
 from models.study.windows import Window
+from models.study.world_error import world_error
 from traces import instants
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
@@ -21,8 +23,14 @@ from traces.cache.digests import digest
 if TYPE_CHECKING:
     from models.comparison.compare import Comparison
 
-COMPARED_BY = ("models.comparison.compare", "models.tables")
+COMPARED_BY = ("models.comparison.compare", "models.tables", "models.study.world_error")
 COMPARISON = "comparison"  # the stamp that holds the rows of a cluster's standing comparison
+
+
+def is_development(study: Study, window: Window) -> bool:
+    """Whether the cluster declares that fits and settings come from that time: its figures are no headline."""
+    until_s = declared_dates(study.settings).select_until_s
+    return until_s is not None and window.from_s < until_s
 
 
 def warnings_about(study: Study, report: Window, fitted_until_s: int) -> list[str]:
@@ -33,6 +41,10 @@ def warnings_about(study: Study, report: Window, fitted_until_s: int) -> list[st
         warnings.append(f"a policy was fitted on outcomes up to {until}, inside the window {report}")
     if report.until_s > study.usable.until_s or report.from_s < study.usable.from_s:
         warnings.append(f"starts outside {study.usable} meet a cold cluster or run out of arrivals")
+    if is_development(study, report):
+        warnings.append(
+            f"{report} begins in the cluster's declared fit and select windows: a development window, and no headline"
+        )
     return warnings
 
 
@@ -63,7 +75,14 @@ def remember_comparison(
     measured_on = [dataset(context, study.pairs(report), "report")]
     if select is not None and len(known := study.pairs(select).known_before(select.until_s)):
         measured_on.insert(0, dataset(context, known, "select"))
-    add_comparison(study.data, compared, trained, measured_on, results_frame(compared.results), pictures or {})
+    add_comparison(
+        study.data,
+        compared,
+        trained,
+        measured_on,
+        results_frame(compared.results, world_error(study, report)),
+        pictures or {},
+    )
 
 
 def comparison_fingerprint(study: Study, policies: Sequence[str]) -> str:

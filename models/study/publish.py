@@ -33,8 +33,9 @@ def publish(study: Study) -> tuple[pl.DataFrame, bool]:
             return release_log.read(data, cluster), True
         trained, _ = fits.fit(study, policies, windows.fit)
         select, report = study.pairs(windows.select), study.pairs(windows.report)
-        candidate = choose_candidate(select.known_before(windows.select.until_s), trained)
         context = study.context(windows.select.until_s)
+        known = select.known_before(windows.select.until_s)
+        candidate = choose_candidate(known, trained, context.scenario.pairs)
         pairs = concatenate([select, report])
         decision = release(data, candidate, pairs, context=context, made_from=made_from)
         return release_log.add(data, decision.log_row(), made_from), False

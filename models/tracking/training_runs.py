@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from agent.artifact import Artifact
+from features.conventions import ALL_SIZES, judged_sizes, size_rank
 from models.comparison.compare import Comparison
 from models.protocol import PairTable, TrainedPolicy
 from models.scenario import Context
@@ -29,7 +30,7 @@ from traces.export.tables import write_csv
 from traces.store.folder import DataFolder
 
 COLUMNS = (
-    *("pair_nodes", "policy", "cost_w1", "cost_w1_low", "cost_w1_high", "interruption_h", "overlap_h", "zero_share"),
+    *("size", "policy", "cost_w1", "cost_w1_low", "cost_w1_high", "interruption_h", "overlap_h", "zero_share"),
     *(
         "regret_h_w1",
         "reduction",
@@ -150,14 +151,14 @@ def add_comparison(
 
 
 def readable(results: pl.DataFrame) -> pl.DataFrame:
-    """The comparison over all loads, a line a pair size and policy, least cost first, with the cost's 95 % interval."""
+    """The comparison over all loads, a line a size and policy, least cost first, with the cost's 95 % interval."""
     ends = pl.col("ci95").str.json_path_match
     return (
         results.filter(pl.col("load") == "all")
         .with_columns(
             cost_w1_low=ends("$.cost_w1[0]").cast(pl.Float64), cost_w1_high=ends("$.cost_w1[1]").cast(pl.Float64)
         )
-        .sort("pair_nodes", "cost_w1", "policy")
+        .sort(pl.col("size").map_elements(size_rank, return_dtype=pl.Int64), "cost_w1", "policy")
         .select(COLUMNS)
     )
 
@@ -165,17 +166,18 @@ def readable(results: pl.DataFrame) -> pl.DataFrame:
 def figures(compared: Comparison, policy: str, seed: int) -> dict[str, list[float]]:
     """Metrics of one fit: cost (weight 1), interruption and overlap, hours a pair, on each window that was measured.
 
-    `report_cost_w1_h_8n` is for pairs of 8 nodes at the policy's headline setting (`setting_8n`), and
-    `report_cost_w1_h` the plain mean over the pair sizes.
+    `report_cost_w1_h_8n` is for pairs of 8 nodes at the policy's headline setting (`setting_8n`), `_2-4n` for those
+    of 2 to 4, and `report_cost_w1_h` the plain mean over the sizes of injected pairs, or that of all recorded pairs.
     """
     rows = [row for row in compared.by_seed if (row["policy"], row["seed"]) == (policy, seed)]
     metrics: dict[str, list[float]] = {}
     for window in dict.fromkeys(row["window"] for row in rows):
         part = [row for row in rows if row["window"] == window]
+        sizes = judged_sizes(row["size"] for row in part)
         for name in FIGURES:
-            metrics[f"{window}_{name}"] = [sum(row[name] for row in part) / len(part)]
-            metrics |= {f"{window}_{name}_{row['pair_nodes']}n": [row[name]] for row in part}
-        metrics |= {f"setting_{row['pair_nodes']}n": [row["setting"]] for row in part}
+            metrics[f"{window}_{name}"] = [sum(row[name] for row in part if row["size"] in sizes) / len(sizes)]
+            metrics |= {f"{window}_{name}_{row['size']}n": [row[name]] for row in part if row["size"] != ALL_SIZES}
+        metrics |= {f"setting_{row['size']}n": [row["setting"]] for row in part}
     return metrics
 
 

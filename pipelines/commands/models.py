@@ -122,7 +122,11 @@ def evaluate(
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Compare trained policies on the same chained pairs. Settings are picked between the fit's end and --from."""
+    """Compare trained policies on the same chained pairs. Settings are picked between the fit's end and --from.
+
+    Beside those of --policies always stand the rules that learned nothing, each learner untrained, the oracle, and of
+    recorded pairs what their users did.
+    """
     folder = options.data_folder(context, data)
     with options.output(json) as out:
         from_s, to_s = options.utc_s(from_), options.utc_s(to)
@@ -133,7 +137,8 @@ def evaluate(
         study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, pairs, every)
         from models.study import comparisons
         from models.study.windows import Window
-        from reports.text.comparison import format_table
+        from models.study.world_error import world_error
+        from reports.text.comparison import format_table, world_words
 
         report = Window(from_s, to_s)
         trained, fitted_until_s = _trained(study, wanted)
@@ -142,10 +147,13 @@ def evaluate(
         select = Window(fitted_until_s, report.from_s) if fitted_until_s < report.from_s else None
         compared = comparisons.compare_on(study, trained, report, select)
         comparisons.remember_comparison(study, trained, compared, report, select)
+        error = world_error(study, report)
         if json:
-            options.write_json(out, {"results": compared.results})
+            is_development = comparisons.is_development(study, report)
+            answer = {"results": compared.results, "world_error": error, "is_development_window": is_development}
+            options.write_json(out, answer)
         else:
-            out.write(format_table(compared.results) + "\n")
+            out.write(f"{format_table(compared.results)}\n\n{world_words(error)}\n")
 
 
 def promote(

@@ -6,8 +6,9 @@ from typing import Any
 
 import polars as pl
 
-from features.conventions import BLOCK_DAYS, NEVER_CHOSEN, ORACLE, REACTIVE
+from features.conventions import BLOCK_DAYS, ORACLE, REACTIVE, size_rank
 from reports import format as fmt
+from reports.hand_over import best_on_select
 from reports.layout import Section, TableView, columns
 from reports.source import Source
 
@@ -85,29 +86,25 @@ def _hand_over(source: Source, section: Section) -> None:
     if results.is_empty():
         return  # the section on policies says why
     kept = []
-    for (nodes,), rows in results.sort("pair_nodes").group_by("pair_nodes", maintain_order=True):
-        by = {row["policy"]: row for row in rows.to_dicts()}
-        offered = sorted((row for name, row in by.items() if name not in NEVER_CHOSEN), key=_cost)
-        chosen = [by.get(REACTIVE), offered[0] if offered else None, by.get(ORACLE)]
-        kept += [{**row, "nodes_held": nodes} for row in chosen if row is not None]
+    for size in sorted(set(results["size"]), key=size_rank):
+        by = {row["policy"]: row for row in results.filter(pl.col("size") == size).to_dicts()}
+        chosen = [by.get(REACTIVE), by.get(best_on_select(source, size) or ""), by.get(ORACLE)]
+        kept += [{**row, "nodes_held": size} for row in chosen if row is not None]
     section.tables.append(
         TableView(
             "hand_over",
             "Chained jobs: the next one submitted ahead of time",
-            "Reactive submits at the end of the job before; oracle knows every start and bounds what is possible. "
+            "Reactive submits at the end of the job before; the policy between is the one of least cost on the select "
+            "window; oracle knows every start and bounds what is possible. "
             f"Cost: interruption plus overlap, hours a hand-over. {source.caption(int(results['n'].max()), 'pairs')}",  # type: ignore[arg-type]
             columns(
-                "nodes_held|nodes a job|count", "policy|policy|name", "n|pairs|count",
+                "nodes_held|nodes a job|name", "policy|policy|name", "n|pairs|count",
                 "interruption_h|interruption, h|number", "overlap_h|overlap, h|number", "cost_w1|cost, h|number",
                 "zero_share|no interruption|percent",
             ),
             kept,
         )
     )  # fmt: skip
-
-
-def _cost(row: dict[str, Any]) -> float:
-    return float(row["cost_w1"])
 
 
 def _rules(source: Source, section: Section) -> None:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import Any
 
 import polars as pl
 
 from features.conventions import (
     BLOCK_DAYS,
-    INDICATIVE_BELOW_BLOCKS,
     LOADS,
     LOADS_IN_WORDS,
     NEVER_CHOSEN,
     NOT_WORSE_H,
     ORACLE,
     REACTIVE,
+    UNTRAINED,
+    USERS,
 )
 from reports import figures
 from reports import format as fmt
+from reports.hand_over import Compared, compared, sentences, world
 from reports.layout import Figure, Section, TableView, columns
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
@@ -28,7 +29,7 @@ _COMPARISON = (
     "policy|policy|name", "setting|setting|number", "n|pairs|count", "blocks|blocks|count", "seeds|seeds|count",
     "interruption_h|interruption, h|number", "interruption_ci|95 %|interval", "overlap_h|overlap, h|number",
     "overlap_ci|95 %|interval", "zero_share|none|percent", "cost_w1|cost w 1, h|number", "cost_ci|95 %|interval",
-    "regret_h_w1|regret, h|number",
+    "cost_difference_h|to the best rule, h|number", "difference_ci|95 %|interval", "regret_h_w1|regret, h|number",
 )  # fmt: skip
 _DETAIL = (
     "policy|policy|name", "reduction|less interruption|percent", "interruption_p50_h|median interruption, h|number",
@@ -37,8 +38,9 @@ _DETAIL = (
 )  # fmt: skip
 _AT_OVERLAP = (
     "policy|policy|name", "at_overlap_025_h|at 0.25 h overlap|number", "at_025_ci|95 %|interval",
+    "at_overlap_025_difference_h|to the best rule, h|number", "at_025_difference_ci|95 %|interval",
     "at_overlap_05_h|at 0.5 h|number", "at_05_ci|95 %|interval", "at_overlap_1_h|at 1 h|number",
-    "at_1_ci|95 %|interval",
+    "at_1_ci|95 %|interval", "zero_share_at_overlap_05|none at 0.5 h|percent",
 )  # fmt: skip
 _INTERVALS = {  # column: figure of ci95
     "interruption_ci": "interruption_h", "overlap_ci": "overlap_h", "cost_ci": "cost_w1",
@@ -49,61 +51,61 @@ _INTERVALS = {  # column: figure of ci95
 
 
 def policies(source: Source) -> Section:
-    """One comparison table and one curve plot a pair size; chosen settings, load levels and the release log."""
+    """What users lose and a policy would, then for each size of pairs the tables and the curve; the release log."""
     section = Section("policies", "Provisioning policies")
-    results, curves = source.rows("policy_results"), source.rows("policy_curves")
-    if results.is_empty():
+    parts, curves = compared(source), source.rows("policy_curves")
+    if not parts:
         section.missing.append(
             f"No policies can be compared here: {fmt.text(source.no_policies).rstrip('.')}."
             if source.no_policies
             else "No policies were compared on this cluster yet: `baton run` trains and compares them."
         )
     else:
-        for (nodes, limit_h, world), group in results.sort("pair_nodes").group_by(
-            "pair_nodes", "limit_h", "world", maintain_order=True
-        ):
-            _pair_size(source, section, group, curves, (int(str(nodes)), float(str(limit_h)), str(world)))
-    _releases(source, section, is_asked_for=not results.is_empty())
+        if source.uncalibrated_pairs:
+            section.sentences.append(
+                f"Policies are judged on pairs put into the plain world: {fmt.text(source.uncalibrated_pairs)}."
+            )
+        for pairs in parts:
+            _pair_size(source, section, pairs, curves)
+    _releases(source, section, is_asked_for=bool(parts))
     return section
 
 
-def _pair_size(
-    source: Source, section: Section, group: pl.DataFrame, curves: pl.DataFrame, kind: tuple[int, float, str]
-) -> None:
-    nodes, limit_h, world = kind
-    whole = group.filter(pl.col("load") == "all").sort("cost_w1")
-    if whole.is_empty():
-        return
-    rows = [_with_intervals(row) for row in whole.to_dicts()]
-    what = f"{nodes}-node {limit_h:g} h pairs, {world} world"
-    section.sentences.append(_sentence(rows, what))
-    blocks = min(whole["blocks"].to_list())
-    seeds = max(whole["seeds"].to_list())
-    ending = source.caption(max(whole["n"].to_list()), "pairs", seeds, _window(whole))
-    scenario = fmt.text(whole["scenario"][0])
-    few = blocks < INDICATIVE_BELOW_BLOCKS
-    indicative = f" Only {blocks} blocks of {BLOCK_DAYS} days: the intervals are indicative." if few else ""
-    tag = f"{nodes}-{limit_h:g}-{world}"
-    section.tables += _comparison_tables(rows, what, tag, f"{indicative} Simulated: {scenario}.", ending)
-    figure = _curve_figure(source, whole, curves, what, ending, tag)
+def _pair_size(source: Source, section: Section, pairs: Compared, curves: pl.DataFrame) -> None:
+    rows = [_with_intervals(row) for row in sorted(pairs.rows, key=lambda row: float(row["cost_w1"]))]
+    first = pairs.any_row
+    told = sentences(source, pairs)
+    section.sentences += told if len(section.sentences) == 0 or not pairs.is_recorded else told[:1]
+    seeds = max(int(row["seeds"]) for row in rows)
+    ending = source.caption(first["n"], "pairs", seeds, (first["from_utc"], first["to_utc"]))
+    few = f" Only {first['blocks']} blocks of {BLOCK_DAYS} days: the intervals are indicative." * first["indicative"]
+    limit = "" if first["limit_h"] is None else f"{first['limit_h']:g}-"
+    tag = f"{pairs.size}-{limit}{first['world']}"
+    simulated = f"{few} Simulated: {fmt.text(first['scenario'])}. {world(first)}"
+    section.tables += _comparison_tables(rows, pairs.what, tag, simulated, ending)
+    figure = _curve_figure(source, pairs, curves, ending, tag)
     if figure is None:
-        section.missing.append(f"The curves of {what} are not in the warehouse.")
+        section.missing.append(f"The curves of {pairs.what} are not in the warehouse.")
     else:
         section.figures.append(figure)
-    for table in (_chosen_table(rows, what, ending, tag), _load_table(source, group, what, tag)):
+    for table in (_chosen_table(rows, pairs.what, ending, tag), _load_table(source, pairs, tag)):
         if table is not None:
             section.tables.append(table)
 
 
 def _comparison_tables(rows: list[dict[str, Any]], what: str, tag: str, simulated: str, ending: str) -> list[TableView]:
     """What every policy costs, its further figures, and its interruption at equal overlap."""
+    best = next((row["best_rule"] for row in rows if row["best_rule"] is not None), None)
+    rule = f"{fmt.text(best)}, the rule that learned nothing of least cost on the select window" if best else "none"
     return [
         TableView(
             f"comparison-{tag}",
             f"Policies on {what}",
             "Means a pair at the setting with the least cost (weight 1) on the select window; cost = interruption + "
-            "w x overlap; none: share of pairs without interruption; regret: cost w 1 above the oracle's; 95 % "
-            "intervals by moving-block bootstrap over starts; the oracle is clairvoyant, a bound and no policy."
+            "w x overlap; none: share of pairs without interruption; regret: cost w 1 above the oracle's; to the best "
+            f"rule: cost w 1 less that of {rule}, on the same pairs; 95 % intervals by moving-block bootstrap over "
+            "starts; the oracle is clairvoyant, a bound and no policy; untrained: the learner as it was before it "
+            "learned anything; users: what the users of these jobs did, on those with which they went on."
             f"{simulated} {ending}",
             columns(*_COMPARISON),
             rows,
@@ -134,7 +136,16 @@ def _with_intervals(row: dict[str, Any]) -> dict[str, Any]:
         ends = intervals.get(figure)
         return None if not ends or None in ends else [float(end) for end in ends]
 
-    return {**row, **{column: interval(figure) for column, figure in _INTERVALS.items()}}
+    def difference(figure: str) -> list[float] | None:
+        ends = [row[f"{figure}_low_h"], row[f"{figure}_high_h"]]
+        return None if None in ends else ends
+
+    return {
+        **row,
+        **{column: interval(figure) for column, figure in _INTERVALS.items()},
+        "difference_ci": difference("cost_difference"),
+        "at_025_difference_ci": difference("at_overlap_025_difference"),
+    }
 
 
 def _json(text: str | None) -> dict[str, Any]:
@@ -142,45 +153,30 @@ def _json(text: str | None) -> dict[str, Any]:
     return loaded if isinstance(loaded, dict) else {}
 
 
-def _sentence(rows: list[dict[str, Any]], what: str) -> str:
-    reactive = next((row for row in rows if row["policy"] == REACTIVE), None)
-    offered = [row for row in rows if row["policy"] not in NEVER_CHOSEN]
-    if not offered or reactive is None:
-        return f"On {what} {len(rows)} policies were compared."
-    best = min(offered, key=lambda row: float(row["cost_w1"]))
-    verdict = "costs less" if best["cost_w1"] < reactive["cost_w1"] else "costs no less"
-    return (
-        f"On {what} reactive submission interrupts for {reactive['interruption_h']:.2f} h a pair; the cheapest policy, "
-        f"{fmt.text(best['policy'])}, for {best['interruption_h']:.2f} h with {best['overlap_h']:.2f} h of overlap: "
-        f"it {verdict} ({best['cost_w1']:.2f} against {reactive['cost_w1']:.2f} h at weight 1, "
-        f"{best['regret_h_w1']:.2f} h above the oracle)."
-    )
-
-
-def _curve_figure(
-    source: Source, whole: pl.DataFrame, curves: pl.DataFrame, what: str, ending: str, tag: str
-) -> Figure | None:
-    nodes = whole["pair_nodes"][0]
+def _curve_figure(source: Source, pairs: Compared, curves: pl.DataFrame, ending: str, tag: str) -> Figure | None:
+    """The curve of every policy but those of the untrained learners, which lie where the rules do."""
     if not curves.is_empty():
-        curves = curves.filter((pl.col("window") == "report") & (pl.col("pair_nodes") == nodes))
+        drawn = [name for name in curves["policy"].unique() if not name.endswith(UNTRAINED)]
+        report = (pl.col("window") == "report") & (pl.col("size") == pairs.size) & pl.col("policy").is_in(drawn)
+        curves = curves.filter(report)
     if curves.is_empty():
         return None
     lines = {
         str(policy): (rows["overlap_h"].to_numpy(), rows["interruption_h"].to_numpy())
         for (policy,), rows in curves.sort("policy", "overlap_h").group_by("policy", maintain_order=True)
     }
-    for row in whole.filter(pl.col("policy").is_in(NEVER_CHOSEN)).to_dicts():
-        if row["policy"] not in lines:
+    for row in pairs.rows:
+        if row["policy"] in (ORACLE, REACTIVE) and row["policy"] not in lines:
             one = pl.Series([row["overlap_h"]]).to_numpy(), pl.Series([row["interruption_h"]]).to_numpy()
             lines[row["policy"]] = one
     chosen = {
         row["policy"]: (row["overlap_h"], row["interruption_h"])
-        for row in whole.to_dicts()
-        if row["setting"] is not None and row["policy"] != ORACLE
+        for row in pairs.rows
+        if row["setting"] is not None and row["policy"] in lines and row["policy"] != ORACLE
     }
     return Figure(
         f"pareto-{tag}",
-        f"Interruption against overlap, {what}",
+        f"Interruption against overlap, {pairs.what}",
         "One point a setting on the report window; the ring is the setting chosen before it was touched. Down and left "
         f"is better. {ending}",
         figures.pareto(f"{source.slug}-pareto-{tag.replace('.', '-')}", lines, chosen),
@@ -211,22 +207,19 @@ def _chosen_table(rows: list[dict[str, Any]], what: str, ending: str, tag: str) 
     )  # fmt: skip
 
 
-def _window(rows: pl.DataFrame) -> tuple[datetime, datetime]:
-    """First and last submission of the predecessors that the rows were measured on."""
-    return min(rows["from_utc"].to_list()), max(rows["to_utc"].to_list())
-
-
-def _load_table(source: Source, group: pl.DataFrame, what: str, tag: str) -> TableView | None:
-    loads = group.filter(pl.col("load").is_in(LOADS))
+def _load_table(source: Source, pairs: Compared, tag: str) -> TableView | None:
+    what, results = pairs.what, source.rows("policy_results")
+    loads = results.filter((pl.col("size") == pairs.size) & pl.col("load").is_in(LOADS) & (pl.col("policy") != USERS))
     if loads.is_empty():
         return None
-    pairs = int(loads.filter(pl.col("policy") == loads["policy"][0])["n"].sum())
+    count = int(loads.filter(pl.col("policy") == loads["policy"][0])["n"].sum())
+    window = min(loads["from_utc"].to_list()), max(loads["to_utc"].to_list())
     loads = loads.sort(pl.col("load").replace_strict(LOADS, range(len(LOADS))), "cost_w1")
     return TableView(
         f"loads-{tag}",
         f"By load, {what}",
         f"Load by the gap of reactive submission on the same pair: {LOADS_IN_WORDS}. "
-        + source.caption(pairs, "pairs", max(loads["seeds"].to_list()), _window(loads)),
+        + source.caption(count, "pairs", max(loads["seeds"].to_list()), window),
         columns(
             "load|load|name", "policy|policy|name", "n|pairs|count", "blocks|blocks|count",
             "interruption_h|interruption, h|number", "overlap_h|overlap, h|number",

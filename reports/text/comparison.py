@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from features.conventions import BLOCK_DAYS, OVERLAP_BUDGETS_H
+from features.conventions import ALL_SIZES, BLOCK_DAYS, OVERLAP_BUDGETS_H, POOLED_WINDOWS, size_rank
 
 HEADINGS = (
     "policy",
@@ -15,36 +15,66 @@ HEADINGS = (
     "zero",
     "<=10min",
     "cost",
+    "to rule",
+    "95 %",
     "regret",
     "reduced",
     "I@.25",
     "I@.5",
     "I@1",
+    "zero@.5",
     "setting",
 )
 
 
 def format_table(rows: Sequence[Mapping[str, Any]], load: str = "all") -> str:
-    """One block of lines a pair size, one line a policy, least cost first; '-' where a figure does not exist.
+    """One block of lines a size of pairs, one line a policy, least cost first; '-' where a figure does not exist.
 
-    I is mean interruption, O mean overlap, cost I + O, I@x interruption at a mean overlap of x h; all in hours a pair.
+    I is mean interruption, O mean overlap, cost I + O, I@x interruption and zero@x the zero-interruption share at a
+    mean overlap of x h, "to rule" the cost less that of the best rule that learned nothing; all in hours a pair.
     """
     blocks: list[str] = []
-    for size in sorted({(row["pair_nodes"], row["limit_h"]) for row in rows}):
-        chosen = [row for row in rows if (row["pair_nodes"], row["limit_h"]) == size and row["load"] == load]
+    for size, limit_h in sorted({(row["size"], row["limit_h"]) for row in rows}, key=_order):
+        chosen = [row for row in rows if (row["size"], row["limit_h"]) == (size, limit_h) and row["load"] == load]
         if chosen:
-            blocks.append(_block(sorted(chosen, key=lambda row: (row["cost_w1"], row["policy"])), size))
+            blocks.append(_block(sorted(chosen, key=lambda row: (row["cost_w1"], row["policy"]))))
     return "\n\n".join(blocks)
 
 
-def _block(rows: Sequence[Mapping[str, Any]], size: tuple[int, float]) -> str:
-    first = rows[0]
+def world_words(world_error: Mapping[str, Any]) -> str:
+    """How far the world's waits are from the recorded ones, in one line."""
+    if not world_error["jobs"]:
+        return "world: no job of this window ran, so how far its waits are from the recorded ones is not known"
+    figures = {
+        "Spearman": world_error["spearman"],
+        "error over mean wait": world_error["error_over_mean"],
+        "mean wait, h": world_error["mean_wait_h"],
+        "recorded, h": world_error["recorded_mean_wait_h"],
+    }
+    told = ", ".join(f"{name} {_hours(value)}" for name, value in figures.items())
+    return f"world against the record, {world_error['jobs']:,} jobs of the window: {told}"
+
+
+def _order(size_and_limit: tuple[str, float | None]) -> tuple[int, float]:
+    size, limit_h = size_and_limit
+    return size_rank(size), limit_h or 0.0
+
+
+def _block(rows: Sequence[Mapping[str, Any]]) -> str:
+    first = max(rows, key=lambda row: row["n"])  # not what users did, which is told of some pairs only
     note = ", intervals only indicative" if first["indicative"] else ""
-    title = (
-        f"{size[0]}-node pairs of {size[1]:g} h, {first['cluster']}, {first['scenario']}, load {first['load']}: "
-        f"n {first['n']}, {first['blocks']} blocks of {BLOCK_DAYS} days{note}"
+    rule = next((row["difference_to_best_rule"]["rule"] for row in rows if row["difference_to_best_rule"]), None)
+    to_rule = (
+        f"to rule: cost less that of {rule}, the best rule on the select window; one window says of no policy that it "
+        f"beats another ({POOLED_WINDOWS} pooled ones may)"
+        if rule
+        else "to rule: nothing, for without a select window no rule was picked"
     )
-    lines = [HEADINGS, *(_cells(row) for row in rows)]
+    title = (
+        f"{_what(first)}, {first['cluster']}, {first['scenario']}, load {first['load']}: "
+        f"n {first['n']}, {first['blocks']} blocks of {BLOCK_DAYS} days{note}; {to_rule}"
+    )
+    lines = [HEADINGS, *(_cells(row, first["n"]) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
     padded = [
         "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))])
@@ -53,22 +83,35 @@ def _block(rows: Sequence[Mapping[str, Any]], size: tuple[int, float]) -> str:
     return "\n".join([title, *padded])
 
 
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _what(row: Mapping[str, Any]) -> str:
+    kind = "" if row["pairs"] == "injected" else f"{row['pairs']} "
+    size = f"all {kind}pairs" if row["size"] == ALL_SIZES else f"{row['size']}-node {kind}pairs"
+    return size if row["limit_h"] is None else f"{size} of {row['limit_h']:g} h"
+
+
+def _cells(row: Mapping[str, Any], most: int) -> tuple[str, ...]:
     curve = row["interruption_h_at_overlap"]
-    spread = row["ci95"].get("interruption_h")
+    difference = row["difference_to_best_rule"] or {"cost_w1": None, "ci95": {"cost_w1": None}}
     return (
-        row["policy"],
+        row["policy"] if row["n"] == most else f"{row['policy']} (n {row['n']})",
         _hours(row["interruption_h"]),
-        "-" if spread is None else f"[{spread[0]:.2f}, {spread[1]:.2f}]",
+        _interval(row["ci95"].get("interruption_h")),
         _hours(row["overlap_h"]),
         _percent(row["zero_share"]),
         _percent(row["within_10min_share"]),
         _hours(row["cost_w1"]),
+        "-" if difference["cost_w1"] is None else f"{difference['cost_w1']:+.2f}",
+        _interval(difference["ci95"]["cost_w1"]),
         _hours(row["regret_h_w1"]),
         _percent(row["reduction"]),
         *(_hours(curve[budget]) for budget in OVERLAP_BUDGETS_H),
+        _percent(row["zero_share_at_overlap_05"]),
         "-" if row["setting"] is None else f"{row['setting']:g}",
     )
+
+
+def _interval(ends: Sequence[float] | None) -> str:
+    return "-" if ends is None else f"[{ends[0]:.2f}, {ends[1]:.2f}]"
 
 
 def _hours(value: float | None) -> str:

@@ -14,8 +14,10 @@ from traces.generate.logs import generate_slurm
 pytestmark = pytest.mark.slow
 WORLD = ("--cluster", "lab", "--capacity", "16", "--pair-nodes", "1", "--limit", "24h")
 UNTIL, FROM, TO = "2026-06-12", "2026-06-15", "2026-06-20"
+ALWAYS = {"reactive", "average-wait", "mirage-average", "start-estimate", "start-expected", "oracle"}
 FIGURES = {
     *("policy", "world", "load", "pair_nodes", "limit_h", "n", "blocks", "seeds", "interruption_h", "overlap_h"),
+    *("pairs", "size", "zero_share_at_overlap_05", "difference_to_best_rule"),
     *("zero_share", "cost_w05", "cost_w1", "regret_h_w1", "reduction", "interruption_h_at_overlap", "chosen", "ci95"),
 }
 
@@ -44,18 +46,23 @@ def test_train_then_evaluate(baton: Baton, data: Path) -> None:
     missing = baton(*asked)
     assert missing.code == 2 and "average-wait" in missing.err and "baton train" in missing.err
     compare = ("evaluate", *WORLD, "--policies", "reactive,start-estimate,forest", "--from", FROM, "--to", TO)
-    rows = [row for row in baton(*compare, "--data", data, "--json").json["results"] if row["load"] == "all"]
-    assert {row["policy"] for row in rows} == {"reactive", "start-estimate", "forest", "oracle"}
+    told = baton(*compare, "--data", data, "--json").json
+    rows = [row for row in told["results"] if row["load"] == "all"]
+    assert {row["policy"] for row in rows} == {*ALWAYS, "forest", "forest-untrained"}
+    assert told["is_development_window"] is False
+    assert told["world_error"]["jobs"] > 100 and -1 <= told["world_error"]["spearman"] <= 1
+    assert {row["difference_to_best_rule"]["rule"] for row in rows} <= {*ALWAYS, "forest-untrained"} - {"oracle"}
     for row in rows:
         assert set(row) >= FIGURES
-        assert row["n"] == 5 * 6 and row["pair_nodes"] == 1 and row["limit_h"] == 24
+        assert row["n"] == 5 * 6 and row["pair_nodes"] == 1 and row["limit_h"] == 24 and row["size"] == "1"
         assert row["cost_w1"] == pytest.approx(row["interruption_h"] + row["overlap_h"])
         assert row["regret_h_w1"] >= 0
     (reactive,) = (row for row in rows if row["policy"] == "reactive")
     assert reactive["overlap_h"] == 0 and reactive["reduction"] in (0, None)
     half = baton(*compare, "--every", "8h", "--data", data, "--json").json["results"]
     assert {row["n"] for row in half if row["load"] == "all"} == {15}
-    assert "reactive" in baton(*compare, "--data", data).out
+    text = baton(*compare, "--data", data).out
+    assert "reactive" in text and "world against the record" in text
 
 
 def test_slurm_is_a_scheduler_of_pairs_as_any_other(baton: Baton, data: Path) -> None:
@@ -108,7 +115,7 @@ def test_champion_is_what_was_trained_under_that_name_else_the_registered(
     promoted = baton("promote", version, "--data", data, "--json")
     assert promoted.json["champion"] == version
     rows = baton(*asked, "--json").json["results"]
-    assert {"champion", "reactive", "oracle"} == {row["policy"] for row in rows}
+    assert {"champion", *ALWAYS} == {row["policy"] for row in rows}
     with monkeypatch.context() as patch:  # a release of a Baton whose observation was another
         patch.setattr(fits, "VERSION", 7)
         refused = baton(*asked)
@@ -118,5 +125,5 @@ def test_champion_is_what_was_trained_under_that_name_else_the_registered(
     assert [row["policy"] for row in retrained.json["policies"]] == ["start-estimate"]
     with monkeypatch.context() as patch:
         patch.setattr(fits, "_registered", lambda _: pytest.fail("the registered version was asked for"))
-        assert {"champion", "reactive", "oracle"} == {row["policy"] for row in baton(*asked, "--json").json["results"]}
+        assert {"champion", *ALWAYS} == {row["policy"] for row in baton(*asked, "--json").json["results"]}
     assert baton("rollback", "--data", data).code == 1

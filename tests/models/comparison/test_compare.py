@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from agent.artifact import Artifact
 from features.conventions import OVERLAP_BUDGETS_H
 from models import tables
-from models.comparison.compare import Comparison, compare, headline, pick_within
+from models.comparison.compare import Comparison, compare
 from models.comparison.outcomes import Outcome, at_overlap, oracle_rows, play, stopping_rows
+from models.comparison.settings import headline, pick_within
 from models.protocol import PairTable, TrainedPolicy
 from reports.text.comparison import format_table
 from tests.models.pair_tables import artifact, context, random_pairs, reactive, trained
@@ -294,5 +295,5 @@ def test_the_text_table_has_a_line_a_policy_least_cost_first(compared: Compariso
     one, eight = format_table(compared.results).split("\n\n")
     assert one.startswith("1-node pairs of 48 h, toy") and "n 66, 2 blocks of 7 days, intervals only indicative" in one
     lines = eight.splitlines()
-    assert len(lines) == 2 + 5 and lines[2].startswith("oracle")
+    assert len(lines) == 2 + 8 and lines[2].startswith("oracle")
     assert {len(line) for line in lines[1:]} == {len(lines[1])}

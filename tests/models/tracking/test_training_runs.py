@@ -110,9 +110,9 @@ def test_runs_carry_what_they_earned_and_the_parent_the_table(data: DataFolder, 
     (parent_id,) = {run.data.tags["mlflow.parentRunId"] for run in by_cost}
     kept = data.mlflow / "artifacts" / parent_id / "artifacts"
     table = pl.read_csv(kept / "comparison.csv")
-    assert len(table) == 6 and set(table["cluster"]) == {"'=toy"}  # no formula for a spreadsheet
-    assert table["policy"][0] == "oracle" and table["cost_w1"].to_list() == sorted(table["cost_w1"][:3]) + sorted(
-        table["cost_w1"][3:]
+    assert len(table) == 2 * 8 and set(table["cluster"]) == {"'=toy"}  # no formula for a spreadsheet
+    assert table["policy"][0] == "oracle" and table["cost_w1"].to_list() == sorted(table["cost_w1"][:8]) + sorted(
+        table["cost_w1"][8:]
     )
     assert (table["cost_w1_low"] <= table["cost_w1"]).all() and (table["cost_w1"] <= table["cost_w1_high"]).all()
     assert (kept / "curves.png").read_bytes() == b"\x89PNG"

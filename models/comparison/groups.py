@@ -1,0 +1,56 @@
+"""Which pairs of a table are measured together: each size of injected pairs, classes of sizes of recorded ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from features.conventions import ALL_SIZES, MOST_NODES, RECORDED_SIZES
+from models.protocol import PairTable
+from models.scenario import RECORDED
+
+
+@dataclass(frozen=True)
+class Group:
+    """Pairs of from `least` to `most` nodes; of one limit, or of any."""
+
+    size: str  # the column `size`
+    least: int
+    most: int
+    limit_s: int | None = None  # None: any
+
+    def of(self, pairs: PairTable) -> NDArray[np.bool_]:
+        """Mask of the pairs that belong to it."""
+        inside = (pairs.pair_nodes >= self.least) & (pairs.pair_nodes <= self.most)
+        return np.asarray(inside if self.limit_s is None else inside & (pairs.limit_s == self.limit_s))
+
+    def identity(self, pairs: PairTable) -> dict[str, str | int | float | None]:
+        """`size`, and nodes and limit (h) where all of these pairs, which belong to it, have the same; else None."""
+        nodes, limits_s = np.unique(pairs.pair_nodes), np.unique(pairs.limit_s)
+        return {
+            "size": self.size,
+            "pair_nodes": int(nodes[0]) if len(nodes) == 1 else None,
+            "limit_h": float(limits_s[0]) / 3600.0 if len(limits_s) == 1 else None,
+        }
+
+
+def groups(pairs: PairTable, kind: str) -> list[Group]:
+    """The groups that hold at least one of the pairs, in order of size. kind: `Scenario.pairs`.
+
+    Injected pairs: one a size and limit. Recorded ones: RECORDED_SIZES, limits mixed, and all together last.
+    """
+    if kind == RECORDED:
+        classes = [Group(size, least, most or MOST_NODES) for size, least, most in RECORDED_SIZES]
+        return [group for group in (*classes, EVERYTHING) if group.of(pairs).any()]
+    sizes = sorted({(int(nodes), int(limit)) for nodes, limit in zip(pairs.pair_nodes, pairs.limit_s, strict=True)})
+    return [Group(str(nodes), nodes, nodes, limit) for nodes, limit in sizes]
+
+
+def judged(pairs: PairTable, kind: str) -> list[Group]:
+    """The groups that one figure of a policy is the mean of: every size of injected pairs, all recorded ones as one."""
+    return [EVERYTHING] if kind == RECORDED else groups(pairs, kind)
+
+
+EVERYTHING = Group(ALL_SIZES, 0, MOST_NODES)

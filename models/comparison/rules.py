@@ -1,0 +1,48 @@
+"""What every comparison holds whatever was asked for: rules that learned nothing, and each learner untrained.
+
+They are made from the registry and from the trained artifacts alone, in no time, and are kept nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from features.conventions import FROZEN_AVERAGE, UNTRAINED
+from models.protocol import Learner, PairTable, TrainedPolicy
+from models.registry import POLICIES, RULES, make_policy
+
+
+def beside(trained: Sequence[TrainedPolicy], pairs: PairTable) -> list[TrainedPolicy]:
+    """What is missing among the trained policies: the rules of RULES, then `NAME-untrained` of each learner.
+
+    A learner may stand there under another name (`champion`); its artifact says which it is. pairs: any; a rule has
+    nothing to fit.
+    """
+    there = {one.name for one in trained}
+    missing = [name for name in RULES if name not in there]
+    rules = [TrainedPolicy(name, 0, make_policy(name).fit(pairs, 0)[0], "", 0.0) for name in missing]
+    starts: dict[tuple[str, int], TrainedPolicy] = {}
+    for one in trained:
+        learner = _learner(str(one.artifact.manifest["policy"]))
+        if learner is not None and (learner.name + UNTRAINED, one.seed) not in starts:
+            start = _untrained(learner, one)
+            starts[start.name, start.seed] = start
+    return [*rules, *(start for start in starts.values() if start.name not in there)]
+
+
+def is_rule(policy: str) -> bool:
+    """Whether the policy of that name learned nothing: what a learner is held against."""
+    return policy in (*RULES, FROZEN_AVERAGE) or policy.endswith(UNTRAINED)
+
+
+def _learner(name: str) -> Learner | None:
+    policy = make_policy(name) if name in POLICIES else None
+    return policy if isinstance(policy, Learner) else None
+
+
+def _untrained(learner: Learner, one: TrainedPolicy) -> TrainedPolicy:
+    """The learner as that fit began."""
+    name = learner.name + UNTRAINED
+    artifact = learner.untrained(one.artifact, one.seed)
+    return TrainedPolicy(name, one.seed, replace(artifact, manifest={**artifact.manifest, "policy": name}), "", 0.0)

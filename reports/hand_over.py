@@ -1,0 +1,187 @@
+"""How one job hands over to its successor, in sentences: what users lose, what a policy would, how sure that is.
+
+Read from the comparison in the warehouse. The policy that is spoken of is the one of least cost on the select window,
+as the gate sees it, and never the one that came out best on the window that is reported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from features.conventions import (
+    ALL_SIZES,
+    CUT_LIMIT_H,
+    POOLED_WINDOWS,
+    REACTIVE,
+    USERS,
+    is_offered,
+    judged_sizes,
+    size_rank,
+)
+from reports import format as fmt
+from reports.source import Source
+
+RECORDED = "recorded"  # pairs: jobs that the log shows cut by their limit
+OPTIMAL_WITHIN_H = 0.05  # hours a pair that knowing every start could save at most where reactive is called optimal
+NEAR_SPEARMAN, NEAR_ERROR = 0.75, 0.5  # of a world's waits against the record: at least, and of the mean at most
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The comparison of one size of pairs, all loads together; a row a policy."""
+
+    size: str
+    rows: list[dict[str, Any]]
+
+    def of(self, policy: str | None) -> dict[str, Any] | None:
+        """The row of that policy; None where it has none."""
+        return next((row for row in self.rows if row["policy"] == policy), None)
+
+    @property
+    def any_row(self) -> dict[str, Any]:
+        """A row of a policy that was measured on every pair."""
+        return max(self.rows, key=lambda row: int(row["n"]))
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether these are recorded pairs."""
+        return bool(self.any_row["pairs"] == RECORDED)
+
+    @property
+    def what(self) -> str:
+        """The pairs in words: '8-node 48 h pairs, plain world', 'all recorded pairs, calibrated world'."""
+        row = self.any_row
+        size = "all" if self.size == ALL_SIZES else f"{self.size}-node"
+        limit = "" if row["limit_h"] is None else f" {row['limit_h']:g} h"
+        return f"{size}{limit}{' recorded' * self.is_recorded} pairs, {fmt.text(row['world'])} world"
+
+
+def compared(source: Source) -> list[Compared]:
+    """Of every size of pairs, the one that is judged by first (all recorded pairs, or the widest)."""
+    results = source.rows("policy_results")
+    if results.is_empty():
+        return []
+    results = results.filter(pl.col("load") == "all")
+    order = sorted(set(results["size"]), key=size_rank, reverse=True)
+    return [Compared(size, results.filter(pl.col("size") == size).to_dicts()) for size in order]
+
+
+def judged(source: Source) -> Compared | None:
+    """The comparison that one sentence about hand-overs is made of; None where nothing was compared."""
+    every = compared(source)
+    wanted = judged_sizes(one.size for one in every)[-1:]
+    return next((one for one in every if [one.size] == wanted), None)
+
+
+def best_on_select(source: Source, size: str) -> str | None:
+    """Of what may be released, the policy of least cost on the select window; None without one."""
+    curves = source.rows("policy_curves")
+    if curves.is_empty():
+        return None
+    offered = [name for name in curves["policy"].unique() if is_offered(name)]
+    select = curves.filter(
+        (pl.col("window") == "select") & (pl.col("size") == size) & pl.col("policy").is_in(offered)
+    ).sort("cost_w1", "policy")
+    return None if select.is_empty() else str(select["policy"][0])
+
+
+def sentences(source: Source, pairs: Compared) -> list[str]:
+    """What a reader must know of the comparison before its tables, one after the other."""
+    best = pairs.of(best_on_select(source, pairs.size))
+    told = [_users(source, pairs, best)] if pairs.is_recorded else []
+    told += [_policy(pairs, best), optimal(pairs), against_rule(best), world(pairs.any_row)]
+    return [sentence for sentence in told if sentence]
+
+
+def _users(source: Source, pairs: Compared, best: dict[str, Any] | None) -> str:
+    """What users lose today, and what they would lose with the policy on the very same jobs."""
+    every, users = pairs.any_row, pairs.of(USERS)
+    nodes = "" if pairs.size == ALL_SIZES else f" of {pairs.size} nodes"
+    start = (
+        f"Of {every['n']:,} jobs{nodes} submitted from {fmt.day(every['from_utc'])} to {fmt.day(every['to_utc'])} and "
+        f"cut by their limit (at least {CUT_LIMIT_H} h){_one_user(source, every)}, users went on with "
+    )
+    if users is None:
+        return f"{start}none within an hour: what they lose between two jobs is not known."
+    lost = (
+        f"{start}{users['n']:,} within an hour and lost {users['interruption_h'] * users['n']:,.0f} h between "
+        f"({users['interruption_p50_h']:.1f} h in the median, {users['interruption_h']:.1f} h in the mean)"
+    )
+    if best is None or best["interruption_users_h"] is None:
+        return lost + "."
+    return (
+        f"{lost}; with {fmt.text(best['policy'])} these lose {best['interruption_users_h']:.1f} h in the mean, at "
+        f"{best['overlap_users_h']:.1f} h of overlap."
+    )
+
+
+def _one_user(source: Source, every: dict[str, Any]) -> str:
+    """That all these jobs are of one user, where they are."""
+    counted = source.read(
+        "SELECT count(DISTINCT user_name) AS users FROM jobs WHERE cluster = ? AND state = 'TIMEOUT' "  # noqa: S608 - our own numbers
+        f"AND limit_s >= {CUT_LIMIT_H * 3600} AND submit_utc BETWEEN TIMESTAMP '{every['from_utc']:%Y-%m-%d %H:%M:%S}' "
+        f"AND TIMESTAMP '{every['to_utc']:%Y-%m-%d %H:%M:%S}'"
+    )
+    return ", all of them of one user" if counted["users"][0] == 1 else ""
+
+
+def _policy(pairs: Compared, best: dict[str, Any] | None) -> str:
+    reactive = pairs.of(REACTIVE)
+    if best is None or reactive is None:
+        return (
+            f"On {pairs.what}, {len(pairs.rows)} policies were compared; none was picked, for want of a select window."
+        )
+    verdict = "costs less" if best["cost_w1"] < reactive["cost_w1"] else "costs no less"
+    return (
+        f"On {pairs.what}, reactive submission interrupts for {reactive['interruption_h']:.2f} h a pair; "
+        f"{fmt.text(best['policy'])}, the policy of least cost on the select window, for "
+        f"{best['interruption_h']:.2f} h with {best['overlap_h']:.2f} h of overlap: it {verdict} "
+        f"({best['cost_w1']:.2f} against {reactive['cost_w1']:.2f} h at weight 1, {best['regret_h_w1']:.2f} h above "
+        "the oracle)."
+    )
+
+
+def optimal(pairs: Compared) -> str:
+    """That there is nothing to gain, where there is not."""
+    reactive = pairs.of(REACTIVE)
+    if reactive is None or reactive["regret_h_w1"] > OPTIMAL_WITHIN_H:
+        return ""
+    return (
+        f"Reactive is optimal here: it interrupts for {reactive['interruption_h']:.2f} h a pair, and who knew every "
+        f"start would save {reactive['regret_h_w1']:.2f} h of that."
+    )
+
+
+def against_rule(best: dict[str, Any] | None) -> str:
+    """The policy against the best rule that learned nothing. That one beats the other is not said of one window."""
+    if best is None or best["best_rule"] is None:
+        return ""
+    name, rule = fmt.text(best["policy"]), fmt.text(best["best_rule"])
+    if name == rule:
+        return f"{name[0].upper()}{name[1:]} learned nothing: no learner cost less on the select window."
+    ends = best["cost_difference_low_h"], best["cost_difference_high_h"]
+    known = f"95 % {fmt.interval(ends)}, the same pairs" if None not in ends else "no interval: one block of days"
+    return (
+        f"Against {rule}, the best of the rules that learned nothing, {name} costs "
+        f"{best['cost_difference_h']:+.2f} h a pair ({known}); this is one window, and it takes {POOLED_WINDOWS} "
+        "together to say that one beats the other."
+    )
+
+
+def world(row: dict[str, Any]) -> str:
+    """How far the world in which all this was measured is from the record, in the same window."""
+    spearman, error = row["world_spearman"], row["world_error_over_mean"]
+    if spearman is None or error is None:
+        return f"How far the waits of the {fmt.text(row['world'])} world are from the recorded ones is not known."
+    met = (spearman >= NEAR_SPEARMAN) + (error <= NEAR_ERROR)
+    verdict = ("far from the record: read the direction, no size", "only in part near the record", "near the record")[
+        met
+    ]
+    return (
+        f"The {fmt.text(row['world'])} world is {verdict}. Its waits of the jobs of this window correlate "
+        f"{spearman:.2f} with the recorded ones and are off by {error:.2f} of their mean "
+        f"({row['world_mean_wait_h']:.1f} h in the mean, recorded {row['recorded_mean_wait_h']:.1f} h)."
+    )
