@@ -21,7 +21,7 @@ import numpy as np
 
 from simulator.compiled import kernel, kernel_inline
 from simulator.recorded.follow import HORIZON_S, TICK_S, look, take
-from simulator.recorded.forked import OUT_S, end_s, finish_before, start_placed, tell
+from simulator.recorded.forked import OUT_S, finish_before, start_placed, tell
 from simulator.recorded.log import Log, log_of, most_in_use, next_of_others
 from simulator.recorded.passes import Scratch, make_pass, new_scratch
 from simulator.recorded.record import NEVER, NONE, SUBMITTED, Events, Int64s, Record
@@ -161,7 +161,8 @@ def pass_due(cluster: Cluster, branch: Branch, watched: int) -> bool:
         usable = usable_nodes(cluster, branch, now)
         if usable > state.scalars[BUSY]:
             make_pass(jobs, rules, state, scratch, now, usable, NONE)
-            starts = start_placed(jobs, rules, state, scratch, _first_beyond(cluster), now, watched)
+            first_beyond, left_s = _first_beyond(cluster), scalars[LEFT_S]
+            starts = start_placed(jobs, rules, log, state, scratch, first_beyond, left_s, now, watched)
     scalars[LAST_PASS_S], scalars[NEXT_PASS_S] = now, _next_pass_s(log, branch, now)
     return starts
 
@@ -195,7 +196,7 @@ def _happen(cluster: Cluster, branch: Branch, before_s: int) -> None:
     if scalars[SUBMITTED_S] < before_s:
         _arrive(cluster, branch)
     if scalars[LEFT_S] < NEVER:
-        finish_before(jobs, log, state, before_s)
+        finish_before(jobs, state, before_s)
         while scalars[TAKEN] < count and log.time_s[scalars[TAKEN]] < before_s:
             if log.job[scalars[TAKEN]] != scalars[OWN]:
                 tell(jobs, log, state, scalars[TAKEN])
@@ -245,7 +246,7 @@ def _next_pass_s(log: Log, branch: Branch, now: int) -> int:
             following = min(following, (now // TICK_S + 1) * TICK_S - 1)
         return int(min(following, NEVER - 1) + 1)
     for i in range(state.scalars[RUNNING]):
-        following = min(following, end_s(log, state, state.running[i]))
+        following = min(following, state.end_s[state.running[i]])
     for instant in (scalars[LEFT_S] + OUT_S, scalars[GIVE_UP_S]):
         if now < instant:
             following = min(following, instant - 1)

@@ -68,7 +68,7 @@ def take(jobs: Jobs, rules: Rules, log: Log, state: State, event: int) -> None:
         if kind == STARTED:
             if rules.overtaken == 1:
                 _hold_overtaken(jobs, rules, state, job, log.start_s[job], ahead)
-            begin(jobs, state, job, log.start_s[job])
+            begin(jobs, state, job, log.start_s[job], log.end_s[job])
 
 
 @kernel

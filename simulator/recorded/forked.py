@@ -6,43 +6,45 @@ others' later starts reaches the state, but for the start of a job that was held
 job cannot be read off the nodes that it, or others, left idle in truth.
 
 The log goes on to tell what an operator would know: arrivals, cancellations, nodes in use, and how long a job ran once
-its recorded end is past. A job that starts earlier than it did in truth therefore keeps its nodes until that end, and
-one that was cancelled in the queue until its cancellation.
+its recorded end is past. A job that starts earlier than it did in truth, or that was cancelled in the queue in truth,
+keeps its nodes until that end, or that cancellation, but no longer than like jobs run (`simulator.recorded.run_times`).
 
 An example: the log says that B was submitted at 10:00, started at 12:00 and ended at 13:00. If the simulation starts it
 at 12:30, it ends at 13:30, after the hour that it ran; at 12:10 nobody can know that hour, and nobody is told. If the
-simulation starts it at 11:00, it ends at 13:00: that it runs for an hour is known only then.
+simulation starts it at 11:00, that it runs for an hour is known at 13:00 only: it ends then, or earlier if jobs of its
+user have run for less than two hours in the mean.
 """
 
 from __future__ import annotations
 
-from simulator.compiled import kernel
+from simulator.compiled import kernel, kernel_inline
 from simulator.recorded.log import Log
 from simulator.recorded.passes import Scratch, may_start
 from simulator.recorded.record import CANCELLED, STARTED, SUBMITTED
+from simulator.recorded.run_times import longest_run_s
 from simulator.recorded.state import PENDING, RUNNING, Jobs, Rules, State, asks_no_more, begin, enter, finish, leave
 
 OUT_S = 7200  # nodes that were out when the log was left are taken to be out for so long
 
 
-@kernel
-def end_s(log: Log, state: State, job: int) -> int:
-    """When a running job ends: its recorded run time after its start, but not before its recorded end."""
-    start_s, recorded_s = state.start_s[job], log.start_s[job]
-    if start_s >= recorded_s:
-        return int(log.end_s[job] + start_s - recorded_s)
-    return int(log.end_s[job])
+@kernel_inline
+def _end_s(jobs: Jobs, log: Log, job: int, start_s: int, left_s: int) -> int:
+    """When a job ends that the simulation starts, where the log was left at `left_s`: see above."""
+    early_s = log.start_s[job] - start_s
+    if early_s <= 0:
+        return int(log.end_s[job] - early_s)
+    longest_s = longest_run_s(log.run_times, jobs.user[job], jobs.limit_s[job], early_s, left_s)
+    return int(min(log.end_s[job], start_s + longest_s))
 
 
 @kernel
-def finish_before(jobs: Jobs, log: Log, state: State, before_s: int) -> None:
+def finish_before(jobs: Jobs, state: State, before_s: int) -> None:
     """Jobs that end before an instant give their nodes back."""
     i = 0
     while i < state.scalars[RUNNING]:
         job = state.running[i]
-        job_end_s = end_s(log, state, job)
-        if job_end_s < before_s:
-            finish(jobs, state, job, job_end_s)
+        if state.end_s[job] < before_s:
+            finish(jobs, state, job, state.end_s[job])
         else:
             i += 1
 
@@ -57,14 +59,22 @@ def tell(jobs: Jobs, log: Log, state: State, event: int) -> None:
         pended = state.scalars[PENDING]
         leave(state, job)
         if kind == STARTED and state.scalars[PENDING] < pended:
-            begin(jobs, state, job, log.start_s[job])
+            begin(jobs, state, job, log.start_s[job], log.end_s[job])
 
 
 @kernel
 def start_placed(
-    jobs: Jobs, rules: Rules, state: State, scratch: Scratch, first_beyond: int, now: int, watched: int
+    jobs: Jobs,
+    rules: Rules,
+    log: Log,
+    state: State,
+    scratch: Scratch,
+    first_beyond: int,
+    left_s: int,
+    now: int,
+    watched: int,
 ) -> bool:
-    """Start what the last pass placed now, but for the jobs that wait for a held sibling.
+    """Start what the last pass placed now, but for the jobs that wait for a held sibling. The log was left at `left_s`.
 
     Rows from `first_beyond` on, not in the record, wait for none: of them it is known that nothing holds them.
     Returns whether `watched` (a row, or NONE) is among those that start.
@@ -81,7 +91,7 @@ def start_placed(
                     starts = False
         if starts:
             leave(state, job)
-            begin(jobs, state, job, now)
+            begin(jobs, state, job, now, _end_s(jobs, log, job, now, left_s))
             watched_starts = watched_starts or job == watched
         else:
             i += 1

@@ -74,9 +74,8 @@ def _free(
         i = 0
         while i < state.scalars[RUNNING]:
             job = state.running[i]
-            job_end_s = state.start_s[job] + run_s[job]
-            if job_end_s <= now:
-                finish(jobs, state, job, job_end_s)
+            if state.end_s[job] <= now:
+                finish(jobs, state, job, state.end_s[job])
             else:
                 i += 1
         while arrived < count and jobs.submit_s[arrived] <= now:
@@ -93,7 +92,7 @@ def _free(
                 job = state.pending[i]
                 if may_start(scratch, job) and run_s[job] < NEVER:
                     leave(state, job)
-                    begin(jobs, state, job, now)
+                    begin(jobs, state, job, now, now + run_s[job])
                     starts[job] = now
                 else:
                     i += 1
@@ -103,7 +102,7 @@ def _free(
         if withdrawn < len(cancelled):
             following = min(following, end_s[cancelled[withdrawn]])
         for i in range(state.scalars[RUNNING]):
-            following = min(following, state.start_s[state.running[i]] + run_s[state.running[i]])
+            following = min(following, state.end_s[state.running[i]])
         if state.scalars[PENDING] > 0:
             following = min(following, first + ((now - first) // TICK_S + 1) * TICK_S)
         now = following

@@ -8,6 +8,7 @@ import numpy as np
 
 from simulator.compiled import kernel
 from simulator.recorded.record import NONE, Events, Int64s, Record
+from simulator.recorded.run_times import RunTimes, run_times
 from simulator.recorded.state import Jobs, Rules
 
 
@@ -26,6 +27,7 @@ class Log(NamedTuple):
     job: Int64s  # (events,)
     kind: Int64s  # (events,)
     peak: Int64s  # (levels, events) `simulator.recorded.record.range_peaks` of the nodes in use
+    run_times: RunTimes
 
 
 def log_of(record: Record, events: Events, beyond_limit_s: Int64s | None = None) -> Log:
@@ -42,6 +44,7 @@ def log_of(record: Record, events: Events, beyond_limit_s: Int64s | None = None)
         job=whole(events.job),
         kind=whole(events.kind),
         peak=events.peak,
+        run_times=run_times(record),
     )
 
 

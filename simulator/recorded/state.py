@@ -48,6 +48,7 @@ class State(NamedTuple):
     submit_s: Int64s  # (jobs,) that of `Jobs`, or when a job beyond the record was submitted
     key: Int64s  # (jobs,) that of `Jobs`, or what a job beyond the record was given at its submission
     start_s: Int64s  # (jobs,) start of the running ones
+    end_s: Int64s  # (jobs,) when the running ones will end, which nobody may see
     user_jobs: Int64s  # (users,) running jobs
     user_nodes: Int64s  # (users,) nodes held
     could_start_s: Int64s  # (jobs,) since when the pass would start it, NONE where it would not
@@ -70,6 +71,7 @@ def new_state(jobs: Jobs, users: int, remembered: int = 0) -> State:
         submit_s=jobs.submit_s.copy(),
         key=jobs.key.copy(),
         start_s=np.zeros(count, np.int64),
+        end_s=np.zeros(count, np.int64),
         user_jobs=np.zeros(users, np.int64),
         user_nodes=np.zeros(users, np.int64),
         could_start_s=np.full(count, NONE, np.int64),
@@ -132,9 +134,9 @@ def leave(state: State, job: int) -> int:
 
 
 @kernel
-def begin(jobs: Jobs, state: State, job: int, start_s: int) -> None:
-    """A job starts at `start_s` and holds its nodes from now on."""
-    state.start_s[job] = start_s
+def begin(jobs: Jobs, state: State, job: int, start_s: int, end_s: int) -> None:
+    """A job, which will end at `end_s`, starts at `start_s` and holds its nodes from now on."""
+    state.start_s[job], state.end_s[job] = start_s, end_s
     expected_end = start_s + jobs.limit_s[job]
     i = state.scalars[RUNNING]
     while i > 0 and state.start_s[state.running[i - 1]] + jobs.limit_s[state.running[i - 1]] > expected_end:
@@ -182,7 +184,8 @@ def copy_state(target: State, source: State, first_beyond: int) -> None:
         target.could_start_s[job], target.held[job] = source.could_start_s[job], source.held[job]
     for i in range(scalars[RUNNING]):
         job = source.running[i]
-        target.running[i], target.start_s[job] = job, source.start_s[job]
+        target.running[i] = job
+        target.start_s[job], target.end_s[job] = source.start_s[job], source.end_s[job]
     for job in range(first_beyond, len(source.key)):
         target.submit_s[job], target.key[job] = source.submit_s[job], source.key[job]
     for user in range(len(source.user_jobs)):

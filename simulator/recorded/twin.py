@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from simulator.recorded.follow import HORIZON_S, TICK_S
 from simulator.recorded.forked import OUT_S
 from simulator.recorded.record import NEVER
+from simulator.recorded.run_times import LAST, LEAST, STEPS, WHOLE
 from simulator.recorded.state import Rules
 
 
@@ -150,10 +151,11 @@ def forked_starts(
     recorded = set(twin.running)  # who held nodes in truth at `now`
     back_s, last = submitted[0].submit_s + OUT_S, NEVER
     over_s = max((time for time, *_ in _records(others)), default=now)  # what comes after it is not recorded
+    ended = [job for job in others if job.start_s < NEVER and job.end_s < submitted[0].submit_s]
     coming, starts = list(submitted), dict[Job, int]()
     while True:
         records, past = _split(records, now)
-        for other in [other for other in twin.running if _end_s(other, twin.running[other]) < now]:
+        for other in [other for other in twin.running if _end_s(other, twin.running[other], ended) < now]:
             del twin.running[other]
         _tell(twin, past, recorded, levels)
         for job in [job for job in coming if job.submit_s < now]:
@@ -166,7 +168,7 @@ def forked_starts(
         for job in _start(twin, placed, now, [] if is_recorded else submitted):
             if job in submitted:
                 starts[job] = now
-        times = [_end_s(one, begun) + 1 for one, begun in twin.running.items()]
+        times = [_end_s(one, begun, ended) + 1 for one, begun in twin.running.items()]
         times += [records[0][0] + 1] if records else []
         times += [job.submit_s + 1 for job in coming] + [time for time in (back_s, last) if time > now]
         following = min((time for time in times if time < NEVER), default=NEVER)
@@ -226,9 +228,31 @@ def _split(records: Records, now: int) -> tuple[Records, Records]:
     return [record for record in records if record[0] >= now], [record for record in records if record[0] < now]
 
 
-def _end_s(job: Job, begun: int) -> int:
-    """After its run time, but not before the record knows it."""
-    return job.end_s + (begun - job.start_s if job.start_s < NEVER and begun > job.start_s else 0)
+def _end_s(job: Job, begun: int, ended: list[Job]) -> int:
+    """After its run time, but not before the record knows it, unless like jobs ran for less in the mean."""
+    if begun >= job.start_s:
+        return job.end_s + begun - job.start_s
+    return min(job.end_s, begun + _longest_run_s(job, job.start_s - begun, ended))
+
+
+def _longest_run_s(job: Job, early_s: int, ended: list[Job]) -> int:
+    """The largest length at which the runs of like jobs, made longer by early_s, can be cut with no larger a mean."""
+    own = [other for other in ended if other.user == job.user]
+    like = own if len(own) >= LEAST else ended
+    if len(like) < LEAST:
+        return job.limit_s
+    last = sorted(like, key=lambda other: (other.end_s, other.row))[-LAST:]
+    runs = sorted(min((other.end_s - other.start_s) * WHOLE // other.limit_s, WHOLE) for other in last)
+    runs = [runs[int(len(runs) * (k + 0.5) / STEPS)] for k in range(STEPS)]
+    early = max(min(early_s, job.limit_s) * WHOLE // job.limit_s, 1)
+    low, high = 0, WHOLE + early  # bisection: cut at low the mean is no larger
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(min(run + early, middle) for run in runs) <= sum(runs):
+            low = middle
+        else:
+            high = middle - 1
+    return low * job.limit_s // WHOLE
 
 
 def _records(jobs: list[Job]) -> Records:

@@ -96,9 +96,9 @@ def test_a_table_holds_what_the_record_says_of_each_pair() -> None:
 def test_the_job_that_the_user_went_on_with_is_passed_over() -> None:
     """Six nodes are taken until P ends, then the successor has two of them.
 
-    At the last decision the user's own job is there already. It goes first, and keeps its nodes until its recorded end.
+    At the last decision the user's own job is there already. It goes first, 599 s early, and runs for its limit.
     """
-    assert built(simple(), parameters(), of=P).successor_start_s.tolist() == [1101, 1101, 1101, 2701]
+    assert built(simple(), parameters(), of=P).successor_start_s.tolist() == [1101, 1101, 1101, 2102]
 
 
 def test_the_successor_waits_for_no_held_job_of_its_user() -> None:
@@ -127,7 +127,7 @@ def test_the_successor_counts_against_its_users_limits() -> None:
     record = simple(other_nodes=2)
     assert built(record, parameters(max_jobs=None), of=P).successor_start_s.tolist() == [351, 601, 851, 1101]
     limited = built(record, parameters(max_jobs=1), of=P)
-    assert limited.successor_start_s.tolist() == [1101, 1101, 1101, 2701]
+    assert limited.successor_start_s.tolist() == [1101, 1101, 1101, 2102]
     assert limited.observations[0, AT.headroom_jobs] == 0
     assert limited.observations[0, AT.headroom_wait_h] == pytest.approx(750 / 3600)
 

@@ -18,7 +18,7 @@ def test_each_form_says_when_j_starts_as_the_example_does() -> None:
         "submit_s": (0, 0.5, 1, 7 / 6),
         "start_s": (0, 5, 2 + 1 / 6, 2 + 1 / 6),
         "end_s": (2, 7, 3, 3),
-        "limit_s": (4, 2, 1, 1),
+        "limit_s": (4, 3, 1, 1),
     }
     times = {name: np.rint(HOUR_S * np.array(column)).astype(np.int64) for name, column in hours.items()}
     size, user, none = np.array([2, 2, 1, 1]), np.arange(4), np.zeros(4, np.int64)
@@ -30,4 +30,4 @@ def test_each_form_says_when_j_starts_as_the_example_does() -> None:
     )
     frozen = free_starts(record, jobs, rules, np.array([2], np.int64))[2]
     # A pass comes a second after what it waits for, in a replay at once.
-    assert (informed, forked, frozen) == (record.start_s[3] + 1, 7 * HOUR_S + 1, 4 * HOUR_S)
+    assert (informed, forked, frozen) == (record.start_s[3] + 1, 5 * HOUR_S + 2, 4 * HOUR_S)

@@ -92,21 +92,47 @@ def test_usable_nodes_are_the_most_in_use_lately(submit: int, window: int, expec
 
 
 @pytest.mark.parametrize(
-    ("rules", "overtaker", "start"),
+    ("rules", "overtaker", "expected"),
     [
-        (HOLDS, (200, 300, 400, 2, 1800, 2), 501),  # the rules would have started B at 101
-        (NO_RULES, (200, 300, 400, 2, 1800, 2), 6001),
-        (HOLDS, (200, 300, 400, 2, 1800, 1), 6001),  # B's own user
-        (HOLDS, (50, 300, 400, 2, 1800, 2), 6001),  # ahead of B
+        (HOLDS, (200, 300, 400, 2, 1800, 2), (501, 501)),  # the rules would have started B at 101
+        (NO_RULES, (200, 300, 400, 2, 1800, 2), (6001, 4102)),
+        (HOLDS, (200, 300, 400, 2, 1800, 1), (6001, 4102)),  # B's own user
+        (HOLDS, (50, 300, 400, 2, 1800, 2), (6001, 4102)),  # ahead of B
     ],
 )
-def test_a_job_that_was_overtaken_reserves_nothing(rules: Rules, overtaker: Row, start: int) -> None:
+def test_a_job_that_was_overtaken_reserves_nothing(rules: Rules, overtaker: Row, expected: tuple[int, int]) -> None:
     """Holds: "a job behind it, of another user, started although the rules would have started this one".
 
-    B is recorded to run on two nodes over [5000, 6000), and asks for them from 100 on.
+    B is recorded to run on two nodes over [5000, 6000), and asks for them from 100 on. Where it is not held, the forked
+    form starts it at 501, for its limit.
     """
     b = (100, 5000, 6000, 2, 3600, 1)
-    assert starts(sorted([A, b, overtaker, job(500, 2, 3600, 3)]), rules) == (start, start)
+    assert starts(sorted([A, b, overtaker, job(500, 2, 3600, 3)]), rules) == expected
+
+
+@pytest.mark.parametrize(
+    ("ended", "users", "b_start", "start"),
+    [
+        (400, (1, 1, 1), 5000, 1403),  # as long as its user's jobs: a quarter of the limit
+        (400, (1, 1, 2), 5000, 1403),  # as everybody's, for its user's are too few
+        (400, (1, 1), 5000, 4103),  # too few of anybody: its limit
+        (501, (1, 1, 1), 5000, 4103),  # the third had not ended when the log was left
+        (400, (1, 1, 1), 800, 1401),  # the record ends it before
+        (400, (1, 1, 1), 503, 1104),
+    ],
+)
+def test_a_job_that_starts_early_runs_no_longer_than_like_jobs(
+    ended: int, users: tuple[int, ...], b_start: int, start: int
+) -> None:
+    """The page: "no longer than like jobs ran, in the mean".
+
+    All ended jobs ran for a quarter of their limits. B asks for the two nodes that A leaves and starts at 502 in the
+    forked form, a second after J came, in truth at b_start, for 600 s.
+    """
+    ends = [*range(100, 99 + len(users)), ended]
+    like: list[Row] = [(0, end - 100, end, 1, 400, user) for end, user in zip(ends, users, strict=True)]
+    b, j = (501, b_start, b_start + 600, 2, 3600, 1), job(501, 1, 100, 3)
+    assert starts([A, *like, b, j], NO_RULES)[1] == start
 
 
 @pytest.mark.parametrize(
@@ -128,20 +154,21 @@ def test_a_job_waits_for_its_users_held_jobs(siblings: int, nodes: int, limit: i
 @pytest.mark.parametrize(
     ("stall", "nodes", "expected"),
     [
-        (0, 1, (6001, 6001)),  # B is ahead and takes what is idle
+        (0, 1, (6001, 4302)),  # B is ahead and takes what is idle
         (300, 1, (701, 701)),  # at most three nodes are usable, so B waits for A and leaves one
         # Passes without an event are at 600 and 1200. B could have started since 101, so 499 s at the first of them,
         (499, 1, (701, 701)),
-        (500, 1, (701, 6001)),  # 600 s at the job's own pass, when the forked form has left the log,
-        (601, 1, (1200, 6001)),  # and over 601 s at the second.
+        (500, 1, (701, 4302)),  # 600 s at the job's own pass, when the forked form has left the log,
+        (601, 1, (1200, 4302)),  # and over 601 s at the second.
         (300, 2, (6001, 8901)),
     ],
 )
 def test_a_job_that_nobody_overtook_shows_that_nodes_are_out(stall: int, nodes: int, expected: tuple[int, int]) -> None:
     """Nodes out: "fewer nodes are usable than thought, until more are in use (in the forked form for two hours)".
 
-    B could have started on the two idle nodes at 101 and is recorded to run over [5000, 6000). In the last case it does
-    so in the informed form; in the forked one it starts two hours after the submission and runs from 7900 to 8900.
+    B could have started on the two idle nodes at 101 and is recorded to run over [5000, 6000). Where it counts, the
+    forked form starts it at 701, for its limit. In the last case that form starts it two hours after the submission,
+    and it runs from 7900 to 8900.
     """
     b = (100, 5000, 6000, 2, 3600, 1)
     assert starts([A, b, job(700, nodes, 100, 3)], NO_RULES._replace(stall_s=stall)) == expected
