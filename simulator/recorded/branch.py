@@ -196,7 +196,7 @@ def _happen(cluster: Cluster, branch: Branch, before_s: int) -> None:
     if scalars[SUBMITTED_S] < before_s:
         _arrive(cluster, branch)
     if scalars[LEFT_S] < NEVER:
-        finish_before(jobs, state, before_s)
+        finish_before(jobs, log, state, before_s)
         while scalars[TAKEN] < count and log.time_s[scalars[TAKEN]] < before_s:
             if log.job[scalars[TAKEN]] != scalars[OWN]:
                 tell(jobs, log, state, scalars[TAKEN])

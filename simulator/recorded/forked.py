@@ -8,6 +8,8 @@ job cannot be read off the nodes that it, or others, left idle in truth.
 The log goes on to tell what an operator would know: arrivals, cancellations, nodes in use, and how long a job ran once
 its recorded end is past. A job that starts earlier than it did in truth, or that was cancelled in the queue in truth,
 keeps its nodes until that end, or that cancellation, but no longer than like jobs run (`simulator.recorded.run_times`).
+Against its user's limits it counts until then all the same: a user at a limit, who runs one job after the other, is
+never more than one ahead of the record, whatever kept these jobs in truth.
 
 An example: the log says that B was submitted at 10:00, started at 12:00 and ended at 13:00. If the simulation starts it
 at 12:30, it ends at 13:30, after the hour that it ran; at 12:10 nobody can know that hour, and nobody is told. If the
@@ -20,9 +22,22 @@ from __future__ import annotations
 from simulator.compiled import kernel, kernel_inline
 from simulator.recorded.log import Log
 from simulator.recorded.passes import Scratch, may_start
-from simulator.recorded.record import CANCELLED, STARTED, SUBMITTED
+from simulator.recorded.record import CANCELLED, ENDED, STARTED, SUBMITTED
 from simulator.recorded.run_times import longest_run_s
-from simulator.recorded.state import PENDING, RUNNING, Jobs, Rules, State, asks_no_more, begin, enter, finish, leave
+from simulator.recorded.state import (
+    PENDING,
+    RUNNING,
+    Jobs,
+    Rules,
+    State,
+    asks_no_more,
+    begin,
+    count_no_more,
+    enter,
+    finish,
+    leave,
+    still_count,
+)
 
 OUT_S = 7200  # nodes that were out when the log was left are taken to be out for so long
 
@@ -38,21 +53,25 @@ def _end_s(jobs: Jobs, log: Log, job: int, start_s: int, left_s: int) -> int:
 
 
 @kernel
-def finish_before(jobs: Jobs, state: State, before_s: int) -> None:
-    """Jobs that end before an instant give their nodes back."""
+def finish_before(jobs: Jobs, log: Log, state: State, before_s: int) -> None:
+    """Jobs that end before an instant give their nodes back; their users' limits count them until the record's end."""
     i = 0
     while i < state.scalars[RUNNING]:
         job = state.running[i]
         if state.end_s[job] < before_s:
             finish(jobs, state, job, state.end_s[job])
+            if state.end_s[job] < log.end_s[job]:
+                still_count(jobs, state, job)
         else:
             i += 1
 
 
 @kernel
 def tell(jobs: Jobs, log: Log, state: State, event: int) -> None:
-    """An event of the log, as far as it counts: an arrival, a cancellation, or the start of a job that was held."""
+    """An event of the log, as far as it counts: an arrival, end or cancellation, or the start of a job that was held."""
     job, kind = log.job[event], log.kind[event]
+    if kind in (ENDED, CANCELLED):
+        count_no_more(jobs, state, job)
     if kind == SUBMITTED:
         enter(state, job)
     elif kind == CANCELLED or (kind == STARTED and state.held[job] == 1):

@@ -15,7 +15,7 @@ from simulator.compiled import kernel
 from simulator.recent import Recent, copy_recent, new_recent, remember_end, remember_start
 from simulator.recorded.record import NEVER, NONE, Int64s
 
-PENDING, RUNNING, BUSY, CEILING = 0, 1, 2, 3  # entries of State.scalars
+PENDING, RUNNING, BUSY, CEILING, COUNTED = 0, 1, 2, 3, 4  # entries of State.scalars
 
 
 class Jobs(NamedTuple):
@@ -49,11 +49,12 @@ class State(NamedTuple):
     key: Int64s  # (jobs,) that of `Jobs`, or what a job beyond the record was given at its submission
     start_s: Int64s  # (jobs,) start of the running ones
     end_s: Int64s  # (jobs,) when the running ones will end, which nobody may see
-    user_jobs: Int64s  # (users,) running jobs
-    user_nodes: Int64s  # (users,) nodes held
+    counted: Int64s  # (jobs,) rows whose nodes are free again and which count against their users' limits nevertheless
+    user_jobs: Int64s  # (users,) running jobs, and those counted
+    user_nodes: Int64s  # (users,) their nodes
     could_start_s: Int64s  # (jobs,) since when the pass would start it, NONE where it would not
     held: Int64s  # (jobs,) 1: evidently kept from starting by what the log does not show
-    scalars: Int64s  # PENDING, RUNNING (jobs), BUSY (nodes in use), CEILING (at most so many are usable, or NEVER)
+    scalars: Int64s  # PENDING, RUNNING, COUNTED (jobs), BUSY (nodes in use), CEILING (most that are usable, or NEVER)
     recent: Recent
 
 
@@ -63,7 +64,7 @@ def new_state(jobs: Jobs, users: int, remembered: int = 0) -> State:
     The last `remembered` starts and ends will be known.
     """
     count, users = len(jobs.submit_s), max(users, 1)
-    scalars = np.zeros(4, np.int64)
+    scalars = np.zeros(5, np.int64)
     scalars[CEILING] = NEVER
     return State(
         pending=np.zeros(count, np.int64),
@@ -72,6 +73,7 @@ def new_state(jobs: Jobs, users: int, remembered: int = 0) -> State:
         key=jobs.key.copy(),
         start_s=np.zeros(count, np.int64),
         end_s=np.zeros(count, np.int64),
+        counted=np.zeros(count, np.int64),
         user_jobs=np.zeros(users, np.int64),
         user_nodes=np.zeros(users, np.int64),
         could_start_s=np.full(count, NONE, np.int64),
@@ -144,7 +146,8 @@ def begin(jobs: Jobs, state: State, job: int, start_s: int, end_s: int) -> None:
         i -= 1
     state.running[i] = job
     state.scalars[RUNNING] += 1
-    _hold(jobs, state, job, 1)
+    state.scalars[BUSY] += jobs.size[job]
+    _count(jobs, state, job, 1)
     remember_start(state.recent, job, state.submit_s[job], start_s, jobs.size[job])
 
 
@@ -158,13 +161,33 @@ def finish(jobs: Jobs, state: State, job: int, end_s: int) -> None:
     for k in range(i, last):
         state.running[k] = state.running[k + 1]
     state.scalars[RUNNING] = last
-    _hold(jobs, state, job, -1)
+    state.scalars[BUSY] -= jobs.size[job]
+    _count(jobs, state, job, -1)
     remember_end(state.recent, job, end_s, end_s - state.start_s[job], jobs.limit_s[job])
 
 
 @kernel
-def _hold(jobs: Jobs, state: State, job: int, sign: int) -> None:
-    state.scalars[BUSY] += sign * jobs.size[job]
+def still_count(jobs: Jobs, state: State, job: int) -> None:
+    """A job that has finished counts against its user's limits nevertheless, until `count_no_more`."""
+    state.counted[state.scalars[COUNTED]] = job
+    state.scalars[COUNTED] += 1
+    _count(jobs, state, job, 1)
+
+
+@kernel
+def count_no_more(jobs: Jobs, state: State, job: int) -> None:
+    """A job given to `still_count` does not count any more; nothing where it was not given."""
+    last = state.scalars[COUNTED] - 1
+    for i in range(last + 1):
+        if state.counted[i] == job:
+            state.counted[i] = state.counted[last]
+            state.scalars[COUNTED] = last
+            _count(jobs, state, job, -1)
+            return
+
+
+@kernel
+def _count(jobs: Jobs, state: State, job: int, sign: int) -> None:
     state.user_jobs[jobs.user[job]] += sign
     state.user_nodes[jobs.user[job]] += sign * jobs.size[job]
 
@@ -173,7 +196,7 @@ def _hold(jobs: Jobs, state: State, job: int, sign: int) -> None:
 def copy_state(target: State, source: State, first_beyond: int) -> None:
     """Make `target` equal to `source`; both have room for the same jobs and users.
 
-    It remembers as many starts and ends as `source`, or none. Costs what pends and runs, the users, what is
+    It remembers as many starts and ends as `source`, or none. Costs what pends, runs and counts, the users, what is
     remembered, and the rows from `first_beyond` on: those beyond the record, whose submission and key differ from
     state to state.
     """
@@ -186,6 +209,8 @@ def copy_state(target: State, source: State, first_beyond: int) -> None:
         job = source.running[i]
         target.running[i] = job
         target.start_s[job], target.end_s[job] = source.start_s[job], source.end_s[job]
+    for i in range(scalars[COUNTED]):
+        target.counted[i] = source.counted[i]
     for job in range(first_beyond, len(source.key)):
         target.submit_s[job], target.key[job] = source.submit_s[job], source.key[job]
     for user in range(len(source.user_jobs)):

@@ -49,6 +49,7 @@ class Twin:
     running: dict[Job, int] = field(default_factory=dict)
     could_start: dict[Job, int] = field(default_factory=dict)
     held: set[Job] = field(default_factory=set)
+    counted: list[Job] = field(default_factory=list)  # against their users' limits, though they have finished
     ceiling: int = NEVER
 
     @property
@@ -58,7 +59,7 @@ class Twin:
 
     def over_limit(self, job: Job, placed: list[Job]) -> bool:
         """Whether the user's limits keep the job back, those placed ahead of it counted."""
-        own = [other for other in (*self.running, *placed) if other.user == job.user]
+        own = [other for other in (*self.running, *self.counted, *placed) if other.user == job.user]
         nodes = sum(other.size for other in own)
         return len(own) >= self.rules.max_jobs or nodes + job.size > max(self.rules.max_nodes, job.size)
 
@@ -157,6 +158,8 @@ def forked_starts(
         records, past = _split(records, now)
         for other in [other for other in twin.running if _end_s(other, twin.running[other], ended) < now]:
             del twin.running[other]
+            twin.counted.append(other)
+        twin.counted = [other for other in twin.counted if other.end_s >= now]  # of which the record knows no end yet
         _tell(twin, past, recorded, levels)
         for job in [job for job in coming if job.submit_s < now]:
             twin.pending.append(coming.pop(coming.index(job)))

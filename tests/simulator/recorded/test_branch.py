@@ -151,3 +151,19 @@ def test_a_job_that_nothing_can_start_is_given_up_after_ten_days(forked: bool) -
     wanted = np.array([False, True, False])
     found = single_starts(record, events(record), jobs_of(record), rules, wanted, forked=forked)
     assert found[1] == 100 + 10 * day
+
+
+def test_a_copy_knows_who_counts_against_limits_without_nodes() -> None:
+    """B starts at once in the simulation, in truth at 5000: cut at its limit, it counts until its recorded end, 5600."""
+    record = record_of(submit_s=(0, 100), start_s=(0, 5000), end_s=(50, 5600), size=(2, 1), limit_s=(100, 900))
+    cluster, first = with_pair(record, jobs_of(record), Rules(2, 0, 0, NEVER, NEVER, 0, 0), (1, 1), 2)
+    branch, copied = new_branch(cluster), new_branch(cluster)
+    advance(cluster, branch, 89, NONE)
+    submit(cluster, branch, first, 90)
+    running = []
+    for at in (200, 2000, 5601):
+        advance(cluster, branch, at, NONE)
+        copy_branch(cluster, copied, branch)
+        branch, copied = copied, branch
+        running.append((branch.state.scalars[RUNNING], branch.state.user_jobs.tolist()))
+    assert running == [(2, [0, 1, 1]), (0, [0, 1, 0]), (0, [0, 0, 0])]

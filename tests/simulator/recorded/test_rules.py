@@ -135,6 +135,17 @@ def test_a_job_that_starts_early_runs_no_longer_than_like_jobs(
     assert starts([A, *like, b, j], NO_RULES)[1] == start
 
 
+@pytest.mark.parametrize("b_start", [5000, NEVER])
+@pytest.mark.parametrize(("max_jobs", "user", "start"), [(1, 1, 5601), (2, 1, 1403), (1, 3, 1403)])
+def test_its_user_may_not_start_another_before_the_record_says_so(
+    b_start: int, max_jobs: int, user: int, start: int
+) -> None:
+    """The page: "against its user's limits it counts until then all the same". As above; B ends in truth at 5600."""
+    like: list[Row] = [(0, 200 + k, 300 + k, 1, 400, 1) for k in range(3)]
+    b, j = (501, b_start, 5600, 2, 3600, 1), job(501, 1, 100, user)
+    assert starts([A, *like, b, j], NO_RULES._replace(max_jobs=max_jobs))[1] == start
+
+
 @pytest.mark.parametrize(
     ("siblings", "nodes", "limit", "user", "start"),
     [
