@@ -1,0 +1,32 @@
+"""Which tests watch over which module: the quick ones that are about it."""
+
+from __future__ import annotations
+
+POLICIES = "tests/models/policies"
+LEARNING = "tests/models/learning"
+AIMS: dict[str, tuple[str, ...]] = {
+    "features/observe.py": ("tests/features/test_observe.py", "tests/features/test_observe_twin.py"),
+    "agent/artifact.py": (
+        "tests/agent/test_kinds.py",
+        "tests/agent/test_artifact.py",
+        "tests/agent/test_hostile_artifact.py",
+    ),
+    "agent/__main__.py": ("tests/agent/test_command.py",),
+    "models/batched_pairs.py": ("tests/models/test_environment.py", "tests/models/test_batched_pairs.py"),
+    "models/scaling.py": ("tests/models/test_scaling.py",),
+    "models/protocol.py": ("tests/models/test_protocol.py",),
+    "models/learning/exploring_starts.py": (f"{LEARNING}/test_exploring_starts.py",),
+    "models/learning/networks.py": (f"{LEARNING}/test_networks.py", f"{POLICIES}/test_parts.py"),
+    "models/learning/regression_rows.py": (f"{LEARNING}/test_regression_rows.py",),
+    "models/learning/trees.py": (f"{POLICIES}/test_parts.py",),
+    "models/policies/dqn.py": (f"{POLICIES}/test_recipes.py", f"{POLICIES}/test_dqn.py"),
+    "models/policies/policy_gradient.py": (f"{POLICIES}/test_recipes.py", f"{POLICIES}/test_policy_gradient.py"),
+    "models/policies/forest.py": (f"{POLICIES}/test_regressions.py", f"{POLICIES}/test_recipes.py"),
+    "models/policies/xgboost.py": (f"{POLICIES}/test_regressions.py", f"{POLICIES}/test_recipes.py"),
+    "models/policies/lightgbm.py": (f"{POLICIES}/test_regressions.py", f"{POLICIES}/test_recipes.py"),
+    "models/policies/estimates.py": (f"{POLICIES}/test_recipes.py",),
+    "models/policies/reactive.py": (f"{POLICIES}/test_recipes.py",),
+    "models/comparison/bootstrap.py": ("tests/models/comparison/test_bootstrap.py",),
+    "models/comparison/compare.py": ("tests/models/comparison",),
+    "models/comparison/outcomes.py": ("tests/models/comparison",),
+}

@@ -1,0 +1,120 @@
+"""The score of each kind of artifact by hand: its formula in plain Python on a few observations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from agent.artifact import FORMAT_VERSION, Artifact
+
+FEATURES = ["remaining_h", "estimate_h", "backlog"]
+
+
+def make(kind: str, settings: list[float], parameters: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Artifact:
+    manifest = {
+        "policy": "toy",
+        "kind": kind,
+        "knob": "factor",
+        "settings": settings,
+        "default_setting": settings[0],
+        "features": FEATURES,
+        "format_version": FORMAT_VERSION,
+        "requirements": [],
+        "parameters": parameters,
+    }
+    return Artifact(manifest, arrays)
+
+
+def test_a_constant_lead_is_the_setting_less_what_remains() -> None:
+    lead = make("constant-lead", [2.0, 5.0], {}, {})
+    assert lead.scores([[3.0, 0.0, 0.0], [2.0, 9.0, 9.0]]).tolist() == [[-1.0, 0.0], [2.0, 3.0]]
+    assert lead.decisions([[3.0, 0.0, 0.0], [2.0, 9.0, 9.0]]).tolist() == [[False, True], [True, True]]
+
+
+def test_a_ratio_is_the_factor_times_the_feature_less_what_remains() -> None:
+    ratio = make("estimate-ratio", [1.0, 0.5], {"feature": "estimate_h"}, {})
+    assert ratio.scores([[3.0, 8.0, 1.0]]).tolist() == [[5.0], [1.0]]
+
+
+def one_tree(at_left: float, at_right: float) -> dict[str, NDArray[Any]]:
+    """Left where the backlog is at most 10; a second tree is one leaf of a quarter."""
+    return {
+        "feature": np.array([0, 0, 0, 0], np.int16),
+        "threshold": np.array([10.0, np.inf, np.inf, np.inf], np.float32),
+        "child": np.array([1, 1, 2, 3], np.int32),
+        "value": np.array([0.0, at_left, at_right, 0.25]),
+        "root": np.array([0, 3], np.int32),
+    }
+
+
+@pytest.mark.parametrize(("estimate_h", "backlog"), [(3.0, 10.0), (3.0, 10.5), (0.0, 3.0), (-2.0, 11.0)])
+@pytest.mark.parametrize("factor", [1.0, 0.4])
+def test_trees_predict_the_logarithm_of_the_wait_relative_to_its_estimate(
+    estimate_h: float, backlog: float, factor: float
+) -> None:
+    """No wait is below nothing, whatever the trees say: -2 on the left would be a wait of less than -0.8 h."""
+    artifact = make("trees", [factor], {"base": "estimate_h", "inputs": ["backlog"]}, one_tree(-2.0, 0.75))
+    log_ratio = (-2.0 if backlog <= 10.0 else 0.75) + 0.25
+    predicted_h = max(0.0, (1 + max(0.0, estimate_h)) * math.exp(log_ratio) - 1)
+    expected = factor * (1 + predicted_h) - 1 - 4.0
+    assert artifact.score([[4.0, estimate_h, backlog]])[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_predicted_wait_is_held_below_what_overflows() -> None:
+    artifact = make("trees", [1.0], {"base": "estimate_h", "inputs": ["backlog"]}, one_tree(800.0, 0.0))
+    assert artifact.score([[4.0, 1.0, 0.0]])[0] == pytest.approx(math.exp(300.0), rel=1e-9)
+
+
+def network(head: str) -> dict[str, NDArray[Any]]:
+    """Inputs: the backlog, and the estimate relative to what remains; two hidden units."""
+    outputs = 2 if head == "q" else 1
+    rng = np.random.default_rng(0)
+    return {
+        "column": np.array([2, 1]),
+        "minus": np.array([-1, 0]),
+        "mean": np.array([0.5, -0.25], np.float32),
+        "scale": np.array([2.0, 0.1], np.float32),
+        "condition_scale": np.array([3.0], np.float32),
+        "skip": rng.normal(size=(outputs, 3)).astype(np.float32),
+        "weight_0": rng.normal(size=(2, 3)).astype(np.float32),
+        "bias_0": rng.normal(size=2).astype(np.float32),
+        "weight_1": rng.normal(size=(outputs, 2)).astype(np.float32),
+        "bias_1": rng.normal(size=outputs).astype(np.float32),
+    }
+
+
+def by_hand(arrays: dict[str, NDArray[Any]], head: str, row: list[float], setting: float) -> float:
+    """The network of `network`, number by number."""
+    remaining_h, estimate_h, backlog = row
+
+    def log(x: float) -> float:
+        return math.copysign(math.log(1 + abs(x)), x)
+
+    raw = [log(backlog), log(estimate_h) - log(remaining_h)]
+    seen = [(raw[i] - float(arrays["mean"][i])) / float(arrays["scale"][i]) for i in range(2)]
+    x = [*(min(5.0, max(-5.0, number)) for number in seen), math.log(max(setting, 1e-6)) / 3.0]
+    hidden = [
+        max(0.0, sum(float(arrays["weight_0"][u, i]) * x[i] for i in range(3)) + float(arrays["bias_0"][u]))
+        for u in range(2)
+    ]
+    out = [
+        sum(float(arrays["weight_1"][o, u]) * hidden[u] for u in range(2))
+        + float(arrays["bias_1"][o])
+        + sum(float(arrays["skip"][o, i]) * x[i] for i in range(3))
+        for o in range(len(arrays["bias_1"]))
+    ]
+    return out[1] - out[0] if head == "q" else out[0]
+
+
+@pytest.mark.parametrize("head", ["q", "logit"])
+@pytest.mark.parametrize("setting", [0.0, 0.02, 1.0, 40.0])
+def test_a_network_number_by_number(head: str, setting: float) -> None:
+    """Also far from what it was fitted on: inputs are held within five deviations, as in training."""
+    arrays = network(head)
+    artifact = make("mlp", [setting], {"head": head, "layers": 2}, arrays)
+    for row in ([4.0, 1.0, 3.0], [4.0, 3.9, -3.0], [0.0, 240.0, 1e6], [40.0, 0.0, -1e6]):
+        assert artifact.score([row])[0] == pytest.approx(by_hand(arrays, head, row, setting), rel=1e-5, abs=1e-5)
