@@ -4,15 +4,19 @@ from __future__ import annotations
 
 POLICIES = "tests/models/policies"
 LEARNING = "tests/models/learning"
+ENVIRONMENT = "tests/models/test_environment.py"
 AIMS: dict[str, tuple[str, ...]] = {
-    "features/observe.py": ("tests/features/test_observe.py", "tests/features/test_observe_twin.py"),
+    "features/observe.py": ("tests/features/test_observe_twin.py", "tests/features/test_observe.py"),
     "agent/artifact.py": (
         "tests/agent/test_kinds.py",
         "tests/agent/test_artifact.py",
         "tests/agent/test_hostile_artifact.py",
     ),
     "agent/__main__.py": ("tests/agent/test_command.py",),
-    "models/batched_pairs.py": ("tests/models/test_environment.py", "tests/models/test_batched_pairs.py"),
+    "models/batched_pairs.py": (
+        "tests/models/test_batched_pairs.py",
+        f"{ENVIRONMENT}::test_batch_against_one_pair_at_a_time",
+    ),
     "models/scaling.py": ("tests/models/test_scaling.py",),
     "models/protocol.py": ("tests/models/test_protocol.py",),
     "models/learning/exploring_starts.py": (f"{LEARNING}/test_exploring_starts.py",),

@@ -24,6 +24,7 @@ def two_decisions(*successor_starts_h: float) -> PairTable:
         submit_s=np.full(pairs, BEGIN - HOUR) + np.arange(pairs),
         predecessor_start_s=np.full(pairs, BEGIN),
         predecessor_end_s=np.full(pairs, BEGIN + 10 * HOUR),
+        user_start_s=np.arange(pairs) + BEGIN,
         offset=np.arange(pairs + 1) * 2,
         decision_s=np.tile([BEGIN + 5 * HOUR, BEGIN + 10 * HOUR], pairs),
         successor_start_s=(BEGIN + starts * HOUR).astype(np.int64).ravel(),
@@ -53,7 +54,7 @@ def test_taken_pairs_bring_all_that_is_theirs(chosen: list[int]) -> None:
     taken = pairs.take(np.array(chosen, np.int64))
     assert len(taken) == len(chosen)
     for place, pair in enumerate(chosen):
-        for name in ("pair_nodes", "limit_s", "submit_s", "predecessor_start_s", "predecessor_end_s"):
+        for name in ("pair_nodes", "limit_s", "submit_s", "predecessor_start_s", "predecessor_end_s", "user_start_s"):
             assert getattr(taken, name)[place] == getattr(pairs, name)[pair]
         mine, theirs = slice(2 * place, 2 * place + 2), slice(2 * pair, 2 * pair + 2)
         for name in ("decision_s", "successor_start_s", "observations"):

@@ -11,7 +11,7 @@ import numpy as np
 from agent.artifact import Artifact
 from features.observe import FEATURES
 from models.comparison.outcomes import cost_h
-from models.protocol import PairTable
+from models.protocol import NONE, PairTable
 
 STEP_S = 600
 LIMIT_H = 8
@@ -45,6 +45,7 @@ def table(seed: int = 0, pairs: int = 64) -> PairTable:
         submit_s=begin,
         predecessor_start_s=begin,
         predecessor_end_s=begin + LIMIT_H * 3600,
+        user_start_s=np.full(pairs, NONE),
         offset=np.arange(pairs + 1, dtype=np.int64) * per_pair,
         decision_s=decision.ravel(),
         successor_start_s=(decision + wait_s[:, None]).ravel(),
