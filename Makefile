@@ -11,7 +11,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 export DO_NOT_TRACK := 1
 
-.PHONY: help setup system run test test-fast coverage lint live fidelity bench dev mlflow lock sample docs clean
+.PHONY: help setup system run test test-fast coverage lint live fidelity mutants bench dev mlflow lock sample docs clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 12
@@ -65,6 +65,9 @@ live: setup      ## the long form of the tests against a real Slurm
 
 fidelity: setup  ## how far the slurm scheduler is from three recorded runs of a real Slurm (docs/fidelity.md)
 	$(BIN)/python -m tests.live.figures
+
+mutants: setup   ## small changes of features/observe, models and agent that no test notices (hours; MODULES="features/observe.py" for some)
+	$(BIN)/python -m bench.mutants.run $(FLAGS) $(MODULES)
 
 bench: setup     ## every benchmark in bench/, each a ratio against a named peer in the same run
 	for b in bench/bench_*.py; do $(BIN)/python $$b || exit 1; done

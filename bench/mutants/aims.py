@@ -4,6 +4,8 @@ from __future__ import annotations
 
 POLICIES = "tests/models/policies"
 LEARNING = "tests/models/learning"
+RECIPES = f"{POLICIES}/test_recipes.py"
+RECIPE = f"{RECIPES}::test_recipe_is_the_one_that_was_measured"
 ENVIRONMENT = "tests/models/test_environment.py"
 AIMS: dict[str, tuple[str, ...]] = {
     "features/observe.py": ("tests/features/test_observe_twin.py", "tests/features/test_observe.py"),
@@ -21,15 +23,15 @@ AIMS: dict[str, tuple[str, ...]] = {
     "models/protocol.py": ("tests/models/test_protocol.py",),
     "models/learning/exploring_starts.py": (f"{LEARNING}/test_exploring_starts.py",),
     "models/learning/networks.py": (f"{LEARNING}/test_networks.py", f"{POLICIES}/test_parts.py"),
-    "models/learning/regression_rows.py": (f"{LEARNING}/test_regression_rows.py",),
+    "models/learning/regression_rows.py": (f"{LEARNING}/test_regression_rows.py", RECIPE),
     "models/learning/trees.py": (f"{POLICIES}/test_parts.py",),
-    "models/policies/dqn.py": (f"{POLICIES}/test_recipes.py", f"{POLICIES}/test_dqn.py"),
-    "models/policies/policy_gradient.py": (f"{POLICIES}/test_recipes.py", f"{POLICIES}/test_policy_gradient.py"),
-    "models/policies/forest.py": (f"{POLICIES}/test_regressions.py", f"{POLICIES}/test_recipes.py"),
-    "models/policies/xgboost.py": (f"{POLICIES}/test_regressions.py", f"{POLICIES}/test_recipes.py"),
-    "models/policies/lightgbm.py": (f"{POLICIES}/test_regressions.py", f"{POLICIES}/test_recipes.py"),
-    "models/policies/estimates.py": (f"{POLICIES}/test_recipes.py",),
-    "models/policies/reactive.py": (f"{POLICIES}/test_recipes.py",),
+    "models/policies/dqn.py": (RECIPE, f"{POLICIES}/test_dqn.py"),
+    "models/policies/policy_gradient.py": (RECIPE, f"{POLICIES}/test_policy_gradient.py"),
+    "models/policies/forest.py": (RECIPES, f"{POLICIES}/test_regressions.py"),
+    "models/policies/xgboost.py": (RECIPES, f"{POLICIES}/test_regressions.py"),
+    "models/policies/lightgbm.py": (RECIPES, f"{POLICIES}/test_regressions.py"),
+    "models/policies/estimates.py": (RECIPES,),
+    "models/policies/reactive.py": (RECIPES,),
     "models/comparison/bootstrap.py": ("tests/models/comparison/test_bootstrap.py",),
     "models/comparison/compare.py": ("tests/models/comparison",),
     "models/comparison/outcomes.py": ("tests/models/comparison",),

@@ -12,7 +12,7 @@ from tests.features.observe_twin import observe_twin
 from tests.features.snapshots import random_snapshot
 from tests.features.test_observe import HOUR, NOW, ints, snapshot, value
 
-SNAPSHOTS = [random_snapshot(seed) for seed in range(160)]
+SNAPSHOTS = [random_snapshot(seed) for seed in range(100)]
 SEEN = np.array([observe(seen) for seen in SNAPSHOTS])
 TWINS = [observe_twin(seen) for seen in SNAPSHOTS]
 
