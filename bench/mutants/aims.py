@@ -18,6 +18,7 @@ AIMS: dict[str, tuple[str, ...]] = {
     "models/batched_pairs.py": (
         "tests/models/test_batched_pairs.py",
         f"{ENVIRONMENT}::test_batch_against_one_pair_at_a_time",
+        f"{ENVIRONMENT}::test_refuses_what_cannot_be_stepped",
     ),
     "models/scaling.py": ("tests/models/test_scaling.py",),
     "models/protocol.py": ("tests/models/test_protocol.py",),

@@ -38,12 +38,18 @@ class Reserved(NamedTuple):
 
 def pending(seen: Snapshot) -> list[Job]:
     columns = (seen.pending_nodes, seen.pending_limit_s, seen.pending_submit_s, seen.pending_user, seen.pending_held)
-    return [Job(*map(int, job[:4]), bool(job[4])) for job in zip(*columns, strict=True)]
+    return [
+        Job(int(nodes), int(limit_s), int(submit_s), int(user), bool(is_held))
+        for nodes, limit_s, submit_s, user, is_held in zip(*columns, strict=True)
+    ]
 
 
 def running(seen: Snapshot) -> list[Job]:
     columns = (seen.running_nodes, seen.running_limit_s, seen.running_start_s, seen.running_user)
-    return [Job(*map(int, job)) for job in zip(*columns, strict=True)]
+    return [
+        Job(int(nodes), int(limit_s), int(start_s), int(user))
+        for nodes, limit_s, start_s, user in zip(*columns, strict=True)
+    ]
 
 
 def mean(numbers: list[float], otherwise: float = 0.0) -> float:
@@ -243,7 +249,7 @@ def planned(seen: Snapshot) -> list[Job]:
     holding: dict[int, list[int]] = {}
     for job in running(seen):
         holding.setdefault(job.user, []).append(job.nodes)
-    chosen = []
+    chosen: list[Job] = []
     for job in pending(seen)[: seen.successor_place]:
         own = holding.setdefault(job.user, [])
         within = len(own) < seen.user_max_jobs and (not own or sum(own) + job.nodes <= seen.user_max_nodes)

@@ -6,6 +6,8 @@ scales the estimate does well on both, and a learner that does not learn does no
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from agent.artifact import Artifact
@@ -27,7 +29,7 @@ def table(seed: int = 0, pairs: int = 64) -> PairTable:
     wait_s = np.rint(np.where(free_nodes > 0, 0.25, 1.5) * estimate_h * 3600).astype(np.int64)
     elapsed_h = np.arange(per_pair) / 6
     observations = np.zeros((pairs, per_pair, len(FEATURES)), np.float32)
-    shown = {
+    shown: dict[str, Any] = {
         "remaining_h": np.broadcast_to(LIMIT_H - elapsed_h, (pairs, per_pair)),
         "successor_nodes": 1.0,
         "free_nodes": free_nodes[:, None],

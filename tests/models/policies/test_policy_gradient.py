@@ -119,7 +119,7 @@ def test_without_an_episode_that_ends_there_is_no_return() -> None:
     with torch.no_grad():
         for weight in made.actor.parameters():
             weight.zero_()
-        made.actor.get_submodule("deep.2").bias.fill_(-50.0)  # type: ignore[operator, union-attr]
+        made.actor.get_submodule("deep.2").bias.fill_(-50.0)  # type: ignore[operator]
     made.rows = made.env.reset(np.arange(4))
     rollout = made.collect()
     assert rollout.done.sum() == 0 and np.isnan(rollout.return_h)
@@ -189,6 +189,6 @@ def test_the_actor_starts_as_the_rule_plus_a_tenth_of_a_random_network() -> None
     with torch.no_grad():
         seen = inputs.at(rows, log_weight)
         hidden = torch.relu(fresh.get_submodule("deep.0")(seen))
-        random = (hidden @ fresh.get_submodule("deep.2").weight.T)[:, 0].numpy()  # type: ignore[operator, union-attr]
+        random = (hidden @ fresh.get_submodule("deep.2").weight.T)[:, 0].numpy()  # type: ignore[operator]
         found = network(seen)[:, 0].numpy()
     np.testing.assert_allclose(found, rule + 0.1 * random, atol=1e-4)
