@@ -93,7 +93,9 @@ def _passes(tests: tuple[str, ...], limit_s: float, output: Path) -> bool:
                 os.dup2(file.fileno(), 1)
                 os.dup2(file.fileno(), 2)
             pytest = importlib.import_module("pytest")
-            status = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:cov", "-m", "not slow", *tests])
+            status = pytest.main(
+                ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:cov", "--assert=plain", "-m", "not slow", *tests]
+            )
         except BaseException:  # a child must not go on as its parent
             status = 1
         os._exit(int(status))

@@ -20,6 +20,19 @@ def test_thinned_decisions_are_counted_back_from_the_exact_end() -> None:
     assert BatchedPairs(PAIRS).decisions(np.array([1])).tolist() == [13]
 
 
+def test_a_batch_stands_nowhere_before_it_is_reset() -> None:
+    env = BatchedPairs(PAIRS)
+    assert len(env.rows) == 0
+    assert env.reset(np.array([], np.int64)).shape == (0,)
+
+
+def test_a_start_beyond_the_first_decision_is_the_first() -> None:
+    env = BatchedPairs(PAIRS, 5)
+    env.reset(np.array([0]), np.array([0]))
+    env.step(np.array([True]))
+    assert env.restart(np.array([True]), np.array([1]), np.array([-3])).tolist() == [13 + 12]
+
+
 def test_restart_puts_another_pair_where_one_has_ended() -> None:
     env = BatchedPairs(PAIRS, 5)
     env.reset(np.array([0, 1]), np.array([1, 1]))

@@ -18,6 +18,7 @@ from models.scaling import BOUND, Scaling
 def test_standardises_the_signed_logarithm_of_every_feature(fit_table: PairTable) -> None:
     scaling = Scaling.of(fit_table.observations)
     assert scaling.names == FEATURES
+    assert set(scaling.minus.tolist()) == {-1}  # nothing is taken relative to anything
     seen = scaling(fit_table.observations)
     assert seen.dtype == np.float32 and np.abs(seen).max() <= BOUND
     raw = fit_table.observations.astype(np.float64)
@@ -74,3 +75,22 @@ def test_the_wrapper_shows_scaled_observations_in_its_space(fit_table: PairTable
             assert rest == same
         np.testing.assert_array_equal(shown, scaling(observed[None])[0])
         assert env.observation_space.contains(shown)
+
+
+def test_a_feature_that_hardly_varies_is_not_blown_up() -> None:
+    """A deviation of .01 in the logarithm is divided by .05, not by itself; one of .2 by itself."""
+    rows = np.zeros((4, len(FEATURES)), np.float32)
+    rows[:, 0] = np.expm1([1.0, 1.02, 1.0, 1.02])
+    rows[:, 1] = np.expm1([1.0, 1.4, 1.0, 1.4])
+    seen = Scaling.of(rows)(rows)
+    np.testing.assert_allclose(seen[:, 0], [-0.2, 0.2, -0.2, 0.2], atol=1e-4)
+    np.testing.assert_allclose(seen[:, 1], [-1.0, 1.0, -1.0, 1.0], atol=1e-4)
+    assert not seen[:, 2:].any()
+
+
+def test_statistics_of_many_observations_are_those_of_a_part() -> None:
+    """Of 100,000 rows every second is looked at, of 99,999 each."""
+    rows = np.zeros((100_000, len(FEATURES)), np.float32)
+    rows[1::2, 0] = np.expm1(1.0)
+    assert Scaling.of(rows).mean[0] == 0.0
+    assert Scaling.of(rows[:-1]).mean[0] == pytest.approx(0.5, abs=1e-4)
