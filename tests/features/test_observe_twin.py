@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
 import pytest
 
-from features.observe import FEATURES, HORIZON_H, MAX_PLANNED, NO_LIMIT, observe
+from features.observe import FEATURES, HORIZON_H, MAX_PLANNED, NO_LIMIT, VERSION, observe
 from tests.features.observe_twin import observe_twin
 from tests.features.snapshots import random_snapshot
 from tests.features.test_observe import HOUR, NOW, ints, snapshot, value
@@ -22,6 +23,12 @@ def test_a_feature_is_that_of_the_twin(name: str) -> None:
     expected = [twin[name] for twin in TWINS]
     assert len(set(expected)) > 2, f"{name} hardly varies: nothing is tested"
     np.testing.assert_allclose(SEEN[:, FEATURES.index(name)], expected, rtol=2e-6, atol=2e-6)
+
+
+def test_other_features_are_another_version() -> None:
+    """Artifacts name the version that they were made for. Whoever changes names or order writes both down here."""
+    names = hashlib.sha256(" ".join(FEATURES).encode()).hexdigest()[:16]
+    assert {VERSION: names} == {2: "726495a662ff4beb"}
 
 
 def queue(count: int, nodes: int = 1, limit_s: int = 60) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def small(name: str, **changes: Any) -> Policy:
     return policy
 
 
-LEARNERS = [name for name in POLICIES if make_policy(name).is_learned and not name.endswith("-untrained")]
+LEARNERS = [name for name in POLICIES if make_policy(name).is_learned]
 
 
 @pytest.mark.parametrize("name", LEARNERS)

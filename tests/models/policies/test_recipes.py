@@ -140,5 +140,5 @@ def test_lightgbm_asks_its_library_for_what_it_declares(monkeypatch: pytest.Monk
 
 
 def test_every_learner_has_a_recipe() -> None:
-    learners = {name for name in POLICIES if make_policy(name).is_learned and not name.endswith("-untrained")}
+    learners = {name for name in POLICIES if make_policy(name).is_learned}
     assert learners <= set(RECIPES)
