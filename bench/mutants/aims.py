@@ -23,7 +23,7 @@ AIMS: dict[str, tuple[str, ...]] = {
     "models/scaling.py": ("tests/models/test_scaling.py",),
     "models/protocol.py": ("tests/models/test_protocol.py",),
     "models/learning/exploring_starts.py": (f"{LEARNING}/test_exploring_starts.py",),
-    "models/learning/networks.py": (f"{LEARNING}/test_networks.py", f"{POLICIES}/test_parts.py"),
+    "models/learning/networks.py": (f"{LEARNING}/test_networks.py", RECIPE, f"{POLICIES}/test_parts.py"),
     "models/learning/regression_rows.py": (f"{LEARNING}/test_regression_rows.py", RECIPE),
     "models/learning/trees.py": (f"{POLICIES}/test_parts.py",),
     "models/policies/dqn.py": (RECIPE, f"{POLICIES}/test_dqn.py"),

@@ -68,7 +68,7 @@ def test_inputs_are_five_features_three_ratios_and_a_third_of_the_weights_logari
 def test_settings_lie_within_the_weights_that_are_met_in_training() -> None:
     assert max(networks.SETTINGS) <= networks.WEIGHTS[1] and min(networks.SETTINGS) >= networks.WEIGHTS[0]
     assert list(networks.SETTINGS) == sorted(networks.SETTINGS, reverse=True)
-    assert networks.DEFAULT_WEIGHT in networks.SETTINGS
+    assert networks.DEFAULT_WEIGHT == 1.0 and 1.0 in networks.SETTINGS  # interruption and overlap alike
 
 
 def test_inside_repeatable_torch_has_one_thread() -> None:
@@ -80,3 +80,12 @@ def test_inside_repeatable_torch_has_one_thread() -> None:
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_what_is_drawn_inside_repeatable_hangs_on_the_seed_alone() -> None:
+    def drawn(before: int, seed: int) -> float:
+        torch.manual_seed(before)
+        with networks.repeatable(seed):
+            return torch.rand(1).item()
+
+    assert drawn(1, 5) == drawn(2, 5) != drawn(1, 6)
