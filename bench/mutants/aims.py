@@ -6,6 +6,7 @@ POLICIES = "tests/models/policies"
 LEARNING = "tests/models/learning"
 RECIPES = f"{POLICIES}/test_recipes.py"
 RECIPE = f"{RECIPES}::test_recipe_is_the_one_that_was_measured"
+DECLARED = "tests/models/test_policies.py::test_declares_a_knob_of_at_most_fifteen_settings"
 ENVIRONMENT = "tests/models/test_environment.py"
 AIMS: dict[str, tuple[str, ...]] = {
     "features/observe.py": ("tests/features/test_observe_twin.py", "tests/features/test_observe.py"),
@@ -26,13 +27,13 @@ AIMS: dict[str, tuple[str, ...]] = {
     "models/learning/networks.py": (f"{LEARNING}/test_networks.py", RECIPE, f"{POLICIES}/test_parts.py"),
     "models/learning/regression_rows.py": (f"{LEARNING}/test_regression_rows.py", RECIPE),
     "models/learning/trees.py": (f"{POLICIES}/test_parts.py",),
-    "models/policies/dqn.py": (RECIPE, f"{POLICIES}/test_dqn.py"),
-    "models/policies/policy_gradient.py": (RECIPE, f"{POLICIES}/test_policy_gradient.py"),
-    "models/policies/forest.py": (RECIPES, f"{POLICIES}/test_regressions.py"),
-    "models/policies/xgboost.py": (RECIPES, f"{POLICIES}/test_regressions.py"),
-    "models/policies/lightgbm.py": (RECIPES, f"{POLICIES}/test_regressions.py"),
-    "models/policies/estimates.py": (RECIPES,),
-    "models/policies/reactive.py": (RECIPES,),
+    "models/policies/dqn.py": (RECIPE, f"{POLICIES}/test_dqn.py", DECLARED),
+    "models/policies/policy_gradient.py": (RECIPE, f"{POLICIES}/test_policy_gradient.py", DECLARED),
+    "models/policies/forest.py": (RECIPES, f"{POLICIES}/test_regressions.py", DECLARED),
+    "models/policies/xgboost.py": (RECIPES, f"{POLICIES}/test_regressions.py", DECLARED),
+    "models/policies/lightgbm.py": (RECIPES, f"{POLICIES}/test_regressions.py", DECLARED),
+    "models/policies/estimates.py": (RECIPES, DECLARED),
+    "models/policies/reactive.py": (RECIPES, DECLARED),
     "models/comparison/bootstrap.py": ("tests/models/comparison/test_bootstrap.py",),
     "models/comparison/compare.py": ("tests/models/comparison",),
     "models/comparison/outcomes.py": ("tests/models/comparison",),

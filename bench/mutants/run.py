@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _try_module(copy: Path, module: str, sample: int, seed: int) -> None:
     """Prints what survives of one module."""
-    source = (ROOT / module).read_text()
+    source = (copy / module).read_text()
     found = mutations(source)
     chosen = found if sample >= len(found) else sorted(random.Random(seed).sample(range(len(found)), sample))
     tried = [one if isinstance(one, Mutation) else found[one] for one in chosen]
