@@ -4,9 +4,7 @@ Imports numpy alone. `fill` and the functions that it calls are plain Python ove
 that an agent runs them as they are, once in ten minutes, while training hands the very same functions to numba
 (`models.pairs`), a million times.
 
-The start estimate is what `squeue --start` shows: every pending job ahead of the successor, in queue order, takes the
-earliest place in a profile of free nodes in which running jobs hold theirs until their time limit (a conservative
-reservation profile; Mu'alem and Feitelson, IEEE TPDS 12(6), 2001, section 2.2).
+The estimates of the start are `features.start_estimate`'s.
 """
 
 from __future__ import annotations
@@ -16,14 +14,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from features.snapshot import Snapshot
+from features.start_estimate import (
+    allowed_from,
+    expected_left,
+    headroom_wait_s,
+    place,
+    planned,
+    start_estimate,
+)
+
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 
 VERSION = 2  # 1 had no usable nodes, held jobs and headroom
-MAX_PLANNED = 400  # pending jobs that an estimate places; the rest are beyond any start within days
 RECENT = 100  # jobs started, and jobs ended, that "recent" looks back on (Mirage's average takes 100)
 HORIZON_H = 240.0  # estimates are cut here
-NO_LIMIT = 1_000_000  # jobs or nodes that a user may hold where nothing limits them
 MOST_JOBS = 1000  # headroom in jobs is cut here
 HOUR_S = 3600.0
 
@@ -103,137 +109,6 @@ FILLS: dict[str, float | str] = {
     "limit_use_mean": 1.0,
 }
 AT = Index(*range(len(FEATURES)))  # numba freezes it: `out[AT.free_nodes]` costs what `out[6]` does
-
-
-class Snapshot(NamedTuple):
-    """The visible state of a cluster at one instant. Times are epoch seconds, sizes whole nodes, arrays int64.
-
-    Everything here is in `squeue`, `sinfo` and `sacct` at that instant; nothing is learned later.
-    """
-
-    now_s: int
-    capacity: int  # nodes of the cluster
-    usable: int  # those in service
-    pending_nodes: Int64s  # (pending,) in queue order, first to start first
-    pending_limit_s: Int64s
-    pending_submit_s: Int64s
-    pending_held: Int64s  # 1: held by something other than the queue (squeue's Reason); 0
-    pending_user: Int64s  # numbers of users
-    running_nodes: Int64s  # (running,) in any order, the predecessor included
-    running_limit_s: Int64s
-    running_start_s: Int64s
-    running_user: Int64s  # numbers of users
-    recent_start_s: Int64s  # (up to RECENT,) jobs that started last, in any order
-    recent_wait_s: Int64s
-    recent_nodes: Int64s
-    ended_use: Float64s  # (up to RECENT,) run time over limit of the jobs that ended last
-    arrived_submit_s: Int64s  # (jobs submitted in the last 24 h,)
-    arrived_node_s: Int64s  # their nodes x limit
-    predecessor_start_s: int
-    predecessor_wait_s: int
-    predecessor_end_s: int
-    successor_nodes: int
-    successor_limit_s: int
-    successor_user: int
-    successor_place: int  # pending jobs that would go ahead of it, if it were submitted now
-    user_max_jobs: int  # running jobs that a user may have; NO_LIMIT
-    user_max_nodes: int  # nodes that a user may hold, but for a single job that is wider; NO_LIMIT
-
-
-def place(times: Float64s, free: Float64s, used: int, nodes: float, duration: float) -> tuple[float, int]:
-    """Reserve `nodes` for `duration` seconds at the earliest instant where they stay free.
-
-    times, free: (room,) float64; free[i] nodes are free from times[i] until times[i + 1], the last for ever.
-    used: entries in use. Returns (start, entries in use afterwards). The profile ends with all nodes free, so a job
-    that fits the cluster always has a place; one that is wider starts at infinity.
-    """
-    first = 0
-    while True:
-        start = times[first]
-        last = first
-        while last < used and times[last] < start + duration and free[last] >= nodes:
-            last += 1
-        if last == used or times[last] >= start + duration:
-            break
-        first = last + 1
-        while first < used and free[first] < nodes:
-            first += 1
-        if first >= used:  # wider than the cluster: never starts
-            return np.inf, used
-    end = start + duration
-    stop = first
-    while stop < used and times[stop] < end:
-        stop += 1
-    if stop == used or times[stop] > end:  # a new breakpoint at the end, with what was free there before
-        for i in range(used, stop, -1):
-            times[i] = times[i - 1]
-            free[i] = free[i - 1]
-        times[stop] = end
-        free[stop] = free[stop - 1]
-        used += 1
-    for i in range(first, stop):
-        free[i] -= nodes
-    return start, used
-
-
-def start_estimate(
-    capacity: int,
-    running_nodes: Int64s,
-    running_left_s: Float64s,
-    pending_nodes: Int64s,
-    pending_duration_s: Float64s,
-    planned: int,
-    nodes: int,
-    duration_s: float,
-) -> float:
-    """Seconds until a job of `nodes` for `duration_s`, last in the queue, would start by the reservation profile.
-
-    running_left_s: (running,) seconds until each running job gives its nodes back. The first `planned` pending jobs
-    hold reservations before it, in queue order.
-    """
-    running = len(running_nodes)
-    times = np.empty(running + 2 * planned + 4)
-    free = np.empty(running + 2 * planned + 4)
-    order = np.argsort(running_left_s)
-    held = 0.0
-    for i in range(running):
-        held += running_nodes[i]
-    times[0] = 0.0
-    free[0] = max(0.0, capacity - held)
-    used = 1
-    released = capacity - held
-    for k in range(running):
-        i = order[k]
-        released += running_nodes[i]
-        if running_left_s[i] <= times[used - 1]:
-            free[used - 1] = max(free[used - 1], min(released, capacity * 1.0))
-        else:
-            times[used] = running_left_s[i]
-            free[used] = max(0.0, min(released, capacity * 1.0))
-            used += 1
-    for j in range(planned):
-        _, used = place(times, free, used, pending_nodes[j], pending_duration_s[j])
-    start, used = place(times, free, used, nodes, duration_s)
-    return start
-
-
-def expected_left(elapsed_s: float, limit_s: float, sorted_use: Float64s) -> float:
-    """Expected seconds left of a job that has run `elapsed_s` of `limit_s`, from recent run-time-over-limit ratios.
-
-    The mean of the ratios above the job's own, less its own: the empirical conditional expectation. Without such a
-    ratio, the limit. sorted_use: (recent,) ascending.
-    """
-    used = elapsed_s / limit_s
-    total = 0.0
-    count = 0
-    for i in range(len(sorted_use) - 1, -1, -1):
-        if sorted_use[i] <= used:
-            break
-        total += sorted_use[i]
-        count += 1
-    if count == 0:
-        return max(limit_s - elapsed_s, 60.0)
-    return max((total / count - used) * limit_s, 60.0)
 
 
 def fill(out: NDArray[np.float32], seen: Snapshot) -> None:
@@ -318,33 +193,6 @@ def fill_running(out: NDArray[np.float32], seen: Snapshot, left_s: Float64s) -> 
     out[AT.release_24h_nodes] = within_24h
 
 
-def planned(seen: Snapshot) -> Int64s:
-    """Which pending jobs hold nodes before the successor gets a place: rows, in queue order, at most MAX_PLANNED.
-
-    Of those ahead of it, what is not held and what the limits on its user let start: the others are passed over.
-    """
-    users = seen.successor_user + 1
-    for i in range(len(seen.running_user)):
-        users = max(users, seen.running_user[i] + 1)
-    for i in range(seen.successor_place):
-        users = max(users, seen.pending_user[i] + 1)
-    jobs, nodes = np.zeros(users, np.int64), np.zeros(users, np.int64)
-    for i in range(len(seen.running_user)):
-        jobs[seen.running_user[i]] += 1
-        nodes[seen.running_user[i]] += seen.running_nodes[i]
-    rows = np.empty(min(seen.successor_place, MAX_PLANNED), np.int64)
-    count = 0
-    for i in range(seen.successor_place):
-        user, size = seen.pending_user[i], seen.pending_nodes[i]
-        within = jobs[user] < seen.user_max_jobs and nodes[user] + size <= max(seen.user_max_nodes, size)
-        if seen.pending_held[i] == 0 and within and count < len(rows):
-            jobs[user] += 1
-            nodes[user] += size
-            rows[count] = i
-            count += 1
-    return rows[:count]
-
-
 def fill_start_estimates(out: NDArray[np.float32], seen: Snapshot, left_s: Float64s, sorted_use: Float64s) -> None:
     """When the successor would start if submitted now: by limits, by expected run times, and with nobody else pending.
 
@@ -376,56 +224,6 @@ def fill_start_estimates(out: NDArray[np.float32], seen: Snapshot, left_s: Float
     out[AT.start_estimate_gap_h] = min(by_limits / HOUR_S, HORIZON_H) - remaining_h
     out[AT.start_estimate_expected_h] = min(by_use / HOUR_S, HORIZON_H)
     out[AT.start_estimate_idle_h] = min(if_idle / HOUR_S, HORIZON_H)
-
-
-def headroom_wait_s(seen: Snapshot, left_s: Float64s, use: float) -> float:
-    """Seconds until the limits on users let the successor run; 0 where they do now.
-
-    The user's own jobs that pend ahead of it start first, each as soon as the limits allow, and run for `use` times
-    their limit. A job wider than the limit on nodes may run alone.
-    left_s: (running,) seconds until each running job ends.
-
-    An example with two jobs a user: the predecessor ends in 1 h and another job in 5 h, and a job of 10 h pends ahead.
-    That one starts in 1 h and ends in 11 h; the successor may run from 5 h on.
-    """
-    if seen.user_max_jobs >= NO_LIMIT and seen.user_max_nodes >= NO_LIMIT:
-        return 0.0
-    end_s, nodes = np.empty(len(left_s) + MAX_PLANNED), np.empty(len(left_s) + MAX_PLANNED, np.int64)
-    alive = 0
-    for i in range(len(left_s)):
-        if seen.running_user[i] == seen.successor_user:
-            end_s[alive], nodes[alive] = left_s[i], seen.running_nodes[i]
-            alive += 1
-    now, taken = 0.0, 0
-    for i in range(seen.successor_place):
-        if seen.pending_user[i] == seen.successor_user and seen.pending_held[i] == 0 and taken < MAX_PLANNED:
-            now, alive = allowed_from(seen, end_s, nodes, alive, now, seen.pending_nodes[i])
-            end_s[alive], nodes[alive] = now + use * seen.pending_limit_s[i], seen.pending_nodes[i]
-            alive += 1
-            taken += 1
-    now, alive = allowed_from(seen, end_s, nodes, alive, now, seen.successor_nodes)
-    return now
-
-
-def allowed_from(
-    seen: Snapshot, end_s: Float64s, nodes: Int64s, alive: int, now: float, size: int
-) -> tuple[float, int]:
-    """When a user with `alive` jobs, which end at `end_s` (s), may start one of `size` nodes, no earlier than `now`.
-
-    Jobs that have ended by then are taken out of end_s and nodes. Returns (s, jobs alive then).
-    """
-    while True:
-        held, kept, following = 0, 0, np.inf
-        for i in range(alive):
-            if end_s[i] > now:
-                end_s[kept], nodes[kept] = end_s[i], nodes[i]
-                held += nodes[i]
-                following = min(following, end_s[i])
-                kept += 1
-        alive = kept
-        if alive == 0 or (alive < seen.user_max_jobs and held + size <= max(seen.user_max_nodes, size)):
-            return now, alive
-        now = following
 
 
 def fill_limits(out: NDArray[np.float32], seen: Snapshot) -> None:

@@ -21,6 +21,7 @@ from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from features import observe
+from features.snapshot import Snapshot
 from models.protocol import PairTable
 from simulator.cluster import NO_ROOM, NONE, Branch, Build, Cluster, Visible, advance, copy, start_of, submit, visible
 from simulator.compiled import njit
@@ -44,7 +45,7 @@ def write_observation(
     out: Float32s, seen: Visible, now: int, pair: tuple[int, int, int, int, int, int], place: int
 ) -> None:
     """The observation at `now`. pair: start, wait and end of P, nodes, limit and user of S; place: jobs ahead of S."""
-    snapshot = observe.Snapshot(
+    snapshot = Snapshot(
         now,
         seen.capacity,
         seen.usable,

@@ -68,7 +68,7 @@ def finish_before(jobs: Jobs, log: Log, state: State, before_s: int) -> None:
 
 @kernel
 def tell(jobs: Jobs, log: Log, state: State, event: int) -> None:
-    """An event of the log, as far as it counts: an arrival, end or cancellation, or the start of a job that was held."""
+    """What counts of an event of the log: an arrival, end or cancellation, or the start of a job that was held."""
     job, kind = log.job[event], log.kind[event]
     if kind in (ENDED, CANCELLED):
         count_no_more(jobs, state, job)

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import NamedTuple
 
-from features.observe import FEATURES, Snapshot
+from features.observe import FEATURES
+from features.snapshot import Snapshot
 
 MINUTE, HOUR = 60, 3600
 NOBODY_LIMITED = 1_000_000

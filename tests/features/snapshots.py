@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from features.observe import NO_LIMIT, Snapshot
+from features.snapshot import NO_LIMIT, Snapshot
 
 HOUR, DAY = 3600, 86400
 SHARES = (0.0, 0.25, 0.5, 1.0)  # of a limit: elapsed of running jobs, and used by ended ones
@@ -14,6 +14,8 @@ SHARES = (0.0, 0.25, 0.5, 1.0)  # of a limit: elapsed of running jobs, and used 
 def random_snapshot(seed: int, most_pending: int = 25) -> Snapshot:
     """Each list empty, short or long; overdue jobs, arrivals in the future, ages and times left of exactly 1, 4, 6, 12
     and 24 h, shares of limits that are alike; more running than in service; limits on users or none.
+
+    Over 50 lines: a snapshot has many fields, each on a line of its own.
     """
     rng = np.random.default_rng(seed)
     now, capacity = 1_600_000_000 + int(rng.integers(0, 10**7)), int(rng.integers(1, 60))

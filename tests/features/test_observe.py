@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.observe import FEATURES, FILLS, NO_LIMIT, Snapshot, expected_left, observe, start_estimate
+from features.observe import FEATURES, FILLS, observe
+from features.snapshot import NO_LIMIT, Snapshot
+from features.start_estimate import expected_left, start_estimate
 
 HOUR = 3600
 NOW = 1_700_000_000

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from features.observe import FEATURES, HORIZON_H, MAX_PLANNED, NO_LIMIT, VERSION, observe
+from features.observe import FEATURES, HORIZON_H, VERSION, observe
+from features.snapshot import NO_LIMIT
+from features.start_estimate import MAX_PLANNED
 from tests.features.observe_twin import observe_twin
 from tests.features.snapshots import random_snapshot
 from tests.features.test_observe import HOUR, NOW, ints, snapshot, value

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from features.observe import FEATURES, NO_LIMIT, Snapshot, observe
+from features.observe import FEATURES, observe
+from features.snapshot import NO_LIMIT, Snapshot
 from models.pairs import _fill
 
 DAY = 86400

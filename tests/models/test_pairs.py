@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from features.observe import FEATURES, NO_LIMIT, RECENT, Snapshot, observe
+from features.observe import FEATURES, RECENT, observe
+from features.snapshot import NO_LIMIT, Snapshot
 from models.pairs import build_pairs, load, save
 from models.protocol import PairTable
 from simulator.cluster import plain

@@ -154,7 +154,7 @@ def test_a_job_that_nothing_can_start_is_given_up_after_ten_days(forked: bool) -
 
 
 def test_a_copy_knows_who_counts_against_limits_without_nodes() -> None:
-    """B starts at once in the simulation, in truth at 5000: cut at its limit, it counts until its recorded end, 5600."""
+    """B starts at once in the simulation, in truth at 5000. Cut at its limit, it counts until its recorded end."""
     record = record_of(submit_s=(0, 100), start_s=(0, 5000), end_s=(50, 5600), size=(2, 1), limit_s=(100, 900))
     cluster, first = with_pair(record, jobs_of(record), Rules(2, 0, 0, NEVER, NEVER, 0, 0), (1, 1), 2)
     branch, copied = new_branch(cluster), new_branch(cluster)
