@@ -37,4 +37,6 @@ AIMS: dict[str, tuple[str, ...]] = {
     "models/comparison/bootstrap.py": ("tests/models/comparison/test_bootstrap.py",),
     "models/comparison/compare.py": ("tests/models/comparison",),
     "models/comparison/outcomes.py": ("tests/models/comparison",),
+    "models/release/gate.py": ("tests/models/release/test_release.py",),
+    "models/release/candidate.py": ("tests/models/release/test_release.py",),
 }
