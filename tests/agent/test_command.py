@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import select
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 
 from agent.__main__ import main
 from agent.artifact import Artifact
+from tests.conftest import REPOSITORY
 
 FEATURES = ["remaining_h", "free_nodes", "start_estimate_h"]
 MANIFEST: dict[str, Any] = {
@@ -72,3 +77,33 @@ def test_a_folder_without_a_release(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "manifest.json").write_text("{}")
     assert main([str(tmp_path)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_process_answers_each_line_before_it_is_given_the_next(tmp_path: Path) -> None:
+    """An agent that waits for the answer would wait for ever for one that is held back in a buffer."""
+    Artifact(MANIFEST).save(tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-m", "agent", str(tmp_path), "--decide"],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        for hours in (5, 1):
+            print(json.dumps({"remaining_h": hours, "free_nodes": 0, "start_estimate_h": 1}), file=process.stdin)
+            process.stdin.flush()
+            assert select.select([process.stdout], [], [], 30)[0], "no answer while the next line is awaited"
+            assert json.loads(process.stdout.readline())["submit"] is (hours == 1)
+        print("[]", file=process.stdin)
+        process.stdin.close()
+        assert process.wait(30) == 2
+        assert process.stderr.read().count("\n") == 1
+
+
+def test_a_setting_that_is_no_number_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([str(tmp_path), "--setting", "much"])
+    assert "--setting: invalid float value: 'much'" in capsys.readouterr().err
