@@ -15,7 +15,11 @@ from traces.errors import InputError
 if TYPE_CHECKING:
     from models.protocol import Policy
 
-PAIRS = {"plain": "injected", "calibrated": "recorded"}  # by world: what a comparison in it is made on
+PAIRS = {  # by world: what a comparison in it is made on
+    "plain": "injected",
+    "calibrated": "recorded",
+    "recorded-wait": "recorded",
+}
 WORLDS = tuple(PAIRS)
 
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from models import registry
 from models.protocol import TrainedPolicy
+from models.scenario import RECORDED_WAIT
 from models.study.cluster import Study
 from models.study.fits import fit_fingerprint
 from models.study.inputs import declared_dates
-from models.study.pair_tables import pair_fingerprint
+from models.study.pair_tables import left_out, pair_fingerprint
 from models.study.windows import Window
 from models.study.world_error import world_error
 from traces import instants
@@ -45,6 +46,13 @@ def warnings_about(study: Study, report: Window, fitted_until_s: int) -> list[st
         warnings.append(
             f"{report} begins in the cluster's declared fit and select windows: a development window, and no headline"
         )
+    if study.scenario.world == RECORDED_WAIT:
+        count = left_out(study.data, study.workload, study.scenario, report)
+        if count:
+            pairs = "pair is" if count == 1 else "pairs are"
+            warnings.append(
+                f"{count} {pairs} left out: too few jobs like the successor ran around one of its decisions"
+            )
     return warnings
 
 

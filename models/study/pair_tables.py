@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import zipfile
 import zlib
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from models.protocol import NONE, PairTable, concatenate
-from models.scenario import RECORDED, Scenario
+from models.scenario import CALIBRATED, RECORDED, RECORDED_WAIT, Scenario
 from models.study import inputs
 from models.study.windows import Window
 from simulator.workload import Workload
@@ -23,6 +24,10 @@ from traces.files import whole
 from traces.files.locks import locked
 from traces.store import warehouse
 from traces.store.folder import DataFolder
+
+if TYPE_CHECKING:
+    from models.recorded_pairs import Predecessors
+    from simulator.recorded.record import Record
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +67,12 @@ def pair_table(data: DataFolder, workload: Workload, scenario: Scenario, window:
         return _build(data, workload, scenario, window, path)
 
 
+def left_out(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> int:
+    """How many of the window's pairs the recorded-wait world leaves out: too few jobs were like their successor."""
+    observed = pair_table(data, workload, replace(scenario, world=CALIBRATED), window)
+    return len(observed) - len(pair_table(data, workload, scenario, window))
+
+
 def _kept(path: Path) -> PairTable | None:
     """The table in that file; None where there is none, or nothing whole. A folder in its place is an OSError."""
     from models import pairs
@@ -77,7 +88,11 @@ def _kept(path: Path) -> PairTable | None:
 def _build(data: DataFolder, workload: Workload, scenario: Scenario, window: Window, path: Path) -> PairTable:
     from models import pairs
 
-    table = _recorded(data, scenario, window) if scenario.pairs == RECORDED else _injected(workload, scenario, window)
+    if scenario.world == RECORDED_WAIT:
+        table = _recorded_waits(data, workload, scenario, window)
+    else:
+        recorded = scenario.pairs == RECORDED
+        table = _recorded(data, scenario, window) if recorded else _injected(workload, scenario, window)
     pairs.save(table, path)
     return table
 
@@ -102,17 +117,30 @@ def _injected(workload: Workload, scenario: Scenario, window: Window) -> PairTab
 
 def _recorded(data: DataFolder, scenario: Scenario, window: Window) -> PairTable:
     """The jobs that the log shows cut by their limit, of those submitted in the window."""
-    from models.recorded_pairs import Predecessors, build_recorded_pairs
+    from models.recorded_pairs import build_recorded_pairs
     from simulator.recorded.parameters import LEAST_FIT_S
+
+    record, predecessors = _predecessors(data, scenario, window)
+    span_s = None if scenario.from_s is None else LEAST_FIT_S
+    return build_recorded_pairs(record, predecessors, decision_s=window.decision_s, fit_span_s=span_s)
+
+
+def _recorded_waits(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
+    """The pairs of the calibrated world with drawn waits, those left out that have too few neighbours."""
+    from models.recorded_waits import with_recorded_waits
+
+    observed = pair_table(data, workload, replace(scenario, world=CALIBRATED), window)
+    return with_recorded_waits(observed, *_predecessors(data, scenario, window))
+
+
+def _predecessors(data: DataFolder, scenario: Scenario, window: Window) -> tuple[Record, Predecessors]:
+    """The record, and of its jobs those that were submitted in the window and cut by their limit."""
+    from models.recorded_pairs import Predecessors
 
     record = inputs.read_record(data, scenario.cluster, scenario.from_s)
     cut = inputs.cut_by_limit(data, scenario.cluster, scenario.limit_s)
     cut = cut.filter((pl.col("submit_s") >= window.from_s) & (pl.col("submit_s") < window.until_s))
     rows = {key: row for row, key in enumerate(record.job_key)}
     known = [pair for pair in cut.select("job_key", "next_job_key").iter_rows() if pair[0] in rows]
-    predecessors = Predecessors(
-        np.array([rows[key] for key, _ in known], np.int64),
-        np.array([rows.get(following, NONE) for _, following in known], np.int64),
-    )
-    span_s = None if scenario.from_s is None else LEAST_FIT_S
-    return build_recorded_pairs(record, predecessors, decision_s=window.decision_s, fit_span_s=span_s)
+    row = np.array([rows[key] for key, _ in known], np.int64)
+    return record, Predecessors(row, np.array([rows.get(following, NONE) for _, following in known], np.int64))

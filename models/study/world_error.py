@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from models.scenario import RECORDED
+from models.protocol import NONE
+from models.scenario import PLAIN, RECORDED_WAIT
 from models.study import inputs
 from models.study.cluster import Study
 from models.study.windows import HOUR_S, Int64s, Window
@@ -27,7 +28,8 @@ def world_error(study: Study, window: Window) -> dict[str, Any]:
     jobs; spearman, over all, and spearman_waited, over those that waited for more than ten minutes; error_over_mean,
     mean absolute error over mean recorded wait; mean_wait_h and p90_wait_h of the world, recorded_mean_wait_h and
     recorded_p90_wait_h. None where a figure has no meaning. In the calibrated world each job is started by the forked
-    form, from its submission on; in the plain one all of them are, by the scheduler.
+    form, from its submission on; in the plain one all of them are, by the scheduler; in the recorded-wait one each
+    draws the wait of another, and those that have too few neighbours are not among the jobs.
     """
     data, cluster = study.data, study.scenario.cluster
     bounds = (window.from_s, window.until_s)
@@ -35,7 +37,8 @@ def world_error(study: Study, window: Window) -> dict[str, Any]:
     step = f"world-error-{digest(asdict(study.scenario), bounds)[:12]}"
     if (kept := read_stamp(data, step, cluster, made_from)) is not None:
         return kept
-    simulated_s, recorded_s = _forked(study, window) if study.scenario.pairs == RECORDED else _replayed(study, window)
+    waits = {PLAIN: _replayed, RECORDED_WAIT: _drawn}.get(study.scenario.world, _forked)
+    simulated_s, recorded_s = waits(study, window)
     figures = _figures(simulated_s, recorded_s)
     write_stamp(data, step, cluster, made_from, figures)
     return figures
@@ -71,6 +74,19 @@ def _forked(study: Study, window: Window) -> tuple[Int64s, Int64s]:
         return record.submit_s[:0], record.submit_s[:0]
     begun = starts(FORKED, record, events(record), month, fits(record, month))
     return (begun - record.submit_s)[judged], (record.start_s - record.submit_s)[judged]
+
+
+def _drawn(study: Study, window: Window) -> tuple[Int64s, Int64s]:
+    """(drawn, recorded) waits of the window's jobs, s, each drawn among the others."""
+    from models.recorded_waits import leave_one_out
+
+    record = inputs.read_record(study.data, study.scenario.cluster, study.scenario.from_s)
+    inside = record.ran & (record.submit_s >= window.from_s) & (record.submit_s < window.until_s)
+    rows = np.flatnonzero(inside)
+    rows = rows[:: max(1, -(-len(rows) // MOST_JOBS))]
+    drawn_s = leave_one_out(record, rows)
+    enough = drawn_s != NONE
+    return drawn_s[enough], (record.start_s - record.submit_s)[rows[enough]]
 
 
 def _replayed(study: Study, window: Window) -> tuple[Int64s, Int64s]:

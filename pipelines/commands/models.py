@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 ALL, CHAMPION = "all", "champion"
 
+_WORLDS = (
+    "plain: the trace replayed under --scheduler; calibrated: the cluster as it was recorded at each decision; "
+    "recorded-wait: the same, but the wait is a recorded one of a like job."
+)
 ClusterName = Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")]
 Policies = Annotated[str, typer.Option("--policies", help="Registry names a,b; or all; or champion.")]
 Capacity = Annotated[
@@ -31,13 +35,11 @@ Limit = Annotated[
 Scheduler = Annotated[
     str, typer.Option("--scheduler", help=f"Scheduler of the simulated cluster: {', '.join((*SCHEDULERS, SLURM))}.")
 ]
-World = Annotated[
-    str, typer.Option("--world", help="plain: the trace replayed under --scheduler; calibrated: as it was recorded.")
-]
+World = Annotated[str, typer.Option("--world", help=_WORLDS)]
 Pairs = Annotated[
     str | None,
     typer.Option(
-        "--pairs", help="injected (world plain), or recorded: jobs that were cut by their limit (calibrated)."
+        "--pairs", help="injected (world plain), or recorded: jobs that were cut by their limit (the other worlds)."
     ),
 ]
 Seed = Annotated[
