@@ -147,13 +147,11 @@ class _Part:
 
 def _parts(record: Record, predecessors: Predecessors, table: PairTable, fit_span_s: int | None) -> list[_Part]:
     """The weeks that hold decisions, in order."""
-    week = (table.decision_s - WEEK_ORIGIN_S) // REFIT_S
+    week = week_of(table.decision_s)
     order = np.lexsort((table.pair_of, table.decision_s))
     return [
-        _part(
-            record, predecessors, table, WEEK_ORIGIN_S + int(number) * REFIT_S, order[week[order] == number], fit_span_s
-        )
-        for number in np.unique(week)
+        _part(record, predecessors, table, int(from_s), order[week[order] == from_s], fit_span_s)
+        for from_s in np.unique(week)
     ]
 
 
@@ -161,32 +159,41 @@ def _part(
     record: Record, predecessors: Predecessors, table: PairTable, from_s: int, at: Int64s, fit_span_s: int | None
 ) -> _Part:
     """The decisions `at` of the week that begins at `from_s`, played among the jobs around it under its rules."""
-    learned = record if fit_span_s is None else record.take(record.submit_s >= from_s - fit_span_s)
-    parameters = fit(learned, from_s)
-    inside = is_around(record, from_s, from_s + REFIT_S)
-    place = np.where(inside, np.cumsum(inside) - 1, NONE)  # of each job of the record among those played
     chosen, pair_of = np.unique(table.pair_of[at], return_inverse=True)
     row, next_row = predecessors.row[chosen], predecessors.next_row[chosen]
+    nodes, limit_s, user = table.pair_nodes[chosen], table.limit_s[chosen], record.user[row]
+    world, place = week_world(record, from_s, Extra(nodes, limit_s, user, record.priority[row]), fit_span_s)
     pairs = np.stack(
         [
             table.predecessor_start_s[chosen],
             table.predecessor_start_s[chosen] - table.submit_s[chosen],
             table.predecessor_end_s[chosen],
-            table.pair_nodes[chosen],
-            table.limit_s[chosen],
-            record.user[row],
+            nodes,
+            limit_s,
+            user,
             np.where(next_row == NONE, NONE, place[next_row]),
         ],
         axis=1,
     )
-    world = build_with(
-        record.take(inside),
-        Extra(pairs[:, 3], pairs[:, 4], pairs[:, 5], record.priority[row]),
-        rules=rules_of(parameters, ALL),
-        points_per_hour=parameters.points_per_hour,
-        threads=1,
-    )
     return _Part(world, pairs, pair_of, table.decision_s[at], at)
+
+
+def week_of(at_s: Int64s) -> Int64s:
+    """The instant, epoch s, from which the rules that hold at each of those instants are fitted."""
+    return WEEK_ORIGIN_S + (at_s - WEEK_ORIGIN_S) // REFIT_S * REFIT_S
+
+
+def week_world(record: Record, from_s: int, extra: Extra, fit_span_s: int | None) -> tuple[Built, Int64s]:
+    """The world of the week that begins at `from_s`, under the rules fitted then, and the row of each job in it.
+
+    That is NONE for a job of the record that is too far away to be played.
+    """
+    learned = record if fit_span_s is None else record.take(record.submit_s >= from_s - fit_span_s)
+    parameters = fit(learned, from_s)
+    inside = is_around(record, from_s, from_s + REFIT_S)
+    rules, slope = rules_of(parameters, ALL), parameters.points_per_hour
+    world = build_with(record.take(inside), extra, rules=rules, points_per_hour=slope, threads=1)
+    return world, np.where(inside, np.cumsum(inside) - 1, NONE)
 
 
 def _fill(part: _Part, table: PairTable, chosen: slice = slice(None)) -> None:

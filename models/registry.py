@@ -21,6 +21,7 @@ PAIRS = {  # by world: what a comparison in it is made on
     "recorded-wait": "recorded",
 }
 WORLDS = tuple(PAIRS)
+CHAINS_IN = "calibrated"  # the world in which chains of jobs are played
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,12 @@ def check_pairs(pairs: str | None, world: str) -> None:
     if pairs not in (None, PAIRS[world]):
         there = " and ".join(f"--pairs {name} with --world {one}" for one, name in PAIRS.items())
         raise InputError(f"--pairs {pairs} with --world {world}; there are {there}")
+
+
+def check_chain(links: int | None, world: str) -> None:
+    """Raises InputError for chains of jobs in a world that has none; `links` None is no chain."""
+    if links is not None and world != CHAINS_IN:
+        raise InputError(f"--chain {links} with --world {world}; chains are played in --world {CHAINS_IN}")
 
 
 def make_policy(name: str) -> Policy:

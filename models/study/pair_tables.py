@@ -120,7 +120,7 @@ def _recorded(data: DataFolder, scenario: Scenario, window: Window) -> PairTable
     from models.recorded_pairs import build_recorded_pairs
     from simulator.recorded.parameters import LEAST_FIT_S
 
-    record, predecessors = _predecessors(data, scenario, window)
+    record, predecessors = predecessors_in(data, scenario, window)
     span_s = None if scenario.from_s is None else LEAST_FIT_S
     return build_recorded_pairs(record, predecessors, decision_s=window.decision_s, fit_span_s=span_s)
 
@@ -130,11 +130,14 @@ def _recorded_waits(data: DataFolder, workload: Workload, scenario: Scenario, wi
     from models.recorded_waits import with_recorded_waits
 
     observed = pair_table(data, workload, replace(scenario, world=CALIBRATED), window)
-    return with_recorded_waits(observed, *_predecessors(data, scenario, window))
+    return with_recorded_waits(observed, *predecessors_in(data, scenario, window))
 
 
-def _predecessors(data: DataFolder, scenario: Scenario, window: Window) -> tuple[Record, Predecessors]:
-    """The record, and of its jobs those that were submitted in the window and cut by their limit."""
+def predecessors_in(data: DataFolder, scenario: Scenario, window: Window) -> tuple[Record, Predecessors]:
+    """The record, and of its jobs those that were submitted in the window and cut by their limit.
+
+    Only with a scenario of recorded pairs.
+    """
     from models.recorded_pairs import Predecessors
 
     record = inputs.read_record(data, scenario.cluster, scenario.from_s)

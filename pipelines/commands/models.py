@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from models.registry import check_chain
 from pipelines import options
 from pipelines.options import Data, Json
 from simulator.names import SCHEDULERS, SLURM, check_names
@@ -36,6 +38,13 @@ Scheduler = Annotated[
     str, typer.Option("--scheduler", help=f"Scheduler of the simulated cluster: {', '.join((*SCHEDULERS, SLURM))}.")
 ]
 World = Annotated[str, typer.Option("--world", help=_WORLDS)]
+FittedIn = Annotated[
+    str | None, typer.Option("--fitted-in", help="World that the policies were trained in, where it is another.")
+]
+Chain = Annotated[
+    int | None,
+    typer.Option("--chain", min=2, help="Beside the pairs, chains of so many jobs of --limit (world calibrated)."),
+]
 Pairs = Annotated[
     str | None,
     typer.Option(
@@ -121,6 +130,8 @@ def evaluate(
     scheduler: Scheduler = "mirage",
     world: World = "plain",
     pairs: Pairs = None,
+    fitted_in: FittedIn = None,
+    chain: Chain = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
@@ -134,28 +145,37 @@ def evaluate(
         from_s, to_s = options.utc_s(from_), options.utc_s(to)
         if from_s >= to_s:
             raise InputError(f"--from {from_} is not before --to {to}")
+        check_chain(chain, world)
         wanted = _wanted(policies)
         _check_trained(folder, cluster, wanted)
-        study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, pairs, every)
+        judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler)
+        study = judge(world, pairs, every)
+        fitted = study if fitted_in in (None, world) else judge(fitted_in, None, every)
         from models.study import comparisons
+        from models.study.chains import chain_rows
         from models.study.windows import Window
         from models.study.world_error import world_error
+        from reports.text.chains import format_chains
         from reports.text.comparison import format_table, world_words
 
         report = Window(from_s, to_s)
-        trained, fitted_until_s = _trained(study, wanted)
+        trained, fitted_until_s = _trained(fitted, wanted)
         for warning in comparisons.warnings_about(study, report, fitted_until_s):
             options.say(f"warning: {warning}")
         select = Window(fitted_until_s, report.from_s) if fitted_until_s < report.from_s else None
         compared = comparisons.compare_on(study, trained, report, select)
         comparisons.remember_comparison(study, trained, compared, report, select)
         error = world_error(study, report)
+        chains = [] if chain is None else chain_rows(study, trained, report, select, chain)
         if json:
+            answer = {"results": compared.results, "world_error": error, "fitted_in": fitted.scenario.world}
             is_development = comparisons.is_development(study, report)
-            answer = {"results": compared.results, "world_error": error, "is_development_window": is_development}
-            options.write_json(out, answer)
+            options.write_json(out, {**answer, "is_development_window": is_development, "chains": chains})
         else:
-            out.write(f"{format_table(compared.results)}\n\n{world_words(error)}\n")
+            fitted_where = f"fitted in world {fitted.scenario.world}"
+            out.write(f"{format_table(compared.results)}\n\n{world_words(error)}\n{fitted_where}\n")
+            if chains:
+                out.write(f"\n{format_chains(chains)}\n")
 
 
 def promote(

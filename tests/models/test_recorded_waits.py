@@ -203,7 +203,7 @@ def test_a_study_takes_the_observations_of_the_calibrated_world(
     observed = table_of(record, predecessors)
     study, window = toy_study(tmp_path), Window(0, 8 * DAY_S, HOUR_S)
     scenario = Scenario("toy", 20, world=RECORDED_WAIT)
-    monkeypatch.setattr(pair_tables, "_predecessors", lambda *_: (record, predecessors))
+    monkeypatch.setattr(pair_tables, "predecessors_in", lambda *_: (record, predecessors))
     monkeypatch.setattr(pair_tables, "_recorded", lambda *_: observed)
     drawn = pair_tables.pair_table(study.data, study.workload, scenario, window)
     assert drawn.digest == with_recorded_waits(observed, record, predecessors).digest

@@ -1,0 +1,225 @@
+"""Chains of jobs in the recorded cluster: a policy decides when each link submits the next.
+
+The first link takes the place of a recorded job that was cut by its limit: it starts when that job did, on as many
+nodes, of the same user, and every link runs for its whole limit. The recorded job and the one with which its user went
+on are taken out of the record. At a decision instant the cluster is the recorded one of all others at that instant,
+and the links that run then stand beside them: they hold nodes and count against their user's limits. The next link is
+submitted where the policy says so, starts by the forked form, and from its start on the policy decides again. So every
+decision is anchored to the record, as those of `models.recorded_pairs` are; that the others would have started later
+because of the links is not carried from one decision to the next.
+
+The oracle simulates every decision of a link and takes the one of least interruption + overlap, the earliest of equals.
+It begins to decide of the next link when the one before has ended.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent.artifact import Artifact
+from features import observe
+from models.pairs import write_observation
+from models.recorded_pairs import Predecessors, decision_instants, week_of, week_world
+from simulator.cluster import NONE, advance, copy, start_of, submit, visible
+from simulator.compiled import njit
+from simulator.recorded.branch import Branch, Cluster, place_of
+from simulator.recorded.follow import HORIZON_S
+from simulator.recorded.record import Record
+from simulator.recorded.stand_in import stand_in
+from simulator.recorded.world import Extra
+from traces.progress import Progress, say
+
+Int64s = NDArray[np.int64]
+Float32s = NDArray[np.float32]
+_Due: TypeAlias = "tuple[int, int, _Chain]"  # a decision: its instant, the chain's place among all, the chain
+
+SAMPLE = 64  # decisions that are timed to say what all will cost
+NOTHING_YET = (int(np.iinfo(np.int64).max), NONE, NONE)
+
+
+@dataclass(frozen=True)
+class Player:
+    """Who decides for a set of chains: an artifact at one setting, or (None) the oracle."""
+
+    artifact: Artifact | None
+    setting: float | None = None  # None: the artifact's own
+
+    def submits(self, observation: Float32s) -> bool:
+        """Whether it submits now; observation: (len(features.observe.FEATURES),)."""
+        return self.artifact is not None and bool(self.artifact.decide(observation[None], self.setting)[0])
+
+
+@njit
+def _look(
+    cluster: Cluster,
+    branches: tuple[Branch, Branch],
+    now: int,
+    first: int,
+    link_start_s: Int64s,
+    out: Int64s,
+    pair: tuple[int, int, int, int, int, int],
+    observation: Float32s,
+) -> None:
+    """What is seen at `now`, when links first, first + 1, ... run since link_start_s (rising, (links so far,)).
+
+    The second of the branches is then ready for the next link's submission. pair: as `write_observation` takes it.
+    """
+    followed, leaf = branches
+    advance(cluster, followed, now - 1)
+    copy(cluster, leaf, followed)
+    stand_in(cluster, leaf, followed, now, first, link_start_s, out)
+    place = place_of(cluster, leaf, first + len(link_start_s), now)
+    write_observation(observation, visible(cluster, leaf, now), now, pair, place)
+
+
+@njit
+def _start(cluster: Cluster, leaf: Branch, link: int, now: int) -> int:
+    """When the link starts if it is submitted at `now` in the branch that `_look` left."""
+    submit(cluster, leaf, link, now)
+    start = start_of(cluster, leaf, link)
+    return now + HORIZON_S if start == NONE else start
+
+
+@dataclass
+class _Chain:
+    """A chain as it goes on under one player."""
+
+    player: Player
+    number: int  # among the chains
+    start_s: list[int]  # of its links so far
+    wait_s: int  # of the last of them
+    instants: Iterator[int]  # decisions of the last link that are still to come
+    best: tuple[int, int, int] = NOTHING_YET  # of the oracle: cost (s), start of the next link, and its submission
+
+
+def play_chains(
+    record: Record,
+    predecessors: Predecessors,
+    players: Sequence[Player],
+    *,
+    links: int,
+    limit_s: int,
+    decision_s: int,
+    fit_span_s: int | None = None,
+) -> Int64s:
+    """Starts of all links of all chains, epoch s, (players, chains, links). One chain begins at each predecessor.
+
+    Rules are fitted every week, as in `models.recorded_pairs.build_recorded_pairs`. A link that the simulation has not
+    started after `follow.HORIZON_S` counts as started then.
+    """
+    row = predecessors.row
+    wait_s = record.start_s[row] - record.submit_s[row]
+    chains = [
+        _Chain(player, number, [int(record.start_s[row[number]])], int(wait_s[number]), iter(()))
+        for player in players
+        for number in range(len(row))
+    ]
+    play = _Play(record, predecessors, links, limit_s, decision_s, fit_span_s)
+    queue: list[_Due] = []
+    for order, chain in enumerate(chains):
+        play.go_on(chain, queue, order)
+    name = f"{len(row):,} chains of {links} links, {len(players)} times"
+    decisions = len(chains) * (links - 1) * -(-limit_s // decision_s)
+    say(f"{name}: at most {decisions:,} decisions, about {_each_s(play, queue) * decisions:.0f} s")
+    with Progress(name, len(chains) * (links - 1), "links", stays=False) as progress:
+        submitted = 0
+        while queue:
+            now, order, chain = heapq.heappop(queue)
+            submitted += play.decide(chain, now)
+            progress.reach(submitted)
+            play.go_on(chain, queue, order)
+    starts = np.array([chain.start_s for chain in chains], np.int64)
+    return starts.reshape(len(players), len(row), links)
+
+
+def _each_s(play: _Play, queue: Sequence[_Due]) -> float:
+    """Seconds that a decision takes, the median of the first SAMPLE; what is compiled or built meanwhile is not it."""
+    seconds = [0.0]
+    for now, _, chain in sorted(queue, key=lambda due: due[:2])[:SAMPLE]:
+        began = time.thread_time()
+        play.decide(replace(chain, start_s=list(chain.start_s)), now)
+        seconds.append(time.thread_time() - began)
+    play.begin_again()
+    return float(np.median(seconds))
+
+
+class _Play:
+    """The record, week by week, in which the chains are played; decisions come in order of time."""
+
+    def __init__(
+        self,
+        record: Record,
+        predecessors: Predecessors,
+        links: int,
+        limit_s: int,
+        decision_s: int,
+        fit_span_s: int | None,
+    ) -> None:
+        self.record, self.predecessors, self.links = record, predecessors, links
+        self.limit_s, self.decision_s, self.fit_span_s = limit_s, decision_s, fit_span_s
+        self.observation = np.zeros(len(observe.FEATURES), np.float32)
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """The next decision may lie before the last one."""
+        self.week_s = NONE
+
+    def go_on(self, chain: _Chain, queue: list[_Due], order: int) -> None:
+        """Put the chain's next decision into the queue; nothing where its last link runs."""
+        if len(chain.start_s) < self.links:
+            now = next(chain.instants, NONE)
+            if now == NONE:
+                chain.instants, chain.best = self._instants(chain), NOTHING_YET
+                now = next(chain.instants)
+            heapq.heappush(queue, (now, order, chain))
+
+    def _instants(self, chain: _Chain) -> Iterator[int]:
+        """When the chain's last link decides; of the oracle not before the end of the link before."""
+        start_s = chain.start_s[-1]
+        instants, _ = decision_instants(np.array([start_s]), np.array([start_s + self.limit_s]), self.decision_s)
+        if chain.player.artifact is None and len(chain.start_s) > 1:
+            instants = instants[instants >= chain.start_s[-2] + self.limit_s]
+        return iter(instants.tolist())
+
+    def decide(self, chain: _Chain, now: int) -> bool:
+        """One decision of a chain; whether its next link is settled."""
+        self._turn_to(now)
+        player, start_s = chain.player, chain.start_s
+        end_s = start_s[-1] + self.limit_s
+        row = self.predecessors.row[chain.number]
+        first = self.first_extra + chain.number * self.links
+        pair = (start_s[-1], chain.wait_s, end_s, self.record.size[row], self.limit_s, self.record.user[row])
+        out = self.out[chain.number]
+        _look(self.cluster, self.branches, now, first, np.array(start_s, np.int64), out, pair, self.observation)
+        if player.artifact is not None and not player.submits(self.observation):
+            return False
+        following_s = int(_start(self.cluster, self.branches[1], first + len(start_s), now))
+        chain.best = min(chain.best, (abs(following_s - end_s), following_s, now))
+        if player.artifact is None and now < end_s:
+            return False
+        _, following_s, submit_s = chain.best
+        chain.start_s.append(following_s)
+        chain.wait_s, chain.instants = following_s - submit_s, iter(())
+        return True
+
+    def _turn_to(self, now: int) -> None:
+        """The world of the week of `now`; decisions come in order of time, so each week is built once."""
+        week_s = int(week_of(np.array([now]))[0])
+        if week_s == self.week_s:
+            return
+        row, record = self.predecessors.row, self.record
+        columns = (record.size[row], np.full(len(row), self.limit_s), record.user[row], record.priority[row])
+        extra = Extra(*(np.repeat(column, self.links) for column in columns))
+        world, place = week_world(record, week_s, extra, self.fit_span_s)
+        rows = np.stack([row, self.predecessors.next_row], axis=1)
+        self.week_s, self.first_extra = week_s, world.first_extra
+        self.cluster: Any = world.clusters[0]
+        self.branches = world.branch(0, observe.RECENT), world.branch(0, observe.RECENT)
+        self.out = np.where(rows == NONE, NONE, place[rows])

@@ -1,0 +1,160 @@
+"""Chains of jobs in a record: by hand, and against the pair table where a chain has two links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from numpy.typing import NDArray
+
+from agent.artifact import Artifact
+from features.observe import AT
+from models import recorded_pairs
+from models.policies.reactive import Reactive
+from models.protocol import NONE
+from models.recorded_chains import Player, play_chains
+from models.recorded_pairs import Predecessors, build_recorded_pairs
+from models.study.chains import figures
+from reports.text.chains import format_chains
+from simulator.recorded.parameters import Parameters
+from simulator.recorded.record import Record
+from tests.models.pair_tables import random_pairs
+from tests.models.test_recorded_pairs import parameters
+from tests.simulator.recorded.cases import records
+
+DECISION_S = 250
+HOUR_S = 3600
+
+
+def lead(seconds: float) -> Player:
+    """Submits at the first decision that is no more than so many seconds before the end."""
+    artifact, _ = Reactive().fit(random_pairs(0, 2), 0)
+    return Player(artifact, seconds / HOUR_S + 1e-6)
+
+
+def played(record: Record, of: Predecessors, players: Sequence[Player], fitted: Parameters, **options: Any) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorded_pairs, "fit", lambda record, until_s: fitted)
+        return play_chains(record, of, players, decision_s=DECISION_S, **options)
+
+
+def quiet(others: int = 0) -> Record:
+    """P of user 0 has two of six nodes from 100 on, and `others` of user 1 are in use from 200 to 50,000."""
+    columns = {
+        "submit_s": (0, 40, 190, 60_000),
+        "start_s": (0, 100, 200, 60_000),
+        "end_s": (30, 5100, 50_000, 60_010),
+        "size": (6, 2, max(others, 1), 1),
+        "limit_s": (100, 5000, 90_000, 100),
+        "user": (2, 0, 1, 2),
+        "priority": (0, 0, 0, 0),
+    }
+    arrays = {name: np.array(column, np.int64) for name, column in columns.items()}
+    return Record(**arrays, job_key=["wide", "p", "other", "last"])
+
+
+P = Predecessors(np.array([1]), np.array([NONE]))
+
+
+def test_links_follow_each_other_where_nodes_are_free() -> None:
+    """Links of 1,000 s, decisions every 250 s; a pass is a second after what it waits for."""
+    reactive, early = played(
+        quiet(), P, [lead(0), lead(500)], parameters(max_jobs=None), links=4, limit_s=1000
+    ).tolist()
+    assert reactive == [[100, 1101, 2102, 3103]]
+    assert early == [[100, 601, 1102, 1603]]
+
+
+def test_a_link_waits_for_its_own_predecessor_where_nothing_else_is_free() -> None:
+    """Four nodes are another's, and P's two are the chain's own."""
+    early = played(quiet(others=4), P, [lead(500)], parameters(max_jobs=None), links=3, limit_s=1000)
+    assert early.tolist() == [[[100, 1101, 2102]]]
+
+
+def test_links_that_run_count_against_their_users_limits() -> None:
+    """Nodes are free, but a user may have one job only; with two the third link waits for the first."""
+    one, two = (
+        played(quiet(), P, [lead(1000)], parameters(max_jobs=most), links=4, limit_s=1000).tolist()[0][0]
+        for most in (1, 2)
+    )
+    assert one == [100, 1101, 2102, 3103]
+    assert two == [100, 351, 1101, 1352]
+
+
+class Recorder:
+    """Stands for an artifact: keeps what it was shown, and submits so many seconds before the end."""
+
+    def __init__(self, lead_s: int) -> None:
+        self.shown: list[NDArray[np.float32]] = []
+        self.lead_s = lead_s
+
+    def decide(self, observations: NDArray[np.float32], setting: float | None) -> list[bool]:
+        self.shown.append(observations[0].copy())
+        return [observations[0, AT.remaining_h] * HOUR_S <= self.lead_s + 1]
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=records())
+def test_two_links_are_a_pair(case: tuple[Record, Any]) -> None:
+    """Where the link is as long as P was, each decision sees what the pair's does, and S starts when it does there."""
+    record, _ = case
+    run_s = 600
+    record = replace(
+        record,
+        end_s=np.where(record.ran, record.start_s + run_s, record.end_s),
+        limit_s=np.where(record.ran, run_s, record.limit_s),
+    )
+    of = Predecessors(np.flatnonzero(record.ran)[:1], np.array([NONE]))
+    if not len(of.row):
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorded_pairs, "fit", lambda record, until_s: parameters())
+        table = build_recorded_pairs(record, of, decision_s=DECISION_S)
+    for k in range(len(table.decision_s)):
+        artifact: Any = Recorder(int(table.decision_s[-1] - table.decision_s[k]))
+        starts = played(record, of, [Player(artifact)], parameters(), links=2, limit_s=run_s)
+        assert starts[0, 0, 1] == table.successor_start_s[k]
+    shown = np.array(artifact.shown)[-len(table.decision_s) :]
+    assert shown.tobytes() == table.observations.tobytes()
+    (oracle,) = played(record, of, [Player(None)], parameters(), links=2, limit_s=run_s)[0]
+    gap = table.successor_start_s - (record.start_s[of.row[0]] + run_s)
+    assert oracle[1] == table.successor_start_s[np.argmin(np.abs(gap))]
+
+
+def test_the_observation_is_of_the_link_and_not_of_the_job_in_whose_place_it_is() -> None:
+    artifact: Any = Recorder(0)
+    record = replace(quiet(), end_s=np.array([30, 1100, 50_000, 60_010]))
+    played(record, P, [Player(artifact)], parameters(max_jobs=None), links=2, limit_s=1000)
+    first = artifact.shown[-4]
+    assert first[AT.remaining_h] == pytest.approx(750 / HOUR_S)
+    assert first[AT.running_jobs] == 2 and first[AT.release_1h_nodes] == 2
+
+
+def test_figures_of_chains() -> None:
+    """Two chains of three links of 10 h: one loses 2 h and overlaps by 1, the other loses nothing."""
+    start_s = np.array([[[0, 12, 21], [100, 110, 120]]]) * HOUR_S
+    found = figures(start_s, np.array([0, 8 * 24 * HOUR_S]), 10 * HOUR_S)
+    assert (found["n"], found["blocks"], found["seeds"], found["indicative"]) == (2, 2, 1, True)
+    assert found["interruption_h"] == pytest.approx(0.5) and found["overlap_h"] == pytest.approx(0.25)
+    assert found["chain_interruption_h"] == pytest.approx(1.0) and found["chain_overlap_h"] == pytest.approx(0.5)
+    assert found["at_work_share"] == pytest.approx((29 / 31 + 1) / 2)
+    assert found["ci95"]["chain_interruption_h"] == [0.0, 2.0]
+    rows = [
+        {"policy": "reactive", "setting": 0.0, "world": "calibrated", "links": 3, "limit_h": 10.0, **found,
+         "beyond_log": 1}
+    ]  # fmt: skip
+    text = format_chains(rows)
+    assert "chains of 3 links of 10 h, world calibrated: n 2, 2 blocks" in text and "97%" in text
+    assert text.endswith("1 of 2 chains went on after the log's last submission")
+
+
+def test_an_artifact_decides_for_a_link_as_for_a_pair() -> None:
+    artifact: Artifact = lead(500).artifact  # type: ignore[assignment]
+    seen = np.zeros((1, len(artifact.manifest["features"])), np.float32)
+    seen[0, AT.remaining_h] = 0.1
+    assert Player(artifact, 0.2).submits(seen[0]) and not Player(artifact, 0.05).submits(seen[0])
+    assert not Player(None).submits(seen[0])
