@@ -26,7 +26,7 @@ from traces.cache.digests import digest
 from traces.errors import InputError
 from traces.files.locks import locked
 from traces.store.folder import DataFolder
-from traces.store.stamps import forget_stamp, read_stamp, write_stamp
+from traces.store.stamps import forget_stamp, read_stamp, stamp_path, write_stamp
 
 CHAMPION = "champion"
 FITTED_BY = ("models.training.train",)
@@ -68,7 +68,7 @@ def _fit(
         mlflow_store.settle(study.data)
     for name in policies:
         made_from = fit_fingerprint(study, name, window, seeds_of[name])
-        stamp = {"seeds": list(seeds_of[name]), **_bounds(window)}
+        stamp = {"seeds": list(seeds_of[name]), "scenario": str(study.scenario), **_bounds(window)}
         if _stamp(study, name, fingerprint=made_from) != stamp:
             write_stamp(study.data, _step(study, name), study.scenario.cluster, made_from, stamp)
     in_order = [fitted for name in policies for seed in seeds_of[name] if (fitted := fits[name, seed]) is not None]
@@ -116,11 +116,21 @@ def last_fit(study: Study, policy: str) -> tuple[list[TrainedPolicy], int]:
     loaded = [_loaded(study, policy, seed, None, **bounds) for seed in stamp.get("seeds", [])]
     trained = [fitted for fitted in loaded if fitted is not None]
     if not trained or len(trained) < len(loaded):
+        others = _trained_for(study, policy)
+        known = f"; it is for {', and for '.join(others)}" if others else ""
         raise InputError(
-            f"policy {policy!r} is not trained for {study.scenario}; run `baton train --cluster "
+            f"policy {policy!r} is not trained for {study.scenario}{known}; run `baton train --cluster "
             f"{study.scenario.cluster} --policies {policy}` with the same options first"
         )
     return trained, int(stamp["until_s"])
+
+
+def _trained_for(study: Study, policy: str) -> list[str]:
+    """The scenarios of the cluster in which the policy was fitted, as sentences."""
+    paths = stamp_path(study.data, f"train-*-{policy}", study.scenario.cluster)
+    steps = [path.stem for path in paths.parent.glob(paths.name)]
+    stamps = [read_stamp(study.data, step, study.scenario.cluster) or {} for step in steps]
+    return sorted({str(stamp["scenario"]) for stamp in stamps if "scenario" in stamp})
 
 
 def run_ids(study: Study, policies: Sequence[str]) -> list[str]:

@@ -59,6 +59,8 @@ def test_train_then_evaluate(baton: Baton, data: Path) -> None:
         assert row["regret_h_w1"] >= 0
     (reactive,) = (row for row in rows if row["policy"] == "reactive")
     assert reactive["overlap_h"] == 0 and reactive["reduction"] in (0, None)
+    other = baton(*compare, "--limit", "30h", "--data", data)
+    assert other.code == 2 and "; it is for lab: mirage on 16 nodes, world plain, 1-node pairs of 24 h" in other.err
     half = baton(*compare, "--every", "8h", "--data", data, "--json").json["results"]
     assert {row["n"] for row in half if row["load"] == "all"} == {15}
     text = baton(*compare, "--data", data).out
