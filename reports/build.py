@@ -70,13 +70,15 @@ def build_report(
     key: bytes | None = None,
     no_policies: Mapping[str, str] | None = None,
     uncalibrated: Mapping[str, str] | None = None,
+    why_plain: Mapping[str, str] | None = None,
 ) -> Path:
     """Write the report (default: report.html in the data folder's reports) and return its path.
 
     `clusters` None means all in the warehouse. `anonymise` replaces users, accounts and job names by keyed hashes, with
     `key` or, without one, a key that is made for this report and forgotten. `section` keeps one of SECTIONS.
     `no_policies` says why a cluster has no policies to compare, `uncalibrated` what calibration leaves out of its long
-    record, by cluster. Real clusters come before generated ones.
+    record, `why_plain` why its policies are judged in the plain world, by cluster. Real clusters come before generated
+    ones.
 
     Raises InputError for an unknown cluster or section or an absent warehouse, WorkError where the file cannot be
     written.
@@ -85,7 +87,7 @@ def build_report(
     wanted = _known_sections(section)
     path = out or data.reports / "report.html"
     sources = [
-        Source(data, cluster, names, (no_policies or {}).get(cluster), (uncalibrated or {}).get(cluster))
+        Source(data, cluster, names, *((known or {}).get(cluster) for known in (no_policies, uncalibrated, why_plain)))
         for cluster in _known_clusters(data, clusters)
     ]
     pages: list[dict[str, Any]] = []
@@ -117,6 +119,7 @@ def section_data(
     anonymise: bool = False,
     key: bytes | None = None,
     uncalibrated: str | None = None,
+    why_plain: str | None = None,
 ) -> dict[str, Any]:
     """One section as plain JSON values: sentences, tables as rows of raw values (s, h, shares; an interval is
     [low, high]), actions with their effect and how far to trust it, what is missing.
@@ -126,7 +129,7 @@ def section_data(
     (wanted,) = _known_sections(name)
     (known,) = _known_clusters(data, [cluster])
     names = Names((key or secrets.token_bytes(32)) if anonymise else None)
-    source = Source(data, known, names, uncalibrated=uncalibrated)
+    source = Source(data, known, names, uncalibrated=uncalibrated, why_plain=why_plain)
     section = SECTIONS[wanted](source)
     return {
         "cluster": known,

@@ -40,13 +40,17 @@ TERMS: dict[str, tuple[str, str]] = {
     "overlap (O)": (r"overlaps?", "both jobs held, from the successor's early start to the predecessor's end"),
     "cost": (r"cost w|cost, h|weight 1", "interruption + w x overlap, in hours a hand-over; w is the weight"),
     "regret": (r"regret", "cost above that of the oracle"),
+    "best rule": (
+        r"best (?:of the )?rules?", "of the rules that learned nothing, the one of least cost on the select window"
+    ),
     "setting": (r"settings?(?! GPU)", "one position of a policy's knob, from late and safe to early and double-booked"),
     "world": (
         r"world", "how waits come about in the simulation: plain replays the log under a scheduler, calibrated starts "
         "from the recorded state of the others, recorded-wait draws a recorded wait"
     ),
     "select and report window": (
-        r"(?:select|report) window", "the weeks that chose the setting, and the later ones that judged it"
+        r"(?:select|report) window", "the weeks that chose the setting (development, no headline), and the later ones "
+        "that judged it"
     ),
     "block": (r"blocks?", "seven days that are drawn together for an interval, since neighbouring days are alike"),
     "seed": (r"[1-9]\d* seeds?", "one training from another random start; intervals hold the spread over seeds"),

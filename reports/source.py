@@ -67,16 +67,16 @@ class Source:
         names: Names | None = None,
         no_policies: str | None = None,
         uncalibrated: str | None = None,
-        uncalibrated_pairs: str | None = None,
+        why_plain: str | None = None,
     ) -> None:
         """`no_policies` says why none can be compared on this cluster; None where they can, or nobody asked.
 
         `uncalibrated` says what calibration leaves out of a long record; None where nothing, or nobody asked.
-        `uncalibrated_pairs` says why policies are not judged in the calibrated world; None where they are.
+        `why_plain` says why policies are judged in the plain world; None where they are not, or nobody asked.
         """
         self.data, self.cluster, self.names = data, cluster, names or Names()
         self.no_policies, self.uncalibrated = no_policies, uncalibrated
-        self.uncalibrated_pairs = uncalibrated_pairs
+        self.why_plain = why_plain
         self.tables = table_names(data)
         self._kept: dict[str, pl.DataFrame] = {}
 

@@ -6,20 +6,23 @@ themselves are.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from models.scenario import CALIBRATED, PLAIN, RECORDED
+from models.scenario import CALIBRATED, INJECTED, PLAIN, RECORDED
 from models.study import inputs
 from models.study.cluster import Study, open_study
 from models.study.pair_tables import DAMAGED, pair_path
 from models.study.windows import HOUR_S, Int64s, Window
+from models.tables import POLICY_RESULTS
 from traces import clusters
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
+from traces.store import derived
 from traces.store.folder import DataFolder
 
 # Starts of each pair size, one every 4 h, at times when the log has jobs.
@@ -60,6 +63,17 @@ def why_not_calibrated(data: DataFolder, settings: ClusterSettings) -> str | Non
         return too_few_pairs(open_study(data, settings, world=CALIBRATED))
     except InputError as error:
         return str(error)
+
+
+def why_plain(data: DataFolder, settings: Iterable[ClusterSettings]) -> dict[str, str]:
+    """`why_not_calibrated` of those clusters whose policies were compared in the plain world, by cluster."""
+    why: dict[str, str] = {}
+    for one in settings:
+        with suppress(InputError):  # no comparison there
+            results = derived.read(data, POLICY_RESULTS.name, one.name)
+            if INJECTED in results["pairs"] and (reason := why_not_calibrated(data, one)):
+                why[one.name] = reason
+    return why
 
 
 def too_few_pairs(study: Study) -> str | None:

@@ -60,15 +60,24 @@ def report(
         out = _file(folder, out, section, wanted, anonymise=anonymise)
         names = wanted or cluster_names(folder)
         reasons, cuts = _without_policies(folder, names), extent.calibration_cuts(folder, names)
+        plain = _in_plain_world(folder, names)
         path = build_report(
             folder, out=out, clusters=wanted, anonymise=anonymise, section=section, key=key, no_policies=reasons,
-            uncalibrated=cuts,
+            uncalibrated=cuts, why_plain=plain,
         )  # fmt: skip
         if json:
             answer: dict[str, Any] = {"path": path.resolve()}
             if section is not None:
                 answer["sections"] = [
-                    section_data(folder, name, section, anonymise=anonymise, key=key, uncalibrated=cuts.get(name))
+                    section_data(
+                        folder,
+                        name,
+                        section,
+                        anonymise=anonymise,
+                        key=key,
+                        uncalibrated=cuts.get(name),
+                        why_plain=plain.get(name),
+                    )
                     for name in names
                 ]
             options.write_json(stream, answer)
@@ -113,6 +122,14 @@ def _without_policies(folder: DataFolder, clusters: list[str]) -> dict[str, str]
     from models.study.support import why_no_policies
 
     return {name: why for name in clusters if (why := why_no_policies(folder, name)) is not None}
+
+
+def _in_plain_world(folder: DataFolder, clusters: list[str]) -> dict[str, str]:
+    """Why the policies of clusters are judged in the plain world, by cluster."""
+    from models.study.support import why_plain
+    from traces.clusters import resolve
+
+    return why_plain(folder, [resolve(folder, cluster=name) for name in clusters])
 
 
 def dagster_home(context: typer.Context, data: Data = None) -> None:

@@ -61,12 +61,11 @@ def policies(source: Source) -> Section:
             else "No policies were compared on this cluster yet: `baton run` trains and compares them."
         )
     else:
-        if source.uncalibrated_pairs:
-            section.sentences.append(
-                f"Policies are judged on pairs put into the plain world: {fmt.text(source.uncalibrated_pairs)}."
-            )
         for pairs in parts:
             _pair_size(source, section, pairs, curves)
+        if source.why_plain and not parts[0].is_recorded:
+            why = fmt.text(source.why_plain).rstrip(".")
+            section.sentences.append(f"Pairs are put into the plain world, and are none of the log: {why}.")
     _releases(source, section, is_asked_for=bool(parts))
     return section
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from matplotlib import image
 
+from models.registry import RULES
 from models.study.from_data import pairs_of
 from simulator.flat import twin as reference
 from simulator.workload import from_swf
@@ -108,6 +109,20 @@ def test_ask_warehouse_on_a_real_log(shared_traces: Path, tmp_path: Path) -> Non
         pytest.skip(f"{log.name} is not there")
     printed = run("ask_warehouse.py", "--data", lab(tmp_path, log), "--cluster", "lab", cwd=tmp_path)
     assert "COMPLETED" in printed and printed.count("┌") == 5
+
+
+def test_pool_windows_says_of_each_policy_whether_it_beats_the_best_rules(tmp_path: Path) -> None:
+    raw = generate_slurm(tmp_path, jobs=None, weeks=4, nodes=16, gpus_per_node=4, seed=3, steps=False, compress=False)
+    options = ("--data", lab(tmp_path, raw), "--cluster", "lab", "--days", 3, "--seeds", 1, "--every", 24)
+    lines = run("pool_windows.py", *options, cwd=tmp_path).splitlines()
+    assert {(line.split()[0], line.split()[2]) for line in lines} == {
+        (size, policy)
+        for size in ("1", "8")
+        for policy in ("lightgbm", "lightgbm-untrained", "mirage-average", "oracle", *RULES)
+    }
+    for line in lines:  # each window is a single block of days: no interval, so nothing is claimed
+        assert "no interval; n 9 in 3 windows" in line and line.endswith(": cannot tell")
+    assert all(numbers(line.split("nodes")[1])[0] < 0 for line in lines if " oracle " in line)
 
 
 def test_train_policy_scores_reactive_random_and_a_learner(tmp_path: Path) -> None:

@@ -1,0 +1,54 @@
+"""Does a policy beat the best rule that learned nothing? One window cannot say; several together may.
+
+    .venv/bin/baton ingest data/sample/slurm --cluster sample
+    .venv/bin/python examples/pool_windows.py [--data data] [--cluster sample] [--policies lightgbm] [--windows 3]
+
+The newest windows of the trace, one after the other. The policies of each are fitted on what was known before the window
+ahead of it, which picks settings and the best rule. Then the paired differences of all windows are pooled.
+"""
+
+import argparse
+from pathlib import Path
+
+from models.comparison.differences import pool
+from models.study.cluster import open_study
+from models.study.comparisons import compare_on
+from models.study.windows import DAY_S, Window
+from models.training.train import train
+from traces import clusters
+from traces.store.folder import DataFolder
+
+options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+options.add_argument("--data", default="data")
+options.add_argument("--cluster", default="sample")
+options.add_argument("--policies", default="lightgbm")
+options.add_argument("--world", default="plain", help="or calibrated: pairs are then jobs that were cut by their limit")
+options.add_argument("--windows", type=int, default=3)
+options.add_argument("--days", type=int, default=7, help="of a window, and of the one before it that picks settings")
+options.add_argument("--every", type=int, default=4, help="hours between the starts of pairs in the plain world")
+options.add_argument("--seeds", type=int, default=2)
+given = options.parse_args()
+
+data = DataFolder(Path(given.data))
+cluster = clusters.resolve(data, cluster=given.cluster)
+study = open_study(data, cluster, world=given.world, every_s=given.every * 3600)
+windows = []
+for number in reversed(range(given.windows)):
+    until_s = study.usable.until_s - number * given.days * DAY_S
+    report = Window(until_s - given.days * DAY_S, until_s)
+    select = Window(report.from_s - given.days * DAY_S, report.from_s)
+    fit = study.fit_window(select.from_s)
+    names, seeds = given.policies.split(","), range(given.seeds)
+    trained = train(study.fit_pairs(fit), names, context=study.context(fit.until_s), seeds=seeds)
+    windows.append(compare_on(study, trained, report, select).differences)
+
+for row in pool(windows):
+    ends, verdict = (
+        row["ci95"]["cost_w1"],
+        {True: "beats it", False: "does not beat it", None: "cannot tell"}[row["beats"]],
+    )
+    interval = "no interval" if ends is None else f"95 % [{ends[0]:+.2f}, {ends[1]:+.2f}]"
+    print(
+        f"{row['size']:>6} nodes  {row['policy']:24} {row['cost_w1']:+6.2f} h a pair, {interval}; "
+        f"n {row['n']} in {row['windows']} windows; the best rules were {', '.join(row['rules'])}: {verdict}"
+    )

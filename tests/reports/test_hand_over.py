@@ -1,0 +1,136 @@
+"""What the policy section says first: the comparison of a few recorded pairs, its figures worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from models.comparison.compare import compare
+from models.protocol import PairTable
+from models.scenario import CALIBRATED
+from models.tables import POLICY_CURVES, POLICY_RESULTS, curves_frame, results_frame
+from reports.advice import actions
+from reports.build import build_report, section_data
+from reports.source import Source
+from tests.models.comparison.test_groups import pairs_of
+from tests.models.pair_tables import artifact, context, reactive, trained
+from tests.reports import warehouse
+from traces import schema
+from traces.store.folder import DataFolder
+from traces.store.frames import conform
+
+NEAR = {"spearman": 0.86, "error_over_mean": 0.38, "mean_wait_h": 10.6, "recorded_mean_wait_h": 9.4}
+FAR = {"spearman": 0.35, "error_over_mean": 1.2, "mean_wait_h": 1.5, "recorded_mean_wait_h": 3.8}
+# Three jobs: reactive loses 2, 2 and 4 h; an hour's lead -1, 1 and 4 h; a right estimate 1, 1 and 4 h.
+GAPS = [[-1.0, -1.0, 2.0], [-1.0, 1.0, 2.0], [-2.0, -1.0, 4.0]]
+SELECT = pairs_of([1, 1, 2], [12, 24, 48], [[-3.0, 0.5, 2.0]] * 3, [None] * 3)
+
+
+def folder(
+    root: Path,
+    pairs: PairTable,
+    *,
+    world_error: dict[str, float] = NEAR,
+    users: tuple[str, ...] = ("ann", "bob", "cid"),
+    world: str = CALIBRATED,
+    select: PairTable | None = SELECT,
+) -> DataFolder:
+    """A warehouse that holds three jobs cut by their limit, and the comparison of these pairs."""
+    where = replace(context(), scenario=replace(context().scenario, cluster="tiny", world=world))
+    policies = [
+        *trained("reactive", reactive()),
+        *trained("lead", artifact("constant-lead", (1.0,), 1.0, policy="lead")),
+    ]
+    compared = compare(pairs, policies, context=where, select=select)
+    jobs = pl.DataFrame(
+        [
+            warehouse.job("tiny", number, user_name=user, state="TIMEOUT", limit_s=48 * 3600, submit_utc=moment)
+            for number, (user, moment) in enumerate(zip(users, _submissions(pairs), strict=False))
+        ]
+    )
+    tables = {
+        "jobs": jobs,
+        "attempts": warehouse.attempts_of(conform(schema.JOBS, jobs)),
+        "trace_files": pl.DataFrame([warehouse.trace_file("tiny", len(jobs))]),
+    }
+    data = DataFolder(root)
+    made = {name: conform(schema.TABLES[name], frame) for name, frame in (warehouse.empty_tables() | tables).items()}
+    made[POLICY_RESULTS.name] = results_frame(compared.results, world_error)
+    made[POLICY_CURVES.name] = curves_frame(compared.curves)
+    warehouse.write(data, made)
+    return data
+
+
+def _submissions(pairs: PairTable) -> list[Any]:
+    return pl.from_epoch(pl.Series(pairs.submit_s), time_unit="s").to_list()
+
+
+def words_of(data: DataFolder, section: str = "policies") -> str:
+    return " ".join(section_data(data, "tiny", section)["sentences"])
+
+
+def test_it_leads_with_what_users_lose_and_what_the_policy_would_on_the_same_jobs(tmp_path: Path) -> None:
+    """Of three jobs users went on with two, after 1 and 6 h; the lead has gaps of -1 and -1 h there."""
+    data = folder(tmp_path, pairs_of([1, 1, 2], [12, 24, 48], GAPS, [1.0, None, 6.0]))
+    section = section_data(data, "tiny", "policies")
+    assert section["sentences"][0] == (
+        "Of 3 jobs submitted from 1970-01-01 to 1970-01-03 and cut by their limit (at least 12 h), users went on with "
+        "2 within an hour and lost 7 h between (3.5 h in the median, 3.5 h in the mean); with lead these lose 0.0 h in "
+        "the mean, at 1.0 h of overlap."
+    )
+    assert section["sentences"][1].startswith("On all recorded pairs, calibrated world, reactive submission interrupts")
+    words = " ".join(section["sentences"])
+    assert "The calibrated world is near the record. Its waits of the jobs of this window correlate 0.86" in words
+    assert "Of 1 jobs of 2-4 nodes" in words and "optimal" not in words
+    users = [row for row in section["tables"]["comparison-all-calibrated"] if row["policy"] == "users"]
+    assert [(row["n"], row["interruption_h"]) for row in users] == [(2, 3.5)]
+    html = build_report(data).read_text(encoding="utf-8")
+    assert "users went on with 2" in html and "Interruption against overlap, all recorded pairs" in html
+
+
+def test_nobody_went_on_and_one_user_are_said(tmp_path: Path) -> None:
+    pairs = pairs_of([1, 1, 2], [12, 24, 48], GAPS, [None] * 3)
+    words = words_of(folder(tmp_path, pairs, users=("ann", "ann", "ann")))
+    assert "(at least 12 h), all of them of one user, users went on with none within an hour" in words
+    assert "what they lose between two jobs is not known" in words
+
+
+def test_a_month_without_congestion_says_that_reactive_is_optimal_and_advises_nothing(tmp_path: Path) -> None:
+    calm = pairs_of([1, 1, 2], [12, 24, 48], [[-2.0, -1.0, 0.0]] * 3, [None] * 3)
+    data = folder(tmp_path, calm)
+    assert "Reactive is optimal here: it interrupts for 0.00 h a pair" in words_of(data)
+    assert not [action for action in actions(Source(data, "tiny")) if action.unit == "h"]
+
+
+def test_the_plain_world_is_said_to_be_far_and_why_it_was_taken(tmp_path: Path) -> None:
+    pairs = pairs_of([1, 1, 1], [48] * 3, GAPS, [None] * 3)
+    select = pairs_of([1, 1, 1], [48] * 3, [[-3.0, 0.5, 2.0]] * 3, [None] * 3)
+    data = folder(tmp_path, pairs, world_error=FAR, world="plain", select=select)
+    why = "the log shows 0 jobs cut by a limit"
+    told = section_data(data, "tiny", "policies", why_plain=why)["sentences"]
+    assert "The plain world is far from the record: read the direction, no size." in " ".join(told)
+    assert any(sentence.endswith(f"and are none of the log: {why}.") for sentence in told)
+    (offered,) = [action for action in actions(Source(data, "tiny")) if action.unit == "h"]
+    assert "far from the record" in offered.trust and "beats" not in offered.trust.replace("one beats the other", "")
+
+
+def test_without_a_select_window_no_policy_is_named(tmp_path: Path) -> None:
+    pairs = pairs_of([1, 1, 2], [12, 24, 48], GAPS, [1.0, None, 6.0])
+    words = words_of(folder(tmp_path, pairs, select=None))
+    assert "none was picked, for want of a select window" in words and "; with " not in words.split(".")[0]
+
+
+@pytest.mark.parametrize(
+    ("spearman", "error", "verdict"),
+    [(0.75, 0.5, "near the record"), (0.74, 0.5, "only in part near"), (0.75, 0.51, "only in part near")],
+)
+def test_the_verdict_on_a_world_follows_its_two_figures(
+    tmp_path: Path, spearman: float, error: float, verdict: str
+) -> None:
+    pairs = pairs_of([1, 1, 2], [12, 24, 48], GAPS, [None] * 3)
+    data = folder(tmp_path, pairs, world_error={**NEAR, "spearman": spearman, "error_over_mean": error})
+    assert f"The calibrated world is {verdict}" in words_of(data)
