@@ -3,7 +3,7 @@
     .venv/bin/baton ingest data/sample/slurm --cluster sample
     .venv/bin/python examples/pool_windows.py [--data data] [--cluster sample] [--policies lightgbm] [--windows 3]
 
-The newest windows of the trace, one after the other. The policies of each are fitted on what was known before the window
+The newest windows of the trace, one after the other. The policies of each are fitted on what was known before the one
 ahead of it, which picks settings and the best rule. Then the paired differences of all windows are pooled.
 """
 
