@@ -100,9 +100,10 @@ def _users(source: Source, pairs: Compared, best: dict[str, Any] | None) -> str:
     """What users lose today, and what they would lose with the policy on the very same jobs."""
     every, users = pairs.any_row, pairs.of(USERS)
     nodes = "" if pairs.size == ALL_SIZES else f" of {pairs.size} nodes"
+    jobs = f"{every['n']:,} job{'s' * (every['n'] != 1)}{nodes}"
     start = (
-        f"Of {every['n']:,} jobs{nodes} submitted from {fmt.day(every['from_utc'])} to {fmt.day(every['to_utc'])} and "
-        f"cut by their limit (at least {CUT_LIMIT_H} h){_one_user(source, every)}, users went on with "
+        f"Of {jobs} submitted from {fmt.day(every['from_utc'])} to {fmt.day(every['to_utc'])} and cut by their limit "
+        f"(at least {CUT_LIMIT_H} h){_one_user(source, every)}, users went on with "
     )
     if users is None:
         return f"{start}none within an hour: what they lose between two jobs is not known."

@@ -72,7 +72,7 @@ def _block(rows: Sequence[Mapping[str, Any]]) -> str:
     )
     title = (
         f"{_what(first)}, {first['cluster']}, {first['scenario']}, load {first['load']}: "
-        f"n {first['n']}, {first['blocks']} blocks of {BLOCK_DAYS} days{note}; {to_rule}"
+        f"n {first['n']}, {first['blocks']} blocks of {BLOCK_DAYS} days{note}"
     )
     lines = [HEADINGS, *(_cells(row, first["n"]) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
@@ -80,7 +80,7 @@ def _block(rows: Sequence[Mapping[str, Any]]) -> str:
         "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))])
         for line in lines
     ]
-    return "\n".join([title, *padded])
+    return "\n".join([title, *padded, to_rule])
 
 
 def _what(row: Mapping[str, Any]) -> str:
