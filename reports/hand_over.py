@@ -60,12 +60,12 @@ class Compared:
 
 
 def compared(source: Source) -> list[Compared]:
-    """Of every size of pairs, the one that is judged by first (all recorded pairs, or the widest)."""
+    """Of every size of pairs in order, all sizes together first."""
     results = source.rows("policy_results")
     if results.is_empty():
         return []
     results = results.filter(pl.col("load") == "all")
-    order = sorted(set(results["size"]), key=size_rank, reverse=True)
+    order = sorted(set(results["size"]), key=lambda size: -1 if size == ALL_SIZES else size_rank(size))
     return [Compared(size, results.filter(pl.col("size") == size).to_dicts()) for size in order]
 
 
@@ -99,8 +99,7 @@ def sentences(source: Source, pairs: Compared) -> list[str]:
 def _users(source: Source, pairs: Compared, best: dict[str, Any] | None) -> str:
     """What users lose today, and what they would lose with the policy on the very same jobs."""
     every, users = pairs.any_row, pairs.of(USERS)
-    nodes = "" if pairs.size == ALL_SIZES else f" of {pairs.size} nodes"
-    jobs = f"{every['n']:,} job{'s' * (every['n'] != 1)}{nodes}"
+    jobs = f"{every['n']:,} job{'s' * (every['n'] != 1)}"
     start = (
         f"Of {jobs} submitted from {fmt.day(every['from_utc'])} to {fmt.day(every['to_utc'])} and cut by their limit "
         f"(at least {CUT_LIMIT_H} h){_one_user(source, every)}, users went on with "

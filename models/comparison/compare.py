@@ -195,7 +195,7 @@ class _Measured:
             "blocks": blocks,
             "indicative": blocks < INDICATIVE_BELOW_BLOCKS,
             "seeds": outcome.gap_h.shape[0],
-            "setting": outcome.settings[at],
+            "setting": _number(np.asarray(outcome.settings)[at:]),
             **{name: _number(values) for name, values in known.items()},
             **{name: float(np.percentile(interruption, percent)) for name, percent in PERCENTILES.items()},
             **_on_users_pairs(outcome, at, self.went_on[cell.mask]),

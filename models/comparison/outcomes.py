@@ -136,10 +136,10 @@ def play_frozen_average(pairs: PairTable) -> Outcome:
 
 
 def play_users(pairs: PairTable) -> Outcome:
-    """What the users of recorded pairs did. The gaps (1, 1, p) are NaN where a user did not go on."""
+    """What the users of recorded pairs did, without a setting. The gaps (1, 1, p) are NaN where one did not go on."""
     gap_h = (pairs.user_start_s - pairs.predecessor_end_s) / 3600.0
     gaps = np.where(pairs.user_start_s == NONE, np.nan, gap_h)
-    return Outcome(USERS, "recorded", "as users did", (0.0,), 0.0, gaps[None, None])
+    return Outcome(USERS, "recorded", "as users did", (np.nan,), np.nan, gaps[None, None])
 
 
 def play_all(pairs: PairTable, trained: Sequence[TrainedPolicy]) -> list[Outcome]:

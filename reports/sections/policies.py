@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from features.conventions import (
+    ALL_SIZES,
     BLOCK_DAYS,
     LOADS,
     LOADS_IN_WORDS,
@@ -26,15 +27,16 @@ from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
 
 _COMPARISON = (
-    "policy|policy|name", "setting|setting|number", "n|pairs|count", "blocks|blocks|count", "seeds|seeds|count",
-    "interruption_h|interruption, h|number", "interruption_ci|95 %|interval", "overlap_h|overlap, h|number",
-    "overlap_ci|95 %|interval", "zero_share|none|percent", "cost_w1|cost w 1, h|number", "cost_ci|95 %|interval",
-    "cost_difference_h|to the best rule, h|number", "difference_ci|95 %|interval", "regret_h_w1|regret, h|number",
+    "policy|policy|name", "setting|setting|number", "n|pairs|count", "interruption_h|interruption, h|number",
+    "interruption_ci|95 %|interval", "overlap_h|overlap, h|number", "zero_share|none|percent",
+    "cost_w1|cost w 1, h|number", "cost_ci|95 %|interval", "cost_difference_h|to the best rule, h|number",
+    "difference_ci|95 %|interval", "regret_h_w1|regret, h|number",
 )  # fmt: skip
 _DETAIL = (
-    "policy|policy|name", "reduction|less interruption|percent", "interruption_p50_h|median interruption, h|number",
-    "p50_ci|95 %|interval", "interruption_p95_h|p95, h|number", "p95_ci|95 %|interval",
-    f"within_10min_share|gap ≤ {NOTICED_WAIT_S // 60} min|percent", "cost_w05|cost w 0.5, h|number",
+    "policy|policy|name", "blocks|blocks|count", "seeds|seeds|count", "reduction|less interruption|percent",
+    "interruption_p50_h|median interruption, h|number", "p50_ci|95 %|interval", "interruption_p95_h|p95, h|number",
+    "p95_ci|95 %|interval", f"within_10min_share|gap ≤ {NOTICED_WAIT_S // 60} min|percent",
+    "overlap_ci|overlap, 95 %|interval", "cost_w05|cost w 0.5, h|number",
 )  # fmt: skip
 _AT_OVERLAP = (
     "policy|policy|name", "at_overlap_025_h|at 0.25 h overlap|number", "at_025_ci|95 %|interval",
@@ -73,8 +75,8 @@ def policies(source: Source) -> Section:
 def _pair_size(source: Source, section: Section, pairs: Compared, curves: pl.DataFrame) -> None:
     rows = [_with_intervals(row) for row in sorted(pairs.rows, key=lambda row: float(row["cost_w1"]))]
     first = pairs.any_row
-    told = sentences(source, pairs)
-    section.sentences += told if len(section.sentences) == 0 or not pairs.is_recorded else told[:1]
+    if pairs.size == ALL_SIZES or not pairs.is_recorded:
+        section.sentences += sentences(source, pairs)
     seeds = max(int(row["seeds"]) for row in rows)
     ending = source.caption(first["n"], "pairs", seeds, (first["from_utc"], first["to_utc"]))
     few = f" Only {first['blocks']} blocks of {BLOCK_DAYS} days: the intervals are indicative." * first["indicative"]
