@@ -70,10 +70,20 @@ class DeclaredDates(NamedTuple):
     report_until_s: int | None = None
 
 
-def usable_starts(workload: Workload, *, warm_up_s: int = WARM_UP_S, not_before_s: int | None = None) -> Window:
-    """The submissions of P that a trace supports: `warm_up_s` of trace before, known outcome after. Raises InputError.
+def first_start_s(workload: Workload, warm_up_s: int = WARM_UP_S, not_before_s: int | None = None) -> int:
+    """The first submission of P, epoch s, that has `warm_up_s` of trace before it; a whole hour.
 
     What was submitted before `not_before_s` (epoch s), where somebody declared that, does not count.
+    """
+    first_s = max(int(workload.submit_s.min()), not_before_s or 0) + warm_up_s
+    # whole hours, so that a window reads well and the same trace cut a minute later gives the same grid
+    return -(-first_s // HOUR_S) * HOUR_S
+
+
+def usable_starts(workload: Workload, warm_up_s: int = WARM_UP_S, not_before_s: int | None = None) -> Window:
+    """The submissions of P that a trace supports: warm before (`first_start_s`), known outcome after.
+
+    Raises InputError where the trace is too short for any.
     """
     begin = max(int(workload.submit_s.min()), not_before_s or 0)
     first, last = begin + warm_up_s, int(workload.submit_s.max()) - COOL_DOWN_S
@@ -82,8 +92,7 @@ def usable_starts(workload: Workload, *, warm_up_s: int = WARM_UP_S, not_before_
             f"the trace spans {(int(workload.submit_s.max()) - begin) / DAY_S:.1f} days of submissions; pairs need at "
             f"least {(warm_up_s + COOL_DOWN_S + DAY_S) / DAY_S:.0f}: give a longer trace"
         )
-    # whole hours, so that a window reads well and the same trace cut a minute later gives the same grid
-    return Window(-(-first // HOUR_S) * HOUR_S, last // HOUR_S * HOUR_S)
+    return Window(first_start_s(workload, warm_up_s, not_before_s), last // HOUR_S * HOUR_S)
 
 
 def split(usable: Window, declared: DeclaredDates, cluster: str) -> Windows:
