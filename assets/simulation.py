@@ -8,7 +8,7 @@ from assets.metadata import numbers, plot, shown, spread, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models import registry
-from models.scenario import HOUR_S, fit_scenarios
+from models.scenario import HOUR_S
 from models.study import calibrations, extent, inputs, replays, what_ifs
 from models.study.pair_tables import MADE_BY, pair_path
 from models.study.support import headline_study, why_no_policies
@@ -142,7 +142,7 @@ def pair_tables(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materiali
         return shown(rows=0, why=why)
     study = headline_study(data, settings)
     parts = (study.windows.fit, study.windows.select, study.windows.report)
-    fitted = fit_scenarios(study.scenario, study.workload)
+    fitted = study.fit_scenarios(parts[0].until_s)
     kept = [(scenario, parts[0]) for scenario in fitted] + [(study.scenario, part) for part in parts[1:]]
     paths = [pair_path(data, scenario, part) for scenario, part in kept]
     reused = all(path.is_file() for path in paths)

@@ -92,8 +92,13 @@ class PairTable:
         )
 
     def known_before(self, until_s: int) -> PairTable:
-        """Pairs whose every outcome was known before `until_s`: even the reactive successor had started."""
-        return self.take(self.successor_start_s[self.last] < until_s)
+        """Pairs of whose every decision the outcome was known before `until_s`: each of their successors had started.
+
+        The end of P alone does not tell: a successor that is submitted earlier may start later.
+        """
+        if not len(self):
+            return self
+        return self.take(np.maximum.reduceat(self.successor_start_s, self.offset[:-1]) < until_s)
 
 
 def concatenate(tables: Iterable[PairTable]) -> PairTable:

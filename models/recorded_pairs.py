@@ -30,7 +30,7 @@ from simulator.recorded.branch import Branch, Cluster, pass_over, place_of
 from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.judge import ALL, DAY_S, REFIT_S
 from simulator.recorded.parameters import fit, rules_of
-from simulator.recorded.record import Record
+from simulator.recorded.record import NEVER, Record
 from simulator.recorded.single import is_around
 from simulator.recorded.world import Extra, build_with
 from traces.progress import Progress, say
@@ -105,7 +105,7 @@ def build_recorded_pairs(
     successor that the simulation has not started after `follow.HORIZON_S` counts as started then.
     """
     row, next_row = predecessors.row, predecessors.next_row
-    start_s, end_s = record.start_s[row], record.end_s[row]
+    start_s, end_s, next_start_s = record.start_s[row], record.end_s[row], record.start_s[next_row]
     decision, offset = decision_instants(start_s, end_s, decision_s)
     table = PairTable(
         record.size[row],
@@ -113,7 +113,7 @@ def build_recorded_pairs(
         record.submit_s[row],
         start_s,
         end_s,
-        np.where(next_row == NONE, NONE, record.start_s[next_row]),
+        np.where((next_row == NONE) | (next_start_s == NEVER), NONE, next_start_s),
         offset,
         decision,
         np.zeros(len(decision), np.int64),

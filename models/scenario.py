@@ -32,6 +32,7 @@ class Scenario:
     world: str = PLAIN
     every_s: int = EVERY_S  # between the starts of injected pairs
     from_s: int | None = None  # first submission replayed, epoch s; None: the whole trace (`models.study.extent`)
+    known_until_s: int | None = None  # as a dump taken then would have it, epoch s; None: all that was recorded
 
     @property
     def pairs(self) -> str:
@@ -82,7 +83,7 @@ class Context:
         """Plain values for JSON, under the names that manifests and MLflow have."""
         values = asdict(self.scenario)
         from_s = values.pop("from_s")
-        del values["every_s"]
+        del values["every_s"], values["known_until_s"]
         return {
             **values,
             "pair_nodes": list(self.scenario.pair_nodes),

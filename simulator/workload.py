@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from simulator.array_tasks import in_order, one_row_a_task
 from traces.readers.published.swf import SwfTrace
 
 Int64s = NDArray[np.int64]
@@ -52,26 +53,33 @@ def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> tuple[Workload, pl
     """The jobs of a cluster that ran, as whole nodes, and their job keys in the same order.
 
     `jobs` has the columns of `schema.JOBS` that are read here. Kept are those with a submission, a start and a positive
-    run time. The size is the nodes held, else asked for, else 1; a job without a limit gets `default_limit_s`. Order
-    and `job_id` are those of job_id_raw where every job has one, else of job_key, numbered from 1 (submission comes
-    first).
+    run time, and where there is a column `is_open` those of which it says that they had not ended: they run to their
+    limit. The size is the nodes held, else asked for, else 1; a job without a limit gets `default_limit_s`. Order and
+    `job_id` are those of job_id_raw where every job has one, else of job_key, numbered from 1 (submission comes first);
+    tasks of an array are in the order of their numbers.
     """
     seconds = {name: pl.col(f"{name}_utc").dt.epoch("s").alias(f"{name}_s") for name in ("submit", "start")}
     positive = [pl.when(pl.col(name) > 0).then(pl.col(name)) for name in ("allocated_nodes", "requested_nodes")]
-    ran = jobs.filter(
-        pl.col("submit_utc").is_not_null() & pl.col("start_utc").is_not_null() & (pl.col("run_s") > 0)
-    ).select(
+    limit = pl.when(pl.col("limit_s") > 0).then(pl.col("limit_s")).otherwise(default_limit_s)
+    is_open = pl.col("is_open") if "is_open" in jobs.columns else pl.lit(False)
+    kept = jobs.filter(
+        pl.col("submit_utc").is_not_null() & (is_open | (pl.col("start_utc").is_not_null() & (pl.col("run_s") > 0)))
+    )
+    ran = one_row_a_task(kept).select(
         "job_key",
-        "job_id_raw",
-        "run_s",
+        "array_job_id",
+        "array_task_id",
+        pl.coalesce("job_id_raw", "array_job_id").alias("job_id_raw"),
+        pl.when(is_open).then(limit).otherwise("run_s").alias("run_s"),
         seconds["submit"],
-        seconds["start"],
+        seconds["start"].fill_null(-1),
         pl.coalesce(*positive, pl.lit(1)).alias("size"),
-        pl.when(pl.col("limit_s") > 0).then(pl.col("limit_s")).otherwise(default_limit_s).alias("limit_s"),
+        limit.alias("limit_s"),
     )
     if ran["job_id_raw"].null_count():
         ran = ran.sort("submit_s", "job_key").with_columns(pl.int_range(1, pl.len() + 1).alias("job_id_raw"))
-    ran = ran.sort("submit_s", "job_id_raw", "job_key")
+    else:
+        ran = in_order(ran)
     columns = ("job_id_raw", "submit_s", "size", "run_s", "limit_s", "start_s")
     arrays = (ran[name].cast(pl.Int64).to_numpy() for name in columns)
     return Workload(*arrays), ran["job_key"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +21,16 @@ from models.scenario import (
 )
 from models.study import extent, inputs
 from models.study.pair_tables import pair_table
-from models.study.windows import COOL_DOWN_S, FIT_DECISION_S, WARM_UP_S, Window, Windows, split, usable_starts
+from models.study.windows import (
+    COOL_DOWN_S,
+    FIT_DECISION_S,
+    WARM_UP_S,
+    Window,
+    Windows,
+    first_start_s,
+    split,
+    usable_starts,
+)
 from models.training.train import SEEDS, code_version
 from simulator.names import check_names
 from simulator.recorded.parameters import LEAST_FIT_S
@@ -43,14 +52,12 @@ class Study:
     settings: ClusterSettings
     scenario: Scenario
     workload: Workload
+    is_every_asked: bool = True  # somebody asked for the time between starts; else it follows from the trace
 
     @cached_property
     def usable(self) -> Window:
         """The starts that the trace supports."""
-        if self.scenario.pairs == INJECTED:
-            return usable_starts(self.workload)
-        declared_s = inputs.declared_dates(self.settings).fit_from_s
-        return usable_starts(self.workload, warm_up_s=LEAST_FIT_S, not_before_s=declared_s)
+        return usable_starts(self.workload, *self._warm_up)
 
     @cached_property
     def windows(self) -> Windows:
@@ -66,16 +73,65 @@ class Study:
         """The pairs that start in the window, on the cluster as it is."""
         return pair_table(self.data, self.workload, self.scenario, window)
 
+    def known_before(self, until_s: int) -> Study:
+        """This study of a dump taken at `until_s` (epoch s), whatever was recorded later (docs/decisions/0021).
+
+        Its workload holds the jobs that ran or were pending then too. Those that ask for more nodes than there are
+        stay pending for ever and bar nobody: they are left out. Raises InputError where no job was submitted by then.
+        """
+        if self.scenario.known_until_s == until_s:
+            return self
+        if until_s not in self._known:
+            self._known[until_s] = self._read_until(until_s)
+        return self._known[until_s]
+
+    def _read_until(self, until_s: int) -> Study:
+        cluster, every_s = self.scenario.cluster, self.scenario.every_s
+        from_s = _first_read_s(self.data, self.settings, self.scenario.world, until_s)
+        workload, _ = inputs.read_workload(self.data, cluster, from_s, until_s)
+        workload = workload.take(workload.size <= self.scenario.capacity)
+        if not len(workload):
+            raise InputError(
+                f"no job of cluster {cluster!r} was submitted before {instants.text(until_s)}; give a later date"
+            )
+        if not self.is_every_asked:
+            every_s = extent.starts_every_s(workload, int(np.ptp(workload.submit_s)))
+        scenario = replace(self.scenario, from_s=from_s, every_s=every_s, known_until_s=until_s)
+        return replace(self, scenario=scenario, workload=workload)
+
+    @cached_property
+    def _known(self) -> dict[int, Study]:
+        """What `known_before` has read."""
+        return {}
+
+    @property
+    def _warm_up(self) -> tuple[int, int | None]:
+        """Seconds of trace before the first start, and since when (epoch s) they count."""
+        if self.scenario.pairs == INJECTED:
+            return WARM_UP_S, None
+        return LEAST_FIT_S, inputs.declared_dates(self.settings).fit_from_s
+
+    def fit_scenarios(self, until_s: int) -> list[Scenario]:
+        """The clusters that learners see, by what was known before `until_s` (epoch s)."""
+        known = self.known_before(until_s)
+        return fit_scenarios(known.scenario, known.workload)
+
     def fit_pairs(self, window: Window) -> PairTable:
-        """What learners are fitted on: the window's pairs on each cluster of `models.scenario.fit_scenarios`."""
-        scenarios = fit_scenarios(self.scenario, self.workload)
-        return concatenate(pair_table(self.data, self.workload, scenario, window) for scenario in scenarios)
+        """What learners are fitted on until the window's end: its pairs on each cluster of `fit_scenarios`.
+
+        They are made of what was known at the window's end, and the outcomes of some came later: see
+        `PairTable.known_before`.
+        """
+        workload = self.known_before(window.until_s).workload
+        scenarios = self.fit_scenarios(window.until_s)
+        return concatenate(pair_table(self.data, workload, scenario, window) for scenario in scenarios)
 
     def fit_window(self, until_s: int | None) -> Window:
         """Starts to fit on: all usable ones before `until_s`; None is the end of the declared fit window."""
         if until_s is None:
             return self.windows.fit
-        first_s = max(self.usable.from_s, inputs.declared_dates(self.settings).fit_from_s or 0)
+        first_s = first_start_s(self.known_before(until_s).workload, *self._warm_up)
+        first_s = max(first_s, inputs.declared_dates(self.settings).fit_from_s or 0)
         if first_s >= until_s:
             raise InputError(
                 f"--until {instants.text(until_s)}: the usable starts of cluster {self.scenario.cluster!r} begin at "
@@ -84,7 +140,7 @@ class Study:
         return Window(first_s, until_s, FIT_DECISION_S)
 
     def context(self, until_s: int) -> Context:
-        """What a fit on outcomes known before `until_s` is made in."""
+        """What a fit on outcomes known before `until_s` is made in, or a comparison of starts from then on."""
         return Context(
             scenario=self.scenario,
             trace_digest=lake_digest(self.data, self.scenario.cluster),
@@ -114,26 +170,33 @@ def open_study(
     """
     check_names(scheduler=scheduler, slurm=True)
     check_world(world)
-    declared = inputs.declared_dates(settings)
-    if PAIRS[world] == RECORDED:
-        from_s = extent.first_calibrated_s(data, settings.name)
-        limit_s = LEAST_RECORDED_LIMIT_S if limit_s is None else limit_s
-    else:
-        limit_s = LIMIT_S if limit_s is None else limit_s
-        from_s = extent.first_replayed_s(
-            data,
-            settings.name,
-            warm_up_s=WARM_UP_S,
-            cool_down_s=COOL_DOWN_S,
-            from_s=declared.fit_from_s,
-            until_s=declared.report_until_s,
-        )
+    if limit_s is None:
+        limit_s = LEAST_RECORDED_LIMIT_S if PAIRS[world] == RECORDED else LIMIT_S
+    from_s = _first_read_s(data, settings, world)
     workload, _ = inputs.read_workload(data, settings.name, from_s)
     nodes = inputs.capacity_of(data, settings, capacity)
     pair_nodes = pair_nodes or tuple(size for size in PAIR_NODES if size <= nodes)
     if max(pair_nodes) > nodes:
         raise InputError(f"--pair-nodes {max(pair_nodes)}: cluster {settings.name!r} has {nodes} nodes; ask for fewer")
-    span_s = int(np.ptp(workload.submit_s))
-    every_s = every_s or extent.starts_every_s(workload, span_s)
+    is_every_asked = every_s is not None
+    every_s = every_s or extent.starts_every_s(workload, int(np.ptp(workload.submit_s)))
     scenario = Scenario(settings.name, nodes, pair_nodes, limit_s, scheduler, world, every_s, from_s)
-    return Study(data, settings, scenario, workload)
+    return Study(data, settings, scenario, workload, is_every_asked)
+
+
+def _first_read_s(
+    data: DataFolder, settings: ClusterSettings, world: str, known_until_s: int | None = None
+) -> int | None:
+    """First submission, epoch s, of the part of the trace that is taken, or was by `known_until_s`; None: all of it."""
+    if PAIRS[world] == RECORDED:
+        return extent.first_calibrated_s(data, settings.name, known_until_s)
+    declared = inputs.declared_dates(settings)
+    return extent.first_replayed_s(
+        data,
+        settings.name,
+        warm_up_s=WARM_UP_S,
+        cool_down_s=COOL_DOWN_S,
+        from_s=declared.fit_from_s,
+        until_s=known_until_s or declared.report_until_s,
+        known_until_s=known_until_s,
+    )

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from models.scenario import EVERY_S
+from models.study.as_of import RAN_OR_OPEN, jobs_as_of
 from simulator.workload import Workload
 from traces import instants
 from traces.store import warehouse
@@ -29,17 +30,25 @@ MECHANISMS_EVERY = 4  # of those of the last month: what each mechanism contribu
 
 
 def first_replayed_s(
-    data: DataFolder, cluster: str, *, warm_up_s: int, cool_down_s: int, from_s: int | None, until_s: int | None
+    data: DataFolder,
+    cluster: str,
+    *,
+    warm_up_s: int,
+    cool_down_s: int,
+    from_s: int | None,
+    until_s: int | None,
+    known_until_s: int | None = None,
 ) -> int | None:
     """First submission, epoch s, that pairs are made of; None where it is the whole trace. A whole day, UTC.
 
     warm_up_s, cool_down_s: of the trace before the first start of a pair and after the last. from_s, until_s: of the
-    starts, where somebody declared them; a declared beginning is kept, however long ago.
+    starts, where somebody declared them; a declared beginning is kept, however long ago. known_until_s: of a dump taken
+    then (epoch s), whatever was recorded later.
     """
     row = warehouse.read(
         data,
-        "SELECT epoch(min(submit_utc))::BIGINT AS first, epoch(max(submit_utc))::BIGINT AS last FROM jobs "
-        "WHERE cluster = ? AND start_utc IS NOT NULL AND run_s > 0",
+        "SELECT epoch(min(submit_utc))::BIGINT AS first, epoch(max(submit_utc))::BIGINT AS last "  # noqa: S608 - ours
+        f"FROM ({jobs_as_of(known_until_s)}) WHERE cluster = ? AND {RAN_OR_OPEN}",
         (cluster,),
     ).row(0, named=True)
     if row["first"] is None:
@@ -49,14 +58,19 @@ def first_replayed_s(
     return None if first_s <= row["first"] else int(first_s)
 
 
-def first_calibrated_s(data: DataFolder, cluster: str) -> int | None:
-    """Submission, epoch s, of the first of the newest NEWEST_CALIBRATED jobs; None with up to MOST_CALIBRATED."""
+def first_calibrated_s(data: DataFolder, cluster: str, known_until_s: int | None = None) -> int | None:
+    """Submission, epoch s, of the first of the newest NEWEST_CALIBRATED jobs; None with up to MOST_CALIBRATED.
+
+    Of a dump taken at `known_until_s` (epoch s), where that is given. What was pending then does not count: an array's
+    pending tasks are one record of a dump, and many of a later one.
+    """
     counted = warehouse.read(
         data,
-        "SELECT count(*) AS jobs, epoch((SELECT submit_utc FROM jobs WHERE cluster = ? AND submit_utc IS NOT NULL "
-        "ORDER BY submit_utc DESC LIMIT 1 OFFSET ?))::BIGINT AS submit_s FROM jobs WHERE cluster = ? AND "
-        "submit_utc IS NOT NULL",
-        (cluster, NEWEST_CALIBRATED, cluster),
+        f"WITH submitted AS (SELECT submit_utc FROM ({jobs_as_of(known_until_s)}) "  # noqa: S608 - our own words
+        "WHERE cluster = ? AND submit_utc IS NOT NULL AND (start_utc IS NOT NULL OR NOT is_open)) "
+        "SELECT count(*) AS jobs, epoch((SELECT submit_utc FROM submitted ORDER BY submit_utc DESC LIMIT 1 OFFSET ?))"
+        "::BIGINT AS submit_s FROM submitted",
+        (cluster, NEWEST_CALIBRATED),
     ).row(0, named=True)
     return int(counted["submit_s"]) + 1 if counted["jobs"] > MOST_CALIBRATED else None
 

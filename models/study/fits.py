@@ -16,7 +16,6 @@ from features.observe import FEATURES, VERSION
 from models import registry
 from models.protocol import TrainedPolicy
 from models.registry import make_policy
-from models.scenario import fit_scenarios
 from models.study.cluster import Study
 from models.study.pair_tables import pair_fingerprint
 from models.study.windows import Window
@@ -61,8 +60,8 @@ def _fit(
         _keep(study, fitted, window)
 
     if incomplete:
-        context, tracker = study.context(window.until_s), MlflowTracker(study.data)
-        pairs = study.fit_pairs(window)
+        known = study.known_before(window.until_s)
+        context, pairs, tracker = known.context(window.until_s), known.fit_pairs(window), MlflowTracker(study.data)
         train(pairs, incomplete, context=context, seeds=seeds, tracker=tracker, keep=keep, but=kept)
     else:
         mlflow_store.settle(study.data)
@@ -183,15 +182,15 @@ def folder(study: Study, policy: str) -> Path:
 
 def fit_fingerprint(study: Study, policy: str, window: Window, seeds: Sequence[int]) -> str:
     """Changes when what those fits are made from does: the pairs, the policy, the seeds or the code."""
-    scenarios = fit_scenarios(study.scenario, study.workload)
-    pairs = [pair_fingerprint(study.data, scenario, window) for scenario in scenarios]
+    pairs = [pair_fingerprint(study.data, one, window) for one in study.fit_scenarios(window.until_s)]
     code = code_digest(*FITTED_BY, registry.module_of(policy), but=(registry.__name__,))  # other policies have no part
     return digest(pairs, policy, list(seeds), code)
 
 
 def _scenario_key(study: Study) -> str:
     """Short name of the scenario in paths; where starts lie does not count: `--every` and new logs only move them."""
-    values = {name: value for name, value in asdict(study.scenario).items() if name not in ("every_s", "from_s")}
+    moving = ("every_s", "from_s", "known_until_s")
+    values = {name: value for name, value in asdict(study.scenario).items() if name not in moving}
     return digest(values)[:12]
 
 

@@ -33,7 +33,8 @@ def pairs_of(data: str | os.PathLike[str], cluster: str, window: str | Window = 
         "fit": what Baton's learners are fitted on, half-hourly decisions, on the cluster as it is and on a busier one;
         "select": where settings are chosen; "report": what is judged, touched once;
         or a `models.study.windows.Window` of your own, in epoch seconds.
-        Of "fit" and "select" only pairs are taken whose outcome was known when the window ended.
+        Of "fit" and "select" only pairs are taken whose outcomes were known when the window ended, and "fit" is made
+        of what a dump taken then would hold.
     scenario: what `models.study.cluster.open_study` takes beside: `capacity` (nodes), `pair_nodes` (1 and 8, where they
         fit), `limit_s` (48 h), `scheduler` ("mirage"), `every_s` (4 h between starts).
 

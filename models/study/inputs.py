@@ -9,6 +9,7 @@ import polars as pl
 
 from features.trace import read_trace
 from features.usage import nodes_shown, runs
+from models.study.as_of import RAN, RAN_OR_OPEN, jobs_as_of
 from models.study.windows import DeclaredDates
 from simulator.workload import Workload, from_jobs
 from traces import instants
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
 HOUR_S = 3600
 UNKNOWN_LIMIT_S = 48 * HOUR_S  # of jobs of a cluster none of whose jobs has a time limit
 GOES_ON_S = HOUR_S  # who goes on with a job that was cut submits the next one no later than this after its end
-_RAN = "submit_utc IS NOT NULL AND start_utc IS NOT NULL AND run_s > 0"
 _NODES = (
     """CASE WHEN allocated_nodes > 0 THEN allocated_nodes WHEN requested_nodes > 0 THEN requested_nodes ELSE 1 END"""
 )
-_WORKLOAD = ("job_key", "job_id_raw", "submit_utc", "start_utc", "run_s", "allocated_nodes", "requested_nodes")
+_WORKLOAD = (
+    "job_key", "job_id", "job_id_raw", "array_job_id", "array_task_id", "submit_utc", "start_utc", "run_s",
+    "allocated_nodes", "requested_nodes", "is_open",
+)  # fmt: skip
 _RECORD = (*_WORKLOAD, "end_utc", "user_name", "priority")
 
 
@@ -77,14 +80,17 @@ def why_not_replayed(data: DataFolder, settings: ClusterSettings) -> str | None:
     return None
 
 
-def read_workload(data: DataFolder, cluster: str, from_s: int | None = None) -> tuple[Workload, pl.Series]:
+def read_workload(
+    data: DataFolder, cluster: str, from_s: int | None = None, until_s: int | None = None
+) -> tuple[Workload, pl.Series]:
     """The cluster's jobs that ran, and their keys; those submitted from `from_s` (epoch s) on where it is given.
 
-    A job without a limit gets the longest limit of its partition, as Slurm gives it the partition's. Raises InputError
-    where there are none.
+    With `until_s` (epoch s) nothing is read but what a dump taken then would hold, and the jobs that were running or
+    pending then are among them: they run to their limit (docs/decisions/0021). A job without a limit gets the longest
+    limit of its partition, as Slurm gives it the partition's. Raises InputError where none ever ran.
     """
-    frame, longest_s = _jobs(data, cluster, _WORKLOAD, from_s, _RAN)
-    if frame.is_empty():
+    frame, longest_s = _jobs(data, cluster, _WORKLOAD, from_s, until_s, RAN_OR_OPEN)
+    if frame.is_empty() and until_s is None:
         first = warehouse.read(
             data, "SELECT * FROM jobs WHERE cluster = ? ORDER BY submit_utc, job_key LIMIT 1", (cluster,)
         )
@@ -96,16 +102,21 @@ def read_workload(data: DataFolder, cluster: str, from_s: int | None = None) -> 
     return from_jobs(frame, default_limit_s=longest_s)
 
 
-def read_record(data: DataFolder, cluster: str, from_s: int | None = None) -> Record:
-    """The cluster's jobs as calibration reads them, cancelled in the queue or not; otherwise as `read_workload`."""
+def read_record(data: DataFolder, cluster: str, from_s: int | None = None, until_s: int | None = None) -> Record:
+    """The cluster's jobs as calibration reads them, cancelled in the queue or not; otherwise as `read_workload`.
+
+    With `until_s` the jobs that were running or pending then have no end, and those pending no start.
+    """
     from simulator.recorded.record import from_jobs as record_of
 
-    frame, longest_s = _jobs(data, cluster, _RECORD, from_s)
+    frame, longest_s = _jobs(data, cluster, _RECORD, from_s, until_s)
     return record_of(frame, default_limit_s=longest_s)
 
 
-def cut_by_limit(data: DataFolder, cluster: str, least_limit_s: int) -> pl.DataFrame:
+def cut_by_limit(data: DataFolder, cluster: str, least_limit_s: int, until_s: int | None = None) -> pl.DataFrame:
     """The jobs that the log shows cut by a limit of at least so many seconds, and with which job their user went on.
+
+    With `until_s` (epoch s) as a dump taken then shows it.
 
     Columns: job_key, submit_s and end_s (epoch s), next_job_key. That is the job which its user submitted next under
     the same name for as many nodes, where that was done while this one ran or no later than GOES_ON_S after its end,
@@ -118,7 +129,7 @@ def cut_by_limit(data: DataFolder, cluster: str, least_limit_s: int) -> pl.DataF
             SELECT job_key, job_id_raw, state, limit_s, user_name, job_name, {_NODES} AS nodes,
                 epoch(submit_utc)::BIGINT AS submit_s, epoch(start_utc)::BIGINT AS start_s,
                 epoch(end_utc)::BIGINT AS end_s
-            FROM jobs WHERE cluster = ? AND {_RAN} AND end_utc IS NOT NULL),
+            FROM ({jobs_as_of(until_s)}) WHERE cluster = ? AND {RAN_OR_OPEN}),
         followed AS (
             SELECT *, lead(job_key) OVER following AS next_key, lead(submit_s) OVER following AS next_submit_s,
                 lead(start_s) OVER following AS next_start_s
@@ -126,8 +137,9 @@ def cut_by_limit(data: DataFolder, cluster: str, least_limit_s: int) -> pl.DataF
             WINDOW following AS (PARTITION BY user_name, job_name, nodes ORDER BY submit_s, job_id_raw, job_key))
         SELECT job_key, submit_s, end_s,
             CASE WHEN user_name IS NOT NULL AND job_name IS NOT NULL AND next_submit_s > start_s
-                AND next_submit_s <= end_s + {GOES_ON_S} AND next_start_s >= end_s THEN next_key END AS next_job_key
-        FROM followed WHERE state = 'TIMEOUT' AND limit_s >= ? ORDER BY submit_s, job_key""",  # noqa: S608 - our own names
+                AND next_submit_s <= end_s + {GOES_ON_S} AND coalesce(next_start_s >= end_s, true)
+                THEN next_key END AS next_job_key
+        FROM followed WHERE state = 'TIMEOUT' AND end_s IS NOT NULL AND limit_s >= ? ORDER BY submit_s, job_key""",  # noqa: S608 - our own names
         (cluster, least_limit_s),
     )
 
@@ -150,7 +162,7 @@ def capacity_of(data: DataFolder, settings: ClusterSettings, override: int | Non
         raise InputError(f"cluster {settings.name!r} declares no nodes; set nodes in clusters.toml, or give --capacity")
     largest = warehouse.read(
         data,
-        f"SELECT *, {_NODES} AS nodes FROM jobs WHERE cluster = ? AND {_RAN} AND {_NODES} > ? "  # noqa: S608 - ours
+        f"SELECT *, {_NODES} AS nodes FROM jobs WHERE cluster = ? AND {RAN} AND {_NODES} > ? "  # noqa: S608 - ours
         "ORDER BY nodes DESC, submit_utc, job_id_raw, job_key LIMIT 1",
         (settings.name, capacity),
     )
@@ -163,20 +175,28 @@ def capacity_of(data: DataFolder, settings: ClusterSettings, override: int | Non
 
 
 def _jobs(
-    data: DataFolder, cluster: str, columns: Sequence[str], from_s: int | None, condition: str = "true"
+    data: DataFolder,
+    cluster: str,
+    columns: Sequence[str],
+    from_s: int | None,
+    until_s: int | None,
+    condition: str = "true",
 ) -> tuple[pl.DataFrame, int]:
-    """Those columns and `limit_s` of the cluster's jobs, and the limit of those whose partition knows none, s."""
-    longest_s = warehouse.read(data, "SELECT max(limit_s) FROM jobs WHERE cluster = ?", (cluster,)).item()
+    """Those columns and `limit_s` of the cluster's jobs as they were known before `until_s`; and the limit, s, of those
+    whose partition knows none."""
     since = "true" if from_s is None else f"submit_utc >= make_timestamp({int(from_s) * 1_000_000})"
     frame = warehouse.read(
         data,
-        "WITH longest AS (SELECT partition, max(limit_s) AS most_s FROM jobs WHERE cluster = ? GROUP BY partition) "  # noqa: S608 - our own names
-        f"SELECT {', '.join(columns)}, coalesce(limit_s, most_s) AS limit_s "
-        "FROM jobs JOIN longest ON longest.partition IS NOT DISTINCT FROM jobs.partition "
-        f"WHERE cluster = ? AND {condition} AND {since}",
-        (cluster, cluster),
+        f"WITH known AS ({jobs_as_of(until_s)} AND cluster = ?), "  # noqa: S608 - our own names
+        "longest AS (SELECT partition, max(limit_s) AS most_s FROM known GROUP BY partition) "
+        f"SELECT {', '.join(columns)}, coalesce(limit_s, most_s) AS limit_s, "
+        "(SELECT max(most_s) FROM longest) AS longest_s "
+        "FROM known JOIN longest ON longest.partition IS NOT DISTINCT FROM known.partition "
+        f"WHERE {condition} AND {since}",
+        (cluster,),
     )
-    return frame, UNKNOWN_LIMIT_S if longest_s is None else int(longest_s)
+    longest_s = next(iter(frame["longest_s"]), None)
+    return frame.drop("longest_s"), UNKNOWN_LIMIT_S if longest_s is None else int(longest_s)
 
 
 def _line_of(data: DataFolder, job: dict[str, object]) -> str:

@@ -140,8 +140,8 @@ def predecessors_in(data: DataFolder, scenario: Scenario, window: Window) -> tup
     """
     from models.recorded_pairs import Predecessors
 
-    record = inputs.read_record(data, scenario.cluster, scenario.from_s)
-    cut = inputs.cut_by_limit(data, scenario.cluster, scenario.limit_s)
+    record = inputs.read_record(data, scenario.cluster, scenario.from_s, scenario.known_until_s)
+    cut = inputs.cut_by_limit(data, scenario.cluster, scenario.limit_s, scenario.known_until_s)
     cut = cut.filter((pl.col("submit_s") >= window.from_s) & (pl.col("submit_s") < window.until_s))
     rows = {key: row for row, key in enumerate(record.job_key)}
     known = [pair for pair in cut.select("job_key", "next_job_key").iter_rows() if pair[0] in rows]

@@ -128,9 +128,11 @@ def _known(study: Study, window: Window, until_s: int | None) -> tuple[dict[int,
     Where they are not built yet, all are taken to be known that could be: a pair lasts at least its limit.
     """
     scenario = study.scenario
+    if window == study.windows.fit:
+        scenario = study.known_before(window.until_s).scenario
     with suppress(*DAMAGED), np.load(pair_path(study.data, scenario, window)) as table:
         nodes = table["pair_nodes"]
-        outcome_s = table["successor_start_s"][table["offset"][1:] - 1]  # of reactive, the last of each pair
+        outcome_s = np.maximum.reduceat(table["successor_start_s"], table["offset"][:-1])  # the last of each pair's
         known = _among_jobs(study, table["submit_s"]) & (outcome_s < (until_s or np.inf))
         return {size: int(np.count_nonzero(known & (nodes == size))) for size in scenario.pair_nodes}, True
     starts = window.starts(scenario.every_s)

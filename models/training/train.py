@@ -86,7 +86,7 @@ def train(
 ) -> list[TrainedPolicy]:
     """Fits each policy on the pairs known before `context.until_s`: learners once a seed, the others once.
 
-    Pairs whose reactive successor had not started by then are left out here, whatever the caller hands in. `keep` is
+    Pairs of which any successor had not started by then are left out here, whatever the caller hands in. `keep` is
     given each fit as it ends, so that an interrupted training loses only what it was at; fits (policy, seed) in `but`
     are left out. Returns them policy by policy.
     Raises InputError for an unknown policy, or where no pair is left; WorkError where a process that fits died.

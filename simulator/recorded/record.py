@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from simulator.array_tasks import in_order, one_row_a_task
 from simulator.marks import NONE as NONE
 
 Int64s = NDArray[np.int64]
@@ -18,7 +19,7 @@ ENDED, SUBMITTED, STARTED, CANCELLED = 0, 1, 2, 3  # kinds of events, in the ord
 
 @dataclass(frozen=True)
 class Record:
-    """Jobs in order of (submit_s, job_id_raw, job_key), struct of arrays of shape (jobs,) and dtype int64.
+    """Jobs in order of `simulator.array_tasks.in_order`, struct of arrays of shape (jobs,) and dtype int64.
 
     A job that never ran was withdrawn from the queue at `end_s`, and its `start_s` is NEVER.
     """
@@ -58,11 +59,13 @@ def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> Record:
     """The record of a cluster's canonical `jobs` (columns of `traces.schema.JOBS`).
 
     Left out: jobs without a submission, with a start or end before it (a clock change), and those neither started nor
-    ended. Nodes are those held, else asked for, else 1; a job without a limit gets `default_limit_s`.
+    ended, but for those that a column `is_open`, where there is one, says to be pending. Nodes are those held, else
+    asked for, else 1; a job without a limit gets `default_limit_s`.
     """
     seconds = [pl.col(f"{name}_utc").dt.epoch("s").alias(f"{name}_s") for name in ("submit", "start", "end")]
     positive = [pl.when(pl.col(name) > 0).then(pl.col(name)) for name in ("allocated_nodes", "requested_nodes")]
-    started = pl.col("start_s").is_not_null() & (pl.col("run_s").fill_null(0) > 0)
+    is_open = pl.col("is_open") if "is_open" in jobs.columns else pl.lit(False)
+    started = pl.col("start_s").is_not_null() & (is_open | (pl.col("run_s").fill_null(0) > 0))
     frame = (
         jobs.with_columns(seconds)
         .with_columns(
@@ -75,11 +78,12 @@ def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> Record:
         )
         .filter(
             pl.col("submit_s").is_not_null()
-            & (pl.min_horizontal("start_s", "end_s") < NEVER)
+            & (is_open | (pl.min_horizontal("start_s", "end_s") < NEVER))
             & (pl.col("submit_s") <= pl.min_horizontal("start_s", "end_s"))
             & ((pl.col("start_s") == NEVER) | (pl.col("start_s") < pl.col("end_s")))
         )
-        .sort("submit_s", "job_id_raw", "job_key")
+        .pipe(one_row_a_task)
+        .pipe(in_order)
     )
     arrays = {name: frame[name].cast(pl.Int64).to_numpy() for name in ARRAYS}
     return Record(**arrays, job_key=frame["job_key"].to_list())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -30,6 +31,13 @@ POLICIES = ["reactive", "average-wait", "forest"]  # with three seeds of the las
 THREE = 3
 
 
+class KnownStudy(Study):
+    """A study without a warehouse: its workload is all that there is to know, at any instant."""
+
+    def known_before(self, until_s: int) -> Study:
+        return replace(self, scenario=replace(self.scenario, known_until_s=until_s))
+
+
 def toy_study(root: Path) -> Study:
     """Three seeds a learner."""
     rng = np.random.default_rng(5)
@@ -37,7 +45,7 @@ def toy_study(root: Path) -> Study:
     size, start = rng.integers(1, 5, 400), np.full(400, -1)
     workload = Workload(np.arange(400), submit, size=size, run_s=limit // 2, limit_s=limit, start_s=start)
     scenario = Scenario("toy", capacity=20, pair_nodes=(1,), limit_s=4 * 3600, every_s=DAY_S)
-    return Study(DataFolder(root), ClusterSettings("toy", seeds=3), scenario, workload)
+    return KnownStudy(DataFolder(root), ClusterSettings("toy", seeds=3), scenario, workload)
 
 
 def killed_in_training(study: Study) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from simulator.array_tasks import one_row_a_task
 from simulator.slurm import world as w
 from simulator.slurm.inputs.cluster import YEAR_S, Cluster, cluster
 from simulator.workload import Workload
@@ -161,17 +162,11 @@ def _runs(jobs: pl.DataFrame, attempts: pl.DataFrame) -> tuple[pl.DataFrame, dic
 
 
 def _expanded(rows: pl.DataFrame, remarks: list[str]) -> pl.DataFrame:
-    """A record of several pending array tasks, `123_[4-10%2]`, as one row a task."""
-    tasks = pl.col("job_id").str.extract(r"_\[([0-9,\-]+)(?:%\d+)?\]$").str.split(",")
-    rows = rows.with_columns(throttle=pl.col("job_id").str.extract(r"%(\d+)\]?$").cast(pl.Int64), tasks=tasks)
-    cut = rows.filter(pl.col("tasks").is_null() & pl.col("job_id").str.contains("_[", literal=True)).height
+    """A row a task of an array, with the array's throttle, and each task's eligible time under it."""
+    rows = one_row_a_task(rows).with_columns(throttle=pl.col("job_id").str.extract(r"%(\d+)\]?$").cast(pl.Int64))
+    cut = rows.filter(pl.col("array_task_id").is_null() & pl.col("job_id").str.contains("_[", literal=True)).height
     if cut:
         remarks.append(f"{cut} records of pending array tasks have a task list that is cut short: one task each")
-    rows = rows.explode("tasks", empty_as_null=True)
-    low, high = pl.col("tasks").str.extract(r"^(\d+)").cast(pl.Int64), pl.col("tasks").str.extract(r"(\d+)$")
-    numbers = pl.int_ranges(low, high.cast(pl.Int64) + 1)
-    rows = rows.with_columns(task=pl.when(pl.col("tasks").is_not_null()).then(numbers).otherwise([None]))
-    rows = rows.explode("task").with_columns(array_task_id=pl.coalesce("task", "array_task_id"))
     known = pl.col("throttle").max().over("array_job_id").fill_null(0) > 0
     first = pl.when(pl.col("eligible_s") < w.NEVER).then("eligible_s").min().over("array_job_id", "submit_s")
     return rows.with_columns(

@@ -111,7 +111,8 @@ def test_wait_distance() -> None:
 
 def jobs_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
     whole = {
-        "job_key": "k", "job_id_raw": 1, "submit_utc": datetime(2022, 1, 1), "start_utc": datetime(2022, 1, 1, 1),
+        "job_key": "k", "job_id": "1", "job_id_raw": 1, "array_job_id": None, "array_task_id": None,
+        "submit_utc": datetime(2022, 1, 1), "start_utc": datetime(2022, 1, 1, 1),
         "run_s": 60, "allocated_nodes": 2, "requested_nodes": 4, "limit_s": 3600,
     }  # fmt: skip
     return pl.DataFrame(

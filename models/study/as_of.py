@@ -1,0 +1,29 @@
+"""The canonical jobs as a dump taken at an instant would hold them, in SQL: what a fit until then may know."""
+
+from __future__ import annotations
+
+RAN = "submit_utc IS NOT NULL AND start_utc IS NOT NULL AND run_s > 0"
+RAN_OR_OPEN = f"(({RAN}) OR is_open)"  # of what `jobs_as_of` selects
+
+_OPEN = "('PENDING', 'RUNNING', 'SUSPENDED')"  # states of jobs that were not over when the log was taken
+# A log without ends says how long jobs ran. Of one that was still running then, that is no end.
+_END = f"coalesce(end_utc, CASE WHEN state_is_inferred OR state NOT IN {_OPEN} THEN start_utc + to_seconds(run_s) END)"
+
+
+def jobs_as_of(until_s: int | None) -> str:
+    """SELECT of `jobs` with a column `is_open`, as they were known before `until_s` (epoch s; None: all there is).
+
+    Jobs submitted from then on are not there. A job that had not started has no start and holds no nodes; one that had
+    not ended has no end and no run time, and is open. How many nodes and how much time a job asks for is taken as known
+    from its submission on: a log does not say when somebody changed it.
+    """
+    if until_s is None:
+        return "SELECT *, false AS is_open FROM jobs WHERE true"
+    now = f"make_timestamp({int(until_s) * 1_000_000})"
+    started = f"start_utc < {now}"
+    ended = f"coalesce({_END} < {now}, state NOT IN {_OPEN} AND coalesce({started}, true))"
+    return (
+        f"SELECT * REPLACE (CASE WHEN {started} THEN start_utc END AS start_utc, CASE WHEN {ended} THEN end_utc END AS "  # noqa: S608 - our own words
+        f"end_utc, CASE WHEN {ended} THEN run_s END AS run_s, CASE WHEN {started} THEN allocated_nodes END AS "
+        f"allocated_nodes), NOT {ended} AS is_open FROM jobs WHERE submit_utc < {now}"
+    )
