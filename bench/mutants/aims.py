@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+OBSERVE = ("tests/features/test_observe_twin.py", "tests/features/test_observe.py")
 POLICIES = "tests/models/policies"
 LEARNING = "tests/models/learning"
 RECIPES = f"{POLICIES}/test_recipes.py"
@@ -9,7 +10,8 @@ RECIPE = f"{RECIPES}::test_recipe_is_the_one_that_was_measured"
 DECLARED = "tests/models/test_policies.py::test_declares_a_knob_of_at_most_fifteen_settings"
 ENVIRONMENT = "tests/models/test_environment.py"
 AIMS: dict[str, tuple[str, ...]] = {
-    "features/observe.py": ("tests/features/test_observe_twin.py", "tests/features/test_observe.py"),
+    "features/observe.py": OBSERVE,
+    "features/start_estimate.py": OBSERVE,
     "agent/artifact.py": (
         "tests/agent/test_kinds.py",
         "tests/agent/test_artifact.py",

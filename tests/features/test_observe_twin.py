@@ -71,6 +71,23 @@ def test_estimates_are_cut_at_ten_days() -> None:
     assert value("headroom_wait_h", limited) == 240
 
 
+@pytest.mark.parametrize(("limit_h", "estimate_h"), [(2, 0), (3, 0), (4, 8)])
+def test_a_successor_that_ends_in_time_goes_before_a_wide_job(limit_h: int, estimate_h: int) -> None:
+    """Six of ten nodes are held for 3 h more, then a job of ten nodes takes all for 5 h. Four are free until then."""
+    seen = snapshot(
+        running_nodes=ints([6]),
+        running_limit_s=ints([4 * HOUR]),
+        running_start_s=ints([NOW - HOUR]),
+        running_user=ints([7]),
+        successor_nodes=4,
+        successor_limit_s=limit_h * HOUR,
+        ended_use=np.array([]),
+        **queue(1, nodes=10, limit_s=5 * HOUR),
+    )
+    assert value("start_estimate_h", seen) == value("start_estimate_expected_h", seen) == estimate_h
+    assert value("start_estimate_idle_h", seen) == 0
+
+
 def test_run_times_are_expected_from_the_jobs_that_ended_last() -> None:
     """Ten nodes, all held by a job 1 h into its 8 h; ended jobs used .25, .5 and .75 of their limits.
 

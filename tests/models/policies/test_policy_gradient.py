@@ -125,6 +125,16 @@ def test_without_an_episode_that_ends_there_is_no_return() -> None:
     assert rollout.done.sum() == 0 and np.isnan(rollout.return_h)
 
 
+def test_training_begins_at_the_rule() -> None:
+    """The learner's actor has the linear path of `start_from_estimate`, which no random network has."""
+    made = learner(sharpness=3.0, caution=0.4)
+    rule = networks.network(made.inputs.width, (8,), 1)
+    start_from_estimate(rule, made.inputs, 3.0, 0.4)
+    path, expected = (one.state_dict()["skip.weight"] for one in (made.actor, rule))
+    assert expected.abs().sum() > 0
+    torch.testing.assert_close(path, expected)
+
+
 def test_training_fades_the_bonus_and_averages_the_actor() -> None:
     made = learner(updates=5, entropy=0.5, average_rate=0.25)
     average = weights(made.average)
