@@ -69,6 +69,30 @@ def test_a_predicted_wait_is_held_below_what_overflows() -> None:
     assert artifact.score([[4.0, 1.0, 0.0]])[0] == pytest.approx(math.exp(300.0), rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("name", "place", "bad", "said"),
+    [
+        ("root", 0, 4, "points outside"),
+        ("root", 1, 4, "points outside"),
+        ("root", 1, -1, "points outside"),
+        ("root", 1, 1, "two parents"),
+        ("child", 0, 3, "points outside"),
+        ("child", 2, 1, "points outside"),
+        ("feature", 2, 1, "splits on a feature that there is not"),
+        ("feature", 2, -1, "splits on a feature that there is not"),
+        ("threshold", 2, 5.0, "those of leaves infinity"),
+        ("threshold", 0, np.nan, "must be numbers"),
+        ("value", 3, 1e6 + 1, r"within \+-1e\+06"),
+        ("value", 1, np.nan, r"within \+-1e\+06"),
+    ],
+)
+def test_one_bad_number_among_good_ones_is_refused(name: str, place: int, bad: float, said: str) -> None:
+    arrays = one_tree(-2.0, 0.75)
+    arrays[name][place] = bad
+    with pytest.raises(ValueError, match=said):
+        make("trees", [1.0], {"base": "estimate_h", "inputs": ["backlog"]}, arrays)
+
+
 def network(head: str) -> dict[str, NDArray[Any]]:
     """Inputs: the backlog, and the estimate relative to what remains; two hidden units."""
     outputs = 2 if head == "q" else 1
