@@ -142,3 +142,28 @@ def test_a_network_number_by_number(head: str, setting: float) -> None:
     artifact = make("mlp", [setting], {"head": head, "layers": 2}, arrays)
     for row in ([4.0, 1.0, 3.0], [4.0, 3.9, -3.0], [0.0, 240.0, 1e6], [40.0, 0.0, -1e6]):
         assert artifact.score([row])[0] == pytest.approx(by_hand(arrays, head, row, setting), rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "said"),
+    [
+        ("column", np.array([2.0, 1.0]), "must be integers"),
+        ("minus", np.array([0, 0], np.uint8), "must be integers"),
+        ("condition_scale", np.array([3.0, 3.0]), "one number"),
+        ("column", np.array([2, 3]), "a feature that there is not"),
+        ("column", np.array([2, -1]), "a feature that there is not"),
+        ("minus", np.array([-2, 0]), "a feature that there is not"),
+        ("minus", np.array([-1, 3]), "a feature that there is not"),
+        ("scale", np.array([2.0, 1e-7]), "at least 1e-06"),
+        ("condition_scale", np.array([1e-7]), "at least 1e-06"),
+        ("mean", np.array([0.0]), "of one length"),
+        ("mean", np.array([0.0, 2e6]), "within"),
+        ("skip", np.zeros((2, 2)), r"skip has shape \(2, 2\)"),
+        ("weight_0", np.zeros((2, 2)), "layer 0"),
+        ("bias_1", np.zeros(1), "layer 1"),
+        ("weight_0", np.zeros((2049, 3)), "at most 2048 wide"),
+    ],
+)
+def test_one_bad_array_of_a_network_is_refused(name: str, bad: NDArray[Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make("mlp", [1.0], {"head": "q", "layers": 2}, {**network("q"), name: bad})
