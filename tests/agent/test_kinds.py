@@ -167,3 +167,9 @@ def test_a_network_number_by_number(head: str, setting: float) -> None:
 def test_one_bad_array_of_a_network_is_refused(name: str, bad: NDArray[Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         make("mlp", [1.0], {"head": "q", "layers": 2}, {**network("q"), name: bad})
+
+
+def test_a_network_as_wide_as_is_allowed_is_taken() -> None:
+    wide = {"weight_0": np.zeros((2048, 3)), "bias_0": np.zeros(2048), "weight_1": np.zeros((2, 2048))}
+    artifact = make("mlp", [1.0], {"head": "q", "layers": 2}, {**network("q"), **wide})
+    assert np.isfinite(artifact.score([[4.0, 1.0, 3.0]])).all()

@@ -133,6 +133,14 @@ def test_not_worse_means_by_at_most_a_tenth_of_an_hour(excess_h: float, passes: 
     assert found.passed is passes
 
 
+def test_the_gate_says_what_it_compared() -> None:
+    part, found = gate_window(MONTH, [GOOD, BAD], "toy"), gate(MONTH, GOOD, BAD, "toy")
+    assert (found.n, found.from_s, found.until_s) == (len(part), min(part.submit_s), max(part.submit_s))
+    assert found.blocks == 4  # 28 days
+    assert found.difference_h is not None and found.low_h is not None and found.high_h is not None
+    assert found.low_h < found.difference_h < found.high_h
+
+
 def test_too_little_to_compare_does_not_pass() -> None:
     short = gate(random_pairs(2, 30), GOOD, None, "toy")
     assert not short.passed and "no more than one block of 7 days" in short.reason
