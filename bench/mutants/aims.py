@@ -8,6 +8,7 @@ LEARNING = "tests/models/learning"
 RECIPES = f"{POLICIES}/test_recipes.py"
 RECIPE = f"{RECIPES}::test_recipe_is_the_one_that_was_measured"
 DECLARED = "tests/models/test_policies.py::test_declares_a_knob_of_at_most_fifteen_settings"
+DIFFERENCES = "tests/models/comparison/test_differences.py"
 ENVIRONMENT = "tests/models/test_environment.py"
 AIMS: dict[str, tuple[str, ...]] = {
     "features/observe.py": OBSERVE,
@@ -28,7 +29,10 @@ AIMS: dict[str, tuple[str, ...]] = {
     "models/learning/exploring_starts.py": (f"{LEARNING}/test_exploring_starts.py",),
     "models/learning/networks.py": (f"{LEARNING}/test_networks.py", RECIPE, f"{POLICIES}/test_parts.py"),
     "models/learning/regression_rows.py": (f"{LEARNING}/test_regression_rows.py", RECIPE),
-    "models/learning/trees.py": (f"{POLICIES}/test_parts.py",),
+    "models/learning/trees.py": (
+        f"{POLICIES}/test_parts.py",
+        f"{DIFFERENCES}::test_untrained_trees_are_their_base_estimate",
+    ),
     "models/policies/dqn.py": (RECIPE, f"{POLICIES}/test_dqn.py", DECLARED),
     "models/policies/policy_gradient.py": (RECIPE, f"{POLICIES}/test_policy_gradient.py", DECLARED),
     "models/policies/forest.py": (RECIPES, f"{POLICIES}/test_regressions.py", DECLARED),
@@ -37,8 +41,10 @@ AIMS: dict[str, tuple[str, ...]] = {
     "models/policies/estimates.py": (RECIPES, DECLARED),
     "models/policies/reactive.py": (RECIPES, DECLARED),
     "models/comparison/bootstrap.py": ("tests/models/comparison/test_bootstrap.py",),
-    "models/comparison/compare.py": ("tests/models/comparison",),
-    "models/comparison/outcomes.py": ("tests/models/comparison",),
+    **{
+        f"models/comparison/{name}.py": ("tests/models/comparison",)
+        for name in ("compare", "outcomes", "cells", "differences", "groups", "rules", "settings")
+    },
     "models/release/gate.py": ("tests/models/release/test_release.py",),
     "models/release/candidate.py": ("tests/models/release/test_release.py",),
 }
