@@ -167,6 +167,10 @@ def test_a_trace_too_short_for_pairs(baton: Baton, tmp_path: Path) -> None:
         (("evaluate", "--policies", "magic", "--from", "2026-03-02", "--to", "2026-03-03"), "reactive, average-wait"),
         (("evaluate", "--policies", "forest", "--from", "2026-03-02", "--to", "2026-03-03"), "baton train"),
         (("evaluate", "--policies", "forest", "--from", "2026-03-03", "--to", "2026-03-02"), "not before"),
+        (
+            ("evaluate", "--policies", "forest", "--from", "2026-03-02", "--to", "2026-03-03", "--chain", "5"),
+            "calibrated",
+        ),
         (("simulate", "--scheduler", "magic"), "mirage"),
         (("simulate", "--scheduler", "easy", "--pass", "never"), "instant"),
         (("simulate", "--scheduler", "easy", "--estimate", "guess"), "exact"),
