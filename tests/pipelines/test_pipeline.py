@@ -105,9 +105,10 @@ def test_links_lead_to_the_runs_that_were_made(run: Run) -> None:
 def test_the_warehouse_holds_what_was_derived(run: Run) -> None:
     data, _, made = run
     results = warehouse.read(
-        data, "SELECT policy, pair_nodes, cost_w1, regret_h_w1 FROM policy_results WHERE load = 'all'"
+        data, "SELECT policy, pair_nodes, cost_w1, regret_h_w1, world_spearman FROM policy_results WHERE load = 'all'"
     )
-    assert set(results["policy"]) == {*POLICIES, "oracle"} and set(results["pair_nodes"]) == {1, 8}
+    assert set(results["policy"]) == {*POLICIES, *registry.RULES, "mirage-average", "oracle"}
+    assert set(results["pair_nodes"]) == {1, 8} and results["world_spearman"].null_count() == 0
     assert results["regret_h_w1"].min() == 0
     decisions = warehouse.read(data, "SELECT policy, reason FROM release_log")
     assert len(decisions) == 1 and decisions["policy"][0] in POLICIES
