@@ -84,7 +84,7 @@ def test_what_matters_is_a_number_that_the_ui_draws(run: Run) -> None:
     }.items():
         assert all(isinstance(made[key][name], int | float) for name in names), (key, made[key])
     compared = made["policy_comparison"]
-    assert compared["best_on_select"] in POLICIES
+    assert compared["best_on_select"] in {*POLICIES, *registry.RULES}
     assert compared["cost_w1_h"] == pytest.approx(compared["interruption_h"] + compared["overlap_h"], rel=1e-4)
     assert compared["oracle_cost_w1_h"] <= min(compared["cost_w1_h"], compared["reactive_cost_w1_h"])
 
