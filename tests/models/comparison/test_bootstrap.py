@@ -129,6 +129,13 @@ def test_resampled_percentiles_are_those_of_the_twin() -> None:
             np.testing.assert_equal(found[b, k], expected)
 
 
+def test_percentiles_of_a_draw_of_one_pair_are_that_pairs() -> None:
+    """A weight of one in all, and that on the largest value."""
+    starts = np.array([[0.0, 0.0, 1.0]])
+    found = bootstrap.resampled_percentiles(np.array([[5.0, 3.0, 9.0]]), starts, np.ones((1, 1)), [5, 50, 100])
+    assert found.tolist() == [[9.0, 9.0, 9.0]]
+
+
 def test_seeds_are_drawn_with_replacement() -> None:
     weights = bootstrap.seed_weights(5, draws=500)
     np.testing.assert_allclose(weights.sum(axis=1), 1.0)
