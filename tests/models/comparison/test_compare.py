@@ -89,6 +89,7 @@ def test_stopping_rows_are_the_first_yes_or_the_exact_end(seed: int) -> None:
 def test_no_pairs_no_rows() -> None:
     empty = REPORT.take(np.zeros(len(REPORT), bool))
     assert stopping_rows(empty, np.zeros((3, 0), bool)).shape == (3, 0)
+    assert stopping_rows(empty, np.zeros(0, bool)).shape == (0,)
     assert oracle_rows(empty, 1.0).shape == (0,)
 
 
