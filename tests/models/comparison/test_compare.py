@@ -15,7 +15,7 @@ from agent.artifact import Artifact
 from features.conventions import OVERLAP_BUDGETS_H
 from models import tables
 from models.comparison.compare import Comparison, compare
-from models.comparison.outcomes import Outcome, at_overlap, oracle_rows, play, stopping_rows
+from models.comparison.outcomes import Outcome, at_overlap, oracle_rows, play, play_oracle, stopping_rows
 from models.comparison.settings import headline, pick_within
 from models.protocol import PairTable, TrainedPolicy
 from reports.text.comparison import format_table
@@ -98,6 +98,10 @@ def test_the_oracle_is_the_best_of_all_submit_times(weight: float) -> None:
     gap = REPORT.gap_h[oracle_rows(REPORT, weight)]
     cost = np.maximum(gap, 0) + weight * np.maximum(-gap, 0)
     np.testing.assert_allclose(cost, [twin_best_cost(REPORT, i, weight) for i in range(len(REPORT))])
+
+
+def test_the_oracle_is_judged_at_weight_one() -> None:
+    assert play_oracle(REPORT).default_setting == 1.0
 
 
 @pytest.mark.parametrize("size", [1, 8])
