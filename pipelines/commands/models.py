@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -155,8 +155,6 @@ def evaluate(
         from models.study.chains import chain_rows
         from models.study.windows import Window
         from models.study.world_error import world_error
-        from reports.text.chains import format_chains
-        from reports.text.comparison import format_table, world_words
 
         report = Window(from_s, to_s)
         trained, fitted_until_s = _trained(fitted, wanted)
@@ -167,15 +165,25 @@ def evaluate(
         comparisons.remember_comparison(study, trained, compared, report, select)
         error = world_error(study, report)
         chains = [] if chain is None else chain_rows(study, trained, report, select, chain)
+        answer: dict[str, Any] = {"results": compared.results, "world_error": error, "chains": chains}
+        answer |= {
+            "fitted_in": fitted.scenario.world,
+            "is_development_window": comparisons.is_development(study, report),
+        }
         if json:
-            answer = {"results": compared.results, "world_error": error, "fitted_in": fitted.scenario.world}
-            is_development = comparisons.is_development(study, report)
-            options.write_json(out, {**answer, "is_development_window": is_development, "chains": chains})
+            options.write_json(out, answer)
         else:
-            fitted_where = f"fitted in world {fitted.scenario.world}"
-            out.write(f"{format_table(compared.results)}\n\n{world_words(error)}\n{fitted_where}\n")
-            if chains:
-                out.write(f"\n{format_chains(chains)}\n")
+            out.write(_comparison_text(answer))
+
+
+def _comparison_text(answer: dict[str, Any]) -> str:
+    """What `evaluate` found, for a person."""
+    from reports.text.chains import format_chains
+    from reports.text.comparison import format_table, world_words
+
+    text = f"{format_table(answer['results'])}\n\n{world_words(answer['world_error'])}\n"
+    text += f"fitted in world {answer['fitted_in']}\n"
+    return text + (f"\n{format_chains(answer['chains'])}\n" if answer["chains"] else "")
 
 
 def promote(

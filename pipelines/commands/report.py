@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,17 +69,9 @@ def report(
         if json:
             answer: dict[str, Any] = {"path": path.resolve()}
             if section is not None:
+                data_of = partial(section_data, folder, name=section, anonymise=anonymise, key=key)
                 answer["sections"] = [
-                    section_data(
-                        folder,
-                        name,
-                        section,
-                        anonymise=anonymise,
-                        key=key,
-                        uncalibrated=cuts.get(name),
-                        why_plain=plain.get(name),
-                    )
-                    for name in names
+                    data_of(cluster=name, uncalibrated=cuts.get(name), why_plain=plain.get(name)) for name in names
                 ]
             options.write_json(stream, answer)
         else:
