@@ -166,10 +166,8 @@ def evaluate(
         error = world_error(study, report)
         chains = [] if chain is None else chain_rows(study, trained, report, select, chain)
         answer: dict[str, Any] = {"results": compared.results, "world_error": error, "chains": chains}
-        answer |= {
-            "fitted_in": fitted.scenario.world,
-            "is_development_window": comparisons.is_development(study, report),
-        }
+        answer["fitted_in"] = fitted.scenario.world
+        answer["is_development_window"] = comparisons.is_development(study, report)
         if json:
             options.write_json(out, answer)
         else:
