@@ -64,7 +64,7 @@ def with_job(record: Record, start_s: int, size: int) -> tuple[Record, int]:
 
 
 @ALL_QUICK
-@given(case=records(), begun=st.integers(0, 30), later=st.integers(1, 10), size=st.integers(1, 3))
+@given(case=records(), begun=st.integers(0, 30), later=st.integers(1, 7), size=st.integers(1, 3))
 def test_a_job_that_stands_beside_the_record_is_as_good_as_recorded(
     case: tuple[Record, Any], begun: int, later: int, size: int
 ) -> None:
@@ -80,9 +80,9 @@ def test_a_job_that_stands_beside_the_record_is_as_good_as_recorded(
 
 
 @ALL_QUICK
-@given(case=records(), begun=st.integers(0, 30), later=st.integers(-8, 10), size=st.integers(1, 3))
+@given(case=records(), begun=st.integers(0, 30), later=st.integers(-8, 7), size=st.integers(1, 3))
 def test_a_job_taken_out_was_never_there(case: tuple[Record, Any], begun: int, later: int, size: int) -> None:
-    """Whether it would come, runs, or is over."""
+    """Whether it would come or runs. One that is over tells how long jobs run, and that stays known."""
     record = within_limits(case[0])
     start_s, now = 100 * begun + 50, 100 * (begun + later)
     assume(now > 0)
