@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,7 +22,7 @@ from models.study.windows import DAY_S, HOUR_S, Window
 from models.study.world_error import world_error
 from pipelines.cli import main
 from simulator.recorded.parameters import LEAST_FIT_S
-from traces import clusters, ingest
+from traces import clusters, ingest, instants
 from traces.errors import InputError
 from traces.generate.logs import generate_slurm
 from traces.store import warehouse
@@ -195,3 +197,29 @@ def test_pairs_that_are_not_of_that_world_are_refused(data: DataFolder, capsys: 
         assert f"--pairs {pairs} with --world {world}; there are --pairs injected with --world plain" in err
     with pytest.raises(InputError, match="unknown world 'planar'"):
         open_study(data, clusters.resolve(data, cluster=CUT), world="planar")
+
+
+def test_a_policy_fitted_in_one_world_is_judged_in_another(data: DataFolder, capfd: pytest.CaptureFixture[str]) -> None:
+    """The rule's fit of the plain world, on the recorded pairs of ten days; without --fitted-in there is none."""
+    study = study_of(data, CUT)
+    of = ["--cluster", CUT, "--policies", "start-estimate", "--data", str(data.root), "--json"]
+    from_s = study.usable.until_s - 10 * DAY_S
+    window = ["--from", instants.text(from_s), "--to", instants.text(study.usable.until_s)]
+    until = instants.text(from_s - 10 * DAY_S)
+
+    def answer(*arguments: str) -> tuple[int, Any]:
+        with pytest.raises(SystemExit) as stopped:
+            main(list(arguments))
+        code, out = int(stopped.value.code or 0), capfd.readouterr().out
+        return code, json.loads(out) if out else None
+
+    assert answer("train", *of, "--until", until, "--pair-nodes", "1")[0] == 0
+    judge = ["evaluate", *of, *window, "--pair-nodes", "1", "--world", CALIBRATED]
+    assert answer(*judge)[0] == 2
+    code, judged = answer(*judge, "--fitted-in", PLAIN)
+    assert code == 0 and judged["fitted_in"] == PLAIN
+    rows = [row for row in judged["results"] if row["load"] == "all" and row["policy"] == "start-estimate"]
+    assert {row["world"] for row in rows} == {CALIBRATED} and {row["pairs"] for row in rows} == {"recorded"}
+    (together,) = (row for row in rows if row["size"] == "all")
+    assert together["n"] == len(study.pairs(Window(from_s, study.usable.until_s))) > 5
+    assert judged["world_error"]["jobs"] > 50
