@@ -1,4 +1,4 @@
-"""Names of provisioning policies to the functions that make them; the worlds' names, and those of the pairs in each.
+"""Names of provisioning policies to the functions that make them.
 
 An unknown name lists the known ones. A policy's module is imported when one is made: its name alone costs nothing.
 Places are written out whole, "module:name": `traces.cache.closure` follows them without importing anything.
@@ -14,14 +14,6 @@ from traces.errors import InputError
 
 if TYPE_CHECKING:
     from models.protocol import Policy
-
-PAIRS = {  # by world: what a comparison in it is made on
-    "plain": "injected",
-    "calibrated": "recorded",
-    "recorded-wait": "recorded",
-}
-WORLDS = tuple(PAIRS)
-CHAINS_IN = "calibrated"  # the world in which chains of jobs are played
 
 
 @dataclass(frozen=True)
@@ -61,25 +53,6 @@ def check_policy(name: str) -> None:
     """Raises InputError for a name that is not in the registry, listing those that are."""
     if name not in POLICIES:
         raise InputError(f"unknown policy {name!r}; known: {', '.join(POLICIES)}")
-
-
-def check_world(name: str) -> None:
-    """Raises InputError for a world that there is not, listing those that there are."""
-    if name not in WORLDS:
-        raise InputError(f"unknown world {name!r}; known: {', '.join(WORLDS)}")
-
-
-def check_pairs(pairs: str | None, world: str) -> None:
-    """Raises InputError for pairs other than those of that world; None is these."""
-    if pairs not in (None, PAIRS[world]):
-        there = " and ".join(f"--pairs {name} with --world {one}" for one, name in PAIRS.items())
-        raise InputError(f"--pairs {pairs} with --world {world}; there are {there}")
-
-
-def check_chain(links: int | None, world: str) -> None:
-    """Raises InputError for chains of jobs in a world that has none; `links` None is no chain."""
-    if links is not None and world != CHAINS_IN:
-        raise InputError(f"--chain {links} with --world {world}; chains are played in --world {CHAINS_IN}")
 
 
 def make_policy(name: str) -> Policy:

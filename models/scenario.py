@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from features.conventions import CUT_LIMIT_H
-from models.registry import PAIRS
+from models.worlds import PAIRS
 from simulator.workload import Workload
 from traces import instants
 
@@ -15,7 +15,7 @@ LIMIT_S = 48 * HOUR_S  # wall-clock limit of both jobs of a pair, where nobody a
 EVERY_S = 4 * HOUR_S  # between the starts of pairs
 LEAST_RECORDED_LIMIT_S = CUT_LIMIT_H * HOUR_S  # a job cut by a shorter limit is no long training
 INJECTED, RECORDED = "injected", "recorded"  # pairs: put into a simulated cluster, or jobs that the log shows cut
-# Worlds; `models.registry.PAIRS` says which pairs there are in each.
+# Worlds; `models.worlds.PAIRS` says which pairs there are in each.
 PLAIN, CALIBRATED, RECORDED_WAIT = "plain", "calibrated", "recorded-wait"
 FIT_CAPACITIES = (1.0, 0.9)  # of the nodes, on which learners see the fit window: as it was, and busier
 

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from features.conventions import BLOCK_DAYS, INDICATIVE_BELOW_BLOCKS, LOADS_IN_WORDS
-from models.registry import WORLDS
+from models.worlds import WORLDS
 from simulator.metrics import NOTICED_WAIT_S
 from traces import instants
 from traces.schema import CLUSTER, FLAG, FLOAT, INT, TEXT, UTC, Column, Table

@@ -7,12 +7,15 @@ import polars as pl
 MOST_TASKS = 4_000_001  # the largest MaxArraySize of a slurm.conf
 
 
-def one_row_a_task(jobs: pl.DataFrame) -> pl.DataFrame:
+def one_row_a_task(jobs: pl.DataFrame, pending: pl.Expr | None = None) -> pl.DataFrame:
     """The jobs, a record of several pending tasks of an array (`123_[4-10%2]`) as one row a task, with its number.
 
-    A list of tasks that the log cuts short stays one row without a number, and so does one of more than MOST_TASKS.
+    pending: which rows may be such records; None all. A list of tasks that the log cuts short stays one row without a
+    number, and so does one of more than MOST_TASKS.
     """
     ranges = pl.col("job_id").str.extract(r"_\[([0-9,\-]+)(?:%\d+)?\]$").str.split(",")
+    if pending is not None:
+        ranges = pl.when(pending).then(ranges)
     rows = jobs.with_columns(ranges=ranges).explode("ranges", empty_as_null=True)
     low, high = (pl.col("ranges").str.extract(end).cast(pl.Int64, strict=False) for end in (r"^(\d+)", r"(\d+)$"))
     high = pl.when(high - low < MOST_TASKS).then(high)

@@ -65,7 +65,7 @@ def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> tuple[Workload, pl
     kept = jobs.filter(
         pl.col("submit_utc").is_not_null() & (is_open | (pl.col("start_utc").is_not_null() & (pl.col("run_s") > 0)))
     )
-    ran = one_row_a_task(kept).select(
+    ran = one_row_a_task(kept, pl.col("start_utc").is_null()).select(
         "job_key",
         "array_job_id",
         "array_task_id",

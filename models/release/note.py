@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from models.registry import PAIRS
 from models.scenario import RECORDED
+from models.worlds import PAIRS
 from traces import instants
 
 if TYPE_CHECKING:

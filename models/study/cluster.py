@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 
 from models.protocol import PairTable, concatenate
-from models.registry import PAIRS, check_world
 from models.scenario import (
     INJECTED,
     LEAST_RECORDED_LIMIT_S,
@@ -32,6 +31,7 @@ from models.study.windows import (
     usable_starts,
 )
 from models.training.train import SEEDS, code_version
+from models.worlds import PAIRS, check_world
 from simulator.names import check_names
 from simulator.recorded.parameters import LEAST_FIT_S
 from simulator.workload import Workload

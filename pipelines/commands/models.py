@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from models.registry import check_chain
+from models.worlds import check_chain
 from pipelines import options
 from pipelines.options import Data, Json
 from simulator.names import SCHEDULERS, SLURM, check_names
@@ -232,7 +232,7 @@ def _study(
     every: str | None,
 ) -> Study:
     """The study of those options. Names and values are checked before anything is imported that takes its time."""
-    from models.registry import check_pairs, check_world
+    from models.worlds import check_pairs, check_world
     from traces import clusters
     from traces.store import contents
 

@@ -82,7 +82,7 @@ def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> Record:
             & (pl.col("submit_s") <= pl.min_horizontal("start_s", "end_s"))
             & ((pl.col("start_s") == NEVER) | (pl.col("start_s") < pl.col("end_s")))
         )
-        .pipe(one_row_a_task)
+        .pipe(one_row_a_task, pl.col("start_utc").is_null())
         .pipe(in_order)
     )
     arrays = {name: frame[name].cast(pl.Int64).to_numpy() for name in ARRAYS}

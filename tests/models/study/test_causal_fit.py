@@ -22,6 +22,7 @@ from models.study.cluster import Study, open_study
 from models.study.windows import Window
 from models.tracking import training_runs
 from models.training import train as training
+from models.worlds import WORLDS
 from simulator.recorded.parameters import fit as fit_parameters
 from simulator.recorded.record import ARRAYS, NEVER
 from tests.models.training.test_train import Given, fitted_here
@@ -226,7 +227,7 @@ def test_what_is_known_of_the_jobs_is_the_same(logs: dict[str, DataFolder], log:
     assert fit_parameters(records[0], UNTIL_S) == fit_parameters(records[1], UNTIL_S)
 
 
-@pytest.mark.parametrize("world", registry.WORLDS)
+@pytest.mark.parametrize("world", WORLDS)
 def test_of_a_long_log_the_part_that_was_newest_then_is_read(
     logs: dict[str, DataFolder], world: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,7 +256,7 @@ def test_too_early_an_instant_is_refused_in_one_line(logs: dict[str, DataFolder]
 
 
 @pytest.mark.parametrize("log", [*ALTERED, CUT])
-@pytest.mark.parametrize("world", registry.WORLDS)
+@pytest.mark.parametrize("world", WORLDS)
 def test_pairs_until_an_instant_are_those_of_a_dump_taken_then(
     logs: dict[str, DataFolder], world: str, log: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
