@@ -9,6 +9,7 @@ import numpy as np
 from simulator.compiled import kernel
 from simulator.recorded.record import NONE, Events, Int64s, Record
 from simulator.recorded.run_times import RunTimes, run_times
+from simulator.recorded.search import first_not_before
 from simulator.recorded.state import Jobs, Rules
 
 
@@ -57,26 +58,13 @@ def most_in_use(jobs: Jobs, rules: Rules, log: Log, now: int, taken: int, target
     """
     if rules.window_s == 0:
         return rules.nodes
-    first = max(_events_before(log, now - rules.window_s) - 1, 0)
+    first = max(first_not_before(log.time_s, 0, len(log.time_s), now - rules.window_s) - 1, 0)
     if target == NONE:
         return _range_peak(log.peak, first, taken)
     started_at, ended_at = log.started_at[target], log.ended_at[target]
     most = _range_peak(log.peak, first, min(taken, started_at))
     most = max(most, _range_peak(log.peak, max(first, started_at), min(taken, ended_at)) - jobs.size[target])
     return int(max(most, _range_peak(log.peak, max(first, ended_at), taken)))
-
-
-@kernel
-def _events_before(log: Log, time_s: int) -> int:
-    """How many events lie before an instant."""
-    low, high = 0, len(log.time_s)
-    while low < high:
-        middle = (low + high) // 2
-        if log.time_s[middle] < time_s:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @kernel

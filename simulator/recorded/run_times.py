@@ -24,6 +24,7 @@ import numpy as np
 
 from simulator.compiled import kernel
 from simulator.recorded.record import NEVER, NONE, Int64s, Record
+from simulator.recorded.search import first_not_before
 
 LAST = 256  # jobs that ended last: enough for their mean, few enough to follow a user who changes
 LEAST = 3
@@ -104,12 +105,6 @@ def longest_run_s(times: RunTimes, user: int, limit_s: int, early_s: int, known_
 @kernel
 def _last_end(times: RunTimes, group: int, known_s: int) -> int:
     """The last end of a group before `known_s`, NONE where there are fewer than LEAST."""
-    low, high = times.first[group], times.first[group + 1]
-    least = low + LEAST
-    while low < high:
-        middle = (low + high) // 2
-        if times.end_s[middle] < known_s:
-            low = middle + 1
-        else:
-            high = middle
-    return int(low - 1) if low >= least else NONE
+    first = times.first[group]
+    after = first_not_before(times.end_s, first, times.first[group + 1], known_s)
+    return int(after - 1) if after >= first + LEAST else NONE
