@@ -51,6 +51,16 @@ Pairs = Annotated[
         "--pairs", help="injected (world plain), or recorded: jobs that were cut by their limit (the other worlds)."
     ),
 ]
+Partition = Annotated[
+    str | None,
+    typer.Option("--partition", help="Partition of the pairs, under slurm by a slurm.conf (its default partition)."),
+]
+User = Annotated[
+    str | None, typer.Option("--user", help="Whose jobs the pairs are there (a user of their own, without history).")
+]
+Account = Annotated[
+    str | None, typer.Option("--account", help="Their account there (that of --user, or the one with most jobs).")
+]
 Seed = Annotated[
     int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="First of the seeds that learners are fitted with.")
 ]
@@ -75,6 +85,9 @@ def train(
     scheduler: Scheduler = "mirage",
     world: World = "plain",
     pairs: Pairs = None,
+    partition: Partition = None,
+    user: User = None,
+    account: Account = None,
     seed: Seed = 0,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds.")] = 5,
     data: Data = None,
@@ -90,7 +103,8 @@ def train(
             from models.tracking import registered
 
             registered.check_champion(folder)
-        study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, pairs, None)
+        given = (partition, user, account)
+        study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, given, world, pairs, None)
         from models.study import fits
 
         window = study.fit_window(until_s)
@@ -130,6 +144,9 @@ def evaluate(
     scheduler: Scheduler = "mirage",
     world: World = "plain",
     pairs: Pairs = None,
+    partition: Partition = None,
+    user: User = None,
+    account: Account = None,
     fitted_in: FittedIn = None,
     chain: Chain = None,
     data: Data = None,
@@ -148,7 +165,8 @@ def evaluate(
         check_chain(chain, world)
         wanted = _wanted(policies)
         _check_trained(folder, cluster, wanted)
-        judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler)
+        given = (partition, user, account)
+        judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler, given)
         study = judge(world, pairs, every)
         fitted = study if fitted_in in (None, world) else judge(fitted_in, None, every)
         from models.study import comparisons
@@ -227,22 +245,21 @@ def _study(
     pair_nodes: str,
     limit: str | None,
     scheduler: str,
+    submitter: tuple[str | None, str | None, str | None],
     world: str,
     pairs: str | None,
     every: str | None,
 ) -> Study:
-    """The study of those options. Names and values are checked before anything is imported that takes its time."""
+    """The study of those options; submitter: --partition, --user, --account.
+
+    Names and values are checked before anything is imported that takes its time.
+    """
     from models.worlds import check_pairs, check_world
     from traces import clusters
     from traces.store import contents
 
     settings = clusters.resolve(folder, cluster=cluster)
     check_names(scheduler=scheduler, slurm=True)
-    if scheduler == SLURM and settings.slurm_conf is not None:
-        options.say(
-            f"warning: pairs under slurm are simulated on a flat pool of whole nodes under Slurm's defaults; "
-            f"{settings.slurm_conf} of cluster {cluster!r} is not used"
-        )
     check_world(world)
     check_pairs(pairs, world)
     sizes = options.whole_numbers(pair_nodes, "--pair-nodes")
@@ -259,6 +276,9 @@ def _study(
         scheduler=scheduler,
         world=world,
         every_s=every_s,
+        partition=submitter[0],
+        user=submitter[1],
+        account=submitter[2],
     )
 
 

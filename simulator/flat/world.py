@@ -95,7 +95,7 @@ def _start_of(cluster: Cluster, branch: State, job: int) -> int:
 
 @kernel
 def _place_of(cluster: Cluster, branch: State, job: int, submit_s: int) -> int:
-    return branch.scalars[QUEUE_TAIL] - branch.scalars[QUEUE_HEAD]
+    return int(branch.scalars[QUEUE_TAIL] - branch.scalars[QUEUE_HEAD])
 
 
 @njit

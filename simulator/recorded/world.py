@@ -129,4 +129,6 @@ def _visible(cluster: Cluster, branch: Branch, now_s: int) -> Visible:
     )
 
 
-interface.implement(Cluster, Operations(_advance, recorded.copy_branch, recorded.submit, _start_of, recorded.place_of, _visible))
+interface.implement(
+    Cluster, Operations(_advance, recorded.copy_branch, recorded.submit, _start_of, recorded.place_of, _visible)
+)

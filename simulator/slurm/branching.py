@@ -10,6 +10,7 @@ that may keep it longest, so that it comes free when it is whole again.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,6 @@ from simulator.slurm.compiled.state import (
     QUEUE_KEY,
     QUEUE_ROWS,
     QUEUE_SUBMIT,
-    RESERVATIONS,
     RUN_JOB,
     RUN_PLANNED,
     RUN_START,
@@ -47,7 +47,7 @@ from simulator.slurm.compiled.state import (
 from simulator.slurm.inputs.jobs import flat
 from simulator.slurm.inputs.prepare import Prepared, new_branch, prepared
 from simulator.slurm.inputs.submitted import Submitter, user_limits, with_jobs
-from simulator.slurm.world import NEVER, NONE, PLACEABLE, REASONS, UNPLACEABLE, World
+from simulator.slurm.world import NEVER, NONE, PLACEABLE, REASONS, RESERVATION, UNPLACEABLE, World
 from simulator.workload import Workload
 from traces.errors import InputError
 
@@ -77,6 +77,8 @@ def build(world: World, by: Submitter, *, extra: int, nodes: int, limit_s: int, 
     Raises InputError where they could never start, with the reason.
     """
     whole = with_jobs(world, by, count=extra, nodes=nodes, limit_s=limit_s)
+    unpinned = replace(whole.jobs, pinned_s=np.full(len(whole.jobs), NEVER))  # recorded starts mean nothing here
+    whole = replace(whole, jobs=unpinned)
     ready = [prepared(whole, len(world.jobs)) for _ in range(threads)]
     for reason in ready[0].reason[len(world.jobs) :]:
         if reason != PLACEABLE:
@@ -97,9 +99,7 @@ def build(world: World, by: Submitter, *, extra: int, nodes: int, limit_s: int, 
     )
 
 
-def of_workload(
-    workload: Workload, *, capacity: int, extra: int, nodes: int, limit_s: int, threads: int
-) -> Built:
+def of_workload(workload: Workload, *, capacity: int, extra: int, nodes: int, limit_s: int, threads: int) -> Built:
     """The workload's jobs on a flat pool of `capacity` whole nodes under Slurm's defaults (`inputs.jobs.flat`)."""
     if capacity > MOST_NODES:
         raise InputError(f"scheduler 'slurm' knows each node: {capacity:,} are over {MOST_NODES:,}; use easy")
@@ -198,13 +198,12 @@ def _held_nodes(cluster: Cluster, branch: State) -> Int64s:
 
 @njit
 def _nodes_of_partition(cluster: Cluster, branch: State, now_s: int) -> tuple[int, int]:
-    """(nodes of the partition that the cluster has, those in service: neither drained nor kept free by a reservation)."""
+    """(nodes of the partition, those of them in service: neither drained nor kept free by a reservation)."""
     tables, sets = cluster.run.tables, branch.sets
     present = cluster.seen.nodes & ~sets[OUT]
     usable = present & ~sets[DRAINED]
-    for i in range(branch.scalars[RESERVATIONS]):
-        row = branch.reservation[i]
-        if tables.outage_begin[row] <= now_s < tables.outage_end[row]:
+    for row in range(len(tables.outage_kind)):
+        if tables.outage_kind[row] == RESERVATION and tables.outage_begin[row] <= now_s < tables.outage_end[row]:
             usable &= ~tables.outage_nodes[row]
     count, of_these = 0, 0
     for word in range(len(present)):

@@ -27,6 +27,7 @@ class Submitter(NamedTuple):
     qos: int
     user: int
     association: int
+    site_factor: float = 0.0  # added to the priority of the jobs
 
 
 def with_jobs(world: w.World, by: Submitter, *, count: int, nodes: int, limit_s: int) -> w.World:
@@ -43,6 +44,7 @@ def with_jobs(world: w.World, by: Submitter, *, count: int, nodes: int, limit_s:
     more = w.plain_jobs(
         *(np.full(count, value, np.int64) for value in (last_s, limit_s, limit_s, nodes)),
         exclusive=np.ones(count, bool),
+        site_factor=np.full(count, by.site_factor),
         **{name: np.full(count, value, np.int64) for name, value in columns.items()},
     )
     both = (np.append(getattr(world.jobs, one.name), getattr(more, one.name)) for one in fields(w.Jobs))
