@@ -37,7 +37,7 @@ def from_record(record: Record, parameters: Parameters, nodes: int, pair_nodes: 
     """
     count, users = len(record), record.users
     ran, open_ = record.ran, record.end_s >= NOT_YET
-    wider = record.size > (nodes if parameters.max_nodes is None else parameters.max_nodes)
+    within_nodes = w.NEVER if parameters.max_nodes is None else parameters.max_nodes
     growth = parameters.points_per_hour
     jobs = w.plain_jobs(
         record.submit_s,
@@ -45,7 +45,7 @@ def from_record(record: Record, parameters: Parameters, nodes: int, pair_nodes: 
         record.limit_s,
         record.size,
         cancel_s=np.where(ran | open_, w.NEVER, record.end_s),
-        qos=np.where(wider, WIDER, WITHIN),
+        qos=np.where(record.size > within_nodes, WIDER, WITHIN),
         user=record.user,
         association=record.user + 1,
         site_factor=np.zeros(count) if growth is None else record.priority.astype(np.float64),
@@ -56,10 +56,9 @@ def from_record(record: Record, parameters: Parameters, nodes: int, pair_nodes: 
         settings = replace(settings, weight_age=round(growth * YEAR_S / HOUR_S), max_age_s=YEAR_S)
     world = w.flat_world(jobs, nodes, settings, qos=_qos(parameters), users=users + 1)
     world = replace(world, partitions=replace(world.partitions, qos=np.array([OF_THE_PARTITION], np.int64)))
-    is_wider = parameters.max_nodes is not None and pair_nodes > parameters.max_nodes
     usual = record.priority[record.submit_s < parameters.until_s][-USUAL_JOBS:]
     factor = 0.0 if growth is None or not len(usual) else float(np.median(usual))
-    by = Submitter(0, WIDER if is_wider else WITHIN, users, users + 1, factor)
+    by = Submitter(0, WIDER if pair_nodes > within_nodes else WITHIN, users, users + 1, factor)
     return Loaded(world, tuple(record.job_key), np.zeros(count, np.int64), (), {}, by)
 
 
