@@ -114,9 +114,7 @@ _IMPLEMENTED: dict[type, Operations] = {}  # type of a cluster -> what is done w
 def plain(workload: Workload, *, scheduler: str, capacity: int) -> Build:
     """What builds the trace's jobs on `capacity` whole nodes under `scheduler`, one of `simulator.names`."""
     if scheduler == SLURM:
-        from simulator.slurm.branching import of_workload
-
-        return partial(of_workload, workload, capacity=capacity)
+        return partial(import_module(WORLDS[SLURM]).of_workload, workload, capacity=capacity)
     return partial(world("flat"), workload, scheduler=scheduler, capacity=capacity)
 
 

@@ -1,7 +1,7 @@
 """Pairs under `--scheduler slurm`: who submits them, and the world that they are injected into.
 
 A cluster whose settings name a slurm.conf is that of its files, as `baton simulate --scheduler slurm` replays it; of
-any other the limits and priorities are inferred from its record (`simulator.slurm.inputs.inferred`).
+any other the limits and priorities are inferred from its record (`models.study.slurm_inferred`).
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ def world(data: DataFolder, scenario: Scenario, from_s: int, pair_nodes: int) ->
 
 
 def _inferred(data: DataFolder, scenario: Scenario, from_s: int, pair_nodes: int) -> Loaded:
+    from models.study.slurm_inferred import from_record, sentence
     from simulator.recorded.parameters import fit
-    from simulator.slurm.inputs.inferred import from_record, sentence
 
     record = inputs.read_record(data, scenario.cluster, scenario.from_s, scenario.known_until_s)
     parameters = fit(record, scenario.known_until_s or from_s)

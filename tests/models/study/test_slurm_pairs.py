@@ -77,7 +77,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
 
 
 def study(data: DataFolder, **options: Any) -> Study:
-    given = {"pair_nodes": (1, 2), "limit_s": 7200, "scheduler": "slurm"} | options
+    given: dict[str, Any] = {"pair_nodes": (1, 2), "limit_s": 7200, "scheduler": "slurm"} | options
     return open_study(data, clusters.resolve(data, cluster="live"), **given)
 
 
