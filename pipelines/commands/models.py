@@ -103,8 +103,8 @@ def train(
             from models.tracking import registered
 
             registered.check_champion(folder)
-        given = (partition, user, account)
-        study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, given, world, pairs, None)
+        submitter = (partition, user, account)
+        study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, submitter, world, pairs, None)
         from models.study import fits
 
         window = study.fit_window(until_s)
@@ -113,22 +113,18 @@ def train(
         trained, kept = fits.fit(study, recipes, window, range(seed, seed + seeds))
         if CHAMPION in wanted:
             fits.remember_champion(study, fits.champion_policy(folder))
-        rows = [
-            {
-                "policy": one.name,
-                "seed": one.seed,
-                "run_id": one.run_id,
-                "wall_s": one.wall_s,
-                "reused": one.name in kept,
-            }
-            for one in trained
-        ]
+        rows = [_fitted(one, one.name in kept) for one in trained]
         if json:
             options.write_json(out, {"policies": rows, "until": window.until_s, "scenario": str(study.scenario)})
         else:
             for row in rows:
                 note = ", fitted before" if row["reused"] else ""
                 out.write(f"{row['policy']} seed {row['seed']}: {row['wall_s']:.1f} s, run {row['run_id']}{note}\n")
+
+
+def _fitted(one: TrainedPolicy, reused: bool) -> dict[str, Any]:
+    """What `train` says of one fit."""
+    return {"policy": one.name, "seed": one.seed, "run_id": one.run_id, "wall_s": one.wall_s, "reused": reused}
 
 
 def evaluate(
@@ -159,14 +155,11 @@ def evaluate(
     """
     folder = options.data_folder(context, data)
     with options.output(json) as out:
-        from_s, to_s = options.utc_s(from_), options.utc_s(to)
-        if from_s >= to_s:
-            raise InputError(f"--from {from_} is not before --to {to}")
+        bounds = _bounds(from_, to)
         check_chain(chain, world)
         wanted = _wanted(policies)
         _check_trained(folder, cluster, wanted)
-        given = (partition, user, account)
-        judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler, given)
+        judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler, (partition, user, account))
         study = judge(world, pairs, every)
         fitted = study if fitted_in in (None, world) else judge(fitted_in, None, every)
         from models.study import comparisons
@@ -174,22 +167,29 @@ def evaluate(
         from models.study.windows import Window
         from models.study.world_error import world_error
 
-        report = Window(from_s, to_s)
+        report = Window(*bounds)
         trained, fitted_until_s = _trained(fitted, wanted)
         for warning in comparisons.warnings_about(study, report, fitted_until_s):
             options.say(f"warning: {warning}")
         select = Window(fitted_until_s, report.from_s) if fitted_until_s < report.from_s else None
         compared = comparisons.compare_on(study, trained, report, select)
         comparisons.remember_comparison(study, trained, compared, report, select)
-        error = world_error(study, report)
-        chains = [] if chain is None else chain_rows(study, trained, report, select, chain)
-        answer: dict[str, Any] = {"results": compared.results, "world_error": error, "chains": chains}
+        answer: dict[str, Any] = {"results": compared.results, "world_error": world_error(study, report)}
+        answer["chains"] = [] if chain is None else chain_rows(study, trained, report, select, chain)
         answer["fitted_in"] = fitted.scenario.world
         answer["is_development_window"] = comparisons.is_development(study, report)
         if json:
             options.write_json(out, answer)
         else:
             out.write(_comparison_text(answer))
+
+
+def _bounds(from_: str, to: str) -> tuple[int, int]:
+    """--from and --to as epoch seconds. Raises InputError where they hold nothing."""
+    from_s, to_s = options.utc_s(from_), options.utc_s(to)
+    if from_s >= to_s:
+        raise InputError(f"--from {from_} is not before --to {to}")
+    return from_s, to_s
 
 
 def _comparison_text(answer: dict[str, Any]) -> str:

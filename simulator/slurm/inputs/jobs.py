@@ -83,8 +83,7 @@ def from_tables(
     pairs = list(dict.fromkeys(zip(rows["account"].to_list(), rows["user_name"].to_list(), strict=True)))
     wanted_qos = rows["qos"].unique(maintain_order=True).to_list()
     if submitter is not None:
-        pairs.append((submitter.account, submitter.user))
-        wanted_qos.append(default_qos(associations or (), submitter))
+        pairs, wanted_qos = [*pairs, submitter[1:]], [*wanted_qos, default_qos(associations or (), submitter)]
     declared = cluster(
         conf,
         qos,
@@ -111,7 +110,7 @@ def from_tables(
         settings=declared.settings,
     )
     keys, numbers = tuple(rows["job_key"].to_list()), rows["attempt"].to_numpy()
-    by = None if submitter is None else _submitter(submitter, declared, wanted_qos[-1])
+    by = submitter and _submitter(submitter, declared, wanted_qos[-1])
     return Loaded(world, keys, numbers, (*declared.remarks, *remarks), left_out, by)
 
 
