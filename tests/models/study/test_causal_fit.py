@@ -277,7 +277,7 @@ def test_pairs_until_an_instant_are_those_of_a_dump_taken_then(
     assert len(before) > 10 and before.digest == after.digest
 
 
-@pytest.mark.parametrize("log", [*ALTERED, CUT])
+@pytest.mark.parametrize("log", [next(iter(ALTERED)), CUT])
 @pytest.mark.parametrize("declared", [True, False], ids=["by files", "inferred"])
 def test_pairs_under_slurm_until_an_instant_are_those_of_a_dump_taken_then(
     logs: dict[str, DataFolder], declared: bool, log: str
@@ -286,7 +286,7 @@ def test_pairs_under_slurm_until_an_instant_are_those_of_a_dump_taken_then(
     for name in ("as it was", log):
         files = 'slurm_conf = "slurm.conf"\n' if declared else ""
         logs[name].clusters_toml.write_text(f"[lab]\nnodes = {NODES}\n{files}")
-        opened.append(study(logs[name], scheduler="slurm", limit_s=3600, pair_nodes=(1,)))
+        opened.append(study(logs[name], scheduler="slurm", limit_s=3600, every_s=72 * 3600, pair_nodes=(1,)))
     before, after = (one.fit_pairs(one.fit_window(UNTIL_S)).known_before(UNTIL_S) for one in opened)
     for name in ("as it was", log):
         logs[name].clusters_toml.write_text(f"[lab]\nnodes = {NODES}\n")
