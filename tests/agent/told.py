@@ -148,7 +148,7 @@ class ToldSlurm(Commands):
 
     def _sacctmgr(self, argv: Sequence[str]) -> str:
         if "association" in argv:
-            return "|normal|||\n"
+            return "||normal|||\n"
         return f"normal||{self.max_jobs}|{self.max_tres}\n"
 
 

@@ -142,18 +142,35 @@ class Sacctmgr(ToldSlurm):
 @pytest.mark.parametrize(
     ("association", "qos", "partition_qos", "expected"),
     [
-        ("|normal|||\n", ["normal|||"], "", Limits()),
-        ("|normal|3||\n", ["normal|||"], "", Limits(jobs=3)),
-        ("|normal|3|2|node=5\n", ["normal|||"], "", Limits(2, 5)),  # GrpJobs and GrpTRES of a user's own association
-        ("|normal|3||\n", ["normal||7|"], "", Limits(jobs=7)),  # a QOS goes before the association
-        ("|normal|3||\n", ["normal||7|", "part||9|"], "part", Limits(jobs=9)),  # that of the partition before both
-        ("|normal|3||\n", ["normal|OverPartQOS|7|", "part||9|"], "part", Limits(jobs=7)),
-        ("|normal|||\n", ["normal|||gres/gpu=12"], "", Limits(nodes=3)),  # nodes of four GPUs
-        ("|normal|||\n", ["normal|||cpu=24,gres/gpu=8,node=6"], "", Limits(nodes=2)),  # the tightest
-        ("|normal|||node=2\n", ["normal|||gres/gpu=12"], "", Limits(nodes=2)),  # each TRES for itself
-        ("|normal|||\n", ["normal|||gres/gpu:h100=12,mem=4G"], "", Limits()),  # not counted as nodes
-        ("other|normal|1||\n|normal|4||\n", ["normal|||"], "", Limits(jobs=4)),
-        ("gpu|normal|1||\n|normal|4||\n", ["normal|||"], "", Limits(jobs=1)),  # the association in this partition
+        ("|normal|normal,high|||\n", ["normal|||"], "", Limits()),
+        ("|normal|normal,high|3||\n", ["normal|||"], "", Limits(jobs=3)),
+        (
+            "|normal|normal,high|3|2|node=5\n",
+            ["normal|||"],
+            "",
+            Limits(2, 5),
+        ),  # GrpJobs and GrpTRES of a user's own association
+        ("||normal|3||\n", ["normal||7|"], "", Limits(jobs=7)),  # the only QOS that it may use
+        ("||normal,high|3||\n", ["normal||7|"], "", Limits(jobs=3)),
+        ("|normal|normal,high|3||\n", ["normal||7|"], "", Limits(jobs=7)),  # a QOS goes before the association
+        (
+            "|normal|normal,high|3||\n",
+            ["normal||7|", "part||9|"],
+            "part",
+            Limits(jobs=9),
+        ),  # that of the partition before both
+        ("|normal|normal,high|3||\n", ["normal|OverPartQOS|7|", "part||9|"], "part", Limits(jobs=7)),
+        ("|normal|normal,high|||\n", ["normal|||gres/gpu=12"], "", Limits(nodes=3)),  # nodes of four GPUs
+        ("|normal|normal,high|||\n", ["normal|||cpu=24,gres/gpu=8,node=6"], "", Limits(nodes=2)),  # the tightest
+        ("|normal|normal,high|||node=2\n", ["normal|||gres/gpu=12"], "", Limits(nodes=2)),  # each TRES for itself
+        ("|normal|normal,high|||\n", ["normal|||gres/gpu:h100=12,mem=4G"], "", Limits()),  # not counted as nodes
+        ("other|normal|normal,high|1||\n|normal|normal,high|4||\n", ["normal|||"], "", Limits(jobs=4)),
+        (
+            "gpu|normal|normal,high|1||\n|normal|normal,high|4||\n",
+            ["normal|||"],
+            "",
+            Limits(jobs=1),
+        ),  # the association in this partition
     ],
 )
 def test_the_first_limit_that_is_set_holds(
@@ -170,7 +187,7 @@ def test_limits_that_are_not_enforced_and_those_that_are_not_shown() -> None:
     free = parse_settings(CONFIG.format(enforced="associations"))
     assert read_limits(Sacctmgr(""), free, partition, user="me", account="", qos="") == Limits(NO_LIMIT, NO_LIMIT)
     enforced = parse_settings(CONFIG.format(enforced="limits"))
-    for rows in ("", "other|normal|1||\n", "a|b\n"):
+    for rows in ("", "other|normal|normal,high|1||\n", "a|b\n"):
         with pytest.raises(SlurmError):
             read_limits(Sacctmgr(rows), enforced, partition, user="me", account="", qos="")
 
