@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -44,6 +44,10 @@ FittedIn = Annotated[
 Chain = Annotated[
     int | None,
     typer.Option("--chain", min=2, help="Beside the pairs, chains of so many jobs of --limit (world calibrated)."),
+]
+Hidden = Annotated[
+    str | None,
+    typer.Option("--hidden", help="Also what it costs not to be shown some of: recent, limits, nodes, held (a,b)."),
 ]
 Pairs = Annotated[
     str | None,
@@ -145,6 +149,7 @@ def evaluate(
     account: Account = None,
     fitted_in: FittedIn = None,
     chain: Chain = None,
+    hidden: Hidden = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
@@ -157,6 +162,7 @@ def evaluate(
     with options.output(json) as out:
         bounds = _bounds(from_, to)
         check_chain(chain, world)
+        unseen = _unseen(hidden)
         wanted = _wanted(policies)
         _check_trained(folder, cluster, wanted)
         judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler, (partition, user, account))
@@ -176,12 +182,17 @@ def evaluate(
         comparisons.remember_comparison(study, trained, compared, report, select)
         answer: dict[str, Any] = {"results": compared.results, "world_error": world_error(study, report)}
         answer["chains"] = [] if chain is None else chain_rows(study, trained, report, select, chain)
+        answer["hidden"] = comparisons.hidden_rows(study, trained, report, select, unseen) if unseen else []
         answer["fitted_in"] = fitted.scenario.world
         answer["is_development_window"] = comparisons.is_development(study, report)
-        if json:
-            options.write_json(out, answer)
-        else:
-            out.write(_comparison_text(answer))
+        _tell_comparison(out, answer, json)
+
+
+def _tell_comparison(out: TextIO, answer: dict[str, Any], json: bool) -> None:
+    if json:
+        options.write_json(out, answer)
+    else:
+        out.write(_comparison_text(answer))
 
 
 def _bounds(from_: str, to: str) -> tuple[int, int]:
@@ -196,10 +207,23 @@ def _comparison_text(answer: dict[str, Any]) -> str:
     """What `evaluate` found, for a person."""
     from reports.text.chains import format_chains
     from reports.text.comparison import format_table, world_words
+    from reports.text.hidden import format_hidden
 
     text = f"{format_table(answer['results'])}\n\n{world_words(answer['world_error'])}\n"
     text += f"fitted in world {answer['fitted_in']}\n"
-    return text + (f"\n{format_chains(answer['chains'])}\n" if answer["chains"] else "")
+    text += f"\n{format_chains(answer['chains'])}\n" if answer["chains"] else ""
+    return text + (f"\n{format_hidden(answer['hidden'])}\n" if answer["hidden"] else "")
+
+
+def _unseen(hidden: str | None) -> list[str]:
+    """The groups of features that --hidden lists. Raises InputError."""
+    from models.comparison.masked import check_hidden
+
+    if hidden is None:
+        return []
+    unseen = options.names(hidden)
+    check_hidden(unseen)
+    return unseen
 
 
 def promote(
