@@ -165,7 +165,12 @@ def released(checkout: Path, environment: dict[str, str], analysed: list[str]) -
     from models.tracking import versions as tracking
 
     data, policy = DataFolder(Path(environment["BATON_DATA"])), artifact()
-    tracking.set_champion(data, tracking.register(data, policy, tags={}, description="waits", metrics={}))
+    tracking.set_alias(
+        data,
+        "mycluster",
+        tracking.CHAMPION,
+        tracking.register(data, "mycluster", policy, tags={}, description="waits", metrics={}),
+    )
     return policy
 
 
