@@ -3,7 +3,7 @@
 import base64
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
@@ -118,21 +118,12 @@ def picture(drawn: bytes, title: str) -> dg.MarkdownMetadataValue:
 
 
 def shown(
-    *,
-    rows: int,
-    reused: bool = False,
-    key: dg.AssetKey | None = None,
-    version: str | None = None,
-    checks: Sequence[dg.AssetCheckResult] = (),
-    **metadata: Any,
+    *, rows: int, reused: bool = False, key: dg.AssetKey | None = None, version: str | None = None, **metadata: Any
 ) -> dg.MaterializeResult[None]:
-    """A materialization with its row count, whether it was there already, and the results of its own checks.
+    """A materialization with its row count, and whether it was there already.
 
     `version` is the fingerprint of what it was made from: with the same one, what comes after it is not out of date.
     """
     counts: dict[str, Any] = {"dagster/row_count": rows, "reused": dg.MetadataValue.bool(reused)}
     data_version = None if version is None else dg.DataVersion(version)
-    all_metadata = {**counts, **metadata}
-    return dg.MaterializeResult(
-        asset_key=key, metadata=all_metadata, data_version=data_version, check_results=list(checks)
-    )
+    return dg.MaterializeResult(asset_key=key, metadata={**counts, **metadata}, data_version=data_version)

@@ -22,6 +22,7 @@ from models.tables import RELEASE_LOG
 from traces.store import derived
 from traces.store.folder import DataFolder
 
+Yielded = dg.MaterializeResult[None] | dg.AssetCheckResult
 KEY = "provisioning_policy"
 MOST_LOAD_S, MOST_BYTES = 1.0, 64 << 20  # that an agent on a login node may be asked for
 DECISIONS = 200  # timed, one observation each
@@ -41,23 +42,24 @@ CHECKS = {
     metadata=computed_by(*publish.RELEASED_BY, but=(registry.__name__,)),
     description="The cluster's registered model: a new version, champion only if shown to be no worse, and its folder.",
 )
-def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
+def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> Iterator[Yielded]:
     data, cluster = baton.folder, context.partition_key
     settings = baton.settings(cluster)
     if why := why_no_policies(data, cluster, settings):
         nothing = {"why": dg.MetadataValue.text(why)}
-        skipped = [dg.AssetCheckResult(check_name=name, passed=True, metadata=nothing) for name in CHECKS]
-        return shown(rows=0, why=why, checks=skipped)
+        yield shown(rows=0, why=why)
+        yield from (dg.AssetCheckResult(check_name=name, passed=True, metadata=nothing) for name in CHECKS)
+        return
     log, reused = publish.publish(headline_study(data, settings))
     columns = ("released_utc", "registered_version", "policy", "verdict", "reason")
-    return shown(
+    yield shown(
         rows=len(log),
         reused=reused,
         version=derived.made_from(data, RELEASE_LOG.name, cluster),
-        checks=list(checked(data, cluster, log)),
         **_decision(cluster, log),
         decisions=table(log.reverse().select(columns), length=300),
     )
+    yield from checked(data, cluster, log)
 
 
 def checked(data: DataFolder, cluster: str, log: pl.DataFrame) -> Iterator[dg.AssetCheckResult]:

@@ -1,9 +1,9 @@
 """The gate's interval of a mean: Student's t over whole blocks of 7 days.
 
-A percentile bootstrap over a few blocks is far too narrow: of a candidate that is truly 0.1 h worse it lets through
-one in three to one in ten on 28 days of pairs that resemble their neighbours. Here every block is one observation,
-and the quantile is Student's with one degree of freedom less than there are blocks (the ratio estimator of Cochran,
-"Sampling Techniques", 1977, section 6.3, with blocks as clusters). How often it errs is printed by
+A percentile bootstrap over a few blocks is far too narrow: of candidates that are truly 0.1 h worse it lets up to one
+in three pass on 28 days of pairs that resemble their neighbours, and one in two on 7.5. Here every block is one
+observation, and the quantile is Student's with one degree of freedom less than there are blocks (the ratio estimator of
+Cochran, "Sampling Techniques", 1977, section 6.3, with blocks as clusters). How often it errs is printed by
 `bench/bench_gate.py`, and the levels are chosen by that.
 """
 

@@ -111,8 +111,8 @@ def judge(
         verdict, why = CANNOT_TELL, lacks
     reason = (
         f"{why or f'neither worse nor no worse than {opponent}'}: cost difference {found.mean:+.3f} h a pair, "
-        f"{100 * GATE_LEVEL:.0f} % [{found.low:+.3f}, {found.high:+.3f}] (at most {NOT_WORSE_H:+.1f} passes), {len(submit_s)} "
-        f"pairs in {blocks} blocks, reactive loses over {LIGHT_H:g} h on {losing.sum()}"
+        f"{100 * GATE_LEVEL:.0f} % [{found.low:+.3f}, {found.high:+.3f}] (at most {NOT_WORSE_H:+.1f} passes), "
+        f"{len(submit_s)} pairs in {blocks} blocks, reactive loses over {LIGHT_H:g} h on {losing.sum()}"
     )
     return Gate(verdict, reason, *window, found.low, found.high)
 

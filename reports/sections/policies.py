@@ -253,8 +253,8 @@ def _releases(source: Source, section: Section, *, is_asked_for: bool) -> None:
         TableView(
             "releases",
             "Release decisions",
-            f"The cost difference is candidate minus champion, paired {100 * GATE_LEVEL:.0f} % interval, weight 1; not worse "
-            f"means that its upper end is at most {NOT_WORSE_H:g} h. {source.caption(log.height, 'decisions')}",
+            f"The cost difference is candidate minus champion, paired {100 * GATE_LEVEL:.0f} % interval, weight 1; not "
+            f"worse means that its upper end is at most {NOT_WORSE_H:g} h. {source.caption(log.height, 'decisions')}",
             columns(
                 "released_utc|decided, UTC|utc", "policy|candidate", "outcome|gate", "reason|reason",
                 "pairs|pairs|count", "blocks|blocks|count",

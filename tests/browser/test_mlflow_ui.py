@@ -84,4 +84,4 @@ def test_a_training_shows_its_comparison(show: Show, data: DataFolder, fits: lis
 
 def test_a_version_says_what_it_is(show: Show) -> None:
     words = ("start-estimate: submits when", "Trained on", "Cost", "Gate", "not worse than reactive", "champion")
-    show(path(tracking.version_url(1)), *words, name="mlflow-version")
+    show(path(tracking.version_url("toy", 1)), *words, name="mlflow-version")

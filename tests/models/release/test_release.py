@@ -138,11 +138,13 @@ def test_the_gate_is_a_paired_comparison() -> None:
     assert worse.blocks == 12 and worse.losing == int((part.gap_h[part.last] > 2.0).sum()) > 20
 
 
-def judged(difference_h: np.ndarray, *, days: int = 56, losing_every: int = 4, **parts: np.ndarray) -> Gate:
+def judged(
+    difference_h: np.ndarray, *, days: int = 56, losing_every: int = 4, parts: dict[str, np.ndarray] | None = None
+) -> Gate:
     """A pair every 4 hours; reactive loses 3 h on every so many-th."""
     submit_s = FIRST_S + np.arange(6 * days, dtype=np.int64) * 14_400
     gap_h = np.where(np.arange(6 * days) % losing_every == 0, 3.0, 0.0)
-    return judge(np.broadcast_to(difference_h, submit_s.shape).astype(float), submit_s, gap_h, parts)
+    return judge(np.broadcast_to(difference_h, submit_s.shape).astype(float), submit_s, gap_h, parts or {})
 
 
 @pytest.mark.parametrize(("excess_h", "verdict"), [(-1.0, "passed"), (0.05, "passed"), (0.15, "failed")])
@@ -170,16 +172,16 @@ def test_the_interval_is_students_over_block_means() -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "reason"),
+    ("days", "losing_every", "reason"),
     [
-        ({"days": 27}, "fewer than 4 blocks"),
-        ({"days": 6}, "lie in one block of 7 days"),
-        ({"losing_every": 20}, "a calm window"),
-        ({"losing_every": 10**6}, "a calm window"),
+        (27, 4, "fewer than 4 blocks"),
+        (6, 4, "lie in one block of 7 days"),
+        (56, 20, "a calm window"),
+        (56, 10**6, "a calm window"),
     ],
 )
-def test_a_window_that_shows_nothing_lets_nobody_through(named: dict[str, int], reason: str) -> None:
-    found = judged(np.asarray(-1.0), **named)
+def test_a_window_that_shows_nothing_lets_nobody_through(days: int, losing_every: int, reason: str) -> None:
+    found = judged(np.asarray(-1.0), days=days, losing_every=losing_every)
     assert found.verdict == "cannot tell" and reason in found.reason
     assert judged(np.asarray(-1.0), days=28).passed
 
@@ -193,7 +195,7 @@ def test_losing_pairs_of_one_spell_are_a_calm_window_too() -> None:
 
 def test_no_part_of_the_pairs_may_be_worse() -> None:
     big = np.arange(336) % 6 == 1
-    found = judged(np.where(big, 0.5, -1.0), **{"of 8 nodes": big, "of 1 nodes": ~big})
+    found = judged(np.where(big, 0.5, -1.0), parts={"of 8 nodes": big, "of 1 nodes": ~big})
     assert found.verdict == "cannot tell" and "worse on the 56 pairs of 8 nodes (+0.50 h" in found.reason
     on_losing = judged(np.where(np.arange(336) % 4 == 0, 0.5, -1.0))
     assert on_losing.verdict == "cannot tell" and "worse in the mean where reactive loses" in on_losing.reason

@@ -114,6 +114,10 @@ def test_whatever_is_damaged_is_told_in_one_line(whole: DataFolder, tmp_path: Pa
             at = chance.randrange(100, len(content) - 64)
             content[at : at + 64] = chance.randbytes(64)
         path.write_bytes(content)
-        for work in (mlflow_store.initialise, champion.rollback, lambda data: champion.promote(data, 2)):
+        for work in (
+            mlflow_store.initialise,
+            lambda data: champion.rollback(data, "toy"),
+            lambda data: champion.promote(data, "toy", 2, "tried"),
+        ):
             refused += bool(one_line(data, partial(work, data)))
     assert refused >= DAMAGES
