@@ -45,6 +45,7 @@ AIMS: dict[str, tuple[str, ...]] = {
         f"models/comparison/{name}.py": ("tests/models/comparison",)
         for name in ("compare", "outcomes", "cells", "differences", "groups", "rules", "settings")
     },
-    "models/release/gate.py": ("tests/models/release/test_release.py",),
+    "models/release/gate.py": ("tests/models/release/test_gate.py",),
+    "models/release/block_interval.py": ("tests/models/release/test_gate.py",),
     "models/release/candidate.py": ("tests/models/release/test_release.py",),
 }

@@ -74,6 +74,22 @@ def unlike_days(seed: int, days: int) -> PairTable:
     return concatenate(moved)
 
 
+def quiet(pairs: PairTable, most_h: float) -> PairTable:
+    """The same with no wait above `most_h`."""
+    wait_s = np.minimum(pairs.successor_start_s - pairs.decision_s, round(3600 * most_h))
+    return replace(pairs, successor_start_s=pairs.decision_s + wait_s)
+
+
+def mean_cost(pairs: PairTable, one: Artifact, setting: float, size: int) -> float:
+    """Cost of weight 1, one pair at a time."""
+    costs = []
+    for i in np.flatnonzero(pairs.pair_nodes == size):
+        rows = np.arange(pairs.offset[i], pairs.offset[i + 1])
+        yes = np.flatnonzero(one.decide(pairs.observations[rows], setting))
+        costs.append(abs(pairs.gap_h[rows[yes[0]]]))
+    return float(np.mean(costs))
+
+
 def artifact(
     kind: str = "estimate-ratio",
     settings: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0),
