@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agent.artifact import Artifact
-from features.conventions import CANNOT_TELL, FAILED, PASSED
+from features.conventions import CANNOT_TELL, FAILED
 from features.observe import FEATURES, VERSION
 from models.comparison.outcomes import content_digest
 from models.protocol import PairTable
@@ -65,7 +65,7 @@ class ReleaseDecision:
 
     @property
     def passed(self) -> bool:
-        """Whether the candidate was let through by the gate, or is the champion already."""
+        """Whether the candidate was let through by the gate, now or when it became champion."""
         return self.gate.passed
 
     @property
@@ -118,8 +118,10 @@ def release(data: DataFolder, offer: Offer, decided_utc: datetime | None = None)
         present = tracking.champion(data, cluster)
         before = None if present is None else present.version
         if present is not None and present.tags.get(DIGEST_TAG) == content:
-            same = Gate(PASSED, f"it is the champion already, version {before}: nothing new to release")
-            return decision(same, before, before, before)
+            decided = release_log.decision_of(cluster, present)
+            row: dict[str, Any] = {"verdict": CANNOT_TELL, "provisional": False} if decided is None else decided[0]
+            same = Gate(row["verdict"], f"it is the champion already, version {before}: nothing new to release")
+            return replace(decision(same, before, before, before), is_provisional=row["provisional"])
         twins = tracking.tagged(data, cluster, DIGEST_TAG, content)
         back = next((twin for twin in twins if champion.ROLLED_BACK_TAG in twin.tags), None)
         if back is not None:

@@ -101,7 +101,7 @@ def judge(
     mean_h = float(difference_h.mean())
     window = (len(submit_s), blocks, int(losing.sum()), int(submit_s.min()), int(submit_s.max()), mean_h)
     if found is None:
-        reason = f"{len(submit_s)} pairs against {opponent} lie in one block of 7 days; add newer logs"
+        reason = f"{len(submit_s)} pairs against {opponent} span less than two blocks of 7 days; add newer logs"
         return Gate(CANNOT_TELL, reason, *window)
     verdict, why = PASSED, f"not worse than {opponent}"
     if found.high > NOT_WORSE_H:

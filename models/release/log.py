@@ -71,24 +71,37 @@ def tag_of(row: dict[str, Any], made_from: str) -> str:
     return json.dumps({"row": {**row, "released_utc": row["released_utc"].isoformat()}, "made_from": made_from})
 
 
-def restore(data: DataFolder, cluster: str, champion: tracking.RegisteredVersion) -> None:
-    """Puts the decision that made this version champion into the log of its cluster, where it is not there yet.
+def decision_of(cluster: str, champion: tracking.RegisteredVersion) -> tuple[dict[str, Any], str] | None:
+    """The decision that made this version champion, a row of the log, and what it was made from.
 
-    A log without a fingerprint is one that the process was killed over: there the decision is written once more.
+    None where it was made champion in MLflow, or by an older version of this program.
     """
     if DECISION_TAG not in champion.tags:
-        return  # made champion in MLflow, or by an older version of this program
+        return None
     try:
         decision = json.loads(champion.tags[DECISION_TAG])
         row = {**decision["row"], "released_utc": instants.parse(decision["row"]["released_utc"]), "cluster": cluster}
         row = row if "verdict" in row else _with_verdict(row)
         made_from = str(decision["made_from"])
-        log = release_log_frame([row])
+        release_log_frame([row])
     except (ValueError, KeyError, TypeError) as error:
         raise WorkError(
             f"tag {DECISION_TAG!r} of {tracking.model_name(cluster)} version {champion.version} is no decision as this "
             f"program writes them ({type(error).__name__}: {error}); delete the tag in MLflow"
         ) from error
+    return row, made_from
+
+
+def restore(data: DataFolder, cluster: str, champion: tracking.RegisteredVersion) -> None:
+    """Puts the decision that made this version champion into the log of its cluster, where it is not there yet.
+
+    A log without a fingerprint is one that the process was killed over: there the decision is written once more.
+    """
+    decided = decision_of(cluster, champion)
+    if decided is None:
+        return
+    row, made_from = decided
+    log = release_log_frame([row])
     is_whole = derived.made_from(data, RELEASE_LOG.name, cluster) is not None
     if not is_whole or log["released_utc"][0] not in read(data, cluster)["released_utc"]:
         add(data, row, made_from)

@@ -88,8 +88,8 @@ def test_the_interval_is_students_over_block_means() -> None:
 @pytest.mark.parametrize(
     ("days", "losing_every", "reason"),
     [
-        (27, 4, "fewer than 4 blocks"),
-        (6, 4, "lie in one block of 7 days"),
+        (27, 4, "fewer than 4 blocks of 7 days"),
+        (6, 4, "span less than two blocks of 7 days"),
         (56, 20, "a calm window"),
         (56, 10**6, "a calm window"),
     ],

@@ -193,6 +193,11 @@ def test_the_first_champion_may_be_provisional_and_no_later_one(data: DataFolder
     found = release(data, offer(BETTER, short))
     assert found.gate.verdict == "cannot tell" and found.is_provisional and found.version == 1
     assert "there is no champion, so this one is provisional" in found.reason
+    again = release(data, offer(BETTER, short))
+    assert "nothing new" in again.reason
+    assert (again.gate.verdict, again.is_provisional) == ("cannot tell", True), (
+        "it is not proven by being offered again"
+    )
     next_one = release(data, offer(GOOD, short))
     assert (next_one.gate.verdict, next_one.version, next_one.is_provisional) == ("cannot tell", 1, False)
 
