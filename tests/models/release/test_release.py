@@ -261,6 +261,12 @@ def test_a_released_artifact_says_where_it_is_from_and_checks_itself(data: DataF
     with alone(data, "toy"):
         pass
     assert Artifact.load(champion_folder(data)) == loaded, "the next command makes it whole again"
+    link = data.artifacts / "toy" / "champion"
+    link.unlink()
+    shutil.copytree(link.with_name("1"), link)  # as of a data folder that was copied by what follows links
+    with alone(data, "toy"):
+        pass
+    assert link.is_symlink() and champion_folder(data).name == "1"
 
 
 def test_promoting_what_is_not_there_lists_what_is(data: DataFolder) -> None:
