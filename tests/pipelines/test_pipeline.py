@@ -110,8 +110,9 @@ def test_the_warehouse_holds_what_was_derived(run: Run) -> None:
     assert set(results["policy"]) == {*POLICIES, *registry.RULES, "mirage-average", "oracle"}
     assert set(results["pair_nodes"]) == {1, 8} and results["world_spearman"].null_count() == 0
     assert results["regret_h_w1"].min() == 0
-    decisions = warehouse.read(data, "SELECT policy, reason FROM release_log")
+    decisions = warehouse.read(data, "SELECT policy, verdict, provisional FROM release_log")
     assert len(decisions) == 1 and decisions["policy"][0] in POLICIES
+    assert decisions.row(0)[1:] == ("cannot tell", True), "some days of pairs show nothing, and there was no champion"
     waits = warehouse.read(data, "SELECT count(*) AS n FROM simulated_starts WHERE simulated_wait_s >= 0")
     assert waits["n"][0] == made["simulation_replay"]["dagster/row_count"] > 100
 
