@@ -80,7 +80,7 @@ def test_what_matters_is_a_number_that_the_ui_draws(run: Run) -> None:
         "pair_tables": ("pairs_fit", "pairs_select", "pairs_report", "reactive_interruption_report_h"),
         "trained_policies": ("policies", "fit_s"),
         "policy_comparison": ("cost_w1_h", "interruption_h", "overlap_h", "reactive_cost_w1_h", "oracle_cost_w1_h"),
-        "provisioning_policy": ("passed",),
+        "provisioning_policy": ("champion_version", "gate_pairs", "gate_blocks"),
         "report": ("dagster/size_bytes",),
     }.items():
         assert all(isinstance(made[key][name], int | float) for name in names), (key, made[key])
