@@ -119,6 +119,8 @@ def _decision(cluster: str, log: pl.DataFrame) -> dict[str, Any]:
         "verdict": newest["verdict"],
         **numbers(
             champion_version=version,
+            gate_pairs=newest["pairs"],
+            gate_blocks=newest["blocks"],
             cost_difference_low_h=newest["cost_difference_low_h"],
             cost_difference_high_h=newest["cost_difference_high_h"],
         ),
