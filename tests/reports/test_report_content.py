@@ -16,7 +16,7 @@ from scipy import stats
 from reports import format as fmt
 from reports.build import SECTIONS, build_report, section_data
 from reports.palette import COLOURS
-from reports.sections.load import NAMES
+from reports.drift import FEATURES
 from reports.sections.summary import summary
 from reports.source import Source, Told
 from tests.reports import warehouse
@@ -194,7 +194,7 @@ def test_load_equals_sql(full_data: DataFolder) -> None:
     for feature, weeks, often in _sql(
         full_data, "SELECT feature, count(*), sum(is_shifted::INT) FROM drift GROUP BY feature"
     ):
-        assert shifted[NAMES[feature]] == (weeks, often)
+        assert shifted[FEATURES[feature]] == (weeks, often)
 
 
 def test_hours_held_and_idle_by_user_equal_sql(full_data: DataFolder) -> None:

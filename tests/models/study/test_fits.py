@@ -125,7 +125,7 @@ def test_the_champion_is_what_was_trained_under_that_name_else_the_registered_ve
     registered(monkeypatch, with_version(artifact(until_s=77), VERSION))
     (one,), until_s = champion(study)
     assert (one.name, one.seed, one.run_id, one.wall_s, until_s) == ("champion", 0, "", 0.0, 77)
-    assert champion_policy(study.data) == one.artifact.manifest["policy"] == "start-estimate"
+    assert champion_policy(study.data, study.scenario.cluster) == one.artifact.manifest["policy"] == "start-estimate"
     registered(monkeypatch, with_version(artifact(), VERSION))
     assert champion(study)[1] == 0  # fitted on no outcomes
     fit(study, RULES, WINDOW)
