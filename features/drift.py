@@ -1,10 +1,10 @@
 """How far one week differs from a set of earlier weeks, with a bound that such weeks exceed by a stated share.
 
 A feature's distance of a week is the population stability index (`features.load`) of its rows against those of all
-other weeks together, in ten bins of equal mass of all of them; names have a bin each. Its score is the distance's
-logarithm, less the median over the weeks and divided by the median absolute deviation, so that features can be held
-against each other. Of each week the highest score of any feature counts. Earlier weeks and the new one are treated
-alike. So where weeks are exchangeable, the new one is as likely as any other to stand at any rank, and it stands above
+other weeks together, in ten bins of equal mass of all of them; names have a bin each. Its score is the distance over
+the median of the weeks' distances, so that features can be held against each other. (Divided by their spread as well,
+one feature that hardly moves sets the bounds of all.) Of each week the highest score of any feature counts. Earlier
+weeks and the new one are treated alike. So where weeks are exchangeable, the new one is as likely as any other to stand at any rank, and it stands above
 the k-th highest of m earlier weeks in at most k of m + 1 cases (full conformal prediction; Vovk, Gammerman and Shafer,
 Algorithmic Learning in a Random World, 2005, chapter 2), however many features there are.
 """
@@ -71,11 +71,10 @@ def against(
         counts = _counts(rows[feature], place, is_number=feature in numbers)
         if counts.sum(axis=1).min() >= LEAST_ROWS:
             found.append((feature, counts, _distances(counts)))
-    spreads = [_spread(distances) for _, _, distances in found]
-    varied = [(one, spread) for one, spread in zip(found, spreads, strict=True) if spread[1] > 0]
+    varied = [(*one, typical) for one in found if (typical := float(np.median(one[2]))) > 0]
     if not varied:
         return None
-    score = np.stack([(np.log(distances) - middle) / width for (_, _, distances), (middle, width) in varied])
+    score = np.stack([distances / typical for _, _, distances, typical in varied])
     earlier = np.delete(score.max(axis=0), now_at)
     allowed = max(1, int(CHANCE * (len(weeks) + 1)))
     limit = float(np.sort(earlier)[-allowed])
@@ -88,15 +87,15 @@ def against(
                 n_before=int(np.delete(counts, now_at, axis=0).sum()),
                 n=int(counts[now_at].sum()),
                 psi=float(distances[now_at]),
-                bound=float(np.exp(middle + limit * width)),
+                bound=limit * typical,
             )
-            for (feature, counts, distances), (middle, width) in varied
+            for feature, counts, distances, typical in varied
         ],
     )
 
 
 def _counts(values: pl.Series, place: Int64s, *, is_number: bool) -> Int64s:
-    """Known values by week and bin, (weeks, bins); place: (n,) week of each value."""
+    """Known values by week and bin that holds any, (weeks, bins); place: (n,) week of each value."""
     known = values.is_not_null().to_numpy()
     at, values = place[known], values.drop_nulls()
     if is_number:
@@ -107,19 +106,11 @@ def _counts(values: pl.Series, place: Int64s, *, is_number: bool) -> Int64s:
     else:
         bins, code = values.n_unique(), values.rank("dense").to_numpy().astype(np.int64) - 1
     weeks = int(place.max()) + 1
-    return np.bincount(at * bins + code, minlength=weeks * bins).reshape(weeks, bins).astype(np.int64)
+    counts = np.bincount(at * bins + code, minlength=weeks * bins).reshape(weeks, bins)
+    return counts[:, counts.any(axis=0)].astype(np.int64)
 
 
 def _distances(counts: Int64s) -> Float64s:
-    """Of each week from all others together, (weeks,), above 0."""
+    """Of each week from all others together, (weeks,)."""
     total = counts.sum(axis=0)
-    found = np.array([stability_index(total - week, week) for week in counts])
-    above: Float64s = np.maximum(found, np.finfo(np.float64).tiny)
-    return above
-
-
-def _spread(distances: Float64s) -> tuple[float, float]:
-    """Median and median absolute deviation of the logarithms."""
-    logarithm = np.log(distances)
-    middle = float(np.median(logarithm))
-    return middle, float(np.median(np.abs(logarithm - middle)))
+    return np.array([stability_index(total - week, week) for week in counts])
