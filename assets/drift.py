@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 import polars as pl
 
+from assets import warehouse
 from assets.metadata import numbers, plot, shown, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
@@ -23,7 +24,7 @@ NOTHING_YET = "no champion, or no whole week since its fit with known outcomes, 
 
 
 @dg.asset(
-    deps=["provisioning_policy"],
+    deps=[warehouse.key("jobs"), "provisioning_policy"],
     group_name="release",
     partitions_def=CLUSTERS,
     kinds={"polars", "parquet"},

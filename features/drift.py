@@ -4,9 +4,10 @@ A feature's distance of a week is the population stability index (`features.load
 other weeks together, in ten bins of equal mass of all of them; names have a bin each. Its score is the distance over
 the median of the weeks' distances, so that features can be held against each other. (Divided by their spread as well,
 one feature that hardly moves sets the bounds of all.) Of each week the highest score of any feature counts. Earlier
-weeks and the new one are treated alike. So where weeks are exchangeable, the new one is as likely as any other to stand at any rank, and it stands above
-the k-th highest of m earlier weeks in at most k of m + 1 cases (full conformal prediction; Vovk, Gammerman and Shafer,
-Algorithmic Learning in a Random World, 2005, chapter 2), however many features there are.
+weeks and the new one are treated alike. So where weeks are exchangeable, the new one is as likely as any other to stand
+at any rank, and it stands above the k-th highest of m earlier weeks in at most k of m + 1 cases, however many features
+there are (full conformal prediction; Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005,
+chapter 2).
 """
 
 from __future__ import annotations

@@ -271,7 +271,8 @@ def test_a_drifted_champion_is_trained_again_once_a_cause(
 ) -> None:
     monkeypatch.setattr(registered, "champion_version", lambda *_: 3)
     instance.add_dynamic_partitions("clusters", ["calm", "lab", "unseen"])
-    drift_of(tmp_path, "calm", beyond=False), drift_of(tmp_path, "lab", beyond=True)
+    drift_of(tmp_path, "calm", beyond=False)
+    drift_of(tmp_path, "lab", beyond=True)
     first = drifted(tmp_path, instance)
     ((cluster, key),) = requests(first)
     assert cluster == "lab" and key and key.startswith("lab-drift-")
@@ -300,7 +301,8 @@ def test_a_table_that_cannot_be_read_stops_no_other_cluster(
 ) -> None:
     monkeypatch.setattr(registered, "champion_version", lambda *_: 3)
     instance.add_dynamic_partitions("clusters", ["bad", "lab"])
-    drift_of(tmp_path, "bad", beyond=True), drift_of(tmp_path, "lab", beyond=True)
+    drift_of(tmp_path, "bad", beyond=True)
+    drift_of(tmp_path, "lab", beyond=True)
     (tmp_path / "lake" / "derived" / "champion_drift" / "bad.parquet").write_text("no table")
     assert [cluster for cluster, _ in requests(drifted(tmp_path, instance))] == ["lab"]
     assert "cluster bad" in capfd.readouterr().err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -84,11 +86,11 @@ def test_windows_of_a_trace_that_grows_by_a_day_stay_and_move_once_a_week() -> N
     first_s = MONDAY_S + 2800 * WEEK_S
     found = [parts(first_s, days) for days in range(90, 91 + 7 * 8)]
     ends = [report.until_s for _, _, report in found]
-    assert {later - earlier for earlier, later in zip(ends, ends[1:], strict=False)} == {0, WEEK_S}
+    assert {later - earlier for earlier, later in pairwise(ends)} == {0, WEEK_S}
     assert ends[7] == ends[0] + WEEK_S and len(set(ends)) == 9, "a week moves them by one"
-    moved = [now != before for before, now in zip(found, found[1:], strict=False)]
+    moved = [now != before for before, now in pairwise(found)]
     assert sum(moved) == 8, "nothing of them moves in between"
-    for (fit, select, report), (_, later_select, later_report) in zip(found, found[1:], strict=False):
+    for (fit, select, report), (_, later_select, later_report) in pairwise(found):
         assert fit.until_s == select.from_s < select.until_s == report.from_s
         assert later_select.from_s >= select.from_s and later_report.from_s >= report.from_s
 
@@ -116,9 +118,9 @@ def test_declared_windows_stay_where_they_are() -> None:
 def test_a_date_that_is_not_declared_follows_from_the_others_and_the_trace() -> None:
     fit, select, report = parts(FIRST_S, 60, DeclaredDates(fit_until_s=FIRST_S + 20 * DAY_S))
     assert fit == Window(parts(FIRST_S, 60)[0].from_s, FIRST_S + 20 * DAY_S, FIT_DECISION_S)
-    assert report.until_s == usable_starts(submitted(FIRST_S, 60)).until_s and select.until_s - select.from_s == pytest.approx(
-        0.2 * (report.until_s - fit.from_s), abs=HOUR_S
-    )
+    assert report.until_s == usable_starts(
+        submitted(FIRST_S, 60)
+    ).until_s and select.until_s - select.from_s == pytest.approx(0.2 * (report.until_s - fit.from_s), abs=HOUR_S)
 
 
 def test_starts_begin_warm_and_where_somebody_says() -> None:
