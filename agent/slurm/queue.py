@@ -1,7 +1,7 @@
 """Who pends, who runs and who has just ended, of all users: one call of squeue.
 
 squeue's long format is the same from version to version and `--json` is not: its fields change names and types, and a
-job takes twenty times the bytes. User text (names, comments) may hold any character, line breaks included, so a word
+job takes over ten times the bytes. User text (names, comments) may hold any character, line breaks included, so a word
 drawn at random for each call ends each field.
 """
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from agent.slurm.commands import Commands, SlurmError
 from traces.slurm.text import NO_TIME, parse_job_id, parse_limit_s
 
+JOBS = "jobs"  # in Queue.hidden
 UNLIMITED_S = 365 * 86400  # stands for a time limit that a job does not have
 FIELDS = (
     "JobArrayID", "Name", "UserName", "Account", "Partition", "QOS", "State", "Reason", "NumNodes", "TimeLimit",
@@ -52,7 +53,7 @@ class Queue:
     """Every job that the user may see at an instant.
 
     Those that pend, run or complete are in `jobs`. `ended`: those that Slurm still remembers (slurm.conf: MinJobAge).
-    hidden: "jobs" where other users' are not shown. unread: rows that could not be parsed.
+    hidden: JOBS where other users' are not shown. unread: rows that could not be parsed.
     """
 
     now_s: int
