@@ -13,11 +13,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from agent.state import COMPLETING, Attempt, State
+from agent.state import COMPLETING, MISSING, Attempt, State
 
 LOG_VERSION = 1
 HOUR_S = 3600
-USUAL = frozenset({"", "None", "Priority", "Resources", COMPLETING})  # reasons that need no line
+USUAL = frozenset({"", "None", "Priority", "Resources", COMPLETING, MISSING})  # reasons that need no line
 
 MEANINGS = {
     "JobHeldUser": ": held by its user; scontrol release lets it go on",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.slurm.queue import Job
-from agent.state import COMPLETING, GOING, Attempt, State
+from agent.state import COMPLETING, GOING, MISSING, Attempt, State
 from traces.slurm.text import parse_state
 
 LOOKS = 3  # times that no source may know a job before it counts as absent
@@ -144,10 +144,11 @@ def _seen(attempt: Attempt, sight: Sight) -> Attempt:
 
 def _looked_up(attempt: Attempt, sight: Sight) -> Attempt:
     if attempt.name not in sight.found:
-        return attempt
+        return replace(attempt, reason=MISSING)
     found = sight.found[attempt.name]
     if found is None or parse_state(found.state) in NOT_ENDED:
-        looked = replace(attempt, looks=attempt.looks + 1, job_id=found.job_id if found else attempt.job_id)
+        job_id = found.job_id if found else attempt.job_id
+        looked = replace(attempt, looks=attempt.looks + 1, job_id=job_id, reason=MISSING)
         is_settled = sight.now_s - attempt.intended_s >= SETTLE_S
         if looked.looks < (STUCK_LOOKS if found else LOOKS) or not is_settled:
             return looked
@@ -269,7 +270,7 @@ def act(rules: Rules, state: State, now_s: int, advice: Advice | None = None) ->
     if over is not None:
         status, why, link = over
         state = replace(state, status=status, why=why)
-        for attempt in [a for a in state.attempts if a.is_alive and a.link > link]:
+        for attempt in [a for a in state.attempts if a.is_alive and not a.withdrawn and a.link > link]:
             state = _withdrawn(state, attempt, f"the chain is over: {why}")
     if state.status == GOING:
         state = _corrected(rules, state)

@@ -23,7 +23,7 @@ from typing import Any
 STATE_VERSION = 1
 MOST_STATE_BYTES = 64 << 20
 GOING = "going"
-COMPLETING = "COMPLETING"
+COMPLETING, MISSING = "COMPLETING", "MISSING"  # reasons: about to end; not in the queue, and its end not known yet
 _ATTEMPT_NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 
 
@@ -58,8 +58,9 @@ class Attempt:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has started, has not ended and is not about to, and does not wait again after a requeue."""
-        return self.is_alive and self.start_s is not None and not self.is_pending and self.reason != COMPLETING
+        """Whether it has started, does not wait again after a requeue, and has not ended nor is about to."""
+        is_there = self.reason not in (COMPLETING, MISSING)
+        return self.is_alive and self.start_s is not None and not self.is_pending and is_there
 
     @property
     def never_was(self) -> bool:

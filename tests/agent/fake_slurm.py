@@ -144,6 +144,8 @@ class FakeSlurm:
 
     def _squeue(self, argv: Sequence[str]) -> str:
         jobs = [job for job in self.jobs if self._is_known(job)]
+        if "--me" in argv:
+            jobs = [job for job in jobs if job.user == ME]
         if which := _value(argv, "--jobs"):
             jobs = [job for job in jobs if str(job.id) == which]
             if not jobs:
@@ -182,7 +184,7 @@ class FakeSlurm:
         if not self.has_accounting:
             raise SlurmError("refused", "sacct", "Slurm accounting storage is disabled")
         which, name = _value(argv, "--jobs"), _value(argv, "--name")
-        jobs = [job for job in self.jobs if str(job.id) == which or job.name == name]
+        jobs = [job for job in self.jobs if job.user == ME and (str(job.id) == which or job.name == name)]
         return "".join(
             f"{job.id}|{job.state}|{job.exit_status}:0|{job.submit_s}|{_shown(job.start_s)}|{_shown(job.end_s)}\n"
             for job in jobs

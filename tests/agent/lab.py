@@ -46,7 +46,8 @@ def chain_of(folder: Path, **values: Any) -> Chain:
     released = folder / "released"
     if not released.exists():
         artifact(released)
-    return Chain(**{"script": script, "links": 3, "artifact": released, "name": "train"} | values)
+    given: dict[str, Any] = {"script": script, "links": 3, "artifact": released, "name": "train"}
+    return Chain(**(given | values))
 
 
 @dataclass

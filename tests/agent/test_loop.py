@@ -249,7 +249,21 @@ def test_a_submission_without_an_answer_is_looked_for_before_it_is_made_again(
     names = [name for name, _ in lab.links()]
     assert names == (["1.1", "2.1"] if was_made else ["1.2", "2.1"])
     if not was_made:
-        assert job(lab, "1.2").submit_s - START_S >= keeper.SETTLE_S
+        assert job(lab, "1.2").submit_s - START_S >= 180
+
+
+@pytest.mark.parametrize("cycle_s", [10, 170])  # many looks, and few, before the job appears
+def test_a_submission_that_slurm_works_on_for_minutes_is_not_made_again(tmp_path: Path, cycle_s: int) -> None:
+    lab = lab_of(tmp_path, links=1, cycle_s=cycle_s)
+    agent = lab.agent()
+    lab.commands.before = _raise_at("sbatch", SlurmError("away", "sbatch", "timed out"))
+    agent.cycle()
+    lab.commands.before = lambda argv: None
+    while lab.slurm.now_s < START_S + (170 if cycle_s == 10 else 300):
+        lab.pause(agent.cycle())
+    lab.slurm.submit(agent.state.attempts[0].name)
+    assert agent.run() == DONE
+    assert [name for name, _ in lab.links()] == ["1.1"]
 
 
 def test_a_slurm_that_is_away_is_asked_ever_less_often(tmp_path: Path) -> None:
