@@ -25,7 +25,7 @@ from agent.slurm.limits import Limits
 from agent.slurm.nodes import Nodes
 from agent.slurm.queue import JOBS, UNLIMITED_S, Job, Queue
 from agent.slurm.settings import BASIC, Partition, Settings
-from features.observe import FEATURES, observe
+from features.observe import FEATURES, HIDDEN_TOGETHER, observe
 from features.snapshot import Int64s, Snapshot
 from traces.slurm.text import expand_nodes, parse_job_id, parse_state
 
@@ -36,15 +36,9 @@ QUEUE_REASONS = frozenset({
 })  # fmt: skip
 USER_REASONS = frozenset({"AssocMaxJobsLimit", "AssociationJobLimit", "AssociationResourceLimit"})
 PER_USER = "PerUser"  # QOSMaxJobsPerUserLimit, QOSMaxGRESPerUser ...
-OF_PAST = (
-    "recent_wait_mean_h", "recent_wait_p50_h", "recent_wait_p90_h", "recent_wait_max_h", "recent_wide_wait_mean_h",
-    "started_6h_jobs", "limit_use_mean",
-)  # fmt: skip
-OF_LIMITS = ("headroom_jobs", "headroom_nodes", "headroom_wait_h")
-OF_NODES = ("usable_nodes",)
 WITHOUT_OTHERS = frozenset({  # what stays known where other users' jobs are not shown
     "remaining_h", "predecessor_elapsed_h", "predecessor_wait_h", "successor_nodes", "successor_limit_h",
-    "capacity_nodes", "usable_nodes", *OF_LIMITS, "hour_sin", "hour_cos", "weekday_sin", "weekday_cos",
+    "capacity_nodes", "usable_nodes", *HIDDEN_TOGETHER["limits"], "hour_sin", "hour_cos", "weekday_sin", "weekday_cos",
 })  # fmt: skip
 
 
@@ -105,11 +99,11 @@ def hidden_features(queue: Queue, scene: Scene) -> dict[str, str]:
     """The features that cannot be known at an instant, and of each why."""
     hidden: dict[str, str] = {}
     if scene.nodes is None:
-        hidden |= dict.fromkeys(OF_NODES, "sinfo shows no nodes")
+        hidden |= dict.fromkeys(HIDDEN_TOGETHER["nodes"], "sinfo shows no nodes")
     if scene.limits is None:
-        hidden |= dict.fromkeys(OF_LIMITS, scene.limits_why)
+        hidden |= dict.fromkeys(HIDDEN_TOGETHER["limits"], scene.limits_why)
     if scene.past_why:
-        hidden |= dict.fromkeys(OF_PAST, scene.past_why)
+        hidden |= dict.fromkeys(HIDDEN_TOGETHER["recent"], scene.past_why)
     if JOBS in queue.hidden:
         others = [name for name in FEATURES if name not in WITHOUT_OTHERS]
         hidden |= dict.fromkeys(others, "other users' jobs are not shown (slurm.conf: PrivateData)")

@@ -44,12 +44,14 @@ def read_limits(
         return Limits()
     where = [f"user={user}", f"cluster={settings.cluster}"] + ([f"account={account}"] if account else [])
     association = ("sacctmgr", "--noheader", "--parsable2", "show", "association", "where")
-    own = commands.run(*association, *where, "format=Partition,DefaultQOS,MaxJobs,GrpJobs,GrpTRES")
-    rows = _rows(own, 5)
+    own = commands.run(*association, *where, "format=Partition,DefaultQOS,QOS,MaxJobs,GrpJobs,GrpTRES")
+    rows = _rows(own, 6)
     fitting = [row for row in rows if row[0] == partition.name] or [row for row in rows if not row[0]]
     if not fitting:
         raise SlurmError("refused", "sacctmgr", "shows no association of the user")
-    _, default_qos, *counts, tres = fitting[0]
+    _, default_qos, allowed_qos, *counts, tres = fitting[0]
+    if not default_qos and "," not in allowed_qos:
+        default_qos = allowed_qos
     set_jobs = [count for count in map(_count, counts) if count is not None]
     levels = [_Level(min(set_jobs, default=None), _tres(tres))]
     names = [name for name in dict.fromkeys((partition.qos, qos or default_qos)) if name]

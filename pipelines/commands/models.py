@@ -45,6 +45,10 @@ Chain = Annotated[
     int | None,
     typer.Option("--chain", min=2, help="Beside the pairs, chains of so many jobs of --limit (world calibrated)."),
 ]
+Hidden = Annotated[
+    str | None,
+    typer.Option("--hidden", help="Also what it costs not to be shown some of: recent, limits, nodes, held (a,b)."),
+]
 Pairs = Annotated[
     str | None,
     typer.Option(
@@ -132,6 +136,7 @@ def evaluate(
     pairs: Pairs = None,
     fitted_in: FittedIn = None,
     chain: Chain = None,
+    hidden: Hidden = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
@@ -146,6 +151,7 @@ def evaluate(
         if from_s >= to_s:
             raise InputError(f"--from {from_} is not before --to {to}")
         check_chain(chain, world)
+        unseen = _unseen(hidden)
         wanted = _wanted(policies)
         _check_trained(folder, cluster, wanted)
         judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler)
@@ -166,6 +172,7 @@ def evaluate(
         error = world_error(study, report)
         chains = [] if chain is None else chain_rows(study, trained, report, select, chain)
         answer: dict[str, Any] = {"results": compared.results, "world_error": error, "chains": chains}
+        answer["hidden"] = comparisons.hidden_rows(study, trained, report, select, unseen) if unseen else []
         answer["fitted_in"] = fitted.scenario.world
         answer["is_development_window"] = comparisons.is_development(study, report)
         if json:
@@ -178,10 +185,23 @@ def _comparison_text(answer: dict[str, Any]) -> str:
     """What `evaluate` found, for a person."""
     from reports.text.chains import format_chains
     from reports.text.comparison import format_table, world_words
+    from reports.text.hidden import format_hidden
 
     text = f"{format_table(answer['results'])}\n\n{world_words(answer['world_error'])}\n"
     text += f"fitted in world {answer['fitted_in']}\n"
-    return text + (f"\n{format_chains(answer['chains'])}\n" if answer["chains"] else "")
+    text += f"\n{format_chains(answer['chains'])}\n" if answer["chains"] else ""
+    return text + (f"\n{format_hidden(answer['hidden'])}\n" if answer["hidden"] else "")
+
+
+def _unseen(hidden: str | None) -> list[str]:
+    """The groups of features that --hidden lists. Raises InputError."""
+    from models.comparison.masked import check_hidden
+
+    if hidden is None:
+        return []
+    unseen = options.names(hidden)
+    check_hidden(unseen)
+    return unseen
 
 
 def promote(

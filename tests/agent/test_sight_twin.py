@@ -1,4 +1,4 @@
-"""Training and life see the same: a simulated history, told in Slurm's text, gives the observation of the simulation."""
+"""Training and life see the same: a simulated history, told in Slurm's text, is observed as the simulation is."""
 
 from __future__ import annotations
 

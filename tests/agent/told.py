@@ -1,4 +1,4 @@
-"""A Slurm told in text: the history of a few jobs, printed at any instant as squeue, sinfo, sacct and the rest print it.
+"""A Slurm told in text: the history of a few jobs, printed at any instant as squeue, sinfo, sacct ... print it.
 
 Only the text form lies between a history and what the agent makes of it; nothing here is shared with the agent but the
 names of the fields that it asks for.
@@ -148,7 +148,7 @@ class ToldSlurm(Commands):
 
     def _sacctmgr(self, argv: Sequence[str]) -> str:
         if "association" in argv:
-            return "|normal|||\n"
+            return "||normal|||\n"
         return f"normal||{self.max_jobs}|{self.max_tres}\n"
 
 

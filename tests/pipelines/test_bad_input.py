@@ -171,6 +171,10 @@ def test_a_trace_too_short_for_pairs(baton: Baton, tmp_path: Path) -> None:
             ("evaluate", "--policies", "forest", "--from", "2026-03-02", "--to", "2026-03-03", "--chain", "5"),
             "calibrated",
         ),
+        (
+            ("evaluate", "--policies", "forest", "--from", "2026-03-02", "--to", "2026-03-03", "--hidden", "x,held"),
+            "--hidden 'x'; give one or several of recent, limits, nodes, held",
+        ),
         (("simulate", "--scheduler", "magic"), "mirage"),
         (("simulate", "--scheduler", "easy", "--pass", "never"), "instant"),
         (("simulate", "--scheduler", "easy", "--estimate", "guess"), "exact"),
