@@ -23,15 +23,17 @@ from typing import Any
 from agent import chain as chains
 from agent import status, submission
 from agent.chain import Chain, option
+from agent.check import PROBLEM, check
 from agent.decide import Policy, trained_capacity
 from agent.eyes import Eyes
 from agent.loop import EXIT, FAILED, Agent, World
-from agent.sight import asked_partitions
+from agent.sight import Request, asked_partitions
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.queue import read_queue
 from agent.slurm.settings import read_partitions
 from agent.slurm_time import SlurmTime
 from agent.state import GOING, Attempt, Busy, Folder, State, new_state
+from traces.slurm.text import MOST_NODES, parse_limit_s
 from traces.visible import visible
 
 USAGE = 2
@@ -43,8 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     ours, dashes, of_sbatch = _split(given)
     options = _parser().parse_args(ours)
-    if dashes and options.command != "run":
-        return _wrong("options of sbatch after -- are for `run` alone")
+    if dashes and options.command == "status":
+        return _wrong("status takes no options of sbatch")
     try:
         code: int = options.do(options, of_sbatch)
         return code
@@ -138,7 +140,7 @@ def check_with_slurm(chain: Chain, policy: Policy, commands: Commands) -> None:
             f"partition {asked[0].name} (allowed: {SIZE_SLACK:.0%} more or fewer)"
         )
     try:
-        submission.test_only(commands, chain)
+        submission.try_only(commands, chain.script, chain.options)
     except SlurmError as error:
         if error.kind != "refused":
             raise
@@ -199,6 +201,27 @@ def show(options: argparse.Namespace, of_sbatch: list[str]) -> int:
     return 0
 
 
+def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
+    """Say what this Slurm shows of what a chain needs; 1 where none can be kept."""
+    script = None if options.script is None else Path(options.script)
+    asked = (*(() if script is None else chains.script_options(script)), *of_sbatch)
+    limit_s = parse_limit_s(option(asked, "--time", "-t") or "") or 3600
+    nodes = (option(asked, "--nodes", "-N") or "1").partition("-")[0]
+    if not (nodes.isascii() and nodes.isdigit() and 0 < int(nodes) <= MOST_NODES):
+        raise ValueError(f"--nodes is {nodes!r}; allowed: 1 to {MOST_NODES}")
+    names = [
+        option(asked, long, short) or ""
+        for long, short in (("--partition", "-p"), ("--account", "-A"), ("--qos", "-q"))
+    ]
+    request = Request(int(nodes), limit_s, pwd.getpwuid(os.getuid()).pw_name, *names)
+    commands = Commands()
+    trial = None if script is None else partial(submission.try_only, commands, script, of_sbatch)
+    found = check(commands, request, now_s=time.time, trial=trial)
+    for finding in found:
+        print(f"{finding.level:8} {finding.subject}: {visible(finding.text)}")
+    return FAILED if any(finding.level == PROBLEM for finding in found) else 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="baton-agent",
@@ -225,6 +248,9 @@ def _parser() -> argparse.ArgumentParser:
     showing = commands.add_parser("status", help="a chain's jobs as a table and a timeline")
     showing.set_defaults(do=show)
     showing.add_argument("--state", type=Path, metavar="DIR", help="default: every chain in ~/.local/state/baton-agent")
+    looking = commands.add_parser("check", help="what this Slurm shows, and what stands in for what it does not")
+    looking.set_defaults(do=look)
+    looking.add_argument("script", nargs="?", help="try its submission too; options of sbatch may follow after --")
     return parser
 
 

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from agent.chain import Chain, option
 from agent.keeper import Found
@@ -57,9 +58,9 @@ def submit(
     return match[1]
 
 
-def test_only(commands: Commands, chain: Chain) -> None:
-    """Let Slurm check what links ask for, without a submission. Raises SlurmError."""
-    commands.run("sbatch", "--test-only", *chain.options, str(chain.script))
+def try_only(commands: Commands, script: Path, options: Sequence[str]) -> None:
+    """Let Slurm check what a script and options ask for, without a submission. Raises SlurmError."""
+    commands.run("sbatch", "--test-only", *options, str(script))
 
 
 def cancel(commands: Commands, job_id: str) -> None:
