@@ -230,8 +230,8 @@ def _opened(folder: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def _state(values: dict[str, Any]) -> State:
-    if values.pop("state_version", None) != STATE_VERSION:
+def _state(values: Any) -> State:
+    if not isinstance(values, dict) or values.pop("state_version", None) != STATE_VERSION:
         raise ValueError(f"state_version is not {STATE_VERSION}")
     attempts = tuple(Attempt(**_typed(Attempt, attempt)) for attempt in values.pop("attempts"))
     state = State(**_typed(State, values), attempts=attempts)

@@ -1,4 +1,4 @@
-"""Chains of jobs on a real Slurm with a fast clock, and their agents killed at random: none is lost, none runs twice."""
+"""Chains of jobs on a real Slurm with a fast clock, their agents killed at random: none is lost, none runs twice."""
 
 from __future__ import annotations
 
