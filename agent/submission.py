@@ -118,10 +118,12 @@ def _newest(program: str, rows: Sequence[Sequence[str]]) -> Found | None:
 
 
 def _exit(text: str) -> int | None:
-    """Exit status of `code:signal`, or of the wait status that squeue prints."""
+    """Exit status of `code:signal`, or of the wait status that squeue prints; None for a job that a signal ended."""
     if text.isascii() and text.isdigit():
-        return os.waitstatus_to_exitcode(int(text)) if int(text) < 1 << 16 else None
-    return parse_exit_code(text)[0]
+        status = int(text) if int(text) < 1 << 16 else 1
+        return os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+    code, number = parse_exit_code(text)
+    return None if number and not code else code
 
 
 def _time(text: str) -> int | None:

@@ -322,7 +322,7 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("status", "expected"),
-    [("21760", 85), ("0", 0), ("85:0", 85), ("0:15", 0), ("15", -15), ("", None), ("9999999", None)],
+    [("21760", 85), ("0", 0), ("85:0", 85), ("0:15", None), ("15", None), ("", None), ("9999999", None)],
 )
 def test_exit_statuses_of_squeue_and_sacct(status: str, expected: int | None) -> None:
     found = submission._newest("squeue", [["7", "FAILED", status, "1", "N/A", "3"]])

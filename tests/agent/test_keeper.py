@@ -124,6 +124,7 @@ def check(lab: Lab) -> None:
     assert len(alive) <= 2, alive
 
 
+@pytest.mark.usefixtures("no_disk")
 @SETTINGS
 @given(
     ends=st.lists(ENDS, min_size=1, max_size=5),
@@ -134,7 +135,7 @@ def check(lab: Lab) -> None:
     has_accounting=st.booleans(),
 )
 def test_a_chain_survives_anything(
-    no_disk: None, ends: list[Plan], faults: dict[int, str], lead_h: float, load: list[tuple[int, int]],
+    ends: list[Plan], faults: dict[int, str], lead_h: float, load: list[tuple[int, int]],
     has_accounting: bool, outage: tuple[float, float, str],
 ) -> None:  # fmt: skip
     def plan(name: str) -> Plan:
@@ -158,8 +159,9 @@ def test_a_chain_survives_anything(
         assert {str(job.id) for job in slurm.jobs if job.name.startswith("train-")} == known, "a job was lost"
 
 
+@pytest.mark.usefixtures("no_disk")
 @pytest.mark.parametrize("fault", ["kill before", "kill after"])
-def test_killed_at_every_call_and_write_it_goes_on(no_disk: None, tmp_path: Path, fault: str) -> None:
+def test_killed_at_every_call_and_write_it_goes_on(tmp_path: Path, fault: str) -> None:
     count, number = 2, 1
     while number <= count:
         lab = Lab(tmp_path / str(number), chain_values={"links": 2})
