@@ -114,7 +114,9 @@ class Folder:
 
     def make(self) -> None:
         """Make the folders, for their user alone. Raises OSError."""
-        self.for_jobs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        for path in (self.path, self.for_jobs):
+            path.mkdir(mode=0o700, exist_ok=True)
 
     def load(self) -> State | None:
         """The state; None where there is none. Raises ValueError, one line, for a file that is no state."""

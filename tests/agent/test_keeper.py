@@ -124,6 +124,7 @@ def check(lab: Lab) -> None:
     assert len(alive) <= 2, alive
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_disk")
 @SETTINGS
 @given(
@@ -159,6 +160,7 @@ def test_a_chain_survives_anything(
         assert {str(job.id) for job in slurm.jobs if job.name.startswith("train-")} == known, "a job was lost"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_disk")
 @pytest.mark.parametrize("fault", ["kill before", "kill after"])
 def test_killed_at_every_call_and_write_it_goes_on(tmp_path: Path, fault: str) -> None:
