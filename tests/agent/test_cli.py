@@ -261,11 +261,14 @@ def test_take_over_ends_the_other_agent(tmp_path: Path, holder: Callable[..., An
 def test_take_over_ends_nothing_that_is_no_agent(tmp_path: Path, holder: Callable[..., Any]) -> None:
     first = holder()
     said = Folder(tmp_path / "s").holder()
-    for lie in ({"host": "elsewhere"}, {"pid": os.getppid()}, {"pid": 1}, {"pid": "1"}, {"started": None}):
+    other = subprocess.Popen(["sleep", "60"])
+    for lie in ({"host": "elsewhere"}, {"pid": other.pid}, {"pid": str(first.pid)}, {"started": None}):
         (tmp_path / "s" / "lock").write_text(json.dumps(said | lie))
         with pytest.raises(Busy, match="that is no agent of this host"):
             Folder(tmp_path / "s").end_holder(0.3)
-    assert first.poll() is None
+    assert first.poll() is None and other.poll() is None
+    other.kill()
+    other.wait()
 
 
 def test_a_submission_of_a_killed_agent_keeps_others_out_until_it_ends(
