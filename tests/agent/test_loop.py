@@ -257,7 +257,7 @@ def test_a_submission_that_slurm_works_on_for_minutes_is_not_made_again(tmp_path
     lab = lab_of(tmp_path, links=1, cycle_s=cycle_s)
     agent = lab.agent()
     lab.commands.before = _raise_at("sbatch", SlurmError("away", "sbatch", "timed out"))
-    agent.cycle()
+    lab.pause(agent.cycle())
     lab.commands.before = lambda argv: None
     while lab.slurm.now_s < START_S + (170 if cycle_s == 10 else 500):
         lab.pause(agent.cycle())
