@@ -22,7 +22,6 @@ class Settings:
     priority_type: str  # priority/multifactor or priority/basic
     age_weight: int  # priority that a job has gained when it has waited for age_most_s
     age_most_s: int
-    accounting: str  # accounting_storage/slurmdbd, .../none
     enforced: frozenset[str]  # AccountingStorageEnforce: associations, limits, qos ...
 
 
@@ -65,7 +64,6 @@ def parse_settings(text: str) -> Settings:
         priority_type=values.get("PriorityType", ""),
         age_weight=int(weight) if weight.isdigit() else 0,
         age_most_s=age_most_s,
-        accounting=values.get("AccountingStorageType", ""),
         enforced=_words(values.get("AccountingStorageEnforce", "")),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -169,16 +169,22 @@ def evaluate(
         select = Window(fitted_until_s, report.from_s) if fitted_until_s < report.from_s else None
         compared = comparisons.compare_on(study, trained, report, select)
         comparisons.remember_comparison(study, trained, compared, report, select)
-        error = world_error(study, report)
-        chains = [] if chain is None else chain_rows(study, trained, report, select, chain)
-        answer: dict[str, Any] = {"results": compared.results, "world_error": error, "chains": chains}
-        answer["hidden"] = comparisons.hidden_rows(study, trained, report, select, unseen) if unseen else []
-        answer["fitted_in"] = fitted.scenario.world
-        answer["is_development_window"] = comparisons.is_development(study, report)
-        if json:
-            options.write_json(out, answer)
-        else:
-            out.write(_comparison_text(answer))
+        answer: dict[str, Any] = {
+            "results": compared.results,
+            "world_error": world_error(study, report),
+            "chains": [] if chain is None else chain_rows(study, trained, report, select, chain),
+            "hidden": comparisons.hidden_rows(study, trained, report, select, unseen) if unseen else [],
+            "fitted_in": fitted.scenario.world,
+            "is_development_window": comparisons.is_development(study, report),
+        }
+        _tell_comparison(out, answer, json)
+
+
+def _tell_comparison(out: TextIO, answer: dict[str, Any], json: bool) -> None:
+    if json:
+        options.write_json(out, answer)
+    else:
+        out.write(_comparison_text(answer))
 
 
 def _comparison_text(answer: dict[str, Any]) -> str:

@@ -101,6 +101,12 @@ def test_partitions_that_share_nodes_compete_and_others_do_not() -> None:
     assert len(seen.pending_nodes) == 2
 
 
+def test_a_job_whose_nodes_cannot_be_read_counts_by_its_partition() -> None:
+    unread = [replace(OTHER, id="12", nodes=2, node_list=""), replace(OTHER, id="13", node_list="n[3-")]
+    far = replace(OTHER, id="14", node_list="", partition="apart")
+    assert sorted(sight(cluster(ME, *unread, far)).snapshot.running_nodes) == [1, 2, 2]
+
+
 def test_nodes_that_are_shared_do_not_make_free_nodes_negative() -> None:
     """Seven jobs hold a part of one node each; by the node they hold seven, of six."""
     shares = [replace(OTHER, id=str(30 + k), node_list="n1") for k in range(7)]

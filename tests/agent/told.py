@@ -102,7 +102,7 @@ class ToldSlurm(Commands):
             "Partition": job.partition, "QOS": "normal", "State": state,
             "Reason": job.reason if state == "PENDING" else "None", "NumNodes": str(job.nodes),
             "TimeLimit": _duration(job.limit_s), "SubmitTime": str(job.submit_s),
-            "StartTime": str(job.start_s) if has_run else "N/A",
+            "StartTime": str(job.start_s) if has_run else str(end_s) if state == "CANCELLED" else "N/A",
             "EndTime": "N/A" if state == "PENDING" else str(end_s),
             "PriorityLong": str(job.priority), "RestartCnt": "0", "Comment": "(null)",
             "NodeList": job.node_list if has_run else "",

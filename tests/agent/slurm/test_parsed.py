@@ -113,7 +113,8 @@ def test_settings_as_scontrol_prints_them() -> None:
     assert settings.enforced == {"associations", "limits", "qos"}
     assert (settings.age_weight, settings.age_most_s) == (1000, 7 * DAY)
     assert parse_settings(CONFIG.format(enforced="none")).enforced == frozenset()
-    for text in ("", "nothing at all\n", CONFIG.replace("1795361075", "yesterday")):
+    broken = (CONFIG.replace("1795361075", "yesterday"), CONFIG.replace("7-00:00:00", "a week"))
+    for text in ("", "nothing at all\n", *broken):
         with pytest.raises(SlurmError):
             parse_settings(text)
 
@@ -122,6 +123,8 @@ def test_partitions_as_scontrol_prints_them() -> None:
     (partition,) = parse_partitions(PARTITION.format(qos="N/A")).values()
     assert (partition.name, partition.tier, partition.qos, partition.limit_s) == ("gpu", 9, "", 2 * DAY)
     assert partition.is_default and partition.nodes == {"n1", "n2", "n3", "n4"}
+    with pytest.raises(SlurmError, match="a partition"):
+        parse_partitions(PARTITION.format(qos="N/A").replace("n[1-4]", "n[1-"))
     assert (partition.whole["node"], partition.whole["gres/gpu"], partition.whole["cpu"]) == (4, 16, 32)
 
 
