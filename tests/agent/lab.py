@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -18,9 +18,10 @@ from agent.slurm_time import SlurmTime
 from agent.state import Folder, State, new_state
 from features.observe import FEATURES, VERSION
 from features.snapshot import Snapshot
-from tests.agent.fake_slurm import FakeCommands, FakeSlurm
+from tests.agent.fake_slurm import START_S, FakeCommands, FakeJob, FakeSlurm, Plan
 
 LEAD_H = 0.5
+HOUR_S = 3600
 SCRIPT = "#!/bin/sh\n#SBATCH --time=2:00:00\n#SBATCH --nodes=1\nsleep 7200\n"
 
 
@@ -141,3 +142,39 @@ class Lab:
     def links(self) -> list[tuple[str, str]]:
         """(link.attempt, state) of every job of the chain, in order of submission."""
         return [(job.name.rpartition("-")[2], job.state) for job in self.slurm.jobs if job.name.startswith("train-")]
+
+
+def plans(**by_link: Plan) -> Callable[[str], Plan]:
+    """A plan by link: link_1=..., or link_1_1=... for one attempt; others run into their limit."""
+
+    def plan(name: str) -> Plan:
+        link, _, attempt = name.rpartition("-")[2].partition(".")
+        return by_link.get(f"link_{link}_{attempt}", by_link.get(f"link_{link}", Plan()))
+
+    return plan
+
+
+def lab_of(path: Path, slurm: FakeSlurm | None = None, **values: Any) -> Lab:
+    """A lab of a chain with these values."""
+    return Lab(path, slurm or FakeSlurm(), values)
+
+
+def job(lab: Lab, name: str) -> FakeJob:
+    """The chain's job of that link and attempt."""
+    return next(one for one in lab.slurm.jobs if one.name.endswith(f"-{name}"))
+
+
+def advance_until(lab: Lab, agent: Agent, hours: float) -> None:
+    """Cycles until so many hours have passed since the start."""
+    while lab.slurm.now_s < START_S + hours * HOUR_S:
+        lab.pause(agent.cycle())
+
+
+def raise_at(program: str, error: BaseException) -> Callable[[tuple[str, ...]], None]:
+    """For `FakeCommands.before` or `after`: this program fails so."""
+
+    def act(argv: tuple[str, ...]) -> None:
+        if argv[0] == program:
+            raise error
+
+    return act

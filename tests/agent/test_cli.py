@@ -398,3 +398,14 @@ def test_stopping_a_real_process_takes_no_time(tmp_path: Path) -> None:
     begun = time.monotonic()
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 4 and time.monotonic() - begun < 5
+
+
+def test_check_without_a_slurm_and_with_wrong_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    script = chain_of(tmp_path).script
+    assert cli.main(["check", str(script), "--", "--nodes=2-4"]) == 1
+    assert capsys.readouterr().out.startswith("problem  slurm: cannot be read: squeue: cannot be run")
+    assert run(capsys, "check", "--", "-N", "0") == (2, "baton-agent: --nodes is '0'; allowed: 1 to 100000\n")
+    assert run(capsys, "status", "--", "-N", "1") == (2, "baton-agent: status takes no options of sbatch\n")

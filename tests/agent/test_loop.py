@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -11,38 +10,10 @@ from typing import Any
 
 import pytest
 
-from agent import keeper, loop
+from agent import keeper
 from agent.loop import CANCELLED, DONE, FAILED, STOPPED
-from agent.slurm.commands import SlurmError
-from tests.agent.fake_slurm import START_S, FakeJob, FakeSlurm, Plan
-from tests.agent.lab import Lab, artifact
-
-HOUR_S = 3600
-
-
-def plans(**by_link: Plan) -> Any:
-    """A plan by link: link_1=..., or link_1_1=... for one attempt; others run into their limit."""
-
-    def plan(name: str) -> Plan:
-        link, _, attempt = name.rpartition("-")[2].partition(".")
-        return by_link.get(f"link_{link}_{attempt}", by_link.get(f"link_{link}", Plan()))
-
-    return plan
-
-
-def lab_of(path: Path, slurm: FakeSlurm | None = None, **values: Any) -> Lab:
-    return Lab(path, slurm or FakeSlurm(), values)
-
-
-def job(lab: Lab, name: str) -> FakeJob:
-    """The chain's job of that link and attempt."""
-    return next(one for one in lab.slurm.jobs if one.name.endswith(f"-{name}"))
-
-
-def advance_until(lab: Lab, agent: loop.Agent, hours: float) -> None:
-    """Cycles until so many hours have passed since the start."""
-    while lab.slurm.now_s < START_S + hours * HOUR_S:
-        lab.pause(agent.cycle())
+from tests.agent.fake_slurm import START_S, FakeSlurm, Plan
+from tests.agent.lab import HOUR_S, advance_until, artifact, job, lab_of, plans
 
 
 def test_links_follow_each_other_until_all_are_used(tmp_path: Path) -> None:
@@ -196,141 +167,6 @@ def test_a_held_link_is_said_and_waited_for(tmp_path: Path) -> None:
     assert len(lab.links()) == 1
 
 
-def test_refused_submissions_are_tried_again_with_pauses(tmp_path: Path) -> None:
-    lab = lab_of(tmp_path, links=1)
-
-    def refuse(argv: tuple[str, ...]) -> None:
-        if argv[0] == "sbatch":
-            raise SlurmError("refused", "sbatch", "AssocMaxSubmitJobLimit")
-
-    lab.commands.before = refuse
-    agent = lab.agent()
-    advance_until(lab, agent, 1)
-    tried = lab.commands.calls["sbatch"]
-    assert 5 <= tried <= 12
-    lab.commands.before = lambda argv: None
-    assert agent.run() == DONE
-    assert [state for _, state in lab.links()] == ["TIMEOUT"]
-
-
-def test_refusals_do_not_go_on_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "MOST_REFUSALS", 4)
-    lab = lab_of(tmp_path)
-    lab.commands.before = _raise_at("sbatch", SlurmError("refused", "sbatch", "Invalid account"))
-    assert lab.run() == FAILED
-    assert lab.state.why == "Slurm refused 4 submissions in a row"
-
-
-def _raise_at(program: str, error: BaseException) -> Any:
-    def act(argv: tuple[str, ...]) -> None:
-        if argv[0] == program:
-            raise error
-
-    return act
-
-
-@pytest.mark.parametrize("was_made", [True, False])
-@pytest.mark.parametrize("kind", ["away", "nonsense"])
-def test_a_submission_without_an_answer_is_looked_for_before_it_is_made_again(
-    tmp_path: Path, kind: str, was_made: bool
-) -> None:
-    lab = lab_of(tmp_path, links=2)
-    once = iter([SlurmError(kind, "sbatch", "timed out")])
-
-    def fail(argv: tuple[str, ...]) -> None:
-        if argv[0] == "sbatch" and (error := next(once, None)):
-            raise error
-
-    if was_made:
-        lab.commands.after = fail
-    else:
-        lab.commands.before = fail
-    assert lab.run() == DONE
-    names = [name for name, _ in lab.links()]
-    assert names == (["1.1", "2.1"] if was_made else ["1.2", "2.1"])
-    if not was_made:
-        assert job(lab, "1.2").submit_s - START_S >= 180
-
-
-@pytest.mark.parametrize("cycle_s", [10, 170])  # many looks, and few, before the job appears
-def test_a_submission_that_slurm_works_on_for_minutes_is_not_made_again(tmp_path: Path, cycle_s: int) -> None:
-    lab = lab_of(tmp_path, links=1, cycle_s=cycle_s)
-    agent = lab.agent()
-    lab.commands.before = _raise_at("sbatch", SlurmError("away", "sbatch", "timed out"))
-    lab.pause(agent.cycle())
-    lab.commands.before = lambda argv: None
-    while lab.slurm.now_s < START_S + (170 if cycle_s == 10 else 500):
-        lab.pause(agent.cycle())
-    lab.slurm.submit(agent.state.attempts[0].name)
-    assert agent.run() == DONE
-    assert [name for name, _ in lab.links()] == ["1.1"]
-
-
-def test_a_slurm_that_is_away_is_asked_ever_less_often(tmp_path: Path) -> None:
-    lab = lab_of(tmp_path)
-    agent = lab.agent()
-    lab.pause(agent.cycle())
-    lab.commands.before = _raise_at("squeue", SlurmError("away", "squeue", "Unable to contact slurm controller"))
-    pauses = [agent.cycle() for _ in range(8)]
-    for pause, middle in zip(pauses, [60, 120, 240, 480, 600, 600, 600, 600], strict=True):
-        assert 0.75 * middle <= pause <= 1.25 * middle
-    assert len(set(pauses)) > 4  # agents come back apart
-    assert lab.commands.calls["sbatch"] == 1
-    lab.commands.before = lambda argv: None
-    assert agent.cycle() == 60
-    assert any("Slurm answers again" in line for line in lab.log)
-
-
-def test_answers_that_show_nothing_do_not_cost_the_chain_its_next_link(tmp_path: Path) -> None:
-    lab = lab_of(tmp_path, links=2)
-    agent = lab.agent()
-    advance_until(lab, agent, 0.2)
-    lab.commands.before = _raise_at("squeue", SlurmError("nonsense", "squeue", "3 fields"))
-    advance_until(lab, agent, 1.4)
-    assert [one.dependency for one in lab.slurm.jobs] == ["", f"afterany:{job(lab, '1.1').id}"]
-    lab.commands.before = lambda argv: None
-    assert agent.run() == DONE
-    assert [name for name, _ in lab.links()] == ["1.1", "2.1"]
-
-
-def test_a_blind_agent_submits_only_after_half_an_hour(tmp_path: Path) -> None:
-    lab = lab_of(tmp_path, links=2)
-    agent = lab.agent()
-    advance_until(lab, agent, 0.2)
-    lab.commands.before = _raise_at("squeue", SlurmError("nonsense", "squeue", "3 fields"))
-    advance_until(lab, agent, 0.5)
-    assert len(lab.slurm.jobs) == 1
-
-
-def test_a_full_disk_submits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = lab_of(tmp_path, links=1)
-    agent = lab.agent()
-    with monkeypatch.context() as full:
-        full.setattr("agent.state.os.fsync", _no_space)
-        for _ in range(5):
-            lab.pause(agent.cycle())
-        assert lab.slurm.jobs == []
-        assert sum("nothing is submitted until" in line for line in lab.log) == 1
-    assert agent.run() == DONE
-    assert len(lab.links()) == 1
-
-
-def _no_space(fd: int) -> None:
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_a_clock_that_jumps_changes_no_decision(tmp_path: Path) -> None:
-    lab = lab_of(tmp_path, links=2)
-    agent = lab.agent()
-    advance_until(lab, agent, 0.5)
-    lab.jump_s = 5 * HOUR_S
-    advance_until(lab, agent, 0.6)
-    assert len(lab.slurm.jobs) == 1
-    assert sum("jumped by +18000 s" in line for line in lab.log) == 1
-    assert agent.run() == DONE
-    assert lab.journal("handover")[0]["overlap_h"] == pytest.approx(0.5, abs=0.03)
-
-
 def test_a_new_version_is_taken_up_between_decisions_and_a_broken_one_is_not(tmp_path: Path) -> None:
     old, new, broken = artifact(tmp_path / "v1", 0.1), artifact(tmp_path / "v2", 1.0), tmp_path / "v3"
     broken.mkdir()
@@ -362,19 +198,6 @@ def test_without_a_policy_the_estimate_decides_and_without_that_the_end(
     by = {one["by"] for one in lab.journal("decision")}
     assert by == ({"start estimate"} if estimate_h else {"predecessor's end"})
     assert "the policy cannot decide: features missing" in lab.journal("decision")[0]["reason"]
-
-
-def test_a_job_that_nobody_knows_any_more_counts_as_run_to_its_limit_or_as_failed(tmp_path: Path) -> None:
-    lab = lab_of(tmp_path, FakeSlurm(has_accounting=False, remembers_s=0), links=2, setting=0.0)
-    agent = lab.agent()
-    assert agent.run() == DONE
-    assert [one["how"] for one in lab.journal("ended")] == ["LOST", "LOST"]
-
-
-def test_without_accounting_the_controller_is_enough(tmp_path: Path) -> None:
-    lab = lab_of(tmp_path, FakeSlurm(has_accounting=False, plan=plans(link_1=Plan(HOUR_S, "FAILED", 85))), links=2)
-    assert lab.run() == DONE
-    assert [one["exit_status"] for one in lab.journal("ended")] == [85, 0]
 
 
 def test_what_a_link_finds_in_its_environment(tmp_path: Path) -> None:
