@@ -147,9 +147,7 @@ def evaluate(
     """
     folder = options.data_folder(context, data)
     with options.output(json) as out:
-        from_s, to_s = options.utc_s(from_), options.utc_s(to)
-        if from_s >= to_s:
-            raise InputError(f"--from {from_} is not before --to {to}")
+        from_s, to_s = _bounds(from_, to)
         check_chain(chain, world)
         unseen = _unseen(hidden)
         wanted = _wanted(policies)
@@ -178,6 +176,14 @@ def evaluate(
             "is_development_window": comparisons.is_development(study, report),
         }
         _tell_comparison(out, answer, json)
+
+
+def _bounds(from_: str, to: str) -> tuple[int, int]:
+    """Epoch s of --from and --to. Raises InputError unless the one is before the other."""
+    from_s, to_s = options.utc_s(from_), options.utc_s(to)
+    if from_s >= to_s:
+        raise InputError(f"--from {from_} is not before --to {to}")
+    return from_s, to_s
 
 
 def _tell_comparison(out: TextIO, answer: dict[str, Any], json: bool) -> None:
