@@ -9,9 +9,11 @@ import pytest
 
 from agent import keeper
 from agent.loop import DONE, FAILED
+from agent.sight import Sight
 from agent.slurm.commands import SlurmError
+from agent.slurm.queue import Job
 from tests.agent.fake_slurm import START_S, FakeSlurm, Plan
-from tests.agent.lab import HOUR_S, advance_until, job, lab_of, plans, raise_at
+from tests.agent.lab import HOUR_S, FakeEyes, advance_until, job, lab_of, plans, raise_at
 
 
 def test_refused_submissions_are_tried_again_with_pauses(tmp_path: Path) -> None:
@@ -152,3 +154,63 @@ def test_without_accounting_the_controller_is_enough(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, FakeSlurm(has_accounting=False, plan=plans(link_1=Plan(HOUR_S, "FAILED", 85))), links=2)
     assert lab.run() == DONE
     assert [one["exit_status"] for one in lab.journal("ended")] == [85, 0]
+
+
+def test_a_job_that_cannot_be_cancelled_is_cancelled_later(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, links=2, setting=1.5, most_overlap_h=0.25)
+    errors = iter(
+        [SlurmError("away", "scancel", "timed out"), SlurmError("refused", "scancel", "Invalid job id specified")]
+    )
+
+    def fail(argv: tuple[str, ...]) -> None:
+        if argv[0] == "scancel" and (error := next(errors, None)):
+            raise error
+
+    lab.commands.before = fail
+    assert lab.run() == DONE
+    assert [state for _, state in lab.links()] == ["TIMEOUT", "CANCELLED", "TIMEOUT"]
+    assert lab.commands.calls["scancel"] == 3
+    assert sum("could not be cancelled" in line for line in lab.log) == 1
+
+
+def test_an_answer_of_sbatch_that_is_no_id_is_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = lab_of(tmp_path, links=1)
+    call = lab.slurm.call
+    monkeypatch.setattr(
+        lab.slurm, "call", lambda argv: f"hello {call(argv)}" if argv[0] == "sbatch" else call(argv), raising=True
+    )
+    assert lab.run() == DONE
+    assert [name for name, _ in lab.links()] == ["1.1"]
+    assert any("its answer is 'hello 100" in line for line in lab.log)
+
+
+def test_what_became_of_a_link_is_asked_until_accounting_answers(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, FakeSlurm(remembers_s=0), links=1)
+    lab.commands.before = raise_at("sacct", SlurmError("away", "sacct", "Connection refused"))
+    agent = lab.agent()
+    advance_until(lab, agent, 3)
+    assert agent.state.status == "going" and len(lab.slurm.jobs) == 1
+    assert 1 <= sum("cannot be asked" in line for line in lab.log) <= 2
+    lab.commands.before = lambda argv: None
+    assert agent.run() == DONE
+    assert lab.journal("ended")[0]["how"] == "TIMEOUT"
+
+
+def test_without_any_sight_the_successor_waits_for_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def blind(eyes: FakeEyes, predecessor: Job) -> Sight:
+        raise ValueError("nothing has been looked at")
+
+    monkeypatch.setattr(FakeEyes, "sight", blind)
+    lab = lab_of(tmp_path, links=2)
+    assert lab.run() == DONE
+    assert lab.slurm.jobs[1].dependency == "afterany:100"
+    assert "nothing can be observed: nothing has been looked at" in lab.journal("decision")[0]["reason"]
+
+
+def test_files_for_people_that_cannot_be_written_stop_no_chain(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, links=2)
+    lab.folder.make()
+    (lab.folder.path / "decisions.jsonl").mkdir()
+    assert lab.agent(metrics=tmp_path / "nowhere" / "baton.prom").run() == DONE
+    assert [name for name, _ in lab.links()] == ["1.1", "2.1"]
+    assert any("lines wait" in line for line in lab.log) and any("baton.prom" in line for line in lab.log)
