@@ -148,6 +148,10 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("an own dependency", {"more": ["--", "--dependency=afterok:1"]}, "--dependency is not allowed in a chain"),
     ("an own name", {"more": ["--", "-J", "x"]}, "-J is not allowed in a chain: the agent sets it"),
     ("no job id", {"more": ["--first", "1_2"]}, "first is '1_2'; allowed: the id of a job"),
+    ("a NUL", {"more": ["--", "--comment=a\0b"]}, "which is no text without NUL"),
+    ("no file", {"more": ["--chain", "/nowhere/chain.toml"]}, "/nowhere/chain.toml: No such file"),
+    ("no script", {"more": [], "missing": True}, "job.sh: No such file"),
+    ("too long", {"script": SCRIPT + "#" * (4 << 20)}, "more than Slurm takes"),
     ("no policy", {"artifact": "nowhere"}, "holds no released policy"),
     ("no such setting", {"more": ["--setting", "9"]}, "setting is 9; the policy's knob goes from 0 to 4"),
 ]
@@ -164,7 +168,8 @@ def test_bad_input_is_one_line_and_status_2(
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))  # no Slurm is asked
     artifact(tmp_path / "released")
     script = tmp_path / "job.sh"
-    script.write_text(given.get("script", SCRIPT))
+    if not given.get("missing"):
+        script.write_text(given.get("script", SCRIPT))
     arguments = ["run", "--artifact", str(tmp_path / given.get("artifact", "released")), "--state", str(tmp_path / "s")]
     if "toml" in given:
         (tmp_path / "chain.toml").write_text(given["toml"])
