@@ -9,6 +9,16 @@ RECIPES = f"{POLICIES}/test_recipes.py"
 RECIPE = f"{RECIPES}::test_recipe_is_the_one_that_was_measured"
 DECLARED = "tests/models/test_policies.py::test_declares_a_knob_of_at_most_fifteen_settings"
 DIFFERENCES = "tests/models/comparison/test_differences.py"
+COMPARISON = (
+    "tests/models/comparison/test_groups.py",
+    "tests/models/comparison/test_compare.py",
+    "tests/models/comparison/test_seed_spread.py",
+    f"{DIFFERENCES}::test_the_difference_of_a_few_pairs_by_hand",
+    f"{DIFFERENCES}::test_the_zero_share_at_an_overlap_by_hand",
+    f"{DIFFERENCES}::test_every_draw_of_a_difference_is_that_of_the_twin",
+)
+PAIRS = "tests/models/test_pairs.py"
+TRAIN = "tests/models/training/test_train.py"
 ENVIRONMENT = "tests/models/test_environment.py"
 AIMS: dict[str, tuple[str, ...]] = {
     "features/observe.py": OBSERVE,
@@ -41,10 +51,49 @@ AIMS: dict[str, tuple[str, ...]] = {
     "models/policies/estimates.py": (RECIPES, DECLARED),
     "models/policies/reactive.py": (RECIPES, DECLARED),
     "models/comparison/bootstrap.py": ("tests/models/comparison/test_bootstrap.py",),
-    **{
-        f"models/comparison/{name}.py": ("tests/models/comparison",)
-        for name in ("compare", "outcomes", "cells", "differences", "groups", "rules", "settings")
-    },
+    "models/comparison/outcomes.py": ("tests/models/comparison",),
+    **{f"models/comparison/{name}.py": COMPARISON for name in ("cells", "compare", "groups", "settings")},
+    **{f"models/comparison/{name}.py": (DIFFERENCES, *COMPARISON[:2]) for name in ("differences", "rules")},
+    "models/recorded_pairs.py": ("tests/models/test_recorded_pairs.py",),
+    "models/recorded_waits.py": ("tests/models/test_recorded_waits.py",),
+    "models/recorded_chains.py": ("tests/models/test_recorded_chains.py",),
+    "models/pairs.py": (
+        f"{PAIRS}::test_a_limit_that_is_no_multiple_of_the_grid_still_ends_exactly",
+        f"{PAIRS}::test_a_pair_that_cannot_run_is_refused",
+        f"{PAIRS}::test_decisions_run_from_the_start_of_p_to_its_exact_end[fifo]",
+        f"{PAIRS}::test_predecessor_and_successor_start_as_if_written_into_the_trace[fifo]",
+        f"{PAIRS}::test_observation_is_what_a_snapshot_taken_by_hand_shows[fifo]",
+    ),
+    "models/environment.py": (
+        f"{ENVIRONMENT}::test_one_submits_naught_waits_and_an_hour_of_overlap_counts_as_one_of_interruption",
+        f"{ENVIRONMENT}::test_waiting_to_the_end_is_reactive",
+        f"{ENVIRONMENT}::test_the_reward_of_submitting_is_the_gap_of_that_row",
+        f"{ENVIRONMENT}::test_refuses_what_cannot_be_stepped",
+        f"{ENVIRONMENT}::test_a_pair_that_is_not_in_the_table_and_an_unknown_render_mode_are_refused",
+        f"{ENVIRONMENT}::test_renders_what_is_observed_in_one_line_where_asked",
+        f"{ENVIRONMENT}::test_the_same_seed_gives_the_same_trajectory",
+        f"{ENVIRONMENT}::test_passes_gymnasiums_checker",
+        "tests/models/test_scaling.py",
+    ),
+    "models/study/windows.py": ("tests/models/study/test_windows.py",),
+    "models/study/support.py": ("tests/models/study/test_support.py",),
+    "models/study/world_error.py": ("tests/models/study/test_world_error.py",),
+    "models/study/chains.py": (
+        "tests/models/study/test_chains.py",
+        "tests/models/test_recorded_chains.py::test_figures_of_chains",
+        "tests/models/test_recorded_chains.py::test_figures_of_chains_are_those_of_the_twin",
+    ),
+    "models/study/comparisons.py": ("tests/models/study/test_comparisons.py",),
+    "models/study/pair_tables.py": (
+        "tests/models/study/test_pair_tables.py",
+        "tests/models/test_recorded_waits.py::test_a_study_takes_the_observations_of_the_calibrated_world",
+    ),
+    "models/study/fits.py": (
+        "tests/models/study/test_fits.py",
+        f"{TRAIN}::test_an_interrupted_training_keeps_what_was_fitted",
+        f"{TRAIN}::test_a_kill_between_a_fit_and_its_stamp_passes_nothing_off_as_another",
+    ),
+    "models/training/train.py": (TRAIN,),
     "models/release/gate.py": ("tests/models/release/test_release.py",),
     "models/release/candidate.py": ("tests/models/release/test_release.py",),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,14 +17,14 @@ from features.observe import AT
 from models import recorded_pairs
 from models.policies.reactive import Reactive
 from models.protocol import NONE
-from models.recorded_chains import Player, play_chains
+from models.recorded_chains import Player, _Chain, _Play, play_chains
 from models.recorded_pairs import Predecessors, build_recorded_pairs
 from models.study.chains import figures
 from reports.text.chains import format_chains
 from simulator.recorded.parameters import Parameters
 from simulator.recorded.record import Record
 from tests.models.pair_tables import random_pairs
-from tests.models.test_recorded_pairs import parameters
+from tests.models.test_recorded_pairs import parameters, record_of, simple
 from tests.simulator.recorded.cases import records
 
 DECISION_S = 250
@@ -69,6 +70,12 @@ def test_links_follow_each_other_where_nodes_are_free() -> None:
     assert early == [[100, 601, 1102, 1603]]
 
 
+def test_the_job_with_which_the_user_went_on_is_taken_out() -> None:
+    """Were it not, it would have the two nodes first: its priority is higher, and it is submitted before the end."""
+    found = played(simple(), Predecessors(np.array([1]), np.array([3])), [lead(0)], parameters(), links=2, limit_s=1000)
+    assert found.tolist() == [[[100, 1101]]]
+
+
 def test_a_link_waits_for_its_own_predecessor_where_nothing_else_is_free() -> None:
     """Four nodes are another's, and P's two are the chain's own."""
     early = played(quiet(others=4), P, [lead(500)], parameters(max_jobs=None), links=3, limit_s=1000)
@@ -83,6 +90,17 @@ def test_links_that_run_count_against_their_users_limits() -> None:
     )
     assert one == [100, 1101, 2102, 3103]
     assert two == [100, 351, 1101, 1352]
+
+
+def test_the_oracle_decides_of_a_link_from_the_end_of_the_one_before() -> None:
+    play = _Play(quiet(), P, 3, limit_s=1000, decision_s=DECISION_S, fit_span_s=None)
+
+    def instants(player: Player, *start_s: int) -> list[int]:
+        return list(play._instants(_Chain(player, 0, list(start_s), 0, iter(()))))
+
+    assert instants(Player(None), 100) == [350, 600, 850, 1100]
+    assert instants(Player(None), 100, 600) == [1100, 1350, 1600]
+    assert instants(lead(0), 100, 600) == [850, 1100, 1350, 1600]
 
 
 class Recorder:
@@ -128,10 +146,47 @@ def test_two_links_are_a_pair(case: tuple[Record, Any]) -> None:
 def test_the_observation_is_of_the_link_and_not_of_the_job_in_whose_place_it_is() -> None:
     artifact: Any = Recorder(0)
     record = replace(quiet(), end_s=np.array([30, 1100, 50_000, 60_010]))
-    played(record, P, [Player(artifact)], parameters(max_jobs=None), links=2, limit_s=1000)
-    first = artifact.shown[-4]
+    played(record, P, [Player(artifact)], parameters(max_jobs=None), links=3, limit_s=1000)
+    first, second = artifact.shown[-8], artifact.shown[-4]
     assert first[AT.remaining_h] == pytest.approx(750 / HOUR_S)
     assert first[AT.running_jobs] == 2 and first[AT.release_1h_nodes] == 2
+    waits = first[AT.predecessor_wait_h], second[AT.predecessor_wait_h]
+    assert np.array(waits) * HOUR_S == pytest.approx([60, 1])  # the second was submitted at 1,100, and started at 1,101
+
+
+def test_a_link_observes_its_users_place_and_who_was_submitted_a_second_before() -> None:
+    """A job of the user's, submitted at 449, is ahead of the next link by its priority, and behind the other chain."""
+    record = record_of(
+        submit_s=(0, 40, 190, 449, 5000),
+        start_s=(0, 100, 200, 5000, 6000),
+        end_s=(30, 1100, 1200, 6000, 7000),
+        size=(6, 2, 4, 4, 1),
+        limit_s=(100, 1000, 1500, 700, 700),
+        user=(2, 0, 1, 1, 2),
+        priority=(0, 0, 0, 5000, 9000),
+    )
+    artifact: Any = Recorder(0)
+    of = Predecessors(np.array([2, 4]), np.full(2, NONE))
+    starts = played(record, of, [Player(artifact)], parameters(max_jobs=None), links=2, limit_s=1000)
+    assert starts[0, 1].tolist() == [6000, 7001]
+    first = artifact.shown[0]
+    assert (first[AT.pending_jobs], first[AT.own_pending_jobs]) == (1, 1)
+    assert first[[AT.predecessor_elapsed_h, AT.predecessor_wait_h]] * HOUR_S == pytest.approx([250, 10])
+
+
+def test_a_link_that_never_starts_counts_as_started_after_ten_days() -> None:
+    """One job a user, and another of the user's runs for twenty days."""
+    record = record_of(
+        submit_s=(0, 40, 50),
+        start_s=(0, 100, 100),
+        end_s=(30, 1100, 20 * 24 * HOUR_S),
+        size=(6, 2, 1),
+        limit_s=(100, 1000, 30 * 24 * HOUR_S),
+        user=(2, 0, 0),
+        priority=(0, 0, 0),
+    )
+    starts = played(record, P, [lead(0)], parameters(max_jobs=1), links=2, limit_s=1000)
+    assert starts.tolist() == [[[100, 1100 + 10 * 24 * HOUR_S]]]
 
 
 def test_figures_of_chains() -> None:
@@ -150,6 +205,22 @@ def test_figures_of_chains() -> None:
     text = format_chains(rows)
     assert "chains of 3 links of 10 h, world calibrated: n 2, 2 blocks" in text and "97%" in text
     assert text.endswith("1 of 2 chains went on after the log's last submission")
+
+
+def test_figures_of_chains_are_those_of_the_twin() -> None:
+    """Two seeds, five chains, four links of 10 h that start at random: one number after the other."""
+    start_h = 50 + np.cumsum(np.random.default_rng(0).integers(7, 14, (2, 5, 4)), axis=-1)
+    found = figures(start_h * HOUR_S, np.arange(5), 10 * HOUR_S)
+    lost, doubled, shares = [], [], []
+    for chain in start_h.reshape(10, 4).tolist():
+        gaps = [after - before - 10 for before, after in itertools.pairwise(chain)]
+        lost.append(sum(gap for gap in gaps if gap > 0))
+        doubled.append(-sum(gap for gap in gaps if gap < 0))
+        shares.append(1 - lost[-1] / (chain[-1] + 10 - chain[0]))
+    assert found["seeds"] == 2 and found["n"] == 5 and set(found["ci95"].values()) == {None}  # one block
+    assert (found["chain_interruption_h"], found["chain_overlap_h"]) == pytest.approx((np.mean(lost), np.mean(doubled)))
+    assert (found["interruption_h"], found["overlap_h"]) == pytest.approx((np.mean(lost) / 3, np.mean(doubled) / 3))
+    assert found["at_work_share"] == pytest.approx(np.mean(shares))
 
 
 def test_an_artifact_decides_for_a_link_as_for_a_pair() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+from datetime import UTC, datetime
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,11 +16,14 @@ from numpy.typing import NDArray
 from agent.artifact import Artifact
 from features.conventions import OVERLAP_BUDGETS_H
 from models import tables
+from models.comparison.bootstrap import BLOCK_S, start_weights
+from models.comparison.cells import cells, drawn
 from models.comparison.compare import Comparison, compare
-from models.comparison.outcomes import Outcome, at_overlap, oracle_rows, play, play_oracle, stopping_rows
+from models.comparison.outcomes import Outcome, at_overlap, oracle_rows, play, play_all, play_oracle, stopping_rows
 from models.comparison.settings import headline, pick_within
 from models.protocol import PairTable, TrainedPolicy
 from reports.text.comparison import format_table
+from tests.models.comparison.test_groups import pairs_of
 from tests.models.pair_tables import artifact, context, random_pairs, reactive, trained
 from traces.errors import InputError
 
@@ -121,6 +126,8 @@ def test_every_figure_of_a_row_is_that_of_the_twin(compared: Comparison, size: i
         interruption, overlap = np.maximum(gaps, 0), np.maximum(-gaps, 0)
         assert row["n"] == gaps.shape[1] == len(of_load)
         assert row["seeds"] == len(artifacts)
+        ends = (datetime.fromtimestamp(int(pick(REPORT.submit_s[of_load])), UTC) for pick in (np.min, np.max))
+        assert [row["from_utc"], row["to_utc"]] == [end.replace(tzinfo=None).isoformat() for end in ends]
         assert row["interruption_h"] == pytest.approx(interruption.mean())
         assert row["overlap_h"] == pytest.approx(overlap.mean())
         assert row["interruption_p50_h"] == pytest.approx(np.median(interruption))
@@ -183,6 +190,7 @@ def test_ties_go_to_the_first_setting_and_to_the_least_overlap() -> None:
     assert headline(outcome([[2.0], [3.0], [0.0]]), None) == 1  # the default setting
     assert pick_within(outcome([[0.0, -2.0], [0.0, -1.0], [0.0, -9.0]]), 1.0) == 1
     assert pick_within(outcome([[-2.0, -2.0]]), 1.0) is None
+    assert pick_within(outcome([[1.0, 1.0], [-2.0, 0.0]]), 1.0) == 1  # just as much as the budget
 
 
 @settings(max_examples=200, deadline=None)
@@ -232,16 +240,68 @@ def test_intervals_hold_their_figures_and_the_same_seed_gives_the_same_bytes(com
     for row in compared.results:
         assert row["indicative"] is True and row["blocks"] in ((2,) if row["load"] == "all" else (1, 2))
         assert bool(row["ci95"]) == (row["blocks"] > 1)  # pairs of one block say nothing about spread
+        assert (row["difference_to_best_rule"]["ci95"]["cost_w1"] is not None) == (row["blocks"] > 1)
         if row["load"] == "all" and row["policy"] != "oracle":
             for name in ("interruption_h", "cost_w1", "zero_share"):
                 low, high = row["ci95"][name]
                 assert low <= row[name] <= high
 
 
+def test_what_follows_from_means_follows_in_every_draw_from_those_of_the_draw() -> None:
+    """Reduction and interruption at half an hour of overlap, pair by pair, of one setting between reactive and it."""
+    pairs = REPORT.take(REPORT.pair_nodes == 8)
+    outcomes = play_all(pairs, [*trained("reactive", reactive()), *trained("p", artifact(settings=(2.0,)))])
+    (whole,) = (cell for cell in cells(pairs, outcomes, 20, 0, np.ones(len(pairs), bool)) if cell.load == "all")
+    lead = next(outcome for outcome in outcomes if outcome.policy == "p")
+    found, weights = drawn(lead, 0, whole, 0), start_weights(pairs.submit_s, 20)
+    assert weights is not None
+    reactive_gaps = pairs.gap_h[pairs.last]
+    for draw, weight in enumerate(weights):
+        mean = partial(np.average, weights=weight)
+        reactive_h, lost_h = mean(np.maximum(reactive_gaps, 0)), mean(np.maximum(lead.gap_h[0, 0], 0))
+        overlap_h = float(mean(np.maximum(-lead.gap_h[0, 0], 0)))
+        assert found["reduction"][draw] == pytest.approx(1 - lost_h / reactive_h)
+        for figure, begin, end in (
+            ("interruption_h_at_overlap_0.5", reactive_h, lost_h),
+            ("zero_share_at_overlap_05", mean(reactive_gaps <= 0), mean(lead.gap_h[0, 0] <= 0)),
+        ):
+            expected = twin_at_overlap([(overlap_h, float(end))], float(begin), 0.5)
+            if figure.startswith("zero"):  # of equal overlaps the least interruption counts: turned round
+                flipped = twin_at_overlap([(overlap_h, 1 - float(end))], 1 - float(begin), 0.5)
+                expected = None if flipped is None else 1 - flipped
+            assert found[figure][draw] == pytest.approx(np.nan if expected is None else expected, nan_ok=True)
+    assert np.isfinite(found["zero_share_at_overlap_05"]).any()
+
+
+def test_ten_minutes_on_the_second_are_within_ten_minutes() -> None:
+    pairs = pairs_of([1] * 2, [12] * 2, [[1 / 6], [1 / 6 + 1 / 3600]], [None] * 2)
+    rows = compare(pairs, trained("reactive", reactive()), context=context()).results
+    assert {row["within_10min_share"] for row in rows if row["policy"] == "reactive"} == {0.5}
+
+
 def test_a_window_of_one_block_has_no_intervals() -> None:
-    rows = compare(random_pairs(3, 20), policies(), context=context()).results
-    assert {json.dumps(row["ci95"]) for row in rows} == {"{}"}
-    assert format_table(rows).count("\n") > 10
+    one_block = compare(random_pairs(3, 20), policies(), context=context(), select=SELECT)
+    assert {json.dumps(row["ci95"]) for row in one_block.results} == {"{}"}
+    assert {values.shape for one in one_block.differences for values in one.figures.values()} == {(1,)}  # no draw
+    assert format_table(one_block.results).count("\n") > 10
+
+
+def test_a_load_whose_pairs_are_of_one_block_has_no_intervals() -> None:
+    """Its window has two: the heavy pairs of the second are left out."""
+    is_late = REPORT.submit_s >= REPORT.submit_s.min() + BLOCK_S
+    pairs = REPORT.take(~(is_late & (REPORT.gap_h[REPORT.last] > 12)))
+    rows = compare(pairs, policies(), context=context(), select=SELECT, draws=10).results
+    heavy = [row for row in rows if row["load"] == "heavy"]
+    assert heavy and {row["blocks"] for row in heavy} == {1} and {row["blocks"] for row in rows} == {1, 2}
+    assert all(row["ci95"] == {} for row in heavy)
+    assert all(set(row["difference_to_best_rule"]["ci95"].values()) == {None} for row in heavy)
+
+
+@pytest.mark.parametrize(("blocks", "is_indicative"), [(7, True), (8, False)])
+def test_intervals_of_fewer_than_eight_blocks_are_only_indicative(blocks: int, is_indicative: bool) -> None:
+    pairs = random_pairs(3, blocks, sizes=(1,), every_s=BLOCK_S)
+    rows = compare(pairs, trained("reactive", reactive()), context=context(), draws=10).results
+    assert {(row["blocks"], row["indicative"]) for row in rows if row["load"] == "all"} == {(blocks, is_indicative)}
 
 
 def test_without_a_select_window_the_default_setting_counts() -> None:
@@ -293,7 +353,30 @@ def test_the_curve_has_a_point_a_setting_of_both_windows(compared: Comparison) -
             twin_gaps(SELECT if point["window"] == "select" else REPORT, artifact(), point["setting"], 8)
         )
         assert point["interruption_h"] == pytest.approx(np.maximum(gaps, 0).mean())
+        assert point["overlap_h"] == pytest.approx(np.maximum(-gaps, 0).mean())
+        assert point["zero_share"] == pytest.approx((gaps <= 0).mean())
+        assert point["cost_w1"] == pytest.approx(np.abs(gaps).mean())
         assert point["n"] == len(gaps)
+
+
+def test_what_each_seed_did_in_both_windows_is_that_of_the_twin(compared: Comparison) -> None:
+    fits = [one.artifact for one in policies() if one.name == "learner"]
+    rows = [row for row in compared.by_seed if (row["policy"], row["size"]) == ("learner", "8")]
+    assert [(row["window"], row["seed"]) for row in rows] == [
+        (window, seed) for window in ("select", "report") for seed in (0, 1)
+    ]
+    (setting,) = {
+        row["setting"]
+        for row in compared.results
+        if (row["policy"], row["size"], row["load"]) == ("learner", "8", "all")
+    }
+    for row in rows:
+        gaps = np.array(twin_gaps(SELECT if row["window"] == "select" else REPORT, fits[row["seed"]], setting, 8))
+        assert row["setting"] == setting
+        assert row["interruption_h"] == pytest.approx(np.maximum(gaps, 0).mean())
+        assert row["overlap_h"] == pytest.approx(np.maximum(-gaps, 0).mean())
+        assert row["cost_w1_h"] == pytest.approx(np.abs(gaps).mean())
+    assert {row["policy"] for row in compared.by_seed}.isdisjoint({"oracle", "mirage-average"})  # nobody fitted them
 
 
 def test_the_text_table_has_a_line_a_policy_least_cost_first(compared: Comparison) -> None:

@@ -81,9 +81,12 @@ def test_every_draw_of_a_difference_is_that_of_the_twin() -> None:
     less = np.abs(outcomes["lead"].gap_h[0, 0]) - np.abs(rule.gap_h[0, at])
     weights = start_weights(pairs.submit_s, draws=50)
     assert weights is not None and one.n == len(pairs) and is_rule(one.rule)
+    assert (one.from_s, one.until_s) == (pairs.submit_s.min(), pairs.submit_s.max())
     expected = [sum(w * d for w, d in zip(draw, less, strict=True)) / sum(draw) for draw in weights]
     assert one.figures["cost_w1"][0] == pytest.approx(less.mean())
     np.testing.assert_allclose(one.figures["cost_w1"][1:], expected)
+    told = row_of(compared, "lead", "8")["difference_to_best_rule"]
+    assert told["ci95"]["cost_w1"] == pytest.approx(np.percentile(expected, [2.5, 97.5]))  # type: ignore[index]
 
 
 def test_the_rule_is_picked_on_the_select_window_among_those_that_learned_nothing() -> None:
@@ -99,6 +102,8 @@ def test_the_rule_is_picked_on_the_select_window_among_those_that_learned_nothin
     assert best_rule({one.policy: one for one in select}) == "start-expected"
     untrained = outcome("dqn" + UNTRAINED, 0.25)
     assert best_rule({one.policy: one for one in [*select, untrained]}) == "dqn-untrained"
+    two_seeds = replace(untrained, gap_h=np.array([[[-0.4]], [[-0.4]]]))  # an hour of overlap costs one
+    assert best_rule({one.policy: one for one in (outcome("reactive", 0.7), two_seeds)}) == "dqn-untrained"
     assert best_rule({}) is None
     rows = compare(REPORT, trained("reactive", reactive()), context=context()).results
     assert {row["difference_to_best_rule"] for row in rows} == {None}
@@ -113,6 +118,8 @@ def test_whatever_was_asked_for_the_rules_and_the_untrained_stand_beside_it() ->
         *("start-estimate", "start-expected", "oracle"),
     }
     assert set(RULES) <= {row["policy"] for row in rows}
+    added = {(one.name in RULES, one.seed, one.run_id, one.wall_s) for one in beside(fits, report)}
+    assert added == {(True, 0, "", 0.0), (False, 3, "", 0.0)}
     assert [one.name for one in beside([*fits, *beside(fits, report)], report)] == []  # nothing stands there twice
 
 
@@ -179,6 +186,7 @@ def test_windows_are_pooled_by_their_pairs_and_three_are_needed_for_a_verdict() 
     parts = [[window(0, spread(-1.0, 0.6), n=100)], [window(1, spread(-0.4, 0.6), n=300, rule="start-expected")]]
     (two,) = pool(parts)
     assert two["cost_w1"] == pytest.approx(-0.55) and (two["n"], two["blocks"], two["windows"]) == (400, 8, 2)
+    assert (two["size"], two["policy"]) == ("all", "forest")
     assert two["rules"] == ["reactive", "start-expected"] and two["beats"] is None and two["loses"] is None
     (three,) = pool([*parts, [window(2, spread(-0.5, 0.6), n=400)]])
     low, high = three["ci95"]["cost_w1"]
@@ -194,13 +202,24 @@ def test_an_interval_that_holds_zero_is_no_verdict_and_one_above_it_loses() -> N
     assert level["beats"] is False and level["loses"] is False
     (worse,) = pool([[window(number, spread(0.5, 0.6))] for number in range(3)])
     assert worse["beats"] is False and worse["loses"] is True
+    (alike,) = pool([[window(number, [0.0] * 9)] for number in range(3)])
+    assert alike["beats"] is False and alike["loses"] is False
     (one_block,) = pool([[window(number, [-9.0])] for number in range(3)])
     assert one_block["cost_w1"] == -9.0 and one_block["beats"] is None
+    (mixed,) = pool([[window(0, [-9.0])], [window(1, spread(-9.0, 0.6))], [window(2, spread(-9.0, 0.6))]])
+    assert mixed["ci95"]["cost_w1"] is None and mixed["beats"] is None
 
 
 def test_windows_that_overlap_are_refused_and_what_is_not_in_all_is_left_out() -> None:
     with pytest.raises(InputError, match="begins before the one before it ends"):
         pool([[window(0, spread(0.0, 1.0))], [window(0, spread(0.0, 1.0))]])
+    first, later = window(0, spread(0.0, 1.0)), window(1, spread(0.0, 1.0))
+    wide = replace(first, size="8", until_s=later.from_s)  # its pairs end where those of the next window begin
+    early = replace(later, size="8", from_s=first.until_s)
+    for windows in ([[first, wide], [later]], [[wide, first], [later]], [[first], [later, early]], [[first], [early]]):
+        with pytest.raises(InputError, match="begins before the one before it ends"):
+            pool(windows)
+    assert len(pool([[first], [later]])) == 1
     other = replace(window(1, spread(0.0, 1.0)), policy="dqn")
     assert pool([[window(0, spread(0.0, 1.0))], [other]]) == [] and pool([]) == []
 
