@@ -27,6 +27,7 @@ from traces.store.folder import DataFolder
 SAMPLE = Path(__file__).parents[2] / "data/sample/slurm"
 BEGIN = datetime(2026, 6, 8)  # of the sample: its first week is sparse
 NODES = 16
+HISTORY_DAYS = 46.0  # of the background that policies may be fitted on
 WIDEST = 8  # nodes of the widest job that is taken
 LONGEST_MIN = 12 * 60  # of a time limit on this cluster
 ACCOUNT = "science"
