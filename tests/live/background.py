@@ -7,6 +7,7 @@ come from one call with one seed: a policy that is fitted on the first part meet
 from __future__ import annotations
 
 import functools
+import sys
 import tempfile
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from simulator.flat.replay import simulate
 from simulator.workload import Workload
 from tests.live.fidelity import SETTINGS
 from tests.live.fidelity_workload import CPUS_PER_GPU, Submission
-from tests.live.slurm import Cluster
+from tests.live.slurm import Cluster, Slurm
 from traces import clusters
 from traces.ingest import ingest
 from traces.store import warehouse
@@ -185,3 +186,26 @@ def _sample() -> list[tuple[int, int, int, int]]:
         (int(submit.replace(tzinfo=UTC).timestamp() - begin_s), nodes, limit_s, run_s)
         for submit, nodes, limit_s, run_s in jobs.iter_rows()
     ]
+
+
+def write_history(folder: Path, link_min: int = 360, chains: int = 5) -> int:
+    """What policies are fitted on, as a site would hand it over: `history.psv`, `slurm.conf` and `clusters.toml`.
+
+    The background of the first HISTORY_DAYS with chains of that limit beside it, whose users submit when a link has
+    ended. Returns the number of jobs. Fit with `--cluster live --scheduler slurm --limit 6h --data FOLDER`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    earlier = [job for job in submissions(Load()) if job.submit_s < HISTORY_DAYS * 86400]
+    jobs = with_chains(earlier, chains, link_min)
+    epoch_s = int(datetime(2026, 10, 15, tzinfo=UTC).timestamp())
+    (folder / "history.psv").write_text(dump(jobs, epoch_s))
+    conf = folder.resolve() / "slurm.conf"
+    conf.write_text(Slurm(Path("/slurm"), CLUSTER).conf("localhost"))
+    (folder / "clusters.toml").write_text(
+        f'[live]\ntimezone = "UTC"\nnodes = {NODES}\ngpus_per_node = 4\nslurm_conf = "{conf}"\n'
+    )
+    return len(jobs)
+
+
+if __name__ == "__main__":  # python -m tests.live.background FOLDER
+    print(f"{write_history(Path(sys.argv[1]))} jobs -> {sys.argv[1]}")
