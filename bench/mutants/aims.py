@@ -9,6 +9,15 @@ RECIPES = f"{POLICIES}/test_recipes.py"
 RECIPE = f"{RECIPES}::test_recipe_is_the_one_that_was_measured"
 DECLARED = "tests/models/test_policies.py::test_declares_a_knob_of_at_most_fifteen_settings"
 DIFFERENCES = "tests/models/comparison/test_differences.py"
+COMPARISON = (
+    "tests/models/comparison/test_groups.py",
+    "tests/models/comparison/test_compare.py",
+    "tests/models/comparison/test_seed_spread.py",
+    f"{DIFFERENCES}::test_the_difference_of_a_few_pairs_by_hand",
+    f"{DIFFERENCES}::test_the_zero_share_at_an_overlap_by_hand",
+    f"{DIFFERENCES}::test_every_draw_of_a_difference_is_that_of_the_twin",
+)
+PAIRS = "tests/models/test_pairs.py"
 ENVIRONMENT = "tests/models/test_environment.py"
 AIMS: dict[str, tuple[str, ...]] = {
     "features/observe.py": OBSERVE,
@@ -41,10 +50,33 @@ AIMS: dict[str, tuple[str, ...]] = {
     "models/policies/estimates.py": (RECIPES, DECLARED),
     "models/policies/reactive.py": (RECIPES, DECLARED),
     "models/comparison/bootstrap.py": ("tests/models/comparison/test_bootstrap.py",),
-    **{
-        f"models/comparison/{name}.py": ("tests/models/comparison",)
-        for name in ("compare", "outcomes", "cells", "differences", "groups", "rules", "settings")
-    },
+    "models/comparison/outcomes.py": ("tests/models/comparison",),
+    **{f"models/comparison/{name}.py": COMPARISON for name in ("cells", "compare", "groups", "settings")},
+    **{f"models/comparison/{name}.py": (DIFFERENCES, *COMPARISON[:2]) for name in ("differences", "rules")},
+    "models/recorded_pairs.py": ("tests/models/test_recorded_pairs.py",),
+    "models/recorded_waits.py": ("tests/models/test_recorded_waits.py",),
+    "models/recorded_chains.py": ("tests/models/test_recorded_chains.py",),
+    "models/pairs.py": (
+        f"{PAIRS}::test_a_limit_that_is_no_multiple_of_the_grid_still_ends_exactly",
+        f"{PAIRS}::test_a_pair_that_cannot_run_is_refused",
+        f"{PAIRS}::test_decisions_run_from_the_start_of_p_to_its_exact_end[fifo]",
+        f"{PAIRS}::test_predecessor_and_successor_start_as_if_written_into_the_trace[fifo]",
+        f"{PAIRS}::test_observation_is_what_a_snapshot_taken_by_hand_shows[fifo]",
+    ),
+    "models/environment.py": tuple(
+        f"{ENVIRONMENT}::{name}"
+        for name in (
+            "test_waiting_to_the_end_is_reactive",
+            "test_the_reward_of_submitting_is_the_gap_of_that_row",
+            "test_refuses_what_cannot_be_stepped",
+            "test_a_pair_that_is_not_in_the_table_and_an_unknown_render_mode_are_refused",
+            "test_renders_what_is_observed_in_one_line_where_asked",
+            "test_the_same_seed_gives_the_same_trajectory",
+            "test_passes_gymnasiums_checker",
+        )
+    ) + ("tests/models/test_scaling.py",),
+    "models/study/windows.py": ("tests/models/study/test_windows.py",),
+    "models/training/train.py": ("tests/models/training/test_train.py",),
     "models/release/gate.py": ("tests/models/release/test_release.py",),
     "models/release/candidate.py": ("tests/models/release/test_release.py",),
 }

@@ -120,6 +120,18 @@ def test_the_reward_of_submitting_is_the_gap_of_that_row(report_table: PairTable
     assert reward == pytest.approx(rewards(max(gap, 0), max(-gap, 0), 0.5))
 
 
+def test_one_submits_naught_waits_and_an_hour_of_overlap_counts_as_one_of_interruption(
+    report_table: PairTable,
+) -> None:
+    env = ProvisioningEnv(report_table)
+    for pair in range(len(report_table)):
+        env.reset(options={"pair": pair})
+        assert env.step(np.int64(0))[1:3] == (0.0, False)
+        _, reward, done, _, _ = env.step(np.int64(1))
+        assert done and reward == pytest.approx(-abs(report_table.gap_h[report_table.offset[pair] + 1]) / 2)
+    assert report_table.gap_h[report_table.offset[:-1] + 1].min() < 0  # some overlap
+
+
 @pytest.mark.parametrize("every", [1, 3, 7])
 def test_batch_against_one_pair_at_a_time(report_table: PairTable, every: int) -> None:
     rng = np.random.default_rng(every)

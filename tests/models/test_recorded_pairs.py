@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from models import recorded_pairs
 from models.protocol import NONE, PairTable
 from models.recorded_pairs import Predecessors, build_recorded_pairs, decision_instants
 from simulator.recorded.follow import HORIZON_S
-from simulator.recorded.judge import ALL
+from simulator.recorded.judge import ALL, DAY_S
 from simulator.recorded.parameters import HOUR_S, Parameters, jobs_of, rules_of
 from simulator.recorded.record import NEVER, Record
 from simulator.recorded.twin import Job, forked_starts
@@ -92,6 +94,97 @@ def test_a_table_holds_what_the_record_says_of_each_pair() -> None:
     assert first[AT.remaining_h] == pytest.approx(750 / 3600)
     assert first[AT.predecessor_wait_h] == pytest.approx(60 / 3600)
     assert (first[AT.successor_nodes], first[AT.running_jobs], first[AT.usable_nodes]) == (2, 2, 6)
+
+
+def record_of(**columns: tuple[int, ...]) -> Record:
+    arrays = {name: np.array(column, np.int64) for name, column in columns.items()}
+    return Record(**arrays, job_key=[str(k) for k in range(len(columns["user"]))])
+
+
+def test_each_pair_observes_its_own_predecessor_and_its_users_place() -> None:
+    """Of two that run side by side; user 1 has a job in the queue, seen from the second after its submission on.
+
+    That job is ahead of user 1's successor by its priority, and the last of the record would be ahead of both.
+    """
+    record = record_of(
+        submit_s=(0, 40, 190, 349, 5000),
+        start_s=(0, 100, 200, 5000, 6000),
+        end_s=(30, 1100, 1200, 6000, 7000),
+        size=(6, 2, 4, 4, 1),
+        limit_s=(100, 1000, 1500, 700, 700),
+        user=(2, 0, 1, 1, 2),
+        priority=(0, 0, 0, 5000, 9000),
+    )
+    table = built(record, parameters(), of=Predecessors(np.array([1, 2]), np.array([NONE, NONE])))
+    assert table.decision_s.tolist() == [350, 600, 850, 1100, 450, 700, 950, 1200]
+    assert table.observations[:, AT.pending_jobs].tolist() == [1] * 8
+    told = [AT.predecessor_elapsed_h, AT.predecessor_wait_h, AT.successor_nodes, AT.successor_limit_h]
+    seen = table.observations[[0, 4]][:, [*told, AT.own_pending_jobs]] * np.array([3600, 3600, 1, 3600, 1])
+    np.testing.assert_allclose(seen, [[250, 60, 2, 1000, 0], [250, 10, 4, 1500, 1]], rtol=1e-5)
+
+
+def test_a_successor_that_never_starts_counts_as_started_after_ten_days() -> None:
+    """One job a user, and another of the user's runs for twenty days."""
+    record = record_of(
+        submit_s=(0, 40, 50),
+        start_s=(0, 100, 100),
+        end_s=(30, 1100, 20 * DAY_S),
+        size=(6, 2, 1),
+        limit_s=(100, 1000, 30 * DAY_S),
+        user=(2, 0, 0),
+        priority=(0, 0, 0),
+    )
+    table = built(record, parameters(max_jobs=1), of=Predecessors(np.array([1]), np.array([NONE])))
+    assert (table.successor_start_s - table.decision_s).tolist() == [10 * DAY_S] * 4
+
+
+def test_who_did_not_go_on_or_was_cancelled_in_the_queue_has_no_start_of_its_own() -> None:
+    record = simple()
+    record.start_s[3] = NEVER
+    table = built(record, parameters(), of=Predecessors(np.array([1, 2]), np.array([3, NONE])))
+    assert table.user_start_s.tolist() == [NONE, NONE]
+    assert built(simple(), parameters(), of=Predecessors(np.array([2]), np.array([NONE]))).user_start_s == [NONE]
+
+
+def test_rules_are_those_of_the_monday_before_a_decision_from_the_span_that_is_asked_for() -> None:
+    """P runs over a Monday's first instant: one decision lies before it, one on it, one after it."""
+    monday_s = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp())
+    last_s = monday_s - 7 * DAY_S
+    submit_s = (last_s - 1, last_s, monday_s - 7500)
+    record = record_of(
+        submit_s=submit_s,
+        start_s=(*submit_s[:2], monday_s - 7200),
+        end_s=(last_s, last_s + 60, monday_s + 3600),
+        size=(6, 1, 2),
+        limit_s=(100, 100, 10_800),
+        user=(0, 1, 2),
+        priority=(0, 0, 0),
+    )
+    asked: list[tuple[int, list[int]]] = []
+
+    def fitted(learned: Record, until_s: int) -> Parameters:
+        asked.append((until_s, learned.submit_s.tolist()))
+        return parameters()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorded_pairs, "fit", fitted)
+        of = Predecessors(np.array([2]), np.array([NONE]))
+        table = build_recorded_pairs(record, of, decision_s=3600, fit_span_s=7 * DAY_S)
+    assert (table.decision_s - monday_s).tolist() == [-3600, 0, 3600]
+    assert asked == [(last_s, list(submit_s)), (monday_s, list(submit_s[1:]))]
+
+
+def test_what_goes_wrong_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    fill = recorded_pairs._fill
+
+    def broken(*arguments: Any) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            raise ArithmeticError("of one week")
+        fill(*arguments)
+
+    monkeypatch.setattr(recorded_pairs, "_fill", broken)
+    with pytest.raises(ArithmeticError, match="of one week"):
+        built(simple(), parameters(), of=P)
 
 
 def test_the_job_that_the_user_went_on_with_is_passed_over() -> None:

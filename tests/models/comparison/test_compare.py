@@ -183,6 +183,7 @@ def test_ties_go_to_the_first_setting_and_to_the_least_overlap() -> None:
     assert headline(outcome([[2.0], [3.0], [0.0]]), None) == 1  # the default setting
     assert pick_within(outcome([[0.0, -2.0], [0.0, -1.0], [0.0, -9.0]]), 1.0) == 1
     assert pick_within(outcome([[-2.0, -2.0]]), 1.0) is None
+    assert pick_within(outcome([[1.0, 1.0], [-2.0, 0.0]]), 1.0) == 1  # just as much as the budget
 
 
 @settings(max_examples=200, deadline=None)
@@ -293,7 +294,30 @@ def test_the_curve_has_a_point_a_setting_of_both_windows(compared: Comparison) -
             twin_gaps(SELECT if point["window"] == "select" else REPORT, artifact(), point["setting"], 8)
         )
         assert point["interruption_h"] == pytest.approx(np.maximum(gaps, 0).mean())
+        assert point["overlap_h"] == pytest.approx(np.maximum(-gaps, 0).mean())
+        assert point["zero_share"] == pytest.approx((gaps <= 0).mean())
+        assert point["cost_w1"] == pytest.approx(np.abs(gaps).mean())
         assert point["n"] == len(gaps)
+
+
+def test_what_each_seed_did_in_both_windows_is_that_of_the_twin(compared: Comparison) -> None:
+    fits = [one.artifact for one in policies() if one.name == "learner"]
+    rows = [row for row in compared.by_seed if (row["policy"], row["size"]) == ("learner", "8")]
+    assert [(row["window"], row["seed"]) for row in rows] == [
+        (window, seed) for window in ("select", "report") for seed in (0, 1)
+    ]
+    (setting,) = {
+        row["setting"]
+        for row in compared.results
+        if (row["policy"], row["size"], row["load"]) == ("learner", "8", "all")
+    }
+    for row in rows:
+        gaps = np.array(twin_gaps(SELECT if row["window"] == "select" else REPORT, fits[row["seed"]], setting, 8))
+        assert row["setting"] == setting
+        assert row["interruption_h"] == pytest.approx(np.maximum(gaps, 0).mean())
+        assert row["overlap_h"] == pytest.approx(np.maximum(-gaps, 0).mean())
+        assert row["cost_w1_h"] == pytest.approx(np.abs(gaps).mean())
+    assert {row["policy"] for row in compared.by_seed}.isdisjoint({"oracle", "mirage-average"})  # nobody fitted them
 
 
 def test_the_text_table_has_a_line_a_policy_least_cost_first(compared: Comparison) -> None:

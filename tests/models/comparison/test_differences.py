@@ -113,6 +113,8 @@ def test_whatever_was_asked_for_the_rules_and_the_untrained_stand_beside_it() ->
         *("start-estimate", "start-expected", "oracle"),
     }
     assert set(RULES) <= {row["policy"] for row in rows}
+    added = {(one.name in RULES, one.seed, one.run_id, one.wall_s) for one in beside(fits, report)}
+    assert added == {(True, 0, "", 0.0), (False, 3, "", 0.0)}
     assert [one.name for one in beside([*fits, *beside(fits, report)], report)] == []  # nothing stands there twice
 
 

@@ -13,6 +13,7 @@ from models.study.windows import (
     WARM_UP_S,
     DeclaredDates,
     Window,
+    Windows,
     first_start_s,
     split,
     usable_starts,
@@ -24,9 +25,9 @@ FIRST_S = 1_700_000_000  # 2023-11-14 22:13:20
 NONE_DECLARED = DeclaredDates()
 
 
-def submitted(first_s: int, days: int) -> Workload:
+def submitted(first_s: int, days: float) -> Workload:
     """A job every six hours."""
-    submit = np.arange(first_s, first_s + days * DAY_S, 6 * HOUR_S)
+    submit = np.arange(first_s, first_s + int(days * DAY_S), 6 * HOUR_S)
     ones = np.ones(len(submit), np.int64)
     return Workload(np.arange(len(submit)), submit, ones, ones, ones, submit)
 
@@ -79,6 +80,31 @@ def test_starts_begin_warm_and_where_somebody_says() -> None:
     later_s = FIRST_S + 3 * DAY_S
     assert first_start_s(trace, 28 * DAY_S, later_s) - later_s - 28 * DAY_S in range(HOUR_S)
     assert first_start_s(trace, WARM_UP_S, FIRST_S - DAY_S) == first_start_s(trace)
+
+
+def test_eight_days_are_enough_where_they_end_on_the_second() -> None:
+    first_s = 1_700_006_400  # a whole hour
+    assert usable_starts(submitted(first_s, 8.25)) == Window(first_s + 2 * DAY_S, first_s + 3 * DAY_S)
+    with pytest.raises(InputError):
+        usable_starts(submitted(first_s, 8))
+
+
+def test_a_part_without_a_second_is_out_of_order() -> None:
+    days = [10, 30, 40, 50]
+    for place in range(3):
+        same = [*days[: place + 1], days[place], *days[place + 2 :]]
+        with pytest.raises(InputError, match="out of order"):
+            parts(FIRST_S, 60, DeclaredDates(*(FIRST_S + day * DAY_S for day in same)))
+
+
+def test_windows_as_a_table() -> None:
+    hours = [Window(FIRST_S + k * HOUR_S, FIRST_S + (k + 1) * HOUR_S) for k in range(3)]
+    assert Windows(*hours).frame().rows() == [
+        ("fit", "2023-11-14T22:13", "2023-11-14T23:13"),
+        ("select", "2023-11-14T23:13", "2023-11-15T00:13"),
+        ("report", "2023-11-15T00:13", "2023-11-15T01:13"),
+    ]
+    assert Windows(*hours).frame().columns == ["window", "from_utc", "until_utc"]
 
 
 def test_refusals_are_one_line() -> None:
