@@ -105,7 +105,8 @@ def neighbours(
     but: rows of the record that are none.
     """
     reach_s = CUT * widths.time_s
-    first, after = np.searchsorted(record.submit_s, (at_s[0] - reach_s, at_s[-1] + reach_s))
+    first = np.searchsorted(record.submit_s, at_s[0] - reach_s)
+    after = np.searchsorted(record.submit_s, at_s[-1] + reach_s, side="right")
     rows = np.arange(first, after)
     rows = rows[record.ran[rows] & ~np.isin(rows, but)]
     by_size = (np.log(record.size[rows]) - np.log(nodes)) / widths.log_nodes

@@ -76,6 +76,13 @@ AIMS: dict[str, tuple[str, ...]] = {
         )
     ) + ("tests/models/test_scaling.py",),
     "models/study/windows.py": ("tests/models/study/test_windows.py",),
+    "models/study/support.py": ("tests/models/study/test_support.py",),
+    "models/study/world_error.py": ("tests/models/study/test_world_error.py",),
+    "models/study/chains.py": (
+        "tests/models/study/test_chains.py",
+        "tests/models/test_recorded_chains.py::test_figures_of_chains",
+    ),
+    "models/study/comparisons.py": ("tests/models/study/test_comparisons.py",),
     "models/training/train.py": ("tests/models/training/test_train.py",),
     "models/release/gate.py": ("tests/models/release/test_release.py",),
     "models/release/candidate.py": ("tests/models/release/test_release.py",),

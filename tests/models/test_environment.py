@@ -124,8 +124,9 @@ def test_one_submits_naught_waits_and_an_hour_of_overlap_counts_as_one_of_interr
     report_table: PairTable,
 ) -> None:
     env = ProvisioningEnv(report_table)
+    assert int(env.action_space.n) == 2
     for pair in range(len(report_table)):
-        env.reset(options={"pair": pair})
+        assert env.reset(options={"pair": pair})[1] == {"pair": pair}
         assert env.step(np.int64(0))[1:3] == (0.0, False)
         _, reward, done, _, _ = env.step(np.int64(1))
         assert done and reward == pytest.approx(-abs(report_table.gap_h[report_table.offset[pair] + 1]) / 2)

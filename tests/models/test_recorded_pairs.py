@@ -102,9 +102,9 @@ def record_of(**columns: tuple[int, ...]) -> Record:
 
 
 def test_each_pair_observes_its_own_predecessor_and_its_users_place() -> None:
-    """Of two that run side by side; user 1 has a job in the queue, seen from the second after its submission on.
+    """Two run side by side; user 1 has a job in the queue, seen from the second after its submission on.
 
-    That job is ahead of user 1's successor by its priority, and the last of the record would be ahead of both.
+    That job is ahead of user 1's successor by its priority; the successor of a third pair would be ahead of both.
     """
     record = record_of(
         submit_s=(0, 40, 190, 349, 5000),
@@ -115,9 +115,9 @@ def test_each_pair_observes_its_own_predecessor_and_its_users_place() -> None:
         user=(2, 0, 1, 1, 2),
         priority=(0, 0, 0, 5000, 9000),
     )
-    table = built(record, parameters(), of=Predecessors(np.array([1, 2]), np.array([NONE, NONE])))
-    assert table.decision_s.tolist() == [350, 600, 850, 1100, 450, 700, 950, 1200]
-    assert table.observations[:, AT.pending_jobs].tolist() == [1] * 8
+    table = built(record, parameters(), of=Predecessors(np.array([1, 2, 4]), np.full(3, NONE)))
+    assert table.decision_s[:8].tolist() == [350, 600, 850, 1100, 450, 700, 950, 1200]
+    assert table.observations[:8, AT.pending_jobs].tolist() == [1] * 8
     told = [AT.predecessor_elapsed_h, AT.predecessor_wait_h, AT.successor_nodes, AT.successor_limit_h]
     seen = table.observations[[0, 4]][:, [*told, AT.own_pending_jobs]] * np.array([3600, 3600, 1, 3600, 1])
     np.testing.assert_allclose(seen, [[250, 60, 2, 1000, 0], [250, 10, 4, 1500, 1]], rtol=1e-5)

@@ -90,6 +90,49 @@ def test_shares_are_those_of_the_definition(seed: int, nodes: int, limit_s: int)
         assert found.effective[d] == pytest.approx(1 / squares if plain else 0.0)
 
 
+def one_each(apart_s: list[int], size: list[int], limit_h: list[int]) -> Record:
+    """Jobs of as many users, submitted so long after the tenth day; each waits a minute longer than the one before."""
+    count = len(apart_s)
+    submit_s, wait_s = 10 * DAY_S + np.array(apart_s), 60 * np.arange(count)
+    limit_s, none = np.array(limit_h) * HOUR_S, np.zeros(count, np.int64)
+    return Record(
+        submit_s,
+        submit_s + wait_s,
+        submit_s + wait_s + limit_s,
+        np.array(size),
+        limit_s,
+        np.arange(count),
+        none,
+        [str(k) for k in range(count)],
+    )
+
+
+def test_weights_by_hand() -> None:
+    """A factor of two in nodes or limit is ln 2 / 0.7 standard deviations, 12 h are one, and from three on none weighs.
+
+    Of twenty jobs just like the successor (4 nodes, 12 h) and, in order of submission, one 12 h before, six at the same
+    time (8 nodes; 24 h; 32, 36, 1 and 4 nodes with 96 h), one 36 h after, and one a second later.
+    """
+    apart_s = [-12 * HOUR_S, *[0] * 26, 36 * HOUR_S, 36 * HOUR_S + 1]
+    size = [4, *[4] * 20, 8, 4, 32, 36, 1, 4, 4, 4]
+    limit_h = [12, *[12] * 20, 12, 24, 12, 12, 12, 96, 12, 12]
+    found = neighbours(one_each(apart_s, size, limit_h), np.array([10 * DAY_S]), 4, 12 * HOUR_S, np.array([NONE]))
+    share = dict(zip((found.wait_s // 60).tolist(), found.share[0], strict=True))
+    two, four, eight = (math.exp(-((math.log(factor) / 0.7) ** 2) / 2) for factor in (2, 4, 8))
+    weights = {0: math.exp(-0.5), 21: two, 22: two, 23: eight, 24: 0.0, 25: four, 26: eight, 27: math.exp(-4.5)}
+    assert {row: share.get(row, 0.0) / share[1] for row in weights} == pytest.approx(weights)
+    assert share.get(28, 0.0) == 0.0
+    assert [share[row] for row in range(1, 21)] == pytest.approx([share[1]] * 20) and sum(share.values()) == (
+        pytest.approx(1.0)
+    )
+
+
+@pytest.mark.parametrize(("others", "is_drawn"), [(29, False), (30, True)])
+def test_thirty_effective_neighbours_are_enough(others: int, is_drawn: bool) -> None:
+    record = one_each([0] * (others + 1), [4] * (others + 1), [12] * (others + 1))
+    assert (leave_one_out(record, np.array([3]))[0] != NONE) == is_drawn
+
+
 def test_no_user_has_more_than_a_tenth() -> None:
     weight = np.array([[100.0, 100.0, *[1.0] * 11], [5.0, 5.0, *[0.0] * 11]])
     user = np.array([0, 0, *range(1, 12)])
@@ -100,8 +143,13 @@ def test_no_user_has_more_than_a_tenth() -> None:
 
 
 def test_the_quantile_says_which_is_drawn() -> None:
+    """Of each decision by its own shares; the sum of ten tenths is a little under 1."""
     of = recorded_waits.Neighbours(np.array([10, 20, 30]), np.array([[0.5, 0.25, 0.25]] * 4), np.zeros(4))
     assert of.drawn_s(np.array([0.0, 0.49, 0.5, 0.999])).tolist() == [10, 10, 20, 30]
+    other = replace(of, share=np.array([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]))
+    assert other.drawn_s(np.array([0.4, 0.4])).tolist() == [10, 20]
+    tenths = recorded_waits.Neighbours(np.arange(10), np.full((1, 10), 0.1), np.zeros(1))
+    assert tenths.drawn_s(np.array([np.nextafter(1.0, 0.0)])).tolist() == [9]
 
 
 def table_of(record: Record, predecessors: Predecessors) -> PairTable:

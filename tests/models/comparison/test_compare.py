@@ -233,6 +233,7 @@ def test_intervals_hold_their_figures_and_the_same_seed_gives_the_same_bytes(com
     for row in compared.results:
         assert row["indicative"] is True and row["blocks"] in ((2,) if row["load"] == "all" else (1, 2))
         assert bool(row["ci95"]) == (row["blocks"] > 1)  # pairs of one block say nothing about spread
+        assert (row["difference_to_best_rule"]["ci95"]["cost_w1"] is not None) == (row["blocks"] > 1)
         if row["load"] == "all" and row["policy"] != "oracle":
             for name in ("interruption_h", "cost_w1", "zero_share"):
                 low, high = row["ci95"][name]
@@ -240,9 +241,10 @@ def test_intervals_hold_their_figures_and_the_same_seed_gives_the_same_bytes(com
 
 
 def test_a_window_of_one_block_has_no_intervals() -> None:
-    rows = compare(random_pairs(3, 20), policies(), context=context()).results
-    assert {json.dumps(row["ci95"]) for row in rows} == {"{}"}
-    assert format_table(rows).count("\n") > 10
+    one_block = compare(random_pairs(3, 20), policies(), context=context(), select=SELECT)
+    assert {json.dumps(row["ci95"]) for row in one_block.results} == {"{}"}
+    assert {values.shape for one in one_block.differences for values in one.figures.values()} == {(1,)}  # no draw
+    assert format_table(one_block.results).count("\n") > 10
 
 
 def test_without_a_select_window_the_default_setting_counts() -> None:

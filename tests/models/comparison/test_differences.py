@@ -81,9 +81,12 @@ def test_every_draw_of_a_difference_is_that_of_the_twin() -> None:
     less = np.abs(outcomes["lead"].gap_h[0, 0]) - np.abs(rule.gap_h[0, at])
     weights = start_weights(pairs.submit_s, draws=50)
     assert weights is not None and one.n == len(pairs) and is_rule(one.rule)
+    assert (one.from_s, one.until_s) == (pairs.submit_s.min(), pairs.submit_s.max())
     expected = [sum(w * d for w, d in zip(draw, less, strict=True)) / sum(draw) for draw in weights]
     assert one.figures["cost_w1"][0] == pytest.approx(less.mean())
     np.testing.assert_allclose(one.figures["cost_w1"][1:], expected)
+    told = row_of(compared, "lead", "8")["difference_to_best_rule"]
+    assert told["ci95"]["cost_w1"] == pytest.approx(np.percentile(expected, [2.5, 97.5]))  # type: ignore[index]
 
 
 def test_the_rule_is_picked_on_the_select_window_among_those_that_learned_nothing() -> None:
@@ -99,6 +102,8 @@ def test_the_rule_is_picked_on_the_select_window_among_those_that_learned_nothin
     assert best_rule({one.policy: one for one in select}) == "start-expected"
     untrained = outcome("dqn" + UNTRAINED, 0.25)
     assert best_rule({one.policy: one for one in [*select, untrained]}) == "dqn-untrained"
+    two_seeds = replace(untrained, gap_h=np.array([[[-0.4]], [[-0.4]]]))  # an hour of overlap costs one
+    assert best_rule({one.policy: one for one in (outcome("reactive", 0.7), two_seeds)}) == "dqn-untrained"
     assert best_rule({}) is None
     rows = compare(REPORT, trained("reactive", reactive()), context=context()).results
     assert {row["difference_to_best_rule"] for row in rows} == {None}
@@ -181,6 +186,7 @@ def test_windows_are_pooled_by_their_pairs_and_three_are_needed_for_a_verdict() 
     parts = [[window(0, spread(-1.0, 0.6), n=100)], [window(1, spread(-0.4, 0.6), n=300, rule="start-expected")]]
     (two,) = pool(parts)
     assert two["cost_w1"] == pytest.approx(-0.55) and (two["n"], two["blocks"], two["windows"]) == (400, 8, 2)
+    assert (two["size"], two["policy"]) == ("all", "forest")
     assert two["rules"] == ["reactive", "start-expected"] and two["beats"] is None and two["loses"] is None
     (three,) = pool([*parts, [window(2, spread(-0.5, 0.6), n=400)]])
     low, high = three["ci95"]["cost_w1"]
