@@ -23,7 +23,7 @@ from reports.text.chains import format_chains
 from simulator.recorded.parameters import Parameters
 from simulator.recorded.record import Record
 from tests.models.pair_tables import random_pairs
-from tests.models.test_recorded_pairs import parameters
+from tests.models.test_recorded_pairs import parameters, record_of
 from tests.simulator.recorded.cases import records
 
 DECISION_S = 250
@@ -132,6 +132,40 @@ def test_the_observation_is_of_the_link_and_not_of_the_job_in_whose_place_it_is(
     first = artifact.shown[-4]
     assert first[AT.remaining_h] == pytest.approx(750 / HOUR_S)
     assert first[AT.running_jobs] == 2 and first[AT.release_1h_nodes] == 2
+
+
+def test_a_link_observes_its_users_place_and_who_was_submitted_a_second_before() -> None:
+    """A job of the user's, submitted at 449, is ahead of the next link by its priority, and behind the other chain."""
+    record = record_of(
+        submit_s=(0, 40, 190, 449, 5000),
+        start_s=(0, 100, 200, 5000, 6000),
+        end_s=(30, 1100, 1200, 6000, 7000),
+        size=(6, 2, 4, 4, 1),
+        limit_s=(100, 1000, 1500, 700, 700),
+        user=(2, 0, 1, 1, 2),
+        priority=(0, 0, 0, 5000, 9000),
+    )
+    artifact: Any = Recorder(0)
+    of = Predecessors(np.array([2, 4]), np.full(2, NONE))
+    played(record, of, [Player(artifact)], parameters(max_jobs=None), links=2, limit_s=1000)
+    first = artifact.shown[0]
+    assert (first[AT.pending_jobs], first[AT.own_pending_jobs]) == (1, 1)
+    assert first[[AT.predecessor_elapsed_h, AT.predecessor_wait_h]] * HOUR_S == pytest.approx([250, 10])
+
+
+def test_a_link_that_never_starts_counts_as_started_after_ten_days() -> None:
+    """One job a user, and another of the user's runs for twenty days."""
+    record = record_of(
+        submit_s=(0, 40, 50),
+        start_s=(0, 100, 100),
+        end_s=(30, 1100, 20 * 24 * HOUR_S),
+        size=(6, 2, 1),
+        limit_s=(100, 1000, 30 * 24 * HOUR_S),
+        user=(2, 0, 0),
+        priority=(0, 0, 0),
+    )
+    starts = played(record, P, [lead(0)], parameters(max_jobs=1), links=2, limit_s=1000)
+    assert starts.tolist() == [[[100, 1100 + 10 * 24 * HOUR_S]]]
 
 
 def test_figures_of_chains() -> None:

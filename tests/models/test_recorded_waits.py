@@ -140,6 +140,7 @@ def test_no_user_has_more_than_a_tenth() -> None:
     assert share[0, :2] == pytest.approx([0.05, 0.05])
     assert share[0, 2:] == pytest.approx([0.9 / 11] * 11)
     assert not share[1].any()  # one user alone cannot have a tenth
+    assert shares(weight / 10_000, user) == pytest.approx(share)  # a share is of what there is
 
 
 def test_the_quantile_says_which_is_drawn() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from agent.artifact import Artifact
 from features.conventions import OVERLAP_BUDGETS_H
 from models import tables
+from models.comparison.bootstrap import BLOCK_S
 from models.comparison.compare import Comparison, compare
 from models.comparison.outcomes import Outcome, at_overlap, oracle_rows, play, play_oracle, stopping_rows
 from models.comparison.settings import headline, pick_within
@@ -121,6 +123,8 @@ def test_every_figure_of_a_row_is_that_of_the_twin(compared: Comparison, size: i
         interruption, overlap = np.maximum(gaps, 0), np.maximum(-gaps, 0)
         assert row["n"] == gaps.shape[1] == len(of_load)
         assert row["seeds"] == len(artifacts)
+        ends = (datetime.fromtimestamp(int(pick(REPORT.submit_s[of_load])), UTC) for pick in (np.min, np.max))
+        assert [row["from_utc"], row["to_utc"]] == [end.replace(tzinfo=None).isoformat() for end in ends]
         assert row["interruption_h"] == pytest.approx(interruption.mean())
         assert row["overlap_h"] == pytest.approx(overlap.mean())
         assert row["interruption_p50_h"] == pytest.approx(np.median(interruption))
@@ -245,6 +249,24 @@ def test_a_window_of_one_block_has_no_intervals() -> None:
     assert {json.dumps(row["ci95"]) for row in one_block.results} == {"{}"}
     assert {values.shape for one in one_block.differences for values in one.figures.values()} == {(1,)}  # no draw
     assert format_table(one_block.results).count("\n") > 10
+
+
+def test_a_load_whose_pairs_are_of_one_block_has_no_intervals() -> None:
+    """Its window has two: the heavy pairs of the second are left out."""
+    is_late = REPORT.submit_s >= REPORT.submit_s.min() + BLOCK_S
+    pairs = REPORT.take(~(is_late & (REPORT.gap_h[REPORT.last] > 12)))
+    rows = compare(pairs, policies(), context=context(), select=SELECT, draws=10).results
+    heavy = [row for row in rows if row["load"] == "heavy"]
+    assert heavy and {row["blocks"] for row in heavy} == {1} and {row["blocks"] for row in rows} == {1, 2}
+    assert all(row["ci95"] == {} for row in heavy)
+    assert all(set(row["difference_to_best_rule"]["ci95"].values()) == {None} for row in heavy)
+
+
+@pytest.mark.parametrize(("blocks", "is_indicative"), [(7, True), (8, False)])
+def test_intervals_of_fewer_than_eight_blocks_are_only_indicative(blocks: int, is_indicative: bool) -> None:
+    pairs = random_pairs(3, blocks, sizes=(1,), every_s=BLOCK_S)
+    rows = compare(pairs, trained("reactive", reactive()), context=context(), draws=10).results
+    assert {(row["blocks"], row["indicative"]) for row in rows if row["load"] == "all"} == {(blocks, is_indicative)}
 
 
 def test_without_a_select_window_the_default_setting_counts() -> None:

@@ -202,6 +202,8 @@ def test_an_interval_that_holds_zero_is_no_verdict_and_one_above_it_loses() -> N
     assert level["beats"] is False and level["loses"] is False
     (worse,) = pool([[window(number, spread(0.5, 0.6))] for number in range(3)])
     assert worse["beats"] is False and worse["loses"] is True
+    (alike,) = pool([[window(number, [0.0] * 9)] for number in range(3)])
+    assert alike["beats"] is False and alike["loses"] is False
     (one_block,) = pool([[window(number, [-9.0])] for number in range(3)])
     assert one_block["cost_w1"] == -9.0 and one_block["beats"] is None
 

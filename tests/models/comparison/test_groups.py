@@ -109,7 +109,7 @@ def test_what_users_did_stands_on_the_pairs_with_which_they_went_on() -> None:
 def test_injected_pairs_have_no_users() -> None:
     rows = compare(random_pairs(2, 10), trained("reactive", reactive()), context=context()).results
     assert "users" not in {row["policy"] for row in rows}
-    assert {row["interruption_users_h"] for row in rows} == {None}
+    assert {(row["interruption_users_h"], row["overlap_users_h"]) for row in rows} == {(None, None)}
 
 
 def test_mirage_keeps_the_average_of_the_predecessors_start() -> None:
