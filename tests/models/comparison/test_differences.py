@@ -206,6 +206,8 @@ def test_an_interval_that_holds_zero_is_no_verdict_and_one_above_it_loses() -> N
     assert alike["beats"] is False and alike["loses"] is False
     (one_block,) = pool([[window(number, [-9.0])] for number in range(3)])
     assert one_block["cost_w1"] == -9.0 and one_block["beats"] is None
+    (mixed,) = pool([[window(0, [-9.0])], [window(1, spread(-9.0, 0.6))], [window(2, spread(-9.0, 0.6))]])
+    assert mixed["ci95"]["cost_w1"] is None and mixed["beats"] is None
 
 
 def test_windows_that_overlap_are_refused_and_what_is_not_in_all_is_left_out() -> None:

@@ -88,7 +88,8 @@ def test_sizes_in_order_and_those_that_are_judged_by() -> None:
 
 def test_what_users_did_stands_on_the_pairs_with_which_they_went_on() -> None:
     """1.5 and 6 h after the end; there reactive loses 1 and 4 h, and the estimate, which is right, 0 and 4 h."""
-    policies = trained("exact", artifact(settings=(1.0,)))
+    early = artifact("constant-lead", (2.0,), 2.0, policy="constant-lead")
+    policies = [*trained("exact", artifact(settings=(1.0,))), *trained("early", early)]
     rows = {
         (row["policy"], row["size"]): row
         for row in compare(PAIRS, policies, context=recorded()).results
@@ -102,6 +103,8 @@ def test_what_users_did_stands_on_the_pairs_with_which_they_went_on() -> None:
     assert rows["reactive", "all"]["interruption_users_h"] == 2.5 and rows["reactive", "all"]["n"] == 4
     exact = rows["exact", "all"]  # submits at the first gap of at least 0: 0 and 4 h
     assert (exact["interruption_users_h"], exact["overlap_users_h"]) == (2.0, 0.0)
+    early_row = rows["early", "all"]  # two hours before the end: 0 and -2 h
+    assert (early_row["interruption_users_h"], early_row["overlap_users_h"]) == (0.0, 1.0)
     assert rows["reactive", "17-up"]["interruption_users_h"] is None
     assert {row["pairs"] for row in rows.values()} == {"recorded"}
 
