@@ -18,6 +18,7 @@ COMPARISON = (
     f"{DIFFERENCES}::test_every_draw_of_a_difference_is_that_of_the_twin",
 )
 PAIRS = "tests/models/test_pairs.py"
+TRAIN = "tests/models/training/test_train.py"
 ENVIRONMENT = "tests/models/test_environment.py"
 AIMS: dict[str, tuple[str, ...]] = {
     "features/observe.py": OBSERVE,
@@ -83,7 +84,12 @@ AIMS: dict[str, tuple[str, ...]] = {
         "tests/models/test_recorded_chains.py::test_figures_of_chains",
     ),
     "models/study/comparisons.py": ("tests/models/study/test_comparisons.py",),
-    "models/training/train.py": ("tests/models/training/test_train.py",),
+    "models/study/fits.py": (
+        "tests/models/study/test_fits.py",
+        f"{TRAIN}::test_an_interrupted_training_keeps_what_was_fitted",
+        f"{TRAIN}::test_a_kill_between_a_fit_and_its_stamp_passes_nothing_off_as_another",
+    ),
+    "models/training/train.py": (TRAIN,),
     "models/release/gate.py": ("tests/models/release/test_release.py",),
     "models/release/candidate.py": ("tests/models/release/test_release.py",),
 }

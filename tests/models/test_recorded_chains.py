@@ -16,7 +16,7 @@ from features.observe import AT
 from models import recorded_pairs
 from models.policies.reactive import Reactive
 from models.protocol import NONE
-from models.recorded_chains import Player, play_chains
+from models.recorded_chains import Player, _Chain, _Play, play_chains
 from models.recorded_pairs import Predecessors, build_recorded_pairs
 from models.study.chains import figures
 from reports.text.chains import format_chains
@@ -83,6 +83,17 @@ def test_links_that_run_count_against_their_users_limits() -> None:
     )
     assert one == [100, 1101, 2102, 3103]
     assert two == [100, 351, 1101, 1352]
+
+
+def test_the_oracle_decides_of_a_link_from_the_end_of_the_one_before() -> None:
+    play = _Play(quiet(), P, 3, limit_s=1000, decision_s=DECISION_S, fit_span_s=None)
+
+    def instants(player: Player, *start_s: int) -> list[int]:
+        return list(play._instants(_Chain(player, 0, list(start_s), 0, iter(()))))
+
+    assert instants(Player(None), 100) == [350, 600, 850, 1100]
+    assert instants(Player(None), 100, 600) == [1100, 1350, 1600]
+    assert instants(lead(0), 100, 600) == [850, 1100, 1350, 1600]
 
 
 class Recorder:
