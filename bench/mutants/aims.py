@@ -84,6 +84,10 @@ AIMS: dict[str, tuple[str, ...]] = {
         "tests/models/test_recorded_chains.py::test_figures_of_chains",
     ),
     "models/study/comparisons.py": ("tests/models/study/test_comparisons.py",),
+    "models/study/pair_tables.py": (
+        "tests/models/study/test_pair_tables.py",
+        "tests/models/test_recorded_waits.py::test_a_study_takes_the_observations_of_the_calibrated_world",
+    ),
     "models/study/fits.py": (
         "tests/models/study/test_fits.py",
         f"{TRAIN}::test_an_interrupted_training_keeps_what_was_fitted",

@@ -158,7 +158,8 @@ def test_a_link_observes_its_users_place_and_who_was_submitted_a_second_before()
     )
     artifact: Any = Recorder(0)
     of = Predecessors(np.array([2, 4]), np.full(2, NONE))
-    played(record, of, [Player(artifact)], parameters(max_jobs=None), links=2, limit_s=1000)
+    starts = played(record, of, [Player(artifact)], parameters(max_jobs=None), links=2, limit_s=1000)
+    assert starts[0, 1].tolist() == [6000, 7001]
     first = artifact.shown[0]
     assert (first[AT.pending_jobs], first[AT.own_pending_jobs]) == (1, 1)
     assert first[[AT.predecessor_elapsed_h, AT.predecessor_wait_h]] * HOUR_S == pytest.approx([250, 10])
