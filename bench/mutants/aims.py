@@ -64,18 +64,17 @@ AIMS: dict[str, tuple[str, ...]] = {
         f"{PAIRS}::test_predecessor_and_successor_start_as_if_written_into_the_trace[fifo]",
         f"{PAIRS}::test_observation_is_what_a_snapshot_taken_by_hand_shows[fifo]",
     ),
-    "models/environment.py": tuple(
-        f"{ENVIRONMENT}::{name}"
-        for name in (
-            "test_waiting_to_the_end_is_reactive",
-            "test_the_reward_of_submitting_is_the_gap_of_that_row",
-            "test_refuses_what_cannot_be_stepped",
-            "test_a_pair_that_is_not_in_the_table_and_an_unknown_render_mode_are_refused",
-            "test_renders_what_is_observed_in_one_line_where_asked",
-            "test_the_same_seed_gives_the_same_trajectory",
-            "test_passes_gymnasiums_checker",
-        )
-    ) + ("tests/models/test_scaling.py",),
+    "models/environment.py": (
+        f"{ENVIRONMENT}::test_one_submits_naught_waits_and_an_hour_of_overlap_counts_as_one_of_interruption",
+        f"{ENVIRONMENT}::test_waiting_to_the_end_is_reactive",
+        f"{ENVIRONMENT}::test_the_reward_of_submitting_is_the_gap_of_that_row",
+        f"{ENVIRONMENT}::test_refuses_what_cannot_be_stepped",
+        f"{ENVIRONMENT}::test_a_pair_that_is_not_in_the_table_and_an_unknown_render_mode_are_refused",
+        f"{ENVIRONMENT}::test_renders_what_is_observed_in_one_line_where_asked",
+        f"{ENVIRONMENT}::test_the_same_seed_gives_the_same_trajectory",
+        f"{ENVIRONMENT}::test_passes_gymnasiums_checker",
+        "tests/models/test_scaling.py",
+    ),
     "models/study/windows.py": ("tests/models/study/test_windows.py",),
     "models/study/support.py": ("tests/models/study/test_support.py",),
     "models/study/world_error.py": ("tests/models/study/test_world_error.py",),

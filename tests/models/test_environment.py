@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -124,7 +125,7 @@ def test_one_submits_naught_waits_and_an_hour_of_overlap_counts_as_one_of_interr
     report_table: PairTable,
 ) -> None:
     env = ProvisioningEnv(report_table)
-    assert int(env.action_space.n) == 2
+    assert env.action_space == gymnasium.spaces.Discrete(2)
     for pair in range(len(report_table)):
         assert env.reset(options={"pair": pair})[1] == {"pair": pair}
         assert env.step(np.int64(0))[1:3] == (0.0, False)

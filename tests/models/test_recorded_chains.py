@@ -23,7 +23,7 @@ from reports.text.chains import format_chains
 from simulator.recorded.parameters import Parameters
 from simulator.recorded.record import Record
 from tests.models.pair_tables import random_pairs
-from tests.models.test_recorded_pairs import parameters, record_of
+from tests.models.test_recorded_pairs import parameters, record_of, simple
 from tests.simulator.recorded.cases import records
 
 DECISION_S = 250
@@ -67,6 +67,12 @@ def test_links_follow_each_other_where_nodes_are_free() -> None:
     ).tolist()
     assert reactive == [[100, 1101, 2102, 3103]]
     assert early == [[100, 601, 1102, 1603]]
+
+
+def test_the_job_with_which_the_user_went_on_is_taken_out() -> None:
+    """Were it not, it would have the two nodes first: its priority is higher, and it is submitted before the end."""
+    found = played(simple(), Predecessors(np.array([1]), np.array([3])), [lead(0)], parameters(), links=2, limit_s=1000)
+    assert found.tolist() == [[[100, 1101]]]
 
 
 def test_a_link_waits_for_its_own_predecessor_where_nothing_else_is_free() -> None:
@@ -139,10 +145,12 @@ def test_two_links_are_a_pair(case: tuple[Record, Any]) -> None:
 def test_the_observation_is_of_the_link_and_not_of_the_job_in_whose_place_it_is() -> None:
     artifact: Any = Recorder(0)
     record = replace(quiet(), end_s=np.array([30, 1100, 50_000, 60_010]))
-    played(record, P, [Player(artifact)], parameters(max_jobs=None), links=2, limit_s=1000)
-    first = artifact.shown[-4]
+    played(record, P, [Player(artifact)], parameters(max_jobs=None), links=3, limit_s=1000)
+    first, second = artifact.shown[-8], artifact.shown[-4]
     assert first[AT.remaining_h] == pytest.approx(750 / HOUR_S)
     assert first[AT.running_jobs] == 2 and first[AT.release_1h_nodes] == 2
+    waits = first[AT.predecessor_wait_h], second[AT.predecessor_wait_h]
+    assert np.array(waits) * HOUR_S == pytest.approx([60, 1])  # the second was submitted at 1,100, and started at 1,101
 
 
 def test_a_link_observes_its_users_place_and_who_was_submitted_a_second_before() -> None:
@@ -196,6 +204,22 @@ def test_figures_of_chains() -> None:
     text = format_chains(rows)
     assert "chains of 3 links of 10 h, world calibrated: n 2, 2 blocks" in text and "97%" in text
     assert text.endswith("1 of 2 chains went on after the log's last submission")
+
+
+def test_figures_of_chains_are_those_of_the_twin() -> None:
+    """Two seeds, three chains, four links of 10 h that start at random: one number after the other."""
+    start_h = 50 + np.cumsum(np.random.default_rng(0).integers(7, 14, (2, 3, 4)), axis=-1)
+    found = figures(start_h * HOUR_S, np.arange(3), 10 * HOUR_S)
+    lost, doubled, shares = [], [], []
+    for chain in start_h.reshape(6, 4).tolist():
+        gaps = [after - before - 10 for before, after in zip(chain, chain[1:], strict=False)]
+        lost.append(sum(gap for gap in gaps if gap > 0))
+        doubled.append(-sum(gap for gap in gaps if gap < 0))
+        shares.append(1 - lost[-1] / (chain[-1] + 10 - chain[0]))
+    assert found["seeds"] == 2 and found["n"] == 3 and set(found["ci95"].values()) == {None}  # one block
+    assert (found["chain_interruption_h"], found["chain_overlap_h"]) == pytest.approx((np.mean(lost), np.mean(doubled)))
+    assert (found["interruption_h"], found["overlap_h"]) == pytest.approx((np.mean(lost) / 3, np.mean(doubled) / 3))
+    assert found["at_work_share"] == pytest.approx(np.mean(shares))
 
 
 def test_an_artifact_decides_for_a_link_as_for_a_pair() -> None:

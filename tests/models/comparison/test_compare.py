@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from datetime import UTC, datetime
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,12 +16,14 @@ from numpy.typing import NDArray
 from agent.artifact import Artifact
 from features.conventions import OVERLAP_BUDGETS_H
 from models import tables
-from models.comparison.bootstrap import BLOCK_S
+from models.comparison.bootstrap import BLOCK_S, start_weights
+from models.comparison.cells import cells, drawn
 from models.comparison.compare import Comparison, compare
-from models.comparison.outcomes import Outcome, at_overlap, oracle_rows, play, play_oracle, stopping_rows
+from models.comparison.outcomes import Outcome, at_overlap, oracle_rows, play, play_all, play_oracle, stopping_rows
 from models.comparison.settings import headline, pick_within
 from models.protocol import PairTable, TrainedPolicy
 from reports.text.comparison import format_table
+from tests.models.comparison.test_groups import pairs_of
 from tests.models.pair_tables import artifact, context, random_pairs, reactive, trained
 from traces.errors import InputError
 
@@ -242,6 +245,38 @@ def test_intervals_hold_their_figures_and_the_same_seed_gives_the_same_bytes(com
             for name in ("interruption_h", "cost_w1", "zero_share"):
                 low, high = row["ci95"][name]
                 assert low <= row[name] <= high
+
+
+def test_what_follows_from_means_follows_in_every_draw_from_those_of_the_draw() -> None:
+    """Reduction and interruption at half an hour of overlap, pair by pair, of one setting between reactive and it."""
+    pairs = REPORT.take(REPORT.pair_nodes == 8)
+    outcomes = play_all(pairs, [*trained("reactive", reactive()), *trained("p", artifact(settings=(2.0,)))])
+    (whole,) = (cell for cell in cells(pairs, outcomes, 20, 0, np.ones(len(pairs), bool)) if cell.load == "all")
+    lead = next(outcome for outcome in outcomes if outcome.policy == "p")
+    found, weights = drawn(lead, 0, whole, 0), start_weights(pairs.submit_s, 20)
+    assert weights is not None
+    reactive_gaps = pairs.gap_h[pairs.last]
+    for draw, weight in enumerate(weights):
+        mean = partial(np.average, weights=weight)
+        reactive_h, lost_h = mean(np.maximum(reactive_gaps, 0)), mean(np.maximum(lead.gap_h[0, 0], 0))
+        overlap_h = float(mean(np.maximum(-lead.gap_h[0, 0], 0)))
+        assert found["reduction"][draw] == pytest.approx(1 - lost_h / reactive_h)
+        for figure, begin, end in (
+            ("interruption_h_at_overlap_0.5", reactive_h, lost_h),
+            ("zero_share_at_overlap_05", mean(reactive_gaps <= 0), mean(lead.gap_h[0, 0] <= 0)),
+        ):
+            expected = twin_at_overlap([(overlap_h, float(end))], float(begin), 0.5)
+            if figure.startswith("zero"):  # of equal overlaps the least interruption counts: turned round
+                flipped = twin_at_overlap([(overlap_h, 1 - float(end))], 1 - float(begin), 0.5)
+                expected = None if flipped is None else 1 - flipped
+            assert found[figure][draw] == pytest.approx(np.nan if expected is None else expected, nan_ok=True)
+    assert np.isfinite(found["zero_share_at_overlap_05"]).any()
+
+
+def test_ten_minutes_on_the_second_are_within_ten_minutes() -> None:
+    pairs = pairs_of([1] * 2, [12] * 2, [[1 / 6], [1 / 6 + 1 / 3600]], [None] * 2)
+    rows = compare(pairs, trained("reactive", reactive()), context=context()).results
+    assert {row["within_10min_share"] for row in rows if row["policy"] == "reactive"} == {0.5}
 
 
 def test_a_window_of_one_block_has_no_intervals() -> None:

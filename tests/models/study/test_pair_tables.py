@@ -14,7 +14,7 @@ import pytest
 from models import pairs, recorded_pairs
 from models.protocol import NONE, PairTable
 from models.scenario import CALIBRATED, Scenario
-from models.study import pair_tables
+from models.study import inputs
 from models.study.pair_tables import pair_path, pair_table, predecessors_in
 from models.study.windows import Window
 from simulator import cluster
@@ -25,13 +25,14 @@ from tests.models.test_recorded_pairs import simple
 from tests.models.toy_study import DAY_S, toy_study
 from traces.store.folder import DataFolder
 
+Calls = list[tuple[Any, ...]]
 WINDOW = Window(190, 900, 300)  # of `simple`: p is submitted at 40, other at 190, next at 900
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> Calls:
     """What the record and the cut jobs were asked for; of the latter one is not in the record."""
-    calls: list[tuple[Any, ...]] = []
+    calls: Calls = []
     cut = pl.DataFrame(
         {
             "job_key": ["p", "other", "gone", "other", "next"],
@@ -48,8 +49,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         calls.append(arguments[1:])
         return cut
 
-    monkeypatch.setattr(pair_tables.inputs, "read_record", read)
-    monkeypatch.setattr(pair_tables.inputs, "cut_by_limit", read_cut)
+    monkeypatch.setattr(inputs, "read_record", read)
+    monkeypatch.setattr(inputs, "cut_by_limit", read_cut)
     return calls
 
 
@@ -57,7 +58,7 @@ def scenario_of(**changes: Any) -> Scenario:
     return replace(Scenario("toy", 20, limit_s=3600, world=CALIBRATED), **changes)
 
 
-def test_predecessors_are_the_cut_jobs_of_the_window_that_the_record_holds(asked: list[tuple[Any, ...]]) -> None:
+def test_predecessors_are_the_cut_jobs_of_the_window_that_the_record_holds(asked: Calls) -> None:
     _, found = predecessors_in(DataFolder(Path("nowhere")), scenario_of(from_s=5, known_until_s=77), WINDOW)
     assert (found.row.tolist(), found.next_row.tolist()) == ([2, 2], [3, NONE])
     assert asked == [("toy", 5, 77), ("toy", 3600, 77)]
@@ -65,7 +66,7 @@ def test_predecessors_are_the_cut_jobs_of_the_window_that_the_record_holds(asked
 
 @pytest.mark.parametrize(("from_s", "span_s"), [(None, None), (5, LEAST_FIT_S)])
 def test_rules_of_a_long_record_are_fitted_on_its_last_weeks(
-    tmp_path: Path, asked: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch, from_s: int | None, span_s: int | None
+    tmp_path: Path, asked: Calls, monkeypatch: pytest.MonkeyPatch, from_s: int | None, span_s: int | None
 ) -> None:
     made, options = random_pairs(0, 2), []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import polars as pl
 import pytest
 
 from models.scenario import CALIBRATED, INJECTED, PLAIN, RECORDED, Scenario
-from models.study import support
+from models.study import inputs, support
 from models.study.cluster import Study
 from models.study.pair_tables import pair_path
 from models.study.support import headline_study, too_few_pairs, why_no_policies, why_plain
@@ -20,6 +21,7 @@ from simulator.workload import Workload
 from tests.models.toy_study import KnownStudy
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
+from traces.store import derived
 from traces.store.folder import DataFolder
 
 HOUR_S = 3600
@@ -35,7 +37,7 @@ def study_of(root: Path, hours: tuple[int, int, int], hole_h: tuple[int, int] = 
     scenario = Scenario("toy", 20, pair_nodes=(1, 8), limit_s=4 * HOUR_S, every_s=4 * HOUR_S, world=world)
     study = KnownStudy(DataFolder(root), ClusterSettings("toy"), scenario, workload)
     cuts = FIRST_S + np.cumsum([0, *hours]) * HOUR_S
-    parts = [Window(int(a), int(b)) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    parts = [Window(int(a), int(b)) for a, b in itertools.pairwise(cuts)]
     study.__dict__["windows"] = Windows(*parts)
     return study
 
@@ -44,9 +46,9 @@ def study_of(root: Path, hours: tuple[int, int, int], hole_h: tuple[int, int] = 
     ("hours", "hole_h", "why"),
     [
         (ENOUGH, (0, 0), None),
-        ((168, 52, 24), (0, 0), "learn from: the fit window|at most 41 pairs of 1 node |is known when it ends|takes 42"),
-        ((172, 48, 24), (0, 0), "pick settings on: the select|at most 11 pairs of 1 node |is known when it ends|takes 12"),
-        ((172, 8, 24), (0, 0), "pick settings on: the select|at most 1 pair of 1 node |is known when it ends|takes 12"),
+        ((168, 52, 24), (0, 0), "learn from: the fit window|at most 41 pairs of 1 node |known when it ends|takes 42"),
+        ((172, 48, 24), (0, 0), "pick settings on: the select|at most 11 pairs of 1 node |known when it ends|takes 12"),
+        ((172, 8, 24), (0, 0), "pick settings on: the select|at most 1 pair of 1 node |known when it ends|takes 12"),
         ((172, 52, 20), (0, 0), "compare on: the report|at most 5 pairs of 1 node |outcome the trace can tell|takes 6"),
         (ENOUGH, (20, 48), "learn from: the fit window|at most 41 pairs"),  # the start at 36 h is 16 and 12 h off
         (ENOUGH, (20, 47), None),
@@ -98,16 +100,16 @@ def test_jobs_that_were_cut_are_counted_in_each_window(
 
         return read
 
-    monkeypatch.setattr(support.inputs, "cut_by_limit", cut(rows))
+    monkeypatch.setattr(inputs, "cut_by_limit", cut(rows))
     assert too_few_pairs(study) is None
     window, first = windows[place], (0, 42, 54)[place]
     beyond = (window.until_s if place == 2 else window.from_s - 1, window.until_s - 1)
-    monkeypatch.setattr(support.inputs, "cut_by_limit", cut([*rows[:first], beyond, *rows[first + 1 :]]))
+    monkeypatch.setattr(inputs, "cut_by_limit", cut([*rows[:first], beyond, *rows[first + 1 :]]))
     told = too_few_pairs(study)
     said = f"shows {least - 1} jobs cut by a limit of at least 4 h in the {name} window"
     assert told is not None and said in told and told.endswith(f"it takes {least}")
     ends = (window.from_s, window.until_s)
-    monkeypatch.setattr(support.inputs, "cut_by_limit", cut([*rows[:first], ends, *rows[first + 1 :]]))
+    monkeypatch.setattr(inputs, "cut_by_limit", cut([*rows[:first], ends, *rows[first + 1 :]]))
     told = too_few_pairs(study)
     assert told is None if name == "report" else told is not None and said in told
     assert set(asked) == {4 * HOUR_S}
@@ -121,7 +123,7 @@ def test_what_was_compared_in_the_plain_world_says_why(monkeypatch: pytest.Monke
             raise InputError("no comparison")
         return {"pairs": [pairs[cluster]]}
 
-    monkeypatch.setattr(support.derived, "read", read)
+    monkeypatch.setattr(derived, "read", read)
     why = {"plain": "too few", "judged": "too few", "grown": None, "new": "too few"}
     monkeypatch.setattr(support, "why_not_calibrated", lambda data, one: why[one.name])
     settings = [ClusterSettings(name) for name in why]
@@ -141,8 +143,8 @@ def test_policies_are_judged_in_the_calibrated_world_unless_too_few_jobs_were_cu
     monkeypatch.setattr(support, "open_study", opened)
     counted = {CALIBRATED: few, PLAIN: "too few starts"}
     monkeypatch.setattr(support, "too_few_pairs", lambda study: counted[study.scenario.world])
-    monkeypatch.setattr(support.inputs, "why_not_replayed", lambda data, settings: None)
+    monkeypatch.setattr(inputs, "why_not_replayed", lambda data, settings: None)
     assert headline_study(data, settings).scenario.world == (PLAIN if few else CALIBRATED)
     assert why_no_policies(data, "toy", settings) == ("too few starts" if few else None)
-    monkeypatch.setattr(support.inputs, "why_not_replayed", lambda data, settings: f"no jobs of {settings.name}")
+    monkeypatch.setattr(inputs, "why_not_replayed", lambda data, settings: f"no jobs of {settings.name}")
     assert why_no_policies(data, "toy", settings) == why_no_policies(data, "toy") == "no jobs of toy"

@@ -12,6 +12,7 @@ import pytest
 from models.protocol import NONE
 from models.recorded_waits import leave_one_out
 from models.scenario import CALIBRATED, PLAIN, RECORDED_WAIT
+from models.study import inputs
 from models.study import world_error as module
 from models.study.cluster import Study
 from models.study.windows import Window
@@ -75,7 +76,7 @@ def test_in_the_recorded_wait_world_each_draws_among_the_others(
     """Of 300 jobs every third where 100 may be drawn for, every fourth where 99 may."""
     record = random_record(4, jobs=900)
     ran = np.flatnonzero(record.ran)
-    monkeypatch.setattr(module.inputs, "read_record", lambda *_: record)
+    monkeypatch.setattr(inputs, "read_record", lambda *_: record)
     monkeypatch.setattr(module, "MOST_JOBS", most)
     window = Window(int(record.submit_s[ran[300]]), int(record.submit_s[ran[600]]))
     rows = ran[300:600][:: {99: 4, 100: 3, 2000: 1}[most]]
@@ -105,7 +106,7 @@ def test_in_the_calibrated_world_each_starts_by_the_forked_form(
         asked.append(month)
         return record.submit_s + np.arange(len(record)) ** 2
 
-    monkeypatch.setattr(module.inputs, "read_record", lambda *_: record)
+    monkeypatch.setattr(inputs, "read_record", lambda *_: record)
     monkeypatch.setattr(module, "MOST_JOBS", most)
     monkeypatch.setattr(judge, "starts", starts)
     monkeypatch.setattr(judge, "fits", lambda record, month: "fitted")
