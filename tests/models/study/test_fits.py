@@ -21,6 +21,7 @@ from models.training.train import train
 from tests.models.pair_tables import artifact, random_pairs
 from tests.models.toy_study import DAY_S, KnownStudy, toy_study
 from traces.errors import InputError
+from traces.store.stamps import write_stamp
 
 WINDOW = Window(3 * DAY_S, 5 * DAY_S, 1800)
 RULES = ["reactive", "start-estimate"]
@@ -70,6 +71,24 @@ def test_a_fit_is_that_of_the_scenario_wherever_its_starts_lie(study: Study) -> 
     moved = replace(study, scenario=replace(study.scenario, every_s=7200, from_s=60, known_until_s=9 * DAY_S))
     (trained,), until_s = last_fit(moved, "reactive")
     assert (trained.name, trained.seed, trained.run_id, until_s) == ("reactive", 0, "run of reactive", WINDOW.until_s)
+
+
+def test_a_fit_of_an_interrupted_training_is_not_taken_for_one_of_the_last(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second window begins elsewhere; its fit is kept, and then nobody writes down that the training ended."""
+    fit(study, ["reactive"], WINDOW)
+
+    def stop_at_the_end(data: object, step: str, *rest: object) -> None:
+        if "-seed-" not in step:
+            raise KeyboardInterrupt
+        write_stamp(data, step, *rest)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(fits, "write_stamp", stop_at_the_end)
+        fit(study, ["reactive"], replace(WINDOW, from_s=WINDOW.from_s + DAY_S))
+    with pytest.raises(InputError, match="'reactive' is not trained"):
+        last_fit(study, "reactive")
 
 
 def test_runs_are_those_of_the_last_fits(study: Study) -> None:
