@@ -87,9 +87,13 @@ def test_rows_of_the_policies_and_of_the_oracle(study: Asked, monkeypatch: pytes
 
 
 def test_chains_that_end_within_the_log_are_not_beyond_it(study: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded_chains, "play_chains", lambda *_, **__: np.array([[[0, 900]], [[0, 901]]]))
-    reactive, oracle = chain_rows(study, trained("reactive", artifact()), REPORT, None, 2)
-    assert (reactive["beyond_log"], oracle["beyond_log"]) == (0, 1)
+    """Of two chains, with two seeds: one seed plays the first of them beyond the log, the other the second."""
+    of = Predecessors(np.array([1, 2]), np.full(2, NONE))
+    monkeypatch.setattr(chains, "predecessors_in", lambda *_: (simple(), of))
+    starts_s = np.array([[[0, 901], [0, 900]], [[0, 900], [0, 901]], [[0, 900], [0, 900]]])
+    monkeypatch.setattr(recorded_chains, "play_chains", lambda *_, **__: starts_s)
+    learned, oracle = chain_rows(study, trained("learned", artifact(), artifact()), REPORT, None, 2)
+    assert (learned["beyond_log"], oracle["beyond_log"]) == (2, 0)
 
 
 def test_without_a_predecessor_no_chain_begins(study: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
