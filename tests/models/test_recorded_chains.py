@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -212,7 +213,7 @@ def test_figures_of_chains_are_those_of_the_twin() -> None:
     found = figures(start_h * HOUR_S, np.arange(3), 10 * HOUR_S)
     lost, doubled, shares = [], [], []
     for chain in start_h.reshape(6, 4).tolist():
-        gaps = [after - before - 10 for before, after in zip(chain, chain[1:], strict=False)]
+        gaps = [after - before - 10 for before, after in itertools.pairwise(chain)]
         lost.append(sum(gap for gap in gaps if gap > 0))
         doubled.append(-sum(gap for gap in gaps if gap < 0))
         shares.append(1 - lost[-1] / (chain[-1] + 10 - chain[0]))

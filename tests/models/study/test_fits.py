@@ -84,8 +84,8 @@ def test_a_fit_of_an_interrupted_training_is_not_taken_for_one_of_the_last(
             raise KeyboardInterrupt
         write_stamp(data, step, *rest)  # type: ignore[arg-type]
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(fits, "write_stamp", stop_at_the_end)
+    monkeypatch.setattr(fits, "write_stamp", stop_at_the_end)
+    with pytest.raises(KeyboardInterrupt):
         fit(study, ["reactive"], replace(WINDOW, from_s=WINDOW.from_s + DAY_S))
     with pytest.raises(InputError, match="'reactive' is not trained"):
         last_fit(study, "reactive")
