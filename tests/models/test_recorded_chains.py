@@ -208,16 +208,16 @@ def test_figures_of_chains() -> None:
 
 
 def test_figures_of_chains_are_those_of_the_twin() -> None:
-    """Two seeds, three chains, four links of 10 h that start at random: one number after the other."""
-    start_h = 50 + np.cumsum(np.random.default_rng(0).integers(7, 14, (2, 3, 4)), axis=-1)
-    found = figures(start_h * HOUR_S, np.arange(3), 10 * HOUR_S)
+    """Two seeds, five chains, four links of 10 h that start at random: one number after the other."""
+    start_h = 50 + np.cumsum(np.random.default_rng(0).integers(7, 14, (2, 5, 4)), axis=-1)
+    found = figures(start_h * HOUR_S, np.arange(5), 10 * HOUR_S)
     lost, doubled, shares = [], [], []
-    for chain in start_h.reshape(6, 4).tolist():
+    for chain in start_h.reshape(10, 4).tolist():
         gaps = [after - before - 10 for before, after in itertools.pairwise(chain)]
         lost.append(sum(gap for gap in gaps if gap > 0))
         doubled.append(-sum(gap for gap in gaps if gap < 0))
         shares.append(1 - lost[-1] / (chain[-1] + 10 - chain[0]))
-    assert found["seeds"] == 2 and found["n"] == 3 and set(found["ci95"].values()) == {None}  # one block
+    assert found["seeds"] == 2 and found["n"] == 5 and set(found["ci95"].values()) == {None}  # one block
     assert (found["chain_interruption_h"], found["chain_overlap_h"]) == pytest.approx((np.mean(lost), np.mean(doubled)))
     assert (found["interruption_h"], found["overlap_h"]) == pytest.approx((np.mean(lost) / 3, np.mean(doubled) / 3))
     assert found["at_work_share"] == pytest.approx(np.mean(shares))
