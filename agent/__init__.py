@@ -1,4 +1,5 @@
-"""Loads a released artifact and decides with it, on a machine that has only the base install.
+"""Runs a released policy beside a live Slurm, on a machine that has only the base install.
 
-Imports `features.observe` and `traces.slurm.text` at most; numpy is its one dependency.
+Imports `features.observe`, `features.snapshot`, `features.start_estimate`, `traces.slurm.text` and `traces.visible` at
+most; numpy is its one dependency.
 """

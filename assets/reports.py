@@ -13,8 +13,7 @@ from assets import features, warehouse
 from assets.metadata import shown, table
 from assets.promises import computed_by
 from assets.resources import OWNERS, Baton
-from models.study import extent
-from models.study.support import why_no_policies, why_plain
+from assets.told import told
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.store import derived
@@ -95,13 +94,11 @@ def _written(baton: Baton) -> dg.MaterializeResult[None]:
 
     data, out = baton.folder, baton.folder.reports / "report.html"
     sizes = read(data, "SELECT cluster, count(*) AS files FROM trace_files GROUP BY cluster ORDER BY cluster")
-    reasons = {name: why for name in sizes["cluster"] if (why := why_no_policies(data, name, baton.settings(name)))}
-    cuts = extent.calibration_cuts(data, sizes["cluster"])
-    plain = why_plain(data, [baton.settings(name) for name in sizes["cluster"]])
-    made_from = digest(warehouse.fingerprint(data), code_digest(REPORTING), reasons, cuts, plain)
+    beside = told(data, [baton.settings(name) for name in sizes["cluster"]])
+    made_from = digest(warehouse.fingerprint(data), code_digest(REPORTING), beside)
     reused = out.is_file() and read_stamp(data, "report", warehouse.ALL, made_from) is not None
     if not reused:
-        build_report(data, out=out, no_policies=reasons, uncalibrated=cuts, why_plain=plain)
+        build_report(data, out=out, told=beside)
         write_stamp(data, "report", warehouse.ALL, made_from, {})
     size: dict[str, Any] = {"dagster/size_bytes": dg.MetadataValue.int(out.stat().st_size)}
     return shown(

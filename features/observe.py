@@ -108,6 +108,21 @@ FILLS: dict[str, float | str] = {
     "started_6h_jobs": 0.0,
     "limit_use_mean": 1.0,
 }
+# Features that an observer lacks together, by what is hidden.
+HIDDEN_TOGETHER: dict[str, tuple[str, ...]] = {
+    "recent": (  # the jobs that started and ended last: no accounting, or one that shows one's own alone
+        "recent_wait_mean_h",
+        "recent_wait_p50_h",
+        "recent_wait_p90_h",
+        "recent_wait_max_h",
+        "recent_wide_wait_mean_h",
+        "started_6h_jobs",
+        "limit_use_mean",
+    ),
+    "limits": ("headroom_jobs", "headroom_nodes", "headroom_wait_h"),  # those on one's own association
+    "nodes": ("usable_nodes",),  # the states of nodes
+    "held": ("held_jobs", "held_nodes"),  # why others' jobs pend
+}
 AT = Index(*range(len(FEATURES)))  # numba freezes it: `out[AT.free_nodes]` costs what `out[6]` does
 
 

@@ -23,7 +23,20 @@ from numpy.typing import NDArray
 from features import observe
 from features.snapshot import Snapshot
 from models.protocol import PairTable
-from simulator.cluster import NO_ROOM, NONE, Branch, Build, Cluster, Visible, advance, copy, start_of, submit, visible
+from simulator.cluster import (
+    NO_ROOM,
+    NONE,
+    Branch,
+    Build,
+    Cluster,
+    Visible,
+    advance,
+    copy,
+    place_of,
+    start_of,
+    submit,
+    visible,
+)
 from simulator.compiled import njit
 from traces.errors import InputError
 from traces.files.whole import whole_file
@@ -79,6 +92,7 @@ def _chunk(
     predecessor: int,
     pair_nodes: int,
     limit_s: int,
+    user: int,
     submits_s: Int64s,
     instants_s: Int64s,
     times: Int64s,
@@ -103,13 +117,13 @@ def _chunk(
             return start
         end = start + limit_s
         times[p, 0], times[p, 1] = start, end
-        pair = (start, start - submits_s[p], end, pair_nodes, limit_s, 0)
+        pair = (start, start - submits_s[p], end, pair_nodes, limit_s, user)
         for k in range(len(instants_s)):
             now = start + instants_s[k]
             if advance(cluster, branch, max(now - 1, start)) != 0:
                 return NO_ROOM
             seen = visible(cluster, branch, now)
-            write_observation(observations[p, k], seen, now, pair, len(seen.pending_nodes))
+            write_observation(observations[p, k], seen, now, pair, place_of(cluster, branch, successor, now))
             copy(cluster, leaf, branch)
             submit(cluster, leaf, successor, now)
             successor_start_s[p, k] = start_of(cluster, leaf, successor)
@@ -158,6 +172,7 @@ def build_pairs(
                 world.first_extra + 2 * thread,
                 pair_nodes,
                 limit_s,
+                world.user,
                 submits_s[chunk],
                 instants_s,
                 times[chunk],

@@ -27,9 +27,9 @@ from agent.artifact import Artifact
 from features import observe
 from models.pairs import write_observation
 from models.recorded_pairs import Predecessors, decision_instants, week_of, week_world
-from simulator.cluster import NONE, advance, copy, start_of, submit, visible
+from simulator.cluster import NONE, advance, copy, place_of, start_of, submit, visible
 from simulator.compiled import njit
-from simulator.recorded.branch import Branch, Cluster, place_of
+from simulator.recorded.branch import Branch, Cluster
 from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.record import Record
 from simulator.recorded.stand_in import stand_in

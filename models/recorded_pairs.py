@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from features import observe
 from models.pairs import write_observation
 from models.protocol import PairTable
-from simulator.cluster import NONE, Built, advance, copy, start_of, submit, visible
+from simulator.cluster import NONE, Built, advance, copy, place_of, start_of, submit, visible
 from simulator.compiled import njit
-from simulator.recorded.branch import Branch, Cluster, pass_over, place_of
+from simulator.recorded.branch import Branch, Cluster, pass_over
 from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.judge import ALL, DAY_S, REFIT_S
 from simulator.recorded.parameters import fit, rules_of

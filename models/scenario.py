@@ -33,6 +33,9 @@ class Scenario:
     every_s: int = EVERY_S  # between the starts of injected pairs
     from_s: int | None = None  # first submission replayed, epoch s; None: the whole trace (`models.study.extent`)
     known_until_s: int | None = None  # as a dump taken then would have it, epoch s; None: all that was recorded
+    partition: str = ""  # of injected pairs under slurm by a slurm.conf, and whose jobs they are; else ""
+    user: str = ""
+    account: str = ""
 
     @property
     def pairs(self) -> str:
@@ -55,9 +58,10 @@ class Scenario:
                 f"{self.cluster}: jobs cut by a limit of at least {self.limit_s / HOUR_S:g} h, in the recorded cluster "
                 f"(world {self.world}){newest}"
             )
+        of = self.partition and f" in partition {self.partition} (user {self.user}, account {self.account})"
         return (
             f"{self.cluster}: {self.scheduler} on {self.capacity} nodes, world {self.world}, "
-            f"{sizes}-node pairs of {self.limit_s / HOUR_S:g} h, a start every {self.every_s / HOUR_S:g} h{newest}"
+            f"{sizes}-node pairs of {self.limit_s / HOUR_S:g} h{of}, a start every {self.every_s / HOUR_S:g} h{newest}"
         )
 
 
@@ -84,6 +88,8 @@ class Context:
         values = asdict(self.scenario)
         from_s = values.pop("from_s")
         del values["every_s"], values["known_until_s"]
+        if not self.scenario.partition:
+            del values["partition"], values["user"], values["account"]
         return {
             **values,
             "pair_nodes": list(self.scenario.pair_nodes),
@@ -104,6 +110,6 @@ def fit_scenarios(scenario: Scenario, workload: Workload) -> list[Scenario]:
     """
     if scenario.pairs == RECORDED:  # the cluster as it was is the only one that was recorded
         return [scenario]
-    least = max(int(workload.size.max()), *scenario.pair_nodes)
+    least = min(max(int(workload.size.max()), *scenario.pair_nodes), scenario.capacity)
     nodes = {max(int(scenario.capacity * share), least) for share in FIT_CAPACITIES}
     return [replace(scenario, capacity=capacity) for capacity in sorted(nodes, reverse=True)]

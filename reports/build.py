@@ -37,7 +37,7 @@ from reports.sections.policies import policies
 from reports.sections.summary import lead, summary
 from reports.sections.waits import waits
 from reports.sections.waste import waste
-from reports.source import Names, Source, cluster_names
+from reports.source import Names, Source, Told, cluster_names
 from traces.errors import InputError
 from traces.files.whole import write_text
 from traces.progress import Progress
@@ -68,17 +68,13 @@ def build_report(
     anonymise: bool = False,
     section: str | None = None,
     key: bytes | None = None,
-    no_policies: Mapping[str, str] | None = None,
-    uncalibrated: Mapping[str, str] | None = None,
-    why_plain: Mapping[str, str] | None = None,
+    told: Mapping[str, Told] | None = None,
 ) -> Path:
     """Write the report (default: report.html in the data folder's reports) and return its path.
 
     `clusters` None means all in the warehouse. `anonymise` replaces users, accounts and job names by keyed hashes, with
     `key` or, without one, a key that is made for this report and forgotten. `section` keeps one of SECTIONS.
-    `no_policies` says why a cluster has no policies to compare, `uncalibrated` what calibration leaves out of its long
-    record, `why_plain` why its policies are judged in the plain world, by cluster. Real clusters come before generated
-    ones.
+    `told` is what the warehouse does not say, by cluster. Real clusters come before generated ones.
 
     Raises InputError for an unknown cluster or section or an absent warehouse, WorkError where the file cannot be
     written.
@@ -87,8 +83,7 @@ def build_report(
     wanted = _known_sections(section)
     path = out or data.reports / "report.html"
     sources = [
-        Source(data, cluster, names, *((known or {}).get(cluster) for known in (no_policies, uncalibrated, why_plain)))
-        for cluster in _known_clusters(data, clusters)
+        Source(data, cluster, names, (told or {}).get(cluster, Told())) for cluster in _known_clusters(data, clusters)
     ]
     pages: list[dict[str, Any]] = []
     with Progress("report", len(sources) * len(wanted), "sections", stays=False) as progress:
@@ -118,8 +113,7 @@ def section_data(
     *,
     anonymise: bool = False,
     key: bytes | None = None,
-    uncalibrated: str | None = None,
-    why_plain: str | None = None,
+    told: Mapping[str, Told] | None = None,
 ) -> dict[str, Any]:
     """One section as plain JSON values: sentences, tables as rows of raw values (s, h, shares; an interval is
     [low, high]), actions with their effect and how far to trust it, what is missing.
@@ -129,7 +123,7 @@ def section_data(
     (wanted,) = _known_sections(name)
     (known,) = _known_clusters(data, [cluster])
     names = Names((key or secrets.token_bytes(32)) if anonymise else None)
-    source = Source(data, known, names, uncalibrated=uncalibrated, why_plain=why_plain)
+    source = Source(data, known, names, (told or {}).get(known, Told()))
     section = SECTIONS[wanted](source)
     return {
         "cluster": known,

@@ -7,7 +7,7 @@ import hmac
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -57,26 +57,26 @@ def cluster_names(data: DataFolder) -> list[str]:
     return warehouse.read(data, "SELECT DISTINCT cluster FROM trace_files ORDER BY cluster")["cluster"].to_list()
 
 
+class Told(NamedTuple):
+    """What the tables of a cluster do not say of it; None where there is nothing to say, or nobody asked."""
+
+    no_policies: str | None = None  # why none can be compared
+    uncalibrated: str | None = None  # what calibration leaves out of a long record
+    why_plain: str | None = None  # why policies are judged in the plain world
+    development_until: datetime | None = None  # methods and settings were made with the record up to there in view
+
+
 class Source:
-    """One cluster of the warehouse."""
+    """One cluster of the warehouse, and what its tables do not say."""
 
     def __init__(
         self,
         data: DataFolder,
         cluster: str,
         names: Names | None = None,
-        no_policies: str | None = None,
-        uncalibrated: str | None = None,
-        why_plain: str | None = None,
+        told: Told = Told(),  # noqa: B008 - a tuple
     ) -> None:
-        """`no_policies` says why none can be compared on this cluster; None where they can, or nobody asked.
-
-        `uncalibrated` says what calibration leaves out of a long record; None where nothing, or nobody asked.
-        `why_plain` says why policies are judged in the plain world; None where they are not, or nobody asked.
-        """
-        self.data, self.cluster, self.names = data, cluster, names or Names()
-        self.no_policies, self.uncalibrated = no_policies, uncalibrated
-        self.why_plain = why_plain
+        self.data, self.cluster, self.names, self.told = data, cluster, names or Names(), told
         self.tables = table_names(data)
         self._kept: dict[str, pl.DataFrame] = {}
 

@@ -1,18 +1,19 @@
 """One interface to every simulated cluster that can be branched: advance it, copy it, submit into the copy, look.
 
 A *cluster* never changes: the trace, the machine, the rules, and working memory of one thread. A *branch* is what
-changes: who waits, who runs, the time. Five functions take both:
+changes: who waits, who runs, the time. Six functions take both:
 
     advance(cluster, branch, until_s)           everything up to and including until_s happens
     copy(cluster, target, source)               target becomes equal to source
     submit(cluster, branch, job, submit_s)      a job that does not arrive by itself will be submitted at submit_s
     start_of(cluster, branch, job)              advance until that job starts: its start
+    place_of(cluster, branch, job, submit_s)    how many pending jobs go ahead of it, if it is submitted then
     visible(cluster, branch, now_s)             what anyone may see of the branch at now_s
 
 They may be called from plain code and from numba's compiled code, and cost there what a direct call costs: numba picks
 the implementation by the type of `cluster` when it compiles the caller.
 
-A world is a module with a NamedTuple for its cluster, the five functions compiled for it and given to `implement`, and
+A world is a module with a NamedTuple for its cluster, the six functions compiled for it and given to `implement`, and
 `build`, which makes `Built`; and a line in WORLDS. The contract is tests/simulator/test_cluster.py, over WORLDS.
 """
 
@@ -55,7 +56,7 @@ class Visible(NamedTuple):
     Of running jobs their limits and never their true ends. int64 but where noted.
     """
 
-    capacity: int  # nodes of the cluster
+    capacity: int  # nodes of the cluster, or of the partition in which jobs are submitted
     usable: int  # those in service
     pending_nodes: Int64s  # (pending,) in queue order, first to start first
     pending_limit_s: Int64s
@@ -85,6 +86,7 @@ class Built(NamedTuple):
     branch: Callable[[int, int], Branch]
     """branch(rows, remembered): a cluster before its first job, with room for `rows` waiting jobs (running ones too,
     where they share the room), which shows the last `remembered` starts and ends; 0 for one that is never looked at."""
+    user: int = 0  # number of the extra jobs' user in what is visible
 
 
 class Build(Protocol):
@@ -102,6 +104,7 @@ class Operations(NamedTuple):
     copy: Callable[..., None]
     submit: Callable[..., None]
     start_of: Callable[..., int]
+    place_of: Callable[..., int]
     visible: Callable[..., Visible]
 
 
@@ -110,7 +113,9 @@ _IMPLEMENTED: dict[type, Operations] = {}  # type of a cluster -> what is done w
 
 def plain(workload: Workload, *, scheduler: str, capacity: int) -> Build:
     """What builds the trace's jobs on `capacity` whole nodes under `scheduler`, one of `simulator.names`."""
-    return partial(world("slurm" if scheduler == SLURM else "flat"), workload, scheduler=scheduler, capacity=capacity)
+    if scheduler == SLURM:
+        return partial(import_module(WORLDS[SLURM]).of_workload, workload, capacity=capacity)
+    return partial(world("flat"), workload, scheduler=scheduler, capacity=capacity)
 
 
 def world(name: str) -> Callable[..., Built]:
@@ -157,6 +162,11 @@ def start_of(cluster: Cluster, branch: Branch, job: int) -> int:
     return _IMPLEMENTED[type(cluster)].start_of(cluster, branch, job)
 
 
+def place_of(cluster: Cluster, branch: Branch, job: int, submit_s: int) -> int:
+    """How many of the pending jobs that are visible go ahead of extra row `job`, if it is submitted at `submit_s`."""
+    return _IMPLEMENTED[type(cluster)].place_of(cluster, branch, job, submit_s)
+
+
 def visible(cluster: Cluster, branch: Branch, now_s: int) -> Visible:
     """What anyone may see of a branch that has advanced to `now_s` or the second before.
 
@@ -178,6 +188,6 @@ def _overloaded(name: str) -> Callable[..., Any]:
     return choose
 
 
-for _operation in (advance, copy, submit, start_of, visible):
+for _operation in (advance, copy, submit, start_of, place_of, visible):
     _options: Any = {} if _operation is visible else {"_nrt": False}  # as `simulator.compiled.kernel`
     overload(_operation, strict=False, jit_options=_options)(_overloaded(_operation.__name__))

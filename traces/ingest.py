@@ -53,7 +53,8 @@ STANDARD_INPUT = Path("-")
 class FileResult:
     """What became of one file; `rows` = allocations + steps + samples + duplicates + rejects.
 
-    `slow` counts the lines that did not go through in bulk.
+    `slow` counts the lines that did not go through in bulk. `first_reject` says which line was rejected first,
+    and why.
     `skipped_reason` is set, and all counts are 0, where a file of a folder is of no known format.
     """
 
@@ -70,6 +71,7 @@ class FileResult:
     sha256: str = ""
     seconds: float = 0.0
     slow: int = 0
+    first_reject: str = ""
     skipped_reason: str | None = None
 
 
@@ -297,6 +299,8 @@ def _stage(raw: RawFile, batch: _Batch, state: tuple[int, ...] | None, temporary
                 raise InputError(f"{raw.path}: not one record could be read as {reader.name}{first}")
             result = _result(path, reader, parsed, digest, time.perf_counter() - began)
             _write(tables, raw, reader, parsed, result, size)
+        if result.rejects:
+            result = replace(result, first_reject=_first_reject(temporary / "rejects.parquet"))
     except InputError as error:
         if named:
             raise InputError(str(error).replace(str(raw.path), path)) from error
@@ -369,6 +373,12 @@ def _result(path: str, reader: Reader, parsed: Parsed, digest: str, seconds: flo
         path, reader.name, parsed.records, parsed.allocations, parsed.steps, parsed.samples, parsed.duplicates,
         rejects, parsed.jobs, parsed.attempts, digest, round(seconds, 4), parsed.slow,
     )  # fmt: skip
+
+
+def _first_reject(rejects: Path) -> str:
+    """The first line of the table and why it was rejected."""
+    first = pl.scan_parquet(rejects).select("line", "reason").bottom_k(1, by="line").collect().row(0, named=True)
+    return f"line {first['line']}: {first['reason']}"
 
 
 def _write(tables: FileTables, raw: RawFile, reader: Reader, parsed: Parsed, result: FileResult, size: int) -> None:

@@ -27,3 +27,22 @@ def jobs_as_of(until_s: int | None) -> str:
         f"end_utc, CASE WHEN {ended} THEN run_s END AS run_s, CASE WHEN {started} THEN allocated_nodes END AS "
         f"allocated_nodes), NOT {ended} AS is_open FROM jobs WHERE submit_utc < {now}"
     )
+
+
+def attempts_as_of(until_s: int | None) -> str:
+    """SELECT of `attempts` as they were known before `until_s` (epoch s; None: all there is).
+
+    A run that was queued later is not there; one that had not started or ended has no start or end, and still runs.
+    """
+    if until_s is None:
+        return "SELECT * FROM attempts WHERE true"
+    now = f"make_timestamp({int(until_s) * 1_000_000})"
+    started = f"start_utc < {now}"
+    ended = f"coalesce(end_utc, start_utc + to_seconds(run_s)) < {now}"
+    columns = [f"CASE WHEN {started} THEN {name} END AS {name}" for name in ("start_utc", "nodes", "gpus")]
+    columns += [f"CASE WHEN {ended} THEN {name} END AS {name}" for name in ("end_utc", "run_s")]
+    columns.append(f"CASE WHEN {ended} THEN state ELSE 'RUNNING' END AS state")
+    return (
+        f"SELECT * REPLACE ({', '.join(columns)}) FROM attempts "  # noqa: S608 - our own words
+        f"WHERE (attempt = 0 OR submit_utc < {now})"
+    )

@@ -18,8 +18,9 @@ from models.scenario import (
     Scenario,
     fit_scenarios,
 )
-from models.study import extent, inputs
+from models.study import extent, inputs, slurm_pairs
 from models.study.pair_tables import pair_table
+from models.study.slurm_files import SlurmFiles
 from models.study.windows import (
     COOL_DOWN_S,
     FIT_DECISION_S,
@@ -160,13 +161,17 @@ def open_study(
     scheduler: str = "mirage",
     world: str = PLAIN,
     every_s: int | None = None,
+    partition: str | None = None,
+    user: str | None = None,
+    account: str | None = None,
 ) -> Study:
     """The study of that cluster; `pair_nodes` None is those of PAIR_NODES that fit on it.
 
     `limit_s` None is LIMIT_S for injected pairs, and the least limit of recorded ones.
 
     Of a trace longer than `models.study.extent` allows it is that of the newest part. `every_s` None is what it says
-    there. Raises InputError where it cannot be replayed in that scenario.
+    there. Under slurm by a slurm.conf pairs are jobs of that partition, user and account (None: the usual ones,
+    `slurm_pairs.submitted`). Raises InputError where it cannot be replayed in that scenario.
     """
     check_names(scheduler=scheduler, slurm=True)
     check_world(world)
@@ -174,14 +179,27 @@ def open_study(
         limit_s = LEAST_RECORDED_LIMIT_S if PAIRS[world] == RECORDED else LIMIT_S
     from_s = _first_read_s(data, settings, world)
     workload, _ = inputs.read_workload(data, settings.name, from_s)
-    nodes = inputs.capacity_of(data, settings, capacity)
+    files = slurm_pairs.by_files(data, settings, scheduler, PAIRS[world])
+    given = (partition, user, account)
+    slurm_pairs.check_options(files, settings.name, given)
+    nodes = inputs.capacity_of(data, settings, capacity) if files is None else _nodes_of(files, capacity)
     pair_nodes = pair_nodes or tuple(size for size in PAIR_NODES if size <= nodes)
     if max(pair_nodes) > nodes:
         raise InputError(f"--pair-nodes {max(pair_nodes)}: cluster {settings.name!r} has {nodes} nodes; ask for fewer")
     is_every_asked = every_s is not None
     every_s = every_s or extent.starts_every_s(workload, int(np.ptp(workload.submit_s)))
     scenario = Scenario(settings.name, nodes, pair_nodes, limit_s, scheduler, world, every_s, from_s)
+    if files is not None:
+        scenario = slurm_pairs.submitted(scenario, files, given)
     return Study(data, settings, scenario, workload, is_every_asked)
+
+
+def _nodes_of(files: SlurmFiles, capacity: int | None) -> int:
+    """Nodes in service: all of the slurm.conf, or `capacity` of them."""
+    most = len(files.conf.nodes)
+    if capacity is not None and capacity > most:
+        raise InputError(f"--capacity {capacity}: {files.conf.path} has {most} nodes; ask for fewer")
+    return most if capacity is None else capacity
 
 
 def _first_read_s(

@@ -6,7 +6,7 @@ The figures are made in `models.comparison`, from pairs and artifacts alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from models import registry
 from models.protocol import TrainedPolicy
@@ -65,6 +65,16 @@ def compare_on(study: Study, trained: Sequence[TrainedPolicy], report: Window, s
 
     pairs = None if select is None else study.pairs(select).known_before(select.until_s)
     return compare(study.pairs(report), trained, context=study.context(report.from_s), select=pairs)
+
+
+def hidden_rows(
+    study: Study, trained: Sequence[TrainedPolicy], report: Window, select: Window | None, hidden: Sequence[str]
+) -> list[dict[str, Any]]:
+    """What it costs those policies not to be shown some groups of features, on the pairs of `compare_on`."""
+    from models.comparison.masked import cost_of_hiding
+
+    pairs = None if select is None else study.pairs(select).known_before(select.until_s)
+    return cost_of_hiding(study.pairs(report), trained, hidden, kind=study.scenario.pairs, select=pairs)
 
 
 def remember_comparison(

@@ -6,6 +6,7 @@ import logging
 import zipfile
 import zlib
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,9 @@ import polars as pl
 
 from models.protocol import NONE, PairTable, concatenate
 from models.scenario import CALIBRATED, RECORDED, RECORDED_WAIT, Scenario
-from models.study import inputs
+from models.study import inputs, slurm_pairs
 from models.study.windows import Window
+from simulator.names import SLURM
 from simulator.workload import Workload
 from traces import instants
 from traces.cache.closure import code_digest
@@ -38,9 +40,9 @@ MADE_BY = (__name__,)
 
 
 def pair_fingerprint(data: DataFolder, scenario: Scenario, window: Window) -> str:
-    """Changes when the raw files, the scenario, the window or the code that makes pairs change."""
-    tables = warehouse.made_from(data, scenario.cluster)
-    return digest(tables, asdict(scenario), asdict(window), code_digest(*MADE_BY))
+    """Changes when the raw files, the cluster's Slurm files, the scenario, the window or the code of pairs change."""
+    made_from = warehouse.made_from(data, scenario.cluster), slurm_pairs.made_from(data, scenario)
+    return digest(made_from, asdict(scenario), asdict(window), code_digest(*MADE_BY))
 
 
 def pair_path(data: DataFolder, scenario: Scenario, window: Window) -> Path:
@@ -92,20 +94,26 @@ def _build(data: DataFolder, workload: Workload, scenario: Scenario, window: Win
         table = _recorded_waits(data, workload, scenario, window)
     else:
         recorded = scenario.pairs == RECORDED
-        table = _recorded(data, scenario, window) if recorded else _injected(workload, scenario, window)
+        table = _recorded(data, scenario, window) if recorded else _injected(data, workload, scenario, window)
     pairs.save(table, path)
     return table
 
 
-def _injected(workload: Workload, scenario: Scenario, window: Window) -> PairTable:
+def _injected(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
     """Pairs put into the simulated cluster, one of each size at each start of the window."""
     from models import pairs
     from simulator import cluster
 
+    def build(nodes: int) -> cluster.Build:
+        if scenario.scheduler != SLURM:
+            return cluster.plain(workload, scheduler=scenario.scheduler, capacity=scenario.capacity)
+        loaded = slurm_pairs.world(data, scenario, window.from_s, nodes)
+        return partial(cluster.world(SLURM), loaded.world, loaded.submitter)
+
     starts = window.starts(scenario.every_s)
     return concatenate(
         pairs.build_pairs(
-            cluster.plain(workload, scheduler=scenario.scheduler, capacity=scenario.capacity),
+            build(nodes),
             submits_s=starts,
             pair_nodes=nodes,
             limit_s=scenario.limit_s,

@@ -9,9 +9,10 @@ import numpy as np
 
 from models.protocol import NONE
 from models.scenario import PLAIN, RECORDED_WAIT
-from models.study import inputs
+from models.study import inputs, slurm_pairs
 from models.study.cluster import Study
 from models.study.windows import HOUR_S, Int64s, Window
+from simulator.marks import NEVER
 from simulator.metrics import wait_distance
 from simulator.names import SLURM
 from traces.cache.closure import code_digest
@@ -33,7 +34,9 @@ def world_error(study: Study, window: Window) -> dict[str, Any]:
     """
     data, cluster = study.data, study.scenario.cluster
     bounds = (window.from_s, window.until_s)
-    made_from = digest(warehouse.made_from(data, cluster), asdict(study.scenario), bounds, code_digest(__name__))
+    described = slurm_pairs.made_from(data, study.scenario)
+    tables = warehouse.made_from(data, cluster)
+    made_from = digest(tables, described, asdict(study.scenario), bounds, code_digest(__name__))
     step = f"world-error-{digest(asdict(study.scenario), bounds)[:12]}"
     if (kept := read_stamp(data, step, cluster, made_from)) is not None:
         return kept
@@ -91,15 +94,23 @@ def _drawn(study: Study, window: Window) -> tuple[Int64s, Int64s]:
 
 def _replayed(study: Study, window: Window) -> tuple[Int64s, Int64s]:
     """(simulated, recorded) waits of the window's jobs, s, in a replay of the whole trace."""
+    from simulator.flat.replay import simulate
+
     scenario, workload = study.scenario, study.workload
     if scenario.scheduler == SLURM:
-        from simulator.slurm.inputs.jobs import flat
-        from simulator.slurm.run import run
-
-        begun = run(flat(workload, scenario.capacity)).start_s
-    else:
-        from simulator.flat.replay import simulate
-
-        begun = simulate(workload, scheduler=scenario.scheduler, capacity=scenario.capacity)
+        return _replayed_by_slurm(study, window)
+    begun = simulate(workload, scheduler=scenario.scheduler, capacity=scenario.capacity)
     judged = (workload.submit_s >= window.from_s) & (workload.submit_s < window.until_s) & (begun >= 0)
     return (begun - workload.submit_s)[judged], (workload.start_s - workload.submit_s)[judged]
+
+
+def _replayed_by_slurm(study: Study, window: Window) -> tuple[Int64s, Int64s]:
+    """As `_replayed`, by the world that the pairs are injected into, without them; of a requeued job its first run."""
+    from simulator.slurm.run import run
+
+    scenario = study.scenario
+    loaded = slurm_pairs.world(study.data, scenario, window.from_s, min(scenario.pair_nodes))
+    jobs, begun = loaded.world.jobs, run(loaded.world).start_s
+    inside = (jobs.submit_s >= window.from_s) & (jobs.submit_s < window.until_s)
+    judged = inside & (loaded.attempts == 0) & (jobs.pinned_s != NEVER) & (begun != NONE)
+    return (begun - jobs.submit_s)[judged], (jobs.pinned_s - jobs.submit_s)[judged]

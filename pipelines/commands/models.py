@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -45,11 +45,25 @@ Chain = Annotated[
     int | None,
     typer.Option("--chain", min=2, help="Beside the pairs, chains of so many jobs of --limit (world calibrated)."),
 ]
+Hidden = Annotated[
+    str | None,
+    typer.Option("--hidden", help="Also what it costs not to be shown some of: recent, limits, nodes, held (a,b)."),
+]
 Pairs = Annotated[
     str | None,
     typer.Option(
         "--pairs", help="injected (world plain), or recorded: jobs that were cut by their limit (the other worlds)."
     ),
+]
+Partition = Annotated[
+    str | None,
+    typer.Option("--partition", help="Partition of the pairs, under slurm by a slurm.conf (its default partition)."),
+]
+User = Annotated[
+    str | None, typer.Option("--user", help="Whose jobs the pairs are there (a user of their own, without history).")
+]
+Account = Annotated[
+    str | None, typer.Option("--account", help="Their account there (that of --user, or the one with most jobs).")
 ]
 Seed = Annotated[
     int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="First of the seeds that learners are fitted with.")
@@ -75,6 +89,9 @@ def train(
     scheduler: Scheduler = "mirage",
     world: World = "plain",
     pairs: Pairs = None,
+    partition: Partition = None,
+    user: User = None,
+    account: Account = None,
     seed: Seed = 0,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds.")] = 5,
     data: Data = None,
@@ -90,7 +107,8 @@ def train(
             from models.tracking import registered
 
             registered.check_champion(folder)
-        study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, world, pairs, None)
+        submitter = (partition, user, account)
+        study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, submitter, world, pairs, None)
         from models.study import fits
 
         window = study.fit_window(until_s)
@@ -99,22 +117,18 @@ def train(
         trained, kept = fits.fit(study, recipes, window, range(seed, seed + seeds))
         if CHAMPION in wanted:
             fits.remember_champion(study, fits.champion_policy(folder))
-        rows = [
-            {
-                "policy": one.name,
-                "seed": one.seed,
-                "run_id": one.run_id,
-                "wall_s": one.wall_s,
-                "reused": one.name in kept,
-            }
-            for one in trained
-        ]
+        rows = [_fitted(one, one.name in kept) for one in trained]
         if json:
             options.write_json(out, {"policies": rows, "until": window.until_s, "scenario": str(study.scenario)})
         else:
             for row in rows:
                 note = ", fitted before" if row["reused"] else ""
                 out.write(f"{row['policy']} seed {row['seed']}: {row['wall_s']:.1f} s, run {row['run_id']}{note}\n")
+
+
+def _fitted(one: TrainedPolicy, reused: bool) -> dict[str, Any]:
+    """What `train` says of one fit."""
+    return {"policy": one.name, "seed": one.seed, "run_id": one.run_id, "wall_s": one.wall_s, "reused": reused}
 
 
 def evaluate(
@@ -130,8 +144,12 @@ def evaluate(
     scheduler: Scheduler = "mirage",
     world: World = "plain",
     pairs: Pairs = None,
+    partition: Partition = None,
+    user: User = None,
+    account: Account = None,
     fitted_in: FittedIn = None,
     chain: Chain = None,
+    hidden: Hidden = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
@@ -142,13 +160,12 @@ def evaluate(
     """
     folder = options.data_folder(context, data)
     with options.output(json) as out:
-        from_s, to_s = options.utc_s(from_), options.utc_s(to)
-        if from_s >= to_s:
-            raise InputError(f"--from {from_} is not before --to {to}")
+        bounds = _bounds(from_, to)
         check_chain(chain, world)
+        unseen = _unseen(hidden)
         wanted = _wanted(policies)
         _check_trained(folder, cluster, wanted)
-        judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler)
+        judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler, (partition, user, account))
         study = judge(world, pairs, every)
         fitted = study if fitted_in in (None, world) else judge(fitted_in, None, every)
         from models.study import comparisons
@@ -156,32 +173,57 @@ def evaluate(
         from models.study.windows import Window
         from models.study.world_error import world_error
 
-        report = Window(from_s, to_s)
+        report = Window(*bounds)
         trained, fitted_until_s = _trained(fitted, wanted)
         for warning in comparisons.warnings_about(study, report, fitted_until_s):
             options.say(f"warning: {warning}")
         select = Window(fitted_until_s, report.from_s) if fitted_until_s < report.from_s else None
         compared = comparisons.compare_on(study, trained, report, select)
         comparisons.remember_comparison(study, trained, compared, report, select)
-        error = world_error(study, report)
-        chains = [] if chain is None else chain_rows(study, trained, report, select, chain)
-        answer: dict[str, Any] = {"results": compared.results, "world_error": error, "chains": chains}
+        answer: dict[str, Any] = {"results": compared.results, "world_error": world_error(study, report)}
+        answer["chains"] = [] if chain is None else chain_rows(study, trained, report, select, chain)
+        answer["hidden"] = comparisons.hidden_rows(study, trained, report, select, unseen) if unseen else []
         answer["fitted_in"] = fitted.scenario.world
         answer["is_development_window"] = comparisons.is_development(study, report)
-        if json:
-            options.write_json(out, answer)
-        else:
-            out.write(_comparison_text(answer))
+        _tell_comparison(out, answer, json)
+
+
+def _tell_comparison(out: TextIO, answer: dict[str, Any], json: bool) -> None:
+    if json:
+        options.write_json(out, answer)
+    else:
+        out.write(_comparison_text(answer))
+
+
+def _bounds(from_: str, to: str) -> tuple[int, int]:
+    """--from and --to as epoch seconds. Raises InputError where they hold nothing."""
+    from_s, to_s = options.utc_s(from_), options.utc_s(to)
+    if from_s >= to_s:
+        raise InputError(f"--from {from_} is not before --to {to}")
+    return from_s, to_s
 
 
 def _comparison_text(answer: dict[str, Any]) -> str:
     """What `evaluate` found, for a person."""
     from reports.text.chains import format_chains
     from reports.text.comparison import format_table, world_words
+    from reports.text.hidden import format_hidden
 
     text = f"{format_table(answer['results'])}\n\n{world_words(answer['world_error'])}\n"
     text += f"fitted in world {answer['fitted_in']}\n"
-    return text + (f"\n{format_chains(answer['chains'])}\n" if answer["chains"] else "")
+    text += f"\n{format_chains(answer['chains'])}\n" if answer["chains"] else ""
+    return text + (f"\n{format_hidden(answer['hidden'])}\n" if answer["hidden"] else "")
+
+
+def _unseen(hidden: str | None) -> list[str]:
+    """The groups of features that --hidden lists. Raises InputError."""
+    from models.comparison.masked import check_hidden
+
+    if hidden is None:
+        return []
+    unseen = options.names(hidden)
+    check_hidden(unseen)
+    return unseen
 
 
 def promote(
@@ -227,22 +269,21 @@ def _study(
     pair_nodes: str,
     limit: str | None,
     scheduler: str,
+    submitter: tuple[str | None, str | None, str | None],
     world: str,
     pairs: str | None,
     every: str | None,
 ) -> Study:
-    """The study of those options. Names and values are checked before anything is imported that takes its time."""
+    """The study of those options; submitter: --partition, --user, --account.
+
+    Names and values are checked before anything is imported that takes its time.
+    """
     from models.worlds import check_pairs, check_world
     from traces import clusters
     from traces.store import contents
 
     settings = clusters.resolve(folder, cluster=cluster)
     check_names(scheduler=scheduler, slurm=True)
-    if scheduler == SLURM and settings.slurm_conf is not None:
-        options.say(
-            f"warning: pairs under slurm are simulated on a flat pool of whole nodes under Slurm's defaults; "
-            f"{settings.slurm_conf} of cluster {cluster!r} is not used"
-        )
     check_world(world)
     check_pairs(pairs, world)
     sizes = options.whole_numbers(pair_nodes, "--pair-nodes")
@@ -259,6 +300,9 @@ def _study(
         scheduler=scheduler,
         world=world,
         every_s=every_s,
+        partition=submitter[0],
+        user=submitter[1],
+        account=submitter[2],
     )
 
 

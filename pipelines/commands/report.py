@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +41,7 @@ def report(
     Beside it lies offenders.csv: users with idle GPUs, hopeless retries or over-asked limits, and a mail for each.
     """
     from reports.sections.names import check_section
+    from traces.clusters import resolve
     from traces.store.contents import check_clusters
 
     folder = options.data_folder(context, data)
@@ -52,7 +52,7 @@ def report(
     if offenders is not None:
         _write_offenders(folder, offenders, wanted, anonymise, json)
         return
-    from models.study import extent
+    from assets.told import told
     from reports.build import build_report, section_data
     from reports.source import cluster_names
 
@@ -60,18 +60,15 @@ def report(
     with options.output(json) as stream:
         out = _file(folder, out, section, wanted, anonymise=anonymise)
         names = wanted or cluster_names(folder)
-        reasons, cuts = _without_policies(folder, names), extent.calibration_cuts(folder, names)
-        plain = _in_plain_world(folder, names)
+        beside = told(folder, [resolve(folder, cluster=name) for name in names])
         path = build_report(
-            folder, out=out, clusters=wanted, anonymise=anonymise, section=section, key=key, no_policies=reasons,
-            uncalibrated=cuts, why_plain=plain,
-        )  # fmt: skip
+            folder, out=out, clusters=wanted, anonymise=anonymise, section=section, key=key, told=beside
+        )
         if json:
             answer: dict[str, Any] = {"path": path.resolve()}
             if section is not None:
-                data_of = partial(section_data, folder, name=section, anonymise=anonymise, key=key)
                 answer["sections"] = [
-                    data_of(cluster=name, uncalibrated=cuts.get(name), why_plain=plain.get(name)) for name in names
+                    section_data(folder, name, section, anonymise=anonymise, key=key, told=beside) for name in names
                 ]
             options.write_json(stream, answer)
         else:
@@ -108,21 +105,6 @@ def _file(
     if parts and path.resolve() == whole.resolve():
         raise InputError(f"--out {out}: that is the whole report, which a part of it must not replace; name another")
     return path
-
-
-def _without_policies(folder: DataFolder, clusters: list[str]) -> dict[str, str]:
-    """Why clusters have no policies to compare, by cluster."""
-    from models.study.support import why_no_policies
-
-    return {name: why for name in clusters if (why := why_no_policies(folder, name)) is not None}
-
-
-def _in_plain_world(folder: DataFolder, clusters: list[str]) -> dict[str, str]:
-    """Why the policies of clusters are judged in the plain world, by cluster."""
-    from models.study.support import why_plain
-    from traces.clusters import resolve
-
-    return why_plain(folder, [resolve(folder, cluster=name) for name in clusters])
 
 
 def dagster_home(context: typer.Context, data: Data = None) -> None:

@@ -19,6 +19,7 @@ from traces.store.folder import DataFolder
 if TYPE_CHECKING:
     import polars as pl
 
+    from models.study.slurm_files import SlurmFiles
     from simulator.workload import Replay, Workload
 
 
@@ -50,7 +51,7 @@ class Knobs:
     estimate: str
     pass_: str
     kill_at_limit: bool
-    slurm: simulate_slurm.Files | None  # the files that describe the cluster to `slurm`
+    slurm: SlurmFiles | None  # the files that describe the cluster to `slurm`
 
 
 def simulate(

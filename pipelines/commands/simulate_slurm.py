@@ -1,4 +1,4 @@
-"""`baton simulate --scheduler slurm`: which files describe the cluster, and a replay by them.
+"""`baton simulate --scheduler slurm`: which of its options describe the cluster, and a replay by them.
 
 Without a slurm.conf (a trace in the Standard Workload Format, a cluster that declares none) the jobs share a flat pool
 under Slurm's defaults. With one, nodes, partitions, QOS, accounts, limits and priorities are those of the files.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,26 +18,13 @@ from traces.store.folder import DataFolder
 if TYPE_CHECKING:
     import polars as pl
 
+    from models.study.slurm_files import SlurmFiles
     from simulator.slurm.inputs.jobs import Loaded
     from simulator.slurm.world import Result, World
     from simulator.workload import Replay, Workload
-    from traces.slurm.conf import SlurmConf
 
 MOST_NODES = 1 << 20  # of a flat pool
 MOST_REMARKS = 20  # lines of what is not modelled; --json holds all
-
-
-@dataclass(frozen=True)
-class Files:
-    """The files of one cluster; the dumps are None where there are none."""
-
-    folder: DataFolder
-    cluster: str
-    conf: SlurmConf
-    qos: Path | None
-    associations: Path | None
-    reservations: Path | None
-    timezone: str  # in which the reservations' times are printed
 
 
 def files(
@@ -50,13 +36,12 @@ def files(
     qos: Path | None,
     associations: Path | None,
     reservations: Path | None,
-) -> Files | None:
-    """The files that describe the cluster: those given, else `slurm_conf` of clusters.toml and what lies beside it.
+) -> SlurmFiles | None:
+    """The files that describe the cluster: those given, else those that its settings declare; None where none do.
 
-    A relative `slurm_conf` is looked up in the data folder; beside it `qos.psv` and `assoc.psv` (`sacctmgr -P show qos`
-    and `show assoc`), and `reservations.txt` (`scontrol show reservation -o`). None where nothing describes it. Raises
-    InputError for options that do not go together.
+    Raises InputError for options that do not go together.
     """
+    from models.study import slurm_files
     from traces import clusters
     from traces.slurm.conf import read_slurm_conf
 
@@ -69,26 +54,16 @@ def files(
     if "slurm" not in wanted or cluster is None:
         return None
     settings = clusters.resolve(folder, cluster=cluster)
-    if conf is None and settings.slurm_conf is not None:
-        conf = folder.root / settings.slurm_conf
-        qos = qos or _beside(conf, "qos.psv")
-        associations = associations or _beside(conf, "assoc.psv")
-        reservations = reservations or _beside(conf, "reservations.txt")
-    if conf is None:
-        if used:
-            raise InputError(
-                f"{used[0]} needs a slurm.conf: give --slurm-conf, or slurm_conf in {folder.clusters_toml}"
-            )
-        return None
-    return Files(folder, cluster, read_slurm_conf(conf), qos, associations, reservations, settings.timezone)
+    if conf is not None:
+        read = read_slurm_conf(conf)
+        return slurm_files.SlurmFiles(folder, cluster, read, qos, associations, reservations, settings.timezone)
+    declared = slurm_files.declared(folder, settings)
+    if declared is None and used:
+        raise InputError(f"{used[0]} needs a slurm.conf: give --slurm-conf, or slurm_conf in {folder.clusters_toml}")
+    return declared and declared.but_for(qos=qos, associations=associations, reservations=reservations)
 
 
-def _beside(conf: Path, name: str) -> Path | None:
-    path = conf.parent / name
-    return path if path.is_file() else None
-
-
-def replay(workload: Workload, ids: pl.Series, capacity: int, described: Files | None) -> Replay:
+def replay(workload: Workload, ids: pl.Series, capacity: int, described: SlurmFiles | None) -> Replay:
     """The schedule that Slurm would make of the workload's jobs (of a cluster: all its recorded jobs compete)."""
     import numpy as np
 
@@ -101,6 +76,8 @@ def replay(workload: Workload, ids: pl.Series, capacity: int, described: Files |
         result, wall_s = _run(flat(workload, capacity))
         ran = np.where(result.end_s >= 0, result.end_s - result.start_s, workload.run_s)
         return Replay("slurm", result.start_s, ran, wall_s, _notes(result, (), {}))
+    from models.study.slurm_files import load
+
     loaded = load(described)
     result, wall_s = _run(loaded.world)
     starts, run_s = _of_workload(workload, ids, loaded, result)
@@ -115,32 +92,6 @@ def _run(world: World) -> tuple[Result, float]:
 
     with Progress("slurm", len(world.jobs), "jobs", stays=False) as progress:
         return run_timed(world, heard=progress.reach)
-
-
-def load(described: Files) -> Loaded:
-    """The world of a cluster's tables and files. Raises InputError (file:line)."""
-    from simulator.slurm.inputs.jobs import from_tables
-    from traces.slurm.accounts import read_associations, read_qos
-    from traces.slurm.reservations import read_reservations
-    from traces.store import warehouse
-
-    tables = {
-        name: warehouse.read(described.folder, f"SELECT * FROM {name} WHERE cluster = ?", (described.cluster,))  # noqa: S608
-        for name in ("jobs", "attempts", "placements")
-    }
-    qos = read_qos(described.qos) if described.qos else None
-    tree = read_associations(described.associations, described.conf.cluster) if described.associations else None
-    loaded = from_tables(
-        described.conf,
-        tables["jobs"],
-        tables["attempts"],
-        tables["placements"],
-        qos=qos.rows if qos else None,
-        associations=tree.rows if tree else None,
-        reservations=read_reservations(described.reservations, described.timezone) if described.reservations else (),
-    )
-    unmodelled = [f"{line}: not modelled" for dump in (qos, tree) if dump for line in dump.unmodelled]
-    return replace(loaded, remarks=(*loaded.remarks, *unmodelled))
 
 
 def _of_workload(workload: Workload, ids: pl.Series, loaded: Loaded, result: Result) -> tuple[Any, Any]:

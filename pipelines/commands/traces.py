@@ -80,7 +80,8 @@ def sentence(result: dict[str, Any]) -> str:
         if result[name] or name == "rejects"
     )
     records, jobs = options.counted(result["rows"], "records"), options.counted(result["jobs"], "jobs")
-    return f"{path}: {result['format']}, {records}: {counts}; {jobs}"
+    why = f"; rejected first: {visible(result['first_reject'])}" if result.get("first_reject") else ""
+    return f"{path}: {result['format']}, {records}: {counts}; {jobs}{why}"
 
 
 def generate(

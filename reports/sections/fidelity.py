@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -91,8 +92,8 @@ def _with_calibration(source: Source, section: Section) -> Section:
     whole = figures.filter(pl.col("change") == "all").sort("from_utc", pl.col("form").replace_strict(_FORM_ORDER))
     newest = whole.filter((pl.col("form") == "forked") & (pl.col("from_utc") == pl.col("from_utc").max()))
     section.sentences += [_calibrated_sentence(row) for row in newest.to_dicts()]
-    if source.uncalibrated:
-        section.sentences.append(f"The record is long: calibration leaves out {fmt.text(source.uncalibrated)}.")
+    if source.told.uncalibrated:
+        section.sentences.append(f"The record is long: calibration leaves out {fmt.text(source.told.uncalibrated)}.")
     section.tables.append(
         TableView(
             "calibration",
@@ -100,10 +101,11 @@ def _with_calibration(source: Source, section: Section) -> Section:
             "Frozen: the trace replayed with parameters from before the month. Causal: the same with the usable nodes "
             "following the record. Forked: each job from the recorded state of the others at its submission, simulated "
             "from then on. Informed: each job told of the others up to each instant, which is easier. Ceiling: "
-            "Spearman of a model that knew every wait but tied those up to 10 s. "
+            "Spearman of a model that knew every wait but tied those up to 10 s. Development: methods and "
+            "settings were made with that month in view. "
             + source.caption(int(newest["jobs"].sum()), "jobs of the newest month"),
             columns("month|month|name", "form|form|name", *_CALIBRATED, "spearman_ceiling|ceiling|number"),
-            [_calibrated_row(row) for row in whole.to_dicts()],
+            [_calibrated_row(row, source.told.development_until) for row in whole.to_dicts()],
         )
     )
     parts = figures.filter(pl.col("change") != "all").to_dicts()
@@ -139,11 +141,12 @@ def _unexplained(source: Source) -> TableView:
     )  # fmt: skip
 
 
-def _calibrated_row(row: dict[str, Any]) -> dict[str, Any]:
+def _calibrated_row(row: dict[str, Any], development_until: datetime | None = None) -> dict[str, Any]:
     recorded = row["recorded_mean_wait_s"]
+    is_development = development_until is not None and row["from_utc"] < development_until
     return {
         **row,
-        "month": f"{row['from_utc']:%Y-%m}",
+        "month": f"{row['from_utc']:%Y-%m}" + " (development)" * is_development,
         "relative_error": row["mean_absolute_error_s"] / recorded if recorded else None,
     }
 

@@ -93,6 +93,11 @@ def _start_of(cluster: Cluster, branch: State, job: int) -> int:
     return start
 
 
+@kernel
+def _place_of(cluster: Cluster, branch: State, job: int, submit_s: int) -> int:
+    return int(branch.scalars[QUEUE_TAIL] - branch.scalars[QUEUE_HEAD])
+
+
 @njit
 def _visible(cluster: Cluster, branch: State, now_s: int) -> Visible:
     jobs, scalars, recent = cluster.jobs, branch.scalars, branch.recent
@@ -124,4 +129,4 @@ def _visible(cluster: Cluster, branch: State, now_s: int) -> Visible:
     )
 
 
-interface.implement(Cluster, Operations(_advance, _copy, _submit, _start_of, _visible))
+interface.implement(Cluster, Operations(_advance, _copy, _submit, _start_of, _place_of, _visible))

@@ -46,7 +46,8 @@ def build(
 ) -> Built:
     """The world with `extra` jobs alike of a user who is not in the record, of the usual priority."""
     alike = (np.full(extra, value, np.int64) for value in (nodes, limit_s, record.users, NONE))
-    return build_with(record, Extra(*alike), rules=rules, points_per_hour=points_per_hour, threads=threads)
+    built = build_with(record, Extra(*alike), rules=rules, points_per_hour=points_per_hour, threads=threads)
+    return built._replace(user=record.users)
 
 
 def build_with(record: Record, extra: Extra, *, rules: Rules, points_per_hour: float | None, threads: int) -> Built:
@@ -128,4 +129,6 @@ def _visible(cluster: Cluster, branch: Branch, now_s: int) -> Visible:
     )
 
 
-interface.implement(Cluster, Operations(_advance, recorded.copy_branch, recorded.submit, _start_of, _visible))
+interface.implement(
+    Cluster, Operations(_advance, recorded.copy_branch, recorded.submit, _start_of, recorded.place_of, _visible)
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,15 @@ def test_a_truncated_last_line_is_rejected_and_counted(baton: Baton, tmp_path: P
     assert result.code == 0
     (file,) = result.json["files"]
     assert (file["rows"], file["allocations"], file["rejects"]) == (6, 5, 1)
+    assert re.match(r"line 7: \S", file["first_reject"])
+
+
+def test_of_many_rejects_the_first_is_told_with_its_line(baton: Baton, tmp_path: Path) -> None:
+    raw = dump(tmp_path / "jobs.psv", jobs=1)
+    raw.write_text(raw.read_text() + "".join(f"no job {number}\n" for number in range(300)))
+    result = baton("ingest", raw, "--cluster", "lab", "--data", tmp_path / "data")
+    assert (result.code, result.out.count("\n")) == (0, 1)
+    assert re.search(r"1 allocation, 300 rejects; 1 job; rejected first: line 3: \S", result.out), result.out
 
 
 def test_a_file_that_is_not_there(baton: Baton, tmp_path: Path) -> None:
@@ -170,6 +180,10 @@ def test_a_trace_too_short_for_pairs(baton: Baton, tmp_path: Path) -> None:
         (
             ("evaluate", "--policies", "forest", "--from", "2026-03-02", "--to", "2026-03-03", "--chain", "5"),
             "calibrated",
+        ),
+        (
+            ("evaluate", "--policies", "forest", "--from", "2026-03-02", "--to", "2026-03-03", "--hidden", "x,held"),
+            "--hidden 'x'; give one or several of recent, limits, nodes, held",
         ),
         (("simulate", "--scheduler", "magic"), "mirage"),
         (("simulate", "--scheduler", "easy", "--pass", "never"), "instant"),

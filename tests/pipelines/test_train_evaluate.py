@@ -46,7 +46,10 @@ def test_train_then_evaluate(baton: Baton, data: Path) -> None:
     missing = baton(*asked)
     assert missing.code == 2 and "average-wait" in missing.err and "baton train" in missing.err
     compare = ("evaluate", *WORLD, "--policies", "reactive,start-estimate,forest", "--from", FROM, "--to", TO)
-    told = baton(*compare, "--data", data, "--json").json
+    told = baton(*compare, "--hidden", "recent,held", "--data", data, "--json").json
+    assert [row["policy"] for row in told["hidden"]] == ["reactive", "start-estimate", "forest"]
+    by_recent = {row["policy"]: row["difference_h"] for row in told["hidden"]}
+    assert by_recent["reactive"] == by_recent["start-estimate"] == 0 != by_recent["forest"]
     rows = [row for row in told["results"] if row["load"] == "all"]
     assert {row["policy"] for row in rows} == {*ALWAYS, "forest", "forest-untrained"}
     assert told["is_development_window"] is False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from reports.build import SECTIONS, build_report, section_data
 from reports.palette import COLOURS
 from reports.sections.load import NAMES
 from reports.sections.summary import summary
-from reports.source import Source
+from reports.source import Source, Told
 from tests.reports import warehouse
 from traces import schema
 from traces.clusters import ClusterSettings
@@ -105,11 +106,24 @@ def test_calibration_says_how_far_to_trust_it_and_what_stays_unexplained(full_da
 
 
 def test_what_calibration_leaves_out_stands_beside_its_figures(full_data: DataFolder) -> None:
-    section = section_data(full_data, CLUSTER, "fidelity", uncalibrated="all but the newest <90,000> jobs")
+    told = {CLUSTER: Told(uncalibrated="all but the newest <90,000> jobs")}
+    section = section_data(full_data, CLUSTER, "fidelity", told=told)
     assert "The record is long: calibration leaves out all but the newest <90,000> jobs." in section["sentences"]
     assert not any("leaves out" in text for text in section_data(full_data, CLUSTER, "fidelity")["sentences"])
-    out = build_report(full_data, uncalibrated={CLUSTER: "all but the newest <90,000> jobs"})
+    out = build_report(full_data, told=told)
     assert "leaves out all but the newest &lt;90,000&gt; jobs." in out.read_text(encoding="utf-8")
+
+
+def test_a_month_that_methods_were_made_with_is_called_development(full_data: DataFolder) -> None:
+    def months(until: datetime | None) -> set[str]:
+        told = {CLUSTER: Told(development_until=until)}
+        section = section_data(full_data, CLUSTER, "fidelity", told=told)
+        return {row["month"] for row in section["tables"]["calibration"]}
+
+    (month,) = months(None)
+    begin = datetime.strptime(month, "%Y-%m")
+    assert months(begin) == {month}  # declared to end where the month begins
+    assert months(begin + timedelta(seconds=1)) == {f"{month} (development)"}
 
 
 def test_rejects_are_grouped_by_reason_and_add_up(full_data: DataFolder) -> None:

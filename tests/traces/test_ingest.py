@@ -242,3 +242,4 @@ def test_a_mutated_dump_is_read_or_refused_and_its_counts_add_up(
         return
     assert result.rows == result.allocations + result.steps + result.duplicates + result.rejects
     assert result.allocations >= result.jobs and result.rows > 0
+    assert bool(result.first_reject) == (result.rejects > 0)

@@ -2,7 +2,7 @@
 
     sacctmgr -P show qos > qos.psv
     sacctmgr -P show assoc format=Cluster,Account,ParentName,User,Partition,Share,Priority,GrpJobs,GrpTRES,MaxJobs,\
-MaxTRES,QOS > assoc.psv
+MaxTRES,QOS,DefaultQOS > assoc.psv
 
 Columns are found by their heading (sacctmgr(1)); those that are missing mean "no limit". Limits that the simulator does
 not model are listed by `Dump.unmodelled` where a row sets one.
@@ -69,6 +69,7 @@ class Association:
     max_tres_per_job: Mapping[str, int] = field(default_factory=dict)
     max_jobs: int | None = None
     qos: tuple[str, ...] = ()
+    default_qos: str = ""  # of jobs that name none; '' where the dump does not say
 
 
 @dataclass(frozen=True)
@@ -214,6 +215,7 @@ def _association(cells: _Cells, account: str, parent: str, user: str) -> Associa
         max_tres_per_job=cells.get("MaxTRES", "MaxTRESPerJob", parse=values.limits, blank={}),
         max_jobs=cells.get("MaxJobs", parse=_count, blank=None),
         qos=cells.get("QOS", parse=values.words, blank=()),
+        default_qos=cells.get("Def QOS", "DefaultQOS").lower(),
     )
 
 

@@ -4,7 +4,8 @@ Each recorded run is a row of its own: a requeue is submitted again when the log
 
 - A job that never started waits until it was cancelled (or until the log ends) and would take no time if it started
   before: nothing says how long it would have run.
-- A job that still ran when the log ended runs to its limit.
+- A job that still ran when the log ended runs to its limit. So does one that waited then, where a column `is_open` of
+  the jobs says that it did.
 - A job gets on each of its nodes the same share of what it held, rounded up; what it asked for, if it never ran.
 - Dependencies and begin times show as the recorded eligible time; the tables name no parent.
 - The eligible time of a task that its array's throttle held back is when the throttle let it go. Where the log tells
@@ -23,6 +24,7 @@ import polars as pl
 from simulator.array_tasks import one_row_a_task
 from simulator.slurm import world as w
 from simulator.slurm.inputs.cluster import YEAR_S, Cluster, cluster
+from simulator.slurm.inputs.submitted import Names, Submitter
 from simulator.workload import Workload
 from traces.errors import InputError
 from traces.slurm.accounts import Association, Qos
@@ -42,6 +44,7 @@ class Loaded:
     attempts: w.Int64s
     remarks: tuple[str, ...]
     left_out: dict[str, int]  # reason -> records
+    submitter: Submitter | None = None  # who submits into the world, where somebody does
 
 
 def flat(workload: Workload, capacity: int) -> w.World:
@@ -62,9 +65,11 @@ def from_tables(
     qos: Sequence[Qos] | None = None,
     associations: Sequence[Association] | None = None,
     reservations: Sequence[Reservation] = (),
+    submitter: Names | None = None,
 ) -> Loaded:
     """The world of one cluster's `jobs`, `attempts` and `placements` (columns as `traces.schema` declares them).
 
+    A `submitter` whom neither the jobs nor the dumps name gets a row of its own, as new users of the jobs do.
     Jobs that can never start are in it; the run lists them with their reasons. Left out, and counted, are records
     without a submission time and those with a negative run time. Raises InputError where no record is left.
     """
@@ -76,12 +81,15 @@ def from_tables(
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items()) or "it holds none"
         raise InputError(f"{conf.path}: no job of the cluster can be replayed: {reasons}")
     pairs = list(dict.fromkeys(zip(rows["account"].to_list(), rows["user_name"].to_list(), strict=True)))
+    wanted_qos = rows["qos"].unique(maintain_order=True).to_list()
+    if submitter is not None:
+        pairs, wanted_qos = [*pairs, submitter[1:]], [*wanted_qos, default_qos(associations or (), submitter)]
     declared = cluster(
         conf,
         qos,
         associations,
         reservations=reservations,
-        more_qos=rows["qos"].unique(maintain_order=True).to_list(),
+        more_qos=wanted_qos,
         more_users=pairs,
     )
     table, throttle = _jobs(rows, conf, declared)
@@ -102,7 +110,23 @@ def from_tables(
         settings=declared.settings,
     )
     keys, numbers = tuple(rows["job_key"].to_list()), rows["attempt"].to_numpy()
-    return Loaded(world, keys, numbers, (*declared.remarks, *remarks), left_out)
+    by = submitter and _submitter(submitter, declared, wanted_qos[-1])
+    return Loaded(world, keys, numbers, (*declared.remarks, *remarks), left_out, by)
+
+
+def default_qos(associations: Sequence[Association], submitter: Names) -> str:
+    """The QOS of a job that names none: the association's default, else its account's, else `normal`."""
+    by_name = {(row.account, row.user): row.default_qos for row in associations}
+    return by_name.get(submitter[1:]) or by_name.get((submitter.account, "")) or "normal"
+
+
+def _submitter(names: Names, declared: Cluster, qos: str) -> Submitter:
+    return Submitter(
+        declared.partition_rows[names.partition],
+        declared.qos_rows[qos],
+        declared.user_rows[names.user],
+        declared.association_rows[names.account, names.user],
+    )
 
 
 def _seconds(name: str) -> pl.Expr:
@@ -134,6 +158,8 @@ def _runs(jobs: pl.DataFrame, attempts: pl.DataFrame) -> tuple[pl.DataFrame, dic
     is_resized = pl.col("job_key").is_in(resized.implode())
     every = jobs.join(own, on="job_key", how="left").with_columns(pl.col("attempt").fill_null(0))
     log_end_s = every.select(pl.max_horizontal(pl.col("end_s").max(), _seconds("submit").max())).item()
+    is_open = pl.col("is_open") if "is_open" in jobs.columns else pl.lit(False)
+    shows_holds = pl.lit(jobs["eligible_utc"].null_count() < jobs.height)  # then who waits and is not eligible is held
     first = pl.col("attempt") == 0
     begun = pl.coalesce("start_s", pl.when(first).then(_seconds("start")))
     rows = every.with_columns(
@@ -141,11 +167,12 @@ def _runs(jobs: pl.DataFrame, attempts: pl.DataFrame) -> tuple[pl.DataFrame, dic
         start_s=begun,
         run_s=pl.when(is_resized).then(pl.col("run_s")).otherwise(pl.coalesce("attempt_run_s", "run_s")),
         state=pl.when(is_resized).then(pl.col("state")).otherwise(pl.coalesce("attempt_state", "state")),
-        cancel_s=pl.when(begun.is_null()).then(pl.coalesce(_seconds("end"), pl.lit(log_end_s))),
+        cancel_s=pl.when(begun.is_null() & ~is_open).then(pl.coalesce(_seconds("end"), pl.lit(log_end_s))),
+        waits_on=begun.is_null() & is_open,
     ).with_columns(
         eligible_s=pl.when(first & _seconds("eligible").is_not_null())
         .then(pl.min_horizontal(_seconds("eligible"), pl.coalesce("start_s", _seconds("eligible"))))
-        .when(pl.col("start_s").is_null() & first)
+        .when(pl.col("start_s").is_null() & first & (shows_holds | ~is_open))
         .then(w.NEVER)  # held until it was cancelled
         .otherwise(pl.col("submit_s"))
     )
@@ -215,7 +242,7 @@ def _jobs(rows: pl.DataFrame, conf: SlurmConf, declared: Cluster) -> tuple[w.Job
     cpus_count = conf.select_type != "select/linear" and "cr_memory" not in conf.select_parameters
     limit = _limit_s(rows, of_row)
     start = _ints(rows, pl.col("start_s").fill_null(w.NEVER))
-    ran = start != w.NEVER
+    takes_time = (start != w.NEVER) | rows["waits_on"].to_numpy()
     arrays = rows.group_by("array_job_id", maintain_order=True).agg(pl.col("throttle").max().fill_null(0))
     arrays = arrays.filter(pl.col("array_job_id").is_not_null())
     array_rows = {int(array): row for row, array in enumerate(arrays["array_job_id"].to_list())}
@@ -224,7 +251,7 @@ def _jobs(rows: pl.DataFrame, conf: SlurmConf, declared: Cluster) -> tuple[w.Job
     name_rows = rows.select(pl.struct("user_name", "job_name").rank("dense").cast(pl.Int64) - 1).to_series()
     table = w.plain_jobs(
         _ints(rows, pl.col("submit_s")),
-        np.where(ran, _ints(rows, pl.coalesce("run_s", pl.lit(-1))), 0),
+        np.where(takes_time, _ints(rows, pl.coalesce("run_s", pl.lit(-1))), 0),
         limit,
         nodes,
         eligible_s=_ints(rows, pl.col("eligible_s")),
@@ -241,7 +268,7 @@ def _jobs(rows: pl.DataFrame, conf: SlurmConf, declared: Cluster) -> tuple[w.Job
         name=name_rows.to_numpy().astype(np.int64),
         pinned_s=start,
     )
-    unfinished = table.run_s < 0  # it ran when the log ended
+    unfinished = table.run_s < 0  # it ran, or waited, when the log ended
     table = replace(table, run_s=np.where(unfinished, limit, table.run_s))
     return table, arrays["throttle"].to_numpy().astype(np.int64)
 

@@ -16,18 +16,8 @@ ALWAYS = -1  # free from the beginning
 
 def simulate(world: w.World, *, free_from: int = ALWAYS, until: int = w.NEVER) -> w.Result:
     """What becomes of each job; arguments and result as those of the kernel's `run`, nothing checked."""
-    controller = at_the_beginning(world, free_from, until)
+    controller = played(world, free_from=free_from, until=until)
     jobs = controller.jobs
-    controller.usage.factor = fair_share_factors(controller)
-    rules.find_unplaceable(controller)
-    for job in jobs:
-        if job.state != w.UNPLACEABLE:
-            job.static = static_priority(world, job)
-    second = _next_second(controller, -1)
-    while second is not None and second <= until:
-        controller.now = second
-        _one_second(controller)
-        second = _next_second(controller, second)
     for job in jobs:
         if job.state == w.PENDING and rules.never_satisfied(controller, job):
             job.reason = w.NEVER_SATISFIED
@@ -42,6 +32,22 @@ def simulate(world: w.World, *, free_from: int = ALWAYS, until: int = w.NEVER) -
         placement_first=np.cumsum([0, *map(len, placement)], dtype=np.int64),
         placement=np.array([node for nodes in placement for node in nodes], np.int64),
     )
+
+
+def played(world: w.World, *, free_from: int = ALWAYS, until: int = w.NEVER) -> Controller:
+    """The controller as it stands after second `until`; its clock has gone on."""
+    controller = at_the_beginning(world, free_from, until)
+    controller.usage.factor = fair_share_factors(controller)
+    rules.find_unplaceable(controller)
+    for job in controller.jobs:
+        if job.state != w.UNPLACEABLE:
+            job.static = static_priority(world, job)
+    second = _next_second(controller, -1)
+    while second is not None and second <= until:
+        controller.now = second
+        _one_second(controller)
+        second = _next_second(controller, second)
+    return controller
 
 
 def _multiple_after(now: int, origin: int, period: int) -> int:

@@ -44,6 +44,15 @@ LEARNERS = {
     "dqn": DQN(steps=20),
     "policy-gradient": PolicyGradient(updates=10),
 }
+CONF = f"""NodeName=n[1-{NODES}] CPUs=64 RealMemory=500000 Gres=gpu:4
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+PriorityType=priority/multifactor
+PriorityWeightAge=1000
+PriorityWeightFairshare=1000
+PartitionName=gpu Nodes=ALL Default=YES
+PartitionName=debug Nodes=n[1-2]
+"""
 NOT_YET = ("Unknown", "None")  # how sacct prints a time that there is not
 Row = dict[str, str]
 
@@ -159,6 +168,7 @@ def read(root: Path, rows: list[Row]) -> DataFolder:
     data = DataFolder(root)
     data.ensure_writable()
     data.clusters_toml.write_text(f"[lab]\nnodes = {NODES}\n")
+    (root / "slurm.conf").write_text(CONF)
     raw = root / "dump.psv"
     raw.write_text("\n".join(["|".join(rows[0]), *("|".join(row.values()) for row in rows)]) + "\n")
     ingest.ingest([raw], cluster=clusters.resolve(data, cluster="lab"), data=data)
@@ -264,4 +274,20 @@ def test_pairs_until_an_instant_are_those_of_a_dump_taken_then(
     monkeypatch.setattr(recorded_waits, "MOST_OF_A_USER", 0.5)
     opened = [study(logs[name], world, limit_s=3600) for name in ("as it was", log)]
     before, after = (one.fit_pairs(one.fit_window(UNTIL_S)).known_before(UNTIL_S) for one in opened)
+    assert len(before) > 10 and before.digest == after.digest
+
+
+@pytest.mark.parametrize("log", [next(iter(ALTERED)), CUT])
+@pytest.mark.parametrize("declared", [True, False], ids=["by files", "inferred"])
+def test_pairs_under_slurm_until_an_instant_are_those_of_a_dump_taken_then(
+    logs: dict[str, DataFolder], declared: bool, log: str
+) -> None:
+    opened = []
+    for name in ("as it was", log):
+        files = 'slurm_conf = "slurm.conf"\n' if declared else ""
+        logs[name].clusters_toml.write_text(f"[lab]\nnodes = {NODES}\n{files}")
+        opened.append(study(logs[name], scheduler="slurm", limit_s=3600, every_s=72 * 3600, pair_nodes=(1,)))
+    before, after = (one.fit_pairs(one.fit_window(UNTIL_S)).known_before(UNTIL_S) for one in opened)
+    for name in ("as it was", log):
+        logs[name].clusters_toml.write_text(f"[lab]\nnodes = {NODES}\n")
     assert len(before) > 10 and before.digest == after.digest

@@ -1,0 +1,128 @@
+"""`baton-agent check`: what this Slurm lets a user see, what stands in for the rest, and whether the job can run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from agent.eyes import CALLS_A_LOOK, CALLS_A_REFRESH, REFRESH_S, Eyes
+from agent.sight import Request, Scene, asked_partitions, hidden_features
+from agent.slurm.commands import Commands, SlurmError
+from agent.slurm.queue import Queue
+from features.observe import FILLS
+from features.snapshot import NO_LIMIT
+
+PROVED = "22.05"  # the version that the agent is tried on (tests/live)
+CLOCK_S = 60  # a larger difference between the two clocks is a warning
+GOOD, WARNING, PROBLEM = "good", "warning", "problem"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing found out. level: GOOD, WARNING (it works with less), PROBLEM (no chain can be kept). One line."""
+
+    level: str
+    subject: str
+    text: str
+
+
+def check(
+    commands: Commands, request: Request, *, now_s: Callable[[], float], trial: Callable[[], object] | None = None
+) -> list[Finding]:
+    """Look once, as a chain would, and try the submission without submitting.
+
+    now_s: this host's clock, epoch s. trial: runs `sbatch --test-only` and raises SlurmError where Slurm would refuse;
+    None leaves it out. Raises ValueError for a partition that is not there.
+    """
+    eyes = Eyes(commands, request)
+    try:
+        queue = eyes.look(int(now_s()))
+    except SlurmError as error:
+        return [Finding(PROBLEM, "slurm", f"cannot be read: {error}")]
+    scene = eyes.scene
+    assert scene is not None
+    found = [*_slurm(scene, queue, int(now_s())), *_sizes(scene, request), *_hidden(queue, scene)]
+    if trial is not None:
+        found.append(_tried(trial))
+    calls = f"{CALLS_A_LOOK} a look and at most {CALLS_A_REFRESH} more in {REFRESH_S // 60} min"
+    found.append(Finding(GOOD, "calls", f"{calls}; this check made {commands.calls.total()}"))
+    return found
+
+
+def _slurm(scene: Scene, queue: Queue, now_s: int) -> list[Finding]:
+    """The controller, its version, its clock, the accounting, and what could not be parsed."""
+    others = len({job.user for job in queue.jobs})
+    found = [Finding(GOOD, "queue", f"{len(queue.jobs)} jobs of {others} users")]
+    if queue.unread:
+        found.append(Finding(WARNING, "queue", f"{queue.unread} rows of squeue could not be parsed and are left out"))
+    settings = scene.settings
+    if settings is None:
+        return [*found, Finding(WARNING, "slurm", f"its settings cannot be read: {scene.limits_why}")]
+    version = f"version {settings.version}"
+    if settings.version.startswith(PROVED):
+        found.append(Finding(GOOD, "slurm", version))
+    else:
+        found.append(Finding(WARNING, "slurm", f"{version}; the agent has been tried on {PROVED} alone"))
+    apart_s = now_s - settings.now_s
+    text = f"this host is {abs(apart_s)} s {'ahead of' if apart_s >= 0 else 'behind'} the controller"
+    found.append(Finding(GOOD if abs(apart_s) <= CLOCK_S else WARNING, "clock", text))
+    if scene.past_why:
+        found.append(Finding(WARNING, "accounting", f"{scene.past_why}; known after a day of looking on"))
+    else:
+        found.append(Finding(GOOD, "accounting", "shows the jobs of all users"))
+    return found
+
+
+def _sizes(scene: Scene, request: Request) -> list[Finding]:
+    """Whether the request fits its partition and the limits."""
+    asked = asked_partitions(scene.partitions, request.partition)
+    names = ",".join(one.name for one in asked)
+    place = frozenset[str]().union(*(one.nodes for one in asked))
+    longest_s = max(one.limit_s for one in asked)
+    found = []
+    if request.limit_s > longest_s:
+        text = f"a limit of {request.limit_s / 3600:g} h; {names} allows {longest_s / 3600:g} h"
+        found.append(Finding(PROBLEM, "partition", text))
+    usable = len(place) if scene.nodes is None else scene.nodes.in_service(place)
+    if request.nodes > len(place):
+        found.append(Finding(PROBLEM, "partition", f"{request.nodes} nodes; {names} has {len(place)}"))
+    elif request.nodes > usable:
+        found.append(Finding(WARNING, "partition", f"{request.nodes} nodes; of {names} {usable} are in service"))
+    if not found:
+        found.append(Finding(GOOD, "partition", f"{names}: {usable} of {len(place)} nodes in service"))
+    if scene.limits is not None:
+        most = (("jobs", scene.limits.jobs), ("nodes", scene.limits.nodes))
+        known = ", ".join(f"at most {value} {name} at once" for name, value in most if value < NO_LIMIT)
+        found.append(Finding(GOOD, "limits", known or "none on the jobs and nodes of the user"))
+    if scene.limits is not None and (scene.limits.jobs < 2 or scene.limits.nodes < 2 * request.nodes):
+        text = "the successor cannot start while its predecessor runs, whenever it is submitted"
+        found.append(Finding(WARNING, "limits", text))
+    return found
+
+
+def _hidden(queue: Queue, scene: Scene) -> list[Finding]:
+    """A line for each cause: which features it hides, and what stands in for them."""
+    causes: dict[str, list[str]] = {}
+    for name, why in hidden_features(queue, scene).items():
+        causes.setdefault(why, []).append(name)
+    found = []
+    for why, names in causes.items():
+        lacking = [name for name in names if name not in FILLS]
+        if lacking:
+            text = f"{why}: no policy can decide without {', '.join(lacking)}; the safe rule stands in"
+            found.append(Finding(WARNING, "hidden", text))
+        else:
+            found.append(Finding(WARNING, "hidden", f"{why}: {', '.join(_filled(names, FILLS))}"))
+    return found or [Finding(GOOD, "hidden", "nothing: every feature is seen")]
+
+
+def _filled(names: Sequence[str], fills: Mapping[str, float | str]) -> list[str]:
+    return [f"{name} = {fills[name] if isinstance(fills[name], str) else format(fills[name], 'g')}" for name in names]
+
+
+def _tried(trial: Callable[[], object]) -> Finding:
+    try:
+        trial()
+    except SlurmError as error:
+        return Finding(PROBLEM, "submission", error.detail)
+    return Finding(GOOD, "submission", "Slurm would take it")

@@ -1,0 +1,91 @@
+"""Looks at a Slurm again and again for one chain: what is read at every look, and what once an hour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agent.memory import Memory, holds_nodes
+from agent.sight import Request, Scene, Sight, asked_partitions, sight_of
+from agent.slurm.accounting import PastJob, read_past
+from agent.slurm.commands import Commands, SlurmError
+from agent.slurm.limits import read_limits
+from agent.slurm.nodes import read_nodes
+from agent.slurm.queue import JOBS, Job, Queue, read_queue
+from agent.slurm.settings import read_partitions, read_settings
+
+REFRESH_S = 3600  # settings, partitions and limits are read again; the accounting, until it has answered
+CALLS_A_LOOK = 2  # squeue, sinfo
+CALLS_A_REFRESH = 6  # scontrol twice, sacctmgr twice, sacct up to twice
+
+
+class Eyes:
+    """What one chain sees. `look` calls Slurm and `sight` says what was seen; `queue` and `scene` are the last look's.
+
+    CALLS_A_LOOK calls a look, and once in REFRESH_S at most CALLS_A_REFRESH more.
+    """
+
+    def __init__(self, commands: Commands, request: Request) -> None:
+        self.request = request
+        self.queue: Queue | None = None
+        self.scene: Scene | None = None
+        self._commands = commands
+        self._memory = Memory()
+        self._refreshed_s = 0
+
+    def look(self, now_s: int) -> Queue:
+        """The queue of now (epoch s). Raises SlurmError where queue, nodes or partitions cannot be read.
+
+        Raises ValueError for a request whose partition is not there.
+        """
+        queue = read_queue(self._commands, now_s)
+        if self.scene is None or now_s - self._refreshed_s >= REFRESH_S:
+            self.scene = self._refreshed(queue)
+            self._refreshed_s = now_s
+        nodes = read_nodes(self._commands)
+        settings = self.scene.settings
+        if (settings is None or JOBS in settings.private) and not self._others(queue.jobs):
+            queue = replace(queue, hidden=frozenset({JOBS}))
+        self._memory.follow(queue)
+        past_why = "" if self._memory.knows_past(now_s) else self.scene.past_why
+        self.scene = replace(self.scene, nodes=nodes if nodes.states else None, past_why=past_why)
+        self.queue = queue
+        return queue
+
+    def sight(self, predecessor: Job) -> Sight:
+        """What a policy may know at the last look. Raises ValueError for a predecessor that does not run."""
+        if self.queue is None or self.scene is None:
+            raise ValueError("nothing has been looked at")
+        return sight_of(self.queue, self.scene, self._memory, predecessor, self.request)
+
+    def _refreshed(self, queue: Queue) -> Scene:
+        """All but the nodes. Limits that cannot be read stay those that were."""
+        partitions = read_partitions(self._commands)
+        asked = asked_partitions(partitions, self.request.partition)[0]
+        settings, limits, limits_why = None, None if self.scene is None else self.scene.limits, ""
+        try:
+            settings = read_settings(self._commands)
+            limits = read_limits(
+                self._commands, settings, asked,
+                user=self.request.user, account=self.request.account, qos=self.request.qos,
+            )  # fmt: skip
+        except SlurmError as error:
+            limits_why = str(error)
+        return Scene(partitions, None, settings, limits, limits_why, self._past_why(queue))
+
+    def _past_why(self, queue: Queue) -> str:
+        """Ask the accounting until it has answered; why it has not, or ""."""
+        if self._memory.knows_past(queue.now_s):
+            return ""
+        try:
+            past = read_past(self._commands, queue.now_s)
+        except SlurmError as error:
+            return str(error)
+        if self._others([job for job in queue.jobs if holds_nodes(job)]) and not self._others(past.jobs):
+            return "sacct shows no jobs of other users"
+        self._memory.learn(past)
+        return ""
+
+    def _others(self, jobs: Sequence[Job | PastJob]) -> bool:
+        """Whether another user's job is among these."""
+        return any(job.user != self.request.user for job in jobs)

@@ -1,0 +1,135 @@
+"""What the agent knows of jobs that have started and ended: from the accounting at first, then from the queue itself.
+
+A day after the first look it knows as much without any accounting, but for jobs that came and went between two looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from agent.slurm.accounting import DAY_S, Past, PastJob
+from agent.slurm.queue import ENDED, Job, Queue
+from features.observe import RECENT
+from features.snapshot import Float64s, Int64s
+from traces.slurm.text import parse_job_id, parse_state
+
+HOLDING = frozenset({"RUNNING", "SUSPENDED", "RESIZING"})  # base states (`traces.slurm.text.parse_state`)
+
+
+class Recent(NamedTuple):
+    """The fields of `features.snapshot.Snapshot` of the same names: the last RECENT jobs, and a day's arrivals."""
+
+    recent_start_s: Int64s
+    recent_wait_s: Int64s
+    recent_nodes: Int64s
+    ended_use: Float64s
+    arrived_submit_s: Int64s
+    arrived_node_s: Int64s
+
+
+def holds_nodes(job: Job) -> bool:
+    """Whether a job of the queue runs. One that completes has ended: its nodes are being cleaned."""
+    return job.state != "COMPLETING" and parse_state(job.state) in HOLDING
+
+
+class Memory:
+    """Jobs by id, as they were last seen. Kept: who came within a day, and who started or ended last."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, PastJob] = {}
+        self._first_s: int | None = None
+        self._last_s: int | None = None
+        self._asked = False
+
+    def learn(self, past: Past) -> None:
+        """What the accounting shows; it knows of every job of a day."""
+        self._jobs |= {job.id: job for job in past.jobs}
+        self._asked = True
+
+    def follow(self, queue: Queue) -> None:
+        """The queue as it is now, no earlier than the one before."""
+        self._first_s = queue.now_s if self._first_s is None else self._first_s
+        alive = {job.id: _of_queue(job) for job in queue.jobs}
+        ended = {job.id: _of_queue(job) for job in queue.ended}
+        for job in self._jobs.values():
+            if job.end_s is None and job.id not in alive and job.id not in ended:
+                ended[job.id] = self._gone(job, queue.now_s)
+        self._jobs |= ended | alive
+        self._last_s = queue.now_s
+        self._forget(queue.now_s)
+
+    def knows_past(self, now_s: int) -> bool:
+        """Whether a day's starts and ends are known, by the accounting or by looking on."""
+        return self._asked or (self._first_s is not None and now_s - self._first_s >= DAY_S)
+
+    def recent(self, now_s: int, counts: Callable[[str], bool]) -> Recent:
+        """What is known of the jobs of those partitions for which `counts` holds."""
+        jobs = [job for job in self._jobs.values() if counts(job.partition)]
+        started = _last_started(jobs)
+        arrived = [job for job in jobs if 0 <= now_s - job.submit_s <= DAY_S]
+        return Recent(
+            _ints([job.start_s or 0 for job in started]),
+            _ints([max((job.start_s or 0) - job.submit_s, 0) for job in started]),
+            _ints([job.nodes for job in started]),
+            np.array([_run_s(job) / job.limit_s for job in _last_ended(jobs)], np.float64),
+            _ints([job.submit_s for job in arrived]),
+            _ints([job.nodes * job.limit_s for job in arrived]),
+        )
+
+    def _gone(self, job: PastJob, now_s: int) -> PastJob:
+        """A job that has left the queue unseen, half way between two looks but no later than its limit.
+
+        One that pended may have run in between or been cancelled: it counts as not having run.
+        """
+        last_s = now_s if self._last_s is None else self._last_s
+        end_s = (last_s + now_s) // 2
+        if job.start_s is not None:
+            end_s = max(min(end_s, job.start_s + job.limit_s), job.start_s)
+        return replace(job, end_s=end_s)
+
+    def _forget(self, now_s: int) -> None:
+        """Leave out who ended, came over a day ago, and is not among the last to start or end in its partition."""
+        by_partition: dict[str, list[PastJob]] = {}
+        for job in self._jobs.values():
+            by_partition.setdefault(job.partition, []).append(job)
+        last = {job.id for jobs in by_partition.values() for job in (*_last_started(jobs), *_last_ended(jobs))}
+        self._jobs = {
+            job.id: job
+            for job in self._jobs.values()
+            if job.end_s is None or now_s - job.submit_s <= DAY_S or job.id in last
+        }
+
+
+def _of_queue(job: Job) -> PastJob:
+    """A job of squeue. The start of a pending job is an estimate, and a job that never ran has no nodes."""
+    runs, is_over = holds_nodes(job), job.state == "COMPLETING" or job.state in ENDED
+    start_s = job.start_s if runs or (is_over and job.node_list) else None
+    end_s = job.end_s if is_over else None
+    return PastJob(job.id, job.user, job.partition, job.nodes, job.limit_s, job.submit_s, start_s, end_s)
+
+
+def _last_started(jobs: list[PastJob]) -> list[PastJob]:
+    started = [(job.start_s, _number(job), job) for job in jobs if job.start_s is not None]
+    return [job for *_, job in sorted(started, key=lambda one: one[:2])[-RECENT:]]
+
+
+def _last_ended(jobs: list[PastJob]) -> list[PastJob]:
+    ended = [(job.end_s, _number(job), job) for job in jobs if job.start_s is not None and job.end_s is not None]
+    return [job for *_, job in sorted(ended, key=lambda one: one[:2])[-RECENT:]]
+
+
+def _number(job: PastJob) -> tuple[int, int]:
+    identity = parse_job_id(job.id)
+    return identity.job, identity.task or 0
+
+
+def _run_s(job: PastJob) -> int:
+    return max((job.end_s or 0) - (job.start_s or 0), 0)
+
+
+def _ints(numbers: list[int]) -> Int64s:
+    return np.array(numbers, np.int64)

@@ -1,0 +1,98 @@
+"""The jobs of the last day, or of the last week where a day has few: one or two calls of sacct."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from agent.slurm.commands import Commands, SlurmError
+from agent.slurm.queue import UNLIMITED_S
+from features.observe import RECENT
+from traces.slurm.text import NO_TIME, parse_job_id, parse_limit_s, parse_state
+
+DAY_S = 86400
+WINDOWS_S = (DAY_S, 7 * DAY_S)  # the first that has RECENT starts and RECENT ends, else the last
+FIELDS = "JobID,User,Partition,State,Submit,Start,End,Timelimit,NNodes"  # none is free text of a user
+_COLUMNS = FIELDS.count(",") + 1
+
+
+@dataclass(frozen=True)
+class PastJob:
+    """A job that is known by what became of it so far. Times are epoch seconds."""
+
+    id: str  # as `agent.slurm.queue.Job`
+    user: str
+    partition: str
+    nodes: int
+    limit_s: int
+    submit_s: int
+    start_s: int | None  # None: it has not run
+    end_s: int | None  # None: it has not ended
+
+
+@dataclass(frozen=True)
+class Past:
+    """What the accounting shows of a window, jobs that pend left out. unread: rows that could not be parsed."""
+
+    jobs: tuple[PastJob, ...]
+    unread: int = 0
+
+
+def read_past(commands: Commands, now_s: int) -> Past:
+    """The jobs of all users that ran or ended lately. Raises SlurmError."""
+    for window_s in WINDOWS_S:
+        text = commands.run(
+            "sacct", "--noheader", "--parsable2", "--allusers", "--allocations", f"--format={FIELDS}",
+            f"--starttime={_time_text(now_s - window_s)}", f"--endtime={_time_text(now_s)}",
+        )  # fmt: skip
+        past = parse_past(text)
+        ran = [job for job in past.jobs if job.start_s is not None]
+        started = sum((job.start_s or 0) >= now_s - window_s for job in ran)
+        ended = sum((job.end_s or 0) >= now_s - window_s for job in ran)
+        if min(started, ended) >= RECENT:
+            break
+    return past
+
+
+def parse_past(text: str) -> Past:
+    """What sacct printed. Raises SlurmError where no row of some can be parsed."""
+    jobs, unread = [], 0
+    lines = text.splitlines()
+    for line in lines:
+        try:
+            job = _job(line.split("|"))
+        except ValueError:
+            unread += 1
+            continue
+        if job is not None:
+            jobs.append(job)
+    if unread and unread == len(lines):
+        raise SlurmError("nonsense", "sacct", f"none of {unread} rows could be parsed")
+    return Past(tuple(jobs), unread)
+
+
+def _job(row: list[str]) -> PastJob | None:
+    """The job of a row; None for one that pends, which the queue shows with all its tasks."""
+    if len(row) != _COLUMNS:
+        raise ValueError("another number of columns")
+    identity, user, partition, state, submit, start, end, limit, nodes = row
+    parse_job_id(identity)
+    base = parse_state(state)
+    if base == "PENDING":
+        return None
+    start_s, end_s, limit_s = _time(start), _time(end), parse_limit_s(limit)
+    if end_s is not None and end_s == start_s and base == "CANCELLED":
+        start_s = None  # never ran: Slurm before 22.05 writes the cancellation as its start
+    return PastJob(
+        identity, user, partition, max(int(nodes), 1), UNLIMITED_S if limit_s is None else max(limit_s, 60),
+        int(submit), start_s, end_s,
+    )  # fmt: skip
+
+
+def _time(text: str) -> int | None:
+    return None if text in NO_TIME else int(text)
+
+
+def _time_text(at_s: int) -> str:
+    """As sacct takes it, in UTC, in which `Commands` runs it."""
+    return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%dT%H:%M:%S}"

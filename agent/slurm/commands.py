@@ -1,0 +1,153 @@
+"""Runs Slurm's commands: argument vectors, bounded in time and output, in an environment that does not change answers.
+
+Three kinds of failure are told apart, since each asks for something else of who called: SlurmError says which.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+
+from traces.visible import visible
+
+MOST_BYTES = 1 << 26  # of one answer; a job of squeue takes some 250
+MOST_SHOWN = 300  # characters of an error message
+MINUTE_S = 60.0
+# Variables of Slurm that say where it is and who asks. All others of these prefixes are taken out: defaults of the
+# commands (SQUEUE_FORMAT, SACCT_FORMAT, SBATCH_PARTITION ...) and what a job in which the agent runs was given.
+KEPT = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"})
+TAKEN_OUT = ("SLURM", "SQUEUE_", "SINFO_", "SACCT", "SBATCH_", "SALLOC_", "SCANCEL_", "SRUN_")
+# Times in seconds since 1970; node lists and array tasks in full. sbatch goes without: a job inherits its environment.
+PINNED = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+SUBMITS = "sbatch"
+# Messages of slurm_errno.c, and of what lies below it, after which the same call may succeed later.
+AWAY = re.compile(
+    r"unable to contact slurm controller|unable to contact the controller|timed out|connection refused|connection reset"
+    r"|connection failure|message (send|receive) failure|zero bytes were transmitted|standby mode|rate limit exceeded"
+    r"|problem talking to the database|transport endpoint|no route to host|network is unreachable|broken pipe"
+    r"|authentication error|invalid authentication credential|munge|try again|retry later|temporarily un"
+    r"|could not establish a configuration source|failed to fetch config|error getting response",
+    re.IGNORECASE,
+)
+
+
+class SlurmError(Exception):
+    """A call that gave no answer.
+
+    kind: "away" (Slurm was not reached or did not answer in time; a submission may have gone through all the same),
+    "refused" (Slurm answered no, or the command is not installed) or "nonsense" (the answer cannot be parsed).
+    command: the program. detail: one line, visible characters alone.
+    """
+
+    def __init__(self, kind: str, command: str, detail: str) -> None:
+        line = " ".join(detail.split())
+        self.kind = kind
+        self.command = command
+        self.detail = visible(line if len(line) <= MOST_SHOWN else f"{line[: MOST_SHOWN - 1]}…")
+        super().__init__(f"{command}: {self.detail}")
+
+
+class Commands:
+    """Every call to Slurm goes through here, and is counted.
+
+    environment: that of the process by default. timeout_s: seconds that a call may take. clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, str] | None = None,
+        timeout_s: float = 30.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.calls: Counter[str] = Counter()
+        self._environment = dict(os.environ if environment is None else environment)
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._called_s: deque[float] = deque(maxlen=10_000)
+
+    def run(
+        self,
+        *argv: str,
+        stdin: bytes = b"",
+        pass_fds: Sequence[int] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> str:
+        """Standard output of a command. Bytes that are no UTF-8 come as surrogates.
+
+        environment: in place of that of `Commands`; Slurm's own variables are taken out of either. Raises SlurmError.
+        """
+        program = argv[0]
+        self.calls[program] += 1
+        self._called_s.append(self._clock())
+        variables = cleaned(self._environment if environment is None else environment, program)
+        with tempfile.TemporaryFile() as fed:
+            fed.write(stdin)
+            fed.seek(0)
+            try:
+                process = subprocess.Popen(
+                    argv, stdin=fed, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables,
+                    pass_fds=tuple(pass_fds), start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                raise SlurmError("refused", program, f"cannot be run: {error.strerror}") from error
+            with process:
+                try:
+                    output, complaint = self._read(process, program)
+                finally:
+                    if process.poll() is None:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.killpg(process.pid, signal.SIGKILL)
+        return _answer(program, process.returncode, output, complaint)
+
+    def calls_in_last_minute(self) -> int:
+        """Calls of the last 60 s by the clock."""
+        since_s = self._clock() - MINUTE_S
+        return sum(called_s > since_s for called_s in self._called_s)
+
+    def _read(self, process: subprocess.Popen[bytes], program: str) -> tuple[bytes, bytes]:
+        """(standard output, standard error) of a process that has ended. Raises SlurmError past time or size."""
+        deadline_s = time.monotonic() + self._timeout_s
+        assert process.stdout is not None and process.stderr is not None
+        output, complaint = bytearray(), bytearray()
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ, output)
+            selector.register(process.stderr, selectors.EVENT_READ, complaint)
+            while selector.get_map():
+                ready = selector.select(max(0.0, deadline_s - time.monotonic()))
+                if not ready:
+                    raise SlurmError("away", program, f"no answer within {self._timeout_s:g} s")
+                for key, _ in ready:
+                    more = os.read(key.fd, 1 << 16)
+                    key.data.extend(more)
+                    if not more:
+                        selector.unregister(key.fileobj)
+                    if len(key.data) > MOST_BYTES:
+                        raise SlurmError("nonsense", program, f"an answer of over {MOST_BYTES} bytes")
+        try:
+            process.wait(max(0.1, deadline_s - time.monotonic()))
+        except subprocess.TimeoutExpired as error:
+            raise SlurmError("away", program, f"did not end within {self._timeout_s:g} s") from error
+        return bytes(output), bytes(complaint)
+
+
+def cleaned(environment: Mapping[str, str], program: str) -> dict[str, str]:
+    """The environment in which a command answers as the parsers of this folder expect."""
+    kept = {key: value for key, value in environment.items() if key in KEPT or not key.startswith(TAKEN_OUT)}
+    return kept if program == SUBMITS else kept | PINNED
+
+
+def _answer(program: str, status: int, output: bytes, complaint: bytes) -> str:
+    if status == 0:
+        return output.decode("utf-8", "surrogateescape")
+    detail = complaint.decode("utf-8", "surrogateescape").strip() or f"ended with exit status {status}"
+    if status < 0:
+        raise SlurmError("away", program, f"ended by signal {-status}")
+    raise SlurmError("away" if AWAY.search(detail) else "refused", program, detail)

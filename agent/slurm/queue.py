@@ -1,0 +1,132 @@
+"""Who pends, who runs and who has just ended, of all users: one call of squeue.
+
+squeue's long format is the same from version to version and `--json` is not: its fields change names and types, and a
+job takes over ten times the bytes. User text (names, comments) may hold any character, line breaks included, so a word
+drawn at random for each call ends each field.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from agent.slurm.commands import Commands, SlurmError
+from traces.slurm.text import NO_TIME, parse_job_id, parse_limit_s
+
+JOBS = "jobs"  # in Queue.hidden
+UNLIMITED_S = 365 * 86400  # stands for a time limit that a job does not have
+FIELDS = (
+    "JobArrayID", "Name", "UserName", "Account", "Partition", "QOS", "State", "Reason", "NumNodes", "TimeLimit",
+    "SubmitTime", "StartTime", "EndTime", "PriorityLong", "RestartCnt", "Comment", "NodeList",
+)  # fmt: skip
+ENDED = frozenset({
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
+    "TIMEOUT",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job, or one task of an array. Times are epoch seconds."""
+
+    id: str  # "123"; "123_4" a task of an array
+    name: str
+    user: str
+    account: str
+    partition: str  # of a pending job perhaps several, with commas
+    qos: str
+    state: str  # squeue's long form: PENDING, RUNNING, COMPLETING, SUSPENDED ...
+    reason: str  # why it pends: Priority, Resources, Dependency ...; "None"
+    nodes: int
+    limit_s: int  # UNLIMITED_S where it has none
+    submit_s: int
+    start_s: int | None  # of a pending job Slurm's estimate, where it has one
+    end_s: int | None
+    priority: int
+    restarts: int
+    comment: str
+    node_list: str = ""  # the nodes that it holds, as Slurm writes them
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Every job that the user may see at an instant.
+
+    Those that pend, run or complete are in `jobs`. `ended`: those that Slurm still remembers (slurm.conf: MinJobAge).
+    hidden: JOBS where other users' are not shown. unread: rows that could not be parsed.
+    """
+
+    now_s: int
+    jobs: tuple[Job, ...]
+    hidden: frozenset[str]
+    ended: tuple[Job, ...] = ()
+    unread: int = 0
+
+
+def read_queue(commands: Commands, now_s: int) -> Queue:
+    """The queue of all users in all partitions, tasks of arrays one by one. Raises SlurmError."""
+    mark = f"|{secrets.token_hex(6)}|"
+    layout = ",".join(f"{field}:0{mark}" for field in FIELDS)
+    text = commands.run("squeue", "--noheader", "--all", "--array", "--states=all", f"--Format={layout}")
+    return parse_queue(text, mark, now_s)
+
+
+def parse_queue(text: str, mark: str, now_s: int) -> Queue:
+    """What squeue printed, each field ended by `mark`. Raises SlurmError where the fields are not those of FIELDS."""
+    fields = text.split(mark)
+    if (len(fields) - 1) % len(FIELDS) or fields[-1].strip():
+        raise SlurmError("nonsense", "squeue", f"{len(fields) - 1} fields, not a multiple of {len(FIELDS)}")
+    alive: list[Job] = []
+    ended: list[Job] = []
+    unread = 0
+    for first in range(0, len(fields) - 1, len(FIELDS)):
+        try:
+            job = _job(dict(zip(FIELDS, fields[first : first + len(FIELDS)], strict=True)))
+        except ValueError:
+            unread += 1
+            continue
+        (ended if job.state in ENDED else alive).append(job)
+    if unread and not alive and not ended:
+        raise SlurmError("nonsense", "squeue", f"none of {unread} rows could be parsed")
+    return Queue(now_s, tuple(alive), frozenset(), tuple(ended), unread)
+
+
+def _job(row: dict[str, str]) -> Job:
+    identity = row["JobArrayID"].strip()
+    parse_job_id(identity)
+    limit_s = parse_limit_s(row["TimeLimit"])
+    return Job(
+        id=identity,
+        name=_text(row["Name"]),
+        user=_text(row["UserName"]),
+        account=_text(row["Account"]),
+        partition=_text(row["Partition"]),
+        qos=_text(row["QOS"]),
+        state=row["State"].strip(),
+        reason=row["Reason"].strip(),
+        nodes=max(_count(row["NumNodes"]), 1),
+        limit_s=UNLIMITED_S if limit_s is None else max(limit_s, 60),
+        submit_s=_count(row["SubmitTime"]),
+        start_s=_time(row["StartTime"]),
+        end_s=_time(row["EndTime"]),
+        priority=_count(row["PriorityLong"]),
+        restarts=_count(row["RestartCnt"]),
+        comment=_text(row["Comment"]),
+        node_list=_text(row["NodeList"]),
+    )
+
+
+def _text(field: str) -> str:
+    """A text field; Slurm writes (null) for one that is not set."""
+    return "" if field == "(null)" else field
+
+
+def _count(field: str) -> int:
+    field = field.strip()
+    if not (field.isascii() and field.isdigit() and len(field) <= 18):
+        raise ValueError("not a count")
+    return int(field)
+
+
+def _time(field: str) -> int | None:
+    return None if field.strip() in NO_TIME else _count(field)

@@ -1,0 +1,113 @@
+"""What it costs a policy that an observer is not shown some features: the same pairs, decided with their fills.
+
+A feature that is hidden is taken out of every observation, and what stands in for it (`features.observe.FILLS`) goes in
+its place. Without recent jobs the start estimate by expected run times is that by limits, as `observe` has it then. The
+start estimates by limits stay as they were seen, though an observer without its user's limits makes them without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from features.conventions import INDICATIVE_BELOW_BLOCKS
+from features.observe import AT, FILLS, HIDDEN_TOGETHER
+from models.comparison.bootstrap import (
+    DRAWS,
+    block_count,
+    interval,
+    resampled_means,
+    seed_weights,
+    start_weights,
+)
+from models.comparison.groups import Group, judged
+from models.comparison.one_thread import one_thread
+from models.comparison.outcomes import Outcome, play
+from models.comparison.settings import headline
+from models.protocol import PairTable, TrainedPolicy
+from traces.errors import InputError
+
+
+def check_hidden(names: Sequence[str]) -> None:
+    """Raises InputError unless each, and there must be one, is a key of `features.observe.HIDDEN_TOGETHER`."""
+    unknown = [name for name in names if name not in HIDDEN_TOGETHER]
+    if unknown or not names:
+        shown = ", ".join(map(repr, unknown)) or "names nothing"
+        raise InputError(f"--hidden {shown}; give one or several of {', '.join(HIDDEN_TOGETHER)}")
+
+
+def masked(pairs: PairTable, hidden: Sequence[str]) -> PairTable:
+    """The pairs as an observer sees them who is not shown the groups `hidden` of `HIDDEN_TOGETHER`."""
+    observations = pairs.observations.copy()
+    for name in (feature for group in hidden for feature in HIDDEN_TOGETHER[group]):
+        fill = FILLS[name]
+        observations[:, getattr(AT, name)] = pairs.observations[:, getattr(AT, fill)] if isinstance(fill, str) else fill
+    if "recent" in hidden:
+        observations[:, AT.start_estimate_expected_h] = pairs.observations[:, AT.start_estimate_h]
+    return replace(pairs, observations=observations)
+
+
+@one_thread
+def cost_of_hiding(
+    report: PairTable,
+    trained: Sequence[TrainedPolicy],
+    hidden: Sequence[str],
+    *,
+    kind: str,
+    select: PairTable | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """A row for each policy and group of pairs: what it costs (weight 1, hours a pair) seeing all, and with less.
+
+    Both at one setting, the one that a comparison picks on the select window as everything is seen there.
+    `difference_h` is positive where hiding costs; `ci95` is its interval by 7-day blocks, None where the pairs are of
+    one block. kind: `Scenario.pairs`.
+    """
+    check_hidden(hidden)
+    rows = []
+    for group in judged(report, kind):
+        pairs = report.take(group.of(report))
+        known = None if select is None else select.take(group.of(select))
+        for name in dict.fromkeys(one.name for one in trained):
+            artifacts = [one.artifact for one in trained if one.name == name]
+            seen = play(pairs, artifacts, name)
+            on_select = play(known, artifacts, name) if known is not None and len(known) else None
+            at = headline(seen, on_select)
+            less = play(masked(pairs, hidden), artifacts, name)
+            rows.append(_row(group, pairs, seen, less, at, hidden, draws, seed))
+    return rows
+
+
+def _row(
+    group: Group,
+    pairs: PairTable,
+    seen: Outcome,
+    less: Outcome,
+    at: int,
+    hidden: Sequence[str],
+    draws: int,
+    seed: int,
+) -> dict[str, Any]:
+    costs = [outcome.cost_h(1.0)[:, at : at + 1] for outcome in (seen, less)]  # (seeds, 1, pairs)
+    difference = costs[1] - costs[0]
+    starts = start_weights(pairs.submit_s, draws, seed)
+    ci95 = None
+    if starts is not None:
+        ci95 = interval(resampled_means(difference, starts, seed_weights(len(difference), draws, seed))[:, 0])
+    blocks = block_count(pairs.submit_s, int(pairs.submit_s.min()))
+    return {
+        "policy": seen.policy,
+        **group.identity(pairs),
+        "hidden": list(hidden),
+        "setting": float(seen.settings[at]),
+        "n": len(pairs),
+        "blocks": blocks,
+        "indicative": blocks < INDICATIVE_BELOW_BLOCKS,
+        "seeds": len(difference),
+        "cost_w1": float(costs[0].mean()),
+        "cost_w1_hidden": float(costs[1].mean()),
+        "difference_h": float(difference.mean()),
+        "ci95": ci95,
+    }

@@ -1,0 +1,96 @@
+"""The files that describe a Slurm cluster, and its recorded jobs as a world by them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from models.study.as_of import attempts_as_of, jobs_as_of
+from traces.cache.digests import digest
+from traces.clusters import ClusterSettings
+from traces.slurm.accounts import Association, Dump, Qos, read_associations, read_qos
+from traces.slurm.conf import SlurmConf, read_slurm_conf
+from traces.slurm.reservations import read_reservations
+from traces.store import warehouse
+from traces.store.folder import DataFolder
+
+if TYPE_CHECKING:
+    from simulator.slurm.inputs.jobs import Loaded
+    from simulator.slurm.inputs.submitted import Names
+
+
+@dataclass(frozen=True)
+class SlurmFiles:
+    """The files of one cluster; the dumps are None where there are none."""
+
+    data: DataFolder
+    cluster: str
+    conf: SlurmConf
+    qos: Path | None
+    associations: Path | None
+    reservations: Path | None
+    timezone: str  # in which the reservations' times are printed
+
+    def but_for(self, **paths: Path | None) -> SlurmFiles:
+        """These files with others in place of some; None leaves one as it is."""
+        return replace(self, **{name: path for name, path in paths.items() if path is not None})  # type: ignore[arg-type]
+
+    def read_qos(self) -> Dump[Qos] | None:
+        """The QOS dump. Raises InputError (file:line)."""
+        return None if self.qos is None else read_qos(self.qos)
+
+    def read_associations(self) -> Dump[Association] | None:
+        """The rows of this cluster in the association dump. Raises InputError (file:line)."""
+        return None if self.associations is None else read_associations(self.associations, self.conf.cluster)
+
+    @property
+    def digest(self) -> str:
+        """Changes when what the files say does."""
+        dumps = (path and path.read_bytes().hex() for path in (self.qos, self.associations, self.reservations))
+        return digest(str(self.conf), *dumps, self.timezone)
+
+
+def declared(data: DataFolder, settings: ClusterSettings) -> SlurmFiles | None:
+    """The files that the cluster's settings declare: `slurm_conf`, and what lies beside it; None without one.
+
+    A relative path is looked up in the data folder; beside it `qos.psv` and `assoc.psv` (`sacctmgr -P show qos` and
+    `show assoc`), and `reservations.txt` (`scontrol show reservation -o`). Raises InputError (file:line).
+    """
+    if settings.slurm_conf is None:
+        return None
+    conf = data.root / settings.slurm_conf
+    beside = (conf.parent / name for name in ("qos.psv", "assoc.psv", "reservations.txt"))
+    qos, associations, reservations = (path if path.is_file() else None for path in beside)
+    return SlurmFiles(data, settings.name, read_slurm_conf(conf), qos, associations, reservations, settings.timezone)
+
+
+def load(
+    files: SlurmFiles,
+    *,
+    from_s: int | None = None,
+    until_s: int | None = None,
+    submitter: Names | None = None,
+) -> Loaded:
+    """The world of the cluster's recorded jobs and files.
+
+    Of the jobs submitted from `from_s` on, and as they were known before `until_s` (epoch s; None: all there is).
+    Raises InputError (file:line).
+    """
+    from simulator.slurm.inputs.jobs import from_tables
+
+    since = "true" if from_s is None else f"submit_utc >= make_timestamp({int(from_s) * 1_000_000})"
+    jobs = warehouse.read(files.data, f"{jobs_as_of(until_s)} AND cluster = ? AND {since}", (files.cluster,))
+    attempts = warehouse.read(files.data, f"{attempts_as_of(until_s)} AND cluster = ?", (files.cluster,))
+    qos, tree = files.read_qos(), files.read_associations()
+    loaded = from_tables(
+        files.conf,
+        jobs,
+        attempts.filter(attempts["job_key"].is_in(jobs["job_key"].implode())),
+        qos=qos.rows if qos else None,
+        associations=tree.rows if tree else None,
+        reservations=read_reservations(files.reservations, files.timezone) if files.reservations else (),
+        submitter=submitter,
+    )
+    unmodelled = [f"{line}: not modelled" for dump in (qos, tree) if dump for line in dump.unmodelled]
+    return replace(loaded, remarks=(*loaded.remarks, *unmodelled))

@@ -1,0 +1,38 @@
+"""What it costs policies to be shown less, as a plain-text table; the rows of `models.comparison.masked`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from features.conventions import ALL_SIZES, BLOCK_DAYS
+
+HEADINGS = ("policy", "pairs", "n", "cost", "hidden", "more", "95 %", "setting")
+
+
+def format_hidden(rows: Sequence[Mapping[str, Any]]) -> str:
+    """One line a policy and size of pairs: cost with everything seen, with less, and the difference, hours a pair."""
+    first = rows[0]
+    note = ", intervals only indicative" if any(row["indicative"] for row in rows) else ""
+    title = f"without {', '.join(first['hidden'])}: {first['blocks']} blocks of {BLOCK_DAYS} days{note}"
+    lines = [HEADINGS, *(_cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+    padded = [
+        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))])
+        for line in lines
+    ]
+    return "\n".join([title, *padded])
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    ends = row["ci95"]
+    return (
+        row["policy"],
+        "all" if row["size"] == ALL_SIZES else f"{row['size']}-node",
+        str(row["n"]),
+        f"{row['cost_w1']:.2f}",
+        f"{row['cost_w1_hidden']:.2f}",
+        f"{row['difference_h']:+.2f}",
+        "-" if ends is None else f"[{ends[0]:.2f}, {ends[1]:.2f}]",
+        f"{row['setting']:g}",
+    )

@@ -1,0 +1,82 @@
+"""Jobs that are submitted into a world beside its own: by whom, where, what they hold, and what limits their user."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.cluster import NO_LIMIT
+from simulator.slurm import world as w
+from simulator.slurm.world import NONE
+
+
+class Names(NamedTuple):
+    """Who submits and where, as the cluster's files and logs name it."""
+
+    partition: str
+    account: str
+    user: str
+
+
+class Submitter(NamedTuple):
+    """Rows of a world's tables: those of its partitions, QOS and associations, and the number of the user."""
+
+    partition: int
+    qos: int
+    user: int
+    association: int
+    site_factor: float = 0.0  # added to the priority of the jobs
+
+
+def with_jobs(world: w.World, by: Submitter, *, count: int, nodes: int, limit_s: int) -> w.World:
+    """The world with `count` jobs more, alike, behind its own; each runs to its limit.
+
+    They take `nodes` nodes whole. What they are charged for on each is what every node of the partition has (`share`).
+    """
+    last_s = int(world.jobs.submit_s[-1:].max(initial=0))  # rows of jobs are in order of submission
+    cpus, memory_mb, gpus = share(world, by.partition)
+    columns = {
+        "partition": by.partition, "qos": by.qos, "user": by.user, "association": by.association,
+        "cpus_per_node": cpus, "memory_per_node_mb": memory_mb, "gpus_per_node": gpus,
+    }  # fmt: skip
+    more = w.plain_jobs(
+        *(np.full(count, value, np.int64) for value in (last_s, limit_s, limit_s, nodes)),
+        exclusive=np.ones(count, bool),
+        site_factor=np.full(count, by.site_factor),
+        **{name: np.full(count, value, np.int64) for name, value in columns.items()},
+    )
+    both = (np.append(getattr(world.jobs, one.name), getattr(more, one.name)) for one in fields(w.Jobs))
+    first = np.append(world.pinned_first, np.full(count, world.pinned_first[-1]))
+    return replace(world, jobs=w.Jobs(*both), pinned_first=first)
+
+
+def share(world: w.World, partition: int) -> tuple[int, int, int]:
+    """The CPUs, MB and GPUs that every node of the partition has at least."""
+    of_it = world.partitions.nodes[partition]
+    cpus, memory_mb, gpus = (
+        int(column[of_it].min(initial=w.NEVER)) if of_it.any() else 0
+        for column in (world.nodes.cpus, world.nodes.memory_mb, world.nodes.gpus)
+    )
+    return cpus, memory_mb, gpus
+
+
+def user_limits(world: w.World, by: Submitter) -> tuple[int, int]:
+    """The most running jobs, and nodes held by them, that the limits on single users leave to that user; NO_LIMIT.
+
+    Those are MaxJobsPerUser and MaxTRESPerUser of the QOS and of the partition's, and MaxJobs of the association. A
+    limit on CPUs, memory or GPUs counts as so many whole nodes as it allows.
+    """
+    cpus, memory_mb, gpus = share(world, by.partition)
+    per_node = {w.CPU: cpus, w.MEMORY: memory_mb, w.NODE: 1, w.GPU: gpus}
+    jobs = [int(world.associations.max_jobs[by.association])]
+    nodes = []
+    for qos in {by.qos, int(world.partitions.qos[by.partition])} - {NONE}:
+        jobs.append(int(world.qos.user_jobs[qos]))
+        nodes += [
+            int(world.qos.user_tres[qos, tres]) // held
+            for tres, held in per_node.items()
+            if held and world.qos.user_tres[qos, tres] != w.NO_LIMIT
+        ]
+    return min([NO_LIMIT, *(most for most in jobs if most != w.NO_LIMIT)]), min([NO_LIMIT, *nodes])

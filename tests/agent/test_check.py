@@ -1,0 +1,83 @@
+"""What `check` finds on clusters that show all, that hide, and that cannot run the job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.check import Finding, check
+from agent.sight import Request
+from agent.slurm.commands import SlurmError
+from tests.agent.test_sight import ME, NOW, OTHER, cluster
+
+HOUR = 3600
+
+
+def found(request: Request | None = None, late_s: int = 0, trial: Any = None, **fields: Any) -> dict[str, list[str]]:
+    """Texts by `level subject`."""
+    slurm = cluster(ME, OTHER, **fields)
+    findings = check(slurm, request or Request(2, 8 * HOUR, "me"), now_s=lambda: NOW + late_s, trial=trial)
+    texts: dict[str, list[str]] = {}
+    for one in findings:
+        assert isinstance(one, Finding) and "\n" not in one.text
+        texts.setdefault(f"{one.level} {one.subject}", []).append(one.text)
+    return texts
+
+
+def test_a_cluster_that_shows_everything() -> None:
+    texts = found(trial=lambda: None)
+    assert {key.split()[0] for key in texts} == {"good"}
+    assert texts["good hidden"] == ["nothing: every feature is seen"]
+    assert texts["good clock"] == ["this host is 0 s ahead of the controller"]
+    assert texts["good partition"] == ["gpu: 6 of 6 nodes in service"]
+    assert texts["good limits"] == ["none on the jobs and nodes of the user"]
+    assert texts["good submission"] == ["Slurm would take it"]
+    assert texts["good calls"] == ["2 a look and at most 6 more in 60 min; this check made 8"]
+
+
+@pytest.mark.parametrize(("fields", "line"), [
+    ({"broken": frozenset({"sacctmgr"})}, "sacctmgr: told to refuse: headroom_jobs = 1000, headroom_nodes = "
+                                          "capacity_nodes, headroom_wait_h = 0"),
+    ({"nodes": {}}, "sinfo shows no nodes: usable_nodes = capacity_nodes"),
+])  # fmt: skip
+def test_what_is_hidden_is_named_with_what_stands_in(fields: dict[str, Any], line: str) -> None:
+    assert found(**fields)["warning hidden"] == [line]
+
+
+def test_an_accounting_that_is_not_there_and_queues_that_are_private() -> None:
+    texts = found(broken=frozenset({"sacct"}))
+    assert texts["warning accounting"] == ["sacct: told to refuse; known after a day of looking on"]
+    assert "recent_wait_mean_h = 0" in texts["warning hidden"][0] and "limit_use_mean = 1" in texts["warning hidden"][0]
+    (private,) = (text for text in found(private="me")["warning hidden"] if "PrivateData" in text)
+    assert "no policy can decide without" in private and "pending_jobs" in private and "safe rule" in private
+
+
+def test_clocks_and_versions_that_differ() -> None:
+    assert found(late_s=61)["warning clock"] == ["this host is 61 s ahead of the controller"]
+    assert found(late_s=-61)["warning clock"] == ["this host is 61 s behind the controller"]
+    (text,) = found(config={"SLURM_VERSION": "24.11.1"})["warning slurm"]
+    assert text == "version 24.11.1; the agent has been tried on 22.05 alone"
+
+
+def test_requests_that_cannot_run() -> None:
+    assert found(Request(7, HOUR, "me"))["problem partition"] == ["7 nodes; gpu has 6"]
+    assert found(Request(1, 200 * HOUR, "me"))["problem partition"] == ["a limit of 200 h; gpu allows 168 h"]
+    states = {f"n{k}": "down" for k in range(2, 7)} | {"n1": "idle"}
+    assert found(Request(4, HOUR, "me"), nodes=states)["warning partition"] == ["4 nodes; of gpu 1 are in service"]
+
+    def refused() -> None:
+        raise SlurmError("refused", "sbatch", "Invalid qos specification")
+
+    assert found(trial=refused)["problem submission"] == ["Invalid qos specification"]
+
+
+def test_limits_that_keep_two_links_from_running_together() -> None:
+    limits: tuple[dict[str, Any], ...] = ({"max_jobs": "1"}, {"max_tres": "node=3"})
+    for fields in limits:
+        assert "cannot start while its predecessor runs" in found(**fields)["warning limits"][0]
+    assert "warning limits" not in found(max_tres="node=4")
+
+
+def test_a_slurm_that_does_not_answer() -> None:
+    assert found(broken=frozenset({"squeue"})) == {"problem slurm": ["cannot be read: squeue: told to refuse"]}
