@@ -20,6 +20,10 @@ COMPARISON = (
 PAIRS = "tests/models/test_pairs.py"
 TRAIN = "tests/models/training/test_train.py"
 ENVIRONMENT = "tests/models/test_environment.py"
+LOOP = ("tests/agent/test_loop.py", "tests/agent/test_troubles.py")
+KEEPER = (*LOOP, "tests/agent/test_keeper.py")
+SIGHT = ("tests/agent/test_sight.py", "tests/agent/test_sight_twin.py", "tests/agent/test_check.py")
+PARSED = ("tests/agent/slurm/test_parsed.py", *SIGHT)
 AIMS: dict[str, tuple[str, ...]] = {
     "features/observe.py": OBSERVE,
     "features/start_estimate.py": OBSERVE,
@@ -29,6 +33,11 @@ AIMS: dict[str, tuple[str, ...]] = {
         "tests/agent/test_hostile_artifact.py",
     ),
     "agent/__main__.py": ("tests/agent/test_command.py",),
+    **{f"agent/{name}.py": KEEPER for name in ("keeper", "loop", "decide", "journal")},
+    **{f"agent/{name}.py": (*LOOP, "tests/agent/test_cli.py") for name in ("state", "chain", "submission")},
+    **{f"agent/{name}.py": SIGHT for name in ("sight", "memory", "eyes", "check")},
+    **{f"agent/slurm/{name}.py": PARSED for name in ("accounting", "limits", "nodes", "queue", "settings")},
+    "agent/slurm/commands.py": ("tests/agent/slurm/test_commands.py", *SIGHT),
     "models/batched_pairs.py": (
         "tests/models/test_batched_pairs.py",
         f"{ENVIRONMENT}::test_batch_against_one_pair_at_a_time",
