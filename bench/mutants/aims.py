@@ -19,9 +19,10 @@ COMPARISON = (
 )
 PAIRS = "tests/models/test_pairs.py"
 TRAIN = "tests/models/training/test_train.py"
+TRACKING = tuple(f"tests/models/tracking/test_{name}.py" for name in ("training_runs", "versions", "damaged_store"))
 ENVIRONMENT = "tests/models/test_environment.py"
 LOOP = ("tests/agent/test_loop.py", "tests/agent/test_troubles.py")
-KEEPER = (*LOOP, "tests/agent/test_keeper.py")
+KEEPER = ("tests/agent/test_keeper_sees.py", *LOOP, "tests/agent/test_keeper.py")
 SIGHT = ("tests/agent/test_sight.py", "tests/agent/test_sight_twin.py", "tests/agent/test_check.py")
 PARSED = ("tests/agent/slurm/test_parsed.py", *SIGHT)
 AIMS: dict[str, tuple[str, ...]] = {
@@ -103,6 +104,10 @@ AIMS: dict[str, tuple[str, ...]] = {
         f"{TRAIN}::test_a_kill_between_a_fit_and_its_stamp_passes_nothing_off_as_another",
     ),
     "models/training/train.py": (TRAIN,),
+    "models/training/processes.py": ("tests/models/training/test_processes.py",),
+    **{f"models/tracking/{name}.py": TRACKING for name in ("registered", "runs", "sql", "store", "training_runs")},
+    "models/tracking/versions.py": TRACKING[1:],
+    "models/study/as_of.py": ("tests/models/study/test_as_of.py",),
     "models/release/gate.py": ("tests/models/release/test_gate.py",),
     "models/release/block_interval.py": ("tests/models/release/test_gate.py",),
     "models/release/candidate.py": ("tests/models/release/test_release.py",),
