@@ -68,7 +68,11 @@ AIMS: dict[str, tuple[str, ...]] = {
     "models/recorded_waits.py": ("tests/models/test_recorded_waits.py",),
     "models/recorded_chains.py": ("tests/models/test_recorded_chains.py",),
     "models/pairs.py": (
-        f"{PAIRS}::test_a_limit_that_is_no_multiple_of_the_grid_still_ends_exactly",
+        f"{PAIRS}::test_decisions_are_ten_minutes_apart_and_the_last_is_the_exact_end",
+        f"{PAIRS}::test_a_limit_shorter_than_the_time_between_decisions_is_refused",
+        f"{PAIRS}::test_more_jobs_that_wait_than_there_is_room_for_get_more_room",
+        f"{PAIRS}::test_what_fails_in_a_thread_is_told",
+        f"{PAIRS}::test_a_file_of_pairs_runs_nothing_when_it_is_read",
         f"{PAIRS}::test_a_pair_that_cannot_run_is_refused",
         f"{PAIRS}::test_decisions_run_from_the_start_of_p_to_its_exact_end[fifo]",
         f"{PAIRS}::test_predecessor_and_successor_start_as_if_written_into_the_trace[fifo]",
