@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,38 @@ def test_the_folder_is_made_with_all_above_it_for_its_user_alone(folder: Folder)
 def test_what_is_saved_is_read_again(folder: Folder) -> None:
     assert folder.load() is None
     folder.save(STATE)
+    assert folder.load() == STATE
+    assert sorted(path.name for path in folder.path.iterdir()) == ["chain", "state.json"]
+
+
+def test_a_state_is_on_disk_before_it_takes_the_place_of_the_old_one(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the folder's entry is, when `save` returns."""
+    done: list[str] = []
+    rename = os.replace
+
+    def replaced(source: Path, target: Path) -> None:
+        done.append("replace")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", replaced)
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: done.append("file" if os.path.isfile(f"/proc/self/fd/{fd}") else "folder")
+    )
+    folder.save(STATE)
+    assert done == ["file", "replace", "folder"]
+
+
+def test_a_state_that_cannot_be_written_leaves_the_old_one(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.save(STATE)
+
+    def refuse(source: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        folder.save(replace(STATE, status="done"))
     assert folder.load() == STATE
     assert sorted(path.name for path in folder.path.iterdir()) == ["chain", "state.json"]
 
@@ -84,7 +117,14 @@ ONE: dict[str, Any] = {"link": 1, "number": 1, "name": "train-0123abcd-1.1", "in
     ],
 )
 def test_what_is_no_state_is_refused_in_one_line(folder: Folder, changes: dict[str, Any]) -> None:
-    kept = {"state_version": 1, "chain": "0123abcd", "name": "train", "script": "/job.sh", "links": 3, "attempts": [ONE]}
+    kept = {
+        "state_version": 1,
+        "chain": "0123abcd",
+        "name": "train",
+        "script": "/job.sh",
+        "links": 3,
+        "attempts": [ONE],
+    }
     folder.file.write_text(json.dumps(kept))
     assert folder.load() is not None
     folder.file.write_text(json.dumps(kept | changes))
