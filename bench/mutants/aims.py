@@ -37,7 +37,8 @@ AIMS: dict[str, tuple[str, ...]] = {
     **{f"agent/{name}.py": KEEPER for name in ("keeper", "loop", "decide", "journal")},
     "agent/state.py": ("tests/agent/test_state.py", *LOOP, "tests/agent/test_cli.py"),
     **{f"agent/{name}.py": (*LOOP, "tests/agent/test_cli.py") for name in ("chain", "submission")},
-    **{f"agent/{name}.py": SIGHT for name in ("sight", "memory", "eyes", "check")},
+    "agent/memory.py": ("tests/agent/test_memory.py", *SIGHT),
+    **{f"agent/{name}.py": SIGHT for name in ("sight", "eyes", "check")},
     **{f"agent/slurm/{name}.py": PARSED for name in ("accounting", "limits", "nodes", "queue", "settings")},
     "agent/slurm/commands.py": ("tests/agent/slurm/test_commands.py", *SIGHT),
     "models/batched_pairs.py": (
