@@ -30,6 +30,7 @@ def test_a_cluster_that_shows_everything() -> None:
     texts = found(trial=lambda: None)
     assert {key.split()[0] for key in texts} == {"good"}
     assert texts["good hidden"] == ["nothing: every feature is seen"]
+    assert texts["good slurm"][0].startswith("version 22.05")
     assert texts["good clock"] == ["this host is 0 s ahead of the controller"]
     assert texts["good partition"] == ["gpu: 6 of 6 nodes in service"]
     assert texts["good limits"] == ["none on the jobs and nodes of the user"]
@@ -56,8 +57,10 @@ def test_an_accounting_that_is_not_there_and_queues_that_are_private() -> None:
 
 def test_rows_that_cannot_be_parsed_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     squeue = ToldSlurm._squeue
-    monkeypatch.setattr(ToldSlurm, "_squeue", lambda self, argv: squeue(self, argv).replace("08:00:00", "soon"))
-    assert "2 rows of squeue could not be parsed and are left out" in found()["warning queue"]
+    monkeypatch.setattr(
+        ToldSlurm, "_squeue", lambda self, argv: squeue(self, argv).replace(str(NOW - 3 * HOUR), "soon")
+    )
+    assert "1 rows of squeue could not be parsed and are left out" in found()["warning queue"]
 
 
 def test_clocks_and_versions_that_differ() -> None:
