@@ -242,8 +242,10 @@ def _state(values: Any) -> State:
     return state
 
 
-def _typed(kind: type[Attempt] | type[State], values: dict[str, Any]) -> dict[str, Any]:
+def _typed(kind: type[Attempt] | type[State], values: Any) -> dict[str, Any]:
     """The values, if each is of the type that the field says. Raises ValueError."""
+    if not isinstance(values, dict):
+        raise ValueError(f"an attempt is {values!r}")
     kinds: dict[str, tuple[type, ...]] = {
         "int": (int,), "str": (str,), "bool": (bool,), "int | None": (int, type(None)), "tuple[Attempt, ...]": (),
     }  # fmt: skip
