@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.artifact import Artifact
-from features.conventions import INDICATIVE_BELOW_BLOCKS, NOT_WORSE_H
-from models.comparison.bootstrap import (
+from features.bootstrap import (
     block_count,
     interval,
     resampled_means,
     seed_weights,
     start_weights,
 )
+from features.conventions import INDICATIVE_BELOW_BLOCKS, NOT_WORSE_H
 from models.comparison.one_thread import one_thread
 from models.comparison.outcomes import cost_h
 from models.protocol import PairTable
