@@ -153,7 +153,7 @@ def _figures(links: pl.DataFrame) -> dict[str, Any]:
         "handovers": handed.height, "blocks": blocks, "indicative": blocks < INDICATIVE_BELOW_BLOCKS,
     }  # fmt: skip
     values = handed.select(FIGURES).to_numpy().T[None]  # (1, figures, n)
-    figures |= {name: mean for name, mean in handed.select(FIGURES).mean().row(0, named=True).items()}
+    figures |= handed.select(FIGURES).mean().row(0, named=True)
     weights = start_weights(at_s)
     if weights is not None:
         drawn = resampled_means(np.ascontiguousarray(values), weights, seed_weights(1))

@@ -54,7 +54,7 @@ DEPLOYED_LINKS = Table(
 
 def _ends(figure: str, unit: str) -> tuple[Column, Column]:
     return (
-        Column(f"{figure.replace('_h', '')}_low{'_h' * figure.endswith('_h')}", FLOAT, unit, f"lower end of its 95 % interval, moving-block bootstrap over handovers in blocks of 7 days; null for a record of no more than one block"),
+        Column(f"{figure.replace('_h', '')}_low{'_h' * figure.endswith('_h')}", FLOAT, unit, "lower end of its 95 % interval, moving-block bootstrap over handovers in blocks of 7 days; null for a record of no more than one block"),
         Column(f"{figure.replace('_h', '')}_high{'_h' * figure.endswith('_h')}", FLOAT, unit, "upper end"),
     )  # fmt: skip
 

@@ -62,11 +62,12 @@ def _sentences(section: Section, links: pl.DataFrame, whole: dict[str, Any]) -> 
         "interruption."
     )
     waits = links.filter(pl.col("handover_utc").is_not_null() & (pl.col("dependency") == ""))["wait_s"].drop_nulls()
-    own = f": {fmt.duration(float(pl.Series(waits).mean()))} in the mean of {len(waits):,}" if len(waits) else ""  # type: ignore[arg-type]
+    mean_s = waits.mean()
+    own = f"{fmt.duration(mean_s)} in the mean of {len(waits):,}" if isinstance(mean_s, float) else "none did"
     section.sentences.append(
         "What submitting at the predecessor's end (reactive) would have waited is unknown, since nothing was submitted "
         "then; if a later submission starts no earlier, it would have been interrupted for at least as long. What "
-        f"is known is how long successors waited from their own submission{own or ', which none without a dependency has'}."
+        f"is known is how long successors without a dependency waited from their own submission: {own}."
     )
 
 
@@ -80,8 +81,8 @@ def _which_decided(section: Section, rows: list[dict[str, Any]]) -> None:
     ]
     others = sum(row["decisions"] for row in rows if row["decided_by"] not in ("policy", EVERY))
     section.sentences.append(
-        f"Decided by {', '.join(told) if told else 'no policy'}; {_count(others, 'decision')} by the agent's own rules, "
-        "where the policy could not."
+        f"Decided by {', '.join(told) if told else 'no policy'}; {_count(others, 'decision')} by the agent's own "
+        "rules, where the policy could not."
     )
 
 
@@ -174,8 +175,8 @@ def _by_link(source: Source, links: pl.DataFrame, window: tuple[datetime, dateti
     return TableView(
         "deployed_links",
         "Each link",
-        "One row a job, the newest first. Predicted: the wait when it was submitted; interruption and overlap are those "
-        f"against its predecessor. {source.caption(links.height, 'jobs', window=window)}",
+        "One row a job, the newest first. Predicted: the wait when it was submitted; interruption and overlap are "
+        f"those against its predecessor. {source.caption(links.height, 'jobs', window=window)}",
         columns(
             "chain|chain|code", "link|link|count", "attempt|attempt|count", "job_id|job|code",
             "submit_utc|submitted, UTC|utc", "wait_s|wait|duration", "start_expected_s|predicted by run times|duration",

@@ -1,4 +1,4 @@
-"""The decision log of `baton-agent`, `decisions.jsonl`: what it decided on each handover of a chain and what came of it.
+"""The decision log of `baton-agent`, `decisions.jsonl`: what it decided for a chain of jobs and what came of it.
 
 Format: docs/agent.md, log_version 1. A line is a record. Lines that are equal are duplicates: the agent may write one
 again after it was killed. A line that was cut off is refused; the agent begins a new one behind it.
@@ -46,9 +46,7 @@ class AgentLog:
         return _BEGIN.match(head) is not None
 
     def read(self, file: RawFile) -> Parsed:
-        """All lines. Raises InputError where the file cannot be read or is of another format."""
-        if not self.recognises(file, file.head()):
-            raise InputError(f'{file.path}:1: no decision log of the agent: its lines begin with {{"log_version"')
+        """All lines. Raises InputError where the file cannot be read."""
         parsed = Parsed()
         assert file.tables is not None
         seen: set[bytes] = set()
@@ -83,7 +81,7 @@ def _rows(parsed: Parsed, lines: pl.DataFrame, seen: set[bytes]) -> dict[schema.
         except ValueError as error:
             parsed.rejects.append(Reject(number, str(error), raw))
             continue
-        about = {"chain": line.chain, "time_utc": line.time("time_s", needed=True), "line": number}
+        about = {"chain": line.chain, "time_utc": line.time_utc, "line": number}
         rows[schema.AGENT_DECISIONS if is_decision else schema.AGENT_EVENTS].append(row | about)
         parsed.samples += 1
     return rows
@@ -98,6 +96,7 @@ class _Line:
         if version != LOG_VERSION or isinstance(version, bool):
             raise ValueError(f"log_version is {_told(version)}, not {LOG_VERSION}")
         self.chain, self.event = self.text("chain"), self.text("event")
+        self.time_utc = self.time("time_s", needed=True)
         if _CHAIN.fullmatch(self.chain) is None:
             raise ValueError(f"chain is {shown(self.chain)}, not eight hexadecimal digits")
         if self.event not in (DECISION, *EVENTS):
