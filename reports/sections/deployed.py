@@ -94,15 +94,15 @@ def _by_version(
     return TableView(
         "deployed_policies",
         "Interruption and overlap, by who decided",
-        "Means a handover; none: share without interruption; 95 % intervals by moving-block bootstrap in blocks of "
-        f"{BLOCK_DAYS} days, none for a record no longer than one. By none: submitted without a decision (a first "
-        f"link, the last moment, a retry).{few} {source.caption(whole['handovers'], 'handovers', window=window)}",
+        "Means a handover; no interruption: share of handovers; 95 % intervals by moving-block bootstrap in blocks of "
+        f"{BLOCK_DAYS} days, not for a record no longer than one. Decided by none: submitted without a decision (a "
+        f"first link, the last moment, a retry).{few} {source.caption(whole['handovers'], 'handovers', window=window)}",
         columns(
             "decided_by|decided by|name", "policy|policy|name", "version|version|code", "setting|setting|number",
             "decisions|decisions|count", "submissions|submitted|count", "handovers|handovers|count",
             "interruption_h|interruption, h|number", "interruption_ci|95 %|interval",
             "overlap_h|overlap, h|number", "overlap_ci|95 %|interval",
-            "zero_share|none|percent", "zero_ci|95 %|interval",
+            "zero_share|no interruption|percent", "zero_ci|95 %|interval",
         ),
         [_with_intervals(row) for row in rows],
     )  # fmt: skip

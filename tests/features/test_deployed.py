@@ -117,6 +117,7 @@ def handover(
     limits_h, expected_h = predicted_h
     seen = {"remaining_h": 0.5, "start_estimate_h": limits_h, "start_estimate_expected_h": expected_h}
     decided = {"link": n, "job_id": str(n), "observation": seen, "version": "a" * 12, "submit": how.get("submit", True)}
+    decided["by"] = how.get("by", "policy")
     start = {"submit_s": at_s, "start_s": at_s + wait_s}
     gaps = {"interruption_h": max(gap_h, 0), "overlap_h": max(-gap_h, 0)}
     ids = {"link": n, "next_link": n + 1, "predecessor_id": str(n), "successor_id": str(n + 1)}
@@ -155,14 +156,33 @@ def test_a_wait_against_what_was_predicted(tmp_path: Path, wait_s: int, how: dic
 
 def test_a_decision_is_acted_on_once(tmp_path: Path) -> None:
     """A second attempt that no decision was made for has none: it was the agent's own."""
-    lines = handover(1, gap_h=1, at_s=AT_S, predicted_h=(1, 1), wait_s=60)
+    lines = handover(1, gap_h=1, at_s=AT_S, predicted_h=(1, 1), wait_s=60, by="start estimate")
     again = {"link": 2, "attempt": 2, "job_id": "77", "job_name": "train-0123abcd-2.2"}
     lines.append(agent_line("submitted", time_s=AT_S + 900, submit_s=AT_S + 900, **again))
     links, _ = tables(tmp_path, lines)
     assert [(row["attempt"], row["decided_by"], row["policy"]) for row in links] == [
-        (1, "policy", "forest"), (2, "none", None),
+        (1, "start estimate", "forest"), (2, "none", None),
     ]  # fmt: skip
     assert links[1]["start_utc"] is None and links[1]["wait_s"] is None
+
+
+def test_what_was_told_last_of_a_handover_counts(tmp_path: Path) -> None:
+    """A successor that was requeued took over later than first told, or another job did in its place."""
+    lines = handover(1, gap_h=1, at_s=AT_S, predicted_h=(1, 1), wait_s=60)
+    later = {"link": 1, "next_link": 2, "predecessor_id": "1", "overlap_h": 0.0}
+    lines.append(agent_line("handover", time_s=AT_S + 9 * HOUR_S, successor_id="2", interruption_h=3.0, **later))
+    links, policies = tables(tmp_path, lines)
+    assert (links[0]["interruption_s"], policies["all"]["handovers"]) == (3 * HOUR_S, 1)
+    again = {"link": 2, "attempt": 2, "job_id": "77", "job_name": "train-0123abcd-2.2"}
+    lines.append(agent_line("started", time_s=AT_S + 10 * HOUR_S, start_s=AT_S + 10 * HOUR_S, **again))
+    lines.append(agent_line("handover", time_s=AT_S + 11 * HOUR_S, successor_id="77", interruption_h=4.0, **later))
+    links, policies = tables(tmp_path, lines)
+    assert [row["interruption_s"] for row in links] == [None, 4 * HOUR_S]
+    assert policies["all"]["handovers"] == 1
+    other = later | {"predecessor_id": "9", "interruption_h": 5.0}
+    lines.append(agent_line("handover", time_s=AT_S + 12 * HOUR_S, successor_id="77", **other))
+    links, policies = tables(tmp_path, lines)
+    assert [row["predecessor_id"] for row in links] == [None, "9"] and policies["all"]["handovers"] == 1
 
 
 def test_intervals_where_the_record_is_long_enough(tmp_path: Path) -> None:

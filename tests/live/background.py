@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.live.fidelity_workload import Submission
+from tests.live.slurm import Cluster
 from traces import clusters
 from traces.ingest import ingest
 from traces.store import warehouse
