@@ -1,7 +1,8 @@
 """The one loader of policy artifacts, for training, evaluation and live use alike: numpy and nothing else.
 
-An artifact is a folder: `manifest.json` and `arrays.npz` (no pickles). It decides on a batch of observations: submit
-the successor now, or wait. Forests and boosted trees are arrays too: their libraries' own model files would bring those
+An artifact is a folder: `manifest.json`, `arrays.npz` (no pickles) and, of a released one, `checks.json`: observations
+with the answers that they must give, wherever it is loaded. It decides on a batch of observations: submit the successor
+now, or wait. Forests and boosted trees are arrays too: their libraries' own model files would bring those
 libraries to every agent, and XGBoost ends the process on a malformed one.
 
 It imports nothing of Baton, because a released model carries a copy of this file.
@@ -30,6 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 FORMAT_VERSION = 1
+ARRAYS, CHECKS = "arrays.npz", "checks.json"
 
 Float32s = NDArray[np.float32]
 Float64s = NDArray[np.float64]
@@ -39,6 +41,8 @@ REMAINING = "remaining_h"  # the one feature that every kind needs: hours until 
 # more time or memory than these allow. Beside each stands the most that a fit of Baton has needed so far.
 MAX_MANIFEST_BYTES = 1 << 20  # 2 kB
 MAX_ARRAY_BYTES = 1 << 28  # of arrays.npz, as it lies and unpacked; 360 kB
+MAX_CHECKS_BYTES = 1 << 20  # 30 kB
+MAX_CHECKS = 1024  # observations in it; 48
 MAX_DIRECTORY_BYTES = 1 << 14  # of the list of files in arrays.npz, at some 60 bytes a file; 12 files
 MAX_FEATURES = 1024  # and inputs of a model; 46
 MAX_SETTINGS = 100  # 15, and no policy may declare more for a comparison
@@ -52,6 +56,7 @@ MAX_LAYERS = 16  # 3
 MAX_NUMBER = 1e6
 MAX_LOG_WAIT = 300.0  # of a predicted wait, in e-folds of an hour: for ever, and its exponential is still a number
 BLOCK_ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in the cache
+CHECK_TOLERANCE = 1e-6  # of a score, or of 1: sums differ between processors in far later digits
 LEAVE_EVERY = 4  # levels of the trees, after which rows that have come to a leaf are left out
 KEYS: dict[str, type | tuple[type, ...]] = {
     "policy": str,
@@ -72,13 +77,15 @@ class Artifact:
     manifest: `policy`, `kind` (a key of KINDS), `knob`, `settings` (from least to most overlap), `default_setting`,
     `features` (names in order), `fills` (what stands in for a feature that is not observed: a number, or another
     feature; one that it lacks is needed), `format_version`, `requirements` (pip lines), `parameters` (of the kind), and
-    what it was trained on. arrays: numeric parameters.
+    what it was trained on, selected on and released by. arrays: numeric parameters. checks: `observations` (n, F),
+    and at the default setting the `scores` (n,) and `submit` (n,) that they must give; None where nobody made any.
 
     Raises ValueError, one line, where any of it does not fit together.
     """
 
     manifest: dict[str, Any]
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    checks: dict[str, Any] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         check_manifest(self.manifest)
@@ -114,8 +121,31 @@ class Artifact:
             raise ValueError(f"the artifact's features lack {name!r}") from None
 
     def with_setting(self, setting: float) -> Artifact:
-        """The same policy with another default setting."""
-        return replace(self, manifest={**self.manifest, "default_setting": float(setting)})
+        """The same policy with another default setting; checks are of the old one, and go."""
+        return replace(self, manifest={**self.manifest, "default_setting": float(setting)}, checks=None)
+
+    def with_checks(self, observations: ArrayLike) -> Artifact:
+        """The same policy, that must answer these observations (n, F) wherever it is loaded as it does here."""
+        rows = self._checked(observations)
+        answers = {"scores": self.score(rows).tolist(), "submit": self.decide(rows).tolist()}
+        return replace(self, checks={"observations": rows.tolist(), **answers})
+
+    def replay(self) -> None:
+        """Raise ValueError unless the observations of `checks` give the answers that stand there."""
+        if self.checks is None:
+            return
+        rows, said = self._checked(self.checks["observations"]), np.asarray(self.checks["scores"], np.float64)
+        submit = np.asarray(self.checks["submit"])
+        if not len(rows) == len(said) == len(submit) <= MAX_CHECKS or submit.dtype != np.bool_ or said.ndim != 1:
+            raise ValueError(f"{CHECKS} must hold as many scores and decisions as observations, at most {MAX_CHECKS}")
+        scores, allowed = self.score(rows), CHECK_TOLERANCE * np.maximum(1.0, np.abs(said))
+        is_same = (np.abs(scores - said) <= allowed) & ((self.decide(rows) == submit) | (np.abs(said) <= allowed))
+        if not is_same.all():
+            at = int(np.argmin(is_same))
+            raise ValueError(
+                f"{CHECKS}: observation {at} scores {scores[at]:.9g} here and {said[at]:.9g} where it was released: "
+                "this is not the policy that was released, or not on this installation of numpy"
+            )
 
     # -- deciding ---------------------------------------------------------------------------------------------------
 
@@ -213,14 +243,17 @@ class Artifact:
     def save(self, folder: Path | str) -> None:
         """Write the folder, the same bytes for the same artifact; an older one there is replaced as a whole."""
         folder = Path(folder)
-        arrays = pack_arrays(self.arrays)
-        digest = {"arrays.npz": hashlib.sha256(arrays).hexdigest()}
-        manifest = json.dumps({**self.manifest, "sha256": digest}, indent=1, sort_keys=True, allow_nan=False)
+        files = {ARRAYS: pack_arrays(self.arrays)}
+        if self.checks is not None:
+            files[CHECKS] = (json.dumps(self.checks, sort_keys=True, allow_nan=False) + "\n").encode()
+        stated = {**self.manifest, "sha256": digests(files)}
+        manifest = json.dumps(stated, indent=1, sort_keys=True, allow_nan=False)
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
             temporary.chmod(0o755)
-            (temporary / "arrays.npz").write_bytes(arrays)
+            for name, content in files.items():
+                (temporary / name).write_bytes(content)
             (temporary / "manifest.json").write_bytes((manifest + "\n").encode())
             if folder.exists():
                 aside = temporary.with_name(temporary.name + ".old")
@@ -240,14 +273,23 @@ class Artifact:
         """
         folder = Path(folder)
         with one_line(f"{folder}: unreadable artifact"):
-            manifest = read_manifest(folder / "manifest.json")
+            manifest = json_object("manifest.json", read_file(folder / "manifest.json", MAX_MANIFEST_BYTES))
             check_manifest(manifest)
-            arrays = read_file(folder / "arrays.npz", MAX_ARRAY_BYTES)
-            if manifest.pop("sha256", None) != {"arrays.npz": hashlib.sha256(arrays).hexdigest()}:
-                raise ValueError("arrays.npz is damaged or truncated (sha256 differs from manifest.json)")
+            stated = manifest.pop("sha256", None)
+            stated = stated if isinstance(stated, dict) else {}
+            files = {ARRAYS: read_file(folder / ARRAYS, MAX_ARRAY_BYTES)}
+            if CHECKS in stated:
+                files[CHECKS] = read_file(folder / CHECKS, MAX_CHECKS_BYTES)
+            found = digests(files)
+            for name in (*found, *stated):
+                if stated.get(name) != found.get(name):
+                    raise ValueError(f"{name} is damaged or truncated (sha256 differs from manifest.json)")
             if features is not None and list(features) != manifest["features"]:
                 raise ValueError(difference(list(features), manifest["features"]))
-            return cls(manifest, unpack_arrays(arrays))
+            checks = json_object(CHECKS, files[CHECKS]) if CHECKS in files else None
+            loaded = cls(manifest, unpack_arrays(files[ARRAYS]), checks)
+            loaded.replay()
+            return loaded
 
 
 def difference(observed: list[str], needed: list[str]) -> str:
@@ -284,16 +326,21 @@ def read_file(path: Path, most: int) -> bytes:
     return content
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`; NaN and infinities are refused."""
+def digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    """SHA-256 of each file's content."""
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+
+
+def json_object(name: str, content: bytes) -> dict[str, Any]:
+    """The JSON object in a file of that name; NaN and infinities are refused."""
 
     def refuse(constant: str) -> float:
-        raise ValueError(f"manifest.json holds {constant}")
+        raise ValueError(f"{name} holds {constant}")
 
-    manifest = json.loads(read_file(path, MAX_MANIFEST_BYTES), parse_constant=refuse)
-    if not isinstance(manifest, dict):
-        raise ValueError("manifest.json holds no JSON object")
-    return manifest
+    found = json.loads(content, parse_constant=refuse)
+    if not isinstance(found, dict):
+        raise ValueError(f"{name} holds no JSON object")
+    return found
 
 
 def check_manifest(manifest: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     ours, dashes, of_sbatch = _split(given)
-    options = _parser().parse_args(ours)
+    options = parser().parse_args(ours)
     if dashes and options.command == "status":
         return _wrong("status takes no options of sbatch")
     try:
@@ -222,12 +222,13 @@ def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
     return FAILED if any(finding.level == PROBLEM for finding in found) else 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    whole = argparse.ArgumentParser(
         prog="baton-agent",
         description="Keeps a chain of time-limited jobs running on Slurm.",
     )
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = whole.add_subparsers(dest="command", required=True)
     keeping = commands.add_parser("run", help="keep a chain; run again, it goes on where it stood")
     keeping.set_defaults(do=run)
     keeping.add_argument("script", nargs="?", help="the job script; options of sbatch may follow after --")
@@ -251,7 +252,7 @@ def _parser() -> argparse.ArgumentParser:
     looking = commands.add_parser("check", help="what this Slurm shows, and what stands in for what it does not")
     looking.set_defaults(do=look)
     looking.add_argument("script", nargs="?", help="try its submission too; options of sbatch may follow after --")
-    return parser
+    return whole
 
 
 if __name__ == "__main__":

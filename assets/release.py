@@ -1,18 +1,35 @@
-"""Release: the best policy of the select window becomes a version of `provisioning-policy` if it passes the gate."""
+"""Release: the best policy of the select window becomes the cluster's champion if it passes the gate."""
 
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import numpy as np
 import polars as pl
 
+from agent.artifact import Artifact
 from assets.metadata import numbers, shown, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
+from features.conventions import BY_HAND, PASSED
 from models import registry
 from models.study import publish
 from models.study.support import headline_study, why_no_policies
 from models.tables import RELEASE_LOG
 from traces.store import derived
+from traces.store.folder import DataFolder
+
+Yielded = dg.MaterializeResult[None] | dg.AssetCheckResult
+KEY = "provisioning_policy"
+MOST_LOAD_S, MOST_BYTES = 1.0, 64 << 20  # that an agent on a login node may be asked for
+DECISIONS = 200  # timed, one observation each
+CHECKS = {
+    "gate": "The newest candidate passed the gate, or was promoted by hand; else the champion before it stays.",
+    "artifact": f"The champion loads and decides within {MOST_LOAD_S:g} s, and takes at most {MOST_BYTES >> 20} MiB.",
+}
 
 
 @dg.asset(
@@ -21,39 +38,89 @@ from traces.store import derived
     partitions_def=CLUSTERS,
     kinds={"mlflow"},
     owners=OWNERS,
+    check_specs=[dg.AssetCheckSpec(name, asset=KEY, description=words) for name, words in CHECKS.items()],
     metadata=computed_by(*publish.RELEASED_BY, but=(registry.__name__,)),
-    description="The registered model provisioning-policy: a new version, and champion only if not worse.",
+    description="The cluster's registered model: a new version, champion only if shown to be no worse, and its folder.",
 )
-def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
+def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> Iterator[Yielded]:
     data, cluster = baton.folder, context.partition_key
     settings = baton.settings(cluster)
     if why := why_no_policies(data, cluster, settings):
-        return shown(rows=0, why=why)
+        nothing = {"why": dg.MetadataValue.text(why)}
+        yield shown(rows=0, why=why)
+        yield from (dg.AssetCheckResult(check_name=name, passed=True, metadata=nothing) for name in CHECKS)
+        return
     log, reused = publish.publish(headline_study(data, settings))
-    columns = ("released_utc", "registered_version", "policy", "passed", "reason")
-    return shown(
+    columns = ("released_utc", "registered_version", "policy", "verdict", "reason")
+    yield shown(
         rows=len(log),
         reused=reused,
         version=derived.made_from(data, RELEASE_LOG.name, cluster),
-        **_decision(log),
+        **_decision(cluster, log),
         decisions=table(log.reverse().select(columns), length=300),
+    )
+    yield from checked(data, cluster, log)
+
+
+def checked(data: DataFolder, cluster: str, log: pl.DataFrame) -> Iterator[dg.AssetCheckResult]:
+    """The checks of `CHECKS`: of the newest decision, and of the folder that agents read."""
+    from models.release import export
+    from models.tracking.versions import CHAMPION
+
+    newest = log.row(-1, named=True)
+    figures = ("pairs", "losing_pairs", "blocks", *(f"cost_difference{end}_h" for end in ("", "_low", "_high")))
+    yield dg.AssetCheckResult(
+        check_name="gate",
+        passed=newest["verdict"] in (PASSED, BY_HAND),
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={
+            "verdict": newest["verdict"],
+            "reason": newest["reason"],
+            **numbers(**{name: newest[name] for name in figures}),
+        },
+    )
+    yield _artifact_check(export.folder(data, cluster) / CHAMPION)
+
+
+def _artifact_check(folder: Path) -> dg.AssetCheckResult:
+    """What the champion's folder costs whoever runs it, measured now."""
+    began = time.perf_counter()
+    try:
+        artifact = Artifact.load(folder)
+    except ValueError as error:
+        return dg.AssetCheckResult(
+            check_name="artifact", passed=not os.path.lexists(folder), metadata={"why": str(error)}
+        )
+    row = np.zeros((1, len(artifact.manifest["features"])), np.float32)
+    artifact.decide(row)
+    first_s = time.perf_counter() - began
+    began = time.perf_counter()
+    for _ in range(DECISIONS):
+        artifact.decide(row)
+    decision_ms = (time.perf_counter() - began) / DECISIONS * 1e3
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    return dg.AssetCheckResult(
+        check_name="artifact",
+        passed=first_s <= MOST_LOAD_S and size <= MOST_BYTES,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata=numbers(load_and_decide_s=first_s, decision_ms=decision_ms, artifact_bytes=size),
     )
 
 
-def _decision(log: pl.DataFrame) -> dict[str, Any]:
+def _decision(cluster: str, log: pl.DataFrame) -> dict[str, Any]:
     """The newest decision: figures, the reason, and where the registry shows the version that is champion now."""
     from models.tracking.versions import version_url
 
-    if log.is_empty():
-        return {}
     newest = log.row(-1, named=True)
     version = newest["registered_version"]
-    link = {} if version is None else {"mlflow": dg.MetadataValue.url(version_url(version))}
+    link = {} if version is None else {"mlflow": dg.MetadataValue.url(version_url(cluster, version))}
     return {
         "decision": newest["reason"],
-        "passed": dg.MetadataValue.bool(newest["passed"]),
+        "verdict": newest["verdict"],
         **numbers(
             champion_version=version,
+            gate_pairs=newest["pairs"],
+            gate_blocks=newest["blocks"],
             cost_difference_low_h=newest["cost_difference_low_h"],
             cost_difference_high_h=newest["cost_difference_high_h"],
         ),

@@ -17,8 +17,6 @@ def told(data: DataFolder, settings: Iterable[ClusterSettings]) -> dict[str, Tol
     cuts = extent.calibration_cuts(data, [one.name for one in clusters])
     plain = why_plain(data, clusters)
     return {
-        one.name: Told(
-            why_no_policies(data, one.name, one), cuts.get(one.name), plain.get(one.name), one.select_until
-        )
+        one.name: Told(why_no_policies(data, one.name, one), cuts.get(one.name), plain.get(one.name), one.select_until)
         for one in clusters
     }

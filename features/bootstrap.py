@@ -28,7 +28,7 @@ DIGITS = 9  # of an interval's ends: products of matrices differ between process
 MISSING_SHARE_ALLOWED = 0.05  # of draws in which a figure does not exist, before its interval is withheld
 
 
-def _grid(submit_s: Int64s) -> tuple[Int64s, int]:
+def grid(submit_s: Int64s) -> tuple[Int64s, int]:
     """Distinct start times in order, and the end of the window: the last start plus the usual spacing, epoch s."""
     starts = np.unique(submit_s)
     spacing = int(np.median(np.diff(starts))) if len(starts) > 1 else 1
@@ -50,7 +50,7 @@ def start_weights(submit_s: Int64s, draws: int = DRAWS, seed: int = 0, block_s: 
     """
     if not len(submit_s):
         return None
-    starts, end = _grid(submit_s)
+    starts, end = grid(submit_s)
     span = end - int(starts[0])
     if span <= block_s:
         return None

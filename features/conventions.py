@@ -11,6 +11,16 @@ BLOCK_DAYS = 7  # days that are drawn together for an interval, since neighbouri
 INDICATIVE_BELOW_BLOCKS = 8  # an interval over fewer blocks is called indicative
 NOT_WORSE_H = 0.1  # upper end of the interval of a cost difference up to which a candidate is not worse, hours a pair
 
+GATE_LEVEL = 0.98  # central share of the gate's interval (bench/bench_gate.py)
+# Verdicts on a candidate for release, and what each means in a sentence that begins with its policy.
+PASSED, FAILED, CANNOT_TELL, BY_HAND = "passed", "failed", "cannot tell", "by hand"
+GATE_SAID = {
+    PASSED: "passed the gate",
+    FAILED: "did not pass the gate",
+    CANNOT_TELL: "could not be told better or worse by the gate",
+    BY_HAND: "was promoted by hand",
+}
+
 # A pair's load is told by its reactive gap, hours: up to 2 light, up to 12 medium, above heavy.
 LIGHT_H, MEDIUM_H = 2.0, 12.0
 LOADS = ("light", "medium", "heavy")

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from features.conventions import BLOCK_DAYS, INDICATIVE_BELOW_BLOCKS, LOADS_IN_WORDS
+from features.conventions import BLOCK_DAYS, GATE_LEVEL, INDICATIVE_BELOW_BLOCKS, LIGHT_H, LOADS_IN_WORDS
 from models.worlds import WORLDS
 from simulator.metrics import NOTICED_WAIT_S
 from traces import instants
@@ -112,15 +112,21 @@ POLICY_CURVES = Table(
 
 RELEASE_LOG = Table(
     "release_log",
-    "One row a decision about a release of provisioning-policy",
+    "One row a decision about a release of a cluster's policy",
     (
         CLUSTER,
         Column("released_utc", UTC, "", "when it was decided", nullable=False),
         Column("registered_version", INT, "", "version with the champion alias afterwards, if any"),
+        Column("candidate_version", INT, "", "version that the candidate is registered as, passed or not"),
         Column("policy", TEXT, "", "policy of the candidate", nullable=False),
-        Column("passed", FLAG, "", "the candidate passed the gate", nullable=False),
+        Column("verdict", TEXT, "", "of the gate: passed, failed or cannot tell; or by hand", nullable=False),
+        Column("provisional", FLAG, "", "first champion, although the gate cannot tell", nullable=False),
         Column("reason", TEXT, "", "the decision in one sentence", nullable=False),
-        Column("cost_difference_low_h", FLOAT, "h", "lower end of the paired 95 % interval of the cost difference"),
+        Column("pairs", INT, "pairs", "pairs compared"),
+        Column("losing_pairs", INT, "pairs", f"of them those on which reactive loses over {LIGHT_H:g} h"),
+        Column("blocks", INT, "blocks", f"blocks of at least {BLOCK_DAYS} days that hold them"),
+        Column("cost_difference_h", FLOAT, "h", "cost_w1 of the candidate less that of what it was held against"),
+        Column("cost_difference_low_h", FLOAT, "h", f"lower end of its paired {100 * GATE_LEVEL:.0f} % interval"),
         Column("cost_difference_high_h", FLOAT, "h", "upper end of it"),
         Column("champion_version", INT, "", "version that the candidate was held against; null for reactive"),
     ),

@@ -25,6 +25,7 @@ import pytest
 import typer
 
 from agent.artifact import Artifact
+from agent.cli import parser
 from pipelines.cli import app
 from tests.conftest import REPOSITORY
 from tests.models.pair_tables import artifact
@@ -45,7 +46,8 @@ KNOWN = {
     ".venv/bin/baton run": "run",
     "export MLFLOW": "export",
     "import mlflow": "load",
-    ".venv/bin/mlflow artifacts": "agent",
+    ".venv/bin/python -m agent": "agent",
+    "baton-agent check": "keeper",
     "make dev": "interfaces",
 }
 
@@ -162,10 +164,12 @@ def test_a_log_too_short_for_policies_ends_in_the_report(
 @pytest.fixture(scope="module")
 def released(checkout: Path, environment: dict[str, str], analysed: list[str]) -> Artifact:
     """A champion in the registry of that data folder, as `make run` leaves one."""
+    from models.release.champion import promote
     from models.tracking import versions as tracking
 
     data, policy = DataFolder(Path(environment["BATON_DATA"])), artifact()
-    tracking.set_champion(data, tracking.register(data, policy, tags={}, description="waits", metrics={}))
+    version = tracking.register(data, "mycluster", policy, tags={}, description="waits", metrics={})
+    promote(data, "mycluster", version, "the first")
     return policy
 
 
@@ -180,10 +184,16 @@ def test_the_released_policy_is_loaded(checkout: Path, environment: dict[str, st
 def test_without_mlflow(checkout: Path, environment: dict[str, str], released: Artifact) -> None:
     features = released.manifest["features"]
     (checkout / "observations.jsonl").write_text(json.dumps(dict.fromkeys(features, 0)) + "\n")
-    download, what, decide = block("agent").splitlines()
-    shell(f"{block('export').splitlines()[0]}\n{download}", checkout, environment)
+    here = block("agent").replace("data/artifacts", f"{environment['BATON_DATA']}/artifacts")
+    what, decide = here.splitlines()
     assert json.loads(shell(what, checkout, environment))["policy"] == released.manifest["policy"]
     assert json.loads(shell(decide, checkout, environment))["submit"] is True
+
+
+def test_the_commands_of_the_agent_are_what_it_takes() -> None:
+    for line in block("keeper").splitlines():
+        program, *arguments = shlex.split(line, comments=True)
+        assert program == "baton-agent" and parser().parse_args(arguments).command == arguments[0]
 
 
 @pytest.mark.timed

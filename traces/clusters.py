@@ -21,7 +21,8 @@ from traces.store.folder import DataFolder
 
 DECLARED = Path(__file__).resolve().parents[1] / "data" / "clusters.toml"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-RESERVED = frozenset({"derived"})  # the lake's folder of derived tables
+# The lake's folder of derived tables, and what else lies in `artifacts` beside a cluster's released policies.
+RESERVED = frozenset({"derived", "last-runs", "pairs", "policies", "stamps"})
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ def check_name(name: str) -> str:
     """The name, if it can name a folder of the lake; else InputError."""
     if not NAME.fullmatch(name) or name in RESERVED:
         raise InputError(
-            f"cluster name {_shown(name)} is not allowed: use letters, digits, '.', '_' and '-', at most 64, not "
-            "'derived'"
+            f"cluster name {_shown(name)} is not allowed: use letters, digits, '.', '_' and '-', at most 64, and none "
+            f"of {', '.join(sorted(RESERVED))}"
         )
     return name
 

@@ -26,6 +26,7 @@ Int64s = NDArray[np.int64]
 
 MOST_REMEMBERED = 256  # outcomes of a fit on a table, some tens of kilobytes each
 _REMEMBERED: dict[tuple[str, str], Floats] = {}  # by the digests of the pairs and of the artifact
+NOTES = ("trained_on", "selected_on", "release", "sha256")  # in a manifest: how an artifact came about
 ORACLE_WEIGHTS = (1.0, 0.5)  # from least to most overlap, like any policy's settings
 
 
@@ -158,8 +159,8 @@ def cost_h(pairs: PairTable, artifact: Artifact | None) -> Floats:
 
 
 def content_digest(artifact: Artifact) -> str:
-    """SHA-256 of what an artifact does: everything but the note on what it was trained on."""
-    manifest = {key: value for key, value in artifact.manifest.items() if key not in ("trained_on", "sha256")}
+    """SHA-256 of what an artifact does: everything but the notes on how it came about."""
+    manifest = {key: value for key, value in artifact.manifest.items() if key not in NOTES}
     state = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode())
     for name, array in sorted(artifact.arrays.items()):
         state.update(f"{name} {array.dtype.str} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())

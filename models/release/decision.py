@@ -1,4 +1,4 @@
-"""The release itself: what the gate lets through is registered and becomes champion.
+"""The release itself: what the gate lets through is registered, exported and becomes the cluster's champion.
 
 The candidate rule and the gate are `models.release.candidate` and `models.release.gate`; here the registry changes,
 through `models.release.champion` and `models.tracking.versions`.
@@ -6,19 +6,22 @@ through `models.release.champion` and `models.tracking.versions`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from agent.artifact import Artifact
+from features.conventions import CANNOT_TELL, FAILED
 from features.observe import FEATURES, VERSION
 from models.comparison.outcomes import content_digest
 from models.protocol import PairTable
-from models.release import champion
+from models.release import champion, export
 from models.release import log as release_log
 from models.release.candidate import Candidate
-from models.release.gate import Gate, gate
-from models.release.note import release_note
+from models.release.gate import Gate, gate_window, held_against
+from models.release.note import model_card, release_note
+from models.release.promise import promised
 from models.scenario import Context
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
@@ -27,7 +30,21 @@ from traces.cache.digests import digest
 from traces.errors import WorkError
 from traces.store.folder import DataFolder
 
-DIGEST_TAG = "content_digest"
+DIGEST_TAG, MADE_FROM_TAG = "content_digest", "released_from"
+VERDICT_TAG, REASON_TAG = "verdict", "reason"
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A candidate, and what it takes to decide about it."""
+
+    candidate: Candidate
+    pairs: PairTable  # of the report window: no setting was chosen on them
+    checked_on: PairTable  # of the select window: the released artifact carries some of their observations
+    context: Context  # `until_s` is the end of the select window
+    refit: Callable[[], Artifact]  # the candidate's recipe at its setting, fitted on everything known
+    origin: Mapping[str, Any] = field(default_factory=dict)  # windows, world and its error: plain values
+    made_from: str = ""  # digest of all of it
 
 
 @dataclass(frozen=True)
@@ -40,13 +57,15 @@ class ReleaseDecision:
     seed: int
     setting: float
     gate: Gate
-    champion_version: int | None  # before; None where there was none, or it could not be compared with
+    champion_version: int | None  # before, and held against; None where there was none
     version: int | None
-    is_new: bool  # a version was registered just now
+    candidate_version: int | None  # what the candidate is registered as
+    is_new: bool = False  # a version was registered just now
+    is_provisional: bool = False  # it is the first champion, although the gate cannot tell
 
     @property
     def passed(self) -> bool:
-        """Whether the candidate became champion, or stayed it."""
+        """Whether the candidate was let through by the gate, now or when it became champion."""
         return self.gate.passed
 
     @property
@@ -60,105 +79,179 @@ class ReleaseDecision:
             "cluster": self.cluster,
             "released_utc": self.decided_utc,
             "registered_version": self.version,
+            "candidate_version": self.candidate_version,
             "policy": self.policy,
-            "passed": self.passed,
+            "verdict": self.gate.verdict,
+            "provisional": self.is_provisional,
             "reason": self.reason,
+            "pairs": self.gate.n,
+            "losing_pairs": self.gate.losing,
+            "blocks": self.gate.blocks,
+            "cost_difference_h": self.gate.difference_h,
             "cost_difference_low_h": self.gate.low_h,
             "cost_difference_high_h": self.gate.high_h,
             "champion_version": self.champion_version,
         }
 
 
-def release(
-    data: DataFolder,
-    candidate: Candidate,
-    pairs: PairTable,
-    *,
-    context: Context,
-    known_until_s: int | None = None,
-    decided_utc: datetime | None = None,
-    made_from: str = "",
-) -> ReleaseDecision:
-    """Registers the candidate and makes it champion if it passes the gate on `pairs`.
+def release(data: DataFolder, offer: Offer, decided_utc: datetime | None = None) -> ReleaseDecision:
+    """Registers the candidate, and makes it champion of its cluster if it passes the gate.
 
-    Nothing new is registered where the candidate is the champion already (same content and loader), nor where it is a
-    version that was rolled back: that one only comes back by `promote`. The caller logs the decision; `made_from` says
-    what it was made from, and lets the next process log it where this one is killed before (`models.release.log`).
+    What passes is fitted once more on everything known, and that is what is released. A candidate that does not pass
+    is registered too, as `challenger`, with the reason. Without a champion one about which the gate cannot tell
+    becomes a provisional one. Nothing is registered where the candidate is the champion already (same content and
+    loader), nor where it is a version that was rolled back: that one only comes back by `promote`.
+
+    The caller logs the decision. Raises WorkError where there is a champion that cannot be compared with.
     """
     mlflow_store.initialise(data)
     now = decided_utc or datetime.now(UTC)
     now = (now.astimezone(UTC) if now.tzinfo else now).replace(tzinfo=None)
+    candidate, cluster = offer.candidate, offer.context.scenario.cluster
 
-    def decision(gate: Gate, held_against: int | None, version: int | None, is_new: bool = False) -> ReleaseDecision:
-        who = context.scenario.cluster, now, candidate.policy, candidate.seed, candidate.setting
-        return ReleaseDecision(*who, gate, held_against, version, is_new)
+    def decision(gate: Gate, held: int | None, version: int | None, registered: int | None) -> ReleaseDecision:
+        who = cluster, now, candidate.policy, candidate.seed, candidate.setting
+        return ReleaseDecision(*who, gate, held, version, registered)
 
     content = release_digest(candidate.artifact)
-    with champion.alone(data):
-        present = tracking.champion(data)
+    with champion.alone(data, cluster):
+        present = tracking.champion(data, cluster)
         before = None if present is None else present.version
         if present is not None and present.tags.get(DIGEST_TAG) == content:
-            same = Gate(True, f"it is the champion already, version {before}: nothing new to release")
-            return decision(same, before, before)
-        twin = tracking.find_tagged(data, DIGEST_TAG, content)
-        if twin is not None and twin.tags.get(champion.ROLLED_BACK_TAG):
-            reason = f"it equals version {twin.version}, which was rolled back; promote that one if it is wanted"
-            return decision(Gate(False, reason), before, before)
-        opponent, why_not = _champion_artifact(data, before)
-        result = gate(pairs, candidate.artifact, opponent, context.scenario.cluster, known_until_s)
-        result = replace(result, reason=result.reason + why_not)
-        held_against = before if opponent is not None else None
-        if not result.passed:
-            return decision(result, held_against, before)
-        version = twin.version if twin is not None else _register(data, candidate, result, context, content)
-        made = decision(result, held_against, version, is_new=twin is None)
-        tag = release_log.tag_of(made.log_row(), made_from)
-        tracking.set_version_tag(data, version, release_log.DECISION_TAG, tag)
-        champion.give_alias(data, version)
+            decided = release_log.decision_of(cluster, present)
+            row: dict[str, Any] = {"verdict": CANNOT_TELL, "provisional": False} if decided is None else decided[0]
+            same = Gate(row["verdict"], f"it is the champion already, version {before}: nothing new to release")
+            return replace(decision(same, before, before, before), is_provisional=row["provisional"])
+        twins = tracking.tagged(data, cluster, DIGEST_TAG, content)
+        back = next((twin for twin in twins if champion.ROLLED_BACK_TAG in twin.tags), None)
+        if back is not None:
+            reason = f"it equals version {back.version}, which was rolled back; promote that one if it is wanted"
+            return decision(Gate(FAILED, reason), before, before, back.version)
+        opponent = None if before is None else _champion_artifact(data, offer, before, content)
+        judged, released = _judged(offer, opponent)
+        if released is None:
+            kept, is_new = _keep(data, offer, candidate.artifact, judged, content)
+            _challenge(data, cluster, kept)
+            return replace(decision(judged, before, before, kept), is_new=is_new)
+        version, is_new = _keep(data, offer, released, judged, content, is_release=True)
+        export.export(data, cluster, version)
+        made = replace(decision(judged, before, version, version), is_new=is_new, is_provisional=not judged.passed)
+        tag = release_log.tag_of(made.log_row(), offer.made_from)
+        tracking.set_version_tag(data, cluster, version, release_log.DECISION_TAG, tag)
+        champion.give_alias(data, cluster, version)
         return made
 
 
 def release_digest(artifact: Artifact) -> str:
-    """What a consumer gets: the policy and the code that is released with it."""
+    """What was judged: the policy and the code that is released with it."""
     return digest(content_digest(artifact), code_digest(*tracking.SHIPPED))
 
 
-def _champion_artifact(data: DataFolder, version: int | None) -> tuple[Artifact | None, str]:
-    """The champion's artifact; None, and why, where reactive must stand in for it."""
-    if version is None:
-        return None, " (there is no champion yet)"
+def _judged(offer: Offer, opponent: Artifact | None) -> tuple[Gate, Artifact | None]:
+    """The gate's verdict, and what is to be released: None where the champion stays."""
+    scenario, candidate = offer.context.scenario, _selected(offer)
+    part = gate_window(offer.pairs, [candidate, *([] if opponent is None else [opponent])], scenario.cluster)
+    found = held_against(part, candidate, opponent, scenario.pairs)
+    is_first = opponent is None and found.verdict == CANNOT_TELL
+    if is_first:
+        found = replace(found, reason=f"{found.reason}; there is no champion, so this one is provisional")
+    if not found.passed and not is_first:
+        return found, None
+    refitted = replace(offer.refit(), checks=None)
+    again = held_against(part, refitted, opponent, scenario.pairs)
+    if again.verdict == FAILED:
+        reason = f"fitted again on everything known it is worse even on pairs that it saw: {again.reason}"
+        return replace(again, reason=reason), None
+    return found, refitted
+
+
+def _selected(offer: Offer) -> Artifact:
+    """The candidate's artifact, with the window that its setting was picked on."""
+    selected_on = {"cluster": offer.context.scenario.cluster, "until_s": offer.context.until_s}
+    artifact = offer.candidate.artifact
+    return replace(artifact, manifest={**artifact.manifest, "selected_on": selected_on})
+
+
+def _champion_artifact(data: DataFolder, offer: Offer, version: int, content: str) -> Artifact:
+    """The champion's artifact. Where it cannot be compared with, the candidate waits as challenger: WorkError."""
+    cluster = offer.context.scenario.cluster
     try:
-        artifact = tracking.load_artifact(data, version)
+        artifact = tracking.load_artifact(data, cluster, version)
+        made_for = artifact.manifest["features"], artifact.manifest.get("observe_version", VERSION)
+        if made_for == (list(FEATURES), VERSION):
+            return artifact
+        why = f"it was made for other features, observation version {made_for[1]} and not {VERSION}"
     except WorkError as error:
-        return None, f" (champion version {version} cannot be compared with: {error})"
-    made_for = artifact.manifest["features"], artifact.manifest.get("observe_version", VERSION)
-    if made_for != (list(FEATURES), VERSION):
-        return None, f" (champion version {version} was made for other features)"
-    return artifact, ""
+        why = str(error)
+    judged = Gate(CANNOT_TELL, f"champion version {version} cannot be compared with: {why}")
+    kept, _ = _keep(data, offer, offer.candidate.artifact, judged, content)
+    _challenge(data, cluster, kept)
+    raise WorkError(
+        f"{judged.reason}; nothing is released for cluster {cluster!r} until a person decides: the candidate is "
+        f"version {kept} (baton promote --cluster {cluster} {kept} --reason ...)"
+    )
 
 
-def _register(data: DataFolder, candidate: Candidate, gate: Gate, context: Context, content: str) -> int:
-    note = candidate.artifact.manifest.get("trained_on", {})
+def _challenge(data: DataFolder, cluster: str, version: int) -> None:
+    """Makes the version the challenger, where it is not."""
+    present = tracking.aliased(data, cluster, tracking.CHALLENGER)
+    if present is None or present.version != version:
+        tracking.set_alias(data, cluster, tracking.CHALLENGER, version)
+
+
+def _keep(
+    data: DataFolder, offer: Offer, artifact: Artifact, judged: Gate, content: str, *, is_release: bool = False
+) -> tuple[int, bool]:
+    """The version that this artifact is registered as, and whether it was just now; with the newest verdict as tags.
+
+    A version that a killed process left is taken; a release is a version of its own, not the one that was rejected.
+    """
+    cluster = offer.context.scenario.cluster
+    made_from = {MADE_FROM_TAG: digest(offer.made_from)} if is_release else {}
+    twins = tracking.tagged(data, cluster, DIGEST_TAG, content)
+    twin = next((one for one in twins if one.tags.get(MADE_FROM_TAG) == made_from.get(MADE_FROM_TAG)), None)
+    if twin is None:
+        return _register(data, offer, artifact, judged, {DIGEST_TAG: content, **made_from}), True
+    for key, value in _verdict_tags(judged).items():
+        if twin.tags.get(key) != value:
+            tracking.set_version_tag(data, cluster, twin.version, key, value)
+    return twin.version, False
+
+
+def _verdict_tags(judged: Gate) -> dict[str, str]:
+    return {VERDICT_TAG: judged.verdict, REASON_TAG: judged.reason}
+
+
+def _register(data: DataFolder, offer: Offer, artifact: Artifact, judged: Gate, digests: dict[str, str]) -> int:
+    candidate, context = offer.candidate, offer.context
     tags = {
         "policy": candidate.policy,
         "setting": f"{candidate.setting:g}",
-        "knob": str(candidate.artifact.manifest["knob"]),
+        "knob": str(artifact.manifest["knob"]),
         "seed": str(candidate.seed),
-        "cluster": context.scenario.cluster,
         "trace_digest": context.trace_digest,
-        "fitted_until_utc": str(note.get("until_utc", "")),
+        "fitted_until_utc": str(artifact.manifest.get("trained_on", {}).get("until_utc", "")),
         "scenario": context.scenario.brief,
         "code_version": context.code_version,
         "training_run_id": candidate.run_id,
-        DIGEST_TAG: content,
+        **digests,
+        **_verdict_tags(judged),
     }
-    numbers = {"select_cost_w1_h": candidate.cost_h, "gate_difference_h": gate.difference_h, "gate_low_h": gate.low_h}
-    numbers |= {"gate_high_h": gate.high_h, "gate_pairs": float(gate.n), "gate_blocks": float(gate.blocks)}
-    description = release_note(candidate, gate)
+    numbers = {
+        "select_cost_w1_h": candidate.cost_h,
+        "gate_difference_h": judged.difference_h,
+        "gate_low_h": judged.low_h,
+        "gate_high_h": judged.high_h,
+        "gate_pairs": float(judged.n),
+        "gate_blocks": float(judged.blocks),
+    }
+    promise = promised(artifact, candidate, judged, context, offer.checked_on, offer.origin)
     return tracking.register(
         data,
-        candidate.artifact,
+        context.scenario.cluster,
+        promise,
         tags=tags,
-        description=description,
+        description=release_note(candidate, promise, judged),
         metrics={name: value for name, value in numbers.items() if value is not None},
+        card=model_card(candidate, promise, judged),
     )

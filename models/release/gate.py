@@ -1,81 +1,159 @@
-"""The gate: whether a candidate may replace the champion. Pure functions of pair tables and artifacts."""
+"""The gate: whether a candidate may replace the champion. Pure functions of pair tables and artifacts.
+
+It has three verdicts. `passed`: shown to be no worse than by a tenth of an hour a pair. `failed`: shown to be worse.
+`cannot tell`: neither, and then the champion stays (docs/decisions/0026).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from features.bootstrap import (
-    block_count,
-    interval,
-    resampled_means,
-    seed_weights,
-    start_weights,
-)
-from features.conventions import INDICATIVE_BELOW_BLOCKS, NOT_WORSE_H
+from features.conventions import ALL_SIZES, CANNOT_TELL, FAILED, GATE_LEVEL, LIGHT_H, NOT_WORSE_H, PASSED
+from models.comparison.groups import groups
 from models.comparison.one_thread import one_thread
-from models.comparison.outcomes import cost_h
+from models.comparison.outcomes import cost_h, load_masks
 from models.protocol import PairTable
+from models.release.block_interval import PART_LEVEL, block_interval, blocks_of
 
-GATE_S = 28 * 86_400
+GATE_S = 84 * 86_400  # of the newest pairs: twelve blocks, and a cluster that is still like that one
+# What a window must hold to tell anything: chosen by `bench/bench_gate.py`, with the level of the interval.
+LEAST_BLOCKS = 4
+LEAST_LOSING = 20  # pairs on which reactive loses more than LIGHT_H, in LEAST_BLOCKS of the blocks at least
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Gate:
     """The paired comparison on the gate's window: candidate minus opponent, cost of weight 1, hours a pair."""
 
-    passed: bool
+    verdict: str  # PASSED, FAILED or CANNOT_TELL
     reason: str
     n: int = 0
     blocks: int = 0
+    losing: int = 0  # pairs on which reactive loses more than LIGHT_H
     from_s: int | None = None  # first and last submission compared, epoch s
     until_s: int | None = None
     difference_h: float | None = None
     low_h: float | None = None
     high_h: float | None = None
 
+    @property
+    def passed(self) -> bool:
+        """Whether the candidate is shown to be no worse."""
+        return self.verdict == PASSED
+
+    def figures(self) -> dict[str, Any]:
+        """Plain values for a manifest, with the level of the interval."""
+        return {
+            "verdict": self.verdict, "reason": self.reason, "n": self.n, "blocks": self.blocks, "losing": self.losing,
+            "from_s": self.from_s, "until_s": self.until_s, "difference_h": self.difference_h, "low_h": self.low_h,
+            "high_h": self.high_h, "level": GATE_LEVEL,
+        }  # fmt: skip
+
 
 @one_thread
-def gate(
-    pairs: PairTable, candidate: Artifact, champion: Artifact | None, cluster: str, known_until_s: int | None = None
-) -> Gate:
-    """Holds the candidate against the champion (None: reactive) at their default settings.
+def held_against(part: PairTable, candidate: Artifact, champion: Artifact | None, kind: str) -> Gate:
+    """Holds the candidate against the champion (None: reactive) at their default settings; `judge` says what passes.
 
-    Compared are the pairs that start in the newest 28 days for which the outcome is known (before `known_until_s`,
-    where given) and that start after both were fitted. Passed where the upper end of the paired 95 % moving-block
-    interval of the cost difference (weight 1) is at most 0.1 h.
+    part: the pairs of `gate_window`; kind: `Scenario.pairs` of theirs.
     """
     opponent = "reactive" if champion is None else "the champion"
-    part = gate_window(pairs, [candidate, *([champion] if champion else [])], cluster, known_until_s)
     if not len(part):
-        return Gate(False, f"no pair starts after candidate and {opponent} were fitted; add newer logs, or fit on less")
-    difference = cost_h(part, candidate) - cost_h(part, champion)
-    starts = start_weights(part.submit_s)
-    ci95 = None
-    if starts is not None:
-        ci95 = interval(resampled_means(difference[None, None], starts, seed_weights(1))[:, 0])
-    blocks = block_count(part.submit_s, int(part.submit_s.min()))
-    window = (len(part), blocks, int(part.submit_s.min()), int(part.submit_s.max()), float(difference.mean()))
-    if ci95 is None:
-        reason = f"{len(part)} pairs against {opponent} span no more than one block of 7 days; add newer logs"
-        return Gate(False, reason, *window)
-    passed = ci95[1] <= NOT_WORSE_H
-    note = ", indicative" if blocks < INDICATIVE_BELOW_BLOCKS else ""
+        reason = f"no pair starts after candidate and {opponent} were fitted and their settings picked; add newer logs"
+        return Gate(CANNOT_TELL, reason)
+    difference_h = cost_h(part, candidate) - cost_h(part, champion)
+    return judge(difference_h, part.submit_s, part.gap_h[part.last], parts_of(part, kind), opponent)
+
+
+def parts_of(pairs: PairTable, kind: str) -> dict[str, Bools]:
+    """Masks of the pairs of each size and of each load, by their names in a sentence."""
+    sizes = {f"of {one.size} nodes": one.of(pairs) for one in groups(pairs, kind) if one.size != ALL_SIZES}
+    loads = load_masks(pairs.gap_h[pairs.last])
+    return sizes | {f"under {load} load": mask for load, mask in loads.items() if load != "all" and mask.any()}
+
+
+def judge(
+    difference_h: Floats,
+    submit_s: NDArray[np.int64],
+    reactive_gap_h: Floats,
+    parts: Mapping[str, Bools],
+    opponent: str = "the champion",
+) -> Gate:
+    """The verdict on paired differences of cost, (p,) hours, candidate minus opponent, of starts `submit_s` (epoch s).
+
+    Passed where the upper end of the interval (`block_interval`) is at most 0.1 h, over LEAST_BLOCKS blocks or more,
+    with LEAST_LOSING pairs in as many of them on which reactive loses more than 2 h (a calm window shows nothing);
+    where over these the mean difference is at most 0.1 h, and where none of the `parts` (masks by name) is worse by
+    more than that at the lower end of its interval of PART_LEVEL. Failed where the lower end over all pairs is above 0
+    and the upper one above 0.1 h.
+    """
+    block = blocks_of(submit_s)
+    losing = reactive_gap_h > LIGHT_H
+    found, blocks = block_interval(difference_h, block), len(np.unique(block))
+    mean_h = float(difference_h.mean())
+    window = (len(submit_s), blocks, int(losing.sum()), int(submit_s.min()), int(submit_s.max()), mean_h)
+    if found is None:
+        reason = f"{len(submit_s)} pairs against {opponent} span less than two blocks of 7 days; add newer logs"
+        return Gate(CANNOT_TELL, reason, *window)
+    verdict, why = PASSED, f"not worse than {opponent}"
+    if found.high > NOT_WORSE_H:
+        verdict, why = (FAILED, f"worse than {opponent}") if found.low > 0.0 else (CANNOT_TELL, "")
+    lacks = _lacking(block, losing, blocks) or _worse_part(difference_h, block, losing, parts)
+    if verdict == PASSED and lacks:
+        verdict, why = CANNOT_TELL, lacks
     reason = (
-        f"{'not worse' if passed else 'not shown to be no worse'} than {opponent}: cost difference "
-        f"{difference.mean():+.3f} h a pair, 95 % [{ci95[0]:+.3f}, {ci95[1]:+.3f}] (at most {NOT_WORSE_H:+.1f} "
-        f"passes), {len(part)} pairs in {blocks} blocks{note}"
+        f"{why or f'neither worse nor no worse than {opponent}'}: cost difference {found.mean:+.3f} h a pair, "
+        f"{100 * GATE_LEVEL:.0f} % [{found.low:+.3f}, {found.high:+.3f}] (at most {NOT_WORSE_H:+.1f} passes), "
+        f"{len(submit_s)} pairs in {blocks} blocks, reactive loses over {LIGHT_H:g} h on {losing.sum()}"
     )
-    return Gate(passed, reason, *window, ci95[0], ci95[1])
+    return Gate(verdict, reason, *window, found.low, found.high)
 
 
-def gate_window(
-    pairs: PairTable, artifacts: Sequence[Artifact], cluster: str, known_until_s: int | None = None
-) -> PairTable:
-    """The newest 28 days of pairs with known outcomes that none of the artifacts was fitted on."""
-    fitted = [artifact.manifest.get("trained_on", {}) for artifact in artifacts]
-    after_s = max((int(note["until_s"]) for note in fitted if note.get("cluster") == cluster), default=None)
-    known = pairs if known_until_s is None else pairs.known_before(known_until_s)
-    fresh = known if after_s is None else known.take(known.submit_s >= after_s)
+def _lacking(block: NDArray[np.int64], losing: Bools, blocks: int) -> str:
+    """What the window lacks to show that a candidate is no worse; empty where it has it."""
+    if blocks < LEAST_BLOCKS:
+        return f"fewer than {LEAST_BLOCKS} blocks of 7 days"
+    if losing.sum() < LEAST_LOSING or len(np.unique(block[losing])) < LEAST_BLOCKS:
+        return (
+            f"a calm window: fewer than {LEAST_LOSING} pairs, or pairs in fewer than {LEAST_BLOCKS} blocks, on which "
+            f"reactive loses over {LIGHT_H:g} h"
+        )
+    return ""
+
+
+def _worse_part(difference_h: Floats, block: NDArray[np.int64], losing: Bools, parts: Mapping[str, Bools]) -> str:
+    """The first part of the pairs on which the candidate is worse; empty where there is none."""
+    if (mean_h := float(difference_h[losing].mean())) > NOT_WORSE_H:
+        return f"worse in the mean where reactive loses over {LIGHT_H:g} h ({mean_h:+.2f} h)"
+    for name, mask in parts.items():
+        found = block_interval(difference_h[mask], block[mask], PART_LEVEL) if mask.any() else None
+        if found is not None and found.low > NOT_WORSE_H:
+            spread = f"{found.mean:+.2f} h, {100 * PART_LEVEL:.0f} % from {found.low:+.2f}"
+            return f"worse on the {int(mask.sum())} pairs {name} ({spread})"
+    return ""
+
+
+def gate_window(pairs: PairTable, artifacts: Sequence[Artifact], cluster: str) -> PairTable:
+    """The newest 84 days of the pairs that none of the artifacts, nor its setting, was made from."""
+    seen = [_seen_until_s(artifact, cluster) for artifact in artifacts]
+    after_s = max((until_s for until_s in seen if until_s is not None), default=None)
+    fresh = pairs if after_s is None else pairs.take(pairs.submit_s >= after_s)
     return fresh.take(fresh.submit_s > fresh.submit_s.max() - GATE_S) if len(fresh) else fresh
+
+
+def _seen_until_s(artifact: Artifact, cluster: str) -> int | None:
+    """Epoch s: the end of what of this cluster the artifact, or its setting, was made from; None where of nothing."""
+    ends = [
+        int(note["until_s"])
+        for note in (artifact.manifest.get("trained_on", {}), artifact.manifest.get("selected_on", {}))
+        if note.get("cluster") == cluster
+    ]
+    return max(ends, default=None)

@@ -1,4 +1,4 @@
-"""The description of a released version: the text on its page in the registry, for a person who did not train it."""
+"""What a person who did not train it reads of a released version: its description in the registry, and its card."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from models.worlds import PAIRS
 from traces import instants
 
 if TYPE_CHECKING:
+    from agent.artifact import Artifact
     from models.release.candidate import Candidate
     from models.release.gate import Gate
 
@@ -31,10 +32,65 @@ WORDS = {
 }
 
 
-def release_note(candidate: Candidate, gate: Gate) -> str:
-    """Which policy a version is, what it was trained on, what it costs, and why it was let through; Markdown."""
-    parts = [_policy(candidate), _training(candidate), _cost(candidate), f"**Gate**: {gate.reason}."]
-    return "\n\n".join(part for part in parts if part)
+def release_note(candidate: Candidate, released: Artifact, gate: Gate) -> str:
+    """Which policy a version is, what it was trained on, what it costs, and what the gate said; Markdown."""
+    return "\n\n".join(part for part in _parts(candidate, released, gate) if part)
+
+
+def model_card(candidate: Candidate, released: Artifact, gate: Gate) -> str:
+    """The note with where the policy is from, what it needs, and what it must not be used for; Markdown.
+
+    released: an artifact with the notes of `models.release.promise`.
+    """
+    manifest, release = released.manifest, released.manifest["release"]
+    heading = f"# {manifest['policy']} for cluster `{release['cluster']}`"
+    parts = [heading, *_parts(candidate, released, gate), _windows(release), _world(release), _use(manifest, release)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _parts(candidate: Candidate, released: Artifact, gate: Gate) -> list[str]:
+    said = f"**Gate**, {gate.verdict}: {gate.reason}."
+    return [_policy(candidate), _training(candidate, released), _cost(candidate), said]
+
+
+def _windows(release: Mapping[str, Any]) -> str:
+    """The three parts of the trace, a line each."""
+    rows = [
+        f"- {name}: {window['from_utc']} to {window['until_utc']} UTC, pairs `{window['digest'][:12]}`"
+        for name, window in release.get("windows", {}).items()
+    ]
+    return "\n".join(
+        ["**Windows** (fitted on, setting picked on, judged on before it was fitted on all):", *rows] if rows else []
+    )
+
+
+def _world(release: Mapping[str, Any]) -> str:
+    """The simulated cluster that the policy was judged in, and how far its waits are from the recorded ones."""
+    error = release.get("world_error")
+    if not error:
+        return ""
+    figures = ", ".join(
+        f"{words} {error[name]:.2f}"
+        for name, words in (
+            ("spearman", "rank correlation"), ("error_over_mean", "mean absolute error over mean wait"),
+            ("mean_wait_h", "mean wait, h,"), ("recorded_mean_wait_h", "recorded"),
+        )
+        if error.get(name) is not None
+    )  # fmt: skip
+    return (
+        f"**World** `{release['world']}`, waits against the recorded ones, {error['jobs']:,} jobs judged on: {figures}."
+    )
+
+
+def _use(manifest: Mapping[str, Any], release: Mapping[str, Any]) -> str:
+    """What an agent must do with it, and what it was never tried on."""
+    every = f" every {release['decision_s']} s" if "decision_s" in release else ""
+    return (
+        f"**Use**: ask it{every} while the predecessor runs, with the {len(manifest['features'])} features of the "
+        f"manifest, observation version {manifest.get('observe_version', 'unknown')}; it needs numpy alone. "
+        f"{release['capacity_nodes']} nodes; on another cluster, another size of it or other rules it was never "
+        "judged. It knows nothing of what follows once it has submitted."
+    )
 
 
 def _policy(candidate: Candidate) -> str:
@@ -45,8 +101,8 @@ def _policy(candidate: Candidate) -> str:
     return " ".join([f"**{candidate.policy}**:", *WORDS.get(candidate.policy, ()), knob])
 
 
-def _training(candidate: Candidate) -> str:
-    note = candidate.artifact.manifest.get("trained_on")
+def _training(candidate: Candidate, released: Artifact) -> str:
+    note = released.manifest.get("trained_on")
     if not note:
         return ""
     return (

@@ -139,9 +139,9 @@ def run_ids(study: Study, policies: Sequence[str]) -> list[str]:
     return [run_id for stamp in stamps if (run_id := str(stamp.get("run_id", "")))]
 
 
-def champion_policy(data: DataFolder) -> str:
-    """Registry name of the policy that the registered champion is. Raises InputError where there is none."""
-    return str(_registered(data).manifest["policy"])
+def champion_policy(data: DataFolder, cluster: str) -> str:
+    """Registry name of the policy that the cluster's champion is. Raises InputError where there is none."""
+    return str(_registered(data, cluster).manifest["policy"])
 
 
 def remember_champion(study: Study, policy: str) -> None:
@@ -155,7 +155,7 @@ def champion(study: Study) -> tuple[list[TrainedPolicy], int]:
     if stamp is not None:
         fits, until_s = last_fit(study, stamp["policy"])
         return [replace(fitted, name=CHAMPION) for fitted in fits], until_s
-    artifact = _registered(study.data)
+    artifact = _registered(study.data, study.scenario.cluster)
     made_for = artifact.manifest.get("observe_version", 1)
     if made_for != VERSION or artifact.manifest["features"] != list(FEATURES):
         raise InputError(
@@ -166,13 +166,10 @@ def champion(study: Study) -> tuple[list[TrainedPolicy], int]:
     return [TrainedPolicy(CHAMPION, 0, artifact, "", 0.0)], until_s
 
 
-def _registered(data: DataFolder) -> Artifact:
-    from models.tracking import versions
+def _registered(data: DataFolder, cluster: str) -> Artifact:
+    from models.tracking import registered, versions
 
-    version = versions.champion(data)
-    if version is None:
-        raise InputError(f"no champion is registered in {data.mlflow}; run `baton run` first, or name a policy")
-    return versions.load_artifact(data, version.version)
+    return versions.load_artifact(data, cluster, registered.check_champion(data, cluster))
 
 
 def folder(study: Study, policy: str) -> Path:

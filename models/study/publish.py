@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
+from agent.artifact import Artifact
 from models import registry
-from models.protocol import concatenate
+from models.registry import make_policy
 from models.release import champion
 from models.release import log as release_log
-from models.release.candidate import choose_candidate
-from models.release.decision import release
+from models.release.candidate import Candidate, choose_candidate
+from models.release.decision import Offer, release
 from models.study import comparisons, fits
 from models.study.cluster import Study
+from models.study.pair_tables import pair_fingerprint
+from models.study.windows import Window
+from models.study.world_error import world_error
+from models.training.train import train
+from traces import instants
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 
@@ -19,16 +27,17 @@ RELEASED_BY = ("models.release.candidate", "models.release.decision")
 
 
 def publish(study: Study) -> tuple[pl.DataFrame, bool]:
-    """Release the best policy of the select window if it passes the gate. One process at a time for a data folder.
+    """Release the best policy of the select window if it passes the gate. One process at a time for a cluster.
 
     Returns the cluster's rows of `release_log`, the newest decision last, and whether that decision had been taken
-    before on the same comparison and with the same champion.
+    before on the same comparison and with the same champion. Raises WorkError where there is a champion that cannot be
+    compared with.
     """
     data, cluster, windows = study.data, study.scenario.cluster, study.windows
     policies = registry.every_policy()
     fingerprint = comparisons.comparison_fingerprint(study, policies)
     made_from = digest(fingerprint, code_digest(*RELEASED_BY, but=(registry.__name__,)))
-    with champion.alone(data):
+    with champion.alone(data, cluster):
         if release_log.stands(data, cluster, made_from):
             return release_log.read(data, cluster), True
         trained, _ = fits.fit(study, policies, windows.fit)
@@ -36,6 +45,55 @@ def publish(study: Study) -> tuple[pl.DataFrame, bool]:
         context = study.context(windows.select.until_s)
         known = select.known_before(windows.select.until_s)
         candidate = choose_candidate(known, trained, context.scenario.pairs)
-        pairs = concatenate([select, report])
-        decision = release(data, candidate, pairs, context=context, made_from=made_from)
+        offer = Offer(
+            candidate=candidate,
+            pairs=report,
+            checked_on=known,
+            context=context,
+            refit=lambda: refitted(study, candidate),
+            origin=origin(study),
+            made_from=made_from,
+        )
+        decision = release(data, offer)
         return release_log.add(data, decision.log_row(), made_from), False
+
+
+def refitted(study: Study, candidate: Candidate) -> Artifact:
+    """The candidate's recipe, fitted on everything known at the end of the report window, at the setting picked.
+
+    A rule that learns nothing is what it was. The standing fits of the comparison are left as they are.
+    """
+    from models.tracking.training_runs import MlflowTracker
+
+    if not make_policy(candidate.policy).is_learned:
+        return candidate.artifact
+    windows = study.windows
+    window = Window(windows.fit.from_s, windows.report.until_s, windows.fit.decision_s)
+    known = study.known_before(window.until_s)
+    (fitted,) = train(
+        known.fit_pairs(window),
+        [candidate.policy],
+        context=known.context(window.until_s),
+        seeds=[candidate.seed],
+        tracker=MlflowTracker(study.data),
+    )
+    return fitted.artifact.with_setting(candidate.setting)
+
+
+def origin(study: Study) -> dict[str, Any]:
+    """What a release says of the study that it comes from: its windows with digests, its world and how far that is."""
+    parts = {"fit": study.windows.fit, "select": study.windows.select, "report": study.windows.report}
+    return {
+        "world": study.scenario.world,
+        "world_error": world_error(study, study.windows.report),
+        "decision_s": study.windows.report.decision_s,
+        "windows": {name: _window(study, window) for name, window in parts.items()},
+    }
+
+
+def _window(study: Study, window: Window) -> dict[str, str]:
+    return {
+        "from_utc": instants.text(window.from_s),
+        "until_utc": instants.text(window.until_s),
+        "digest": pair_fingerprint(study.data, study.scenario, window),
+    }

@@ -7,30 +7,35 @@ from __future__ import annotations
 
 from models.tracking.sql import rows
 from models.tracking.store import database
-from models.tracking.versions import MODEL_NAME, champion
+from models.tracking.versions import champion, model_name
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 
 
-def versions(data: DataFolder) -> list[int]:
+def versions(data: DataFolder, cluster: str) -> list[int]:
     """Registered versions in order; none where there is no registry yet."""
     statement = "SELECT version FROM model_versions WHERE name = ? AND current_stage <> 'Deleted_Internal'"
-    return sorted(int(version) for (version,) in rows(database(data), statement, (MODEL_NAME,)))
+    return sorted(int(version) for (version,) in rows(database(data), statement, (model_name(cluster),)))
 
 
-def champion_version(data: DataFolder) -> int | None:
+def champion_version(data: DataFolder, cluster: str) -> int | None:
     """The version that carries the alias `champion`."""
-    present = champion(data)
+    present = champion(data, cluster)
     return None if present is None else present.version
 
 
-def check_champion(data: DataFolder) -> None:
-    """Raises InputError where no version is champion."""
-    if champion_version(data) is None:
-        raise InputError(f"no champion is registered in {data.mlflow}; run `baton run` first, or name a policy")
+def check_champion(data: DataFolder, cluster: str) -> int:
+    """The version that carries the alias `champion`. Raises InputError where none does."""
+    if (version := champion_version(data, cluster)) is None:
+        raise InputError(
+            f"no champion of cluster {cluster!r} is registered in {data.mlflow}; run `baton run` first, or name a "
+            "policy"
+        )
+    return version
 
 
-def check_version(data: DataFolder, version: int) -> None:
+def check_version(data: DataFolder, cluster: str, version: int) -> None:
     """Raises InputError for a version that is not registered, listing those that are."""
-    if version not in (known := versions(data)):
-        raise InputError(f"{MODEL_NAME} has no version {version}; registered: {', '.join(map(str, known)) or 'none'}")
+    if version not in (known := versions(data, cluster)):
+        registered = ", ".join(map(str, known)) or "none"
+        raise InputError(f"{model_name(cluster)} has no version {version}; registered: {registered}")

@@ -98,17 +98,15 @@ def experiment_of(database: Path, run_id: str) -> str | None:
     return str(experiments[0][0]) if experiments else None
 
 
-def model_version(
-    database: Path, model: str, version: int | None, alias: str
-) -> tuple[int, str, dict[str, str]] | None:
-    """Number, run and tags of a registered version (None: the one with the alias); None where there is none."""
-    if version is None:
-        named = rows(
-            database, "SELECT version FROM registered_model_aliases WHERE name = ? AND alias = ?", (model, alias)
-        )
-        if not named:
-            return None
-        version = int(named[0][0])
+def aliased_version(database: Path, model: str, alias: str) -> int | None:
+    """Number of the version of a registered model that has that alias."""
+    statement = "SELECT version FROM registered_model_aliases WHERE name = ? AND alias = ?"
+    named = rows(database, statement, (model, alias))
+    return int(named[0][0]) if named else None
+
+
+def model_version(database: Path, model: str, version: int) -> tuple[int, str, dict[str, str]] | None:
+    """Number, run and tags of a registered version; None where there is none."""
     named_by = (model, str(version))  # as text: no number is too large for that
     runs = rows(
         database,
@@ -119,6 +117,16 @@ def model_version(
         return None
     tags = rows(database, "SELECT key, value FROM model_version_tags WHERE name = ? AND version = ?", named_by)
     return version, str(runs[0][0]), {str(key): str(value) for key, value in tags}
+
+
+def version_tags(database: Path, model: str, key: str) -> set[str | None]:
+    """The values that a tag has among the versions of a registered model; None of those without it."""
+    statement = (
+        "SELECT DISTINCT t.value FROM model_versions v LEFT JOIN model_version_tags t "
+        "ON t.name = v.name AND t.version = v.version AND t.key = ? "
+        "WHERE v.name = ? AND v.current_stage <> 'Deleted_Internal'"
+    )
+    return {None if value is None else str(value) for (value,) in rows(database, statement, (key, model))}
 
 
 def rows(database: Path, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:

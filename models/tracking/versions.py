@@ -1,4 +1,6 @@
-"""The registered model: versions of `provisioning-policy`, each a self-contained pyfunc, and the champion alias.
+"""The registered model of a cluster, `baton-policy-CLUSTER`: versions, each a self-contained pyfunc, and two aliases.
+
+`champion` is the version that the cluster's agents run, `challenger` the newest candidate that was not let through.
 
 The store that they lie in is `models.tracking.store`'s. (`models/tracking/pyfunc_entry.py` imports mlflow too, but is
 never imported: it is copied into releases.)
@@ -23,12 +25,13 @@ from traces.cache.closure import present
 from traces.errors import WorkError
 from traces.store.folder import DataFolder
 
-MODEL_NAME = "provisioning-policy"
-CHAMPION = "champion"
+SHARED_MODEL = "provisioning-policy"  # of all clusters together, as older stores have it (`take_over`)
+CHAMPION, CHALLENGER = "champion", "challenger"  # aliases
+MODEL_CARD = "MODEL_CARD.md"
+CLUSTER_TAG = "cluster"  # of every version
 LOADER = (agent.artifact, features.observe)  # copied into every release
 ENTRY = "models.tracking.pyfunc_entry"
 SHIPPED = (ENTRY, *(module.__name__ for module in LOADER))
-CHAMPION_URI = f"models:/{MODEL_NAME}@{CHAMPION}"
 MODEL_DESCRIPTION = (
     "When to submit the successor of a time-limited job, so that work passes on with neither a gap nor a double "
     "booking. Input: one row a decision, one float column a feature. Output: submit (bool) and score."
@@ -37,14 +40,24 @@ MODEL_DESCRIPTION = (
 
 @dataclass(frozen=True)
 class RegisteredVersion:
-    """One version of the registered model."""
+    """One version of a cluster's registered model."""
 
     version: int
     run_id: str
     tags: dict[str, str]
 
 
-def save_model(artifact: Artifact, folder: Path) -> None:
+def model_name(cluster: str) -> str:
+    """Of the cluster's registered model; cluster names have no character that MLflow refuses."""
+    return f"baton-policy-{cluster}"
+
+
+def champion_uri(cluster: str) -> str:
+    """What a consumer loads."""
+    return f"models:/{model_name(cluster)}@{CHAMPION}"
+
+
+def save_model(artifact: Artifact, folder: Path, card: str = "") -> None:
     """Writes the artifact as an MLflow pyfunc that needs nothing of Baton.
 
     The folder holds the entry script, the artifact, copies of its loader and of `features.observe`, and pinned
@@ -65,6 +78,8 @@ def save_model(artifact: Artifact, folder: Path) -> None:
     )
     with tempfile.TemporaryDirectory() as temporary:
         artifact.save(Path(temporary) / "policy")
+        if card:
+            (Path(temporary) / "policy" / MODEL_CARD).write_text(card, encoding="utf-8")
         code = Path(temporary) / "code"
         code.mkdir()
         for module in LOADER:
@@ -93,14 +108,24 @@ def requirements(artifact: Artifact) -> list[str]:
 
 
 def register(
-    data: DataFolder, artifact: Artifact, *, tags: dict[str, str], description: str, metrics: dict[str, float]
+    data: DataFolder,
+    cluster: str,
+    artifact: Artifact,
+    *,
+    tags: dict[str, str],
+    description: str,
+    metrics: dict[str, float],
+    card: str = "",
 ) -> int:
-    """A new version of the registered model, without an alias. Returns its number.
+    """A new version of the cluster's registered model, without an alias. Returns its number.
+
+    card: Markdown that lies beside the artifact.
 
     A run of its own holds the model folder, the tags and the metrics of the release.
     """
     initialise(data)
     opened = client(data)
+    tags = {**tags, CLUSTER_TAG: cluster}
     run = NewRun(
         name=f"release {artifact.manifest['policy']}",
         params={"policy": artifact.manifest["policy"], "setting": artifact.manifest["default_setting"]},
@@ -109,52 +134,63 @@ def register(
     )
     with closed_run(data, run) as run_id:
         with tempfile.TemporaryDirectory() as temporary:
-            save_model(artifact, Path(temporary) / "model")
+            save_model(artifact, Path(temporary) / "model", card)
             add_files(data, run_id, Path(temporary))
-        _ensure_model(opened)
+        _ensure_model(opened, cluster)
         source = f"{opened.get_run(run_id).info.artifact_uri}/model"
-        made = opened.create_model_version(MODEL_NAME, source, run_id, tags=tags, description=description)
+        made = opened.create_model_version(model_name(cluster), source, run_id, tags=tags, description=description)
     return int(made.version)
 
 
-def champion(data: DataFolder) -> RegisteredVersion | None:
+def champion(data: DataFolder, cluster: str) -> RegisteredVersion | None:
     """The version that carries the alias, None before the first release."""
-    return find_version(data, None)
+    return aliased(data, cluster, CHAMPION)
 
 
-def find_version(data: DataFolder, version: int | None) -> RegisteredVersion | None:
-    """That version (None: the champion), or None where it is not registered."""
-    row = mlflow_sql.model_version(database(data), MODEL_NAME, version, CHAMPION)
+def aliased(data: DataFolder, cluster: str, alias: str) -> RegisteredVersion | None:
+    """The version that carries that alias."""
+    version = mlflow_sql.aliased_version(database(data), model_name(cluster), alias)
+    return None if version is None else find_version(data, cluster, version)
+
+
+def find_version(data: DataFolder, cluster: str, version: int) -> RegisteredVersion | None:
+    """That version, or None where it is not registered."""
+    row = mlflow_sql.model_version(database(data), model_name(cluster), version)
     return None if row is None else RegisteredVersion(*row)
 
 
-def version_url(version: int) -> str:
+def version_url(cluster: str, version: int) -> str:
     """Where `make mlflow` (or the server named by BATON_MLFLOW_UI) shows that version."""
-    return f"{UI}/#/models/{MODEL_NAME}/versions/{version}?{TRAINING_VIEW}"
+    return f"{UI}/#/models/{model_name(cluster)}/versions/{version}?{TRAINING_VIEW}"
 
 
-def set_champion(data: DataFolder, version: int) -> None:
+def set_alias(data: DataFolder, cluster: str, alias: str, version: int) -> None:
     """Points the alias at a registered version."""
-    client(data).set_registered_model_alias(MODEL_NAME, CHAMPION, str(version))
+    client(data).set_registered_model_alias(model_name(cluster), alias, str(version))
 
 
-def find_tagged(data: DataFolder, key: str, value: str) -> RegisteredVersion | None:
-    """The newest version with that tag."""
-    tagged = [version for version in _search(data) if version.tags.get(key) == value]
-    return max(tagged, key=lambda version: version.version, default=None)
+def delete_alias(data: DataFolder, cluster: str, alias: str) -> None:
+    """Takes the alias away."""
+    client(data).delete_registered_model_alias(model_name(cluster), alias)
 
 
-def versions(data: DataFolder) -> list[int]:
+def tagged(data: DataFolder, cluster: str, key: str, value: str) -> list[RegisteredVersion]:
+    """The versions with that tag, the newest first."""
+    found = [one for one in _search(data, cluster) if one.tags.get(key) == value]
+    return sorted(found, key=lambda one: one.version, reverse=True)
+
+
+def versions(data: DataFolder, cluster: str) -> list[int]:
     """Registered versions in order."""
-    return sorted(version.version for version in _search(data))
+    return sorted(one.version for one in _search(data, cluster))
 
 
-def _search(data: DataFolder) -> list[RegisteredVersion]:
+def _search(data: DataFolder, cluster: str) -> list[RegisteredVersion]:
     if not database(data).is_file():
         return []
     opened, registered, token = client(data), [], None
     while True:
-        page = opened.search_model_versions(f"name='{MODEL_NAME}'", page_token=token)
+        page = opened.search_model_versions(f"name='{model_name(cluster)}'", page_token=token)
         registered += [
             RegisteredVersion(int(version.version), str(version.run_id), dict(version.tags)) for version in page
         ]
@@ -163,45 +199,44 @@ def _search(data: DataFolder) -> list[RegisteredVersion]:
             return registered
 
 
-def set_version_tag(data: DataFolder, version: int, key: str, value: str) -> None:
+def set_version_tag(data: DataFolder, cluster: str, version: int, key: str, value: str) -> None:
     """Sets a tag of one version."""
-    client(data).set_model_version_tag(MODEL_NAME, str(version), key, value)
+    client(data).set_model_version_tag(model_name(cluster), str(version), key, value)
 
 
-def delete_version_tag(data: DataFolder, version: int, key: str) -> None:
+def delete_version_tag(data: DataFolder, cluster: str, version: int, key: str) -> None:
     """Takes a tag off one version, where it has it."""
-    registered = find_version(data, version)
+    registered = find_version(data, cluster, version)
     if registered is not None and key in registered.tags:
-        client(data).delete_model_version_tag(MODEL_NAME, str(version), key)
+        client(data).delete_model_version_tag(model_name(cluster), str(version), key)
 
 
-def model_tag(data: DataFolder, key: str) -> str | None:
+def model_tag(data: DataFolder, cluster: str, key: str) -> str | None:
     """A tag of the registered model as a whole."""
-    if champion(data) is None:
+    if champion(data, cluster) is None:
         return None
-    value = client(data).get_registered_model(MODEL_NAME).tags.get(key)
+    value = client(data).get_registered_model(model_name(cluster)).tags.get(key)
     return None if value is None else str(value)
 
 
-def set_model_tag(data: DataFolder, key: str, value: str) -> None:
+def set_model_tag(data: DataFolder, cluster: str, key: str, value: str) -> None:
     """Sets a tag of the registered model as a whole."""
-    client(data).set_registered_model_tag(MODEL_NAME, key, value)
+    client(data).set_registered_model_tag(model_name(cluster), key, value)
 
 
-def download(data: DataFolder, version: int | None = None, into: Path | None = None) -> Path:
-    """Fetches the model folder of a version (None: the champion). Raises WorkError where it cannot.
+def download(data: DataFolder, cluster: str, version: int, into: Path | None = None) -> Path:
+    """Fetches the model folder of a version. Raises WorkError where it cannot.
 
     The version is looked up here, not by `models:/...`: for an alias MLflow looks in the process's global registry.
     """
-    registered = find_version(data, version)
-    label = f"{MODEL_NAME} {CHAMPION if version is None else f'version {version}'}"
-    if registered is None:
+    label = f"version {version} of {model_name(cluster)}"
+    if find_version(data, cluster, version) is None:
         raise WorkError(f"{label} is not registered in {data.mlflow}; release a policy first")
     import mlflow.artifacts
     from mlflow.exceptions import MlflowException
 
     try:
-        source = client(data).get_model_version_download_uri(MODEL_NAME, str(registered.version))
+        source = client(data).get_model_version_download_uri(model_name(cluster), str(version))
         return Path(
             mlflow.artifacts.download_artifacts(artifact_uri=source, dst_path=None if into is None else str(into))
         )
@@ -209,20 +244,38 @@ def download(data: DataFolder, version: int | None = None, into: Path | None = N
         raise WorkError(f"{label} cannot be fetched: {' '.join(str(error).split())}") from error
 
 
-def load_artifact(data: DataFolder, version: int | None = None) -> Artifact:
-    """The policy of a registered version (None: the champion). Raises WorkError where it is gone or damaged."""
-    folder = download(data, version)
+def load_artifact(data: DataFolder, cluster: str, version: int) -> Artifact:
+    """The policy of a registered version. Raises WorkError where it is gone or damaged."""
+    folder = download(data, cluster, version)
     try:
         return Artifact.load(folder / "artifacts" / "policy")
     except ValueError as error:
-        raise WorkError(f"{MODEL_NAME}: {error}; roll back or release again") from error
+        raise WorkError(f"{model_name(cluster)}: {error}; roll back or release again") from error
 
 
-def _ensure_model(opened: Any) -> None:
+def take_over(data: DataFolder, cluster: str) -> None:
+    """Makes the one model that an older store has for all clusters this cluster's, aliases, tags and versions alike.
+
+    MLflow renames it in one write. Nothing happens where there is no such model, or its versions are all of another
+    cluster. Raises WorkError where they are of several: which of them the champion was chosen for cannot be told.
+    """
+    clusters = mlflow_sql.version_tags(database(data), SHARED_MODEL, CLUSTER_TAG)
+    if not clusters or (len(clusters) == 1 and clusters != {cluster}):
+        return
+    if clusters != {cluster} or versions(data, cluster):
+        known = ", ".join(sorted(str(name) for name in clusters))
+        raise WorkError(
+            f"{database(data)} registers {SHARED_MODEL!r}, one model for the clusters {known}, and every cluster has a "
+            f"model of its own ({model_name(cluster)}): delete the old one in MLflow, then release again"
+        )
+    client(data).rename_registered_model(SHARED_MODEL, model_name(cluster))
+
+
+def _ensure_model(opened: Any, cluster: str) -> None:
     from mlflow.exceptions import MlflowException
 
     try:
-        opened.create_registered_model(MODEL_NAME, description=MODEL_DESCRIPTION)
+        opened.create_registered_model(model_name(cluster), description=MODEL_DESCRIPTION)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
@@ -106,17 +107,17 @@ def train(
         if CHAMPION in wanted:
             from models.tracking import registered
 
-            registered.check_champion(folder)
+            registered.check_champion(folder, cluster)
         submitter = (partition, user, account)
         study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, submitter, world, pairs, None)
         from models.study import fits
 
         window = study.fit_window(until_s)
-        recipes = _recipes(folder, wanted)
+        recipes = _recipes(folder, cluster, wanted)
         options.say(f"{study.scenario}; fitted on starts from {window}")
         trained, kept = fits.fit(study, recipes, window, range(seed, seed + seeds))
         if CHAMPION in wanted:
-            fits.remember_champion(study, fits.champion_policy(folder))
+            fits.remember_champion(study, fits.champion_policy(folder, cluster))
         rows = [_fitted(one, one.name in kept) for one in trained]
         if json:
             options.write_json(out, {"policies": rows, "until": window.until_s, "scenario": str(study.scenario)})
@@ -228,38 +229,54 @@ def _unseen(hidden: str | None) -> list[str]:
 
 def promote(
     context: typer.Context,
-    version: Annotated[int, typer.Argument(help="Registered version of provisioning-policy.", min=1)],
+    version: Annotated[int, typer.Argument(help="Registered version of the cluster's policy.", min=1)],
+    cluster: ClusterName,
+    reason: Annotated[str, typer.Option("--reason", help="Why by hand: logged, and kept with the version.")],
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Make a registered version the champion, whatever the gate said."""
+    """Make a registered version its cluster's champion, whatever the gate said."""
+    folder = _of_cluster(context, data, cluster)
     from models.tracking import registered
 
-    folder = options.data_folder(context, data)
-    registered.check_version(folder, version)
+    registered.check_version(folder, cluster, version)
     from models.release.champion import promote as promote_
 
-    _announce(promote_(folder, version), json, "promoted")
+    _announce(cluster, promote_(folder, cluster, version, reason), json, "promoted")
 
 
-def rollback(context: typer.Context, data: Data = None, json: Json = False) -> None:
-    """Make the champion before this one the champion again."""
-    from models.tracking import registered
+def rollback(context: typer.Context, cluster: ClusterName, data: Data = None, json: Json = False) -> None:
+    """Make the cluster's champion before this one the champion again."""
+    folder = _of_cluster(context, data, cluster)
+    from models.tracking import registered, versions
 
-    folder = options.data_folder(context, data)
-    if registered.champion_version(folder) is None:
-        raise WorkError("provisioning-policy has no champion to roll back from; release a policy first")
+    if registered.champion_version(folder, cluster) is None:
+        name = versions.model_name(cluster)
+        raise WorkError(f"{name} has no champion to roll back from; release a policy first")
     from models.release.champion import rollback as rollback_
 
-    _announce(rollback_(folder), json, "rolled back to")
+    _announce(cluster, rollback_(folder, cluster), json, "rolled back to")
 
 
-def _announce(version: int, json: bool, what: str) -> None:
+def _of_cluster(context: typer.Context, data: Path | None, cluster: str) -> DataFolder:
+    """The data folder, whose registry has this cluster's model under its own name. Raises InputError for no cluster."""
+    from models.tracking import versions
+    from traces import clusters
+
+    folder = options.data_folder(context, data)
+    clusters.check_name(cluster)
+    versions.take_over(folder, cluster)
+    return folder
+
+
+def _announce(cluster: str, version: int, json: bool, what: str) -> None:
+    from models.tracking.versions import model_name
+
     with options.output(json) as out:
         if json:
-            options.write_json(out, {"model": "provisioning-policy", "champion": version})
+            options.write_json(out, {"model": model_name(cluster), "champion": version})
         else:
-            out.write(f"{what} provisioning-policy version {version}\n")
+            out.write(f"{what} {model_name(cluster)} version {version}\n")
 
 
 def _study(
@@ -331,7 +348,7 @@ def _check_trained(folder: DataFolder, cluster: str, wanted: list[str]) -> None:
         if name == ALL or any(stamps.parent.glob(stamps.name)):
             continue
         if name == CHAMPION:
-            registered.check_champion(folder)
+            registered.check_champion(folder, cluster)
         else:
             raise InputError(
                 f"policy {name!r} was never trained for cluster {cluster!r} in {folder.root}: "
@@ -339,8 +356,8 @@ def _check_trained(folder: DataFolder, cluster: str, wanted: list[str]) -> None:
             )
 
 
-def _recipes(folder: DataFolder, wanted: list[str]) -> list[str]:
-    """Registry names: `all` is every one, `champion` the policy that the registered champion is."""
+def _recipes(folder: DataFolder, cluster: str, wanted: list[str]) -> list[str]:
+    """Registry names: `all` is every one, `champion` the policy that the cluster's champion is."""
     from models.registry import every_policy
     from models.study import fits
 
@@ -349,7 +366,7 @@ def _recipes(folder: DataFolder, wanted: list[str]) -> list[str]:
         if name == ALL:
             names += every_policy()
         elif name == CHAMPION:
-            names.append(fits.champion_policy(folder))
+            names.append(fits.champion_policy(folder, cluster))
         else:
             names.append(name)
     return list(dict.fromkeys(names))

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from features.conventions import GATE_SAID
 from pipelines import options
 from pipelines.options import Cluster, Data, Delimiter, Fields, Format, GpusPerNode, Json, Nodes, Timezone
 from pipelines.whole_runs import last_run, raw_logs
@@ -152,20 +153,31 @@ def compared(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
     """The comparison of the clusters that have one, why others have none, and the champion with the gate's reason."""
     from models.study.comparisons import COMPARISON
     from models.study.support import why_no_policies
-    from models.tracking import versions as tracking
     from traces.store.stamps import read_stamp
 
     settings = {log.settings.name: log.settings for log in logs}
     reasons = {name: why_no_policies(folder, name, declared) for name, declared in settings.items()}
     stamps = [read_stamp(folder, COMPARISON, name) for name, why in reasons.items() if why is None]
-    champion = tracking.champion(folder)
     decisions = {name: _last_decision(folder, name) for name, why in reasons.items() if why is None}
     return {
         "without_policies": {name: why for name, why in reasons.items() if why is not None},
         "comparison": [row for stamp in stamps if stamp is not None for row in stamp.get("results", [])],
-        "model": tracking.MODEL_NAME,
-        "registered_version": None if champion is None else champion.version,
+        "champions": {name: _champion(folder, name) for name, why in reasons.items() if why is None},
         "decisions": {name: made for name, made in decisions.items() if made is not None},
+    }
+
+
+def _champion(folder: DataFolder, cluster: str) -> dict[str, Any]:
+    """The cluster's registered model, the version that is champion, and the folder that an agent reads it from."""
+    from models.release import export
+    from models.tracking import versions as tracking
+
+    champion = tracking.champion(folder, cluster)
+    where = export.folder(folder, cluster) / tracking.CHAMPION
+    return {
+        "model": tracking.model_name(cluster),
+        "version": None if champion is None else champion.version,
+        "folder": str(where) if where.exists() else None,
     }
 
 
@@ -207,8 +219,9 @@ def _for_a_person(result: dict[str, Any]) -> str:
     lines += [f"{name}: no policies: training or comparison failed: {why}" for name, why in result["failed"].items()]
     lines.append(f"report: {result['report']}")
     for name, made in result["decisions"].items():
-        verdict = "passed the gate" if made["passed"] else "did not pass the gate"
-        lines.append(f"{name}: {made['policy']} {verdict}: {made['reason']}")
-    version = result["registered_version"]
-    champion = "no version registered" if version is None else f"version {version} is champion"
-    return "\n".join([*lines, f"{result['model']}: {champion}"]) + "\n"
+        lines.append(f"{name}: {made['policy']} {GATE_SAID[made['verdict']]}: {made['reason']}")
+    for name, champion in result["champions"].items():
+        version = champion["version"]
+        told = "no champion" if version is None else f"version {version} is champion, in {champion['folder']}"
+        lines.append(f"{name}: {champion['model']}: {told}")
+    return "\n".join(lines) + "\n"

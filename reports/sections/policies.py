@@ -10,6 +10,8 @@ import polars as pl
 from features.conventions import (
     ALL_SIZES,
     BLOCK_DAYS,
+    GATE_LEVEL,
+    GATE_SAID,
     LOADS,
     LOADS_IN_WORDS,
     NEVER_CHOSEN,
@@ -240,24 +242,30 @@ def _releases(source: Source, section: Section, *, is_asked_for: bool) -> None:
         return
     log = log.sort("released_utc", descending=True)
     last = log.to_dicts()[0]
-    done = "passed the gate" if last["passed"] else "did not pass the gate"
-    version = last["registered_version"]
+    done = GATE_SAID[last["verdict"]]
+    version, provisional = last["registered_version"], ", provisionally" if last["provisional"] else ""
     section.sentences.append(
         f"Release: on {fmt.moment(last['released_utc'])} UTC the candidate {fmt.text(last['policy'])} {done} "
         f"({fmt.text(last['reason']).rstrip('.')}); "
-        + (f"version {version} of provisioning-policy is champion." if version is not None else "there is no champion.")
+        + (f"version {version} is champion{provisional}." if version is not None else "there is no champion.")
     )
     section.tables.append(
         TableView(
             "releases",
             "Release decisions",
-            "The cost difference is candidate minus champion, paired 95 % interval, weight 1; not worse means that its "
-            f"upper end is at most {NOT_WORSE_H:g} h. {source.caption(log.height, 'decisions')}",
+            f"The cost difference is candidate minus champion, paired {100 * GATE_LEVEL:.0f} % interval, weight 1; not "
+            f"worse means that its upper end is at most {NOT_WORSE_H:g} h. {source.caption(log.height, 'decisions')}",
             columns(
                 "released_utc|decided, UTC|utc", "policy|candidate", "outcome|gate", "reason|reason",
+                "pairs|pairs|count", "blocks|blocks|count",
                 "cost_difference_low_h|difference, low, h|number", "cost_difference_high_h|high, h|number",
-                "registered_version|champion after|count", "champion_version|held against|count",
+                "registered_version|champion after|count", "candidate_version|candidate|count",
+                "champion_version|held against|count",
             ),
-            [{**row, "outcome": "passed" if row["passed"] else "not passed"} for row in log.to_dicts()],
+            [{**row, "outcome": _outcome(row)} for row in log.to_dicts()],
         )
     )  # fmt: skip
+
+
+def _outcome(row: dict[str, Any]) -> str:
+    return f"{row['verdict']}, provisional champion" if row["provisional"] else str(row["verdict"])

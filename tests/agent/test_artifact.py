@@ -335,3 +335,65 @@ def test_the_module_imports_nothing_but_numpy_and_the_standard_library() -> None
         for name in node.names
     }
     assert top - set(sys.stdlib_module_names) == {"numpy"}
+
+
+def checked(one: Artifact, folder: Path) -> Artifact:
+    """The artifact with its checks, saved there and loaded again."""
+    one.with_checks(OBSERVATIONS).save(folder)
+    return Artifact.load(folder)
+
+
+@pytest.mark.parametrize("one", [constant_lead(), trees(), network()], ids=["lead", "trees", "network"])
+def test_a_loaded_artifact_answers_as_it_did_where_it_was_released(one: Artifact, tmp_path: Path) -> None:
+    loaded = checked(one, tmp_path / "policy")
+    assert loaded.manifest == one.manifest and loaded.checks is not None
+    assert loaded.checks["submit"] == one.decide(OBSERVATIONS).tolist()
+    assert loaded.checks["scores"] == one.score(OBSERVATIONS).tolist()
+    assert one.with_checks(OBSERVATIONS).with_setting(4.0).checks is None
+
+
+def test_another_answer_than_the_one_released_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader that decides by other arithmetic than the one that the policy was released with."""
+    checked(constant_lead(), tmp_path / "policy")
+    other = module.Kind(lambda *of: module.constant_lead(*of) + np.asarray([[0, 0, 2e-3, 0]]))
+    monkeypatch.setitem(module.KINDS, "constant-lead", other)
+    with pytest.raises(ValueError, match=r"checks\.json: observation 2 scores 1\.002 here and 1 where") as caught:
+        Artifact.load(tmp_path / "policy")
+    assert "\n" not in str(caught.value)
+    within = module.Kind(lambda *of: module.constant_lead(*of) + 1e-9)
+    monkeypatch.setitem(module.KINDS, "constant-lead", within)
+    Artifact.load(tmp_path / "policy")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c["submit"].__setitem__(0, True), "observation 0 scores"),
+        (lambda c: c["scores"].pop(), "as many scores and decisions as observations"),
+        (lambda c: c.update(submit=[0, 1, 1, 0]), "as many scores and decisions"),
+        (lambda c: c.update(scores=[float("nan")] * 4), r"checks\.json holds NaN"),
+        (lambda c: c.update(observations=[[1.0]] * 4), "observations of shape"),
+        (lambda c: c.update(observations=c["observations"] * 300), "as many"),
+        (lambda c: c.pop("observations"), "observations"),
+    ],
+)
+def test_hostile_checks_are_one_line(tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str) -> None:
+    checked(constant_lead(), tmp_path / "policy")
+    path = tmp_path / "policy" / "checks.json"
+    checks = json.loads(path.read_text())
+    change(checks)
+    path.write_text(json.dumps(checks))
+    with pytest.raises(ValueError, match=r"checks\.json is damaged"):
+        Artifact.load(tmp_path / "policy")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    rewrite(tmp_path / "policy", lambda m: m["sha256"].update({"checks.json": digest}))
+    with pytest.raises(ValueError, match=message) as caught:
+        Artifact.load(tmp_path / "policy")
+    assert "\n" not in str(caught.value)
+
+
+def test_checks_that_the_manifest_states_must_be_there(tmp_path: Path) -> None:
+    checked(constant_lead(), tmp_path / "policy")
+    (tmp_path / "policy" / "checks.json").unlink()
+    with pytest.raises(ValueError, match=r"checks\.json"):
+        Artifact.load(tmp_path / "policy")

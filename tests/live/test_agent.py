@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from agent.state import Folder
 from tests.agent.lab import artifact
-from tests.conftest import REPOSITORY, skip_or_fail
+from tests.conftest import skip_or_fail
 from tests.live.clock import FastClock
+from tests.live.keeping import Kept
 from tests.live.slurm import Cluster, Slurm, missing
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -53,54 +50,12 @@ def fast() -> Iterator[Slurm]:
             cluster.down()
 
 
-@dataclass
-class Kept:
-    """One chain and the process that keeps it."""
-
-    slurm: Slurm
-    folder: Path
-    name: str
-    kills: int = 0
-    process: subprocess.Popen[bytes] | None = field(default=None)
-
-    def start(self) -> None:
-        """Begin to keep the chain, or go on."""
-        clock = self.slurm.clock
-        assert clock is not None
-        values = {
-            "rate": clock.rate, "epoch": clock.epoch, "started": clock._started, "folder": str(self.folder),
-            "name": self.name, "links": LINKS, "cycle_s": CYCLE_S,
-        }  # fmt: skip
-        with (self.folder / f"{self.name}.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.live.agent_runner", json.dumps(values)],
-                cwd=REPOSITORY, env=self.slurm.real_env, stderr=log,
-            )  # fmt: skip
-
-    def kill(self) -> None:
-        """End the agent as a crash would, and start another at once."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
-        self.kills += 1
-        self.start()
-
-    def status(self) -> int | None:
-        """The agent's exit status; None while it runs. One that found the lock taken is started again."""
-        assert self.process is not None
-        status = self.process.poll()
-        if status == 2:
-            self.start()
-            return None
-        return status
-
-
 def test_chains_survive_the_death_of_their_agents(fast: Slurm, tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text(
         f"#!/bin/sh\n#SBATCH --time={LIMIT_H}:00:00 --nodes=1 --exclusive\nexec sleep 3600\n"
     )
     artifact(tmp_path / "released", trained_on={"capacity": 4})
-    kept = [Kept(fast, tmp_path, f"chain{number}") for number in range(CHAINS)]
+    kept = [Kept(fast, tmp_path, f"chain{number}", LINKS, CYCLE_S) for number in range(CHAINS)]
     draw = random.Random(os.environ.get("BATON_SEED", "1"))
     whole_s = LINKS * LIMIT_H * 3600 / RATE  # seconds of the real clock
     times = sorted(draw.uniform(0.5, 0.8 * whole_s) for _ in range(KILLS))
@@ -117,9 +72,7 @@ def test_chains_survive_the_death_of_their_agents(fast: Slurm, tmp_path: Path) -
             time.sleep(0.05)
     finally:
         for one in kept:
-            if one.process is not None and one.process.poll() is None:
-                one.process.kill()
-                one.process.wait()
+            one.end()
     assert not times and sum(one.kills for one in kept) == KILLS
     jobs = _accounted(fast)
     for one in kept:
@@ -128,7 +81,7 @@ def test_chains_survive_the_death_of_their_agents(fast: Slurm, tmp_path: Path) -
 
 def _check(one: Kept, jobs: list[list[str]], log: str) -> None:
     """Each link ran to its limit once; each job is known; each name was submitted once."""
-    state = Folder(one.folder / "state" / one.name).load()
+    state = Folder(one.state).load()
     assert state is not None and one.status() == 0 and state.status == "done", log
     assert all(count == 1 for count in Counter(name for _, name, _ in jobs).values()), f"submitted twice: {jobs}\n{log}"
     known = {attempt.job_id: attempt for attempt in state.attempts if attempt.job_id}
@@ -153,4 +106,4 @@ def _accounted(slurm: Slurm) -> list[list[str]]:
 
 
 def _logs(kept: list[Kept]) -> str:
-    return "\n".join((one.folder / f"{one.name}.log").read_text()[-6000:] for one in kept)
+    return "\n".join(one.log() for one in kept)

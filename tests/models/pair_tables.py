@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from agent.artifact import FORMAT_VERSION, Artifact
 from features.observe import FEATURES
-from models.protocol import NONE, PairTable, TrainedPolicy
+from models.protocol import NONE, PairTable, TrainedPolicy, concatenate
 from models.scenario import Context, Scenario
 
 STEP_S = 600
+INSTANTS = ("submit_s", "predecessor_start_s", "predecessor_end_s", "decision_s", "successor_start_s")
 FIRST_S = 1_672_531_200  # 2023-01-01
 
 
@@ -59,6 +62,32 @@ def random_pairs(
         successor_start_s=np.concatenate(start),
         observations=np.concatenate(observed),
     )
+
+
+def unlike_days(seed: int, days: int) -> PairTable:
+    """`random_pairs` of that many days, each with waits of its own: weeks of them resemble each other."""
+    parts = [random_pairs(1000 * seed + day, 6) for day in range(days)]
+    moved = [
+        replace(part, **{name: getattr(part, name) + day * 86_400 for name in INSTANTS})
+        for day, part in enumerate(parts)
+    ]
+    return concatenate(moved)
+
+
+def quiet(pairs: PairTable, most_h: float) -> PairTable:
+    """The same with no wait above `most_h`."""
+    wait_s = np.minimum(pairs.successor_start_s - pairs.decision_s, round(3600 * most_h))
+    return replace(pairs, successor_start_s=pairs.decision_s + wait_s)
+
+
+def mean_cost(pairs: PairTable, one: Artifact, setting: float, size: int) -> float:
+    """Cost of weight 1, one pair at a time."""
+    costs = []
+    for i in np.flatnonzero(pairs.pair_nodes == size):
+        rows = np.arange(pairs.offset[i], pairs.offset[i + 1])
+        yes = np.flatnonzero(one.decide(pairs.observations[rows], setting))
+        costs.append(abs(pairs.gap_h[rows[yes[0]]]))
+    return float(np.mean(costs))
 
 
 def artifact(

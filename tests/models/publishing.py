@@ -23,19 +23,20 @@ from mlflow.tracking import MlflowClient
 
 from agent.artifact import Artifact
 from models.protocol import PairTable, TrainedPolicy
-from models.release import champion
+from models.release import champion, export
 from models.release import log as release_log
 from models.study import comparisons, fits, publish
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
-from tests.models.pair_tables import artifact, context, random_pairs
+from tests.models.pair_tables import artifact, context, random_pairs, unlike_days
 from traces.store import derived, stamps
 from traces.store.folder import DataFolder
 
 State = dict[str, Any]
 FIRST = artifact("constant-lead", (0.0,), 0.0, policy="reactive")
+WORSE = artifact("constant-lead", (4.0,), 4.0, policy="average-wait")
 BETTER = artifact("estimate-ratio", (1.0,), 1.0, policy="start-estimate")
-SELECT, REPORT = random_pairs(1, 20), random_pairs(2, 15 * 6)
+SELECT, REPORT = random_pairs(1, 20), unlike_days(3, 86)
 WRITES: tuple[tuple[Any, str], ...] = (
     (MlflowClient, "create_run"),
     (MlflowClient, "log_batch"),
@@ -49,6 +50,9 @@ WRITES: tuple[tuple[Any, str], ...] = (
     (MlflowClient, "set_registered_model_alias"),
     (derived, "write_parquet"),
     (stamps, "write_text"),
+    (MlflowClient, "delete_registered_model_alias"),
+    (Path, "rename"),  # an exported folder gets its name
+    (Path, "replace"),  # and `champion` points at it
 )
 
 
@@ -62,7 +66,11 @@ class Toy(SimpleNamespace):
             report="r",
         )
         super().__init__(
-            data=data, scenario=SimpleNamespace(cluster="toy"), windows=windows, candidate=candidate, context=context
+            data=data,
+            scenario=SimpleNamespace(cluster="toy"),
+            windows=windows,
+            candidate=candidate,
+            context=lambda _: context(until_s=0),
         )
 
     def pairs(self, window: object) -> PairTable:
@@ -78,6 +86,7 @@ def fingerprint(study: Toy, _: list[str]) -> str:
 
 
 fits.fit, comparisons.comparison_fingerprint = fit, fingerprint  # type: ignore[assignment]
+publish.origin = lambda _: {"decision_s": 600, "world": "plain"}  # type: ignore[assignment]
 
 
 def released(data: DataFolder, candidate: Artifact = BETTER) -> tuple[int, bool]:
@@ -105,17 +114,22 @@ def die_before(write: int) -> None:
 def state(data: DataFolder) -> State:
     """What the registry and the log say."""
     client = mlflow_store.client(data)
-    present = tracking.champion(data)
-    versions = [tracking.find_version(data, number) for number in tracking.versions(data)]
+    present = tracking.champion(data, "toy")
+    versions = [tracking.find_version(data, "toy", number) for number in tracking.versions(data, "toy")]
     runs = client.search_runs([mlflow_store.experiment_id(client)], "attributes.status = 'RUNNING'")
     log = release_log.read(data, "toy")
+    challenger = tracking.aliased(data, "toy", tracking.CHALLENGER)
+    place = export.folder(data, "toy")
     return {
         "champion": None if present is None else present.version,
-        "history": json.loads(tracking.model_tag(data, champion.HISTORY_TAG) or "[]"),
+        "challenger": None if challenger is None else challenger.version,
+        "folder": (place / "champion").resolve().name if (place / "champion").exists() else None,
+        "exported": sorted(one.name for one in place.iterdir()) if place.is_dir() else [],
+        "history": json.loads(tracking.model_tag(data, "toy", champion.HISTORY_TAG) or "[]"),
         "versions": [one.tags["policy"] for one in versions if one is not None],
         "rolled_back": [one.version for one in versions if one is not None and champion.ROLLED_BACK_TAG in one.tags],
         "open_runs": len(runs),
-        "log": log.select("registered_version", "policy", "passed", "reason").rows(),
+        "log": log.select("registered_version", "policy", "verdict", "reason").rows(),
     }
 
 
@@ -155,7 +169,7 @@ def kills(template: Path, work: Callable[[DataFolder], object], then: Callable[[
     found: list[State] = []
     for write in count():
         data = DataFolder(template.with_name(f"{template.name}-{write}"))
-        shutil.copytree(template, data.root)
+        shutil.copytree(template, data.root, symlinks=True)
 
         def killed(data: DataFolder = data, write: int = write) -> None:
             die_before(write)
@@ -185,7 +199,27 @@ def rollback(folder: Path) -> list[State]:
     shutil.copytree(folder / "empty", folder / "two")
     for candidate in (FIRST, BETTER):
         assert in_child(lambda one=candidate: released(DataFolder(folder / "two"), one)) == 0  # type: ignore[misc]
-    return kills(folder / "two", champion.rollback, released)
+    return kills(folder / "two", lambda data: champion.rollback(data, "toy"), released)
+
+
+def rejected(folder: Path) -> list[State]:
+    """A candidate that the gate does not let through, beside a champion."""
+    shutil.copytree(folder / "empty", folder / "no")
+    assert in_child(lambda: released(DataFolder(folder / "no"), FIRST)) == 0
+    return kills(folder / "no", lambda data: released(data, WORSE), lambda data: released(data, WORSE))
+
+
+def promotion(folder: Path) -> list[State]:
+    """By hand, of the challenger; then a look at it by whoever comes next."""
+
+    def nobody(data: DataFolder) -> None:
+        with champion.alone(data, "toy"):
+            pass
+
+    shutil.copytree(folder / "empty", folder / "hand")
+    for candidate in (FIRST, WORSE):
+        assert in_child(lambda one=candidate: released(DataFolder(folder / "hand"), one)) == 0  # type: ignore[misc]
+    return kills(folder / "hand", lambda data: champion.promote(data, "toy", 2, "to see"), nobody)
 
 
 def at_once(folder: Path) -> list[State]:
@@ -228,6 +262,7 @@ def warm_up(folder: Path) -> None:
 
 
 CASES = {"first": first_release, "second": second_release, "rollback": rollback, "at once": at_once}
+CASES |= {"rejected": rejected, "promotion": promotion}
 
 if __name__ == "__main__":
     where = Path(sys.argv[1])

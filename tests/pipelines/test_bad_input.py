@@ -212,7 +212,10 @@ def test_an_unknown_cluster_lists_the_known(baton: Baton, tmp_path: Path) -> Non
         ("no-such-command",),
         ("simulate", "--capacity", "many"),
         ("run", "--no-such-option"),
-        ("promote", "0"),
+        ("promote", "0", "--cluster", "lab", "--reason", "tried"),
+        ("promote", "1", "--cluster", "lab"),
+        ("promote", "1", "--reason", "tried"),
+        ("rollback",),
     ],
 )
 def test_wrong_usage_exits_2(baton: Baton, arguments: tuple[str, ...]) -> None:
@@ -228,7 +231,14 @@ def test_flags_of_a_cluster_need_raw_logs(baton: Baton, tmp_path: Path) -> None:
     assert_one_line(baton("analyze", notes, "--data", tmp_path / "data"), "notes.txt:1", "unknown format")
 
 
-@pytest.mark.parametrize("command", [("promote", 3), ("rollback",)])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("promote", 3, "--cluster", "lab", "--reason", "tried"),
+        ("rollback", "--cluster", "lab"),
+        ("rollback", "--cluster", "../x"),
+    ],
+)
 def test_nothing_registered(baton: Baton, tmp_path: Path, command: tuple[object, ...]) -> None:
     result = baton(*command, "--data", tmp_path / "data", "--json")
     assert result.code in (1, 2) and result.out == "" and result.err.count("\n") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.artifact import Artifact
 from tests.conftest import REPOSITORY
-from tests.models.pair_tables import artifact
+from tests.models.pair_tables import artifact, random_pairs
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +49,33 @@ def test_baton_says_what_to_install(base: Path) -> None:
         assert "pip install '.[pipeline]'" in done.stderr and "typer" in done.stderr
 
 
+def exported(folder: Path) -> Artifact:
+    """A released policy as a release leaves it: a folder a version, with checks, and the link of the champion."""
+    released = artifact().with_checks(random_pairs(0, 3).observations[:48])
+    released.save(folder / "1")
+    (folder / "champion").unlink(missing_ok=True)
+    (folder / "champion").symlink_to("1")
+    return released
+
+
+@pytest.mark.timed
+def test_the_champion_loads_and_decides_within_a_second(base: Path) -> None:
+    """Processor time of the whole process: start, numpy, the artifact, its checks, one decision."""
+    released = exported(base.parent / "timed")
+    observation = json.dumps(dict.fromkeys(released.manifest["features"], 0))
+    command = [str(base / "python"), "-m", "agent", str(base.parent / "timed" / "champion"), "--decide"]
+    took_s = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, capture_output=True, text=True, cwd=base, input=observation, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took_s.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(took_s) < 1.0
+
+
 def test_the_loader_needs_numpy_alone(base: Path) -> None:
-    released = artifact()
-    released.save(base.parent / "release")
-    command = [str(base / "python"), "-m", "agent", str(base.parent / "release")]
+    released = exported(base.parent / "release")
+    command = [str(base / "python"), "-m", "agent", str(base.parent / "release" / "champion")]
     told = subprocess.run(command, capture_output=True, text=True, cwd=base, check=True)
     assert json.loads(told.stdout)["features"] == released.manifest["features"]
     observation = json.dumps(dict.fromkeys(released.manifest["features"], 0))

@@ -68,8 +68,8 @@ def lab(baton: Baton, places: dict[str, Path]) -> dict[str, Path]:
         # what is not there
         ("report --data {tmp}/empty", 2, "no warehouse at"),
         ("explain 7", 2, "no job '7'"),
-        ("promote 3", 2, "no version 3"),
-        ("rollback", 1, "no champion to roll back from"),
+        ("promote 3 --cluster lab --reason tried", 2, "no version 3"),
+        ("rollback --cluster lab", 1, "no champion to roll back from"),
         # where a result cannot be put
         ("report --out {tmp}/empty", 2, "is a folder; name a file in it"),
         ("report --out {log}/below", 2, "jobs.psv is a file, not a folder"),

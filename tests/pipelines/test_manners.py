@@ -63,8 +63,9 @@ REFUSALS = (
     "evaluate --cluster lab --policies forest --from 2026-03-01 --to 2026-03-02",
     "evaluate --cluster lab --policies champion --from 2026-03-01 --to 2026-03-02",
     "promote",
-    "promote 3",
-    "rollback",
+    "promote 3 --cluster lab --reason tried",
+    "rollback --cluster lab",
+    "rollback --cluster policies",
     "report --section nope",
     "report --cluster nope",
     "export",
@@ -119,7 +120,7 @@ def test_help_is_there_at_once(command: str) -> None:
 @pytest.mark.parametrize("line", REFUSALS)
 def test_a_refusal_is_there_at_once(places: dict[str, Path], line: str) -> None:
     answer = ask([part.format(**places) for part in line.split()], places["data"])
-    assert answer.code == (1 if line == "rollback" else 2), answer
+    assert answer.code == (1 if line == "rollback --cluster lab" else 2), answer
     assert answer.out == "" and "Traceback" not in answer.err and answer.err.strip()
     assert answer.processor_s < MOST_S
 

@@ -51,9 +51,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DataFolder, 
     data = DataFolder(folder / "data")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "every_policy", lambda: POLICIES)
-        yield data, folder / "raw", materialize(data, "lab", folder / "raw", nodes=16, gpus_per_node=4)
+        yield data, folder / "raw", materialize(data, "lab", folder / "raw", nodes=16, gpus_per_node=4, warns=GATE)
 
 
+GATE = ("gate",)  # some days of pairs show nothing
 Run = tuple[DataFolder, Path, dict[str, dict[str, Any]]]
 
 
@@ -79,7 +80,7 @@ def test_what_matters_is_a_number_that_the_ui_draws(run: Run) -> None:
         "pair_tables": ("pairs_fit", "pairs_select", "pairs_report", "reactive_interruption_report_h"),
         "trained_policies": ("policies", "fit_s"),
         "policy_comparison": ("cost_w1_h", "interruption_h", "overlap_h", "reactive_cost_w1_h", "oracle_cost_w1_h"),
-        "provisioning_policy": ("passed",),
+        "provisioning_policy": ("champion_version", "gate_pairs", "gate_blocks"),
         "report": ("dagster/size_bytes",),
     }.items():
         assert all(isinstance(made[key][name], int | float) for name in names), (key, made[key])
@@ -110,8 +111,9 @@ def test_the_warehouse_holds_what_was_derived(run: Run) -> None:
     assert set(results["policy"]) == {*POLICIES, *registry.RULES, "mirage-average", "oracle"}
     assert set(results["pair_nodes"]) == {1, 8} and results["world_spearman"].null_count() == 0
     assert results["regret_h_w1"].min() == 0
-    decisions = warehouse.read(data, "SELECT policy, reason FROM release_log")
+    decisions = warehouse.read(data, "SELECT policy, verdict, provisional FROM release_log")
     assert len(decisions) == 1 and decisions["policy"][0] in POLICIES
+    assert decisions.row(0)[1:] == ("cannot tell", True), "some days of pairs show nothing, and there was no champion"
     waits = warehouse.read(data, "SELECT count(*) AS n FROM simulated_starts WHERE simulated_wait_s >= 0")
     assert waits["n"][0] == made["simulation_replay"]["dagster/row_count"] > 100
 
@@ -124,7 +126,7 @@ def test_the_report_is_there(run: Run) -> None:
 def test_a_second_run_works_nothing_out(run: Run) -> None:
     data, raw, _ = run
     before = {path: path.stat().st_mtime_ns for path in data.root.rglob("*") if path.is_file()}
-    again = materialize(data, "lab", raw, nodes=16, gpus_per_node=4)
+    again = materialize(data, "lab", raw, nodes=16, gpus_per_node=4, warns=GATE)
     assert {key for key, metadata in again.items() if not metadata["reused"]} == set()
     after = {path: path.stat().st_mtime_ns for path in data.root.rglob("*") if path.is_file()}
     changed = {path.relative_to(data.root) for path in after if after[path] != before.get(path)}

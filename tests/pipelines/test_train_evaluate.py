@@ -108,17 +108,28 @@ def test_champion_is_what_was_trained_under_that_name_else_the_registered(
     assert baton(*trained).code == 0
     asked = ("evaluate", *WORLD, "--policies", "reactive,champion", "--from", FROM, "--to", TO, "--data", data)
     assert baton("train", *WORLD, "--policies", "reactive", "--until", UNTIL, "--data", data).code == 0
-    assert "no champion is registered" in baton(*asked, "--json").err
+    assert "no champion of cluster 'lab' is registered" in baton(*asked, "--json").err
 
     folder = next((data / "artifacts" / "policies" / "lab").glob("*/start-estimate/0"))
     from agent.artifact import Artifact
     from traces.store.folder import DataFolder
 
     version = tracking.register(
-        DataFolder(data), Artifact.load(folder), tags={"policy": "start-estimate"}, description="by hand", metrics={}
+        DataFolder(data),
+        "lab",
+        Artifact.load(folder),
+        tags={"policy": "start-estimate"},
+        description="by hand",
+        metrics={},
     )
-    promoted = baton("promote", version, "--data", data, "--json")
-    assert promoted.json["champion"] == version
+    promoted = baton("promote", version, "--cluster", "lab", "--reason", "<b>tried</b>", "--data", data, "--json")
+    assert promoted.json == {"model": "baton-policy-lab", "champion": version}
+    champion = tracking.champion(DataFolder(data), "lab")
+    assert champion is not None and "<b>tried</b>" in champion.tags["decision"]
+    assert Artifact.load(data / "artifacts" / "lab" / "champion").manifest["policy"] == "start-estimate"
+    assert baton("rollback", "--cluster", "other", "--data", data).code == 1, (
+        "another cluster has a champion of its own"
+    )
     rows = baton(*asked, "--json").json["results"]
     assert {"champion", *ALWAYS} == {row["policy"] for row in rows}
     with monkeypatch.context() as patch:  # a release of a Baton whose observation was another
@@ -129,6 +140,6 @@ def test_champion_is_what_was_trained_under_that_name_else_the_registered(
     retrained = baton("train", *WORLD, "--policies", "champion", "--until", UNTIL, "--data", data, "--json")
     assert [row["policy"] for row in retrained.json["policies"]] == ["start-estimate"]
     with monkeypatch.context() as patch:
-        patch.setattr(fits, "_registered", lambda _: pytest.fail("the registered version was asked for"))
+        patch.setattr(fits, "_registered", lambda *_: pytest.fail("the registered version was asked for"))
         assert {"champion", *ALWAYS} == {row["policy"] for row in baton(*asked, "--json").json["results"]}
-    assert baton("rollback", "--data", data).code == 1
+    assert baton("rollback", "--cluster", "lab", "--data", data).code == 1

@@ -140,7 +140,7 @@ def test_policies_show_intervals_chosen_settings_loads_and_the_release(full_data
     assert {row["budget"] for row in tables["chosen-8-48-plain"]} == {1.0}
     assert {row["load"] for row in tables["loads-1-48-plain"]} == {"light", "medium", "heavy"}
     assert tables["releases"][0]["outcome"] == "passed"
-    assert "version 1 of provisioning-policy is champion" in section["sentences"][-1]
+    assert "version 1 is champion" in section["sentences"][-1]
 
 
 def test_policies_are_ordered_by_cost_and_the_best_named_is_no_oracle(full_data: DataFolder) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -12,51 +14,53 @@ import pytest
 from agent.artifact import Artifact
 from models.protocol import PairTable, TrainedPolicy
 from models.registry import POLICIES
+from models.release import log as release_log
 from models.release.candidate import Candidate, choose_candidate
-from models.release.champion import promote, rollback
-from models.release.decision import ReleaseDecision, release, release_digest
-from models.release.gate import Gate, gate, gate_window
+from models.release.champion import alone, promote, rollback
+from models.release.decision import Offer, ReleaseDecision, release, release_digest
+from models.release.gate import Gate
 from models.release.note import WORDS, release_note
+from models.scenario import Scenario
 from models.tables import release_log_frame
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from models.tracking.versions import RegisteredVersion
-from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs, reactive, trained
+from tests.models.pair_tables import (
+    FIRST_S,
+    artifact,
+    context,
+    mean_cost,
+    quiet,
+    random_pairs,
+    reactive,
+    trained,
+    unlike_days,
+)
 from traces.errors import InputError, WorkError
 from traces.store.folder import DataFolder
 
 DAY_S = 86_400
 SELECT = random_pairs(1, 70)
-MONTH = random_pairs(2, 40 * 6)  # 40 days
+LONG = unlike_days(3, 86)
 GOOD = artifact("constant-lead", (1.5,), 1.5, policy="constant-lead")
-BAD = artifact("constant-lead", (3.0,), 3.0, policy="constant-lead")
+BETTER = artifact(settings=(1.0,))
+BAD = artifact("constant-lead", (4.0,), 4.0, policy="constant-lead")
 
 
-def candidate(one: Artifact = GOOD, cost_h: float = 1.0) -> Candidate:
+def candidate(one: Artifact, cost_h: float = 1.0) -> Candidate:
     return Candidate("constant-lead", 0, one.settings[0], cost_h, one, "run")
 
 
 def registered(data: DataFolder) -> RegisteredVersion:
     """The champion, which there must be."""
-    champion = tracking.champion(data)
+    champion = tracking.champion(data, "toy")
     assert champion is not None
     return champion
 
 
-def quiet(pairs: PairTable, most_h: float) -> PairTable:
-    """The same with no wait above `most_h`."""
-    wait_s = np.minimum(pairs.successor_start_s - pairs.decision_s, round(3600 * most_h))
-    return replace(pairs, successor_start_s=pairs.decision_s + wait_s)
-
-
-def mean_cost(pairs: PairTable, one: Artifact, setting: float, size: int) -> float:
-    """Cost of weight 1, one pair at a time."""
-    costs = []
-    for i in np.flatnonzero(pairs.pair_nodes == size):
-        rows = np.arange(pairs.offset[i], pairs.offset[i + 1])
-        yes = np.flatnonzero(one.decide(pairs.observations[rows], setting))
-        costs.append(abs(pairs.gap_h[rows[yes[0]]]))
-    return float(np.mean(costs))
+def champion_folder(data: DataFolder) -> Path:
+    """What an agent of the cluster reads."""
+    return (data.artifacts / "toy" / "champion").resolve()
 
 
 def test_the_candidate_is_the_cheapest_on_average_over_sizes_and_seeds() -> None:
@@ -93,61 +97,6 @@ def test_no_candidate_is_said_in_one_line() -> None:
         choose_candidate(SELECT, [])
 
 
-def test_the_gate_takes_the_newest_28_days_that_nobody_was_fitted_on() -> None:
-    newest = int(MONTH.submit_s.max())
-    part = gate_window(MONTH, [artifact(until_s=FIRST_S), reactive()], "toy")
-    assert part.submit_s.min() == newest - 28 * DAY_S + 14_400 and part.submit_s.max() == newest
-    assert len(np.unique(part.submit_s)) == 28 * 6
-    late = FIRST_S + 30 * DAY_S
-    part = gate_window(MONTH, [artifact(until_s=FIRST_S), reactive(until_s=late)], "toy")
-    assert part.submit_s.min() == late  # the later of the two fits counts
-    assert len(gate_window(MONTH, [artifact(until_s=newest + 1)], "toy")) == 0
-    assert gate_window(MONTH, [artifact(until_s=newest + 1)], "another cluster").submit_s.max() == newest
-    known = gate_window(MONTH, [artifact()], "toy", known_until_s=late)
-    assert (known.successor_start_s[known.last] < late).all() and known.submit_s.min() < newest - 28 * DAY_S
-
-
-def test_the_gate_is_a_paired_comparison() -> None:
-    same = gate(MONTH, GOOD, GOOD, "toy")
-    assert same.passed and (same.difference_h, same.low_h, same.high_h) == (0.0, 0.0, 0.0)
-    calm = quiet(MONTH, 1.0)
-    better, worse = gate(calm, reactive(), BAD, "toy"), gate(calm, BAD, reactive(), "toy")
-    assert worse.low_h is not None and worse.difference_h is not None and worse.high_h is not None
-    assert better.difference_h == pytest.approx(-worse.difference_h)
-    assert (better.low_h, better.high_h) == pytest.approx((-worse.high_h, -worse.low_h))
-    assert better.passed and not worse.passed and worse.high_h > 0.1
-    assert worse.low_h < worse.difference_h < worse.high_h
-    cost = [np.mean([mean_cost(gate_window(calm, [BAD], "toy"), one, one.settings[0], s) for s in (1, 8)])
-            for one in (BAD, reactive())]  # fmt: skip
-    assert worse.difference_h == pytest.approx(cost[0] - cost[1])
-    assert "4 blocks, indicative" in worse.reason
-
-
-@pytest.mark.parametrize(("excess_h", "passes"), [(0.05, True), (0.15, False)])
-def test_not_worse_means_by_at_most_a_tenth_of_an_hour(excess_h: float, passes: bool) -> None:
-    """Every successor submitted ten minutes early overlaps by the same `excess_h`: a difference without spread."""
-    pairs = quiet(MONTH, 0.0)
-    pairs.successor_start_s[pairs.last - 1] = pairs.predecessor_end_s - round(3600 * excess_h)
-    found = gate(pairs, artifact("constant-lead", (0.2,), 0.2), None, "toy")
-    assert (found.low_h, found.difference_h, found.high_h) == pytest.approx((excess_h,) * 3)
-    assert found.passed is passes
-
-
-def test_the_gate_says_what_it_compared() -> None:
-    part, found = gate_window(MONTH, [GOOD, BAD], "toy"), gate(MONTH, GOOD, BAD, "toy")
-    assert (found.n, found.from_s, found.until_s) == (len(part), min(part.submit_s), max(part.submit_s))
-    assert found.blocks == 4  # 28 days
-    assert found.difference_h is not None and found.low_h is not None and found.high_h is not None
-    assert found.low_h < found.difference_h < found.high_h
-
-
-def test_too_little_to_compare_does_not_pass() -> None:
-    short = gate(random_pairs(2, 30), GOOD, None, "toy")
-    assert not short.passed and "no more than one block of 7 days" in short.reason
-    none = gate(MONTH, artifact(until_s=FIRST_S + 400 * DAY_S), None, "toy")
-    assert not none.passed and none.n == 0 and "no pair starts after candidate and reactive" in none.reason
-
-
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An initialised, empty store, copied by each test: making one takes seconds."""
@@ -163,78 +112,172 @@ def data(store: Path) -> DataFolder:
     client = mlflow_store.client(folder)
     for model in client.search_registered_models():
         client.delete_registered_model(model.name)
+    for left in (folder.artifacts, folder.lake):
+        shutil.rmtree(left, ignore_errors=True)
     return folder
+
+
+def offer(one: Artifact, pairs: PairTable = LONG, refit: Artifact | None = None, made_from: str = "x") -> Offer:
+    return Offer(
+        candidate(one), pairs, SELECT, context(until_s=FIRST_S), lambda: refit or one, {"world": "plain"}, made_from
+    )
 
 
 def test_the_life_of_a_champion(data: DataFolder) -> None:
     """First release, nothing new, a worse candidate, a better one, rollback, and no return by itself."""
     when = datetime(2023, 3, 1, 12)
 
-    def run(one: Artifact, pairs: PairTable = MONTH) -> ReleaseDecision:
-        return release(data, candidate(one), pairs, context=context(), decided_utc=when)
+    def run(one: Artifact, pairs: PairTable = LONG) -> ReleaseDecision:
+        return release(data, offer(one, pairs), when)
 
-    start = artifact("constant-lead", (0.0,), 0.0, policy="constant-lead")
+    start = reactive()
     first = run(start)
     assert first.passed and first.is_new and first.version == 1 and first.champion_version is None
-    assert "reactive" in first.reason and "no champion yet" in first.reason
+    assert "reactive" in first.reason and not first.is_provisional
     tags = registered(data).tags
     assert tags["policy"] == "constant-lead" and tags["cluster"] == "toy" and tags["setting"] == "0"
+    assert (tags["verdict"], tags["reason"]) == ("passed", first.reason)
 
     again = run(start)
     assert again.passed and not again.is_new and again.version == 1 and "nothing new" in again.reason
 
-    worse = run(BAD)
-    assert not worse.passed and worse.version == 1 and worse.champion_version == 1
-    assert "the champion" in worse.reason and tracking.versions(data) == [1]
+    for is_new in (True, False):
+        worse = run(BAD)
+        assert worse.gate.verdict == "failed" and worse.version == 1 and worse.champion_version == 1
+        assert "the champion" in worse.reason and tracking.versions(data, "toy") == [1, 2]
+        assert (worse.candidate_version, worse.is_new) == (2, is_new)
+    challenger = tracking.aliased(data, "toy", tracking.CHALLENGER)
+    assert challenger is not None and challenger.version == 2 and challenger.tags["reason"] == worse.reason
 
-    better = run(artifact(settings=(1.0,)))
-    assert better.passed and better.is_new and better.version == 2
-    assert registered(data).version == 2 and tracking.versions(data) == [1, 2]
+    better = run(BETTER)
+    assert better.passed and better.is_new and better.version == 3
+    assert registered(data).version == 3 and tracking.versions(data, "toy") == [1, 2, 3]
+    assert champion_folder(data).name == "3"
 
-    assert rollback(data) == 1 and registered(data).version == 1
-    back = run(tracking.load_artifact(data, 2))
-    assert not back.passed and back.version == 1 and "version 2, which was rolled back" in back.reason
+    assert rollback(data, "toy") == 1 and registered(data).version == 1 and champion_folder(data).name == "1"
+    back = run(tracking.load_artifact(data, "toy", 3))
+    assert not back.passed and back.version == 1 and "version 3, which was rolled back" in back.reason
     with pytest.raises(WorkError, match=r"version 1 .* is the first champion"):
-        rollback(data)
+        rollback(data, "toy")
 
-    assert promote(data, 2) == 2 and promote(data, 2) == 2
-    assert rollback(data) == 1
+    assert promote(data, "toy", 3, "the  \nfirst was better") == 3 and promote(data, "toy", 3, "still") == 3
+    reasons = release_log.read(data, "toy").select("registered_version", "verdict", "reason").rows()
+    assert reasons[-2:] == [(3, "by hand", "the first was better"), (3, "by hand", "still")]
+    assert promote(data, "toy", 2, "to see") == 2 and tracking.aliased(data, "toy", tracking.CHALLENGER) is None
+    assert rollback(data, "toy") == 3 and rollback(data, "toy") == 1
 
     decisions = [first, again, worse, better, back]
     log = release_log_frame([decision.log_row() for decision in decisions])
-    assert log["passed"].to_list() == [True, True, False, True, False]
-    assert log["registered_version"].to_list() == [1, 1, 1, 2, 1]
+    assert log["verdict"].to_list() == ["passed", "passed", "failed", "passed", "failed"]
+    assert log["registered_version"].to_list() == [1, 1, 1, 3, 1]
+    assert log["candidate_version"].to_list() == [1, 1, 2, 3, 3]
     assert log["champion_version"].to_list() == [None, 1, 1, 1, 1]
 
 
-def test_a_failed_first_gate_registers_nothing(data: DataFolder) -> None:
-    found = release(data, candidate(BAD), MONTH, context=context())
-    assert not found.passed and found.version is None and not found.is_new
-    assert tracking.versions(data) == [] and tracking.champion(data) is None
+def test_a_release_for_one_cluster_leaves_the_others_champion(data: DataFolder) -> None:
+    release(data, offer(reactive()))
+    other = replace(offer(BETTER), context=replace(context(), scenario=Scenario("other", capacity=8)))
+    found = release(data, other)
+    assert found.passed and found.version == 1 and found.champion_version is None, "held against reactive"
+    assert registered(data).tags["setting"] == "0" and champion_folder(data).parent.name == "toy"
 
 
-def test_a_champion_for_other_features_gives_way_to_reactive(data: DataFolder) -> None:
+def test_what_is_worse_than_reactive_becomes_no_champion(data: DataFolder) -> None:
+    found = release(data, offer(BAD, quiet(LONG, 1.0)))
+    assert found.gate.verdict == "failed" and found.version is None and found.candidate_version == 1
+    assert tracking.champion(data, "toy") is None and not champion_folder(data).exists()
+
+
+def test_the_first_champion_may_be_provisional_and_no_later_one(data: DataFolder) -> None:
+    short = unlike_days(3, 10)
+    found = release(data, offer(BETTER, short))
+    assert found.gate.verdict == "cannot tell" and found.is_provisional and found.version == 1
+    assert "there is no champion, so this one is provisional" in found.reason
+    again = release(data, offer(BETTER, short))
+    assert "nothing new" in again.reason
+    assert (again.gate.verdict, again.is_provisional) == ("cannot tell", True), (
+        "it is not proven by being offered again"
+    )
+    next_one = release(data, offer(GOOD, short))
+    assert (next_one.gate.verdict, next_one.version, next_one.is_provisional) == ("cannot tell", 1, False)
+
+
+def test_what_is_released_is_the_refit_and_it_is_judged_too(data: DataFolder) -> None:
+    refit = artifact(settings=(1.25,), default=1.25)
+    found = release(data, offer(BETTER, refit=refit))
+    assert found.passed and tracking.load_artifact(data, "toy", 1).settings == (1.25,)
+    assert "nothing new" in release(data, offer(BETTER, refit=refit)).reason
+    data_of_other = replace(context(), scenario=Scenario("other", capacity=8))
+    worse = replace(offer(reactive(), quiet(LONG, 1.0), refit=BAD), context=data_of_other)
+    found = release(data, worse)
+    assert found.gate.verdict == "failed" and "fitted again on everything known it is worse" in found.reason
+    assert found.version is None
+
+
+def test_a_champion_that_cannot_be_read_stops_the_release(data: DataFolder) -> None:
+    release(data, offer(reactive()))
+    (tracking.download(data, "toy", 1) / "artifacts" / "policy" / "manifest.json").unlink()
+    for _ in range(2):
+        with pytest.raises(
+            WorkError, match=r"champion version 1 cannot be compared with: .*the candidate is version 2"
+        ):
+            release(data, offer(BETTER))
+    assert registered(data).version == 1 and tracking.versions(data, "toy") == [1, 2]
+    assert promote(data, "toy", 2, "the first is damaged") == 2 and champion_folder(data).name == "2"
+    (champion_folder(data).parent / "1" / "manifest.json").unlink()
+    with pytest.raises(WorkError, match=r"version 1 of baton-policy-toy cannot be released: .*manifest\.json"):
+        rollback(data, "toy")
+    assert registered(data).version == 2
+
+
+def test_a_champion_for_other_features_stops_the_release_too(data: DataFolder) -> None:
     old = artifact("constant-lead", (0.0,), 0.0)
     old.manifest["features"] = ["remaining_h"]
-    promote(data, tracking.register(data, old, tags={}, description="d", metrics={}))
-    found = release(data, candidate(artifact("constant-lead", (0.0,), 0.0)), MONTH, context=context())
-    assert found.passed and found.version == 2 and found.champion_version is None
-    assert "champion version 1 was made for other features" in found.reason
+    number = tracking.register(data, "toy", old, tags={}, description="d", metrics={})
+    promote(data, "toy", number, "as it was")
+    with pytest.raises(WorkError, match="champion version 1 cannot be compared with: it was made for other features"):
+        release(data, offer(BETTER))
 
 
-def test_a_damaged_champion_gives_way_to_reactive(data: DataFolder) -> None:
-    promote(data, tracking.register(data, BAD, tags={}, description="d", metrics={}))
-    (tracking.download(data) / "artifacts" / "policy" / "manifest.json").unlink()
-    found = release(data, candidate(artifact("constant-lead", (0.0,), 0.0)), MONTH, context=context())
-    assert found.passed and "champion version 1 cannot be compared with" in found.reason
+def test_a_released_artifact_says_where_it_is_from_and_checks_itself(data: DataFolder) -> None:
+    release(data, offer(BETTER))
+    folder = champion_folder(data)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "MODEL_CARD.md", "arrays.npz", "checks.json", "manifest.json"
+    ]  # fmt: skip
+    loaded = Artifact.load(folder)
+    notes = loaded.manifest["release"]
+    assert (notes["cluster"], notes["capacity_nodes"], notes["overlap_weight"]) == ("toy", 80, 1.0)
+    assert notes["gate"]["verdict"] == "passed" and notes["gate"]["n"] > 900 and notes["gate"]["level"] == 0.98
+    assert loaded.checks is not None and set(loaded.checks["submit"]) == {True, False}
+    assert 24 < len(loaded.checks["observations"]) <= 48
+    card = (folder / "MODEL_CARD.md").read_text()
+    assert card.startswith("# start-estimate for cluster `toy`") and "**Gate**, passed: not worse than reactive" in card
+    wrong = json.loads((folder / "checks.json").read_text())
+    wrong["scores"][0] += 1.0
+    (folder / "checks.json").write_text(json.dumps(wrong))
+    with pytest.raises(ValueError, match=r"checks\.json"):
+        Artifact.load(folder)
+    with alone(data, "toy"):
+        pass
+    assert Artifact.load(champion_folder(data)) == loaded, "the next command makes it whole again"
+    link = data.artifacts / "toy" / "champion"
+    link.unlink()
+    shutil.copytree(link.with_name("1"), link)  # as of a data folder that was copied by what follows links
+    with alone(data, "toy"):
+        pass
+    assert link.is_symlink() and champion_folder(data).name == "1"
 
 
 def test_promoting_what_is_not_there_lists_what_is(data: DataFolder) -> None:
     for version in (0, -1, 7):
         with pytest.raises(InputError, match=f"no version {version}; registered: none"):
-            promote(data, version)
+            promote(data, "toy", version, "tried")
+    for reason in (" ", "x" * 501):
+        with pytest.raises(InputError, match="--reason takes 1 to 500 characters"):
+            promote(data, "toy", 1, reason)
     with pytest.raises(WorkError, match="no champion to roll back from"):
-        rollback(data)
+        rollback(data, "toy")
 
 
 def test_a_digest_is_of_content_and_not_of_the_training_run() -> None:
@@ -256,15 +299,15 @@ def test_the_note_of_a_version_can_be_read() -> None:
     assert chosen.selected is not None and chosen.selected.n == len(select)
     low, high = chosen.selected.ci95 or (1.0, 0.0)
     assert low < chosen.cost_h < high
-    note = release_note(chosen, Gate(True, "not worse than reactive"))
+    note = release_note(chosen, chosen.artifact, Gate("passed", "not worse than reactive"))
     for words in (
         "**start-estimate**: submits when the wait that running and queued jobs leave",
         f"Knob “factor” = {chosen.setting:g} (declared from 0 to 2, least to most overlap)",
         "cluster `toy`: 1,234 pairs whose outcome was known before 2023-01-01T00:00:00 UTC",
         f"{chosen.cost_h:.2f} h a pair, 95 % [{low:.2f}, {high:.2f}]; 240 pairs from 2023-01-01T00:00",
-        "**Gate**: not worse than reactive.",
+        "**Gate**, passed: not worse than reactive.",
     ):
         assert words in note, note
     assert set(WORDS) == set(POLICIES)
     short = choose_candidate(random_pairs(3, 12), fits)
-    assert "no interval, all within one block" in release_note(short, Gate(True, "x"))
+    assert "no interval, all within one block" in release_note(short, short.artifact, Gate("passed", "x"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +15,7 @@ from models.study import fits
 from models.study.cluster import Study
 from models.study.fits import champion, champion_policy, fit, fit_fingerprint, last_fit, remember_champion, run_ids
 from models.study.windows import Window
+from models.tracking import registered as registered_versions
 from models.tracking import training_runs, versions
 from models.training.train import train
 from tests.models.pair_tables import artifact, random_pairs
@@ -110,9 +110,9 @@ def test_a_fingerprint_changes_with_what_a_fit_is_made_from(study: Study) -> Non
 
 
 def registered(monkeypatch: pytest.MonkeyPatch, one: Artifact | None) -> None:
-    version = None if one is None else SimpleNamespace(version=3)
-    monkeypatch.setattr(versions, "champion", lambda data: version)
-    monkeypatch.setattr(versions, "load_artifact", lambda data, number: {3: one}[number])
+    version = None if one is None else 3
+    monkeypatch.setattr(registered_versions, "champion_version", lambda data, cluster: version)
+    monkeypatch.setattr(versions, "load_artifact", lambda data, cluster, number: {3: one}[number])
 
 
 def with_version(one: Artifact, number: int) -> Artifact:
@@ -125,7 +125,7 @@ def test_the_champion_is_what_was_trained_under_that_name_else_the_registered_ve
     registered(monkeypatch, with_version(artifact(until_s=77), VERSION))
     (one,), until_s = champion(study)
     assert (one.name, one.seed, one.run_id, one.wall_s, until_s) == ("champion", 0, "", 0.0, 77)
-    assert champion_policy(study.data) == one.artifact.manifest["policy"] == "start-estimate"
+    assert champion_policy(study.data, study.scenario.cluster) == one.artifact.manifest["policy"] == "start-estimate"
     registered(monkeypatch, with_version(artifact(), VERSION))
     assert champion(study)[1] == 0  # fitted on no outcomes
     fit(study, RULES, WINDOW)
@@ -146,5 +146,5 @@ def test_a_champion_of_other_observations_is_refused(study: Study, monkeypatch: 
     with pytest.raises(InputError, match="release again"):
         champion(study)
     registered(monkeypatch, None)
-    with pytest.raises(InputError, match="no champion is registered in"):
+    with pytest.raises(InputError, match="no champion of cluster 'toy' is registered in"):
         champion(study)

@@ -34,9 +34,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
     data = DataFolder(tmp_path_factory.mktemp("whole"))
     for setting in (1.0, 2.0):
         number = tracking.register(
-            data, artifact(default=setting), tags={"n": "1"}, description="d", metrics={"c": 1.0}
+            data, "toy", artifact(default=setting), tags={"n": "1"}, description="d", metrics={"c": 1.0}
         )
-        champion.promote(data, number)
+        champion.promote(data, "toy", number, "tried")
     return data
 
 
@@ -87,7 +87,12 @@ def test_a_damaged_store_is_named(data: DataFolder, damage: Callable[[Path], Non
     with pytest.raises(WorkError, match=r"mlflow\.db: the MLflow store ") as told:
         mlflow_store.initialise(data)
     assert "\n" not in str(told.value)
-    for work in (champion.rollback, mlflow_store.settle, registered.versions, lambda data: champion.promote(data, 1)):
+    for work in (
+        lambda data: champion.rollback(data, "toy"),
+        mlflow_store.settle,
+        lambda data: registered.versions(data, "toy"),
+        lambda data: champion.promote(data, "toy", 1, "tried"),
+    ):
         assert one_line(data, partial(work, data)) or damage in (folder, other_release)
 
 
@@ -109,6 +114,10 @@ def test_whatever_is_damaged_is_told_in_one_line(whole: DataFolder, tmp_path: Pa
             at = chance.randrange(100, len(content) - 64)
             content[at : at + 64] = chance.randbytes(64)
         path.write_bytes(content)
-        for work in (mlflow_store.initialise, champion.rollback, lambda data: champion.promote(data, 2)):
+        for work in (
+            mlflow_store.initialise,
+            lambda data: champion.rollback(data, "toy"),
+            lambda data: champion.promote(data, "toy", 2, "tried"),
+        ):
             refused += bool(one_line(data, partial(work, data)))
     assert refused >= DAMAGES

@@ -67,9 +67,9 @@ def test_initialising_again_changes_nothing(data: DataFolder) -> None:
 
 def test_an_empty_data_folder_has_no_champion_and_is_left_empty(tmp_path: Path) -> None:
     empty = DataFolder(tmp_path)
-    assert tracking.champion(empty) is None and tracking.versions(empty) == []
-    with pytest.raises(WorkError, match="champion is not registered in"):
-        tracking.download(empty)
+    assert tracking.champion(empty, "toy") is None and tracking.versions(empty, "toy") == []
+    with pytest.raises(WorkError, match="version 1 of baton-policy-toy is not registered in"):
+        tracking.download(empty, "toy", 1)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -77,12 +77,18 @@ def test_the_released_model_predicts_what_the_artifact_decides(data: DataFolder,
     import mlflow.pyfunc
 
     one = artifact()
-    number = tracking.register(data, one, tags={"policy": "start-estimate"}, description="d", metrics={"cost": 1.0})
-    tracking.set_champion(data, number)
-    champion = tracking.champion(data)
-    assert champion is not None and champion.version == number and champion.tags == {"policy": "start-estimate"}
+    number = tracking.register(
+        data, "toy", one, tags={"policy": "start-estimate"}, description="d", metrics={"cost": 1.0}
+    )
+    tracking.set_alias(data, "toy", tracking.CHAMPION, number)
+    champion = tracking.champion(data, "toy")
+    assert (
+        champion is not None
+        and champion.version == number
+        and champion.tags == {"policy": "start-estimate", "cluster": "toy"}
+    )
     observations = random_pairs(4, 5).observations
-    model = mlflow.pyfunc.load_model(tracking.CHAMPION_URI)
+    model = mlflow.pyfunc.load_model(tracking.champion_uri("toy"))
     mixed = frame_of(observations)[list(reversed(FEATURES))]
     for setting in (None, *one.settings):
         found = model.predict(mixed, params=None if setting is None else {"setting": setting})
@@ -91,7 +97,7 @@ def test_the_released_model_predicts_what_the_artifact_decides(data: DataFolder,
         np.testing.assert_array_equal(found["score"], one.score(observations, setting))
     with pytest.raises(mlflow.exceptions.MlflowException, match="remaining_h"):
         model.predict(mixed.drop(columns="remaining_h"))
-    assert tracking.load_artifact(data) == one
+    assert tracking.load_artifact(data, "toy", number) == one
 
 
 def test_two_versions_in_one_process_each_run_their_own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,44 +133,44 @@ def test_requirements_are_pinned_and_name_no_full_mlflow() -> None:
 
 
 def test_a_damaged_release_is_told_in_one_line(data: DataFolder) -> None:
-    number = tracking.register(data, artifact(default=2.0), tags={}, description="d", metrics={})
-    (tracking.download(data, number) / "artifacts" / "policy" / "arrays.npz").write_bytes(b"")
+    number = tracking.register(data, "toy", artifact(default=2.0), tags={}, description="d", metrics={})
+    (tracking.download(data, "toy", number) / "artifacts" / "policy" / "arrays.npz").write_bytes(b"")
     with pytest.raises(WorkError, match=r"arrays\.npz is damaged") as caught:
-        tracking.load_artifact(data, number)
+        tracking.load_artifact(data, "toy", number)
     assert "\n" not in str(caught.value)
 
 
 def test_a_copied_data_folder_works_without_the_old_one(data: DataFolder, tmp_path: Path) -> None:
     """Runs, versions and their files are found where the folder is now; the old place is gone."""
-    number = tracking.register(data, artifact(), tags={}, description="d", metrics={})
+    number = tracking.register(data, "toy", artifact(), tags={}, description="d", metrics={})
     old = DataFolder(tmp_path / "50%_of 'a' data")
     shutil.copytree(data.root, old.root)
     mlflow_store.initialise(old)
     client = mlflow_store.client(old)
-    run_id = client.get_model_version(tracking.MODEL_NAME, str(number)).run_id
+    run_id = client.get_model_version(tracking.model_name("toy"), str(number)).run_id
     assert client.get_run(run_id).info.artifact_uri.startswith((old.mlflow / "artifacts").as_uri())
 
     new = DataFolder(tmp_path / "moved" / "data")
     shutil.move(old.root, new.root)
-    tracking.set_champion(new, number)
-    assert tracking.load_artifact(new) == artifact()
+    tracking.set_alias(new, "toy", tracking.CHAMPION, number)
+    assert tracking.load_artifact(new, "toy", number) == artifact()
     assert mlflow_store.store_uri(new).endswith("/moved/data/mlflow/mlflow.db")
     with closing(sqlite3.connect(new.mlflow / "mlflow.db")) as connection:
         dump = "\n".join(connection.iterdump())
     assert old.root.as_uri() not in dump and str(old.root) not in dump
-    later = tracking.register(new, artifact(default=2.0), tags={}, description="d", metrics={})
-    assert new.root in tracking.download(new, later).parents
-    assert data.root in tracking.download(data, number).parents  # the one it was copied from is as it was
+    later = tracking.register(new, "toy", artifact(default=2.0), tags={}, description="d", metrics={})
+    assert new.root in tracking.download(new, "toy", later).parents
+    assert data.root in tracking.download(data, "toy", number).parents  # the one it was copied from is as it was
 
 
 def test_a_path_that_a_uri_would_read_otherwise_is_one_store(data: DataFolder, tmp_path: Path) -> None:
     odd = DataFolder(tmp_path / "5%41" / "who? x=1#2")
     shutil.copytree(data.root, odd.root)
-    number = tracking.register(odd, artifact(), tags={}, description="d", metrics={})
-    tracking.set_champion(odd, number)
-    champion = tracking.champion(odd)
+    number = tracking.register(odd, "toy", artifact(), tags={}, description="d", metrics={})
+    tracking.set_alias(odd, "toy", tracking.CHAMPION, number)
+    champion = tracking.champion(odd, "toy")
     assert champion is not None and champion.version == number
-    assert tracking.load_artifact(odd) == artifact()
+    assert tracking.load_artifact(odd, "toy", number) == artifact()
     assert [one.name for one in tmp_path.iterdir()] == ["5%41"], "no second store beside it"
 
 
@@ -196,8 +202,12 @@ def test_the_champion_predicts_in_an_empty_environment(data: DataFolder, global_
     policy = LightGBMQuantile()
     policy.rounds = 20
     one, _ = policy.fit(queue_table(0, starts=40), 0)
-    tracking.set_champion(data, tracking.register(data, one, tags={}, description="d", metrics={}))
-    fetched = mlflow.artifacts.download_artifacts(artifact_uri=tracking.CHAMPION_URI, dst_path=str(tmp_path / "got"))
+    tracking.set_alias(
+        data, "toy", tracking.CHAMPION, tracking.register(data, "toy", one, tags={}, description="d", metrics={})
+    )
+    fetched = mlflow.artifacts.download_artifacts(
+        artifact_uri=tracking.champion_uri("toy"), dst_path=str(tmp_path / "got")
+    )
     observations = queue_table(1, starts=5).observations
     np.save(tmp_path / "observations.npy", observations.astype(np.float64))
     outside = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "MLFLOW", "VIRTUAL_ENV", "BATON"))}
@@ -229,3 +239,50 @@ def test_two_processes_may_initialise_a_fresh_store_at_once(tmp_path: Path) -> N
     assert [process.wait(timeout=120) for process in both] == [0, 0]
     client = mlflow_store.client(DataFolder(tmp_path))
     assert [e.name for e in client.search_experiments()].count(mlflow_store.EXPERIMENT) == 1
+
+
+def shared(data: DataFolder, *clusters: str) -> None:
+    """What an older version of this program left: one model for all clusters, its last version the champion."""
+    client = mlflow_store.client(data)
+    for cluster in clusters:
+        number = tracking.register(data, cluster, artifact(), tags={}, description="d", metrics={})
+        source = client.get_model_version(tracking.model_name(cluster), str(number))
+        client.delete_registered_model(tracking.model_name(cluster))
+        if not any(model.name == tracking.SHARED_MODEL for model in client.search_registered_models()):
+            client.create_registered_model(tracking.SHARED_MODEL)
+        made = client.create_model_version(
+            tracking.SHARED_MODEL, source.source, source.run_id, tags={"cluster": cluster}
+        )
+        client.set_registered_model_alias(tracking.SHARED_MODEL, tracking.CHAMPION, made.version)
+
+
+def test_the_model_of_an_older_store_becomes_its_one_clusters(data: DataFolder, tmp_path: Path) -> None:
+    old = DataFolder(tmp_path / "old")
+    shutil.copytree(data.root, old.root)
+    shared(old, "lab", "lab")
+    tracking.take_over(old, "another")
+    assert tracking.versions(old, "another") == tracking.versions(old, "lab") == []
+    tracking.take_over(old, "lab")
+    champion = tracking.champion(old, "lab")
+    assert champion is not None and champion.version == 2 and tracking.versions(old, "lab") == [1, 2]
+    assert tracking.load_artifact(old, "lab", 1) == artifact()
+    tracking.take_over(old, "lab")
+
+
+def test_the_model_of_several_clusters_is_refused_by_name(data: DataFolder, tmp_path: Path) -> None:
+    old = DataFolder(tmp_path / "old")
+    shutil.copytree(data.root, old.root)
+    shared(old, "lab", "other")
+    for cluster in ("lab", "other", "third"):
+        with pytest.raises(WorkError, match=r"'provisioning-policy', one model for the clusters lab, other") as caught:
+            tracking.take_over(old, cluster)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_champion_is_one_clusters(data: DataFolder) -> None:
+    ours = tracking.register(data, "ours", artifact(), tags={}, description="d", metrics={})
+    theirs = tracking.register(data, "theirs", artifact(default=2.0), tags={}, description="d", metrics={})
+    tracking.set_alias(data, "ours", tracking.CHAMPION, ours)
+    assert tracking.champion(data, "theirs") is None
+    tracking.set_alias(data, "theirs", tracking.CHAMPION, theirs)
+    assert [tracking.load_artifact(data, name, 1).manifest["default_setting"] for name in ("ours", "theirs")] == [1, 2]
