@@ -133,21 +133,7 @@ def _predictions(
         f"outside), {fmt.percent(whole['before_share'])} were shorter, {fmt.percent(whole['after_share'])} longer."
     )
     ending = source.caption(judged.height, "waits", window=window)
-    both = ("start_estimate_s", "start_expected_s")
-    low, high, real = (
-        judged.select(values.cast(pl.Float64))[:, 0].to_numpy()
-        for values in (pl.min_horizontal(both), pl.max_horizontal(both), pl.col("wait_s"))
-    )
-    section.figures.append(
-        Figure(
-            "predicted",
-            "Predicted against real waits",
-            "A line a job, from the wait predicted by expected run times to that by limits (the dot is the longer "
-            f"one) when it was submitted; on the broken line it is the real one. {ending}",
-            figures.predicted(f"{source.slug}-predicted", low, high, real, (judged["band"] == "within").to_numpy()),
-            "Real wait over predicted wait of each job, both on a log axis; the table has the figures.",
-        )
-    )
+    section.figures.append(_drawn(source, judged, ending))
     section.tables.append(
         TableView(
             "predictions",
@@ -166,6 +152,23 @@ def _predictions(
             [row for row in rows if row["predicted"]],
         )
     )  # fmt: skip
+
+
+def _drawn(source: Source, judged: pl.DataFrame, ending: str) -> Figure:
+    """The band predicted for each wait, and the wait."""
+    both = ("start_estimate_s", "start_expected_s")
+    low, high, real = (
+        judged.select(values.cast(pl.Float64))[:, 0].to_numpy()
+        for values in (pl.min_horizontal(both), pl.max_horizontal(both), pl.col("wait_s"))
+    )
+    return Figure(
+        "predicted",
+        "Predicted against real waits",
+        "A line a job, from the wait predicted by expected run times to that by limits (the dot is the longer "
+        f"one) when it was submitted; on the broken line it is the real one. {ending}",
+        figures.predicted(f"{source.slug}-predicted", low, high, real, (judged["band"] == "within").to_numpy()),
+        "Real wait over predicted wait of each job, both on a log axis; the table has the figures.",
+    )
 
 
 def _by_link(source: Source, links: pl.DataFrame, window: tuple[datetime, datetime] | None) -> TableView:

@@ -360,3 +360,16 @@ def _luminance(value: str) -> float:
 )  # fmt: skip
 def test_durations(seconds: float | None, words: str) -> None:
     assert fmt.duration(seconds) == words
+
+
+def test_the_deployed_policy_is_told_by_version_and_link(full_data: DataFolder) -> None:
+    section = section_data(full_data, CLUSTER, "deployed")
+    every, *others = section["tables"]["deployed_policies"]
+    assert every["handovers"] == sum(row["handovers"] for row in others) == 35
+    low, high = every["interruption_ci"]
+    assert low < every["interruption_h"] < high
+    links = section["tables"]["deployed_links"]
+    gaps = [row["interruption_s"] for row in links if row["interruption_s"] is not None]
+    assert every["interruption_h"] == pytest.approx(sum(gaps) / len(gaps) / 3600)
+    assert section["tables"]["predictions"][0]["predicted"] == 35 and not section["missing"]
+    assert any("is unknown, since nothing was submitted then" in text for text in section["sentences"])
