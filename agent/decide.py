@@ -6,6 +6,8 @@ cannot be loaded leaves the old one in place.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.__main__ import artifact_folder
-from agent.artifact import REMAINING, Artifact
+from agent.artifact import REMAINING, Artifact, pack_arrays
 from features.observe import FEATURES, VERSION
 
 Observation = Mapping[str, float | None]
@@ -53,6 +55,12 @@ class Policy:
     def name(self) -> str:
         """The policy's name and setting, for people."""
         return f"{self.artifact.manifest['policy']}, {self.artifact.manifest['knob']} = {self.setting:g}"
+
+    @property
+    def version(self) -> str:
+        """Twelve hexadecimal digits of what it is made of: another manifest or other arrays are another version."""
+        manifest = json.dumps(self.artifact.manifest, sort_keys=True).encode()
+        return hashlib.sha256(manifest + pack_arrays(self.artifact.arrays)).hexdigest()[:12]
 
     def refresh(self) -> str | None:
         """Take up another version where the path leads to one; what is to be said about it, or None."""

@@ -225,7 +225,8 @@ class Agent:
         event = {
             "event": "decision", "link": running.link, "job_id": running.job_id, "submit": decision.submit,
             "by": decision.by, "reason": decision.reason, "score": decision.score,
-            "policy": self.policy.artifact.manifest["policy"], "setting": self.policy.setting,
+            "policy": self.policy.artifact.manifest["policy"], "version": self.policy.version,
+            "setting": self.policy.setting,
             "observation": dict(observed), "hidden": sorted(hidden),
         }  # fmt: skip
         self._journal_lines(sight.now_s, [event])

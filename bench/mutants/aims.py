@@ -62,7 +62,7 @@ AIMS: dict[str, tuple[str, ...]] = {
     "models/policies/lightgbm.py": (RECIPES, f"{POLICIES}/test_regressions.py", f"{POLICIES}/test_parts.py", DECLARED),
     "models/policies/estimates.py": (RECIPES, DECLARED),
     "models/policies/reactive.py": (RECIPES, DECLARED),
-    "models/comparison/bootstrap.py": ("tests/models/comparison/test_bootstrap.py",),
+    "features/bootstrap.py": ("tests/features/test_bootstrap.py",),
     "models/comparison/outcomes.py": ("tests/models/comparison",),
     **{f"models/comparison/{name}.py": COMPARISON for name in ("cells", "compare", "groups", "settings")},
     **{f"models/comparison/{name}.py": (DIFFERENCES, *COMPARISON[:2]) for name in ("differences", "rules")},
