@@ -2,8 +2,9 @@
 
     python -m tests.live.chains --artifact DIR --out FILE.json [--chains 10] [--links 4] [--rate 600]
 
-As root, after `make system`. The background is that of `tests.live.background` from its day 46 on, a day of it before
-the first chain. As many agents as `--side-by-side` work at a time; one that is done makes room for the next.
+As root, after `make system`. Beside FILE.json the folder FILE gets the decision log of each chain. The background is
+that of `tests.live.background` from its day 46 on, a day of it before the first chain. As many agents as
+`--side-by-side` work at a time; one that is done makes room for the next.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import argparse
 import contextlib
 import itertools
 import json
-import subprocess
+import shutil
 import tempfile
 import threading
 import time
@@ -74,6 +75,7 @@ def figures(links: list[Link]) -> dict[str, float]:
         ("interruption_h", [np.maximum(one, 0) for one in chains]),
         ("overlap_h", [np.maximum(np.negative(one), 0) for one in chains]),
         ("zero_share", [np.array(one) <= 0 for one in chains]),
+        ("within_10min_share", [np.array(one) <= 1 / 6 for one in chains]),
     ):
         sums = np.array([part.sum() for part in of_chains])
         means = sums[draws].sum(axis=1) / counts[draws].sum(axis=1)
@@ -95,9 +97,9 @@ def keep_background(slurm: Slurm, load: Load, start_s: float, until: threading.E
 
 
 def run(
-    artifact: Path, *, chains: int, links: int, side_by_side: int, rate: float, cycle_s: float
+    artifact: Path, logs: Path, *, chains: int, links: int, side_by_side: int, rate: float, cycle_s: float
 ) -> dict[str, object]:
-    """All chains, one after the other where there is no room; what came of them."""
+    """All chains, one after the other where there is no room; what came of them. Their decision logs go to `logs`."""
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with ahead_of_others(), tempfile.TemporaryDirectory(prefix="baton-chains-", dir=memory) as place:
         folder = Path(place)
@@ -131,8 +133,10 @@ def run(
             over.set()
             for one in kept:
                 one.end()
-            with contextlib.suppress(RuntimeError, subprocess.TimeoutExpired):
-                (Path(tempfile.gettempdir()) / "chains-last.log").write_text("\n".join(one.log() for one in kept))
+            logs.mkdir(parents=True, exist_ok=True)
+            for one in kept:
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copy(one.state / "decisions.jsonl", logs / f"{one.name}.jsonl")
             slurm.down()
 
 
@@ -171,8 +175,8 @@ def main() -> None:
     given = parser.parse_args()
     began = time.monotonic()
     told = run(
-        given.artifact, chains=given.chains, links=given.links, side_by_side=given.side_by_side, rate=given.rate,
-        cycle_s=given.cycle,
+        given.artifact, given.out.with_suffix(""), chains=given.chains, links=given.links,
+        side_by_side=given.side_by_side, rate=given.rate, cycle_s=given.cycle,
     )  # fmt: skip
     given.out.write_text(json.dumps(told, indent=1))
     short = {name: round(value, 3) for name, value in told.items() if isinstance(value, float)}
