@@ -14,7 +14,7 @@ from traces.cache.closure import code_digest
 
 COMPUTED_BY, NOT_BY, SEPARATOR = "computed_by", "apart_from", ", "  # in an asset's metadata
 DIGITS = 12
-# The weekly schedule makes these again (it is off until a person turns it on; then a day late is late).
+# The weekly schedule makes these again; a day late is late.
 WEEKLY = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=8), warn_window=timedelta(days=7, hours=12))
 MADE_WEEKLY = ("provisioning_policy", "report", "report_with_policies")
 

@@ -43,7 +43,7 @@ def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFra
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables from canonical frames."""
-    return {LOAD.name: _load(trace, settings), DRIFT.name: _drift(_described(trace, settings), settings.name)}
+    return {LOAD.name: _load(trace, settings), DRIFT.name: _drift(described(trace, settings), settings.name)}
 
 
 def _load(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
@@ -68,7 +68,7 @@ def _load(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
             "gpus_held_mean": _mean(gpus, edges),
         }
     )
-    asked = _described(trace, settings).with_columns(pl.col("submit_utc").dt.truncate("1d").alias("day_utc"))
+    asked = described(trace, settings).with_columns(pl.col("submit_utc").dt.truncate("1d").alias("day_utc"))
     known = pl.col("gpu_time_s")
     arrived = asked.group_by("day_utc").agg(
         pl.len().alias("arrivals"),
@@ -112,8 +112,8 @@ def _peak(steps: Steps, edges: Int64s) -> Int64s:
     return peaks
 
 
-def _described(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
-    """What drifts, one row a job with a submission, in order of submission."""
+def described(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
+    """What drifts (NUMBERS and CATEGORIES), one row a job with a submission, in order of submission."""
     submit = pl.col("submit_utc").dt.epoch("s")
     local = pl.col("submit_utc").dt.replace_time_zone("UTC").dt.convert_time_zone(settings.timezone)
     held = runs(trace, settings)
@@ -169,7 +169,7 @@ def stability_of_numbers(old: Numbers, new: Numbers) -> float:
     """Population stability index of two samples (n,), (m,), each in rising order."""
     edges = np.unique(np.quantile(old, np.arange(1, BINS) / BINS, method="inverted_cdf"))
     counts = [np.bincount(np.searchsorted(edges, part, side="left"), minlength=len(edges) + 1) for part in (old, new)]
-    return _index(*counts)
+    return stability_index(*counts)
 
 
 def stability_of_categories(old: pl.Series, new: pl.Series) -> float:
@@ -177,10 +177,11 @@ def stability_of_categories(old: pl.Series, new: pl.Series) -> float:
     counts = [dict(part.value_counts().iter_rows()) for part in (old, new)]
     names = sorted(counts[0].keys() | counts[1].keys())
     p, q = (np.array([count.get(name, 0) for name in names], dtype=np.int64) for count in counts)
-    return _index(p, q)
+    return stability_index(p, q)
 
 
-def _index(old: Int64s, new: Int64s) -> float:
+def stability_index(old: Int64s, new: Int64s) -> float:
+    """Population stability index of counts in the same bins, (bins,) each."""
     p, q = ((n + 0.5) / (n.sum() + 0.5 * len(n)) for n in (old, new))
     return float(((q - p) * np.log(q / p)).sum())
 

@@ -1,4 +1,4 @@
-"""Derived tables of the policy part: comparison, curves and the log of releases.
+"""Derived tables of the policy part: comparison, curves, the log of releases, and drift away from a champion's fit.
 
 Declares them and turns plain rows into typed frames. Writing them is the assets' work.
 """
@@ -133,6 +133,27 @@ RELEASE_LOG = Table(
     key=("cluster", "released_utc"),
 )  # fmt: skip
 
+CHAMPION_DRIFT = Table(
+    "champion_drift",
+    "One row a whole week since the champion's fit, and feature: how far its jobs differ from those of the fit's weeks",
+    (
+        CLUSTER,
+        Column("week_utc", UTC, "", "Monday 00:00 UTC; all outcomes of the week are known", nullable=False),
+        Column("feature", TEXT, "", "as in drift; wait_error_s: what agents predicted, less the wait", nullable=False),
+        Column("champion_version", INT, "", "registered version that was champion", nullable=False),
+        Column("before_from_utc", UTC, "", "first of the earlier weeks", nullable=False),
+        Column("before_until_utc", UTC, "", "end of the last of them, at most that of the fit", nullable=False),
+        Column("weeks", INT, "weeks", "earlier weeks compared", nullable=False),
+        Column("n_before", INT, "jobs", "jobs of the earlier weeks that know the feature", nullable=False),
+        Column("n", INT, "jobs", "jobs of this week that know it", nullable=False),
+        Column("psi", FLOAT, "", "population stability index against all earlier weeks together", nullable=False),
+        Column("bound", FLOAT, "", "of the index, from the spread between the earlier weeks", nullable=False),
+        Column("chance", FLOAT, "", "share of weeks like these with any feature beyond its bound", nullable=False),
+        Column("is_beyond", FLAG, "", "index over the bound: retraining is asked for", nullable=False),
+    ),
+    key=("cluster", "week_utc", "feature"),
+)  # fmt: skip
+
 WHAT_IF = Table(
     "what_if",
     "One row a change of the cluster: the trace replayed with it, against the replay of the cluster as it is",
@@ -153,7 +174,7 @@ WHAT_IF = Table(
     key=("cluster", "change"),
 )  # fmt: skip
 
-TABLES: tuple[Table, ...] = (POLICY_RESULTS, POLICY_CURVES, RELEASE_LOG, WHAT_IF)
+TABLES: tuple[Table, ...] = (POLICY_RESULTS, POLICY_CURVES, RELEASE_LOG, CHAMPION_DRIFT, WHAT_IF)
 
 _DTYPES: dict[str, Any] = {
     TEXT: pl.String,

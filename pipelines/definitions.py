@@ -9,10 +9,22 @@ from typing import Any
 
 import dagster as dg
 
-from assets import checks, evaluation, features, ingest, policies, promises, release, reports, simulation, warehouse
+from assets import (
+    checks,
+    drift,
+    evaluation,
+    features,
+    ingest,
+    policies,
+    promises,
+    release,
+    reports,
+    simulation,
+    warehouse,
+)
 from assets.resources import Baton
 from pipelines import triggers
-from pipelines.jobs import analytics, everything
+from pipelines.jobs import analytics, everything, intake
 from pipelines.runs.progress import progress_logger
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -36,6 +48,7 @@ def build_defs(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
                 policies.trained_policies,
                 evaluation.policy_comparison,
                 release.provisioning_policy,
+                drift.champion_drift,
                 reports.derived_tables,
                 reports.report,
                 reports.policy_tables,
@@ -43,8 +56,8 @@ def build_defs(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
             ],
         ),
         asset_checks=[checks.canonical_checks, checks.derived_checks, checks.policy_checks],
-        jobs=[analytics, everything],
-        sensors=[triggers.raw_files],
+        jobs=[analytics, intake, everything],
+        sensors=[triggers.raw_files, triggers.drifted],
         schedules=[triggers.weekly_retraining],
         resources={"baton": Baton(data=data), **(resources or {})},
         loggers={"progress": progress_logger, "console": dg.colored_console_logger},

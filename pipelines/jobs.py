@@ -10,6 +10,9 @@ from assets.resources import CLUSTERS
 _NOT_MADE = dg.AssetSelection.assets("raw_file")
 ANALYTICS = dg.AssetSelection.assets("report").upstream().required_multi_asset_neighbors() - _NOT_MADE
 POLICIES = dg.AssetSelection.all() - ANALYTICS - _NOT_MADE
+# Of a cluster that has policies, what new logs change without training: the report is made once, with them.
+_KNOWN = dg.AssetSelection.assets("champion_drift", ["warehouse", "policy_tables"], "report_with_policies")
+INTAKE = (ANALYTICS - dg.AssetSelection.assets("report")) | _KNOWN
 # Of all clusters at once: where several are materialized one after the other, the last one's run makes them.
 REPORT = dg.AssetSelection.groups("reports")
 
@@ -19,6 +22,14 @@ analytics = dg.define_asset_job(
     partitions_def=CLUSTERS,
     executor_def=dg.in_process_executor,
     description="Raw logs of one cluster to the warehouse, the analytics and the report: no training.",
+)
+
+intake = dg.define_asset_job(
+    "intake",
+    selection=INTAKE,
+    partitions_def=CLUSTERS,
+    executor_def=dg.in_process_executor,
+    description="New raw logs of one cluster to the analytics, the champion's drift and the report: no training.",
 )
 
 everything = dg.define_asset_job(

@@ -1,26 +1,55 @@
-"""What starts runs by itself: a sensor on data/raw/CLUSTER/ and a weekly schedule that retrains."""
+"""What starts runs by itself: a sensor on data/raw/CLUSTER/, one on drift, and a weekly schedule that retrains.
+
+They are on wherever Dagster's daemon runs (`make dev`), unless BATON_TRIGGERS is `off`; the UI turns each on and off.
+"""
 
 import hashlib
 import json
+import os
 import time
 from pathlib import Path
 
 import dagster as dg
 
 from assets.resources import CLUSTERS, Baton
-from pipelines.jobs import everything
+from models.study import drift
+from models.tables import CHAMPION_DRIFT
+from models.tracking import registered
+from pipelines.jobs import everything, intake
 from pipelines.runs import attempts, killed
+from reports.drift import sentence
 from traces import clusters
-from traces.errors import BatonError
+from traces.errors import BatonError, InputError
+from traces.store import derived
+from traces.visible import visible
 
 QUIET_S = 30  # a file younger than that may still be being copied
-CRON = "0 3 * * 0"  # Sunday, 03:00
+CRON = "0 3 * * 0"  # Sunday, 03:00: the outcomes of the last whole week are known since Saturday
+SWITCH = "BATON_TRIGGERS"
 
 
-@dg.sensor(job=everything, minimum_interval_seconds=60, description="New or changed files in data/raw/CLUSTER/.")
+def is_on(switch: str) -> bool:
+    """Whether triggers are on, as the environment variable SWITCH says. Raises InputError for what says neither."""
+    if switch not in ("on", "off"):
+        raise InputError(f"{SWITCH}={visible(switch)} is not allowed: use on or off")
+    return switch == "on"
+
+
+_ON = is_on(os.environ.get(SWITCH, "on"))
+SENSOR_STATUS = dg.DefaultSensorStatus.RUNNING if _ON else dg.DefaultSensorStatus.STOPPED
+SCHEDULE_STATUS = dg.DefaultScheduleStatus.RUNNING if _ON else dg.DefaultScheduleStatus.STOPPED
+
+
+@dg.sensor(
+    jobs=[everything, intake],
+    minimum_interval_seconds=60,
+    default_status=SENSOR_STATUS,
+    description="New or changed files in data/raw/CLUSTER/.",
+)
 def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorResult:
     """One run a cluster for all its new files, and more of them, later each time, where it fails.
 
+    The run is `intake`, which trains nothing, where the cluster has a champion, else `whole_pipeline`.
     The content's digest is in the run key, so that no content that went well runs twice
     (`pipelines.runs.attempts`). The cursor keeps each file's size, time and digest, so that an unchanged file is not
     read again, and one that has disappeared is reported; and what became of attempts that failed, a sentence a cluster.
@@ -48,7 +77,15 @@ def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorRes
                 context.log.warning(f"cluster {folder.name}: {attempt.failure}")
         if attempt.run_key is not None:
             tags = {attempts.ATTEMPT_TAG: str(attempt.number)}
-            requests.append(dg.RunRequest(run_key=attempt.run_key, partition_key=folder.name, tags=tags))
+            has_champion = registered.champion_version(baton.folder, folder.name) is not None
+            requests.append(
+                dg.RunRequest(
+                    run_key=attempt.run_key,
+                    job_name=(intake if has_champion else everything).name,
+                    partition_key=folder.name,
+                    tags=tags,
+                )
+            )
     for path in sorted(set(known) - set(seen)):
         if not Path(path).exists():
             context.log.warning(f"{path} has disappeared; its rows are kept until it is ingested changed, or deleted")
@@ -59,6 +96,42 @@ def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorRes
         skip_reason=None if requests else "; ".join(["nothing new in the raw logs", *failures]),
         dynamic_partitions_requests=[CLUSTERS.build_add_request(new)] if new else [],
         cursor=json.dumps({"files": seen, "failed": failed}),
+    )
+
+
+@dg.sensor(
+    job=everything,
+    minimum_interval_seconds=60,
+    default_status=SENSOR_STATUS,
+    description="The newest week is unlike those that the cluster's champion was fitted on.",
+)
+def drifted(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorResult:
+    """One training run a cause, which is a champion and a week that is beyond a bound; more where the run fails.
+
+    It is read from the table that the asset `champion_drift` made, where that is about the present champion.
+    """
+    requests, reasons = [], []
+    for name in sorted(context.instance.get_dynamic_partitions(str(CLUSTERS.name))):
+        try:
+            found = derived.read(baton.folder, CHAMPION_DRIFT.name, name)
+            champion = registered.champion_version(baton.folder, name)
+        except InputError:
+            continue  # never made
+        except BatonError as error:
+            context.log.warning(f"cluster {name}: {error}")
+            continue
+        cause = drift.cause(found.filter(champion_version=champion))
+        if cause is None:
+            continue
+        reasons.append(f"cluster {name}: {sentence(found)}")
+        attempt = attempts.next_attempt(context.instance, f"{name}-drift-{cause}", time.time())
+        reasons += [f"cluster {name}: {attempt.failure}"] if attempt.failure else []
+        if attempt.run_key is not None:
+            context.log.info(reasons[-1])
+            tags = {attempts.ATTEMPT_TAG: str(attempt.number)}
+            requests.append(dg.RunRequest(run_key=attempt.run_key, partition_key=name, tags=tags))
+    return dg.SensorResult(
+        run_requests=requests, skip_reason=None if requests else "; ".join(reasons) or "no champion has drifted"
     )
 
 
@@ -85,7 +158,12 @@ def _digest(path: Path, known: dict[str, list[object]], seen: dict[str, list[obj
     return str(old[2])
 
 
-@dg.schedule(job=everything, cron_schedule=CRON, description="Retrain every cluster's policies once a week.")
+@dg.schedule(
+    job=everything,
+    cron_schedule=CRON,
+    default_status=SCHEDULE_STATUS,
+    description="Retrain every cluster's policies once a week.",
+)
 def weekly_retraining(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest]:
     """One run a cluster that has ever been ingested: what is new is read, fitted and compared, the rest is reused.
 

@@ -143,13 +143,13 @@ def _worse_part(difference_h: Floats, block: NDArray[np.int64], losing: Bools, p
 
 def gate_window(pairs: PairTable, artifacts: Sequence[Artifact], cluster: str) -> PairTable:
     """The newest 84 days of the pairs that none of the artifacts, nor its setting, was made from."""
-    seen = [_seen_until_s(artifact, cluster) for artifact in artifacts]
+    seen = [seen_until_s(artifact, cluster) for artifact in artifacts]
     after_s = max((until_s for until_s in seen if until_s is not None), default=None)
     fresh = pairs if after_s is None else pairs.take(pairs.submit_s >= after_s)
     return fresh.take(fresh.submit_s > fresh.submit_s.max() - GATE_S) if len(fresh) else fresh
 
 
-def _seen_until_s(artifact: Artifact, cluster: str) -> int | None:
+def seen_until_s(artifact: Artifact, cluster: str) -> int | None:
     """Epoch s: the end of what of this cluster the artifact, or its setting, was made from; None where of nothing."""
     ends = [
         int(note["until_s"])

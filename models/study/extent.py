@@ -13,6 +13,7 @@ import numpy as np
 
 from models.scenario import EVERY_S
 from models.study.as_of import RAN_OR_OPEN, jobs_as_of
+from models.study.windows import WEEK_S, whole_step_s
 from simulator.workload import Workload
 from traces import instants
 from traces.store import warehouse
@@ -53,7 +54,7 @@ def first_replayed_s(
     ).row(0, named=True)
     if row["first"] is None:
         return None
-    newest_s = (until_s or row["last"] - cool_down_s) - MOST_DAYS * DAY_S
+    newest_s = (until_s or whole_step_s(row["last"] - cool_down_s, WEEK_S)) - MOST_DAYS * DAY_S
     first_s = (min(newest_s, from_s or newest_s) - warm_up_s) // DAY_S * DAY_S
     return None if first_s <= row["first"] else int(first_s)
 

@@ -28,8 +28,8 @@ def pairs_of(data: str | os.PathLike[str], cluster: str, window: str | Window = 
 
     data: the data folder, as `--data` of the command line; `baton ingest` or `baton analyze` fills it.
     cluster: a name as in `clusters.toml`.
-    window: which starts. The three parts are chronological (declared in `clusters.toml`, else 60, 20 and 20 % of the
-        usable starts):
+    window: which starts. The three parts are chronological (declared in `clusters.toml`, else the newest whole
+        weeks to report on, some before them to select on, and all before those to fit on):
         "fit": what Baton's learners are fitted on, half-hourly decisions, on the cluster as it is and on a busier one;
         "select": where settings are chosen; "report": what is judged, touched once;
         or a `models.study.windows.Window` of your own, in epoch seconds.

@@ -18,10 +18,15 @@ from traces.errors import InputError
 
 Int64s = NDArray[np.int64]
 
-HOUR_S, DAY_S = 3600, 86400
+HOUR_S, DAY_S, WEEK_S = 3600, 86400, 7 * 86400
 WARM_UP_S = 2 * DAY_S  # an emptier start understates waits (measured on the A100 trace)
 COOL_DOWN_S = 5 * DAY_S  # later pairs would outlive the arrivals that they compete with
-FIT_SHARE, SELECT_SHARE = 0.6, 0.2  # of the usable starts, where the cluster declares no windows
+FIT_SHARE, SELECT_SHARE = 0.6, 0.2  # of the usable starts, where the cluster declares some dates and not all
+# Where it declares none, windows move in whole steps: the longest of these of which the usable starts hold LEAST_STEPS.
+STEPS_S = (WEEK_S, DAY_S, HOUR_S)
+LEAST_STEPS = 5
+MONDAY_S = 4 * DAY_S  # 1970-01-05: weeks begin there
+MOST_REPORTED, WANTED_REPORTED = 12, 4  # steps: what the gate looks at, and the least from which it tells anything
 DECISION_S = 600
 FIT_DECISION_S = 1800  # learners see every third decision: a third of the work, and neighbours are alike
 
@@ -95,16 +100,25 @@ def usable_starts(workload: Workload, warm_up_s: int = WARM_UP_S, not_before_s: 
     return Window(first_start_s(workload, warm_up_s, not_before_s), last // HOUR_S * HOUR_S)
 
 
-def split(usable: Window, declared: DeclaredDates, cluster: str) -> Windows:
-    """The declared windows where there are any, else 60/20/20 of the span of usable starts, on whole hours.
+def whole_step_s(instant_s: int, step_s: int) -> int:
+    """The last beginning of a step at or before `instant_s`, epoch s; weeks begin on Mondays, 00:00 UTC."""
+    return instant_s - (instant_s - MONDAY_S) % step_s
 
-    Raises InputError, which names the cluster, for declared dates that are out of order.
+
+def split(usable: Window, declared: DeclaredDates, cluster: str) -> Windows:
+    """The declared windows where there are any, else those of `moving`.
+
+    Where some parts end at a declared date and others do not, those follow by 60/20/20 of the span of usable starts, on
+    whole hours. Raises InputError, which names the cluster, for declared dates that are out of order.
     """
+    fit_from = max(declared.fit_from_s or usable.from_s, usable.from_s)
+    later = (declared.fit_until_s, declared.select_until_s, declared.report_until_s)
+    if not any(later) and usable.until_s - fit_from >= DAY_S:
+        return moving(Window(fit_from, usable.until_s))
     span_s = usable.until_s - usable.from_s
     fit_until = declared.fit_until_s or usable.from_s + int(span_s * FIT_SHARE) // HOUR_S * HOUR_S
     report_until = declared.report_until_s or usable.until_s
     select_until = declared.select_until_s or fit_until + int(span_s * SELECT_SHARE) // HOUR_S * HOUR_S
-    fit_from = max(declared.fit_from_s or usable.from_s, usable.from_s)
     if not fit_from < fit_until < select_until < report_until:
         raise InputError(
             f"windows of cluster {cluster!r} are out of order: fit {instants.text(fit_from)} to "
@@ -113,3 +127,21 @@ def split(usable: Window, declared: DeclaredDates, cluster: str) -> Windows:
         )
     fit = Window(fit_from, fit_until, FIT_DECISION_S)
     return Windows(fit, Window(fit_until, select_until), Window(select_until, report_until))
+
+
+def moving(usable: Window) -> Windows:
+    """The windows of a trace that grows: they move in whole weeks (in days or hours where it holds few of them).
+
+    The report window is the newest whole weeks: a fifth of all, four where these are no more than a third, at most
+    twelve. The select window is a fifth (at most twelve) before it, the fit window all before that.
+    """
+    span_s = usable.until_s - usable.from_s
+    step_s = next((step for step in STEPS_S if span_s >= (LEAST_STEPS + 1) * step), HOUR_S)
+    until_s = whole_step_s(usable.until_s, step_s)
+    steps = (until_s - usable.from_s) // step_s
+    fifth = min(max(steps // LEAST_STEPS, 1), MOST_REPORTED)
+    report_s = until_s - max(fifth, min(WANTED_REPORTED, steps // 3)) * step_s
+    select_s = report_s - fifth * step_s
+    return Windows(
+        Window(usable.from_s, select_s, FIT_DECISION_S), Window(select_s, report_s), Window(report_s, until_s)
+    )

@@ -10,18 +10,11 @@ from numpy.typing import NDArray
 
 from reports import figures
 from reports import format as fmt
+from reports.drift import FEATURES, listed
 from reports.layout import Figure, Section, TableView, columns
 from reports.source import Source
 
 SHORTEST_PLOT = 3  # days
-NAMES = {
-    "gpus": "GPUs asked for", "nodes": "nodes asked for", "limit_s": "time limit", "run_s": "run time",
-    "wait_s": "wait",
-    "interarrival_s": "time between submissions", "hour_of_day": "hour of the day", "user_name": "who submits",
-    "partition": "partition", "account": "account", "qos": "QOS", "state": "final state", "gpu_time_s": "GPU time",
-    "limit_used_share": "share of the limit used", "eligible_wait_s": "wait from eligible",
-    "day_of_week": "day of the week", "queued_jobs": "jobs queued before it", "running_jobs": "jobs running before it",
-}  # fmt: skip
 
 
 def load(source: Source) -> Section:
@@ -110,10 +103,6 @@ def _concurrency(source: Source, days: pl.DataFrame) -> Figure:
     )
 
 
-def _listed(names: list[str], most: int = 5) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more features" if len(names) > most else "")
-
-
 def _drift(source: Source, section: Section) -> None:
     """The features of the last weeks against the week before each, and how often each shifted over the whole log."""
     drift = source.rows("drift")
@@ -136,14 +125,14 @@ def _drift(source: Source, section: Section) -> None:
         .sort("psi_last", descending=True)
     )
     last = drift.filter((pl.col("week_utc") == weeks[-1]) & pl.col("is_shifted"))
-    shifted = [NAMES.get(name, name) for name in last.sort("psi", descending=True)["feature"].to_list()]
+    shifted = last.sort("psi", descending=True)["feature"].to_list()
     last_moment = source.window[1]
     is_cut = last_moment is not None and last_moment < weeks[-1] + timedelta(days=7)
     section.sentences.append(
         f"In the week of {fmt.day(weeks[-1])} "
         + ("(cut short by the end of the log) " if is_cut else "")
         + (
-            f"{_listed(shifted)} shifted against the week before (population stability index over 0.25)."
+            f"{listed(shifted)} shifted against the week before (population stability index over 0.25)."
             if shifted
             else "no feature shifted against the week before (population stability index at most 0.25)."
         )
@@ -160,6 +149,6 @@ def _drift(source: Source, section: Section) -> None:
                 "psi_median|median PSI|number", "week_utc|last week|utc", "psi_last|PSI then|number",
                 "ks_last|KS then|number", "ks_p_last|p|number",
             ),
-            [{**row, "name": NAMES.get(row["feature"], row["feature"])} for row in by.to_dicts()],
+            [{**row, "name": FEATURES.get(row["feature"], row["feature"])} for row in by.to_dicts()],
         )
     )  # fmt: skip

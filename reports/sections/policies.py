@@ -21,7 +21,7 @@ from features.conventions import (
     UNTRAINED,
     USERS,
 )
-from reports import figures
+from reports import drift, figures
 from reports import format as fmt
 from reports.hand_over import Compared, compared, sentences, world
 from reports.layout import Figure, Section, TableView, columns
@@ -249,6 +249,8 @@ def _releases(source: Source, section: Section, *, is_asked_for: bool) -> None:
         f"({fmt.text(last['reason']).rstrip('.')}); "
         + (f"version {version} is champion{provisional}." if version is not None else "there is no champion.")
     )
+    if said := drift.sentence(source.rows("champion_drift")):
+        section.sentences.append(said)
     section.tables.append(
         TableView(
             "releases",

@@ -1,12 +1,14 @@
-"""The sensor on data/raw/<cluster>/ and the weekly schedule."""
+"""The sensors on data/raw/<cluster>/ and on drift, the weekly schedule, and the switch of all three."""
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +17,16 @@ import dagster as dg
 import pytest
 
 from assets.resources import Baton
+from models.tables import CHAMPION_DRIFT, frame
+from models.tracking import registered
 from pipelines import triggers
 from tests.pipelines.conftest import dump
+from traces.errors import InputError
+from traces.store import derived
+from traces.store.folder import DataFolder
 
 OLD_S = 1_600_000_000
+MONDAY = datetime(2026, 6, 1)
 
 
 @pytest.fixture
@@ -223,6 +231,101 @@ def test_files_still_being_written_hidden_ones_and_nothing(tmp_path: Path, insta
 def test_a_folder_that_names_no_cluster_is_left_alone(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     put(tmp_path, "derived", "a.psv"), put(tmp_path, "ls6", "a.psv")
     assert [partition for partition, _ in requests(tick(tmp_path, instance))] == ["ls6"]
+
+
+def test_a_cluster_with_a_champion_is_not_trained_for_new_logs(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "ls6", "a.psv"), put(tmp_path, "lab", "c.psv")
+    monkeypatch.setattr(registered, "champion_version", lambda _data, cluster: 3 if cluster == "ls6" else None)
+    result = tick(tmp_path, instance)
+    jobs = {request.partition_key: request.job_name for request in result.run_requests or []}
+    assert jobs == {"lab": "whole_pipeline", "ls6": "intake"}
+
+
+def drift_of(data: Path, cluster: str, *, beyond: bool, version: int = 3, week: datetime = MONDAY) -> None:
+    """A week that is like the fit's, and one that is beyond the bound of one feature or of none."""
+    row = {
+        "cluster": cluster, "champion_version": version, "before_from_utc": datetime(2026, 1, 5), "weeks": 19,
+        "before_until_utc": datetime(2026, 5, 18), "n_before": 900, "n": 50, "psi": 0.2, "bound": 0.3, "chance": 0.05,
+    }  # fmt: skip
+    rows = [
+        {**row, "week_utc": week - timedelta(weeks=1), "feature": "wait_s", "is_beyond": True},
+        {**row, "week_utc": week, "feature": "wait_s", "is_beyond": False},
+        {**row, "week_utc": week, "feature": "nodes", "is_beyond": beyond},
+    ]
+    folder = DataFolder(data)
+    folder.ensure_writable()
+    derived.write(folder, CHAMPION_DRIFT, cluster, frame(CHAMPION_DRIFT, rows), "")
+
+
+def drifted(data: Path, instance: dg.DagsterInstance) -> dg.SensorResult:
+    with dg.build_sensor_context(instance=instance, resources={"baton": Baton(data=str(data))}) as context:
+        result = triggers.drifted(context)
+    assert isinstance(result, dg.SensorResult)
+    return result
+
+
+def test_a_drifted_champion_is_trained_again_once_a_cause(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, clock: Callable[[float], None]
+) -> None:
+    monkeypatch.setattr(registered, "champion_version", lambda *_: 3)
+    instance.add_dynamic_partitions("clusters", ["calm", "lab", "unseen"])
+    drift_of(tmp_path, "calm", beyond=False)
+    drift_of(tmp_path, "lab", beyond=True)
+    first = drifted(tmp_path, instance)
+    ((cluster, key),) = requests(first)
+    assert cluster == "lab" and key and key.startswith("lab-drift-")
+    launched(instance, first, fails=True)
+    waiting = drifted(tmp_path, instance)
+    assert (
+        requests(waiting) == []
+        and "nodes asked for" in str(waiting.skip_reason)
+        and "failed" in str(waiting.skip_reason)
+    )
+    clock(601)
+    launched(instance, drifted(tmp_path, instance), fails=False)
+    clock(10**7)
+    assert requests(drifted(tmp_path, instance)) == []
+
+    drift_of(tmp_path, "lab", beyond=True, week=MONDAY + timedelta(weeks=1))
+    assert requests(drifted(tmp_path, instance)) not in ([], [(cluster, key)]), "another week is another cause"
+    monkeypatch.setattr(registered, "champion_version", lambda *_: 4)
+    assert requests(drifted(tmp_path, instance)) == [], "the table is about a champion that was replaced"
+    drift_of(tmp_path, "lab", beyond=True, version=4)
+    assert requests(drifted(tmp_path, instance)) not in ([], [(cluster, key)])
+
+
+def test_a_table_that_cannot_be_read_stops_no_other_cluster(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(registered, "champion_version", lambda *_: 3)
+    instance.add_dynamic_partitions("clusters", ["bad", "lab"])
+    drift_of(tmp_path, "bad", beyond=True)
+    drift_of(tmp_path, "lab", beyond=True)
+    (tmp_path / "lake" / "derived" / "champion_drift" / "bad.parquet").write_text("no table")
+    assert [cluster for cluster, _ in requests(drifted(tmp_path, instance))] == ["lab"]
+    assert "cluster bad" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("switch", "status"), [(None, "RUNNING"), ("on", "RUNNING"), ("off", "STOPPED")])
+def test_the_switch_says_whether_triggers_are_on(switch: str | None, status: str) -> None:
+    program = (
+        "from pipelines.definitions import defs\n"
+        "found = [*defs.sensors, *defs.schedules]\n"
+        "print(*sorted(f'{one.name} {one.default_status.value}' for one in found), sep='\\n')"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != triggers.SWITCH}
+    environment |= {} if switch is None else {triggers.SWITCH: switch}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:-1] == [
+        f"{name} {status}" for name in ("drifted", "raw_files", "weekly_retraining")
+    ]
+
+
+def test_a_switch_that_says_neither_is_refused() -> None:
+    with pytest.raises(InputError, match=r"^BATON_TRIGGERS=yes\\x1b is not allowed: use on or off$"):
+        triggers.is_on("yes\x1b")
 
 
 def test_the_schedule_retrains_every_known_cluster(instance: dg.DagsterInstance) -> None:

@@ -12,9 +12,10 @@ import numpy as np
 import polars as pl
 
 from features.catalog import FEATURES
-from models.tables import POLICY_CURVES, POLICY_RESULTS, RELEASE_LOG, WHAT_IF, frame
+from models.tables import CHAMPION_DRIFT, POLICY_CURVES, POLICY_RESULTS, RELEASE_LOG, WHAT_IF, frame
 from simulator.tables import CALIBRATED_STARTS, CALIBRATION_FIGURES, SIMULATED_STARTS
 from tests.reports.agent_log import agent_tables
+from tests.reports.drifted import champion_drift
 from traces import schema
 from traces.clusters import ClusterSettings
 from traces.store.folder import DataFolder
@@ -335,6 +336,7 @@ def _policy_tables(rng: np.random.Generator, cluster: str, jobs: pl.DataFrame) -
         POLICY_RESULTS.name: frame(POLICY_RESULTS, results),
         POLICY_CURVES.name: frame(POLICY_CURVES, curves),
         RELEASE_LOG.name: frame(RELEASE_LOG, [release]),
+        CHAMPION_DRIFT.name: champion_drift(cluster),
         WHAT_IF.name: frame(WHAT_IF, [_replayed(cluster, *change) for change in CHANGES]),
     }
 

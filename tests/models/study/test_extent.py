@@ -53,12 +53,12 @@ def test_a_trace_within_the_bounds_is_taken_whole(data: DataFolder) -> None:
 def test_of_a_longer_one_the_newest_days_are(data: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = clusters.resolve(data, cluster="lab")
     whole = open_study(data, settings)
-    monkeypatch.setattr(extent, "MOST_DAYS", 30)
+    monkeypatch.setattr(extent, "MOST_DAYS", 56)
     study = open_study(data, settings)
     assert study.scenario.from_s is not None and study.scenario.from_s % DAY_S == 0
     assert int(study.workload.submit_s[0]) == study.scenario.from_s
     np.testing.assert_array_equal(study.workload.submit_s, whole.workload.submit_s[-len(study.workload) :])
-    assert 30 <= (study.usable.until_s - study.usable.from_s) / DAY_S < 31
+    assert study.windows.report.until_s - study.usable.from_s == 56 * DAY_S, "it moves in whole weeks, as they do"
     assert study.usable.until_s == whole.usable.until_s
     from_utc = instants.text(study.scenario.from_s)
     assert str(study.scenario).endswith(f", of a longer trace what was submitted from {from_utc}")

@@ -1,6 +1,8 @@
-"""The three parts of a trace: where nobody declares them they move with it, on whole hours; declared ones stay."""
+"""The three parts of a trace: where nobody declares them they move with it in whole weeks; declared ones stay."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,15 +12,19 @@ from models.study.windows import (
     DAY_S,
     FIT_DECISION_S,
     HOUR_S,
+    MONDAY_S,
     WARM_UP_S,
+    WEEK_S,
     DeclaredDates,
     Window,
     Windows,
     first_start_s,
+    moving,
     split,
     usable_starts,
 )
 from simulator.workload import Workload
+from traces import instants
 from traces.errors import InputError
 
 FIRST_S = 1_700_000_000  # 2023-11-14 22:13:20
@@ -37,25 +43,69 @@ def parts(first_s: int, days: int, declared: DeclaredDates = NONE_DECLARED) -> t
     return windows.fit, windows.select, windows.report
 
 
-def test_undeclared_windows_are_60_20_and_20_percent_of_the_usable_starts() -> None:
+def weeks(window: Window) -> float:
+    return (window.until_s - window.from_s) / WEEK_S
+
+
+def test_undeclared_windows_end_with_whole_weeks_whose_outcomes_are_known() -> None:
     fit, select, report = parts(FIRST_S, 107)
     warm_s = FIRST_S + WARM_UP_S
     assert fit.from_s - warm_s in range(HOUR_S) and fit.from_s % HOUR_S == 0
     last_s = FIRST_S + 107 * DAY_S - 6 * HOUR_S - COOL_DOWN_S
-    assert report.until_s == last_s // HOUR_S * HOUR_S
+    assert last_s - report.until_s in range(WEEK_S)
     assert fit.until_s == select.from_s and select.until_s == report.from_s
-    span_h = (report.until_s - fit.from_s) / HOUR_S
-    hours = [(one.until_s - one.from_s) / HOUR_S for one in (fit, select)]  # the rest is the report window's
-    assert hours == pytest.approx([0.6 * span_h, 0.2 * span_h], abs=1)
+    assert all(
+        instants.utc(edge).strftime("%a %H:%M") == "Mon 00:00" for edge in (fit.until_s, report.from_s, report.until_s)
+    )
     assert (fit.decision_s, select.decision_s, report.decision_s) == (1800, 600, 600)
 
 
-def test_undeclared_windows_move_with_the_trace() -> None:
-    for moved_s in (9 * DAY_S, 400 * DAY_S + 5 * HOUR_S):
-        for before, after in zip(parts(FIRST_S, 60), parts(FIRST_S + moved_s, 60), strict=True):
-            assert (after.from_s - before.from_s, after.until_s - before.until_s) == (moved_s, moved_s)
-    grown = zip(parts(FIRST_S, 60)[1:], parts(FIRST_S, 90)[1:], strict=True)
-    assert all(after.from_s > before.from_s and after.until_s > before.until_s for before, after in grown)
+@pytest.mark.parametrize(
+    ("whole", "of_report", "of_select"),
+    [(6, 2, 1), (9, 3, 1), (12, 4, 2), (19, 4, 3), (25, 5, 5), (51, 10, 10), (90, 12, 12)],
+)
+def test_a_fifth_of_the_weeks_is_reported_on_and_as_many_as_the_gate_wants_where_there_are(
+    whole: int, of_report: int, of_select: int
+) -> None:
+    windows = moving(Window(MONDAY_S, MONDAY_S + whole * WEEK_S + 3 * DAY_S))
+    assert (weeks(windows.report), weeks(windows.select)) == (of_report, of_select)
+    assert weeks(windows.fit) == whole - of_report - of_select
+
+
+@pytest.mark.parametrize(("days", "step_s"), [(1, HOUR_S), (5.9, HOUR_S), (6, DAY_S), (41.9, DAY_S), (42, WEEK_S)])
+def test_windows_of_a_short_trace_move_in_shorter_steps(days: float, step_s: int) -> None:
+    until_s = MONDAY_S + int(days * DAY_S)
+    windows = moving(Window(MONDAY_S, until_s))
+    edges = [windows.select.from_s, windows.report.from_s, windows.report.until_s]
+    assert all((edge - MONDAY_S) % step_s == 0 for edge in edges) and until_s - edges[-1] in range(step_s)
+    assert MONDAY_S < edges[0] < edges[1] < edges[2]
+    assert edges[0] - MONDAY_S >= 0.5 * (edges[2] - MONDAY_S), "most is fitted on"
+
+
+def test_windows_of_a_trace_that_grows_by_a_day_stay_and_move_once_a_week() -> None:
+    first_s = MONDAY_S + 2800 * WEEK_S
+    found = [parts(first_s, days) for days in range(90, 91 + 7 * 8)]
+    ends = [report.until_s for _, _, report in found]
+    assert {later - earlier for earlier, later in pairwise(ends)} == {0, WEEK_S}
+    assert ends[7] == ends[0] + WEEK_S and len(set(ends)) == 9, "a week moves them by one"
+    moved = [now != before for before, now in pairwise(found)]
+    assert sum(moved) == 8, "nothing of them moves in between"
+    for (fit, select, report), (_, later_select, later_report) in pairwise(found):
+        assert fit.until_s == select.from_s < select.until_s == report.from_s
+        assert later_select.from_s >= select.from_s and later_report.from_s >= report.from_s
+
+
+def test_a_job_more_moves_nothing() -> None:
+    trace = submitted(MONDAY_S + 2800 * WEEK_S, 90)
+    later = submitted(MONDAY_S + 2800 * WEEK_S, 90.25)
+    assert len(later) == len(trace) + 1
+    assert split(usable_starts(trace), NONE_DECLARED, "lab") == split(usable_starts(later), NONE_DECLARED, "lab")
+
+
+def test_a_declared_beginning_keeps_windows_moving() -> None:
+    begin_s = MONDAY_S + 2810 * WEEK_S
+    usable = Window(MONDAY_S + 2800 * WEEK_S, MONDAY_S + 2830 * WEEK_S)
+    assert split(usable, DeclaredDates(fit_from_s=begin_s), "lab") == moving(Window(begin_s, usable.until_s))
 
 
 def test_declared_windows_stay_where_they_are() -> None:
@@ -68,9 +118,9 @@ def test_declared_windows_stay_where_they_are() -> None:
 def test_a_date_that_is_not_declared_follows_from_the_others_and_the_trace() -> None:
     fit, select, report = parts(FIRST_S, 60, DeclaredDates(fit_until_s=FIRST_S + 20 * DAY_S))
     assert fit == Window(parts(FIRST_S, 60)[0].from_s, FIRST_S + 20 * DAY_S, FIT_DECISION_S)
-    assert report.until_s == parts(FIRST_S, 60)[2].until_s and select.until_s - select.from_s == pytest.approx(
-        0.2 * (report.until_s - fit.from_s), abs=HOUR_S
-    )
+    assert report.until_s == usable_starts(
+        submitted(FIRST_S, 60)
+    ).until_s and select.until_s - select.from_s == pytest.approx(0.2 * (report.until_s - fit.from_s), abs=HOUR_S)
 
 
 def test_starts_begin_warm_and_where_somebody_says() -> None:
