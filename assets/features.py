@@ -18,7 +18,10 @@ from traces.cache.digests import digest
 from traces.store import derived
 from traces.store import warehouse as inputs
 
-READ = ("jobs", "attempts", "placements", "nodes", "gpu_utilization", "cpu_utilization", "memory_utilization")
+READ = (
+    "jobs", "attempts", "placements", "nodes", "gpu_utilization", "cpu_utilization", "memory_utilization",
+    "agent_decisions", "agent_events",
+)  # fmt: skip
 # Tables that are a line over time, or over use: what is drawn of the rows of the whole cluster.
 LINES: dict[str, tuple[str, tuple[str, ...], str]] = {
     "utilization_allocated": ("hour_utc", ("allocated_share",), "share allocated"),

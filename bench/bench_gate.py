@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from models.comparison.bootstrap import interval, resampled_means, seed_weights, start_weights
+from features.bootstrap import interval, resampled_means, seed_weights, start_weights
 from models.release.gate import judge
 
 Floats = NDArray[np.float64]

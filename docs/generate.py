@@ -17,6 +17,7 @@ from docs import picture
 from features.catalog import FEATURES
 from features.dictionary import render
 from simulator.names import SCHEDULERS
+from tests.traces.readers import agent_lines
 from tests.traces.readers import oddities as slurm
 from tests.traces.readers.philly import oddities as philly_oddities
 from tests.traces.readers.published import logs as published
@@ -47,9 +48,9 @@ def oddities() -> str:
         "# Oddities of raw logs",
         "",
         "What stands in raw logs, and what becomes of it. Each row is a test of its own, in tests/traces/readers: "
-        "`published/logs.py` (run by `test_published.py`), `philly/oddities.py` (`test_reader.py`) and `oddities.py` "
-        "(`test_oddities.py`), where of sacct's rows the columns are shown that differ from a plain job's. "
-        "`make docs` writes this page.",
+        "`published/logs.py` (run by `test_published.py`), `philly/oddities.py` (`test_reader.py`), `agent_lines.py` "
+        "(`test_agent.py`) and `oddities.py` (`test_oddities.py`), where of sacct's rows the columns are shown that "
+        "differ from a plain job's. `make docs` writes this page.",
         "",
         "| format | oddity | source | in the log | what becomes of it |",
         "|---|---|---|---|---|",
@@ -60,6 +61,7 @@ def oddities() -> str:
         (row.format, row.name, "published schema", row.lines, row.becomes)
         for row in (*published.ROWS, *philly_oddities.ROWS)
     ]
+    rows += [("agent", row.name, "docs/agent.md", row.lines, row.becomes) for row in agent_lines.ROWS]
     return "\n".join([*lines, *("| " + " | ".join(map(_cell, row)) + " |" for row in rows)]) + "\n"
 
 

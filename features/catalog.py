@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from features import failures, fragmentation, load, locality, order, queueing, quotas, utilization
+from features import deployed, failures, fragmentation, load, locality, order, queueing, quotas, utilization
 
 FEATURES: dict[str, ModuleType] = {
     "queueing": queueing,
@@ -15,4 +15,5 @@ FEATURES: dict[str, ModuleType] = {
     "failures": failures,
     "utilization": utilization,
     "load": load,
+    "deployed": deployed,
 }

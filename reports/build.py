@@ -25,6 +25,7 @@ from reports.glossary import explained
 from reports.layout import Section
 from reports.palette import style_sheet
 from reports.sections.change import change
+from reports.sections.deployed import deployed
 from reports.sections.explore import embedded
 from reports.sections.fails import fails
 from reports.sections.fidelity import fidelity
@@ -51,6 +52,7 @@ SECTIONS: dict[str, Callable[[Source], Section]] = {
     "change": change,
     "load": load,
     "policies": policies,
+    "deployed": deployed,
     "fidelity": fidelity,
     "study": study,
     "read": intake,

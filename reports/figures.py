@@ -315,6 +315,34 @@ def gantt(
     return _drawing(paint, name=name, height_in=3.6)
 
 
+def predicted(
+    name: str,
+    low_s: NDArray[np.float64],
+    high_s: NDArray[np.float64],
+    real_s: NDArray[np.float64],
+    is_within: NDArray[np.bool_],
+) -> str:
+    """Real waits over the band that was predicted for each, s, all of shape (n,), on log axes; zeros count as 1 s."""
+
+    def paint(axes: Axes) -> None:
+        low, high, real = (np.maximum(values, 1.0) for values in (low_s, high_s, real_s))
+        for label, tint, chosen in (("as predicted", "recorded", is_within), ("not so", "simulated", ~is_within)):
+            if chosen.any():
+                axes.hlines(real[chosen], low[chosen], high[chosen], color=colour(tint), linewidth=1.2, alpha=0.6)
+                axes.plot(high[chosen], real[chosen], "o", color=colour(tint), label=label, markersize=3.5)
+        end = max(float(high.max()), float(real.max()), 120.0) * 1.5
+        axes.plot((0.9, end), (0.9, end), color=colour("muted"), linestyle=(0, (4, 2)), linewidth=1.0)
+        ticks = [tick for tick in _TIME_TICKS_S if tick <= end]
+        axes.set(xscale="log", yscale="log", xlim=(0.9, end), ylim=(0.9, end))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_ticks(ticks, [_TIME_TICKS_S[tick] for tick in ticks])
+        axes.minorticks_off()
+        axes.set(xlabel="predicted wait, by expected run times to by limits", ylabel="real wait")
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+
+    return _drawing(paint, name=name, height_in=3.6)
+
+
 def sparkline(values: Sequence[float]) -> str:
     """A trend without axes, for a number of the summary; '' under three values. Null weeks are left out before."""
     if len(values) < 3:

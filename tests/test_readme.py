@@ -25,6 +25,7 @@ import pytest
 import typer
 
 from agent.artifact import Artifact
+from agent.cli import parser
 from pipelines.cli import app
 from tests.conftest import REPOSITORY
 from tests.models.pair_tables import artifact
@@ -46,6 +47,7 @@ KNOWN = {
     "export MLFLOW": "export",
     "import mlflow": "load",
     ".venv/bin/python -m agent": "agent",
+    "baton-agent check": "keeper",
     "make dev": "interfaces",
 }
 
@@ -186,6 +188,12 @@ def test_without_mlflow(checkout: Path, environment: dict[str, str], released: A
     what, decide = here.splitlines()
     assert json.loads(shell(what, checkout, environment))["policy"] == released.manifest["policy"]
     assert json.loads(shell(decide, checkout, environment))["submit"] is True
+
+
+def test_the_commands_of_the_agent_are_what_it_takes() -> None:
+    for line in block("keeper").splitlines():
+        program, *arguments = shlex.split(line, comments=True)
+        assert program == "baton-agent" and parser().parse_args(arguments).command == arguments[0]
 
 
 @pytest.mark.timed

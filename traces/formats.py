@@ -19,6 +19,7 @@ FORMATS = (
     "openb-nodes",
     "graham",
     "swf",
+    "agent",
     "sacct",
 )
 

@@ -75,6 +75,7 @@ JOB_KEY = Column(
     "one allocation request in this cluster: the job id, made unique where the cluster reused it",
     nullable=False,
 )
+JOB_NAME = Column("job_name", TEXT, "", "user text: hostile until escaped")
 FILE = Column("trace_sha256", TEXT, "", "digest of the raw file that the row was read from", nullable=False)
 LINE = Column("line", INT, "", "1-based line of the raw file (record number for JSON)", nullable=False)
 
@@ -100,7 +101,7 @@ JOBS = Table(
         Column("job_id_raw", INT, "", "sacct JobIDRaw; null where ids are no numbers"),
         Column("array_job_id", INT, "", "job id of the array that the job is a task of"),
         Column("array_task_id", INT, "", "task number in that array; null for a range of pending tasks"),
-        Column("job_name", TEXT, "", "user text: hostile until escaped"),
+        JOB_NAME,
         Column("user_name", TEXT, "", "user name, or the numeric id where the log holds no name"),
         Column("account", TEXT, "", "Slurm account"),
         Column("partition", TEXT, "", "Slurm partition, or Philly virtual cluster"),
@@ -247,6 +248,66 @@ MEMORY_UTILIZATION = Table(
     ),
 )
 
+CHAIN = Column("chain", TEXT, "", "a chain of jobs that baton-agent keeps: eight hexadecimal digits", nullable=False)
+DECISION = (
+    Column("score", FLOAT, "", "the policy's score, not negative where it submits; null where the policy did not decide"),
+    Column("policy", TEXT, "", "name of the released policy that was asked"),
+    Column("version", TEXT, "", "of that policy: twelve hexadecimal digits of what the artifact is made of; null where the log lacks it"),
+    Column("setting", FLOAT, "", "value of its knob"),
+    Column("left_s", INT, "s", "time left of the predecessor by its limit; null where it was not seen"),
+    Column("start_estimate_s", INT, "s", "predicted wait of the successor if submitted then, by time limits; null where it was not seen"),
+    Column("start_expected_s", INT, "s", "the same by expected run times"),
+)  # fmt: skip
+DEPENDENCY = Column("dependency", TEXT, "", "dependency that it was submitted with; '' for none")
+PREDECESSOR_ID = Column("predecessor_id", TEXT, "", "job id of the link before, from which work passed on")
+
+AGENT_DECISIONS = Table(
+    "agent_decisions",
+    "One row a decision of baton-agent: submit the successor of a running link now, or wait",
+    (
+        CLUSTER,
+        CHAIN,
+        Column("time_utc", UTC, "", "when it was decided", nullable=False),
+        Column("link", INT, "", "number of the running link, from 1", nullable=False),
+        Column("predecessor_id", TEXT, "", "its job id", nullable=False),
+        Column("submit", FLAG, "", "true: submit now", nullable=False),
+        Column("decided_by", TEXT, "", "policy, start estimate or predecessor's end", nullable=False),
+        Column("reason", TEXT, "", "why, in words: hostile until escaped", nullable=False),
+        *DECISION,
+        Column("hidden", TEXT, "", "features of the observation that this Slurm does not show, with commas", nullable=False),
+        FILE,
+        LINE,
+    ),
+)  # fmt: skip
+
+AGENT_EVENTS = Table(
+    "agent_events",
+    "One row an event of a chain that baton-agent keeps, in the order in which they became known to it",
+    (
+        CLUSTER,
+        CHAIN,
+        Column("time_utc", UTC, "", "when the agent knew it", nullable=False),
+        Column("event", TEXT, "", "submitted, waits, started, requeued, withdrawn, ended, handover, chain or note", nullable=False),
+        Column("link", INT, "", "number of the link, from 1; of a handover the later one; null for chain and note"),
+        Column("attempt", INT, "", "1-based number of the link's attempt; null for handover, chain and note"),
+        Column("job_id", TEXT, "", "its job id; '' where it never became a job; null for chain and note"),
+        JOB_NAME,
+        Column("submit_utc", UTC, "", "of submitted and started: submission"),
+        DEPENDENCY,
+        Column("start_utc", UTC, "", "of started and ended: start"),
+        Column("end_utc", UTC, "", "of ended: end"),
+        Column("state", TEXT, "", "of ended: Slurm's base state, REFUSED or ABSENT (never a job), LOST (no source knows its end); of chain: done, failed or cancelled"),
+        Column("exit_code", INT, "", "of ended: exit status"),
+        Column("predecessor_link", INT, "", "of a handover: number of the link before"),
+        PREDECESSOR_ID,
+        Column("interruption_s", INT, "s", "of a handover: from the end of the link before to the start, 0 where they overlap"),
+        Column("overlap_s", INT, "s", "of a handover: from the start to the end of the link before, 0 where they do not overlap"),
+        Column("text", TEXT, "", "why it waits, was withdrawn or the chain ended; what a note says: hostile until escaped"),
+        FILE,
+        LINE,
+    ),
+)  # fmt: skip
+
 TRACE_FILES = Table(
     "trace_files",
     "One row a raw file and what became of each record in it: records = allocations + steps + samples + duplicates + rejects",
@@ -261,7 +322,7 @@ TRACE_FILES = Table(
         Column("records", INT, "records", "records read", nullable=False),
         Column("allocations", INT, "records", "distinct allocation records, each requeue or resize included", nullable=False),
         Column("steps", INT, "records", "job-step records", nullable=False),
-        Column("samples", INT, "records", "utilization, machine-list and other records that are no jobs", nullable=False),
+        Column("samples", INT, "records", "utilization, machine-list and other records that are no jobs, and lines of the agent's log", nullable=False),
         Column("duplicates", INT, "records", "byte-equal or superseded records in the file", nullable=False),
         Column("rejects", INT, "records", "records refused, each with its reason in `rejects`", nullable=False),
         Column("jobs", INT, "jobs", "distinct jobs", nullable=False),
@@ -288,6 +349,6 @@ REJECTS = Table(
 
 CANONICAL = (
     JOBS, ATTEMPTS, STEPS, PLACEMENTS, NODES,
-    GPU_UTILIZATION, CPU_UTILIZATION, MEMORY_UTILIZATION, TRACE_FILES, REJECTS,
+    GPU_UTILIZATION, CPU_UTILIZATION, MEMORY_UTILIZATION, AGENT_DECISIONS, AGENT_EVENTS, TRACE_FILES, REJECTS,
 )  # fmt: skip
 TABLES: dict[str, Table] = {table.name: table for table in CANONICAL}

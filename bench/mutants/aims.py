@@ -19,7 +19,12 @@ COMPARISON = (
 )
 PAIRS = "tests/models/test_pairs.py"
 TRAIN = "tests/models/training/test_train.py"
+TRACKING = tuple(f"tests/models/tracking/test_{name}.py" for name in ("training_runs", "versions", "damaged_store"))
 ENVIRONMENT = "tests/models/test_environment.py"
+LOOP = ("tests/agent/test_loop.py", "tests/agent/test_troubles.py")
+KEEPER = ("tests/agent/test_keeper_sees.py", *LOOP, "tests/agent/test_keeper.py")
+SIGHT = ("tests/agent/test_sight.py", "tests/agent/test_sight_twin.py", "tests/agent/test_check.py")
+PARSED = ("tests/agent/slurm/test_parsed.py", *SIGHT)
 AIMS: dict[str, tuple[str, ...]] = {
     "features/observe.py": OBSERVE,
     "features/start_estimate.py": OBSERVE,
@@ -29,6 +34,13 @@ AIMS: dict[str, tuple[str, ...]] = {
         "tests/agent/test_hostile_artifact.py",
     ),
     "agent/__main__.py": ("tests/agent/test_command.py",),
+    **{f"agent/{name}.py": KEEPER for name in ("keeper", "loop", "decide", "journal")},
+    "agent/state.py": ("tests/agent/test_state.py", *LOOP, "tests/agent/test_cli.py"),
+    **{f"agent/{name}.py": (*LOOP, "tests/agent/test_cli.py") for name in ("chain", "submission")},
+    "agent/memory.py": ("tests/agent/test_memory.py", *SIGHT),
+    **{f"agent/{name}.py": SIGHT for name in ("sight", "eyes", "check")},
+    **{f"agent/slurm/{name}.py": PARSED for name in ("accounting", "limits", "nodes", "queue", "settings")},
+    "agent/slurm/commands.py": ("tests/agent/slurm/test_commands.py", *SIGHT),
     "models/batched_pairs.py": (
         "tests/models/test_batched_pairs.py",
         f"{ENVIRONMENT}::test_batch_against_one_pair_at_a_time",
@@ -50,7 +62,7 @@ AIMS: dict[str, tuple[str, ...]] = {
     "models/policies/lightgbm.py": (RECIPES, f"{POLICIES}/test_regressions.py", f"{POLICIES}/test_parts.py", DECLARED),
     "models/policies/estimates.py": (RECIPES, DECLARED),
     "models/policies/reactive.py": (RECIPES, DECLARED),
-    "models/comparison/bootstrap.py": ("tests/models/comparison/test_bootstrap.py",),
+    "features/bootstrap.py": ("tests/features/test_bootstrap.py",),
     "models/comparison/outcomes.py": ("tests/models/comparison",),
     **{f"models/comparison/{name}.py": COMPARISON for name in ("cells", "compare", "groups", "settings")},
     **{f"models/comparison/{name}.py": (DIFFERENCES, *COMPARISON[:2]) for name in ("differences", "rules")},
@@ -58,7 +70,11 @@ AIMS: dict[str, tuple[str, ...]] = {
     "models/recorded_waits.py": ("tests/models/test_recorded_waits.py",),
     "models/recorded_chains.py": ("tests/models/test_recorded_chains.py",),
     "models/pairs.py": (
-        f"{PAIRS}::test_a_limit_that_is_no_multiple_of_the_grid_still_ends_exactly",
+        f"{PAIRS}::test_decisions_are_ten_minutes_apart_and_the_last_is_the_exact_end",
+        f"{PAIRS}::test_a_limit_shorter_than_the_time_between_decisions_is_refused",
+        f"{PAIRS}::test_more_jobs_that_wait_than_there_is_room_for_get_more_room",
+        f"{PAIRS}::test_what_fails_in_a_thread_is_told",
+        f"{PAIRS}::test_a_file_of_pairs_runs_nothing_when_it_is_read",
         f"{PAIRS}::test_a_pair_that_cannot_run_is_refused",
         f"{PAIRS}::test_decisions_run_from_the_start_of_p_to_its_exact_end[fifo]",
         f"{PAIRS}::test_predecessor_and_successor_start_as_if_written_into_the_trace[fifo]",
@@ -94,6 +110,10 @@ AIMS: dict[str, tuple[str, ...]] = {
         f"{TRAIN}::test_a_kill_between_a_fit_and_its_stamp_passes_nothing_off_as_another",
     ),
     "models/training/train.py": (TRAIN,),
+    "models/training/processes.py": ("tests/models/training/test_processes.py",),
+    **{f"models/tracking/{name}.py": TRACKING for name in ("registered", "runs", "sql", "store", "training_runs")},
+    "models/tracking/versions.py": TRACKING[1:],
+    "models/study/as_of.py": ("tests/models/study/test_as_of.py",),
     "models/release/gate.py": ("tests/models/release/test_gate.py",),
     "models/release/block_interval.py": ("tests/models/release/test_gate.py",),
     "models/release/candidate.py": ("tests/models/release/test_release.py",),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from features.bootstrap import resampled_means, resampled_percentiles, seed_weights, start_weights
 from features.conventions import ORACLE, OVERLAP_BUDGETS_H
-from models.comparison.bootstrap import resampled_means, resampled_percentiles, seed_weights, start_weights
 from models.comparison.outcomes import Outcome, at_overlap, load_masks
 from models.protocol import PairTable
 from simulator.metrics import NOTICED_WAIT_S

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from features.bootstrap import DRAWS, block_count, interval
 from features.conventions import INDICATIVE_BELOW_BLOCKS, OVERLAP_BUDGETS_H
 from models.comparison import differences
-from models.comparison.bootstrap import DRAWS, block_count, interval
 from models.comparison.cells import PERCENTILES, Cell, at_budget, cells, drawn, figures
 from models.comparison.differences import Difference
 from models.comparison.groups import Group, groups

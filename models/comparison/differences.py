@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from features.bootstrap import interval
 from features.conventions import POOLED_WINDOWS
-from models.comparison.bootstrap import interval
 from models.comparison.cells import at_budget
 from models.comparison.outcomes import Outcome
 from models.comparison.rules import is_rule

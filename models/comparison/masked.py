@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from features.conventions import INDICATIVE_BELOW_BLOCKS
-from features.observe import AT, FILLS, HIDDEN_TOGETHER
-from models.comparison.bootstrap import (
+from features.bootstrap import (
     DRAWS,
     block_count,
     interval,
@@ -21,6 +19,8 @@ from models.comparison.bootstrap import (
     seed_weights,
     start_weights,
 )
+from features.conventions import INDICATIVE_BELOW_BLOCKS
+from features.observe import AT, FILLS, HIDDEN_TOGETHER
 from models.comparison.groups import Group, judged
 from models.comparison.one_thread import one_thread
 from models.comparison.outcomes import Outcome, play

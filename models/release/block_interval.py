@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from features.bootstrap import BLOCK_S, grid
 from features.conventions import GATE_LEVEL
-from models.comparison.bootstrap import BLOCK_S, grid
 
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agent.artifact import Artifact
-from models.comparison.bootstrap import interval, resampled_means, seed_weights, start_weights
+from features.bootstrap import interval, resampled_means, seed_weights, start_weights
 from models.comparison.groups import judged
 from models.comparison.one_thread import one_thread
 from models.comparison.outcomes import cost_h, play

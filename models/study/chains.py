@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from features.bootstrap import block_count, interval, resampled_means, seed_weights, start_weights
 from features.conventions import INDICATIVE_BELOW_BLOCKS, ORACLE
-from models.comparison.bootstrap import block_count, interval, resampled_means, seed_weights, start_weights
 from models.comparison.outcomes import play
 from models.protocol import TrainedPolicy
 from models.scenario import HOUR_S

@@ -108,9 +108,15 @@ def _association(files: SlurmFiles, user: str | None, account: str | None) -> tu
     return account, OWN_USER if user is None else user
 
 
+def _files(data: DataFolder, scenario: Scenario) -> SlurmFiles | None:
+    if scenario.scheduler != SLURM:
+        return None
+    return by_files(data, clusters.resolve(data, cluster=scenario.cluster), scenario.scheduler, scenario.pairs)
+
+
 def made_from(data: DataFolder, scenario: Scenario) -> str:
     """Changes when the files do that describe the cluster to the scenario's pairs."""
-    files = by_files(data, clusters.resolve(data, cluster=scenario.cluster), scenario.scheduler, scenario.pairs)
+    files = _files(data, scenario)
     return "" if files is None else files.digest
 
 
@@ -120,7 +126,7 @@ def world(data: DataFolder, scenario: Scenario, from_s: int, pair_nodes: int) ->
     What is inferred is inferred from what was recorded before `from_s` (epoch s), or before the instant that the
     scenario knows of.
     """
-    files = by_files(data, clusters.resolve(data, cluster=scenario.cluster), scenario.scheduler, scenario.pairs)
+    files = _files(data, scenario)
     if files is None:
         return _inferred(data, scenario, from_s, pair_nodes)
     from simulator.slurm.inputs.submitted import Names

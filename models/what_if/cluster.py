@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from models.comparison.bootstrap import interval, start_weights
+from features.bootstrap import interval, start_weights
 from models.tables import WHAT_IF, frame
 from simulator.metrics import summary
 from simulator.workload import Int64s, Workload, peak_in_use

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 FORMATS = ("swf", "csv", "parquet")
 PROCESSORS = ("cpus", "nodes", "gpus")  # what a processor of SWF is
-FREE_TEXT = {"trace_files": ("path",), "rejects": ("path", "reason", "raw")}  # may hold names of people
+FREE_TEXT = {  # may hold names of people
+    "trace_files": ("path",),
+    "rejects": ("path", "reason", "raw"),
+    "agent_decisions": ("reason",),
+    "agent_events": ("text",),
+}
 
 
 def register(app: typer.Typer) -> None:

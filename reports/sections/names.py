@@ -5,7 +5,9 @@ from __future__ import annotations
 from reports import format as fmt
 from traces.errors import InputError
 
-SECTION_NAMES = ("summary", "waits", "waste", "fails", "change", "load", "policies", "fidelity", "study", "read")
+SECTION_NAMES = (
+    "summary", "waits", "waste", "fails", "change", "load", "policies", "deployed", "fidelity", "study", "read",
+)  # fmt: skip
 
 
 def check_section(name: str) -> None:

@@ -10,6 +10,7 @@ from agent.check import Finding, check
 from agent.sight import Request
 from agent.slurm.commands import SlurmError
 from tests.agent.test_sight import ME, NOW, OTHER, cluster
+from tests.agent.told import ToldSlurm
 
 HOUR = 3600
 
@@ -29,6 +30,7 @@ def test_a_cluster_that_shows_everything() -> None:
     texts = found(trial=lambda: None)
     assert {key.split()[0] for key in texts} == {"good"}
     assert texts["good hidden"] == ["nothing: every feature is seen"]
+    assert texts["good slurm"][0].startswith("version 22.05")
     assert texts["good clock"] == ["this host is 0 s ahead of the controller"]
     assert texts["good partition"] == ["gpu: 6 of 6 nodes in service"]
     assert texts["good limits"] == ["none on the jobs and nodes of the user"]
@@ -51,6 +53,14 @@ def test_an_accounting_that_is_not_there_and_queues_that_are_private() -> None:
     assert "recent_wait_mean_h = 0" in texts["warning hidden"][0] and "limit_use_mean = 1" in texts["warning hidden"][0]
     (private,) = (text for text in found(private="me")["warning hidden"] if "PrivateData" in text)
     assert "no policy can decide without" in private and "pending_jobs" in private and "safe rule" in private
+
+
+def test_rows_that_cannot_be_parsed_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    squeue = ToldSlurm._squeue
+    monkeypatch.setattr(
+        ToldSlurm, "_squeue", lambda self, argv: squeue(self, argv).replace(str(NOW - 3 * HOUR), "soon")
+    )
+    assert "1 rows of squeue could not be parsed and are left out" in found()["warning queue"]
 
 
 def test_clocks_and_versions_that_differ() -> None:

@@ -69,6 +69,23 @@ def test_what_is_the_queue_or_a_limit_on_its_user(reason: str) -> None:
     assert not is_held(reason)
 
 
+class Tiers(ToldSlurm):
+    """The partition `wide` goes first."""
+
+    def _scontrol(self, argv: Any) -> str:
+        return super()._scontrol(argv).replace("Nodes=n[5-8] PriorityTier=1", "Nodes=n[5-8] PriorityTier=7")
+
+
+def tiers(*jobs: Told) -> Tiers:
+    return Tiers(list(jobs), NOW, nodes=NODES, partitions={"gpu": "n[1-6]", "wide": "n[5-8]"})
+
+
+@pytest.mark.parametrize(("partition", "ahead"), [("gpu", 1), ("gpu,wide", 0), ("wide,gpu", 0)])
+def test_a_successor_for_several_partitions_enters_by_the_highest_tier(partition: str, ahead: int) -> None:
+    slurm = tiers(ME, waiting(20, priority=9000))
+    assert sight(slurm, Request(2, 8 * HOUR, "me", partition)).snapshot.successor_place == ahead
+
+
 def test_the_order_of_the_queue_is_tier_then_priority_then_id() -> None:
     jobs = [
         waiting(20, priority=5), waiting(21, priority=9), waiting(9, priority=5),
@@ -78,13 +95,8 @@ def test_the_order_of_the_queue_is_tier_then_priority_then_id() -> None:
     told = [replace(job, limit_s=limits[job.id] * HOUR) for job in jobs]
     assert sight(cluster(ME, *told)).snapshot.pending_limit_s.tolist() == [h * HOUR for h in (2, 3, 1, 4, 5)]
 
-    class Tiers(ToldSlurm):
-        def _scontrol(self, argv: Any) -> str:
-            return super()._scontrol(argv).replace("Nodes=n[5-8] PriorityTier=1", "Nodes=n[5-8] PriorityTier=7")
-
     first = replace(told[0], partition="wide", priority=0)
-    slurm = Tiers([ME, *told[1:], first], NOW, nodes=NODES, partitions={"gpu": "n[1-6]", "wide": "n[5-8]"})
-    seen = sight(slurm, priority=10_000).snapshot
+    seen = sight(tiers(ME, *told[1:], first), priority=10_000).snapshot
     assert seen.pending_limit_s.tolist() == [h * HOUR for h in (1, 2, 3, 4, 5)]
     assert seen.successor_place == 1  # no priority carries it over a higher tier
 

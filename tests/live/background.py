@@ -7,6 +7,7 @@ come from one call with one seed: a policy that is fitted on the first part meet
 from __future__ import annotations
 
 import functools
+import sys
 import tempfile
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,8 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.live.fidelity_workload import Submission
-from tests.live.slurm import Cluster
+from simulator.flat.replay import simulate
+from simulator.workload import Workload
+from tests.live.fidelity import SETTINGS
+from tests.live.fidelity_workload import CPUS_PER_GPU, Submission
+from tests.live.slurm import Cluster, Slurm
 from traces import clusters
 from traces.ingest import ingest
 from traces.store import warehouse
@@ -24,11 +28,31 @@ from traces.store.folder import DataFolder
 SAMPLE = Path(__file__).parents[2] / "data/sample/slurm"
 BEGIN = datetime(2026, 6, 8)  # of the sample: its first week is sparse
 NODES = 16
+HISTORY_DAYS = 46.0  # of the background that policies may be fitted on
 WIDEST = 8  # nodes of the widest job that is taken
 LONGEST_MIN = 12 * 60  # of a time limit on this cluster
 ACCOUNT = "science"
 USERS = ("daemon", "bin", "games", "man", "news", "uucp")  # Debian's own: none has to be made on the machine
-CHAIN_USERS = ("mail", "proxy", "backup", "list", "irc")  # whose chains run beside them
+CLUSTER = Cluster(
+    nodes=NODES,
+    node="CPUs=32 RealMemory=256000 Gres=gpu:a100:4",
+    settings=SETTINGS
+    | {
+        "PriorityWeightAge": "10000",
+        "PriorityMaxAge": "14-0",
+        "PriorityWeightFairshare": "0",
+        "PriorityWeightJobSize": "0",
+        "PriorityWeightPartition": "0",
+        "PriorityWeightQOS": "0",
+        "PriorityWeightTRES": "gres/gpu=0",
+        "AccountingStorageEnforce": "associations",
+        "SlurmctldDebug": "error",
+        "DebugFlags": "NO_CONF_HASH",
+    },
+    partitions=(
+        "PartitionName=gpu Nodes=ALL Default=YES MaxTime=12:00:00 DefaultTime=01:00:00 State=UP DefMemPerCPU=7000",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +60,7 @@ class Load:
     """How busy the cluster is: `share` of all its node-seconds, over `days`, from the draw of `seed`."""
 
     share: float = 0.65
-    days: float = 24.0
+    days: float = 60.0
     seed: int = 1
 
 
@@ -63,6 +87,81 @@ def submissions(load: Load) -> list[Submission]:
     ]  # fmt: skip
 
 
+def asked(job: Submission) -> list[str]:
+    """The options of sbatch that such a job is submitted with."""
+    return [
+        f"--uid={job.user}", f"--account={ACCOUNT}", f"--partition={job.partition}", f"--nodes={job.nodes}",
+        "--ntasks-per-node=1", f"--cpus-per-task={job.gpus_per_node * CPUS_PER_GPU}",
+        f"--gres=gpu:{job.gpus_per_node}", f"--time={job.limit_min}", "--job-name=background",
+    ]  # fmt: skip
+
+
+FIELDS = (
+    "JobID|JobIDRaw|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|NNodes|NCPUS|"
+    "AllocTRES"
+)
+
+
+def with_chains(jobs: list[Submission], chains: int, link_min: int) -> list[Submission]:
+    """The jobs, and as many chains of one-node jobs of that limit, each submitted when its predecessor has ended.
+
+    A chain begins an hour after the one before it, and goes on until the last submission of `jobs`.
+    """
+    until_s, link_s = jobs[-1].submit_s, link_min * 60
+    submits = [[3600 * (1 + chain)] for chain in range(chains)]
+    while True:
+        links = [
+            Submission(
+                0, at_s, USERS[chain % len(USERS)], "gpu", "normal", 1, 4, link_min, link_s + 3600, name=f"c{chain}"
+            )
+            for chain, times in enumerate(submits)
+            for at_s in times
+        ]
+        merged = sorted([*jobs, *links], key=lambda job: job.submit_s)
+        starts = _starts(merged).tolist()
+        found = [[times[0]] for times in submits]
+        for job, start_s in zip(merged, starts, strict=True):
+            if job.name != "job" and start_s + link_s < until_s:
+                found[int(job.name[1:])].append(start_s + link_s)
+        found = [sorted(times)[: len(old) + 1] for times, old in zip(found, submits, strict=True)]
+        if found == submits:
+            return [replace(job, index=index) for index, job in enumerate(merged)]
+        submits = found
+
+
+def _starts(jobs: list[Submission]) -> np.ndarray:
+    """When the simulator's `mirage` starts each, s: int64, (jobs,)."""
+    columns = {
+        "job_id": np.arange(len(jobs)),
+        "submit_s": np.array([job.submit_s for job in jobs]),
+        "size": np.array([job.nodes for job in jobs]),
+        "run_s": np.array([min(job.run_s, job.limit_min * 60) for job in jobs]),
+        "limit_s": np.array([job.limit_min * 60 for job in jobs]),
+        "start_s": np.full(len(jobs), -1),
+    }
+    return simulate(Workload(**columns), scheduler="mirage", capacity=NODES)
+
+
+def dump(jobs: list[Submission], epoch_s: int) -> str:
+    """The jobs as sacct would print them, had they started when the simulator starts them: generated."""
+    lines = [FIELDS]
+    for job, start_s in zip(jobs, _starts(jobs).tolist(), strict=True):
+        run_s = min(job.run_s, job.limit_min * 60)
+        submit, start, end = (
+            f"{datetime.fromtimestamp(epoch_s + at_s, UTC):%Y-%m-%dT%H:%M:%S}"
+            for at_s in (job.submit_s, start_s, start_s + run_s)
+        )
+        state = "TIMEOUT" if job.run_s > job.limit_min * 60 else "COMPLETED"
+        gpus, cpus = job.nodes * job.gpus_per_node, job.nodes * job.gpus_per_node * CPUS_PER_GPU
+        values = (
+            1000 + job.index, 1000 + job.index, job.user, ACCOUNT, job.partition, job.qos, state, submit, submit, start,
+            end, run_s, job.limit_min, job.nodes, cpus,
+            f"billing={cpus},cpu={cpus},gres/gpu:a100={gpus},gres/gpu={gpus},node={job.nodes}",
+        )  # fmt: skip
+        lines.append("|".join(map(str, values)))
+    return "\n".join(lines) + "\n"
+
+
 def between(jobs: list[Submission], from_s: int, until_s: int) -> list[Submission]:
     """The submissions of that time, counted from its begin."""
     return [replace(job, submit_s=job.submit_s - from_s) for job in jobs if from_s <= job.submit_s < until_s]
@@ -87,3 +186,26 @@ def _sample() -> list[tuple[int, int, int, int]]:
         (int(submit.replace(tzinfo=UTC).timestamp() - begin_s), nodes, limit_s, run_s)
         for submit, nodes, limit_s, run_s in jobs.iter_rows()
     ]
+
+
+def write_history(folder: Path, link_min: int = 360, chains: int = 5) -> int:
+    """What policies are fitted on, as a site would hand it over: `history.psv`, `slurm.conf` and `clusters.toml`.
+
+    The background of the first HISTORY_DAYS with chains of that limit beside it, whose users submit when a link has
+    ended. Returns the number of jobs. Fit with `--cluster live --scheduler slurm --limit 6h --data FOLDER`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    earlier = [job for job in submissions(Load()) if job.submit_s < HISTORY_DAYS * 86400]
+    jobs = with_chains(earlier, chains, link_min)
+    epoch_s = int(datetime(2026, 10, 15, tzinfo=UTC).timestamp())
+    (folder / "history.psv").write_text(dump(jobs, epoch_s))
+    conf = folder.resolve() / "slurm.conf"
+    conf.write_text(Slurm(Path("/slurm"), CLUSTER).conf("localhost"))
+    (folder / "clusters.toml").write_text(
+        f'[live]\ntimezone = "UTC"\nnodes = {NODES}\ngpus_per_node = 4\nslurm_conf = "{conf}"\n'
+    )
+    return len(jobs)
+
+
+if __name__ == "__main__":  # python -m tests.live.background FOLDER
+    print(f"{write_history(Path(sys.argv[1]))} jobs -> {sys.argv[1]}")

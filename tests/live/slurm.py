@@ -220,11 +220,11 @@ class Slurm:
         gres = "".join(f"NodeName={name} Name=gpu Type=a100 File={f}/dev/nvidia[0-3]\n" for name in names)
         (f / "etc/gres.conf").write_text(gres)
         (f / "etc/cgroup.conf").write_text("ConstrainCores=no\n")
-        (f / "etc/slurm.conf").write_text(self._slurm_conf(host))
+        (f / "etc/slurm.conf").write_text(self.conf(host))
         for name in names:
             (f / f"spool/{name}").mkdir(exist_ok=True)
 
-    def _slurm_conf(self, host: str) -> str:
+    def conf(self, host: str) -> str:
         """The text of slurm.conf.
 
         Over 50 lines: a line for each key of the file.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from features.observe import FEATURES, RECENT, observe
 from features.snapshot import NO_LIMIT, Snapshot
+from models import pairs as module
 from models.pairs import build_pairs, load, save
-from models.protocol import PairTable
-from simulator.cluster import plain
+from models.protocol import NONE, PairTable
+from simulator.cluster import NO_ROOM, plain
 from simulator.flat.replay import simulate
 from simulator.workload import Workload
 from traces.errors import InputError
@@ -140,12 +142,52 @@ def test_threads_change_nothing_and_a_file_holds_it_all(tmp_path: Path) -> None:
         np.testing.assert_array_equal(getattr(one, name), getattr(read, name))
 
 
-def test_a_limit_that_is_no_multiple_of_the_grid_still_ends_exactly() -> None:
+def few(limit_s: int, **options: int) -> PairTable:
+    """Three pairs of two nodes."""
     base = trace(1)
-    table = build_pairs(
-        plain(base, scheduler="easy", capacity=CAPACITY), submits_s=base.submit_s[50:51], pair_nodes=2, limit_s=3601
-    )
-    assert table.decision_s[table.last[0]] - table.predecessor_start_s[0] == 3601
+    world = plain(base, scheduler="easy", capacity=CAPACITY)
+    return build_pairs(world, submits_s=base.submit_s[50:53], pair_nodes=2, limit_s=limit_s, **options)
+
+
+@pytest.mark.parametrize("limit_s", [600, 601, 1799, 1801])
+def test_decisions_are_ten_minutes_apart_and_the_last_is_the_exact_end(limit_s: int) -> None:
+    table = few(limit_s)
+    decisions = table.decision_s.reshape(3, -1) - table.predecessor_start_s[:, None]
+    assert decisions.tolist() == [[*range(0, limit_s, 600), limit_s]] * 3
+
+
+def test_a_limit_shorter_than_the_time_between_decisions_is_refused() -> None:
+    with pytest.raises(InputError, match="a limit of 599 s is shorter than the 600 s between decisions"):
+        few(599)
+
+
+def test_more_jobs_that_wait_than_there_is_room_for_get_more_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for one is too little for the queue of this trace."""
+    expected, rooms = few(3600), []
+    chunk = module._chunk
+
+    def told(*arguments: Any) -> int:
+        result: int = chunk(*arguments)
+        rooms.append(result)
+        return result
+
+    monkeypatch.setattr(module, "_FIRST_ROOM", 1)
+    monkeypatch.setattr(module, "_chunk", told)
+    assert few(3600, threads=1).digest == expected.digest
+    assert rooms.count(NO_ROOM) >= 1
+
+
+def test_what_fails_in_a_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_chunk", lambda *arguments: NONE if len(arguments[6]) else 0)
+    with pytest.raises(InputError, match="a job of 2 nodes that joins the others never starts"):
+        few(3600, threads=2)
+
+
+def test_a_file_of_pairs_runs_nothing_when_it_is_read(tmp_path: Path) -> None:
+    held = {name: np.array([None]) for name in PairTable.__dataclass_fields__}
+    np.savez(tmp_path / "pairs.npz", allow_pickle=True, **held)  # an array of objects is a pickle
+    with pytest.raises(ValueError, match="allow_pickle"):
+        load(tmp_path / "pairs.npz")
 
 
 @pytest.mark.parametrize("nodes", [0, CAPACITY + 1])

@@ -82,6 +82,16 @@ def test_a_link_waits_for_its_own_predecessor_where_nothing_else_is_free() -> No
     assert early.tolist() == [[[100, 1101, 2102]]]
 
 
+def test_every_chain_has_links_of_its_own() -> None:
+    """Two nodes are free: links of one node start beside their predecessor, those of three wait for it to end."""
+    record = replace(quiet(), size=np.array([6, 1, 3, 1]))
+    starts = {1: [100, 601, 1102], 2: [200, 1201, 2202]}
+    for rows in ([1, 2], [2, 1]):
+        chains = Predecessors(np.array(rows), np.array([NONE, NONE]))
+        found = played(record, chains, [lead(500)], parameters(max_jobs=None), links=3, limit_s=1000)
+        assert found.tolist() == [[starts[row] for row in rows]]
+
+
 def test_links_that_run_count_against_their_users_limits() -> None:
     """Nodes are free, but a user may have one job only; with two the third link waits for the first."""
     one, two = (

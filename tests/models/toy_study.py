@@ -45,7 +45,9 @@ def toy_study(root: Path) -> Study:
     size, start = rng.integers(1, 5, 400), np.full(400, -1)
     workload = Workload(np.arange(400), submit, size=size, run_s=limit // 2, limit_s=limit, start_s=start)
     scenario = Scenario("toy", capacity=20, pair_nodes=(1,), limit_s=4 * 3600, every_s=DAY_S)
-    return KnownStudy(DataFolder(root), ClusterSettings("toy", seeds=3), scenario, workload)
+    data = DataFolder(root)
+    data.clusters_toml.write_text("[toy]\nnodes = 20\n")
+    return KnownStudy(data, ClusterSettings("toy", seeds=3), scenario, workload)
 
 
 def killed_in_training(study: Study) -> None:

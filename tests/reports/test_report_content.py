@@ -259,8 +259,8 @@ def test_missing_tables_are_said_not_left_blank(tmp_path: Path) -> None:
     )
     html = build_report(data).read_text(encoding="utf-8")
     assert (
-        html.count("What is not known here") == len(SECTIONS) - 3
-    )  # summary and read need no other table; study is for Philly's logs alone
+        html.count("What is not known here") == len(SECTIONS) - 4
+    )  # summary and read need no other table; study is for Philly's logs alone, deployed for those of the agent
     assert "hold nothing for this cluster" in html
 
 
@@ -360,3 +360,16 @@ def _luminance(value: str) -> float:
 )  # fmt: skip
 def test_durations(seconds: float | None, words: str) -> None:
     assert fmt.duration(seconds) == words
+
+
+def test_the_deployed_policy_is_told_by_version_and_link(full_data: DataFolder) -> None:
+    section = section_data(full_data, CLUSTER, "deployed")
+    every, *others = section["tables"]["deployed_policies"]
+    assert every["handovers"] == sum(row["handovers"] for row in others) == 35
+    low, high = every["interruption_ci"]
+    assert low < every["interruption_h"] < high
+    links = section["tables"]["deployed_links"]
+    gaps = [row["interruption_s"] for row in links if row["interruption_s"] is not None]
+    assert every["interruption_h"] == pytest.approx(sum(gaps) / len(gaps) / 3600)
+    assert section["tables"]["predictions"][0]["predicted"] == 35 and not section["missing"]
+    assert any("is unknown, since nothing was submitted then" in text for text in section["sentences"])

@@ -14,6 +14,7 @@ import polars as pl
 from features.catalog import FEATURES
 from models.tables import CHAMPION_DRIFT, POLICY_CURVES, POLICY_RESULTS, RELEASE_LOG, WHAT_IF, frame
 from simulator.tables import CALIBRATED_STARTS, CALIBRATION_FIGURES, SIMULATED_STARTS
+from tests.reports.agent_log import agent_tables
 from tests.reports.drifted import champion_drift
 from traces import schema
 from traces.clusters import ClusterSettings
@@ -148,6 +149,7 @@ def full(root: Path, *, cluster: str = "gpu-lab", jobs: int = 1500, weeks: int =
         "trace_files": pl.DataFrame([trace_file(cluster, jobs, len(rejects), f"/home/{HOSTILE[0]}/log.txt")]),
         "rejects": pl.DataFrame(rejects),
         "gpu_utilization": _samples(rng, cluster),
+        **agent_tables(rng, cluster, START, handovers=7 * weeks // 2, sha=SHA),
     }
     settings = ClusterSettings(cluster, timezone="America/Chicago", nodes=16, gpus_per_node=4)
     data = with_features(root, tables, settings)

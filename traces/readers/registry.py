@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from traces.errors import InputError
 from traces.formats import AUTO, FORMATS
+from traces.readers import agent
 from traces.readers.common import RawFile, Reader
 from traces.readers.philly import derived as philly_derived
 from traces.readers.philly import reader as philly
@@ -27,6 +28,7 @@ READERS: dict[str, Reader] = {
         openb.Nodes(),
         graham.Graham(),
         swf_jobs.Swf(),
+        agent.AgentLog(),
         sacct.Sacct(),
     )
 }

@@ -96,6 +96,8 @@ def _canonical(
     for name, key in samples.items():
         if sum((folder / f"{name}.parquet").is_file() for folder in folders) > 1:
             selects[name] = f"{raw[name]} QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY trace_sha256) = 1"
+    for table in (schema.AGENT_DECISIONS, schema.AGENT_EVENTS):
+        selects[table.name] = _once(raw[table.name], table)
     columns = ", ".join(f't."{c}"' for c in schema.TRACE_FILES.names if c != "superseded")
     selects["trace_files"] = (
         f"SELECT {columns}, (SELECT count(*) FROM settled s WHERE s.cluster = t.cluster AND s.trace_sha256 = t.sha256 "  # noqa: S608
@@ -113,6 +115,12 @@ def _in_order(select: str, table: schema.Table) -> str:
 def _first(select: str, table: schema.Table) -> str:
     key = ", ".join(table.key)
     return f"{select} QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY trace_sha256, line) = 1"
+
+
+def _once(select: str, table: schema.Table) -> str:
+    """Of lines that several files hold the first: a log that has grown holds those of its earlier copies again."""
+    told = ", ".join(f'"{name}"' for name in table.names if name not in (schema.FILE.name, schema.LINE.name))
+    return f"{select} QUALIFY row_number() OVER (PARTITION BY {told} ORDER BY trace_sha256, line) = 1"
 
 
 def _select(table: schema.Table, source: str, condition: str) -> str:

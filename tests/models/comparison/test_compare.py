@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
+from features.bootstrap import BLOCK_S, start_weights
 from features.conventions import OVERLAP_BUDGETS_H
 from models import tables
-from models.comparison.bootstrap import BLOCK_S, start_weights
 from models.comparison.cells import cells, drawn
 from models.comparison.compare import Comparison, compare
 from models.comparison.outcomes import Outcome, at_overlap, oracle_rows, play, play_all, play_oracle, stopping_rows

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from agent.artifact import Artifact
+from features.bootstrap import BLOCK_S, start_weights
 from features.conventions import UNTRAINED
 from features.observe import FEATURES
-from models.comparison.bootstrap import BLOCK_S, start_weights
 from models.comparison.compare import Comparison, compare
 from models.comparison.differences import COMPARED, Difference, best_rule, pool
 from models.comparison.outcomes import Outcome, play_all

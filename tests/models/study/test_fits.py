@@ -16,6 +16,7 @@ from models.study import fits
 from models.study.cluster import Study
 from models.study.fits import champion, champion_policy, fit, fit_fingerprint, last_fit, remember_champion, run_ids
 from models.study.windows import Window
+from models.tracking import registered as tracking_registered
 from models.tracking import training_runs, versions
 from models.training.train import train
 from tests.models.pair_tables import artifact, random_pairs
@@ -111,8 +112,8 @@ def test_a_fingerprint_changes_with_what_a_fit_is_made_from(study: Study) -> Non
 
 def registered(monkeypatch: pytest.MonkeyPatch, one: Artifact | None) -> None:
     version = None if one is None else SimpleNamespace(version=3)
-    monkeypatch.setattr(versions, "champion", lambda data: version)
-    monkeypatch.setattr(versions, "load_artifact", lambda data, number: {3: one}[number])
+    monkeypatch.setattr(tracking_registered, "champion", lambda data, cluster: {"toy": version}[cluster])
+    monkeypatch.setattr(versions, "load_artifact", lambda data, cluster, number: {("toy", 3): one}[cluster, number])
 
 
 def with_version(one: Artifact, number: int) -> Artifact:
@@ -125,7 +126,7 @@ def test_the_champion_is_what_was_trained_under_that_name_else_the_registered_ve
     registered(monkeypatch, with_version(artifact(until_s=77), VERSION))
     (one,), until_s = champion(study)
     assert (one.name, one.seed, one.run_id, one.wall_s, until_s) == ("champion", 0, "", 0.0, 77)
-    assert champion_policy(study.data, study.scenario.cluster) == one.artifact.manifest["policy"] == "start-estimate"
+    assert champion_policy(study.data, "toy") == one.artifact.manifest["policy"] == "start-estimate"
     registered(monkeypatch, with_version(artifact(), VERSION))
     assert champion(study)[1] == 0  # fitted on no outcomes
     fit(study, RULES, WINDOW)
@@ -146,5 +147,5 @@ def test_a_champion_of_other_observations_is_refused(study: Study, monkeypatch: 
     with pytest.raises(InputError, match="release again"):
         champion(study)
     registered(monkeypatch, None)
-    with pytest.raises(InputError, match="no champion is registered in"):
+    with pytest.raises(InputError, match="no champion of cluster 'toy' is registered in"):
         champion(study)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.conftest import HEADER, ROW, Baton
+from tests.traces.readers.agent_lines import agent_line
 
 
 @pytest.fixture
@@ -37,6 +38,19 @@ def test_tables_as_csv(baton: Baton, data: Path, tmp_path: Path) -> None:
     assert "anna" not in text and "train" not in text and "physics" not in text and "sacct.txt" not in text
     users = {row["user_name"] for row in rows(out / "jobs.csv")}
     assert len(users) == 1 and users.pop().startswith("user-")
+
+
+def test_what_an_agent_wrote_in_words_is_hidden(baton: Baton, tmp_path: Path) -> None:
+    log, out = tmp_path / "decisions.jsonl", tmp_path / "tables"
+    lines = [agent_line(reason="of anna"), agent_line("note", text="anna"), agent_line("requeued", job_name="anna-1")]
+    log.write_text("\n".join(lines) + "\n")
+    common = ("--cluster", "lab", "--data", tmp_path / "data")
+    assert baton("ingest", log, *common).code == 0
+    named = ("--tables", "agent_decisions,agent_events", "--format", "csv", "--out", out)
+    for options, is_there in (((), True), (("--anonymise",), False)):
+        assert baton("export", *named, *common, *options).code == 0
+        for name in ("agent_decisions", "agent_events"):
+            assert ("anna" in (out / f"{name}.csv").read_text()) is is_there
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.traces.readers.agent_lines import EVENTS, agent_line
 from tests.traces.readers.published.logs import DERIVED, GRAHAM, HELIOS, KALOS, PODS, ROWS, SEREN, SWF
 from tests.traces.readers.sacct.test_shapes import fixed, job
 from tests.traces.slurm.test_accounts import ASSOC, QOS
@@ -152,6 +153,9 @@ def bases() -> dict[str, Base]:
         "openb-nodes": _lines("openb-nodes", nodes, b",", by_line=True),
         "graham": _published("graham", GRAHAM),
         "swf": _published("swf", SWF, b" "),
+        "agent": Base(
+            b"", tuple(agent_line(e, time_s=n).encode() for n in range(99) for e in EVENTS), b",", "agent"
+        ),
         "swf, replayed": _slurm("\n".join([SWF, *["1 0 1 60 8 -1 -1 8 60" + " -1" * 9] * 50]), b" ", read_swf),
         "slurm.conf": _slurm(CONF.read_text(), b"=", read_slurm_conf),
         "sacctmgr qos": _slurm(QOS, b"|", read_qos, head=True),

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.traces.conftest import Lake
+from tests.traces.readers.agent_lines import agent_line
 from tests.traces.readers.published.logs import DERIVED, GRAHAM, HELIOS, PODS, ROWS, SEREN, SWF, Row
 from traces import ingest as module
 from traces.clusters import ClusterSettings
@@ -38,6 +39,7 @@ WHOLE: dict[str, tuple[str, int]] = {
     "philly-cpu-util": ("time,machine_id,cpu_util\n2017-11-27 00:04:00 PST,m29,31.845\n", 1),
     "philly-mem-util": ("time,machine_id,mem_total,mem_free\n2017-11-27 00:04:00 PST,m29,4.0,2.0\n", 1),
     "philly-machines": ("machineId, number of GPUs, single GPU mem\nm0,2, 12GB\n", 1),
+    "agent": (f"{agent_line()}\n{agent_line('started')}\n", 2),
     "sacct": (
         "JobID|Submit|Start|End|State\n1|2024-05-01T10:00:00|2024-05-01T10:00:00|2024-05-01T11:00:00|FAILED\n",
         1,

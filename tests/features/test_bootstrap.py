@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.comparison import bootstrap
+from features import bootstrap
 
 HOUR_S, DAY_S = 3600, 86_400
 

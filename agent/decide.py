@@ -1,0 +1,137 @@
+"""One decision: submit the successor now, or wait; by the policy, else by a safe rule, and why in words.
+
+The policy is whatever the artifact's path leads to. A new version there is taken up between two decisions; one that
+cannot be loaded leaves the old one in place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.__main__ import artifact_folder
+from agent.artifact import REMAINING, Artifact, pack_arrays
+from features.observe import FEATURES, VERSION
+
+Observation = Mapping[str, float | None]
+POLICY, ESTIMATE, END = "policy", "start estimate", "predecessor's end"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided, by what, and why. score: the policy's, not negative where it submits."""
+
+    submit: bool
+    by: str  # POLICY, ESTIMATE or END
+    reason: str
+    score: float | None = None
+
+    @property
+    def for_end(self) -> bool:
+        """Whether the successor is submitted now, to start when the predecessor has ended."""
+        return self.by == END
+
+
+class Policy:
+    """The released policy at a path. Raises ValueError, one line, where there is none that this program can use."""
+
+    def __init__(self, path: Path, setting: float | None = None) -> None:
+        self.path = path
+        self._setting = setting
+        self._stamp = _stamp(path)
+        self.artifact = load(path, setting)
+
+    @property
+    def setting(self) -> float:
+        """The value of the policy's knob."""
+        return float(self.artifact.manifest["default_setting"] if self._setting is None else self._setting)
+
+    @property
+    def name(self) -> str:
+        """The policy's name and setting, for people."""
+        return f"{self.artifact.manifest['policy']}, {self.artifact.manifest['knob']} = {self.setting:g}"
+
+    @property
+    def version(self) -> str:
+        """Twelve hexadecimal digits of what it is made of: another manifest or other arrays are another version."""
+        manifest = json.dumps(self.artifact.manifest, sort_keys=True).encode()
+        return hashlib.sha256(manifest + pack_arrays(self.artifact.arrays)).hexdigest()[:12]
+
+    def refresh(self) -> str | None:
+        """Take up another version where the path leads to one; what is to be said about it, or None."""
+        stamp = _stamp(self.path)
+        if stamp == self._stamp:
+            return None
+        self._stamp = stamp
+        try:
+            self.artifact = load(self.path, self._setting)
+        except ValueError as error:
+            return f"the new version at {self.path} cannot be used, the old one is kept: {error}"
+        return f"a new version is used from now on: {self.name}"
+
+    def decide(self, observed: Observation) -> Decision:
+        """Ask the policy; where it cannot decide, the safe rule."""
+        try:
+            row = [self.artifact.row(observed)]
+            submit = bool(self.artifact.decide(row, self.setting)[0])
+            score = float(self.artifact.score(row, self.setting)[0])
+        except ValueError as error:
+            return by_rule(observed, f"the policy cannot decide: {error}")
+        answer = "submits" if submit else "waits"
+        return Decision(submit, POLICY, f"{self.name} {answer}, score {score:+.2f}; {seen(observed)}", score)
+
+
+def load(path: Path, setting: float | None) -> Artifact:
+    """The artifact at a path, for this program's observation. Raises ValueError."""
+    artifact = Artifact.load(artifact_folder(path), FEATURES)
+    version = artifact.manifest.get("observe_version", VERSION)
+    if version != VERSION:
+        raise ValueError(f"{path}: made for observation version {version!r}; this program observes version {VERSION}")
+    if setting is not None:
+        low, high = min(artifact.settings), max(artifact.settings)
+        if not low <= setting <= high:
+            raise ValueError(f"setting is {setting:g}; the policy's knob goes from {low:g} to {high:g}")
+    return artifact
+
+
+def trained_capacity(artifact: Artifact) -> int | None:
+    """Nodes of the cluster that the policy was trained on, where its manifest says so."""
+    trained_on: Any = artifact.manifest.get("trained_on")
+    capacity = trained_on.get("capacity") if isinstance(trained_on, dict) else None
+    return capacity if isinstance(capacity, int) and not isinstance(capacity, bool) else None
+
+
+def by_rule(observed: Observation, why: str) -> Decision:
+    """Without a policy: submit when the estimated wait reaches the time left; without an estimate, for P's end."""
+    left_h, wait_h = observed.get(REMAINING), observed.get("start_estimate_h")
+    if left_h is None or wait_h is None:
+        return Decision(True, END, f"{why}; no start estimate either, so the successor waits for the predecessor's end")
+    submit = wait_h >= left_h
+    answer = "submits" if submit else "waits"
+    return Decision(submit, ESTIMATE, f"{why}; the start estimate {answer}; {seen(observed)}")
+
+
+def seen(observed: Observation) -> str:
+    """Time left and the band of the predicted wait, in words."""
+    left_h = observed.get(REMAINING)
+    waits_h = [observed.get("start_estimate_h"), observed.get("start_estimate_expected_h")]
+    known = sorted(wait for wait in waits_h if wait is not None)
+    left = "time left unknown" if left_h is None else f"{left_h:.2f} h left"
+    if not known:
+        return f"{left}, no estimate of the wait"
+    return f"{left}, a wait of {known[0]:.2f} to {known[-1]:.2f} h by expected run times and by limits"
+
+
+def _stamp(path: Path) -> tuple[str, int, int]:
+    """What changes when another version is put at the path, or in its place."""
+    try:
+        real = artifact_folder(path).resolve()
+        file = os.stat(real / "manifest.json")
+    except (OSError, ValueError):
+        return "", 0, 0
+    return str(real), file.st_ino, file.st_mtime_ns

@@ -1,0 +1,380 @@
+"""One cycle of a chain as pure functions: what is seen goes in, the next state and what is to be done come out.
+
+`absorb` takes over what Slurm shows, `question` says on which link's successor the policy is to be asked, and `act`
+decides what is submitted and cancelled. Nothing here reads a clock, a file or a cluster. The rules and their reasons
+are in docs/agent.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from agent.slurm.queue import Job
+from agent.state import COMPLETING, GOING, MISSING, Attempt, State
+from traces.slurm.text import parse_state
+
+LOOKS = 3  # times that no source may know a job before it counts as absent
+SETTLE_S = 180  # and seconds since its submission: Slurm may still work on one whose sbatch was ended
+STUCK_LOOKS = 15  # the same, while accounting alone says that the job has not ended
+MOST_WITHDRAWALS = 2  # of a link's attempts, for starting too early
+MOST_AGAIN = 10  # attempts in a row that ended through no fault of their own
+MOST_REFUSALS = 100  # submissions in a row
+BLIND_S = 1800  # without a good look, after which the successor is submitted for the predecessor's end
+DECIDE_EVERY_S = 600  # between decisions, as policies are trained
+LOST_SLACK_S = 120
+NOT_ENDED = ("PENDING", "RUNNING", "SUSPENDED", "REQUEUED", "RESIZING")
+NO_FAULT = ("NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What of a chain the keeper goes by. Seconds."""
+
+    links: int
+    limit_s: int
+    most_overlap_s: float
+    retries: int
+    more_status: int
+    cycle_s: float
+
+    @property
+    def last_s(self) -> float:
+        """Time left of a predecessor within which the next cycle may come too late."""
+        return 2 * self.cycle_s
+
+
+@dataclass(frozen=True)
+class Found:
+    """What Slurm knows of a job that the queue does not show."""
+
+    job_id: str
+    state: str
+    exit_status: int | None
+    submit_s: int | None
+    start_s: int | None
+    end_s: int | None
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What one good look shows of the chain.
+
+    jobs: the user's jobs in the queue. found: by name of the attempt, what was asked for beyond it; None: no source
+    knows the job; no entry: it could not be asked. more: the links that left the file which asks for another link.
+    """
+
+    now_s: int
+    jobs: tuple[Job, ...] = ()
+    found: Mapping[str, Found | None] = field(default_factory=dict)
+    more: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What was decided at a decision instant. `for_end`: submit, to start when the predecessor has ended."""
+
+    submit: bool
+    for_end: bool = False
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Submit the job of this attempt, which the state holds already."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Cancel the job of this attempt; again and again until it is gone."""
+
+    name: str
+
+
+Action = Submit | Cancel
+
+
+# -- what is seen -----------------------------------------------------------------------------------------------------
+
+
+def in_queue(attempt: Attempt, jobs: tuple[Job, ...]) -> Job | None:
+    """The job of a living attempt in the queue, by id or, where none is known, by name."""
+    for job in jobs:
+        if (job.id == attempt.job_id if attempt.job_id else job.name == attempt.name) and _phase(job.state) != "over":
+            return job
+    return None
+
+
+def missing(state: State, jobs: tuple[Job, ...]) -> tuple[Attempt, ...]:
+    """The living attempts that the queue does not show: other sources are to be asked."""
+    return tuple(a for a in state.attempts if a.is_alive and in_queue(a, jobs) is None)
+
+
+def absorb(state: State, sight: Sight) -> State:
+    """The state with what is seen taken over; nothing is decided."""
+    return replace(state, attempts=tuple(_seen(a, sight) for a in state.attempts))
+
+
+def _phase(state: str) -> str:
+    """Pending, running, completing or over, of a job in squeue."""
+    if state == COMPLETING:
+        return "completing"
+    base = parse_state(state)
+    if base in ("PENDING", "REQUEUED"):
+        return "pending"
+    return "running" if base in ("RUNNING", "SUSPENDED", "RESIZING") else "over"
+
+
+def _seen(attempt: Attempt, sight: Sight) -> Attempt:
+    if not attempt.is_alive:
+        return attempt
+    job = in_queue(attempt, sight.jobs)
+    if job is None:
+        return _looked_up(attempt, sight)
+    phase = _phase(job.state)
+    known = replace(attempt, job_id=job.id, submit_s=job.submit_s, is_pending=phase == "pending", looks=0)
+    if phase == "pending":  # `start_s` is an estimate then; after a requeue the earlier start counts no more
+        return replace(known, start_s=None, end_s=None, reason=job.reason)
+    if phase == "completing":
+        return replace(known, start_s=job.start_s or attempt.start_s, reason=COMPLETING)
+    start_s = job.start_s if job.start_s is not None else sight.now_s
+    return replace(known, start_s=start_s, end_s=start_s + job.limit_s, reason="")
+
+
+def _looked_up(attempt: Attempt, sight: Sight) -> Attempt:
+    if attempt.name not in sight.found:
+        return replace(attempt, reason=MISSING)
+    found = sight.found[attempt.name]
+    if found is None or parse_state(found.state) in NOT_ENDED:
+        job_id = found.job_id if found else attempt.job_id
+        looked = replace(attempt, looks=attempt.looks + 1, job_id=job_id, reason=MISSING)
+        is_settled = sight.now_s - attempt.intended_s >= SETTLE_S
+        if looked.looks < (STUCK_LOOKS if found else LOOKS) or not is_settled:
+            return looked
+        if not looked.job_id:
+            return replace(looked, how="ABSENT")
+        return replace(looked, how="LOST", end_s=min(attempt.end_s or sight.now_s, sight.now_s))
+    return replace(
+        attempt,
+        job_id=found.job_id,
+        submit_s=found.submit_s or attempt.submit_s,
+        start_s=found.start_s,
+        end_s=found.end_s or sight.now_s,
+        is_pending=False,
+        reason="",
+        how=parse_state(found.state),
+        exit_status=found.exit_status,
+        has_more=attempt.link in sight.more,
+    )
+
+
+# -- what it means ----------------------------------------------------------------------------------------------------
+
+
+def outcome(rules: Rules, attempt: Attempt) -> str:
+    """What an attempt means for the chain: alive, void, on (the next link goes on), done, failed, again, cancelled."""
+    if attempt.is_alive:
+        return "alive"
+    if attempt.never_was:
+        return "void"
+    if attempt.how == "COMPLETED":
+        return "on" if attempt.has_more else "done"
+    if attempt.how == "TIMEOUT" or (attempt.how == "FAILED" and attempt.exit_status == rules.more_status):
+        return "on"
+    if attempt.how == "LOST":
+        ran_s = attempt.end_s - attempt.start_s if attempt.start_s and attempt.end_s else 0
+        return "on" if ran_s >= rules.limit_s - LOST_SLACK_S else "failed"
+    if attempt.how == "CANCELLED":
+        return "cancelled"
+    return "again" if attempt.how in NO_FAULT else "failed"
+
+
+def real(state: State) -> list[Attempt]:
+    """The attempts that count, in order of link and number."""
+    return sorted((a for a in state.attempts if not a.never_was), key=lambda a: (a.link, a.number))
+
+
+def next_link(rules: Rules, state: State) -> int | None:
+    """The link that would be submitted next; None after the last one."""
+    counted = real(state)
+    if not counted:
+        return 1
+    goes_on = outcome(rules, counted[-1]) in ("alive", "on")
+    link = counted[-1].link + (1 if goes_on else 0)
+    return link if link <= rules.links else None
+
+
+def _in_a_row(rules: Rules, state: State, what: str) -> int:
+    """Attempts with this outcome since the last link that went on."""
+    count = 0
+    for attempt in reversed(real(state)):
+        result = outcome(rules, attempt)
+        if result == "on":
+            break
+        count += result == what
+    return count
+
+
+def _refusals(state: State) -> int:
+    count = 0
+    for attempt in reversed(state.attempts):
+        if attempt.how != "REFUSED":
+            break
+        count += 1
+    return count
+
+
+def verdict(rules: Rules, state: State) -> tuple[str, str, int] | None:
+    """(status, why, link) where the chain is over by what has ended: links after that one are cancelled."""
+    for attempt in real(state):
+        result = outcome(rules, attempt)
+        if result == "cancelled":
+            return "cancelled", f"job {attempt.job_id} (link {attempt.link}) was cancelled", attempt.link
+        if result == "done":
+            return "done", f"job {attempt.job_id} (link {attempt.link}) ended with exit status 0", attempt.link
+    counted = real(state)
+    last = counted[-1] if counted else None
+    if last and _in_a_row(rules, state, "failed") > rules.retries:
+        failed = max((a for a in counted if outcome(rules, a) == "failed"), key=lambda a: a.end_s or 0)
+        status = "" if failed.exit_status is None else f", exit status {failed.exit_status}"
+        why = f"job {failed.job_id} (link {failed.link}) ended as {failed.how}{status}, and no retry is left"
+        return "failed", why, failed.link
+    if last and _in_a_row(rules, state, "again") > MOST_AGAIN:
+        return "failed", f"over {MOST_AGAIN} attempts in a row ended by {', '.join(NO_FAULT)}", last.link
+    if _refusals(state) >= MOST_REFUSALS:
+        return "failed", f"Slurm refused {MOST_REFUSALS} submissions in a row", last.link if last else 0
+    if last and next_link(rules, state) is None and not any(a.is_alive for a in counted):
+        return "done", f"all {rules.links} links are used", last.link
+    return None
+
+
+# -- what is done -----------------------------------------------------------------------------------------------------
+
+
+def question(rules: Rules, state: State, now_s: int) -> Attempt | None:
+    """The running link on whose successor the policy is to be asked at this instant; None: nothing to ask."""
+    living = [a for a in state.attempts if a.is_alive]
+    if state.status != GOING or verdict(rules, state) or len(living) != 1 or not living[0].is_running:
+        return None
+    running = living[0]
+    if running.withdrawn or next_link(rules, state) is None or _left_s(running, now_s) <= rules.last_s:
+        return None
+    return running if _instant(running, now_s) != state.decided else None
+
+
+def act(rules: Rules, state: State, now_s: int, advice: Advice | None = None) -> tuple[State, tuple[Action, ...]]:
+    """The state after this cycle and what is to be done, in order. The state is to be on disk before it is done."""
+    before, asked = state, question(rules, state, now_s) if advice is not None else None
+    over = verdict(rules, state) if state.status == GOING else None
+    if over is not None:
+        status, why, link = over
+        state = replace(state, status=status, why=why)
+        for attempt in [a for a in state.attempts if a.is_alive and not a.withdrawn and a.link > link]:
+            state = _withdrawn(state, attempt, f"the chain is over: {why}")
+    if state.status == GOING:
+        state = _corrected(rules, state)
+        state = _with_next(rules, state, now_s, advice)
+    if asked is not None:
+        state = replace(state, decided=_instant(asked, now_s))
+    return state, _actions(before, state)
+
+
+def act_blind(rules: Rules, state: State, now_s: int, blind_s: float) -> tuple[State, tuple[Action, ...]]:
+    """As `act`, where Slurm takes calls but its answers show nothing: the successor is queued for P's end in time."""
+    running = [a for a in state.attempts if a.is_alive]
+    if state.status == GOING and len(running) == 1 and running[0].is_running and not running[0].withdrawn:
+        is_due = blind_s >= BLIND_S or _left_s(running[0], now_s) <= rules.last_s
+        if is_due and _may_submit(state, now_s) and next_link(rules, state) is not None:
+            after = _intended(rules, state, now_s, f"afterany:{running[0].job_id}")
+            return after, _actions(state, after)
+    return state, ()
+
+
+def is_over(state: State) -> bool:
+    """Whether nothing is left to do: the chain has ended and what was to be cancelled is gone."""
+    return state.status != GOING and not any(a.is_alive and a.withdrawn for a in state.attempts)
+
+
+def _actions(before: State, after: State) -> tuple[Action, ...]:
+    cancels = [Cancel(a.name) for a in after.attempts if a.is_alive and a.withdrawn and a.job_id]
+    return (*cancels, *(Submit(a.name) for a in after.attempts[len(before.attempts) :]))
+
+
+def _corrected(rules: Rules, state: State) -> State:
+    """Withdraw a job that stands where it must not."""
+    living = [a for a in state.attempts if a.is_alive and not a.withdrawn]
+    for late in living[1:]:
+        first = living[0]
+        if first.is_pending and first.job_id and late.is_running:
+            return _withdrawn(state, first, f"it was requeued while link {late.link} runs, which has the work")
+        if first.is_pending and late.is_pending and not late.after:
+            return _withdrawn(state, late, f"link {first.link} was requeued and waits itself")
+        if first.is_running and late.is_running and late.start_s is not None:
+            early_s = (first.end_s or late.start_s) - late.start_s
+            if early_s > rules.most_overlap_s and _withdrawals(state, late.link) < MOST_WITHDRAWALS:
+                why = f"it started {early_s / 3600:.2f} h before the end of link {first.link}"
+                return _withdrawn(state, late, f"{why}, allowed are {rules.most_overlap_s / 3600:g} h")
+    if len(living) == 1 and _waits_in_vain(living[0]):
+        return _withdrawn(state, living[0], "its predecessor has ended and it would wait on all the same")
+    return state
+
+
+def _waits_in_vain(attempt: Attempt) -> bool:
+    """Whether a job whose predecessor is gone waits without need."""
+    never = attempt.reason == "DependencyNeverSatisfied"
+    return attempt.is_pending and (never or (attempt.reason == "Dependency" and attempt.after.startswith("after:")))
+
+
+def _with_next(rules: Rules, state: State, now_s: int, advice: Advice | None) -> State:
+    """The state with an intent to submit the next link, where one is due."""
+    living = [a for a in state.attempts if a.is_alive]
+    link = next_link(rules, state)
+    if link is None or not _may_submit(state, now_s) or any(a.withdrawn for a in living):
+        return state
+    if not living:
+        return _intended(rules, state, now_s, "")
+    running = living[0]
+    if len(living) > 1 or not running.is_running:
+        return state
+    if _left_s(running, now_s) <= rules.last_s or (advice and advice.submit and advice.for_end):
+        return _intended(rules, state, now_s, f"afterany:{running.job_id}")
+    if advice is None or not advice.submit:
+        return state
+    if _withdrawals(state, link) == 0:
+        return _intended(rules, state, now_s, "")
+    held_s = (running.end_s or now_s) - (running.start_s or now_s) - rules.most_overlap_s
+    minutes = max(0, -int(-held_s // 60))  # Slurm itself then sees to the bound
+    return _intended(rules, state, now_s, f"after:{running.job_id}" + (f"+{minutes}" if minutes else ""))
+
+
+def _intended(rules: Rules, state: State, now_s: int, after: str) -> State:
+    link = next_link(rules, state)
+    assert link is not None
+    number = 1 + sum(a.link == link for a in state.attempts)
+    attempt = Attempt(link, number, state.job_name(link, number), now_s, after)
+    return replace(state, attempts=(*state.attempts, attempt))
+
+
+def _withdrawn(state: State, attempt: Attempt, why: str) -> State:
+    return replace(state, attempts=tuple(replace(a, withdrawn=why) if a is attempt else a for a in state.attempts))
+
+
+def _withdrawals(state: State, link: int) -> int:
+    return sum(bool(a.withdrawn) for a in state.attempts if a.link == link)
+
+
+def _may_submit(state: State, now_s: int) -> bool:
+    """Whether the pause after refused submissions is over: 1, 2, 4 ... minutes, at most 10."""
+    refusals = _refusals(state)
+    return not refusals or now_s >= state.attempts[-1].intended_s + min(60 * 2 ** min(refusals - 1, 4), 600)
+
+
+def _left_s(running: Attempt, now_s: int) -> float:
+    return (running.end_s or now_s) - now_s
+
+
+def _instant(running: Attempt, now_s: int) -> str:
+    """The decision instant that has come last: the link, its start, and how many intervals ago that was."""
+    start_s = running.start_s or now_s
+    return f"{running.name}:{start_s}:{(now_s - start_s) // DECIDE_EVERY_S}"

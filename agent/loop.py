@@ -1,0 +1,290 @@
+"""Keeps a chain: looks at Slurm every cycle, lets the keeper decide, does what it says, and survives what goes wrong.
+
+State goes to disk before anything is done at Slurm, and what Slurm answered after it. An agent that was killed at any
+instant goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from agent import keeper, submission
+from agent.chain import HOUR_S, Chain, option
+from agent.decide import Decision, Observation, Policy, by_rule
+from agent.journal import Journal, events, told
+from agent.metrics import exposition
+from agent.sight import Request, Sight
+from agent.slurm.commands import Commands, SlurmError
+from agent.slurm.queue import Job, Queue
+from agent.slurm_time import SlurmTime
+from agent.state import Attempt, Folder, State, replace_file
+
+MOST_PAUSE_S = 600.0  # between looks at a Slurm that does not answer
+DONE, FAILED, CANCELLED, STOPPED = 0, 1, 3, 4  # exit statuses
+EXIT = {"done": DONE, "failed": FAILED, "cancelled": CANCELLED}
+
+
+class Seeing(Protocol):
+    """`agent.eyes.Eyes`, or what stands in for them in a test."""
+
+    request: Request
+
+    def look(self, now_s: int) -> Queue:
+        """The queue of now."""
+
+    def sight(self, predecessor: Job) -> Sight:
+        """What a policy may know at the last look."""
+
+
+@dataclass
+class World:
+    """What an agent works with. `pause` waits so many seconds, or less once the agent is told to stop."""
+
+    commands: Commands
+    time: SlurmTime
+    pause: Callable[[float], object]
+    say: Callable[[str], None]
+    eyes: Callable[[Request], Seeing]
+    environment: Mapping[str, str]
+    stopping: Callable[[], bool]
+
+
+class Agent:
+    """One agent of one chain."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        folder: Folder,
+        policy: Policy,
+        world: World,
+        state: State,
+        *,
+        dry_run: bool = False,
+        metrics: Path | None = None,
+    ) -> None:
+        self.chain, self.folder, self.policy, self.world = chain, folder, policy, world
+        self.state = state
+        self.rules = keeper.Rules(
+            chain.links, chain.limit_s, chain.most_overlap_h * HOUR_S, chain.retries, chain.more_status, chain.cycle_s
+        )
+        self._dry_run = dry_run
+        self._metrics = metrics
+        self._journal = Journal(None if dry_run else folder.path / "decisions.jsonl")
+        self._user = pwd.getpwuid(os.getuid()).pw_name
+        self._eyes = world.eyes(Request(1, chain.limit_s, self._user, self._partition("")))
+        self._failures_in_a_row = 0
+        self._failures = 0
+        self._last_look_s = world.time.now_s()
+        self._told: set[str] = set()  # troubles that last, said once
+
+    def run(self) -> int:
+        """Cycle until the chain is over or the agent is told to stop; returns the exit status."""
+        while not self.world.stopping():
+            pause_s = self.cycle()
+            if keeper.is_over(self.state) or (self._dry_run and not any(a.is_alive for a in self.state.attempts)):
+                return EXIT.get(self.state.status, DONE)
+            self.world.pause(pause_s)
+        self.world.say("told to stop; the jobs stay as they are, and `run` goes on with the chain")
+        return STOPPED
+
+    def cycle(self) -> float:
+        """One look and what follows from it. Returns the seconds until the next one."""
+        jumped = self.world.time.check()
+        if jumped:
+            self._note(jumped)
+        now_s = self.world.time.now_s()
+        try:
+            queue = self._eyes.look(now_s)
+            jobs = tuple(job for job in queue.jobs if job.user == self._user)
+            sight = keeper.Sight(now_s, jobs, self._look_up(jobs), self._more())
+        except (SlurmError, ValueError) as error:
+            return self._no_look(error, now_s)
+        if self._failures_in_a_row:
+            self._note(f"Slurm answers again after {(now_s - self._last_look_s) / 60:.0f} min")
+        self._failures_in_a_row, self._last_look_s = 0, now_s
+        self._cycle_with(sight)
+        self._write_metrics()
+        return self.chain.cycle_s
+
+    def _cycle_with(self, sight: keeper.Sight) -> None:
+        seen = keeper.absorb(self.state, sight)
+        if not self._keep(seen):
+            return
+        running = keeper.question(self.rules, seen, sight.now_s)
+        advice = None
+        if running is not None:
+            decision = self._decide(running, sight)
+            advice = keeper.Advice(decision.submit, decision.for_end)
+        self._do(*keeper.act(self.rules, seen, sight.now_s, advice))
+
+    def _do(self, state: State, actions: tuple[keeper.Action, ...]) -> None:
+        """Put the state on disk, and only then act."""
+        if self._dry_run:
+            self._tell_only(state, actions)
+        elif self._keep(state):
+            for action in actions:
+                attempt = next(a for a in state.attempts if a.name == action.name)
+                if isinstance(action, keeper.Submit):
+                    self._submit(attempt)
+                else:
+                    self._cancel(attempt)
+
+    def _submit(self, attempt: Attempt) -> None:
+        world = self.world
+        ids = [a.job_id for a in self.state.attempts if a.link < attempt.link and a.job_id and not a.never_was]
+        try:
+            job_id = submission.submit(
+                world.commands, self.chain, self.folder, attempt, ids[-1] if ids else "", world.environment
+            )
+        except SlurmError as error:
+            if error.kind != "refused":
+                self._note(f"link {attempt.link}: nobody knows yet whether it was submitted; it is looked for: {error}")
+                return
+            self._note(f"link {attempt.link}: Slurm refused it, tried again later: {error}")
+            known = replace(attempt, how="REFUSED")
+        else:
+            known = replace(attempt, job_id=job_id)
+        self._learn(known)
+
+    def _cancel(self, attempt: Attempt) -> None:
+        try:
+            submission.cancel(self.world.commands, attempt.job_id)
+        except SlurmError as error:
+            self._note(f"link {attempt.link}: job {attempt.job_id} could not be cancelled, tried again: {error}")
+
+    # -- what is kept -------------------------------------------------------------------------------------------------
+
+    def _keep(self, state: State) -> bool:
+        """Journal what is new, put the state on disk and make it this agent's; False where it cannot be written."""
+        if state == self.state:
+            return True
+        if not self._dry_run:
+            self._tell(events(self.state, state))
+            try:
+                self.folder.save(state)
+            except OSError as error:
+                self._lasting(f"{self.folder.file}: {error.strerror}; nothing is submitted until it can be written")
+                return False
+        self._told.clear()
+        self.state = state
+        return True
+
+    def _learn(self, attempt: Attempt) -> None:
+        """Take over what Slurm answered, even if it cannot be written: then it is written with the next state."""
+        attempts = tuple(attempt if a.name == attempt.name else a for a in self.state.attempts)
+        state = replace(self.state, attempts=attempts)
+        if not self._keep(state):
+            self.state = state
+
+    # -- what is seen -------------------------------------------------------------------------------------------------
+
+    def _look_up(self, jobs: tuple[Job, ...]) -> dict[str, keeper.Found | None]:
+        found: dict[str, keeper.Found | None] = {}
+        for attempt in keeper.missing(self.state, jobs):
+            try:
+                found[attempt.name] = submission.look_up(self.world.commands, attempt)
+            except SlurmError as error:
+                self._lasting(f"link {attempt.link}: what became of it cannot be asked: {error}")
+        return found
+
+    def _more(self) -> frozenset[int]:
+        links = {attempt.link for attempt in self.state.attempts if attempt.is_alive}
+        return frozenset(link for link in links if (self.folder.for_jobs / f"more-{link}").exists())
+
+    def _no_look(self, error: SlurmError | ValueError, now_s: int) -> float:
+        """After a look that failed: what is due without one, and how long to wait before the next."""
+        self._failures += 1
+        self._failures_in_a_row += 1
+        pause_s = min(self.chain.cycle_s * (1 << min(self._failures_in_a_row - 1, 10)), MOST_PAUSE_S)
+        kind = error.kind if isinstance(error, SlurmError) else "nonsense"
+        self._note(f"no look at Slurm ({kind}): {error}; again in about {pause_s:.0f} s")
+        if kind != "away":
+            self._do(*keeper.act_blind(self.rules, self.state, now_s, now_s - self._last_look_s))
+        self._write_metrics()
+        return pause_s * (0.75 + random.random() / 2)  # agents that failed together come back apart
+
+    def _decide(self, running: Attempt, sight: keeper.Sight) -> Decision:
+        news = self.policy.refresh()
+        if news:
+            self._note(news)
+        observed: Observation = {}
+        hidden: Mapping[str, str] = {}
+        try:
+            seen = self._sight(running, sight)
+            observed, hidden = seen.observation, seen.hidden
+            decision = self.policy.decide(observed)
+        except (SlurmError, ValueError) as error:
+            decision = by_rule(observed, f"nothing can be observed: {error}")
+        event = {
+            "event": "decision", "link": running.link, "job_id": running.job_id, "submit": decision.submit,
+            "by": decision.by, "reason": decision.reason, "score": decision.score,
+            "policy": self.policy.artifact.manifest["policy"], "version": self.policy.version,
+            "setting": self.policy.setting,
+            "observation": dict(observed), "hidden": sorted(hidden),
+        }  # fmt: skip
+        self._journal_lines(sight.now_s, [event])
+        self.world.say(f"decision, link {running.link}: {decision.reason}")
+        return decision
+
+    def _sight(self, running: Attempt, sight: keeper.Sight) -> Sight:
+        """What the policy may know; the successor asks for what its predecessor has, and for the chain's limit."""
+        job = keeper.in_queue(running, sight.jobs)
+        assert job is not None
+        partition = self._partition(job.partition)
+        request = Request(job.nodes, self.chain.limit_s, self._user, partition, job.account, job.qos)
+        if request != self._eyes.request:
+            self._eyes = self.world.eyes(request)
+            self._eyes.look(sight.now_s)
+        return self._eyes.sight(job)
+
+    def _partition(self, default: str) -> str:
+        return option(self.chain.submitted_options, "--partition", "-p") or default
+
+    # -- what is said -------------------------------------------------------------------------------------------------
+
+    def _tell(self, found: list[dict[str, object]]) -> None:
+        for event in found:
+            self.world.say(told(event))
+        self._journal_lines(self.world.time.now_s(), found)
+
+    def _note(self, text: str) -> None:
+        self.world.say(text)
+        self._journal_lines(self.world.time.now_s(), [{"event": "note", "text": text}])
+
+    def _journal_lines(self, time_s: int, found: list[dict[str, object]]) -> None:
+        trouble = self._journal.write(time_s, self.state.chain, found)
+        if trouble:
+            self._lasting(trouble)
+
+    def _lasting(self, text: str) -> None:
+        """Say a trouble once, until the next state could be written."""
+        if text not in self._told:
+            self._told.add(text)
+            self.world.say(text)
+
+    def _tell_only(self, state: State, actions: tuple[keeper.Action, ...]) -> None:
+        for action in actions:
+            attempt = next(a for a in state.attempts if a.name == action.name)
+            if isinstance(action, keeper.Submit):
+                argv = " ".join(submission.arguments(self.chain, attempt))
+                self.world.say(f"dry run: would submit link {attempt.link}: {argv}")
+            else:
+                self.world.say(f"dry run: would cancel job {attempt.job_id}: {attempt.withdrawn}")
+        self.state = replace(self.state, decided=state.decided)
+
+    def _write_metrics(self) -> None:
+        if self._metrics is None or self._dry_run:
+            return
+        is_blind = self._failures_in_a_row > 0
+        text = exposition(self.state, self.world.commands.calls, self._failures, self._last_look_s, is_blind)
+        try:
+            replace_file(self._metrics, text)
+        except OSError as error:
+            self._lasting(f"{self._metrics}: {error.strerror}")

@@ -1,0 +1,196 @@
+"""Section `deployed`: what the released policy did live, by the log of its agent, and how good its predictions were."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from features.conventions import BLOCK_DAYS
+from reports import figures
+from reports import format as fmt
+from reports.layout import Figure, Section, TableView, columns, cut
+from reports.source import Source
+from simulator.metrics import NOTICED_WAIT_S
+
+MOST_ROWS = 50
+EVERY = "all"
+_MINUTES = NOTICED_WAIT_S // 60
+_INTERVALS = {"interruption_ci": "interruption{}_h", "overlap_ci": "overlap{}_h", "zero_ci": "zero_share{}"}
+
+
+def deployed(source: Source) -> Section:
+    """Handovers by version with intervals, each link, and the waits against what was predicted for them."""
+    section = Section("deployed", "Deployed policy")
+    links, policies = source.rows("deployed_links"), source.rows("deployed_policies")
+    if policies.is_empty():
+        section.applies = False
+        section.missing.append(
+            "No log of baton-agent was read for this cluster: `baton ingest` takes its decisions.jsonl."
+        )
+        return section
+    rows = policies.to_dicts()
+    whole = next(row for row in rows if row["decided_by"] == EVERY)
+    _sentences(section, links, whole)
+    _which_decided(section, rows)
+    window = _window(links)
+    section.tables.append(_by_version(source, rows, whole, window))
+    _predictions(source, section, links, rows, window)
+    if not links.is_empty():
+        section.tables.append(_by_link(source, links, window))
+    return section
+
+
+def _window(links: pl.DataFrame) -> tuple[datetime, datetime] | None:
+    """First and last time of a job that is known; None where no job is."""
+    times = [links[name] for name in ("submit_utc", "start_utc", "end_utc")] if not links.is_empty() else []
+    known = [time for column in times for time in column.drop_nulls()]
+    return (min(known), max(known)) if known else None
+
+
+def _sentences(section: Section, links: pl.DataFrame, whole: dict[str, Any]) -> None:
+    chains = links["chain"].n_unique() if not links.is_empty() else 0
+    jobs, handovers = _count(links.height, "job"), _count(whole["handovers"], "handover")
+    kept = f"baton-agent kept {_count(chains, 'chain')} of {jobs} with {whole['decisions']:,} decisions"
+    if not whole["handovers"]:
+        section.sentences.append(f"{kept}; no link has taken over from another yet.")
+        return
+    section.sentences.append(
+        f"{kept}. {handovers}: {fmt.number(whole['interruption_h'])} h of interruption and "
+        f"{fmt.number(whole['overlap_h'])} h of overlap in the mean, {fmt.percent(whole['zero_share'])} without "
+        "interruption."
+    )
+    waits = links.filter(pl.col("handover_utc").is_not_null() & (pl.col("dependency") == ""))["wait_s"].drop_nulls()
+    mean_s = waits.mean()
+    own = f"{fmt.duration(mean_s)} in the mean of {len(waits):,}" if isinstance(mean_s, float) else "none did"
+    section.sentences.append(
+        "What submitting at the predecessor's end (reactive) would have waited is unknown, since nothing was submitted "
+        "then; if a later submission starts no earlier, it would have been interrupted for at least as long. What "
+        f"is known is how long successors without a dependency waited from their own submission: {own}."
+    )
+
+
+def _which_decided(section: Section, rows: list[dict[str, Any]]) -> None:
+    """The versions that decided, and how often something else did."""
+    versions = [row for row in rows if row["decided_by"] == "policy"]
+    told = [
+        f"{fmt.text(row['policy'])} {fmt.text(row['version'])} at {fmt.number(row['setting'])} "
+        f"({_count(row['decisions'], 'decision')})"
+        for row in versions
+    ]
+    others = sum(row["decisions"] for row in rows if row["decided_by"] not in ("policy", EVERY))
+    section.sentences.append(
+        f"Decided by {', '.join(told) if told else 'no policy'}; {_count(others, 'decision')} by the agent's own "
+        "rules, where the policy could not."
+    )
+
+
+def _by_version(
+    source: Source, rows: list[dict[str, Any]], whole: dict[str, Any], window: tuple[datetime, datetime] | None
+) -> TableView:
+    """Counts, interruption and overlap of each version that decided, and of all."""
+    few = f" Only {whole['blocks']} such blocks: intervals are indicative." * bool(whole["indicative"])
+    return TableView(
+        "deployed_policies",
+        "Interruption and overlap, by who decided",
+        "Means a handover; no interruption: share of handovers; 95 % intervals by moving-block bootstrap in blocks of "
+        f"{BLOCK_DAYS} days, not for a record no longer than one. Decided by none: submitted without a decision (a "
+        f"first link, the last moment, a retry).{few} {source.caption(whole['handovers'], 'handovers', window=window)}",
+        columns(
+            "decided_by|decided by|name", "policy|policy|name", "version|version|code", "setting|setting|number",
+            "decisions|decisions|count", "submissions|submitted|count", "handovers|handovers|count",
+            "interruption_h|interruption, h|number", "interruption_ci|95 %|interval",
+            "overlap_h|overlap, h|number", "overlap_ci|95 %|interval",
+            "zero_share|no interruption|percent", "zero_ci|95 %|interval",
+        ),
+        [_with_intervals(row) for row in rows],
+    )  # fmt: skip
+
+
+def _with_intervals(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with its intervals as [low, high]."""
+    ends = {name: [row[figure.format(end)] for end in ("_low", "_high")] for name, figure in _INTERVALS.items()}
+    return row | {name: None if None in both else both for name, both in ends.items()}
+
+
+def _predictions(
+    source: Source,
+    section: Section,
+    links: pl.DataFrame,
+    rows: list[dict[str, Any]],
+    window: tuple[datetime, datetime] | None,
+) -> None:
+    """Real waits against predicted ones: how many came as predicted, drawn and by version."""
+    judged = links.filter(pl.col("band").is_not_null()) if not links.is_empty() else links
+    if judged.is_empty():
+        section.missing.append("No job was submitted with a predicted wait and without a dependency, and has started.")
+        return
+    whole = next(row for row in rows if row["decided_by"] == EVERY)
+    section.sentences.append(
+        f"{_count(whole['predicted'], 'wait')} had been predicted: {fmt.percent(whole['within_share'])} came as "
+        f"predicted (between the estimate by expected run times and that by limits, or less than {_MINUTES} minutes "
+        f"outside), {fmt.percent(whole['before_share'])} were shorter, {fmt.percent(whole['after_share'])} longer."
+    )
+    ending = source.caption(judged.height, "waits", window=window)
+    section.figures.append(_drawn(source, judged, ending))
+    section.tables.append(
+        TableView(
+            "predictions",
+            "Predicted against real waits, by who decided",
+            "Jobs that were submitted with a prediction and without a dependency, and have started; who still waits "
+            "counts nowhere, so long waits are seen late. Error: real wait less the predicted one, mean and mean of "
+            f"its absolute value. {ending}",
+            columns(
+                "decided_by|decided by|name", "policy|policy|name", "version|version|code", "setting|setting|number",
+                "predicted|waits|count", "wait_mean_s|real, mean|duration",
+                "estimate_mean_s|by limits, mean|duration", "estimate_error_s|error|duration",
+                "estimate_absolute_error_s|absolute|duration", "expected_mean_s|by run times, mean|duration",
+                "expected_error_s|error|duration", "expected_absolute_error_s|absolute|duration",
+                "within_share|as predicted|percent", "before_share|shorter|percent", "after_share|longer|percent",
+            ),
+            [row for row in rows if row["predicted"]],
+        )
+    )  # fmt: skip
+
+
+def _drawn(source: Source, judged: pl.DataFrame, ending: str) -> Figure:
+    """The band predicted for each wait, and the wait."""
+    both = ("start_estimate_s", "start_expected_s")
+    low, high, real = (
+        judged.select(values.cast(pl.Float64))[:, 0].to_numpy()
+        for values in (pl.min_horizontal(both), pl.max_horizontal(both), pl.col("wait_s"))
+    )
+    return Figure(
+        "predicted",
+        "Predicted against real waits",
+        "A line a job, from the wait predicted by expected run times to that by limits (the dot is the longer "
+        f"one) when it was submitted; on the broken line it is the real one. {ending}",
+        figures.predicted(f"{source.slug}-predicted", low, high, real, (judged["band"] == "within").to_numpy()),
+        "Real wait over predicted wait of each job, both on a log axis; the table has the figures.",
+    )
+
+
+def _by_link(source: Source, links: pl.DataFrame, window: tuple[datetime, datetime] | None) -> TableView:
+    """Each job of a chain, the newest first."""
+    ordered = links.sort("submit_utc", "chain", "link", "attempt", descending=True, nulls_last=True)
+    shown, left_out = cut(ordered.to_dicts(), MOST_ROWS)
+    return TableView(
+        "deployed_links",
+        "Each link",
+        "One row a job, the newest first. Predicted: the wait when it was submitted; interruption and overlap are "
+        f"those against its predecessor. {source.caption(links.height, 'jobs', window=window)}",
+        columns(
+            "chain|chain|code", "link|link|count", "attempt|attempt|count", "job_id|job|code",
+            "submit_utc|submitted, UTC|utc", "wait_s|wait|duration", "start_expected_s|predicted by run times|duration",
+            "start_estimate_s|by limits|duration", "interruption_s|interruption|duration",
+            "overlap_s|overlap|duration", "state|ended as|name", "decided_by|decided by|name",
+            "version|version|code",
+        ),
+        shown,
+        left_out,
+    )  # fmt: skip
+
+
+def _count(n: int, unit: str) -> str:
+    return f"{n:,} {unit}{'' if n == 1 else 's'}"

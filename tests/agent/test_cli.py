@@ -1,0 +1,374 @@
+"""The command line: what is wrong is said in one line before anything is submitted, and what is right is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import cli, submission
+from agent.chain import from_file, make
+from agent.keeper import Found
+from agent.slurm.commands import SlurmError
+from agent.state import Attempt, Busy, Folder, new_state
+from tests.agent.fake_slurm import START_S, FakeSlurm
+from tests.agent.lab import SCRIPT, Lab, artifact, chain_of
+from tests.conftest import REPOSITORY
+
+CONFIG = (
+    "PartitionName=gpu Nodes=n[1-4] Default=YES MaxTime=12:00:00 State=UP PriorityTier=1 TotalNodes=4 "
+    "TRES=cpu=32,node=4\n"
+)
+
+
+class CheckedSlurm(FakeSlurm):
+    """Answers what the checks before a first submission ask, too."""
+
+    tried: list[list[str]]
+    refusal = ""
+
+    def call(self, argv: Any) -> str:
+        """A partition of four nodes, at most 12 h."""
+        if argv[0] == "scontrol":
+            return CONFIG
+        if argv[0] == "sbatch" and "--test-only" in argv:
+            if self.refusal:
+                raise SlurmError("refused", "sbatch", self.refusal)
+            return ""
+        return super().call(argv)
+
+
+def lab_of(path: Path, **values: Any) -> Lab:
+    return Lab(path, CheckedSlurm(), values)
+
+
+def keep(lab: Lab, **options: Any) -> int:
+    return cli.keep(lab.chain, lab.folder, lab.world(), **options)
+
+
+def test_a_chain_from_its_beginning_and_once_more_after_its_end(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, links=2)
+    assert keep(lab) == 0
+    assert [name for name, _ in lab.links()] == ["1.1", "2.1"]
+    assert keep(lab) == 0
+    assert "a new one needs another --state" in lab.log[-1] and len(lab.links()) == 2
+
+
+def test_a_running_job_may_be_the_first_link(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, links=2, first="100")
+    lab.slurm.submit("mine")
+    assert keep(lab) == 0
+    assert [job.name.rpartition("-")[2] for job in lab.slurm.jobs] == ["mine", "2.1"]
+
+
+def refused(lab: Lab, **options: Any) -> str:
+    """The message with which a chain is refused; nothing may have been submitted, nor a state be left."""
+    jobs = len(lab.slurm.jobs)
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  each caller looks at the text
+        keep(lab, **options)
+    assert len(lab.slurm.jobs) == jobs and lab.folder.load() is None
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_what_the_cluster_does_not_allow_is_said_before_anything_is_submitted(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path / "a", first="100")
+    assert "no job of that id" in refused(lab)
+    lab.slurm.submit("theirs", user="somebody")
+    assert "that job is somebody's; allowed: one of root" in refused(lab)
+    lab = lab_of(tmp_path / "b", options=("--time=13:00:00",))
+    assert refused(lab) == "the time limit is 13 h; partition gpu allows 12 h"
+    lab = lab_of(tmp_path / "c", options=("--partition=fast",))
+    assert "partition fast; there are gpu" in refused(lab)
+    lab = lab_of(tmp_path / "d")
+    assert isinstance(lab.slurm, CheckedSlurm)
+    lab.slurm.refusal = "Requested node configuration is not available"
+    assert refused(lab).endswith("Slurm would refuse it: Requested node configuration is not available")
+
+
+@pytest.mark.parametrize(("capacity", "is_allowed"), [(4, True), (5, True), (6, False), (171, False), ("4", True)])
+def test_a_policy_of_a_cluster_of_another_size_is_refused(tmp_path: Path, capacity: Any, is_allowed: bool) -> None:
+    lab = lab_of(tmp_path, links=1)
+    artifact(lab.chain.artifact, trained_on={"capacity": capacity})
+    if is_allowed:
+        assert keep(lab) == 0
+    else:
+        assert f"trained on a cluster of {capacity} nodes; this one has 4" in refused(lab)
+
+
+def test_a_policy_of_another_observation_version_is_refused(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path)
+    artifact(lab.chain.artifact, observe_version=1)
+    assert "made for observation version 1; this program observes version 2" in refused(lab)
+
+
+def test_a_folder_that_holds_another_chain_is_refused(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, links=1)
+    lab.folder.make()
+    lab.folder.save(new_state("train", "/somewhere/else.sh", 3))
+    with pytest.raises(ValueError, match=r"holds the chain of /somewhere/else\.sh"):
+        keep(lab)
+
+
+# -- the command line -------------------------------------------------------------------------------------------------
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = cli.main(list(arguments))
+    err = capsys.readouterr().err
+    return code, err
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("no limit", {"script": "#!/bin/sh\nsleep 1\n"}, "no time limit: set #SBATCH --time there"),
+    ("a limit after a command", {"script": "#!/bin/sh\nsleep 1\n#SBATCH -t 5\n"}, "no time limit"),
+    ("no interpreter", {"script": "sleep 1\n"}, "does not begin with #!"),
+    (
+        "an array",
+        {"script": "#!/bin/sh\n#SBATCH -t 5 --array=1-3\n"},
+        "--array is not allowed in a chain",
+    ),
+    ("a bad line", {"script": "#!/bin/sh\n#SBATCH -t '5\n"}, "job.sh:2: No closing quotation"),
+    ("unknown key", {"toml": "linkz = 3"}, "unknown key 'linkz'; known: script, links"),
+    ("another type", {"toml": "links = '3'"}, "links is '3', which is of another type"),
+    ("no TOML", {"toml": "links ="}, "not TOML"),
+    ("no links", {"links": None}, "links is not given"),
+    ("zero links", {"links": "0"}, "links is 0; allowed: 1 to 1000"),
+    ("a hostile name", {"more": ["--name", "a;rm -rf ~"]}, "name is 'a;rm -rf ~'; allowed: up to 40"),
+    ("an unusual overlap", {"more": ["--most-overlap", "nan"]}, "most_overlap_h is nan; allowed"),
+    ("an own dependency", {"more": ["--", "--dependency=afterok:1"]}, "--dependency is not allowed in a chain"),
+    ("an own name", {"more": ["--", "-J", "x"]}, "-J is not allowed in a chain: the agent sets it"),
+    ("no job id", {"more": ["--first", "1_2"]}, "first is '1_2'; allowed: the id of a job"),
+    ("a NUL", {"more": ["--", "--comment=a\0b"]}, "which is no text without NUL"),
+    ("no file", {"more": ["--chain", "/nowhere/chain.toml"]}, "/nowhere/chain.toml: No such file"),
+    ("no script", {"more": [], "missing": True}, "job.sh: No such file"),
+    ("too long", {"script": SCRIPT + "#" * (4 << 20)}, "more than Slurm takes"),
+    ("no policy", {"artifact": "nowhere"}, "holds no released policy"),
+    ("no such setting", {"more": ["--setting", "9"]}, "setting is 9; the policy's knob goes from 0 to 4"),
+]
+
+
+@pytest.mark.parametrize(("given", "part"), [pytest.param(g, p, id=name) for name, g, p in WRONG])
+def test_bad_input_is_one_line_and_status_2(
+    tmp_path: Path,
+    given: dict[str, Any],
+    part: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))  # no Slurm is asked
+    artifact(tmp_path / "released")
+    script = tmp_path / "job.sh"
+    if not given.get("missing"):
+        script.write_text(given.get("script", SCRIPT))
+    arguments = ["run", "--artifact", str(tmp_path / given.get("artifact", "released")), "--state", str(tmp_path / "s")]
+    if "toml" in given:
+        (tmp_path / "chain.toml").write_text(given["toml"])
+        arguments += ["--chain", str(tmp_path / "chain.toml")]
+    links = given.get("links", "3")
+    arguments += [str(script), *(["--links", links] if links else []), *given.get("more", [])]
+    code, err = run(capsys, *arguments)
+    assert code == 2 and err.startswith("baton-agent: ") and err.count("\n") == 1 and part in err
+    assert not (tmp_path / "s").exists()
+
+
+def test_without_slurm_it_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    chain = chain_of(tmp_path)
+    where = ("--artifact", str(chain.artifact), "--state", str(tmp_path / "s"))
+    code, err = run(capsys, "run", str(chain.script), "--links", "2", *where)
+    assert code == 1 and "scontrol: cannot be run: No such file" in err
+
+
+def test_a_chain_file_under_the_command_line(tmp_path: Path) -> None:
+    chain_of(tmp_path)
+    (tmp_path / "chain.toml").write_text(
+        'script = "job.sh"\nlinks = 5\nartifact = "released"\noptions = ["--time=1:00:00", "-p", "gpu"]\n'
+    )
+    chain = make(from_file(tmp_path / "chain.toml") | {"links": 2})
+    assert (chain.script, chain.links, chain.limit_s) == (tmp_path / "job.sh", 2, 3600)
+    assert chain.name == "job" and chain.submitted_options[-2:] == ("-p", "gpu")
+
+
+def test_options_reach_sbatch_as_they_are_and_never_a_shell(tmp_path: Path) -> None:
+    chain = chain_of(tmp_path, options=("--comment=$(touch x); *", "--chdir=/tmp"))
+    argv = submission.arguments(chain, Attempt(2, 1, "train-00000000-2.1", START_S, "afterany:7"))
+    assert argv == ["sbatch", "--parsable", "--comment=$(touch x); *", "--chdir=/tmp", "--job-name=train-00000000-2.1",
+                    "--dependency=afterany:7", str(chain.script)]  # fmt: skip
+    chain = chain_of(tmp_path)
+    assert f"--chdir={tmp_path}" in submission.arguments(chain, Attempt(1, 1, "n", START_S))
+
+
+# -- one agent a chain ------------------------------------------------------------------------------------------------
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from agent.state import Folder
+folder = Folder(Path(sys.argv[1])); folder.make(); folder.lock()
+if sys.argv[2:]:
+    import subprocess
+    subprocess.Popen(["sleep", sys.argv[2]], pass_fds=[folder.lock_fd], start_new_session=True)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Any:
+    """Starts processes that hold the lock of tmp_path/s, and ends them."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, str(tmp_path / "s"), *arguments], stdout=subprocess.PIPE, cwd=REPOSITORY
+        )
+        started.append(process)
+        assert process.stdout is not None and process.stdout.readline() == b"held\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_second_agent_is_told_who_keeps_the_chain(tmp_path: Path, holder: Callable[..., Any]) -> None:
+    first = holder()
+    with pytest.raises(Busy, match=rf"another agent keeps this chain: process {first.pid} on "):
+        Folder(tmp_path / "s").lock(0.3)
+    first.kill()
+    first.wait()
+    Folder(tmp_path / "s").lock(0.3)
+
+
+def test_take_over_ends_the_other_agent(tmp_path: Path, holder: Callable[..., Any]) -> None:
+    first = holder()
+    mine = Folder(tmp_path / "s")
+    mine.end_holder(10)
+    assert first.wait(10) == -signal.SIGTERM
+    assert mine.holder()["pid"] == os.getpid()
+
+
+def test_take_over_ends_nothing_that_is_no_agent(tmp_path: Path, holder: Callable[..., Any]) -> None:
+    first = holder()
+    said = Folder(tmp_path / "s").holder()
+    other = subprocess.Popen(["sleep", "60"])
+    for lie in ({"host": "elsewhere"}, {"pid": other.pid}, {"pid": str(first.pid)}, {"started": None}):
+        (tmp_path / "s" / "lock").write_text(json.dumps(said | lie))
+        with pytest.raises(Busy, match="that is no agent of this host"):
+            Folder(tmp_path / "s").end_holder(0.3)
+    assert first.poll() is None and other.poll() is None
+    other.kill()
+    other.wait()
+
+
+def test_a_submission_of_a_killed_agent_keeps_others_out_until_it_ends(
+    tmp_path: Path, holder: Callable[..., Any]
+) -> None:
+    first = holder("2")
+    first.kill()
+    first.wait()
+    with pytest.raises(Busy):
+        Folder(tmp_path / "s").lock(0.5)
+    Folder(tmp_path / "s").lock(10)
+
+
+def test_the_lock_is_handed_to_sbatch(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, links=1)
+    given: list[Any] = []
+    call = lab.commands.run
+
+    def run_and_note(*argv: str, **more: Any) -> str:
+        given.append((argv[0], more.get("pass_fds")))
+        return call(*argv, **more)
+
+    lab.commands.run = run_and_note  # type: ignore[method-assign]
+    assert keep(lab) == 0
+    fds = [fds for program, fds in given if program == "sbatch" and fds is not None]
+    assert len(fds) == 1 and len(fds[0]) == 1
+
+
+# -- the state --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", '{"state_version": 2}', '{"state_version": 1, "attempts": [{"link": "1"}]}',
+     '{"state_version": 1, "attempts": [], "chain": "../../etc", "name": "n", "script": "s", "links": 1}'],
+)  # fmt: skip
+def test_a_damaged_state_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    folder = Folder(tmp_path)
+    folder.file.write_text(text)
+    with pytest.raises(ValueError, match="no state of a chain"):
+        folder.load()
+
+
+def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    attempt = Attempt(
+        1, 1, "train-00000000-1.1", START_S, "after:1", "7", 1, 2, None, "r", False, "w", "LOST", 85, True, 2
+    )
+    state = replace(new_state("train", "/j.sh", 3), attempts=(attempt,), why="ü")
+    folder.save(state)
+    loaded = folder.load()
+    assert loaded == state
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [("21760", 85), ("0", 0), ("85:0", 85), ("0:15", None), ("15", None), ("", None), ("9999999", None)],
+)
+def test_exit_statuses_of_squeue_and_sacct(status: str, expected: int | None) -> None:
+    found = submission._newest("squeue", [["7", "FAILED", status, "1", "N/A", "3"]])
+    assert found == Found("7", "FAILED", expected, 1, None, 3)
+
+
+def test_rows_that_are_none_are_nonsense() -> None:
+    for row in (["7", "FAILED"], ["x", "FAILED", "0", "1", "2", "3"], ["7", "FAILED", "0", "soon", "2", "3"]):
+        with pytest.raises(SlurmError) as caught:
+            submission._newest("sacct", [row])
+        assert caught.value.kind == "nonsense"
+
+
+def test_stopping_a_real_process_takes_no_time(tmp_path: Path) -> None:
+    """SIGTERM ends the pause at once; the programs of this Slurm are scripts that know nothing."""
+    chain = chain_of(tmp_path)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in {"scontrol": f"printf '%s' '{CONFIG}'", "sbatch": "echo 7", "sdiag": "true"}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    command = [sys.executable, "-m", "agent.cli", "run", str(chain.script), "--links", "2", "--artifact",
+               str(chain.artifact), "--state", str(tmp_path / "s")]  # fmt: skip
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "SLURM_CONF": "/nonexistent"}
+    process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    while "no look at Slurm" not in process.stderr.readline():
+        assert process.poll() is None
+    begun = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 4 and time.monotonic() - begun < 5
+
+
+def test_check_without_a_slurm_and_with_wrong_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    script = chain_of(tmp_path).script
+    assert cli.main(["check", str(script), "--", "--nodes=2-4"]) == 1
+    assert capsys.readouterr().out.startswith("problem  slurm: cannot be read: squeue: cannot be run")
+    assert run(capsys, "check", "--", "-N", "0") == (2, "baton-agent: --nodes is '0'; allowed: 1 to 100000\n")
+    assert run(capsys, "status", "--", "-N", "1") == (2, "baton-agent: status takes no options of sbatch\n")

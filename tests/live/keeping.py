@@ -1,0 +1,69 @@
+"""The process of an agent that keeps one chain on a Slurm with a fast clock."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.conftest import REPOSITORY
+from tests.live.slurm import Slurm
+
+
+@dataclass
+class Kept:
+    """One chain and the process that keeps it."""
+
+    slurm: Slurm
+    folder: Path
+    name: str
+    links: int
+    cycle_s: float
+    kills: int = 0
+    process: subprocess.Popen[bytes] | None = field(default=None)
+
+    @property
+    def state(self) -> Path:
+        """The folder of the chain's state."""
+        return self.folder / "state" / self.name
+
+    def start(self) -> None:
+        """Begin to keep the chain, or go on."""
+        clock = self.slurm.clock
+        assert clock is not None
+        values = {
+            "rate": clock.rate, "epoch": clock.epoch, "started": clock._started, "folder": str(self.folder),
+            "name": self.name, "links": self.links, "cycle_s": self.cycle_s,
+        }  # fmt: skip
+        with (self.folder / f"{self.name}.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.live.agent_runner", json.dumps(values)],
+                cwd=REPOSITORY, env=self.slurm.real_env, stderr=log,
+            )  # fmt: skip
+
+    def kill(self) -> None:
+        """End the agent as a crash would, and start another at once."""
+        self.end()
+        self.kills += 1
+        self.start()
+
+    def end(self) -> None:
+        """End the agent as a crash would, where it runs."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def status(self) -> int | None:
+        """The agent's exit status; None while it runs. One that found the lock taken is started again."""
+        assert self.process is not None
+        status = self.process.poll()
+        if status == 2:
+            self.start()
+            return None
+        return status
+
+    def log(self) -> str:
+        """The end of what the agent said."""
+        return (self.folder / f"{self.name}.log").read_text()[-6000:]
