@@ -135,7 +135,7 @@ def test_words_make_nothing_out_of_date(copy: Path) -> None:
         # what-if left out the tables that it fills
         ("models.tables", {"simulation_what_if", "policy_comparison"}),
         ("simulator.flat.kernel", {"simulation_replay", "simulation_what_if", "pair_tables"}),
-        ("features.load", {"load", "drift"}),
+        ("features.load", {"load", "drift", "champion_drift"}),
         ("models.policies.dqn", {"fit dqn", "trained_policies"}),
         ("traces.readers.philly.samples", {"reader philly-gpu-util", "trace_files", "raw_file"}),
         ("reports.build", {"report", "report_with_policies"}),
