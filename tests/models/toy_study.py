@@ -46,7 +46,6 @@ def toy_study(root: Path) -> Study:
     workload = Workload(np.arange(400), submit, size=size, run_s=limit // 2, limit_s=limit, start_s=start)
     scenario = Scenario("toy", capacity=20, pair_nodes=(1,), limit_s=4 * 3600, every_s=DAY_S)
     data = DataFolder(root)
-    data.clusters_toml.write_text("[toy]\nnodes = 20\n")
     return KnownStudy(data, ClusterSettings("toy", seeds=3), scenario, workload)
 
 
