@@ -32,27 +32,41 @@ HISTORY_DAYS = 46.0  # of the background that policies may be fitted on
 WIDEST = 8  # nodes of the widest job that is taken
 LONGEST_MIN = 12 * 60  # of a time limit on this cluster
 ACCOUNT = "science"
+MOST_S = 65_000  # Slurm holds a time-out in 16 bits
+TIME_OUTS = (
+    "SlurmctldTimeout", "SlurmdTimeout", "MessageTimeout", "TCPTimeout", "BatchStartTimeout", "PrologEpilogTimeout",
+    "UnkillableStepTimeout",
+)  # fmt: skip
 USERS = ("daemon", "bin", "games", "man", "news", "uucp")  # Debian's own: none has to be made on the machine
-CLUSTER = Cluster(
-    nodes=NODES,
-    node="CPUs=32 RealMemory=256000 Gres=gpu:a100:4",
-    settings=SETTINGS
-    | {
-        "PriorityWeightAge": "10000",
-        "PriorityMaxAge": "14-0",
-        "PriorityWeightFairshare": "0",
-        "PriorityWeightJobSize": "0",
-        "PriorityWeightPartition": "0",
-        "PriorityWeightQOS": "0",
-        "PriorityWeightTRES": "gres/gpu=0",
-        "AccountingStorageEnforce": "associations",
-        "SlurmctldDebug": "error",
-        "DebugFlags": "NO_CONF_HASH",
-    },
-    partitions=(
-        "PartitionName=gpu Nodes=ALL Default=YES MaxTime=12:00:00 DefaultTime=01:00:00 State=UP DefMemPerCPU=7000",
-    ),
-)
+
+
+def cluster(rate: float) -> Cluster:
+    """The 16 nodes. What Slurm bounds by time is bounded by as much real time as on a clock 60 times fast."""
+    slower = max(rate / 60, 1)
+    bounds = {name: SETTINGS[name] for name in TIME_OUTS}
+    return Cluster(
+        nodes=NODES,
+        node="CPUs=32 RealMemory=256000 Gres=gpu:a100:4",
+        settings=SETTINGS
+        | {name: str(min(int(int(value) * slower), MOST_S)) for name, value in bounds.items()}
+        | {
+            "SchedulerParameters": "bf_interval=180,bf_continue,bf_max_job_test=100,bf_yield_interval=100000000,"
+            f"bf_yield_sleep=1000,max_sched_time={int(120 * slower)},bf_max_time={int(1800 * slower)}",
+            "PriorityWeightAge": "10000",
+            "PriorityMaxAge": "14-0",
+            "PriorityWeightFairshare": "0",
+            "PriorityWeightJobSize": "0",
+            "PriorityWeightPartition": "0",
+            "PriorityWeightQOS": "0",
+            "PriorityWeightTRES": "gres/gpu=0",
+            "AccountingStorageEnforce": "associations",
+            "SlurmctldDebug": "error",
+            "DebugFlags": "NO_CONF_HASH",
+        },
+        partitions=(
+            "PartitionName=gpu Nodes=ALL Default=YES MaxTime=12:00:00 DefaultTime=01:00:00 State=UP DefMemPerCPU=7000",
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -200,7 +214,7 @@ def write_history(folder: Path, link_min: int = 360, chains: int = 5) -> int:
     epoch_s = int(datetime(2026, 10, 15, tzinfo=UTC).timestamp())
     (folder / "history.psv").write_text(dump(jobs, epoch_s))
     conf = folder.resolve() / "slurm.conf"
-    conf.write_text(Slurm(Path("/slurm"), CLUSTER).conf("localhost"))
+    conf.write_text(Slurm(Path("/slurm"), cluster(60)).conf("localhost"))
     (folder / "clusters.toml").write_text(
         f'[live]\ntimezone = "UTC"\nnodes = {NODES}\ngpus_per_node = 4\nslurm_conf = "{conf}"\n'
     )

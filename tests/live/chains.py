@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from agent.state import Folder, State
-from tests.live.background import ACCOUNT, CLUSTER, HISTORY_DAYS, USERS, Load, asked, between, submissions
+from tests.live.background import ACCOUNT, HISTORY_DAYS, USERS, Load, asked, between, cluster, submissions
 from tests.live.clock import FastClock, ahead_of_others
 from tests.live.keeping import Kept
 from tests.live.slurm import Slurm
@@ -105,7 +105,7 @@ def run(
         folder = Path(place)
         folder.chmod(0o755)
         clock = FastClock(rate)
-        slurm = Slurm(folder, CLUSTER, clock)
+        slurm = Slurm(folder, cluster(rate), clock)
         over, kept = threading.Event(), list[Kept]()
         try:
             slurm.up()
