@@ -131,6 +131,38 @@ def _no_space(fd: int) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
+def test_what_slurm_answered_is_kept_although_it_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = lab_of(tmp_path, links=1)
+    agent = lab.agent()
+
+    def fill_the_disk(argv: tuple[str, ...]) -> None:
+        if argv[0] == "sbatch":
+            monkeypatch.setattr("os.fsync", _no_space)
+
+    lab.commands.after = fill_the_disk
+    lab.pause(agent.cycle())
+    (submitted,) = agent.state.attempts
+    assert submitted.job_id and not lab.state.attempts[0].job_id
+    monkeypatch.undo()
+    lab.commands.after = lambda argv: None
+    assert agent.run() == DONE and [name for name, _ in lab.links()] == ["1.1"]
+
+
+def test_what_went_wrong_is_in_the_journal(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, links=1)
+    agent = lab.agent()
+    advance_until(lab, agent, 0.5)
+    lab.commands.before = raise_at("squeue", SlurmError("away", "squeue", "Unable to contact slurm controller"))
+    lab.pause(agent.cycle())
+    lab.commands.before = lambda argv: None
+    lab.pause(agent.cycle())
+    away, back = (line["text"] for line in lab.journal("note"))
+    assert away.startswith("no look at Slurm (away): ") and "Unable to contact slurm controller" in away
+    assert back.startswith("Slurm answers again after ")
+
+
 def test_a_clock_that_jumps_changes_no_decision(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, links=2)
     agent = lab.agent()
