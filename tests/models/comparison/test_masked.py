@@ -7,6 +7,7 @@ import pytest
 
 from features.observe import AT, FEATURES, FILLS, HIDDEN_TOGETHER
 from models.comparison.masked import cost_of_hiding, masked
+from models.comparison.outcomes import cost_h
 from reports.text.hidden import format_hidden
 from tests.models.pair_tables import artifact, random_pairs, trained
 from traces.errors import InputError
@@ -37,13 +38,16 @@ def test_what_is_hidden_has_its_fill_and_the_rest_is_as_it_was(hidden: list[str]
 def test_a_policy_that_goes_by_recent_waits_loses_by_not_seeing_them() -> None:
     """Its estimate becomes 0, so it submits at the end; one that goes by the start estimate sees no difference."""
     average = artifact(feature="recent_wait_mean_h", policy="average", settings=(1.0,))
-    policies = [*trained("average", average), *trained("estimate", artifact(policy="estimate", settings=(1.0,)))]
+    estimate = artifact(policy="estimate", settings=(1.0,))
+    policies = [*trained("average", average), *trained("estimate", estimate)]
     rows = cost_of_hiding(PAIRS, policies, ["recent"], kind="injected", select=SELECT)
     assert [(row["policy"], row["size"]) for row in rows] == [
         ("average", "1"), ("estimate", "1"), ("average", "8"), ("estimate", "8"),
     ]  # fmt: skip
     for row in rows:
         pairs = PAIRS.take(PAIRS.pair_nodes == row["pair_nodes"])
+        seen = average if row["policy"] == "average" else estimate
+        assert row["cost_w1"] == pytest.approx(cost_h(pairs, seen).mean()) and row["seeds"] == 1
         if row["policy"] == "estimate":
             assert row["difference_h"] == 0 and row["ci95"] == [0, 0]
         else:
