@@ -15,7 +15,7 @@ def test_figures_are_in_base_units() -> None:
             is_pending=False, how="TIMEOUT",
         )  # fmt: skip
 
-    attempts = ran(1, 0, 2), ran(2, 2.5, 4.5), ran(3, 4.25, 6.25)
+    attempts = ran(1, 0, 2), ran(2, 7, 12), ran(3, 8, 14)
     text = exposition(
         State("00000000", "t", "/j.sh", 5, attempts), {"squeue": 9, "sbatch": 3}, 2, START_S + 0.6, is_blind=True
     )
@@ -28,8 +28,8 @@ def test_figures_are_in_base_units() -> None:
         'baton_chain_status{chain="t",status="failed"}': "0",
         'baton_chain_status{chain="t",status="cancelled"}': "0",
         'baton_chain_attempts_total{chain="t"}': "3",
-        'baton_chain_interruption_seconds_total{chain="t"}': "1800",
-        'baton_chain_overlap_seconds_total{chain="t"}': "900",
+        'baton_chain_interruption_seconds_total{chain="t"}': "18000",
+        'baton_chain_overlap_seconds_total{chain="t"}': "14400",
         'baton_agent_slurm_calls_total{chain="t",program="sbatch"}': "3",
         'baton_agent_slurm_calls_total{chain="t",program="squeue"}': "9",
         'baton_agent_slurm_failures_total{chain="t"}': "2",
