@@ -1,4 +1,4 @@
-"""`python -m agent FOLDER`: what a released policy is, and what it decides. Needs numpy alone.
+"""`python -m agent FOLDER`: what a released policy is and promises, and what it decides. Needs numpy alone.
 
 FOLDER is the artifact itself (manifest.json, arrays.npz) or the MLflow model that holds it. With `--decide` every line
 of standard input is an observation, a JSON object with one number a feature, and every line of standard output its
@@ -27,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
         artifact = Artifact.load(artifact_folder(options.folder))
         if not options.decide:
             shown = {name: artifact.manifest[name] for name in SHOWN if name in artifact.manifest}
+            shown |= {"promises": artifact.promises} if artifact.promises else {}
             print(json.dumps(shown, indent=1))
             return 0
         for number, line in enumerate(sys.stdin, 1):

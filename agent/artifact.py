@@ -45,6 +45,7 @@ MAX_CHECKS_BYTES = 1 << 20  # 30 kB
 MAX_CHECKS = 1024  # observations in it; 48
 MAX_DIRECTORY_BYTES = 1 << 14  # of the list of files in arrays.npz, at some 60 bytes a file; 12 files
 MAX_FEATURES = 1024  # and inputs of a model; 46
+MAX_PROMISES = 16  # 3
 MAX_SETTINGS = 100  # 15, and no policy may declare more for a comparison
 MAX_NODES = 1 << 22  # of all trees together; 20,000
 MAX_TREES = 4096  # 121; every row walks all of them at once
@@ -112,6 +113,17 @@ class Artifact:
         """What the kind needs beside arrays."""
         parameters = self.manifest.get("parameters", {})
         return parameters if isinstance(parameters, dict) else {}
+
+    @property
+    def promises(self) -> list[dict[str, Any]]:
+        """What was promised where it was judged, an entry a risk; none of an artifact that is no release.
+
+        Each has `risk` (interrupted with at most that probability), `next_setting` (the knob's value that keeps it on
+        what was known at the release; None: submit at once), `is_next_promised` (False: not even that keeps it) and how
+        it was kept: `interrupted_share`, `ci95`, `is_kept`, `promised_pairs`, `overlap_h`.
+        """
+        release = self.manifest.get("release", {})
+        return list(release.get("promises", [])) if isinstance(release, dict) else []
 
     def column(self, name: Any) -> int:
         """Where the feature of that name stands in an observation."""
@@ -369,6 +381,23 @@ def check_manifest(manifest: dict[str, Any]) -> None:
             raise ValueError("manifest.json: fills must give a number, or a feature without a fill, for a feature each")
     if not all(isinstance(line, str) for line in manifest["requirements"]):
         raise ValueError("manifest.json: requirements must be lines of text")
+    check_promises(manifest.get("release", {}))
+
+
+def check_promises(release: Any) -> None:
+    """Raise ValueError unless what a release promises is a short list of risks with settings."""
+    promises = release.get("promises", []) if isinstance(release, dict) else []
+    if not isinstance(promises, list) or len(promises) > MAX_PROMISES:
+        raise ValueError(f"manifest.json: release.promises must be a list of at most {MAX_PROMISES}")
+    for promise in promises:
+        risk, setting = (promise.get(name) if isinstance(promise, dict) else None for name in ("risk", "next_setting"))
+        is_risk = isinstance(risk, float) and 0.0 < risk < 1.0
+        is_setting = setting is None or (isinstance(setting, (int, float)) and abs(setting) <= MAX_NUMBER)
+        if not is_risk or not is_setting or not isinstance(promise.get("is_next_promised"), bool):
+            raise ValueError(
+                "manifest.json: each of release.promises needs a risk between 0 and 1, a next_setting that is a number "
+                "or null, and is_next_promised"
+            )
 
 
 def pack_arrays(arrays: dict[str, NDArray[Any]]) -> bytes:

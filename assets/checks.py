@@ -11,7 +11,7 @@ from assets.reports import derived_tables, policy_tables
 from assets.resources import Baton
 from assets.rules import Rule
 from features.catalog import FEATURES
-from models.tables import CHAMPION_DRIFT, POLICY_CURVES, POLICY_RESULTS, RELEASE_LOG, WHAT_IF
+from models.tables import CHAMPION_DRIFT, POLICY_CURVES, POLICY_PROMISES, POLICY_RESULTS, RELEASE_LOG, WHAT_IF
 from simulator.tables import CALIBRATION, SIMULATED_STARTS
 from traces import clusters, schema
 from traces.store.folder import DataFolder
@@ -24,7 +24,7 @@ ANALYTICS = (
     SIMULATED_STARTS,
     WHAT_IF,
 )
-POLICIES = (*CALIBRATION, POLICY_RESULTS, POLICY_CURVES, RELEASE_LOG, CHAMPION_DRIFT)
+POLICIES = (*CALIBRATION, POLICY_RESULTS, POLICY_CURVES, POLICY_PROMISES, RELEASE_LOG, CHAMPION_DRIFT)
 NAMES = {declared.name: declared.names for declared in (*schema.CANONICAL, *ANALYTICS, *POLICIES)}
 # Which asset writes a derived table that is no asset of its own name.
 WRITTEN_BY = {
@@ -35,6 +35,7 @@ WRITTEN_BY = {
     "calibration_parameters": "simulation_calibration",
     "policy_results": "policy_comparison",
     "policy_curves": "policy_comparison",
+    "policy_promises": "policy_comparison",
     "release_log": "provisioning_policy",
 }
 

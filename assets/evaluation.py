@@ -15,7 +15,7 @@ from models.study import comparisons, fits
 from models.study.cluster import Study
 from models.study.support import headline_study, why_no_policies
 from models.study.world_error import world_error
-from models.tables import POLICY_CURVES, POLICY_RESULTS, curves_frame, results_frame
+from models.tables import POLICY_CURVES, POLICY_PROMISES, POLICY_RESULTS, curves_frame, promises_frame, results_frame
 from traces.files.locks import locked
 from traces.store import derived
 from traces.store.stamps import write_stamp
@@ -54,7 +54,7 @@ def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
     study = headline_study(data, settings)
     policies = registry.every_policy()
     made_from = comparisons.comparison_fingerprint(study, policies)
-    with locked(data.root, f"comparison of {cluster}"):  # three results that belong together
+    with locked(data.root, f"comparison of {cluster}"):  # four results that belong together
         reused = derived.made_from(data, POLICY_RESULTS.name, cluster) == made_from
         if not reused:
             _compare(study, policies, made_from)
@@ -82,6 +82,8 @@ def _compare(study: Study, policies: list[str], made_from: str) -> None:
     pictures = {"curves.png": _drawn(curves)}
     comparisons.remember_comparison(study, trained, compared, study.windows.report, study.windows.select, pictures)
     derived.write(data, POLICY_CURVES, cluster, curves, made_from)
+    promised = comparisons.promise_rows(study, trained, study.windows.report, study.windows.select)
+    derived.write(data, POLICY_PROMISES, cluster, promises_frame(cluster, study.scenario.world, promised), made_from)
     write_stamp(data, comparisons.COMPARISON, cluster, made_from, {"results": compared.results})
     error = world_error(study, study.windows.report)
     derived.write(data, POLICY_RESULTS, cluster, results_frame(compared.results, error), made_from)

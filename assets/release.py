@@ -26,8 +26,19 @@ Yielded = dg.MaterializeResult[None] | dg.AssetCheckResult
 KEY = "provisioning_policy"
 MOST_LOAD_S, MOST_BYTES = 1.0, 64 << 20  # that an agent on a login node may be asked for
 DECISIONS = 200  # timed, one observation each
+PROMISED = {  # of an entry of the manifest's promises, as the check shows them
+    "risk": pl.Float64,
+    "is_kept": pl.Boolean,
+    "interrupted_share": pl.Float64,
+    "promised_pairs": pl.Int64,
+    "overlap_h": pl.Float64,
+    "at_once_share": pl.Float64,
+    "next_setting": pl.Float64,
+    "is_next_promised": pl.Boolean,
+}
 CHECKS = {
     "gate": "The newest candidate passed the gate, or was promoted by hand; else the champion before it stays.",
+    "promise": "The champion kept what it promises where it was judged: the share interrupted is not above the risk.",
     "artifact": f"The champion loads and decides within {MOST_LOAD_S:g} s, and takes at most {MOST_BYTES >> 20} MiB.",
 }
 
@@ -79,7 +90,25 @@ def checked(data: DataFolder, cluster: str, log: pl.DataFrame) -> Iterator[dg.As
             **numbers(**{name: newest[name] for name in figures}),
         },
     )
-    yield _artifact_check(export.folder(data, cluster) / CHAMPION)
+    folder = export.folder(data, cluster) / CHAMPION
+    yield _promise_check(folder)
+    yield _artifact_check(folder)
+
+
+def _promise_check(folder: Path) -> dg.AssetCheckResult:
+    """Whether each promise that the champion's manifest carries was kept; one that was never made breaks none."""
+    try:
+        promises = Artifact.load(folder).promises
+    except ValueError as error:
+        why = {"why": dg.MetadataValue.text(str(error))}
+        return dg.AssetCheckResult(check_name="promise", passed=not os.path.lexists(folder), metadata=why)
+    rows = [{name: promise.get(name) for name in PROMISED} for promise in promises]
+    return dg.AssetCheckResult(
+        check_name="promise",
+        passed=all(promise.get("is_kept") is not False for promise in promises),
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"promises": table(pl.DataFrame(rows, schema=PROMISED))} if rows else {"why": "it promises nothing"},
+    )
 
 
 def _artifact_check(folder: Path) -> dg.AssetCheckResult:

@@ -26,6 +26,7 @@ LIGHT_H, MEDIUM_H = 2.0, 12.0
 LOADS = ("light", "medium", "heavy")
 LOADS_IN_WORDS = f"light up to {LIGHT_H:g} h, medium up to {MEDIUM_H:g} h, heavy above"
 
+PROMISED_RISKS = (0.05, 0.1, 0.2)  # "interrupted with probability at most so much", for which settings are chosen
 OVERLAP_BUDGETS_H = {"0.25": 0.25, "0.5": 0.5, "1": 1.0}  # mean overlap, hours a pair, by its name in results
 
 REACTIVE = "reactive"  # submits when the predecessor ends: what one does without a policy

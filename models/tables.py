@@ -110,6 +110,41 @@ POLICY_CURVES = Table(
     key=("cluster", "window", "policy", "size", "limit_h", "setting"),
 )
 
+_OF_PROMISED = f"of the pairs for which it was promised: share interrupted for over {NOTICED_WAIT_S // 60} minutes"
+POLICY_PROMISES = Table(
+    "policy_promises",
+    "One row a policy and risk: interrupted with probability at most that, the setting chosen anew for each week",
+    (
+        CLUSTER,
+        _POLICY,
+        Column("risk", FLOAT, "", "probability of an interruption that is promised at most", nullable=False),
+        Column("world", TEXT, "", f"simulated world: {' or '.join(WORLDS)}", nullable=False),
+        Column("from_utc", UTC, "", "submission of the first predecessor judged", nullable=False),
+        Column("to_utc", UTC, "", "submission of the last one", nullable=False),
+        _PAIRS,
+        Column("seeds", INT, "seeds", "training seeds averaged", nullable=False),
+        Column("blocks", INT, "blocks", f"{BLOCK_DAYS}-day blocks that hold these pairs", nullable=False),
+        Column("indicative", FLAG, "", _FEW_BLOCKS, nullable=False),
+        Column("weeks", INT, "weeks", "weeks with a pair", nullable=False),
+        Column("promised_weeks", INT, "weeks", "those with a setting that kept the risk", nullable=False),
+        Column("promised_pairs", INT, "pairs", "pairs of these weeks", nullable=False),
+        Column("interrupted_share", FLOAT, "", f"{_OF_PROMISED}; null where it never was"),
+        Column("interrupted_low", FLOAT, "", "lower end of its 95 % interval; null where all pairs are of one block"),
+        Column("interrupted_high", FLOAT, "", "upper end of it"),
+        Column("is_kept", FLAG, "", "the interval, or without one the share, does not lie above the risk"),
+        Column("any_gap_share", FLOAT, "", "of the pairs for which it was promised: share with any gap (> 0)"),
+        Column("interruption_h", FLOAT, "h", "their mean interruption"),
+        Column("overlap_h", FLOAT, "h", "their mean overlap: the price"),
+        Column("all_share", FLOAT, "", "share interrupted of all; unpromised weeks submit at once", nullable=False),
+        Column("all_overlap_h", FLOAT, "h", "mean overlap of all pairs", nullable=False),
+        Column("at_once_share", FLOAT, "", "share interrupted, were each submitted at once", nullable=False),
+        Column("next_setting", FLOAT, "", "setting for the week after the window; null: submit at once"),
+        Column("is_next_promised", FLAG, "", "it keeps the risk by what is known; else nothing does", nullable=False),
+        Column("weekly", TEXT, "", "JSON: by week pairs, outcomes known, setting, share, overlap", nullable=False),
+    ),
+    key=("cluster", "policy", "risk", "world"),
+)  # fmt: skip
+
 RELEASE_LOG = Table(
     "release_log",
     "One row a decision about a release of a cluster's policy",
@@ -174,7 +209,7 @@ WHAT_IF = Table(
     key=("cluster", "change"),
 )  # fmt: skip
 
-TABLES: tuple[Table, ...] = (POLICY_RESULTS, POLICY_CURVES, RELEASE_LOG, CHAMPION_DRIFT, WHAT_IF)
+TABLES: tuple[Table, ...] = (POLICY_RESULTS, POLICY_CURVES, POLICY_PROMISES, RELEASE_LOG, CHAMPION_DRIFT, WHAT_IF)
 
 _DTYPES: dict[str, Any] = {
     TEXT: pl.String,
@@ -236,6 +271,17 @@ def _difference(told: Mapping[str, Any] | None) -> dict[str, Any]:
 def curves_frame(curves: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """`policy_curves` from the curve points of `models.comparison.compare.compare`."""
     return frame(POLICY_CURVES, curves)
+
+
+def promises_frame(cluster: str, world: str, promises: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """`policy_promises` from the rows of `models.comparison.promises.promises`."""
+    flat = []
+    for row in promises:
+        low, high = row["ci95"] or (None, None)
+        bounds = {name: instants.parse(row[name]) for name in ("from_utc", "to_utc")}
+        ends = {"interrupted_low": low, "interrupted_high": high, "weekly": json.dumps(row["weekly"], sort_keys=True)}
+        flat.append({**row, **bounds, **ends, "cluster": cluster, "world": world})
+    return frame(POLICY_PROMISES, flat)
 
 
 def release_log_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:

@@ -36,6 +36,7 @@ Data = Annotated[
         "--data", envvar="BATON_DATA", help="Data folder: lake, warehouse, mlflow, artifacts.", show_default=False
     ),
 ]
+ClusterName = Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 Cluster = Annotated[str | None, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")]
 Timezone = Annotated[str | None, typer.Option("--timezone", help="Zone of the log's local times (IANA name).")]

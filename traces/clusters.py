@@ -42,10 +42,12 @@ class ClusterSettings:
     report_until: datetime | None = None
     slurm_conf: str | None = None
     seeds: int | None = None  # that learners are fitted with in the pipeline; None is 5
+    pair_nodes: tuple[int, ...] = ()  # sizes of the pairs that are put into its replay; () is 1 and 8, where they fit
 
 
 KEYS = tuple(f.name for f in fields(ClusterSettings) if f.name != "name")
 MOST_SEEDS = 1_000
+MOST_PAIR_SIZES = 8
 _INSTANTS = ("fit_from", "fit_until", "select_until", "report_until")
 _COUNTS = {"nodes": schema.MOST["nodes"], "gpus_per_node": schema.MOST["gpus"]}  # the most allowed
 
@@ -161,6 +163,8 @@ def _converted(path: Path, name: str, table: Any) -> dict[str, Any]:
         elif key == "seeds":
             if not _count(value, f"{where} seeds", MOST_SEEDS):
                 raise InputError(f"{where} seeds: at least 1, got {_shown(value)}")
+        elif key == "pair_nodes":
+            value = _sizes(value, f"{where} pair_nodes")
         elif key == "quotas":
             if not isinstance(value, dict):
                 raise InputError(f"{where} quotas: a table of partition = GPUs, got {_shown(value)}")
@@ -189,6 +193,18 @@ def _count(value: Any, where: str, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise InputError(f"{where}: a whole number from 0 to {most:,}, got {_shown(value)}")
     return value
+
+
+def _sizes(value: Any, where: str) -> tuple[int, ...]:
+    """Sizes of pairs in the order given, each once."""
+    if not isinstance(value, list) or not 1 <= len(value) <= MOST_PAIR_SIZES:
+        raise InputError(
+            f"{where}: a list of 1 to {MOST_PAIR_SIZES} counts of nodes such as [1, 8], got {_shown(value)}"
+        )
+    sizes = tuple(_count(one, where, schema.MOST["nodes"]) for one in value)
+    if 0 in sizes or len(set(sizes)) < len(sizes):
+        raise InputError(f"{where}: each size once, and at least 1, got {_shown(value)}")
+    return sizes
 
 
 def _instant(value: Any, where: str) -> datetime:

@@ -21,7 +21,7 @@ from features.bootstrap import (
 )
 from features.conventions import INDICATIVE_BELOW_BLOCKS
 from features.observe import AT, FILLS, HIDDEN_TOGETHER
-from models.comparison.groups import Group, judged
+from models.comparison.groups import EVERYTHING, Group, judged
 from models.comparison.one_thread import one_thread
 from models.comparison.outcomes import Outcome, play
 from models.comparison.settings import headline
@@ -58,16 +58,17 @@ def cost_of_hiding(
     select: PairTable | None = None,
     draws: int = DRAWS,
     seed: int = 0,
+    every_size: bool = False,
 ) -> list[dict[str, Any]]:
     """A row for each policy and group of pairs: what it costs (weight 1, hours a pair) seeing all, and with less.
 
     Both at one setting, the one that a comparison picks on the select window as everything is seen there.
     `difference_h` is positive where hiding costs; `ci95` is its interval by 7-day blocks, None where the pairs are of
-    one block. kind: `Scenario.pairs`.
+    one block. kind: `Scenario.pairs`; with `every_size` all pairs are one group whatever it is.
     """
     check_hidden(hidden)
     rows = []
-    for group in judged(report, kind):
+    for group in [EVERYTHING] if every_size else judged(report, kind):
         pairs = report.take(group.of(report))
         known = None if select is None else select.take(group.of(select))
         for name in dict.fromkeys(one.name for one in trained):

@@ -21,7 +21,7 @@ from models.release import log as release_log
 from models.release.candidate import Candidate
 from models.release.gate import Gate, gate_window, held_against
 from models.release.note import model_card, release_note
-from models.release.promise import promised
+from models.release.promise import measured_on, promised
 from models.scenario import Context
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
@@ -45,6 +45,8 @@ class Offer:
     refit: Callable[[], Artifact]  # the candidate's recipe at its setting, fitted on everything known
     origin: Mapping[str, Any] = field(default_factory=dict)  # windows, world and its error: plain values
     made_from: str = ""  # digest of all of it
+    fallback: Candidate | None = None  # the best rule of the select window, beside a candidate that learned
+    earlier: PairTable | None = None  # all pairs of the select window: promises go by their outcomes as they get known
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ def release(data: DataFolder, offer: Offer, decided_utc: datetime | None = None)
 
     What passes is fitted once more on everything known, and that is what is released. A candidate that does not pass
     is registered too, as `challenger`, with the reason. Without a champion one about which the gate cannot tell
-    becomes a provisional one. Nothing is registered where the candidate is the champion already (same content and
+    becomes a provisional one, but a learner only where it is shown better than reactive; else the offer's fallback is
+    decided about in its place. Nothing is registered where the candidate is the champion already (same content and
     loader), nor where it is a version that was rolled back: that one only comes back by `promote`.
 
     The caller logs the decision. Raises WorkError where there is a champion that cannot be compared with.
@@ -129,6 +132,10 @@ def release(data: DataFolder, offer: Offer, decided_utc: datetime | None = None)
             return decision(Gate(FAILED, reason), before, before, back.version)
         opponent = None if before is None else _champion_artifact(data, offer, before, content)
         judged, released = _judged(offer, opponent)
+        if offer.fallback is not None and _is_unproven(judged, opponent):
+            kept, _ = _keep(data, offer, candidate.artifact, judged, content)
+            _challenge(data, cluster, kept)
+            return _release_rule(data, offer, offer.fallback, judged, now)
         if released is None:
             kept, is_new = _keep(data, offer, candidate.artifact, judged, content)
             _challenge(data, cluster, kept)
@@ -140,6 +147,23 @@ def release(data: DataFolder, offer: Offer, decided_utc: datetime | None = None)
         tracking.set_version_tag(data, cluster, version, release_log.DECISION_TAG, tag)
         champion.give_alias(data, cluster, version)
         return made
+
+
+def _is_unproven(judged: Gate, opponent: Artifact | None) -> bool:
+    """Whether it would be a first champion that the gate cannot tell of, without an interval below reactive's cost."""
+    if opponent is not None or judged.verdict != CANNOT_TELL:
+        return False
+    return judged.high_h is None or judged.high_h >= 0.0
+
+
+def _release_rule(
+    data: DataFolder, offer: Offer, rule: Candidate, judged: Gate, decided_utc: datetime
+) -> ReleaseDecision:
+    """The decision about the best rule in place of a learner of which the gate cannot tell; that one is challenger."""
+    instead = replace(offer, candidate=rule, refit=lambda: rule.artifact, fallback=None)
+    made = release(data, instead, decided_utc)
+    why = f"in place of {offer.candidate.policy}, which is not shown better than reactive ({judged.reason})"
+    return replace(made, gate=replace(made.gate, reason=f"{made.gate.reason}; {why}"))
 
 
 def release_digest(artifact: Artifact) -> str:
@@ -245,7 +269,8 @@ def _register(data: DataFolder, offer: Offer, artifact: Artifact, judged: Gate, 
         "gate_pairs": float(judged.n),
         "gate_blocks": float(judged.blocks),
     }
-    promise = promised(artifact, candidate, judged, context, offer.checked_on, offer.origin)
+    measured = measured_on(offer.pairs, candidate.artifact, offer.earlier, context.scenario.pairs)
+    promise = promised(artifact, candidate, judged, context, offer.checked_on, offer.origin, measured)
     return tracking.register(
         data,
         context.scenario.cluster,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from models.registry import POLICIES, make_policy
 from models.scenario import RECORDED
 from models.worlds import PAIRS
+from simulator.metrics import NOTICED_WAIT_S
 from traces import instants
 
 if TYPE_CHECKING:
@@ -44,13 +46,61 @@ def model_card(candidate: Candidate, released: Artifact, gate: Gate) -> str:
     """
     manifest, release = released.manifest, released.manifest["release"]
     heading = f"# {manifest['policy']} for cluster `{release['cluster']}`"
-    parts = [heading, *_parts(candidate, released, gate), _windows(release), _world(release), _use(manifest, release)]
+    judged = [_promises(release), _results(release)]
+    parts = [heading, *_parts(candidate, released, gate), *judged, _windows(release), _world(release)]
+    parts.append(_use(manifest, release))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _parts(candidate: Candidate, released: Artifact, gate: Gate) -> list[str]:
     said = f"**Gate**, {gate.verdict}: {gate.reason}."
     return [_policy(candidate), _training(candidate, released), _cost(candidate), said]
+
+
+def _promises(release: Mapping[str, Any]) -> str:
+    """How the promise of each risk was kept where the candidate was judged, a line each."""
+    rows = [_promise(promise) for promise in release.get("promises", [])]
+    title = (
+        f"**Promises**, interrupted for over {NOTICED_WAIT_S // 60} minutes with probability at most so much, the knob "
+        "set anew each week by outcomes known by then, as kept where the candidate was judged:"
+    )
+    return "\n".join([title, *rows] if rows else [])
+
+
+def _promise(promise: Mapping[str, Any]) -> str:
+    risk, weeks = f"{promise['risk']:.0%}", f"{promise['promised_weeks']} of {promise['weeks']} weeks"
+    after = "no setting keeps it, submitting at once included"
+    if promise["is_next_promised"]:
+        setting = promise["next_setting"]
+        after = "submit at once" if setting is None else f"knob = {setting:g}"
+    if promise["interrupted_share"] is None:
+        kept = f"never promised: submitting at once interrupts {promise['at_once_share']:.1%}"
+    else:
+        ends = promise["ci95"]
+        spread = "no interval" if ends is None else f"95 % [{ends[0]:.1%}, {ends[1]:.1%}]"
+        kept = (
+            f"{'kept' if promise['is_kept'] else 'not kept'}, {promise['interrupted_share']:.1%} ({spread}) of "
+            f"{promise['promised_pairs']} pairs at {promise['overlap_h']:.2f} h of overlap, promised for {weeks}"
+        )
+    return f"- {risk}: {kept}; next: {after}"
+
+
+def _results(release: Mapping[str, Any]) -> str:
+    """What it did on the report window, and what it costs that something is hidden."""
+    results = release.get("results")
+    if not results:
+        return ""
+    figures = "; ".join(
+        f"{words} {results[name]:.2f} h" + ("" if (ends := results["ci95"].get(name)) is None else f" {_ends(ends)}")
+        for name, words in (("interruption_h", "interruption"), ("overlap_h", "overlap"), ("cost_h", "cost"))
+    )
+    hidden = ", ".join(f"{group} {row['difference_h']:+.2f} h" for group, row in results["hidden"].items())
+    blocks = f"{results['n']} pairs in {results['blocks']} blocks of 7 days"
+    return f"**Results** where it was judged, a pair: {figures}; {blocks}. A pair costs more where hidden: {hidden}."
+
+
+def _ends(ends: Sequence[float]) -> str:
+    return f"[{ends[0]:.2f}, {ends[1]:.2f}]"
 
 
 def _windows(release: Mapping[str, Any]) -> str:
@@ -95,10 +145,12 @@ def _use(manifest: Mapping[str, Any], release: Mapping[str, Any]) -> str:
 
 def _policy(candidate: Candidate) -> str:
     """Its name, what it does in one sentence, and its knob with the setting and where it could be turned."""
+    is_rule = candidate.policy in POLICIES and not make_policy(candidate.policy).is_learned
+    learned = ("A rule, which learned nothing.",) if is_rule else ()
     settings = candidate.artifact.settings
     range_ = f" (declared from {settings[0]:g} to {settings[-1]:g}, least to most overlap)" if len(settings) > 1 else ""
     knob = f"Knob “{candidate.artifact.manifest['knob']}” = {candidate.setting:g}{range_}."
-    return " ".join([f"**{candidate.policy}**:", *WORDS.get(candidate.policy, ()), knob])
+    return " ".join([f"**{candidate.policy}**:", *WORDS.get(candidate.policy, ()), *learned, knob])
 
 
 def _training(candidate: Candidate, released: Artifact) -> str:

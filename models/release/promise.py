@@ -1,4 +1,10 @@
-"""What a released artifact carries beside the policy: how it came about, and checks of what it must answer."""
+"""What a released artifact carries beside the policy: how it came about, what it did where it was judged, and checks.
+
+`release.promises` of the manifest: for each risk how the promise "interrupted with probability at most that" was kept
+on the report window (`models.comparison.promises`), at what overlap, and by which setting it is kept next.
+`release.results`: interruption, overlap and cost there with intervals, and what it costs that a group of features is
+hidden. Both are those of the candidate, which the report window was unknown to; the released one is its refit.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +15,24 @@ from typing import Any
 import numpy as np
 
 from agent.artifact import Artifact
-from models.protocol import PairTable
+from features.bootstrap import block_count, interval, start_weights
+from features.observe import HIDDEN_TOGETHER
+from models.comparison.masked import cost_of_hiding
+from models.comparison.outcomes import stopping_rows
+from models.comparison.promises import promises_of
+from models.protocol import PairTable, TrainedPolicy
 from models.release.candidate import Candidate
 from models.release.gate import Gate
 from models.scenario import Context
 
 CHECKS = 48  # observations with their answers; half of them submit, where so many do
 WEIGHT = 1.0  # of overlap, in the cost that settings are picked by and the gate compares
+
+
+PROMISED = (  # of a row of `models.comparison.promises` in a manifest
+    "risk", "n", "blocks", "weeks", "promised_weeks", "promised_pairs", "interrupted_share", "ci95", "is_kept",
+    "interruption_h", "overlap_h", "at_once_share", "next_setting", "is_next_promised",
+)  # fmt: skip
 
 
 def promised(
@@ -25,8 +42,12 @@ def promised(
     context: Context,
     checked_on: PairTable,
     origin: Mapping[str, Any],
+    measured: Mapping[str, Any] | None = None,
 ) -> Artifact:
-    """The artifact with `selected_on` and `release` in its manifest, and with checks from those pairs."""
+    """The artifact with `selected_on` and `release` in its manifest, and with checks from those pairs.
+
+    measured: what `measured_on` says of the candidate.
+    """
     scenario = context.scenario
     selected = {} if candidate.selected is None else asdict(candidate.selected)
     selected |= {"cluster": scenario.cluster, "until_s": context.until_s, "cost_h": candidate.cost_h}
@@ -38,10 +59,48 @@ def promised(
         "trace_digest": context.trace_digest,
         "code_version": context.code_version,
         "gate": judged.figures(),
+        **(measured or {}),
         **origin,
     }
     noted = replace(artifact, manifest={**artifact.manifest, "selected_on": selected, "release": release})
     return noted.with_checks(checked_on.observations[_checked_rows(noted, checked_on)])
+
+
+def measured_on(report: PairTable, artifact: Artifact, earlier: PairTable | None, kind: str) -> dict[str, Any]:
+    """`promises` and `results` of an artifact at its default setting, as its manifest has them; {} without a pair.
+
+    earlier: pairs of the select window, whose outcomes count as they become known; kind: `Scenario.pairs`.
+    """
+    if not len(report):
+        return {}
+    rows = promises_of(report, artifact, earlier)
+    promises = [{name: row[name] for name in PROMISED} for row in rows]
+    return {"promises": promises, "results": {**_figures(report, artifact), "hidden": _hidden(report, artifact, kind)}}
+
+
+def _figures(report: PairTable, artifact: Artifact) -> dict[str, Any]:
+    """Means over all pairs at the default setting, hours, with 95 % intervals by 7-day blocks."""
+    gap_h = report.gap_h[stopping_rows(report, artifact.decide(report.observations))]
+    values = {"interruption_h": np.maximum(gap_h, 0.0), "overlap_h": np.maximum(-gap_h, 0.0), "cost_h": np.abs(gap_h)}
+    starts, ci95 = start_weights(report.submit_s), {}
+    if starts is not None:
+        ci95 = {name: interval(starts @ one / starts.sum(axis=1)) for name, one in values.items()}
+    blocks = block_count(report.submit_s, int(report.submit_s.min()))
+    means = {name: float(one.mean()) for name, one in values.items()}
+    return {"n": len(report), "blocks": blocks, "setting": artifact.manifest["default_setting"], **means, "ci95": ci95}
+
+
+def _hidden(report: PairTable, artifact: Artifact, kind: str) -> dict[str, dict[str, Any]]:
+    """By group of features, each hidden alone: n, cost seeing all and without it, their difference, hours a pair.
+
+    Means over all pairs at the default setting; `ci95` of the difference, None where all pairs are of one block.
+    """
+    only = replace(artifact, manifest={**artifact.manifest, "settings": [artifact.manifest["default_setting"]]})
+    told = {}
+    for group in HIDDEN_TOGETHER:
+        rows = cost_of_hiding(report, [TrainedPolicy("it", 0, only, "", 0.0)], [group], kind=kind, every_size=True)
+        told[group] = {name: rows[0][name] for name in ("n", "cost_w1", "cost_w1_hidden", "difference_h", "ci95")}
+    return told
 
 
 def _checked_rows(artifact: Artifact, pairs: PairTable) -> list[int]:

@@ -165,7 +165,7 @@ def open_study(
     user: str | None = None,
     account: str | None = None,
 ) -> Study:
-    """The study of that cluster; `pair_nodes` None is those of PAIR_NODES that fit on it.
+    """The study of that cluster; `pair_nodes` None is what it declares, else those of PAIR_NODES that fit on it.
 
     `limit_s` None is LIMIT_S for injected pairs, and the least limit of recorded ones.
 
@@ -183,7 +183,7 @@ def open_study(
     given = (partition, user, account)
     slurm_pairs.check_options(files, settings.name, given)
     nodes = inputs.capacity_of(data, settings, capacity) if files is None else _nodes_of(files, capacity)
-    pair_nodes = pair_nodes or tuple(size for size in PAIR_NODES if size <= nodes)
+    pair_nodes = pair_nodes or settings.pair_nodes or tuple(size for size in PAIR_NODES if size <= nodes)
     if max(pair_nodes) > nodes:
         raise InputError(f"--pair-nodes {max(pair_nodes)}: cluster {settings.name!r} has {nodes} nodes; ask for fewer")
     is_every_asked = every_s is not None

@@ -24,7 +24,7 @@ from traces.cache.digests import digest
 if TYPE_CHECKING:
     from models.comparison.compare import Comparison
 
-COMPARED_BY = ("models.comparison.compare", "models.tables", "models.study.world_error")
+COMPARED_BY = ("models.comparison.compare", "models.comparison.promises", "models.tables", "models.study.world_error")
 COMPARISON = "comparison"  # the stamp that holds the rows of a cluster's standing comparison
 
 
@@ -75,6 +75,15 @@ def hidden_rows(
 
     pairs = None if select is None else study.pairs(select).known_before(select.until_s)
     return cost_of_hiding(study.pairs(report), trained, hidden, kind=study.scenario.pairs, select=pairs)
+
+
+def promise_rows(
+    study: Study, trained: Sequence[TrainedPolicy], report: Window, select: Window | None
+) -> list[dict[str, Any]]:
+    """How those policies keep the promise of each risk on the report window; settings go by outcomes known by then."""
+    from models.comparison.promises import promises
+
+    return promises(study.pairs(report), trained, earlier=None if select is None else study.pairs(select))
 
 
 def remember_comparison(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 
 from agent.artifact import Artifact
 from models import registry
+from models.protocol import PairTable, TrainedPolicy
 from models.registry import make_policy
 from models.release import champion
 from models.release import log as release_log
@@ -53,9 +55,19 @@ def publish(study: Study) -> tuple[pl.DataFrame, bool]:
             refit=lambda: refitted(study, candidate),
             origin=origin(study),
             made_from=made_from,
+            fallback=best_rule(known, trained, candidate, context.scenario.pairs),
+            earlier=select,
         )
         decision = release(data, offer)
         return release_log.add(data, decision.log_row(), made_from), False
+
+
+def best_rule(select: PairTable, trained: Sequence[TrainedPolicy], candidate: Candidate, kind: str) -> Candidate | None:
+    """The candidate rule among the policies that learned nothing; None where the candidate is one of them."""
+    rules = [one for one in trained if one.name in registry.RULES]
+    if candidate.policy in registry.RULES or not rules:
+        return None
+    return choose_candidate(select, rules, kind)
 
 
 def refitted(study: Study, candidate: Candidate) -> Artifact:

@@ -1,18 +1,17 @@
-"""`baton train`, `baton evaluate`, `baton promote`, `baton rollback`."""
+"""`baton train`, `baton evaluate`."""
 
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from models.worlds import check_chain
 from pipelines import options
-from pipelines.options import Data, Json
+from pipelines.options import ClusterName, Data, Json
 from simulator.names import SCHEDULERS, SLURM, check_names
-from traces.errors import InputError, WorkError
+from traces.errors import InputError
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
@@ -25,12 +24,14 @@ _WORLDS = (
     "plain: the trace replayed under --scheduler; calibrated: the cluster as it was recorded at each decision; "
     "recorded-wait: the same, but the wait is a recorded one of a like job."
 )
-ClusterName = Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")]
 Policies = Annotated[str, typer.Option("--policies", help="Registry names a,b; or all; or champion.")]
 Capacity = Annotated[
     int | None, typer.Option("--capacity", min=1, max=options.MOST_NODES, help="Nodes of the simulated cluster.")
 ]
-PairNodes = Annotated[str, typer.Option("--pair-nodes", help="Nodes of predecessor and successor; several: 1,8.")]
+PairNodes = Annotated[
+    str | None,
+    typer.Option("--pair-nodes", help="Nodes of predecessor and successor, a,b (as clusters.toml says, else 1,8)."),
+]
 Limit = Annotated[
     str | None,
     typer.Option("--limit", help="Wall-clock limit of both jobs (48h); of recorded pairs the least (12h)."),
@@ -41,6 +42,9 @@ Scheduler = Annotated[
 World = Annotated[str, typer.Option("--world", help=_WORLDS)]
 FittedIn = Annotated[
     str | None, typer.Option("--fitted-in", help="World that the policies were trained in, where it is another.")
+]
+FittedOn = Annotated[
+    str | None, typer.Option("--fitted-on", help="Cluster that the policies were trained on, where it is another.")
 ]
 Chain = Annotated[
     int | None,
@@ -72,11 +76,9 @@ Seed = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands that fit, compare and release."""
+    """Adds the commands that fit and compare."""
     app.command()(train)
     app.command()(evaluate)
-    app.command()(promote)
-    app.command()(rollback)
 
 
 def train(
@@ -85,7 +87,7 @@ def train(
     policies: Policies,
     until: Annotated[str | None, typer.Option("--until", help="Only what was known before (UTC).")] = None,
     capacity: Capacity = None,
-    pair_nodes: PairNodes = "1,8",
+    pair_nodes: PairNodes = None,
     limit: Limit = None,
     scheduler: Scheduler = "mirage",
     world: World = "plain",
@@ -140,7 +142,7 @@ def evaluate(
     to: Annotated[str, typer.Option("--to", help="Submissions before that (UTC).")],
     every: Annotated[str, typer.Option("--every", help="Time between starts.")] = "4h",
     capacity: Capacity = None,
-    pair_nodes: PairNodes = "1,8",
+    pair_nodes: PairNodes = None,
     limit: Limit = None,
     scheduler: Scheduler = "mirage",
     world: World = "plain",
@@ -149,12 +151,16 @@ def evaluate(
     user: User = None,
     account: Account = None,
     fitted_in: FittedIn = None,
+    fitted_on: FittedOn = None,
     chain: Chain = None,
     hidden: Hidden = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
     """Compare trained policies on the same chained pairs. Settings are picked between the fit's end and --from.
+
+    Of policies --fitted-on another cluster, with its own nodes and pair sizes there, they are picked on this one's
+    declared select window.
 
     Beside those of --policies always stand the rules that learned nothing, each learner untrained, the oracle, and of
     recorded pairs what their users did.
@@ -165,10 +171,14 @@ def evaluate(
         check_chain(chain, world)
         unseen = _unseen(hidden)
         wanted = _wanted(policies)
-        _check_trained(folder, cluster, wanted)
+        trained_on = fitted_on or cluster
+        _check_trained(folder, trained_on, wanted)
         judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler, (partition, user, account))
         study = judge(world, pairs, every)
         fitted = study if fitted_in in (None, world) else judge(fitted_in, None, every)
+        if trained_on != cluster:
+            elsewhere = (None, None, limit, scheduler, (None, None, None))
+            fitted = _study(folder, trained_on, *elsewhere, fitted_in or world, None, None)
         from models.study import comparisons
         from models.study.chains import chain_rows
         from models.study.windows import Window
@@ -176,15 +186,18 @@ def evaluate(
 
         report = Window(*bounds)
         trained, fitted_until_s = _trained(fitted, wanted)
-        for warning in comparisons.warnings_about(study, report, fitted_until_s):
+        known_s = fitted_until_s if trained_on == cluster else study.windows.select.from_s
+        for warning in comparisons.warnings_about(study, report, known_s):
             options.say(f"warning: {warning}")
-        select = Window(fitted_until_s, report.from_s) if fitted_until_s < report.from_s else None
+        select = Window(known_s, report.from_s) if known_s < report.from_s else None
         compared = comparisons.compare_on(study, trained, report, select)
-        comparisons.remember_comparison(study, trained, compared, report, select)
+        if trained_on == cluster:  # the runs of another cluster's training keep that cluster's figures
+            comparisons.remember_comparison(study, trained, compared, report, select)
         answer: dict[str, Any] = {"results": compared.results, "world_error": world_error(study, report)}
         answer["chains"] = [] if chain is None else chain_rows(study, trained, report, select, chain)
         answer["hidden"] = comparisons.hidden_rows(study, trained, report, select, unseen) if unseen else []
-        answer["fitted_in"] = fitted.scenario.world
+        answer["promises"] = comparisons.promise_rows(study, trained, report, select)
+        answer["fitted_in"], answer["fitted_on"] = fitted.scenario.world, trained_on
         answer["is_development_window"] = comparisons.is_development(study, report)
         _tell_comparison(out, answer, json)
 
@@ -209,9 +222,11 @@ def _comparison_text(answer: dict[str, Any]) -> str:
     from reports.text.chains import format_chains
     from reports.text.comparison import format_table, world_words
     from reports.text.hidden import format_hidden
+    from reports.text.promises import format_promises
 
     text = f"{format_table(answer['results'])}\n\n{world_words(answer['world_error'])}\n"
-    text += f"fitted in world {answer['fitted_in']}\n"
+    text += f"fitted in world {answer['fitted_in']}, on cluster {answer['fitted_on']}\n"
+    text += f"\n{format_promises(answer['promises'])}\n" if answer["promises"] else ""
     text += f"\n{format_chains(answer['chains'])}\n" if answer["chains"] else ""
     return text + (f"\n{format_hidden(answer['hidden'])}\n" if answer["hidden"] else "")
 
@@ -227,63 +242,11 @@ def _unseen(hidden: str | None) -> list[str]:
     return unseen
 
 
-def promote(
-    context: typer.Context,
-    version: Annotated[int, typer.Argument(help="Registered version of the cluster's policy.", min=1)],
-    cluster: ClusterName,
-    reason: Annotated[str, typer.Option("--reason", help="Why by hand: logged, and kept with the version.")],
-    data: Data = None,
-    json: Json = False,
-) -> None:
-    """Make a registered version its cluster's champion, whatever the gate said."""
-    folder = _of_cluster(context, data, cluster)
-    from models.tracking import registered
-
-    registered.check_version(folder, cluster, version)
-    from models.release.champion import promote as promote_
-
-    _announce(cluster, promote_(folder, cluster, version, reason), json, "promoted")
-
-
-def rollback(context: typer.Context, cluster: ClusterName, data: Data = None, json: Json = False) -> None:
-    """Make the cluster's champion before this one the champion again."""
-    folder = _of_cluster(context, data, cluster)
-    from models.tracking import registered, versions
-
-    if registered.champion_version(folder, cluster) is None:
-        name = versions.model_name(cluster)
-        raise WorkError(f"{name} has no champion to roll back from; release a policy first")
-    from models.release.champion import rollback as rollback_
-
-    _announce(cluster, rollback_(folder, cluster), json, "rolled back to")
-
-
-def _of_cluster(context: typer.Context, data: Path | None, cluster: str) -> DataFolder:
-    """The data folder, whose registry has this cluster's model under its own name. Raises InputError for no cluster."""
-    from models.tracking import versions
-    from traces import clusters
-
-    folder = options.data_folder(context, data)
-    clusters.check_name(cluster)
-    versions.take_over(folder, cluster)
-    return folder
-
-
-def _announce(cluster: str, version: int, json: bool, what: str) -> None:
-    from models.tracking.versions import model_name
-
-    with options.output(json) as out:
-        if json:
-            options.write_json(out, {"model": model_name(cluster), "champion": version})
-        else:
-            out.write(f"{what} {model_name(cluster)} version {version}\n")
-
-
 def _study(
     folder: DataFolder,
     cluster: str,
     capacity: int | None,
-    pair_nodes: str,
+    pair_nodes: str | None,
     limit: str | None,
     scheduler: str,
     submitter: tuple[str | None, str | None, str | None],
@@ -303,7 +266,7 @@ def _study(
     check_names(scheduler=scheduler, slurm=True)
     check_world(world)
     check_pairs(pairs, world)
-    sizes = options.whole_numbers(pair_nodes, "--pair-nodes")
+    sizes = None if pair_nodes is None else options.whole_numbers(pair_nodes, "--pair-nodes")
     limit_s, every_s = (None if text is None else options.duration_s(text) for text in (limit, every))
     contents.check_clusters(folder, [cluster])
     from models.study.cluster import open_study

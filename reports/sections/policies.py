@@ -25,6 +25,7 @@ from reports import drift, figures
 from reports import format as fmt
 from reports.hand_over import Compared, compared, sentences, world
 from reports.layout import Figure, Section, TableView, columns
+from reports.sections.promises import promises
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
 
@@ -70,6 +71,7 @@ def policies(source: Source) -> Section:
         if source.told.why_plain and not parts[0].is_recorded:
             why = fmt.text(source.told.why_plain).rstrip(".")
             section.sentences.append(f"Pairs are put into the plain world, and are none of the log: {why}.")
+        promises(source, section)
     _releases(source, section, is_asked_for=bool(parts))
     return section
 

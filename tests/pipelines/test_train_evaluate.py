@@ -66,8 +66,37 @@ def test_train_then_evaluate(baton: Baton, data: Path) -> None:
     assert other.code == 2 and "; it is for lab: mirage on 16 nodes, world plain, 1-node pairs of 24 h" in other.err
     half = baton(*compare, "--every", "8h", "--data", data, "--json").json["results"]
     assert {row["n"] for row in half if row["load"] == "all"} == {15}
+    promised = [row for row in told["promises"] if row["policy"] == "forest"]
+    assert [row["risk"] for row in promised] == [0.05, 0.1, 0.2] and {row["n"] for row in promised} == {30}
+    assert all(row["weeks"] == 1 and row["seeds"] == 2 and row["weekly"][0]["known"] > 0 for row in promised)
+    assert told["fitted_on"] == "lab"
     text = baton(*compare, "--data", data).out
     assert "reactive" in text and "world against the record" in text
+    assert "interrupted for over 10 minutes with probability at most so much" in text
+
+
+def test_policies_of_one_cluster_are_judged_on_another(baton: Baton, data: Path) -> None:
+    """The twin has the same raw log, other declared nodes and pairs of other sizes; its own select window picks."""
+    parts = "fit_until = 2026-06-08\nselect_until = 2026-06-14\nreport_until = 2026-06-21\n"
+    declared = f"[lab]\nnodes = 16\npair_nodes = [1]\n[twin]\nnodes = 18\npair_nodes = [2, 3]\n{parts}"
+    (data / "clusters.toml").write_text(declared)
+    try:
+        (raw,) = data.parent.glob("*.psv*")
+        assert baton("ingest", raw, "--cluster", "twin", "--data", data).code == 0
+        trained = ("train", "--cluster", "lab", "--limit", "24h", "--policies", "forest", "--until", UNTIL)
+        assert baton(*trained, "--seeds", 1, "--data", data).code == 0
+        judged = ("evaluate", "--cluster", "twin", "--limit", "24h", "--policies", "forest", "--from", FROM, "--to", TO)
+        told = baton(*judged, "--fitted-on", "lab", "--data", data, "--json").json
+        assert told["fitted_on"] == "lab" and {row["cluster"] for row in told["results"]} == {"twin"}
+        forest = [row for row in told["results"] if row["policy"] == "forest" and row["load"] == "all"]
+        assert [(row["pair_nodes"], row["limit_h"]) for row in forest] == [(2, 24), (3, 24)]
+        assert all(row["chosen"] is not None for row in forest)
+        own = baton(*judged, "--data", data)
+        assert own.code == 2 and "was never trained for cluster 'twin'" in own.err
+        nowhere = baton(*judged, "--fitted-on", "nowhere", "--data", data)
+        assert nowhere.code == 2 and "unknown cluster 'nowhere'" in nowhere.err
+    finally:
+        (data / "clusters.toml").unlink()
 
 
 def test_slurm_is_a_scheduler_of_pairs_as_any_other(baton: Baton, data: Path) -> None:

@@ -10,9 +10,10 @@ import polars as pl
 import pytest
 
 from models.comparison.compare import compare
+from models.comparison.promises import promises
 from models.protocol import PairTable
 from models.scenario import CALIBRATED
-from models.tables import POLICY_CURVES, POLICY_RESULTS, curves_frame, results_frame
+from models.tables import POLICY_CURVES, POLICY_PROMISES, POLICY_RESULTS, curves_frame, promises_frame, results_frame
 from reports.advice import actions
 from reports.build import build_report, section_data
 from reports.source import Source, Told
@@ -38,6 +39,7 @@ def folder(
     users: tuple[str, ...] = ("ann", "bob", "cid"),
     world: str = CALIBRATED,
     select: PairTable | None = SELECT,
+    promised: list[dict[str, Any]] | None = None,
 ) -> DataFolder:
     """A warehouse that holds three jobs cut by their limit, and the comparison of these pairs."""
     where = replace(context(), scenario=replace(context().scenario, cluster="tiny", world=world))
@@ -61,6 +63,7 @@ def folder(
     made = {name: conform(schema.TABLES[name], frame) for name, frame in (warehouse.empty_tables() | tables).items()}
     made[POLICY_RESULTS.name] = results_frame(compared.results, world_error)
     made[POLICY_CURVES.name] = curves_frame(compared.curves)
+    made[POLICY_PROMISES.name] = promises_frame("tiny", world, promised or promises(pairs, policies, earlier=select))
     warehouse.write(data, made)
     return data
 
@@ -134,3 +137,33 @@ def test_the_verdict_on_a_world_follows_its_two_figures(
     pairs = pairs_of([1, 1, 2], [12, 24, 48], GAPS, [None] * 3)
     data = folder(tmp_path, pairs, world_error={**NEAR, "spearman": spearman, "error_over_mean": error})
     assert f"The calibrated world is {verdict}" in words_of(data)
+
+
+def test_promises_are_told_with_their_price_and_drawn_by_week(tmp_path: Path) -> None:
+    """Of the policy of least cost on the select window; where it could promise nothing, that is said."""
+    pairs = pairs_of([1, 1, 2], [12, 24, 48], GAPS, [1.0, None, 6.0])
+    weeks = [
+        {"from_utc": f"2023-02-0{day}T00:00:00", "n": 30, "known": 90, "setting": 1.0, "is_promised": True,
+         "interrupted_share": share, "overlap_h": 2.0}
+        for day, share in ((1, 0.1), (8, 0.3))
+    ]  # fmt: skip
+    of_all = {"from_utc": weeks[0]["from_utc"], "to_utc": "2023-02-14T00:00:00", "n": 60, "seeds": 1, "blocks": 2}
+    figures = {"indicative": True, "weeks": 2, "all_share": 0.2, "all_overlap_h": 2.0, "at_once_share": 0.07}
+    kept = {
+        "policy": "lead", "risk": 0.2, "promised_weeks": 2, "promised_pairs": 60, "interrupted_share": 0.2,
+        "ci95": [0.1, 0.3], "is_kept": True, "any_gap_share": 0.4, "interruption_h": 1.0, "overlap_h": 2.0,
+        "next_setting": None, "is_next_promised": True, "weekly": weeks,
+    }  # fmt: skip
+    never = dict.fromkeys(("interrupted_share", "ci95", "is_kept", "any_gap_share", "interruption_h", "overlap_h"))
+    unkept = {**kept, "risk": 0.05, "promised_weeks": 0, "promised_pairs": 0, **never, "is_next_promised": False}
+    data = folder(tmp_path, pairs, promised=[{**of_all, **figures, **row} for row in (unkept, kept)])
+    words = words_of(data)
+    assert "5.0 %: never promised, as even submitting at once did not keep it on what was known" in words
+    assert "20.0 %: 20.0 % were, at 2.00 h of overlap (promised for 2 of 2 weeks)" in words
+    assert "Submitting every pair at once would interrupt 7.0 %" in words
+    rows = section_data(data, "tiny", "policies")["tables"]["promises"]
+    assert [(row["next"], row["kept"], row["share_ci"]) for row in rows] == [
+        ("cannot", None, None), ("at once", "yes", [0.1, 0.3])
+    ]  # fmt: skip
+    html = build_report(data).read_text(encoding="utf-8")
+    assert "Coverage by week, lead" in html and "at most 20.0 %" in html

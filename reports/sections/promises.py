@@ -1,0 +1,112 @@
+"""The part of section `policies` about promises: interrupted with probability at most so much, and at what price."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from features.conventions import BLOCK_DAYS
+from reports import figures
+from reports import format as fmt
+from reports.hand_over import best_on_select, judged
+from reports.layout import Figure, Section, TableView, columns
+from reports.source import Source
+from simulator.metrics import NOTICED_WAIT_S
+from traces import instants
+
+_MINUTES = NOTICED_WAIT_S // 60
+_TINTS = ("class0", "class1", "class2", "class3")
+
+
+def promises(source: Source, section: Section) -> None:
+    """Adds a sentence, the table of all policies, and the weekly coverage of the one that the section speaks of."""
+    told = source.rows("policy_promises")
+    if told.is_empty():
+        return
+    rows = [_shown(row) for row in told.sort("policy", "risk").to_dicts()]
+    pairs = judged(source)
+    best = best_on_select(source, pairs.size) if pairs is not None else None
+    spoken = [row for row in rows if row["policy"] == best] or [
+        row for row in rows if row["policy"] == rows[0]["policy"]
+    ]
+    section.sentences.append(_sentence(spoken))
+    first = spoken[0]
+    ending = source.caption(first["n"], "pairs", first["seeds"], (first["from_utc"], first["to_utc"]))
+    few = f" Only {first['blocks']} blocks of {BLOCK_DAYS} days: intervals are indicative." * bool(first["indicative"])
+    section.tables.append(_table(rows, f"{few} {ending}"))
+    if len(spoken[0]["weekly"]) > 1:
+        section.figures.append(_figure(source, spoken, ending))
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with its interval, its weeks and the next setting as a reader takes them."""
+    ends = [row["interrupted_low"], row["interrupted_high"]]
+    after = "cannot" if not row["is_next_promised"] else "at once"
+    is_set = row["is_next_promised"] and row["next_setting"] is not None
+    return {
+        **row,
+        "share_ci": None if None in ends else ends,
+        "kept": None if row["is_kept"] is None else ("yes" if row["is_kept"] else "no"),
+        "promised": f"{row['promised_weeks']} of {row['weeks']}",
+        "next": f"{row['next_setting']:g}" if is_set else after,
+        "weekly": json.loads(row["weekly"]),
+    }
+
+
+def _sentence(rows: list[dict[str, Any]]) -> str:
+    """How the policy that is spoken of kept each promise, and its price."""
+    name = fmt.text(rows[0]["policy"])
+    parts = []
+    for row in rows:
+        risk = fmt.percent(row["risk"])
+        if row["interrupted_share"] is None:
+            parts.append(f"{risk}: never promised, as even submitting at once did not keep it on what was known")
+            continue
+        parts.append(
+            f"{risk}: {fmt.percent(row['interrupted_share'])} were, at {fmt.number(row['overlap_h'])} h of overlap "
+            f"(promised for {row['promised']} weeks)"
+        )
+    return (
+        f"Promised to interrupt for over {_MINUTES} minutes with probability at most so much, with the setting of "
+        f"{name} chosen anew each week by what was known then: {'; '.join(parts)}. Submitting every pair at once would "
+        f"interrupt {fmt.percent(rows[0]['at_once_share'])}."
+    )
+
+
+def _table(rows: list[dict[str, Any]], ending: str) -> TableView:
+    return TableView(
+        "promises",
+        "Promises: interrupted with probability at most so much",
+        f"Interrupted: share with a gap over {_MINUTES} minutes, of the pairs of the weeks for which it was promised, "
+        "with its 95 % interval by moving-block bootstrap; kept: the interval is not above the risk. A week is "
+        "not promised where no setting, submitting at once included, keeps it on what is known at its start; then "
+        f"pairs are submitted at once. Next week: the setting after the window.{ending}",
+        columns(
+            "policy|policy|name", "risk|at most|percent", "interrupted_share|interrupted|percent",
+            "share_ci|95 %|interval", "kept|kept|text", "promised|weeks promised|text",
+            "overlap_h|overlap, h|number", "interruption_h|interruption, h|number", "all_share|all pairs|percent",
+            "all_overlap_h|overlap of all, h|number", "at_once_share|at once|percent", "next|next week|text",
+        ),
+        rows,
+    )  # fmt: skip
+
+
+def _figure(source: Source, rows: list[dict[str, Any]], ending: str) -> Figure:
+    """Coverage by week of the policy that is spoken of, a line a risk."""
+    weeks = [instants.parse(week["from_utc"]) for week in rows[0]["weekly"]]
+    series = {
+        f"at most {fmt.percent(row['risk'])}": (
+            np.array([1.0 - week["interrupted_share"] for week in row["weekly"]]), _TINTS[place % len(_TINTS)]
+        )
+        for place, row in enumerate(rows)
+    }  # fmt: skip
+    return Figure(
+        "promises-by-week",
+        f"Coverage by week, {fmt.text(rows[0]['policy'])}",
+        f"Share of the week's pairs that were not interrupted for over {_MINUTES} minutes; promised are 95, 90, 80 % "
+        f"where the line is that of 5, 10 and 20 %. {ending}",
+        figures.over_time(f"{source.slug}-promises", weeks, series, "share not interrupted", as_share=True),
+        "Share of pairs not interrupted by week, a line a promise; the table has the figures.",
+    )

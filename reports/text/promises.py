@@ -1,0 +1,55 @@
+"""How policies keep the promise of each risk, as a plain-text table; the rows of `models.comparison.promises`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from features.conventions import BLOCK_DAYS
+from simulator.metrics import NOTICED_WAIT_S
+
+HEADINGS = ("policy", "at most", "interrupted", "95 %", "kept", "weeks", "O h", "all pairs", "O h", "next week")
+
+
+def format_promises(rows: Sequence[Mapping[str, Any]]) -> str:
+    """One line a policy and risk. "weeks" are those for which it was promised, of all; "next week" is the setting."""
+    first = rows[0]
+    note = ", intervals only indicative" if first["indicative"] else ""
+    title = (
+        f"interrupted for over {NOTICED_WAIT_S // 60} minutes with probability at most so much, a setting a week by "
+        f"outcomes known by then: n {first['n']}, {first['blocks']} blocks of {BLOCK_DAYS} days{note}"
+    )
+    lines = [HEADINGS, *(_cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+    padded = [
+        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))])
+        for line in lines
+    ]
+    return "\n".join([title, *padded, f"submitting every pair at once would interrupt {first['at_once_share']:.1%}"])
+
+
+def next_words(row: Mapping[str, Any]) -> str:
+    """The setting for the week after the window, in words: the policy says so where nothing keeps the risk."""
+    if not row["is_next_promised"]:
+        return "cannot"
+    return "at once" if row["next_setting"] is None else f"{row['next_setting']:g}"
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    ends, is_kept = row["ci95"], row["is_kept"]
+    return (
+        row["policy"],
+        f"{row['risk']:.0%}",
+        _share(row["interrupted_share"]),
+        "-" if ends is None else f"[{ends[0]:.1%}, {ends[1]:.1%}]",
+        "-" if is_kept is None else ("yes" if is_kept else "no"),
+        f"{row['promised_weeks']}/{row['weeks']}",
+        "-" if row["overlap_h"] is None else f"{row['overlap_h']:.2f}",
+        _share(row["all_share"]),
+        f"{row['all_overlap_h']:.2f}",
+        next_words(row),
+    )
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
