@@ -179,27 +179,37 @@ def evaluate(
         if trained_on != cluster:
             elsewhere = (None, None, limit, scheduler, (None, None, None))
             fitted = _study(folder, trained_on, *elsewhere, fitted_in or world, None, None)
-        from models.study import comparisons
-        from models.study.chains import chain_rows
-        from models.study.windows import Window
-        from models.study.world_error import world_error
+        _tell_comparison(out, _compared(study, fitted, wanted, bounds, unseen, chain), json)
 
-        report = Window(*bounds)
-        trained, fitted_until_s = _trained(fitted, wanted)
-        known_s = fitted_until_s if trained_on == cluster else study.windows.select.from_s
-        for warning in comparisons.warnings_about(study, report, known_s):
-            options.say(f"warning: {warning}")
-        select = Window(known_s, report.from_s) if known_s < report.from_s else None
-        compared = comparisons.compare_on(study, trained, report, select)
-        if trained_on == cluster:  # the runs of another cluster's training keep that cluster's figures
-            comparisons.remember_comparison(study, trained, compared, report, select)
-        answer: dict[str, Any] = {"results": compared.results, "world_error": world_error(study, report)}
-        answer["chains"] = [] if chain is None else chain_rows(study, trained, report, select, chain)
-        answer["hidden"] = comparisons.hidden_rows(study, trained, report, select, unseen) if unseen else []
-        answer["promises"] = comparisons.promise_rows(study, trained, report, select)
-        answer["fitted_in"], answer["fitted_on"] = fitted.scenario.world, trained_on
-        answer["is_development_window"] = comparisons.is_development(study, report)
-        _tell_comparison(out, answer, json)
+
+def _compared(
+    study: Study, fitted: Study, wanted: list[str], bounds: tuple[int, int], unseen: list[str], chain: int | None
+) -> dict[str, Any]:
+    """What `evaluate --json` prints, of the policies of `fitted` on the pairs of `study` from bounds to bounds."""
+    from models.study import comparisons
+    from models.study.chains import chain_rows
+    from models.study.windows import Window
+    from models.study.world_error import world_error
+
+    report, is_at_home = Window(*bounds), fitted.scenario.cluster == study.scenario.cluster
+    trained, fitted_until_s = _trained(fitted, wanted)
+    known_s = fitted_until_s if is_at_home else study.windows.select.from_s
+    for warning in comparisons.warnings_about(study, report, known_s):
+        options.say(f"warning: {warning}")
+    select = Window(known_s, report.from_s) if known_s < report.from_s else None
+    compared = comparisons.compare_on(study, trained, report, select)
+    if is_at_home:  # the runs of another cluster's training keep that cluster's figures
+        comparisons.remember_comparison(study, trained, compared, report, select)
+    return {
+        "results": compared.results,
+        "world_error": world_error(study, report),
+        "chains": [] if chain is None else chain_rows(study, trained, report, select, chain),
+        "hidden": comparisons.hidden_rows(study, trained, report, select, unseen) if unseen else [],
+        "promises": comparisons.promise_rows(study, trained, report, select),
+        "fitted_in": fitted.scenario.world,
+        "fitted_on": fitted.scenario.cluster,
+        "is_development_window": comparisons.is_development(study, report),
+    }
 
 
 def _tell_comparison(out: TextIO, answer: dict[str, Any], json: bool) -> None:
