@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from models.policies.dqn import DQN
+from models.policies.fitted_q import FittedQ
 from models.policies.forest import Forest
 from models.policies.lightgbm import LightGBMQuantile
 from models.policies.policy_gradient import PolicyGradient
@@ -30,6 +31,7 @@ def small(name: str, **changes: Any) -> Policy:
         "forest": Forest,
         "xgboost": XGBoostMean,
         "lightgbm": LightGBMQuantile,
+        "fitted-q": FittedQ,
         "dqn": DQN,
         "policy-gradient": PolicyGradient,
     }
@@ -59,7 +61,7 @@ def test_an_optimizer_that_never_moves_learns_nothing(name: str) -> None:
     assert lost_h(artifact) > NOT_LEARNED_H
 
 
-@pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
+@pytest.mark.parametrize("name", ["xgboost", "lightgbm", "fitted-q"])
 def test_boosting_that_takes_no_step_learns_nothing(name: str) -> None:
     artifact, _ = small(name, learning_rate=1e-6).fit(table(), 0)
     assert lost_h(artifact) > NOT_LEARNED_H

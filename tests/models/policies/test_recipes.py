@@ -43,6 +43,11 @@ RECIPES: dict[str, dict[str, Any]] = {
         "settings": FACTORS, "quantile": 0.6, "rounds": 120, "leaves": 15, "learning_rate": 0.06,
         "min_data_in_leaf": 60, "feature_fraction": 0.5, "bagging_fraction": 0.6,
     },
+    "fitted-q": {
+        "settings": WEIGHTS, "sharpness": 4.0, "prices": (0.02, 0.15, 0.7, 2.0, 8.0, 40.0), "folds": 3, "rounds": 50,
+        "improvement_rounds": 50, "leaves": 7, "learning_rate": 0.06, "min_data_in_leaf": 60, "feature_fraction": 0.6,
+        "bagging_fraction": 0.6,
+    },
     "dqn": {
         **NETWORK, "step_s": 3600, "batch_pairs": 128, "steps": 1500, "epsilon": (1.0, 0.02),
         "epsilon_falls_over": 0.5, "capacity": 100_000, "updates_per_step": 2, "batch": 512, "learning_rate": 2e-3,
@@ -68,9 +73,7 @@ def test_recipe_is_the_one_that_was_measured(name: str) -> None:
     assert declared(make_policy(name)) == RECIPES[name]
 
 
-@pytest.mark.parametrize(
-    "name", ["reactive", "average-wait", "start-estimate", "start-expected", "forest", "xgboost", "lightgbm"]
-)
+@pytest.mark.parametrize("name", [name for name in RECIPES if name not in ("dqn", "policy-gradient")])
 def test_default_setting_is_among_the_settings(name: str) -> None:
     policy = make_policy(name)
     if hasattr(policy, "trees"):
