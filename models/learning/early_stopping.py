@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from features.observe import FEATURES
 from models.batched_pairs import rewards
+from models.learning.networks import Inputs
 from models.protocol import PairTable
 from models.stopping import stopping_rows
 
@@ -70,3 +72,33 @@ class Best:
         """Makes the network what it was at its best; where nothing was held out it stays as it is."""
         if self.state:
             network.load_state_dict(self.state)
+
+
+def q_decisions(inputs: Inputs, pairs: PairTable | None) -> Callable[[torch.nn.Module], Bools]:
+    """What `Best.decide` is for a network of two values, waiting and submitting, on those pairs."""
+    return _decisions(inputs, pairs, lambda found: found[:, 1] >= found[:, 0])
+
+
+def logit_decisions(inputs: Inputs, pairs: PairTable | None) -> Callable[[torch.nn.Module], Bools]:
+    """What `Best.decide` is for a network of one logit on those pairs."""
+    return _decisions(inputs, pairs, lambda found: found[:, 0] >= 0.0)
+
+
+def _decisions(
+    inputs: Inputs, pairs: PairTable | None, submits: Callable[[torch.Tensor], torch.Tensor]
+) -> Callable[[torch.nn.Module], Bools]:
+    observations = np.empty((0, len(FEATURES)), np.float32) if pairs is None else pairs.observations
+    shown = inputs.of_other(observations)
+    rows = np.arange(len(observations))
+
+    def decide(network: torch.nn.Module) -> Bools:
+        import torch
+
+        made = []
+        with torch.no_grad():
+            for weight in WEIGHTS:
+                condition = np.full(len(rows), np.log(weight), np.float32)
+                made.append(submits(network(shown.at(rows, condition))).numpy())
+        return np.stack(made)
+
+    return decide

@@ -335,7 +335,7 @@ def test_a_network_whose_layers_do_not_follow_is_refused(changes: dict[str, Any]
 
 
 def test_an_unknown_kind_lists_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="unknown kind 'telepathy'; known: constant-lead, .*, stopping-trees, mlp"):
+    with pytest.raises(ValueError, match=r"unknown kind 'telepathy'; known: constant-lead, .*, stopping-trees, mlp"):
         Artifact(manifest("telepathy"))
 
 

@@ -18,10 +18,9 @@ from tests.models.policies.learning_task import lost_h, shuffled, table
 
 LEARNED_H = 0.75  # less is lost by a learner that has learned; the best rule loses 1.55 h, the best constant lead 1.6 h
 NOT_LEARNED_H = 1.0
-SMALL = {"batch_pairs": 64, "hidden": (32,), "step_s": 1800}
 NETWORKS: dict[str, dict[str, Any]] = {
-    "dqn": {**SMALL, "steps": 250, "batch": 128, "learning_rate": 5e-3, "target_rate": 0.1},
-    "policy-gradient": {**SMALL, "updates": 60, "learning_rate": 1e-2, "average_rate": 0.1},
+    "dqn": {"hidden": (32,), "updates": 250, "batch": 128, "learning_rate": 5e-3, "target_rate": 0.1},
+    "policy-gradient": {"hidden": (32,), "updates": 60, "learning_rate": 1e-2, "average_rate": 0.1, "batch_pairs": 16},
 }
 
 

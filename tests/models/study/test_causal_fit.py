@@ -43,7 +43,7 @@ LEARNERS = {
     "xgboost": XGBoostMean(rounds=3),
     "lightgbm": LightGBMQuantile(rounds=3),
     "fitted-q": FittedQ(rounds=3, improvement_rounds=3),
-    "dqn": DQN(steps=20),
+    "dqn": DQN(updates=20),
     "policy-gradient": PolicyGradient(updates=10),
 }
 CONF = f"""NodeName=n[1-{NODES}] CPUs=64 RealMemory=500000 Gres=gpu:4
