@@ -12,7 +12,7 @@ from models.stopping import stopping_rows
 
 
 def best_rules(pairs: PairTable, weights: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """(k, d) decisions of the rule and the setting of least mean cost at each of k weights (k,), on these very pairs."""
+    """(k, d) decisions of the rule and setting of least mean cost at each of the weights (k,), on these very pairs."""
     rules = [rule().fit(pairs, 0)[0] for rule in (average_wait, start_estimate, start_expected)]
     submit = np.concatenate([rule.decisions(pairs.observations) for rule in rules])
     gap = pairs.gap_h[stopping_rows(pairs, submit)]
