@@ -76,10 +76,11 @@ class LightGBMQuantile:
 
 def from_lightgbm(booster: Any) -> dict[str, NDArray[Any]]:
     """A LightGBM booster without categories: the sum of its trees, left where input <= threshold."""
-    return flatten([_lightgbm_tree(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]])
+    return flatten([tree_of(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]])
 
 
-def _lightgbm_tree(structure: dict[str, Any]) -> Tree:
+def tree_of(structure: dict[str, Any]) -> Tree:
+    """One tree of a booster's dump, left where input <= threshold."""
     feature, threshold, left, right, value = [], [], [], [], []
     waiting = [structure]
     for node in waiting:  # grows while it is walked
