@@ -81,10 +81,11 @@ def from_lightgbm(booster: Any) -> dict[str, NDArray[Any]]:
 
 def lightgbm_trees(booster: Any) -> list[Tree]:
     """The trees of a LightGBM booster without categories, in the order in which they were fitted."""
-    return [_lightgbm_tree(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]]
+    return [tree_of(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]]
 
 
-def _lightgbm_tree(structure: dict[str, Any]) -> Tree:
+def tree_of(structure: dict[str, Any]) -> Tree:
+    """One tree of a booster's dump, left where input <= threshold."""
     feature, threshold, left, right, value = [], [], [], [], []
     waiting = [structure]
     for node in waiting:  # grows while it is walked

@@ -89,7 +89,7 @@ def read_workload(
     pending then are among them: they run to their limit (docs/decisions/0021). A job without a limit gets the longest
     limit of its partition, as Slurm gives it the partition's. Raises InputError where none ever ran.
     """
-    frame, longest_s = _jobs(data, cluster, _WORKLOAD, from_s, until_s, RAN_OR_OPEN)
+    frame, longest_s = read_jobs(data, cluster, _WORKLOAD, from_s, until_s, RAN_OR_OPEN)
     if frame.is_empty() and until_s is None:
         first = warehouse.read(
             data, "SELECT * FROM jobs WHERE cluster = ? ORDER BY submit_utc, job_key LIMIT 1", (cluster,)
@@ -109,7 +109,7 @@ def read_record(data: DataFolder, cluster: str, from_s: int | None = None, until
     """
     from simulator.recorded.record import from_jobs as record_of
 
-    frame, longest_s = _jobs(data, cluster, _RECORD, from_s, until_s)
+    frame, longest_s = read_jobs(data, cluster, _RECORD, from_s, until_s)
     return record_of(frame, default_limit_s=longest_s)
 
 
@@ -174,7 +174,7 @@ def capacity_of(data: DataFolder, settings: ClusterSettings, override: int | Non
     return capacity
 
 
-def _jobs(
+def read_jobs(
     data: DataFolder,
     cluster: str,
     columns: Sequence[str],
@@ -189,7 +189,7 @@ def _jobs(
         data,
         f"WITH known AS ({jobs_as_of(until_s)} AND cluster = ?), "  # noqa: S608 - our own names
         "longest AS (SELECT partition, max(limit_s) AS most_s FROM known GROUP BY partition) "
-        f"SELECT {', '.join(columns)}, coalesce(limit_s, most_s) AS limit_s, "
+        f"SELECT {', '.join(f'known.{name}' for name in columns)}, coalesce(limit_s, most_s) AS limit_s, "
         "(SELECT max(most_s) FROM longest) AS longest_s "
         "FROM known JOIN longest ON longest.partition IS NOT DISTINCT FROM known.partition "
         f"WHERE {condition} AND {since}",

@@ -1,0 +1,118 @@
+"""A cluster's jobs as queue-time prediction reads them: the record, what else a job asks for, the groups it is in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from features.submission.index import GROUPS
+from simulator.recorded.record import Record
+from simulator.recorded.record import from_jobs as record_of
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+
+NODES, CPUS = "nodes", "CPUs"
+COLUMNS = (
+    "job_key", "job_id", "job_id_raw", "array_job_id", "array_task_id", "submit_utc", "start_utc", "end_utc", "run_s",
+    "allocated_nodes", "requested_nodes", "requested_cpus", "allocated_cpus", "requested_gpus", "allocated_gpus",
+    "requested_mem_mib", "user_name", "account", "partition", "qos", "priority", "is_open",
+)  # fmt: skip
+KNOWN_SHARE = 0.9  # of jobs whose nodes a log must know for sizes to be counted in nodes
+LEAST_SPAN = 0.5  # ends must span so much of what submissions span, else the log was cut by ends
+AT_ONCE_SHARE = 0.001  # of jobs that start within a minute: fewer, and the log holds those alone that had to wait
+
+
+@dataclass(frozen=True)
+class SubmissionLog:
+    """The jobs of a record in its order, and what else is known of them at their submission; arrays of shape (jobs,).
+
+    `record.size` is in `unit`. A column is "" or 0 where the log does not say.
+    """
+
+    record: Record
+    unit: str  # NODES or CPUS
+    names: dict[str, list[str]]  # user, account, partition, qos of each job
+    asked: Float64s  # (jobs, 5) CPUs, GPUs, memory (GiB), priority, 1 for a task of an array
+
+    @property
+    def group_codes(self) -> Int64s:
+        """(jobs, len(GROUPS)) which user, account ... each job is of."""
+        shape = shapes(self.record.size, self.record.limit_s)
+        columns: dict[str, list[str] | NDArray[np.str_]] = {**self.names}
+        columns["shape"] = [str(one) for one in shape]
+        columns["user_shape"] = [f"{user}\n{one}" for user, one in zip(self.names["user"], shape, strict=True)]
+        columns["everybody"] = [""] * len(shape)
+        codes = [np.unique(np.asarray(columns[name], dtype=str), return_inverse=True)[1] for name in GROUPS]
+        return np.stack(codes, axis=1).astype(np.int64).reshape(len(shape), len(GROUPS))
+
+
+def shapes(size: Int64s, limit_s: Int64s) -> Int64s:
+    """(jobs,) one number for jobs alike: powers of two of the size, and of the hours of the limit."""
+    wide = np.ceil(np.log2(np.maximum(size, 1))).astype(np.int64)
+    long = np.clip(np.ceil(np.log2(np.maximum(limit_s, 1) / 900.0)), 0, 15).astype(np.int64)
+    return np.asarray(wide * 16 + long, np.int64)
+
+
+def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> SubmissionLog:
+    """The log of a cluster's canonical `jobs` (COLUMNS and limit_s), in the order of `simulator.recorded.record`.
+
+    Sizes are those asked for, else those held: nodes, or CPUs where under KNOWN_SHARE of the jobs know their nodes.
+    """
+    unit = NODES if _knows(jobs, "nodes") or not _knows(jobs, "cpus") else CPUS
+    part = "nodes" if unit == NODES else "cpus"
+    size = pl.coalesce(*(pl.when(pl.col(f"{how}_{part}") > 0).then(pl.col(f"{how}_{part}")) for how in _HOW))
+    sized = jobs.with_columns(size.alias("requested_nodes"), pl.lit(None, pl.Int64).alias("allocated_nodes"))
+    record = record_of(sized, default_limit_s=default_limit_s)
+    beside = jobs.unique("job_key", keep="first").select(
+        "job_key",
+        *(pl.col(column).cast(pl.String).fill_null("").alias(name) for name, column in _NAMES.items()),
+        *(
+            pl.coalesce(*(pl.when(pl.col(f"{how}_{name}") > 0).then(pl.col(f"{how}_{name}")) for how in _HOW), 0)
+            .cast(pl.Float64)
+            .alias(f"{name}_asked")
+            for name in ("cpus", "gpus")
+        ),
+        (pl.col("requested_mem_mib").fill_null(0) / 1024.0).alias("mem_gib"),
+        pl.col("priority").fill_null(0).cast(pl.Float64).alias("priority"),
+        pl.col("array_task_id").is_not_null().cast(pl.Float64).alias("is_array_task"),
+    )
+    rows = pl.DataFrame({"job_key": record.job_key}, schema={"job_key": pl.String}).join(
+        beside, on="job_key", how="left", maintain_order="left"
+    )
+    asked = rows.select("cpus_asked", "gpus_asked", "mem_gib", "priority", "is_array_task").to_numpy()
+    names = {name: rows[name].to_list() for name in _NAMES}
+    return SubmissionLog(record, unit, names, np.ascontiguousarray(asked, np.float64))
+
+
+_NAMES = {"user": "user_name", "account": "account", "partition": "partition", "qos": "qos"}
+_HOW = ("requested", "allocated")
+
+
+def _knows(jobs: pl.DataFrame, what: str) -> bool:
+    known = (pl.col(f"requested_{what}").fill_null(0) > 0) | (pl.col(f"allocated_{what}").fill_null(0) > 0)
+    return len(jobs) == 0 or float(jobs.select(known.mean()).item()) >= KNOWN_SHARE
+
+
+def why_not_rebuilt(log: SubmissionLog) -> str | None:
+    """Why the queue cannot be rebuilt from the log, in one sentence; None where it can.
+
+    A log that holds only jobs which had to wait, or only those that ended within a few days, lacks most of those that
+    ran and waited beside them.
+    """
+    record = log.record
+    ran = record.ran
+    if not ran.any():
+        return "none of its jobs ran"
+    wait_s = (record.start_s - record.submit_s)[ran]
+    if np.mean(wait_s < 60) < AT_ONCE_SHARE:
+        return "hardly a job in it started within a minute: it holds those alone that had to wait"
+    submits, ends = record.submit_s[ran], record.end_s[ran]
+    ends = ends[ends < record.start_s.max(initial=0, where=ran) + 10 * 365 * 86400]
+    span_s = np.quantile(submits, 0.99) - np.quantile(submits, 0.01)
+    if len(ends) and np.quantile(ends, 0.99) - np.quantile(ends, 0.01) < LEAST_SPAN * span_s:
+        return "its jobs were chosen by when they ended: those that ran beside them are not in it"
+    return None

@@ -1,0 +1,116 @@
+"""The observations of all jobs of a log at their submissions: the recorded world is followed, once. Compiled.
+
+Until a job is submitted the cluster is what the log shows, seen as `simulator.recorded` sees it: pending jobs that were
+overtaken count as held, the most nodes in use over three days as usable. The rules on users and the growth of
+priorities are those inferred from what was recorded before one instant, which every row is given alike.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.extending import register_jitable
+from numpy.typing import NDArray
+
+from features import observe
+from features.snapshot import Snapshot
+from features.submission import index
+from features.submission.index import FEATURES, TALLIED_AT, Asked
+from features.submission.log import SubmissionLog
+from features.submission.tally import tallies
+from simulator.cluster import visible
+from simulator.compiled import njit
+from simulator.recorded.branch import (
+    ARRIVED,
+    NEXT_PASS_S,
+    TAKEN,
+    Branch,
+    Cluster,
+    advance,
+    new_branch,
+    new_cluster,
+    pass_due,
+)
+from simulator.recorded.follow import take
+from simulator.recorded.judge import ALL
+from simulator.recorded.parameters import Parameters, jobs_of, rules_of
+from simulator.recorded.record import NONE, SUBMITTED, events
+from simulator.recorded.state import PENDING, goes_ahead
+from simulator.recorded.world import build as build  # its module implements `visible` for the recorded cluster
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+Float32s = NDArray[np.float32]
+
+for _function in observe.CALLED_BY_FILL + index.CALLED_BY_FILL:
+    register_jitable(_function)
+_fill = njit(index.fill_submission)
+
+
+def observe_log(log: SubmissionLog, parameters: Parameters, wanted: NDArray[np.bool_]) -> Float32s:
+    """float32, (wanted jobs, len(FEATURES)): each wanted job at its submission, in the order of the record.
+
+    Nothing that was recorded after a submission reaches its row; `parameters` are what was inferred before some
+    instant, the fit's.
+    """
+    record = log.record
+    out = np.zeros((int(wanted.sum()), len(FEATURES)), np.float32)
+    if not len(out):
+        return out
+    happened = events(record)
+    jobs = jobs_of(record, parameters.points_per_hour)
+    cluster = new_cluster(record, happened, jobs, rules_of(parameters, ALL))
+    branch = new_branch(cluster, observe.RECENT)
+    _follow(cluster, branch, np.flatnonzero(wanted), log.asked, out)
+    out[:, TALLIED_AT:] = tallies(record, happened, log.group_codes, wanted)
+    return out
+
+
+@njit
+def _follow(cluster: Cluster, branch: Branch, rows: Int64s, asked: Float64s, out: Float32s) -> None:
+    """Follow the log up to the submission of each of `rows` (rising), and write what is seen there."""
+    log, state, scalars = cluster.log, branch.state, branch.scalars
+    for i in range(len(rows)):
+        job = rows[i]
+        now = cluster.jobs.submit_s[job]
+        advance(cluster, branch, now - 1, NONE)
+        if scalars[NEXT_PASS_S] == now:
+            pass_due(cluster, branch, NONE)
+        while not (log.job[scalars[TAKEN]] == job and log.kind[scalars[TAKEN]] == SUBMITTED):
+            take(cluster.jobs, cluster.rules, log, state, scalars[TAKEN])
+            scalars[ARRIVED] += log.kind[scalars[TAKEN]] == SUBMITTED
+            scalars[TAKEN] += 1
+        place = 0
+        while place < state.scalars[PENDING] and goes_ahead(state, state.pending[place], job):
+            place += 1
+        seen = visible(cluster, branch, now)
+        snapshot = Snapshot(
+            now,
+            seen.capacity,
+            seen.usable,
+            seen.pending_nodes,
+            seen.pending_limit_s,
+            seen.pending_submit_s,
+            seen.pending_held,
+            seen.pending_user,
+            seen.running_nodes,
+            seen.running_limit_s,
+            seen.running_start_s,
+            seen.running_user,
+            seen.recent_start_s,
+            seen.recent_wait_s,
+            seen.recent_nodes,
+            seen.ended_use,
+            seen.arrived_submit_s,
+            seen.arrived_node_s,
+            now,
+            0,
+            now,
+            cluster.jobs.size[job],
+            cluster.jobs.limit_s[job],
+            cluster.jobs.user[job],
+            place,
+            seen.user_max_jobs,
+            seen.user_max_nodes,
+        )
+        of = Asked(asked[job, 0], asked[job, 1], asked[job, 2], asked[job, 3], asked[job, 4])
+        _fill(out[i], snapshot, of)

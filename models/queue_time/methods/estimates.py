@@ -1,0 +1,54 @@
+"""The start estimate as a method: what `squeue --start` shows, and the same with expected run times.
+
+A point: all its quantiles are one number (`models.queue_time.conformal` makes a distribution of it). The reservation
+profile is `features.start_estimate`'s; run times are expected from those that ended lately, as Brown et al. do it
+("Predicting batch queue job wait times", arXiv 2204.13543, section 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from features.observe import HOUR_S
+from models.queue_time.methods.residuals import Residuals
+from models.queue_time.protocol import Forecast, Rows
+
+
+@dataclass(frozen=True)
+class StartEstimate:
+    """A start estimate, and the residuals that it had on the rows of the fit, those of its size class and estimate."""
+
+    name: str
+    feature: str
+    needs_queue: bool = True
+    is_naive: bool = True
+
+    def fit(self, rows: Rows, seed: int) -> _Estimated:
+        """Nothing is random."""
+        return _Estimated(self.feature, Residuals.of(_point_s(rows, self.feature), rows))
+
+
+@dataclass(frozen=True)
+class _Estimated:
+    feature: str
+    residuals: Residuals
+
+    def forecast(self, rows: Rows) -> Forecast:
+        """The estimate with its residuals."""
+        return self.residuals.around(_point_s(rows, self.feature), rows)
+
+
+def _point_s(rows: Rows, feature: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    return rows.feature(feature) * HOUR_S
+
+
+def limits() -> StartEstimate:
+    """By the time limits of those that run and wait: Slurm's own."""
+    return StartEstimate("limits", "start_estimate_h")
+
+
+def expected() -> StartEstimate:
+    """By run times expected from jobs that ended lately."""
+    return StartEstimate("expected", "start_estimate_expected_h")

@@ -1,0 +1,70 @@
+"""What every centre's web page says: the mean, or the median, wait of a partition. The naive methods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.queue_time.protocol import LEVELS, MEDIAN, SHORT_S, Float64s, Forecast, Int64s, Rows, forecast_of
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Of each partition the quantiles that are told of all its jobs, and the share of short waits."""
+
+    quantiles_s: dict[int, Float64s]
+    short: dict[int, float]
+    of_all: Float64s
+    short_of_all: float
+
+    def forecast(self, rows: Rows) -> Forecast:
+        """That of the partition; of all jobs for a partition that was never seen."""
+        quantiles = np.stack([self.quantiles_s.get(int(one), self.of_all) for one in rows.partition])
+        short = np.array([self.short.get(int(one), self.short_of_all) for one in rows.partition])
+        return forecast_of(quantiles, short)
+
+
+@dataclass(frozen=True)
+class PartitionMedian:
+    """The waits of the fit's jobs of the partition: the median is the point, the rest its distribution."""
+
+    name: str = "partition-median"
+    needs_queue: bool = False
+    is_naive: bool = True
+
+    def fit(self, rows: Rows, seed: int) -> _Table:
+        """Nothing is random."""
+        return _table(rows, is_mean=False)
+
+
+@dataclass(frozen=True)
+class PartitionMean:
+    """The same with the mean in the place of the median, and what is above or below it moved along."""
+
+    name: str = "partition-mean"
+    needs_queue: bool = False
+    is_naive: bool = True
+
+    def fit(self, rows: Rows, seed: int) -> _Table:
+        """Nothing is random."""
+        return _table(rows, is_mean=True)
+
+
+def _table(rows: Rows, is_mean: bool) -> _Table:
+    quantiles, short = {}, {}
+    for one in np.unique(rows.partition):
+        wait_s = rows.wait_s[rows.partition == one]
+        quantiles[int(one)], short[int(one)] = _quantiles(wait_s, is_mean), float((wait_s < SHORT_S).mean())
+    return _Table(quantiles, short, _quantiles(rows.wait_s, is_mean), float((rows.wait_s < SHORT_S).mean()))
+
+
+def _quantiles(wait_s: Int64s, is_mean: bool) -> Float64s:
+    """(levels,) of waits (n,): as they are, or with the mean as the middle and every level at least on its side."""
+    levels: Float64s = np.quantile(wait_s.astype(np.float64), LEVELS)
+    if is_mean:
+        mean = float(wait_s.mean())
+        levels[:MEDIAN] = np.minimum(levels[:MEDIAN], mean)
+        levels[MEDIAN] = mean
+        levels[MEDIAN + 1 :] = np.maximum(levels[MEDIAN + 1 :], mean)
+    return levels

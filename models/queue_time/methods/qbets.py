@@ -1,0 +1,74 @@
+"""A bound from the waits of the jobs that started last in the partition, by the binomial distribution.
+
+After QBETS (Nurmi, Brevik and Wolski, "QBETS: Queue Bounds Estimation from Time Series", JSSPP 2007, section 3): of n
+waits in rising order the k-th is an upper bound of the quantile q with confidence c, where k is the least number with
+P(Binomial(n, q) < k) >= c. Its detection of change points is left out for a window of the last LAST starts, which
+follows changes as quickly; levels below the median are the plain order statistics. What is used of a submission's past
+are the starts before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from models.queue_time.protocol import LEVELS, Float64s, Forecast, Int64s, Rows, forecast_of
+
+LAST = 200  # starts that are looked back on
+CONFIDENCE = 0.95  # of the bounds, as in the paper
+LEAST = 10  # starts of the partition, before those of all partitions stand in
+
+
+@dataclass(frozen=True)
+class Qbets:
+    """Nothing is fitted: the bound follows the queue."""
+
+    name: str = "qbets"
+    needs_queue: bool = False
+    is_naive: bool = True
+
+    def fit(self, rows: Rows, seed: int) -> _Bounds:
+        """The waits of the fit stand in where a log has no start before a submission."""
+        return _Bounds(np.quantile(rows.wait_s.astype(np.float64), LEVELS))
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    without: Float64s  # (levels,)
+
+    def forecast(self, rows: Rows) -> Forecast:
+        """Of each row by what started in its partition before it."""
+        past, out = rows.past, np.empty((len(rows), len(LEVELS)))
+        everybody = _Starts(past.start_s, past.wait_s)
+        for one in np.unique(rows.partition):
+            mine = past.partition == one
+            own = _Starts(past.start_s[mine], past.wait_s[mine])
+            for row in np.flatnonzero(rows.partition == one):
+                waits = own.before(rows.submit_s[row])
+                if len(waits) < LEAST:
+                    waits = everybody.before(rows.submit_s[row])
+                out[row] = np.sort(waits)[places(len(waits))] if len(waits) else self.without
+        return forecast_of(out)
+
+
+@dataclass(frozen=True)
+class _Starts:
+    start_s: Int64s  # rising
+    wait_s: Int64s
+
+    def before(self, instant_s: int) -> Int64s:
+        """The waits of the last LAST that started before an instant."""
+        after = int(np.searchsorted(self.start_s, instant_s, side="left"))
+        return self.wait_s[max(after - LAST, 0) : after]
+
+
+@cache
+def places(count: int) -> Int64s:
+    """(levels,) which of `count` waits in rising order, from 0, stands for each level; the last if none is enough."""
+    from scipy.stats import binom
+
+    bound = binom.ppf(CONFIDENCE, count, LEVELS)
+    plain = np.floor(LEVELS * count)
+    return np.minimum(np.where(LEVELS > 0.5, bound, plain), count - 1).astype(np.int64)

@@ -1,0 +1,86 @@
+"""The fitted distribution as arrays: what boosting leaves, what is released, and what answers. numpy, and nothing else.
+
+A part holds the trees of one fit, several classes a round: a class's score is where it starts from, by the start
+estimate, and the sum of its trees. The probabilities of the classes spread over the waits that stand for each; the
+quantiles of the parts are averaged level by level (Vincent, 1912, as in Ratcliff, Psychological Bulletin 86(3), 1979).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.queue_time.protocol import LEVELS, SHORT_S, Float32s, Float64s, Forecast, Int64s, Rows, forecast_of
+
+BASE_CUTS_H = (1 / 360, 1 / 6, 1.0, 3.0, 6.0, 12.0, 24.0)  # classes of the start estimate
+BLOCK_ROWS = 2048
+
+
+def base_class(base_h: NDArray[Any]) -> Int64s:
+    """(n,) the class of each start estimate."""
+    return np.searchsorted(BASE_CUTS_H, np.asarray(base_h, np.float64)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One fit. Trees as `models.learning.trees.flatten` lays them out; none where there is one class."""
+
+    points: Float64s  # (classes x points of a class,) log(1 + s), less that of the start estimate where `relative`
+    start: Float64s  # (classes of estimates, classes) scores before any tree
+    relative: bool
+    trees: dict[str, NDArray[Any]]
+    of_class: Int64s  # (trees,) the class that each tree scores
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return int(self.start.shape[1])
+
+    def probabilities(self, observed: Float32s, kind: Int64s) -> Float64s:
+        """(n, classes) of observations (n, F) whose estimates are of `kind` (n,)."""
+        from models.queue_time.walk import scores
+
+        score = self.start[kind] + scores(self.trees, self.of_class, self.classes, observed)
+        share = np.exp(score - score.max(axis=1, keepdims=True))
+        return np.asarray(share / share.sum(axis=1, keepdims=True), np.float64)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted distribution of the wait."""
+
+    parts: tuple[Part, ...]
+    base_column: int  # of the start estimate, h
+    longest_s: float  # no wait of the fit was longer; beyond it twice as long is the most that is said
+    features: tuple[str, ...]
+
+    def forecast(self, rows: Rows) -> Forecast:
+        """Of jobs at their submission."""
+        return self.of(rows.observed)
+
+    def of(self, observed: Float32s) -> Forecast:
+        """Of observations (n, len(features)) float32."""
+        quantiles = np.zeros((len(observed), len(LEVELS)))
+        short = np.zeros(len(observed))
+        for begin in range(0, len(observed), BLOCK_ROWS):
+            block = slice(begin, begin + BLOCK_ROWS)
+            for part in self.parts:
+                q, p = self._of_part(part, observed[block])
+                quantiles[block] += q / len(self.parts)
+                short[block] += p / len(self.parts)
+        return forecast_of(np.minimum(quantiles, 2 * self.longest_s), short)
+
+    def _of_part(self, part: Part, observed: Float32s) -> tuple[Float64s, Float64s]:
+        base_h = observed[:, self.base_column].astype(np.float64)
+        share = part.probabilities(observed, base_class(base_h))
+        base = np.log1p(np.maximum(base_h, 0.0) * 3600.0) if part.relative else np.zeros(len(observed))
+        many = len(part.points) // part.classes
+        spread = np.repeat(share / many, many, axis=1)
+        upto = np.cumsum(spread, axis=1)
+        at = np.stack([(upto < level * (1 - 1e-9)).sum(axis=1) for level in LEVELS], axis=1)
+        log_wait = part.points[np.minimum(at, len(part.points) - 1)] + base[:, None]
+        p = (spread * (part.points[None] < np.log1p(SHORT_S) - base[:, None])).sum(axis=1)
+        return np.minimum(np.expm1(log_wait), 2 * self.longest_s), p

@@ -1,0 +1,118 @@
+"""What a method of queue-time prediction is fitted on, what it must answer, and the grid of its quantiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from features.submission.index import FEATURES
+from simulator.metrics import NOTICED_WAIT_S
+
+Int64s = NDArray[np.int64]
+Float32s = NDArray[np.float32]
+Float64s = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+SHORT_S = NOTICED_WAIT_S  # "under ten minutes", as TROUT parts short waits from long ones
+LEVELS: Float64s = np.arange(1, 40) / 40.0  # of every forecast: .025, .05 ... .975, the ends of 50, 80 and 95 %
+MEDIAN = 19  # place of .5 among them
+COLUMN = {name: at for at, name in enumerate(FEATURES)}
+LONGEST_S = 366 * 86400.0  # a wait is cut here
+
+
+@dataclass(frozen=True)
+class Past:
+    """Every start that the log holds, by rising start: what had become known by an instant is a slice of it."""
+
+    start_s: Int64s  # (starts,) epoch s
+    wait_s: Int64s  # (starts,)
+    partition: Int64s  # (starts,) number of the partition
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Jobs at their submissions, n of them, by rising submission."""
+
+    observed: Float32s  # (n, len(FEATURES))
+    submit_s: Int64s  # (n,) epoch s
+    wait_s: Int64s  # (n,) until the start; a method reads it in `fit` alone
+    partition: Int64s  # (n,) number of the partition
+    size_class: Int64s  # (n,) 0 the smallest size, 1 up to four times that, 2 above
+    past: Past
+
+    def __len__(self) -> int:
+        return len(self.submit_s)
+
+    def take(self, chosen: Bools | slice) -> Rows:
+        """The rows of a mask or a slice, with the same past."""
+        columns = ("observed", "submit_s", "wait_s", "partition", "size_class")
+        return replace(self, **{name: getattr(self, name)[chosen] for name in columns})
+
+    def feature(self, name: str) -> Float64s:
+        """(n,) one column of `observed`."""
+        column: Float64s = self.observed[:, COLUMN[name]].astype(np.float64)
+        return column
+
+    @property
+    def group(self) -> Int64s:
+        """(n,) partition x size: what coverage is calibrated by."""
+        return np.asarray(self.partition * 3 + self.size_class, np.int64)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is said of n jobs at their submissions."""
+
+    quantiles_s: Float64s  # (n, len(LEVELS)) rising along each row
+    p_under_600s: Float64s  # (n,)
+
+    @property
+    def median_s(self) -> Float64s:
+        """(n,) the point forecast: the least absolute error in the mean."""
+        return np.asarray(self.quantiles_s[:, MEDIAN], np.float64)
+
+
+class Fitted(Protocol):
+    """A method that was fitted."""
+
+    def forecast(self, rows: Rows) -> Forecast:
+        """Of jobs at their submission. Of `rows.past` no start at or after a row's submission is used for the row."""
+        ...
+
+
+class Method(Protocol):
+    """A method: `fit` sees rows whose outcomes were known, by rising submission."""
+
+    name: str
+    needs_queue: bool  # reads features that no request-only log has
+    is_naive: bool  # learns nothing but a table of past waits
+
+    def fit(self, rows: Rows, seed: int) -> Fitted:
+        """Fit on rows whose waits were known at the fit."""
+        ...
+
+
+def forecast_of(quantiles_s: Float64s, p_under_600s: Float64s | None = None) -> Forecast:
+    """A forecast whose rows rise and lie within a year; without a probability it is read off the quantiles."""
+    ordered = np.clip(np.sort(quantiles_s, axis=1), 0.0, LONGEST_S)
+    p = share_below(ordered, float(SHORT_S)) if p_under_600s is None else p_under_600s
+    return Forecast(ordered, np.clip(p, 0.0, 1.0))
+
+
+def share_below(quantiles_s: Float64s, wait_s: float | Float64s) -> Float64s:
+    """(n,) the probability of a wait below `wait_s`, linear between the levels of (n, levels) rising quantiles.
+
+    Below the lowest quantile it is half its level, above the highest half of what is left.
+    """
+    wanted = np.broadcast_to(np.asarray(wait_s, np.float64), len(quantiles_s))
+    under = (quantiles_s < wanted[:, None]).sum(axis=1)
+    low, high = np.clip(under - 1, 0, len(LEVELS) - 1), np.clip(under, 0, len(LEVELS) - 1)
+    row = np.arange(len(quantiles_s))
+    a, b = quantiles_s[row, low], quantiles_s[row, high]
+    part = np.divide(wanted - a, b - a, out=np.zeros(len(row)), where=b > a)
+    inside = LEVELS[low] + (LEVELS[high] - LEVELS[low]) * part
+    ends = np.where(under == 0, LEVELS[0] / 2, np.where(under == len(LEVELS), (1 + LEVELS[-1]) / 2, inside))
+    return np.asarray(ends, np.float64)

@@ -1,0 +1,33 @@
+"""Names of the methods of queue-time prediction to what makes them; a module is imported when one is made.
+
+Places are written out whole, "module:name": `traces.cache.closure` follows them without importing anything.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from models.queue_time.protocol import Method
+from traces.errors import InputError
+
+METHODS: dict[str, str] = {
+    "limits": "models.queue_time.methods.estimates:limits",
+    "expected": "models.queue_time.methods.estimates:expected",
+    "partition-mean": "models.queue_time.methods.partitions:PartitionMean",
+    "partition-median": "models.queue_time.methods.partitions:PartitionMedian",
+    "qbets": "models.queue_time.methods.qbets:Qbets",
+    "hgb-bins": "models.queue_time.methods.hgb_bins:HgbBins",
+    "trout": "models.queue_time.methods.trout:TroutNetwork",
+    "trout-boosting": "models.queue_time.methods.trout_boosting:TroutBoosting",
+    "boosting": "models.queue_time.methods.boosting:Boosting",
+    "combination": "models.queue_time.methods.combination:Combination",
+}
+
+
+def make_method(name: str) -> Method:
+    """A new method of that name. Raises InputError listing the known ones."""
+    if name not in METHODS:
+        raise InputError(f"unknown method {name!r}; known: {', '.join(METHODS)}")
+    module, _, made_by = METHODS[name].partition(":")
+    method: Method = getattr(import_module(module), made_by)()
+    return method

@@ -1,0 +1,124 @@
+"""Every method on the jobs of one window, fitted on what was known at one instant."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from models.queue_time import scores
+from models.queue_time.conformal import Calibrated
+from models.queue_time.ground import LEAST_FIT, Ground, read_ground
+from models.queue_time.protocol import SHORT_S, Forecast, Method
+from models.queue_time.registry import METHODS, make_method
+from models.queue_time.scores import Judged
+from traces import instants
+from traces.clusters import ClusterSettings
+from traces.errors import InputError
+from traces.progress import say
+from traces.store.folder import DataFolder
+
+RIVALS = ("limits", "hgb-bins")  # that every method is held against, beside the best naive one
+LEAST_JUDGED = 20
+
+
+def score_window(
+    data: DataFolder,
+    settings: ClusterSettings,
+    from_s: int,
+    to_s: int,
+    *,
+    known_s: int | None = None,
+    methods: list[str] | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """What `baton wait --from --to` prints: every method on the jobs submitted in [from_s, to_s), epoch s.
+
+    Fitted on what was known at `known_s` (default: from_s). `methods`: names; None all that the log allows. Raises
+    InputError for a window or a fit without enough jobs, and for methods that need a queue where there is none.
+    """
+    known_s = from_s if known_s is None else known_s
+    if to_s <= from_s:
+        raise InputError(f"--to {instants.text(to_s)} is not after --from {instants.text(from_s)}")
+    if known_s > from_s:
+        raise InputError(
+            f"--until {instants.text(known_s)} is after --from {instants.text(from_s)}: a fit must not know what it is "
+            "judged on"
+        )
+    chosen = [make_method(name) for name in (methods or METHODS)]
+    ground = read_ground(data, settings, known_s)
+    if ground.why_request_only is not None:
+        if methods and (needy := [method.name for method in chosen if method.needs_queue]):
+            raise InputError(
+                f"cluster {settings.name!r}: {', '.join(needy)} cannot be judged: {ground.why_request_only}"
+            )
+        chosen = [method for method in chosen if not method.needs_queue]
+    return {
+        "cluster": settings.name,
+        "from_utc": instants.text(from_s),
+        "to_utc": instants.text(to_s),
+        "known_utc": instants.text(known_s),
+        **score_ground(ground, settings.name, from_s, to_s, known_s, chosen, seed),
+    }
+
+
+def score_ground(
+    ground: Ground, cluster: str, from_s: int, to_s: int, known_s: int, methods: list[Method], seed: int
+) -> dict[str, Any]:
+    """The figures of `methods` on a ground. Raises InputError where there is too little to fit on or to judge."""
+    fit_on, judge = ground.known(known_s), ground.within(from_s, to_s)
+    if fit_on.sum() < LEAST_FIT:
+        raise InputError(
+            f"cluster {cluster!r}: {fit_on.sum()} jobs started before {instants.text(known_s)} and may be fitted on; "
+            f"at least {LEAST_FIT} are needed: give a later --until, or a longer log"
+        )
+    if judge.sum() < LEAST_JUDGED:
+        raise InputError(
+            f"cluster {cluster!r}: {judge.sum()} jobs that started were submitted from {instants.text(from_s)} to "
+            f"{instants.text(to_s)}; at least {LEAST_JUDGED} are needed"
+        )
+    fitted, rows = ground.rows.take(fit_on), ground.rows.take(judge)
+    judged = Judged.of(rows.submit_s, rows.wait_s, rows.size_class, float((fitted.wait_s < SHORT_S).mean()))
+    told: dict[str, Forecast] = {}
+    seconds: dict[str, float] = {}
+    for method in methods:
+        began = time.monotonic()
+        told[method.name] = Calibrated(method).fit(fitted, seed).forecast(rows)
+        seconds[method.name] = time.monotonic() - began
+        say(f"{method.name}: {len(rows):,} jobs, {seconds[method.name]:.1f} s")
+    naive = [method.name for method in methods if method.is_naive]
+    best = min(naive, key=lambda name: scores.crps_h(told[name], rows.wait_s).mean()) if naive else None
+    results = []
+    for method in methods:
+        forecast = told[method.name]
+        results.append(
+            {
+                "method": method.name,
+                "is_naive": method.is_naive,
+                **scores.figures(judged, forecast),
+                "difference_to_best_naive": None
+                if best is None
+                else {"method": best, **scores.difference(judged, forecast, told[best])},
+                "differences": {
+                    name: scores.difference(judged, forecast, told[name])
+                    for name in RIVALS
+                    if name in told and name != method.name
+                },
+                "weeks": scores.by_week(judged, forecast),
+                "sizes": scores.by_size(judged, forecast),
+                "reliability": scores.reliability(judged, forecast),
+                "wall_s": round(seconds[method.name], 3),
+            }
+        )
+    return {
+        "jobs": len(rows),
+        "never_started": ground.never_started(from_s, to_s),
+        "fitted_on": len(fitted),
+        "unit": ground.log.unit,
+        "request_only": ground.why_request_only,
+        "short_share": float(np.mean(judged.is_short)),
+        "threshold": judged.threshold,
+        "mean_wait_h": float(rows.wait_s.mean() / scores.HOUR_S),
+        "results": results,
+    }

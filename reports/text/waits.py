@@ -1,0 +1,46 @@
+"""Queue-time prediction at a terminal: the scores of methods as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def scores_text(result: dict[str, Any]) -> str:
+    """The table of `baton wait --from --to`, a line a method, best first."""
+    lines = [
+        f"{result['cluster']}: {result['jobs']:,} jobs submitted from {result['from_utc']} to {result['to_utc']} that "
+        f"started ({result['never_started']:,} did not), mean wait {result['mean_wait_h']:.2f} h, "
+        f"{result['short_share']:.0%} under ten minutes; fitted on {result['fitted_on']:,} "
+        f"known at {result['known_utc']}"
+    ]
+    if result["request_only"]:
+        lines.append(f"by request and past waits alone, for the queue cannot be rebuilt: {result['request_only']}")
+    rows = sorted(result["results"], key=lambda row: row["crps_h"])
+    if rows and rows[0]["indicative"]:
+        lines.append(f"{rows[0]['blocks']} blocks of 7 days: intervals are indicative")
+    lines.append(
+        f"{'method':<18}{'CRPS h':>8}{'less best naive, 95 %':>26}{'bal.acc.':>9}{'Brier':>7}{'med.err h':>10}"
+        f"{'in x2':>7}{'rho':>7}{'50 %':>7}{'80 %':>7}{'95 %':>7}{'width h':>9}"
+    )
+    for row in rows:
+        difference = row["difference_to_best_naive"]
+        shown = "" if difference is None else _signed(difference["crps_h"], difference["ci95"])
+        coverage = "".join(f"{_figure(row['coverage'][name]):>7}" for name in ("0.5", "0.8", "0.95"))
+        lines.append(
+            f"{row['method'] + ('*' if row['is_naive'] else ''):<18}{_figure(row['crps_h']):>8}{shown:>26}"
+            f"{_figure(row['balanced_accuracy']):>9}{_figure(row['brier']):>7}{_figure(row['median_ae_h'], 2):>10}"
+            f"{_figure(row['within_factor_2']):>7}{_figure(row['spearman']):>7}{coverage}"
+            f"{_figure(row['width_h'], 1):>9}"
+        )
+    lines.append("* naive; errors and shares within a factor of two are of waits over ten minutes")
+    return "\n".join(lines) + "\n"
+
+
+def _figure(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _signed(value: float | None, ends: list[float] | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:+.3f}" + ("" if ends is None else f" [{ends[0]:+.2f}, {ends[1]:+.2f}]")

@@ -1,0 +1,215 @@
+"""The contract of every method of the registry, and what each is by its definition."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from models.queue_time.conformal import Calibrated, ranks
+from models.queue_time.methods.bins import POINTS, Bins
+from models.queue_time.methods.boosting import Boosting, start_from
+from models.queue_time.methods.combination import best_weights
+from models.queue_time.methods.qbets import CONFIDENCE, LAST, places
+from models.queue_time.model import Model
+from models.queue_time.protocol import (
+    LEVELS,
+    LONGEST_S,
+    MEDIAN,
+    SHORT_S,
+    Fitted,
+    Forecast,
+    Past,
+    Rows,
+    forecast_of,
+    share_below,
+)
+from models.queue_time.registry import METHODS, make_method
+from models.queue_time.scores import crps_h
+from models.queue_time.walk import plain, scores
+from tests.models.queue_time.grounds import generated_rows
+from traces.errors import InputError
+
+
+def parts() -> tuple[Rows, Rows]:
+    """Rows to fit on, and later ones."""
+    rows = generated_rows()
+    return rows.take(slice(0, 500)), rows.take(slice(500, None))
+
+
+@cache
+def fitted(name: str) -> Fitted:
+    return make_method(name).fit(parts()[0], 3)
+
+
+@cache
+def told(name: str) -> Forecast:
+    return fitted(name).forecast(parts()[1])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_forecast_is_a_distribution(name: str) -> None:
+    forecast, rows = told(name), parts()[1]
+    assert forecast.quantiles_s.shape == (len(rows), len(LEVELS)) and forecast.p_under_600s.shape == (len(rows),)
+    assert np.isfinite(forecast.quantiles_s).all() and (np.diff(forecast.quantiles_s, axis=1) >= 0).all()
+    assert (forecast.quantiles_s >= 0).all() and (forecast.quantiles_s <= LONGEST_S).all()
+    assert ((forecast.p_under_600s >= 0) & (forecast.p_under_600s <= 1)).all()
+    assert make_method(name).name == name
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_method_sees_what_it_is_judged_on_or_a_later_start(name: str) -> None:
+    rows = parts()[1]
+    past, instant = rows.past, int(rows.submit_s[0])
+    later = past.start_s >= instant
+    altered = Past(past.start_s, past.wait_s * (1 + 5 * later), past.partition)
+    hidden = replace(rows, wait_s=rows.wait_s[::-1] * 7, past=altered)
+    first = np.arange(len(rows)) == 0
+    again = fitted(name).forecast(hidden.take(first))
+    assert np.allclose(again.quantiles_s, told(name).quantiles_s[:1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["hgb-bins", "trout", "boosting"])
+def test_one_seed_gives_one_forecast(name: str) -> None:
+    again = make_method(name).fit(parts()[0], 3).forecast(parts()[1])
+    assert (again.quantiles_s == told(name).quantiles_s).all()
+
+
+@pytest.mark.parametrize("name", ["limits", "expected", "trout-boosting", "boosting", "combination"])
+def test_those_that_see_the_queue_beat_those_that_do_not(name: str) -> None:
+    wait_s = parts()[1].wait_s
+    naive = crps_h(told("partition-median"), wait_s).mean()
+    assert crps_h(told(name), wait_s).mean() < 0.7 * naive
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "combination"])  # which is made of the others
+def test_every_job_alike_and_every_wait_short_can_be_fitted(name: str) -> None:
+    rows = generated_rows(count=60, seed=1)
+    same = replace(rows, observed=np.zeros_like(rows.observed), wait_s=np.full(60, 5))
+    forecast = make_method(name).fit(same, 0).forecast(same)
+    assert np.isfinite(forecast.quantiles_s).all()
+    assert (forecast.p_under_600s > 0.9).all()
+
+
+def test_the_mean_and_the_median_are_those_of_the_partition() -> None:
+    rows, later = parts()
+    for name, figure in (("partition-mean", np.mean), ("partition-median", np.median)):
+        for one in (0, 1):
+            point = told(name).median_s[later.partition == one]
+            assert np.allclose(point, figure(rows.wait_s[rows.partition == one]))
+    unseen = fitted("partition-median").forecast(replace(later, partition=np.full(len(later), 9)))
+    assert np.allclose(unseen.median_s, np.median(rows.wait_s))
+
+
+def test_the_bounds_are_those_of_the_binomial() -> None:
+    rank = places(LAST)
+    for level, place in zip(LEVELS, rank, strict=True):
+        if level > 0.5 and place < LAST - 1:  # P(at most `place` of LAST waits lie below the quantile) >= CONFIDENCE
+            assert binom.cdf(place, LAST, level) >= CONFIDENCE > binom.cdf(place - 1, LAST, level)
+    assert rank[MEDIAN] == LAST // 2 and rank[-1] == LAST - 1
+    assert places(1).tolist() == [0] * len(LEVELS)
+
+
+def test_a_probability_is_read_off_between_the_levels() -> None:
+    quantiles = np.array([np.linspace(0, 3800, len(LEVELS)), np.full(len(LEVELS), 1e4), np.zeros(len(LEVELS))])
+    assert np.allclose(share_below(quantiles, 1050.0), [(0.275 + 0.3) / 2, 0.0125, 0.9875])
+    assert forecast_of(quantiles[:, ::-1]).quantiles_s[0, 0] == 0
+
+
+def test_bins_hold_the_values_they_were_cut_at() -> None:
+    values = np.random.default_rng(0).exponential(5, 1000)
+    bins = Bins.of(values, 10, also=3.0)
+    number = bins.classes(values)
+    assert set(number.tolist()) == set(range(len(bins))) and 3.0 in bins.edges
+    for one in range(len(bins)):
+        inside = values[number == one]
+        assert bins.edges[one] <= inside.min() and inside.max() <= bins.edges[one + 1]
+        points = bins.points[one * POINTS : (one + 1) * POINTS]
+        assert inside.min() <= points[0] and points[-1] <= inside.max()
+    assert len(Bins.of(np.zeros(50), 10)) == 1
+
+
+def test_trees_start_from_what_became_of_jobs_with_a_like_estimate() -> None:
+    start = np.exp(start_from(np.array([0] * 90 + [1] * 10), 2, np.array([0] * 90 + [7] * 10)))
+    assert np.allclose(start.sum(axis=1), 1)
+    assert start[0, 0] > start[3, 0] == pytest.approx(0.9) and start[7, 1] == pytest.approx((10 + 30 * 0.1) / 40)
+
+
+def test_few_rows_and_many_get_the_same_scores() -> None:
+    model = fitted("boosting")
+    assert isinstance(model, Model)
+    rows = parts()[1].observed
+    for part in model.parts:
+        assert len(part.of_class) == len(part.trees["root"]) > 0
+        many = scores(part.trees, part.of_class, part.classes, rows)
+        assert np.allclose(many, plain(part.trees, part.of_class, part.classes, rows), rtol=0, atol=1e-12)
+    assert np.allclose(model.of(rows[:5]).quantiles_s, told("boosting").quantiles_s[:5])
+
+
+def test_the_scores_are_those_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    import lightgbm
+
+    kept = []
+    train = lightgbm.train
+
+    def keeping(*arguments: Any, **options: Any) -> Any:
+        kept.append(train(*arguments, **options))
+        return kept[-1]
+
+    monkeypatch.setattr(lightgbm, "train", keeping)
+    rows, later = parts()
+    model = Boosting().fit(rows, 0)
+    for part, booster in zip(model.parts, kept, strict=True):
+        ours = scores(part.trees, part.of_class, part.classes, later.observed)
+        assert np.allclose(ours, booster.predict(later.observed, raw_score=True), atol=1e-9)
+
+
+def test_the_best_weights_are_those_of_the_better_forecast() -> None:
+    rng = np.random.default_rng(0)
+    wait = rng.exponential(1000, 400)
+    good, bad = np.quantile(wait, LEVELS)[None].repeat(400, 0), np.full((400, len(LEVELS)), 5000.0)
+    assert best_weights([good, bad, bad], wait).tolist() == [1, 0, 0]
+    over, under = np.full((400, len(LEVELS)), 900.0), np.full((400, len(LEVELS)), 1100.0)
+    assert best_weights([over, under], np.full(400, 1000.0)).tolist() == [0.5, 0.5]
+
+
+class Narrow:
+    """Says too little of the spread."""
+
+    name, needs_queue, is_naive = "narrow", False, False
+
+    def fit(self, rows: Rows, seed: int) -> Narrow:
+        return self
+
+    def forecast(self, rows: Rows) -> Forecast:
+        middle = 3000.0
+        return forecast_of(np.tile(middle + (LEVELS - 0.5) * 600, (len(rows), 1)))
+
+
+def test_calibration_makes_quantiles_cover_what_they_say() -> None:
+    rng = np.random.default_rng(1)
+    rows = generated_rows(count=4000, seed=2)
+    wait = np.where(rows.partition == 0, rng.normal(3000, 100, 4000), rng.normal(3000, 250, 4000)).astype(np.int64)
+    rows = replace(rows, wait_s=wait)
+    fit_on, later = rows.take(slice(0, 3000)), rows.take(slice(3000, None))
+    before, after = Narrow().forecast(later), Calibrated(Narrow()).fit(fit_on, 0).forecast(later)
+
+    def covered(forecast: Forecast, of: np.ndarray) -> float:
+        inside = (later.wait_s >= forecast.quantiles_s[:, 3]) & (later.wait_s <= forecast.quantiles_s[:, 35])
+        return float(inside[of].mean())
+
+    for one in (0, 1):
+        of = later.partition == one
+        assert abs(covered(after, of) - 0.8) < abs(covered(before, of) - 0.8)
+        assert abs(covered(after, of) - 0.8) < 0.1
+    assert np.isclose(ranks(before, np.full(len(later), 3000)).mean(), 0.5, atol=0.02)
+
+
+def test_an_unknown_method_lists_the_known() -> None:
+    with pytest.raises(InputError, match=r"unknown method 'best'; known: limits, expected"):
+        make_method("best")
+    assert SHORT_S == 600

@@ -1,0 +1,71 @@
+"""`baton wait` on a small generated dump."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simulator.recorded.record import NEVER
+from tests.features.submission.logs import generated_log
+from tests.pipelines.conftest import Baton
+from traces import instants
+
+FIELDS = "jobid,user,account,partition,submit,eligible,start,end,state,nnodes,timelimit"
+
+
+@pytest.fixture(scope="session")
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """500 jobs over 30 days on ten nodes, from 2023-11-14 on."""
+    log = generated_log(7, jobs=500, days=30)
+    record, rows = log.record, []
+    for k in range(len(record)):
+        ran = record.start_s[k] < NEVER
+        submit, end = (instants.utc(int(column[k])).isoformat() for column in (record.submit_s, record.end_s))
+        start = instants.utc(int(record.start_s[k])).isoformat() if ran else "Unknown"
+        names = (log.names[name][k] for name in ("user", "account", "partition"))
+        limit = f"{int(record.limit_s[k]) // 60 + 1}:00"
+        state = "COMPLETED" if ran else "CANCELLED"
+        rows.append("|".join([str(k + 1), *names, submit, submit, start, end, state, str(record.size[k]), limit]))
+    path = tmp_path_factory.mktemp("wait") / "dump.psv"
+    path.write_text("\n".join([FIELDS.replace(",", "|"), *rows]) + "\n")
+    return path
+
+
+@pytest.fixture
+def lab(baton: Baton, dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Baton:
+    """The dump as cluster `lab` in a data folder of its own."""
+    monkeypatch.setenv("BATON_DATA", str(tmp_path / "data"))
+    assert baton("ingest", dump, "--cluster", "lab", "--timezone", "UTC", "--fields", FIELDS).code == 0
+    return baton
+
+
+def test_every_method_is_scored_on_a_window(lab: Baton) -> None:
+    window = ("--cluster", "lab", "--from", "2023-12-05", "--to", "2023-12-14")
+    methods = "limits,expected,partition-mean,partition-median,qbets,boosting"
+    found = lab("wait", *window, "--methods", methods, "--json").json
+    assert [row["method"] for row in found["results"]] == methods.split(",")
+    keys = {"method", "n", "crps_h", "balanced_accuracy", "brier", "median_ae_h", "within_factor_2", "spearman",
+            "coverage", "width_h", "ci95", "difference_to_best_naive"}  # fmt: skip
+    for row in found["results"]:
+        assert keys <= row.keys() and row["n"] == found["jobs"] > 50
+        assert row["coverage"].keys() == {"0.5", "0.8", "0.95"}
+        assert {"crps_h", "ci95"} <= row["difference_to_best_naive"].keys()
+    told = lab("wait", *window, "--methods", "limits,qbets").out
+    assert "limits*" in told and "fitted on" in told and "qbets*" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--from", "2023-12-05"), "give --from and --to"),
+        (("--from", "2023-12-05", "--to", "2023-12-01"), "is not after --from"),
+        (("--from", "2023-12-05", "--to", "2023-12-09", "--until", "2023-12-06"), "must not know"),
+        (("--from", "2030-01-01", "--to", "2030-02-01"), "0 jobs that started"),
+        (("--from", "2023-12-05", "--to", "2023-12-14", "--methods", "best"), "unknown method 'best'"),
+        (("--from", "2023-11-15", "--to", "2023-11-20"), "may be fitted on"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused_in_a_line(lab: Baton, arguments: tuple[str, ...], said: str) -> None:
+    refused = lab("wait", "--cluster", "lab", *arguments)
+    assert refused.code == 2 and said in refused.err and refused.out == ""
