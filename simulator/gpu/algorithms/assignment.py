@@ -10,7 +10,10 @@ HiGHS (Huangfu and Hall, "Parallelizing the dual revised simplex method", 2018) 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +51,20 @@ def cost(choices: Sequence[Choice], chosen: Sequence[int | None]) -> float:
     )
 
 
+@contextmanager
+def _no_chatter() -> Iterator[None]:
+    """Keeps standard output clean: HiGHS writes remarks for its developers there, which no option turns off."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
 def assign(
     choices: Sequence[Choice], capacity: Mapping[str, int], limit_s: float = 5.0, gap: float = 1e-3
 ) -> Assignment:
@@ -72,13 +89,14 @@ def assign(
     weights = np.concatenate([np.ones(len(given)), [float(configuration.gpus) for configuration in given]])
     bounds = np.concatenate([np.ones(len(choices)), [float(capacity[gpu_type]) for gpu_type in types]])
     matrix = csr_array((weights, (rows, columns)), shape=(len(choices) + len(types), len(given)))
-    solved = milp(
-        gains,
-        integrality=np.ones(len(given)),
-        bounds=Bounds(0, 1),
-        constraints=LinearConstraint(matrix, -np.inf, bounds),
-        options={"time_limit": limit_s, "mip_rel_gap": gap},
-    )
+    with _no_chatter():
+        solved = milp(
+            gains,
+            integrality=np.ones(len(given)),
+            bounds=Bounds(0, 1),
+            constraints=LinearConstraint(matrix, -np.inf, bounds),
+            options={"time_limit": limit_s, "mip_rel_gap": gap},
+        )
     timed_out = solved.status == 1
     if solved.x is None:
         return Assignment([choice.current for choice in choices], True)

@@ -15,6 +15,7 @@ Goodput (Pollux, Qiao et al., OSDI 2021) is throughput times the statistical eff
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from simulator.gpu.profiles.table import BACKWARD_S, MODELS, Model
 from traces.errors import InputError
@@ -66,6 +67,7 @@ def efficiency(model: Model, batches: float) -> float:
     return gain / batches
 
 
+@lru_cache(maxsize=100_000)
 def goodput(model: Model, gpu_type: str, gpus: int, nodes: int, own_gpus: int) -> float:
     """Useful samples a second of a job that was submitted for `own_gpus` GPUs and has `gpus`.
 
