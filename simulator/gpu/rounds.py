@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.gpu.algorithms.placement import fewest_nodes
 from simulator.gpu.profiles.scaling import goodput, packed_share
 from simulator.gpu.profiles.table import Model
 from traces.errors import InputError, WorkError
@@ -127,7 +128,7 @@ def speed(job: Job, placed: Placed, machine: Machine) -> float:
     gpus, nodes = sum(placed.values()), len(placed)
     if job.model is None:
         return gpus / job.gpus
-    own = goodput(job.model, machine.reference, job.gpus, -(-job.gpus // machine.widest), job.gpus)
+    own = goodput(job.model, machine.reference, job.gpus, fewest_nodes(job.gpus, machine.widest), job.gpus)
     return (
         min(goodput(job.model, kind, gpus, nodes, job.gpus) for kind in {machine.types[node] for node in placed}) / own
     )
@@ -253,10 +254,12 @@ class _Clock:
 
 
 def simulate_rounds(jobs: Sequence[Job], machine: Machine, policy: RoundPolicy) -> Result:
-    """Runs fresh `jobs` to the last one's end.
+    """Runs fresh `jobs` to the last one's end, as the policy's `prepared` makes them where it has one.
 
     Raises WorkError where the policy breaks a rule, or starts nobody for ever.
     """
+    prepared = getattr(policy, "prepared", None)
+    jobs = jobs if prepared is None else prepared(jobs)
     clock = _Clock(jobs, machine, policy)
     clock.run()
 

@@ -32,6 +32,12 @@ def packed(free: Int64s, gpus: int, most_nodes: int | None = None) -> dict[int, 
     return placed
 
 
+def take(free: Int64s, placed: dict[int, int]) -> None:
+    """Takes the GPUs of `placed` out of `free` (nodes,), in place."""
+    for node, gpus in placed.items():
+        free[node] -= gpus
+
+
 def fewest_nodes(gpus: int, gpus_per_node: int) -> int:
     """Nodes that a gang of `gpus` needs at least."""
     return -(-gpus // gpus_per_node)

@@ -13,7 +13,7 @@ what two packed jobs do together is known from their profiles, where Gandiva tri
 from __future__ import annotations
 
 from simulator.gpu.algorithms.packing import pairs
-from simulator.gpu.algorithms.placement import Int64s, packed
+from simulator.gpu.algorithms.placement import Int64s, fewest_nodes, packed, take
 from simulator.gpu.profiles.scaling import packed_share
 from simulator.gpu.rounds import Job, Placed, View, check_seconds
 
@@ -64,20 +64,20 @@ class Gandiva:
             base = _own(job)
             if base and all(taken[node] >= gpus for node, gpus in base.items()):
                 placed[job.number] = base
-                _take(taken, base)
+                take(taken, base)
         for job in sorted(jobs, key=lambda job: (-job.gpus, job.number)):
             if job.number in placed:
-                fewest = -(-job.gpus // widest)
+                fewest = fewest_nodes(job.gpus, widest)
                 base = placed[job.number]
                 if len(base) == fewest:
                     continue
-                _take(taken, {node: -gpus for node, gpus in base.items()})
+                take(taken, {node: -gpus for node, gpus in base.items()})
                 found = packed(taken, job.gpus, most_nodes=len(base) - 1) or base
             else:
                 found = packed(taken, job.gpus) or {}
             if found:
                 placed[job.number] = found
-                _take(taken, found)
+                take(taken, found)
         free[:] = taken
         return placed
 
@@ -109,7 +109,7 @@ class Gandiva:
                 extra = packed(free, job.gpus)
             if extra is None:
                 continue
-            _take(free, extra)
+            take(free, extra)
             placed[job.number] = {node: base.get(node, 0) + extra.get(node, 0) for node in {**base, **extra}}
 
 
@@ -122,8 +122,3 @@ def _own(job: Job) -> Placed:
             own[node] = min(gpus, left)
             left -= own[node]
     return own if left == 0 else {}
-
-
-def _take(free: Int64s, placed: Placed) -> None:
-    for node, gpus in placed.items():
-        free[node] -= gpus

@@ -17,9 +17,9 @@ fail is
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from simulator.gpu.algorithms.placement import Int64s, packed
+from simulator.gpu.algorithms.placement import Int64s, fewest_nodes, packed, take
 from simulator.gpu.rounds import Job, Placed, View, check_seconds
 from traces.errors import InputError
 
@@ -59,17 +59,17 @@ class Guided:
         there = {job.number: job for job in view.jobs}
         placed = {job.number: job.placed for job in view.jobs if job.placed and not self._is_over(job, view.now_s)}
         for given in placed.values():
-            _take(free, given)
+            take(free, given)
         for job in view.jobs:
             if job.number in placed:
                 continue
             found = self._found(job, free, view)
-            fewest = -(-job.gpus // view.machine.widest)
+            fewest = fewest_nodes(job.gpus, view.machine.widest)
             if self.defragment and job.gpus > SMALL and found is not None and len(found) > fewest == 1:
                 found = self._made_room(job, free, placed, there) or found
             if found is not None:
                 placed[job.number] = found
-                _take(free, found)
+                take(free, found)
         return placed
 
     def said(self) -> list[str]:
@@ -83,8 +83,16 @@ class Guided:
             )
         return lines
 
-    def fails_early(self, job: Job) -> bool:
-        """Whether a pre-run is all that the job needs."""
+    def prepared(self, jobs: Sequence[Job]) -> list[Job]:
+        """`jobs` as a pre-run shows them: gangs that fail in it are jobs of one GPU, with the run time they had."""
+        return [
+            Job(job.number, job.submit_s, 1, job.run_s, job.group, job.model)
+            if job.gpus > 1 and self.prerun_s > 0.0 and self._fails_early(job)
+            else job
+            for job in jobs
+        ]
+
+    def _fails_early(self, job: Job) -> bool:
         return job.run_s <= self.prerun_s if self.failing is None else job.number in self.failing
 
     def _is_over(self, job: Job, now_s: float) -> bool:
@@ -102,7 +110,7 @@ class Guided:
         open_ = free.copy()
         open_[: self._dedicated(free)] = 0
         waited = view.now_s - job.submit_s
-        fewest = -(-job.gpus // view.machine.widest)
+        fewest = fewest_nodes(job.gpus, view.machine.widest)
         return packed(open_, job.gpus, most_nodes=fewest if waited < self.hold_s else None)
 
     def _dedicated(self, free: Int64s) -> int:
@@ -135,7 +143,7 @@ class Guided:
                 found = packed(trial, there[number].gpus)
                 if found is not None:
                     moved[number] = found
-                    _take(trial, found)
+                    take(trial, found)
                     gained += there[number].gpus
             if gained >= job.gpus:
                 self.moves += len(moved)
@@ -144,18 +152,3 @@ class Guided:
                 free[:] = trial
                 return {node: job.gpus}
         return None
-
-
-def _take(free: Int64s, placed: Placed) -> None:
-    for node, gpus in placed.items():
-        free[node] -= gpus
-
-
-def pre_run_jobs(jobs: list[Job], policy: Guided) -> list[Job]:
-    """`jobs` as a pre-run shows them: gangs that fail in it are jobs of one GPU."""
-    return [
-        Job(job.number, job.submit_s, 1, job.run_s, job.group, job.model)
-        if job.gpus > 1 and policy.fails_early(job)
-        else job
-        for job in jobs
-    ]

@@ -20,7 +20,7 @@ from collections.abc import Callable
 import numpy as np
 
 from simulator.gpu.algorithms.knapsack import choose
-from simulator.gpu.algorithms.placement import Int64s, packed
+from simulator.gpu.algorithms.placement import Int64s, packed, take
 from simulator.gpu.algorithms.reclaim import choose_servers
 from simulator.gpu.profiles.draw import inference_servers
 from simulator.gpu.rounds import RESTART_S, Job, Placed, View, check_seconds, speed
@@ -71,13 +71,13 @@ class Lyra:
         closed[: self.training_nodes] = closed[self.loaned] = False
         free[closed] = 0
         for placed in self._base.values():
-            _take(free, placed)
+            take(free, placed)
         pending = [job for job in view.jobs if job.number not in self._base]
         for job in sorted(pending, key=lambda job: (job.left_s, job.number)):
             found = self._placed(free, job.gpus, training_first=True)
             if found is not None:
                 self._base[job.number] = found
-                _take(free, found)
+                take(free, found)
         if self.grows:
             self._grow([there[number] for number in self._base if there[number].elastic], free, view)
         return {number: _joined(placed, self._extra.get(number, {})) for number, placed in self._base.items()}
@@ -143,12 +143,12 @@ class Lyra:
             fits = all(free[node] >= gpus for node, gpus in placed.items())
             if fits and wanted.get(number, 0) == sum(placed.values()):
                 kept[number] = placed
-                _take(free, placed)
+                take(free, placed)
         for number, gpus in wanted.items():
             found = self._placed(free, gpus, training_first=False) if gpus and number not in kept else None
             if found is not None:
                 kept[number] = found
-                _take(free, found)
+                take(free, found)
         self._extra = kept
 
     def _sizes(self, job: Job) -> list[int]:
@@ -163,11 +163,6 @@ class Lyra:
                 grown[node] = min(left, int(view.machine.gpus[node]))
                 left -= grown[node]
         return job.left_s / speed(job, grown, view.machine)
-
-
-def _take(free: Int64s, placed: Placed) -> None:
-    for node, gpus in placed.items():
-        free[node] -= gpus
 
 
 def _joined(base: Placed, extra: Placed) -> Placed:

@@ -18,7 +18,7 @@ import numpy as np
 
 from simulator.gpu.algorithms.assignment import Choice, assign
 from simulator.gpu.algorithms.configurations import Configuration, Pool, configurations, restart_factor, values
-from simulator.gpu.algorithms.placement import Int64s, packed
+from simulator.gpu.algorithms.placement import Int64s, packed, take
 from simulator.gpu.profiles.scaling import goodput
 from simulator.gpu.rounds import RESTART_S, Job, Machine, Placed, View, check_seconds
 from traces.errors import InputError
@@ -77,7 +77,6 @@ class Sia:
             nodes = np.array([n for n, own in enumerate(machine.types) if own == kind and machine.gpus[n] == gpus])
             self._pools[f"{kind}/{gpus}"] = Pool(f"{kind}/{gpus}", len(nodes), gpus)
             self._nodes[f"{kind}/{gpus}"] = nodes
-        self._reference = machine.reference
 
     def _choice(self, job: Job, view: View) -> Choice:
         current = self._given.get(job.number) if job.placed else None
@@ -110,8 +109,7 @@ class Sia:
         for number, (job, given) in wanted.items():
             if job.placed and self._given.get(number) == given:
                 placed[number] = job.placed
-                for node, gpus in job.placed.items():
-                    free[node] -= gpus
+                take(free, job.placed)
         for number, (_, given) in sorted(wanted.items(), key=lambda item: (-item[1][1].gpus, item[0])):
             if number in placed:
                 continue
@@ -119,8 +117,7 @@ class Sia:
             found = packed(free[nodes], given.gpus)
             if found is not None:
                 placed[number] = {int(nodes[position]): gpus for position, gpus in found.items()}
-                for node, gpus in placed[number].items():
-                    free[node] -= gpus
+                take(free, placed[number])
         self._given = {number: wanted[number][1] for number in placed}
         return placed
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from simulator.gpu.algorithms.auction import auction, worst_off
 from simulator.gpu.algorithms.fairness import Trial, bid, ideal_s, rho
-from simulator.gpu.algorithms.placement import Int64s, packed
+from simulator.gpu.algorithms.placement import Int64s, packed, take
 from simulator.gpu.rounds import Job, Placed, View, check_seconds
 from traces.errors import InputError
 
@@ -64,8 +64,7 @@ class Themis:
         }
         free = view.machine.gpus.copy()
         for given in placed.values():
-            for node, gpus in given.items():
-                free[node] -= gpus
+            take(free, given)
         waiting = {app: [job for job in jobs if job.number not in placed] for app, jobs in apps.items()}
         waiting = {app: jobs for app, jobs in waiting.items() if jobs}
         order = self._worst_first(apps, view)
@@ -156,8 +155,7 @@ class Themis:
             found = job.placed if stays else packed(free, job.gpus)
             if found is not None:
                 placed[job.number] = found
-                for node, gpus in found.items():
-                    free[node] -= gpus
+                take(free, found)
 
 
 def _shortest_first(jobs: list[Job]) -> list[Job]:

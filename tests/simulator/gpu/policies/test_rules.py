@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simulator.gpu.policies.gandiva import Gandiva
-from simulator.gpu.policies.guided import Guided, pre_run_jobs
+from simulator.gpu.policies.guided import Guided
 from simulator.gpu.policies.lyra import Lyra
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.policies.themis import Themis
@@ -162,10 +162,10 @@ def test_guided_tries_a_gang_on_one_gpu() -> None:
     result = run(policy, nodes(4), gang)
     assert result.restarts[0] == 1 and result.lost_gpu_s[0] == 4 * BERT.restart_s
     assert "gangs that ran 300 s or less are taken to be those that fail" in policy.said()[0]
-    short, long = pre_run_jobs([Job(0, 0.0, 8, 200.0), Job(1, 0.0, 8, 2000.0)], policy)
-    assert (short.gpus, long.gpus) == (1, 8)
-    told = Guided(prerun_s=300.0, failing={1})
-    assert [job.gpus for job in pre_run_jobs([Job(0, 0.0, 8, 200.0), Job(1, 0.0, 8, 2000.0)], told)] == [8, 1]
+    short, long = Job(0, 0.0, 8, 200.0), Job(1, 0.0, 8, 2000.0)
+    assert [job.gpus for job in policy.prepared([short, long])] == [1, 8]
+    assert [job.gpus for job in Guided(prerun_s=300.0, failing={1}).prepared([short, long])] == [8, 1]
+    assert run(policy, nodes(4), Job(0, 0.0, 4, 200.0, model=BERT)).gpu_s[0] == 200.0
 
 
 def test_under_pressure_knowing_the_future_helps() -> None:
