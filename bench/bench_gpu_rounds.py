@@ -26,7 +26,7 @@ from simulator.gpu.profiles.table import MODELS
 from simulator.gpu.rounds import Job, Machine, RoundPolicy, simulate_rounds
 
 TRACE = Path(__file__).resolve().parents[2] / "shared" / "traces" / "philly" / "philly.csv"
-FROM = datetime(2017, 10, 9, tzinfo=UTC)
+FROM = datetime(2017, 10, 2, tzinfo=UTC)
 POLICIES = {"sia": Sia, "themis": Themis}
 
 
