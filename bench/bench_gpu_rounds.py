@@ -59,6 +59,9 @@ def main() -> None:
     parser.add_argument("--policies", default="sia,themis")
     parser.add_argument("--share", type=float, default=1.0)
     arguments = parser.parse_args()
+    if not arguments.trace.exists():
+        print(f"skipped: the Philly trace is not at {arguments.trace}")
+        return
     cluster = machine(arguments.share)
     for name in arguments.policies.split(","):
         jobs = philly(arguments.trace, arguments.days)

@@ -60,8 +60,9 @@ class Guided:
         placed = {job.number: job.placed for job in view.jobs if job.placed and not self._is_over(job, view.now_s)}
         for given in placed.values():
             take(free, given)
+        left = int(free.sum())
         for job in view.jobs:
-            if job.number in placed:
+            if job.number in placed or left < (1 if self.prerun_s else job.gpus):
                 continue
             found = self._found(job, free, view)
             fewest = fewest_nodes(job.gpus, view.machine.widest)
@@ -70,6 +71,7 @@ class Guided:
             if found is not None:
                 placed[job.number] = found
                 take(free, found)
+                left -= sum(found.values())
         return placed
 
     def said(self) -> list[str]:

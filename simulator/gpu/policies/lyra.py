@@ -35,7 +35,6 @@ class Lyra:
     `loans` or `grows` false that half of the scheduler is off; what is left with both off is shortest job first.
     """
 
-    pause_s: float | None = None
     jobs_per_gpu = 1
 
     def __init__(
@@ -47,10 +46,12 @@ class Lyra:
         loans: bool = True,
         grows: bool = True,
         seed: int = 0,
+        pause_s: float | None = None,
     ) -> None:
         if not 0.0 <= inference_share < 1.0:
             raise InputError(f"lyra: inference share {inference_share} of the nodes: it must be in [0, 1)")
-        check_seconds("lyra", round_s=round_s)
+        check_seconds("lyra", round_s=round_s, pause_s=pause_s)
+        self.pause_s = pause_s
         self.inference_share, self.in_use, self.round_s, self.seed = inference_share, in_use, round_s, seed
         self.training_nodes = 0
         self.most_times, self.loans, self.grows = most_times, loans, grows
@@ -73,11 +74,15 @@ class Lyra:
         for placed in self._base.values():
             take(free, placed)
         pending = [job for job in view.jobs if job.number not in self._base]
+        left = int(free.sum())
         for job in sorted(pending, key=lambda job: (job.left_s, job.number)):
+            if left < job.gpus:
+                continue
             found = self._placed(free, job.gpus, training_first=True)
             if found is not None:
                 self._base[job.number] = found
                 take(free, found)
+                left -= job.gpus
         if self.grows:
             self._grow([there[number] for number in self._base if there[number].elastic], free, view)
         return {number: _joined(placed, self._extra.get(number, {})) for number, placed in self._base.items()}
@@ -126,7 +131,7 @@ class Lyra:
         for job in jobs:
             base_s = job.left_s / speed(job, self._base[job.number], view.machine)
             now = sum(self._extra.get(job.number, {}).values())
-            restart_s = RESTART_S if job.model is None else job.model.restart_s
+            restart_s = self._restart_s(job)
             charge = {gpus: 0.0 if gpus == now else restart_s for gpus in (0, *self._sizes(job))}
             if not job.placed:
                 charge = dict.fromkeys(charge, 0.0)
@@ -150,6 +155,11 @@ class Lyra:
                 kept[number] = found
                 take(free, found)
         self._extra = kept
+
+    def _restart_s(self, job: Job) -> float:
+        if self.pause_s is not None:
+            return self.pause_s
+        return RESTART_S if job.model is None else job.model.restart_s
 
     def _sizes(self, job: Job) -> list[int]:
         most = int(job.gpus * (self.most_times - 1.0))

@@ -148,14 +148,16 @@ class Themis:
 
     def _leftovers(self, jobs: list[Job], free: Int64s, placed: dict[int, Placed]) -> None:
         """Gives to `jobs`, those first that can go on where they are, then in their order, packed."""
+        left = int(free.sum())
         for job in [*(job for job in jobs if job.placed), *jobs]:
-            if job.number in placed:
+            if job.number in placed or left < job.gpus:
                 continue
             stays = job.placed and all(free[node] >= gpus for node, gpus in job.placed.items())
             found = job.placed if stays else packed(free, job.gpus)
             if found is not None:
                 placed[job.number] = found
                 take(free, found)
+                left -= job.gpus
 
 
 def _shortest_first(jobs: list[Job]) -> list[Job]:
