@@ -189,3 +189,9 @@ def test_under_pressure_knowing_the_future_helps() -> None:
 def test_settings_that_are_refused(make: Callable[[], RoundPolicy], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_sia_names_the_job_that_fits_no_configuration() -> None:
+    machine = nodes(4, 4, 2, kinds=["T4", "T4", "A100"])
+    with pytest.raises(InputError, match="sia: job 3 asks for 9 GPUs, and no kind of node has more than 8 in all"):
+        run(Sia(), machine, Job(3, 0.0, 9, 60.0, model=BERT))
