@@ -1,0 +1,205 @@
+"""The headlines of Themis, Lyra and Sia beside those of their papers, and the guidelines of the Philly study.
+
+    .venv/bin/python -m bench.gpu_headlines [--headlines themis,lyra,sia,guidelines] [--weeks 8] [--mix bert] [--seed 0]
+
+Two workloads. `generated`: Poisson arrivals, lognormal run times, gangs of 1 to 16 on 64 GPUs. `philly`: jobs of the
+Philly trace from 2017-10-02 on, on 35 % of its nodes, where it queues. Which model a job trains and whether it is
+elastic is drawn (generated) in both; `--mix` gives every job one model, `--seed` draws others. Only the direction of a
+headline is looked for: neither the jobs nor the speeds are the paper's. Intervals are 95 % over resampled weeks, paired
+by job.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.bench_gpu_rounds import TRACE, philly
+from features.bootstrap import interval, start_weights
+from simulator.gpu.algorithms.fairness import Trial, ideal_s
+from simulator.gpu.policies.guided import Guided
+from simulator.gpu.policies.lyra import Lyra
+from simulator.gpu.policies.sia import Sia
+from simulator.gpu.policies.themis import Themis
+from simulator.gpu.profiles import draw
+from simulator.gpu.profiles.table import MODELS
+from simulator.gpu.rounds import Job, Machine, Result, RoundPolicy, simulate_rounds
+
+Floats = NDArray[np.float64]
+
+WEEK_S = 7 * 86_400
+DRAWS = 300
+ALIKE = Machine(np.full(8, 8, dtype=np.int64), ["T4"] * 8, "T4")
+# As Sia's: three types, the newest the fewest.
+TYPES = ["T4"] * 6 + ["RTX6000"] * 3 + ["A100"] * 2
+MIXED = Machine(np.array([4] * 6 + [8] * 5, dtype=np.int64), TYPES, "T4")
+
+
+class Settings(NamedTuple):
+    """What a run of this file was asked for."""
+
+    weeks: int
+    mix: dict[str, float] | None
+    seed: int
+
+
+def drawn(jobs: Sequence[Job], settings: Settings, elastic: float) -> list[Job]:
+    """`jobs`, fresh, with models and elasticity of the settings."""
+    numbers, gpus = np.array([job.number for job in jobs]), np.array([job.gpus for job in jobs])
+    names = draw.models(numbers, settings.seed, settings.mix)
+    grows = draw.elastic(numbers, gpus, elastic, settings.seed)
+    return [
+        Job(job.number, job.submit_s, job.gpus, job.run_s, job.group, MODELS[name], bool(grow))
+        for job, name, grow in zip(jobs, names, grows, strict=True)
+    ]
+
+
+def generated(settings: Settings, gpus: int, load: float) -> list[Job]:
+    """`weeks` weeks of jobs that ask for `load` times what `gpus` GPUs of the reference type can do."""
+    rng = np.random.default_rng(settings.seed + 1)
+    mean_s = np.exp(8.0 + 1.4**2 / 2)
+    sizes, shares = np.array([1, 2, 4, 8, 16]), np.array([0.55, 0.15, 0.15, 0.1, 0.05])
+    count = int(load * gpus * settings.weeks * WEEK_S / (mean_s * (sizes * shares).sum()))
+    chosen = rng.choice(sizes, p=shares, size=count)
+    run_s = np.maximum(60.0, rng.lognormal(8.0, 1.4, count)).round()
+    submit_s = np.sort(rng.uniform(0.0, settings.weeks * WEEK_S, count)).round()
+    return [Job(n, float(submit_s[n]), int(chosen[n]), float(run_s[n])) for n in range(count)]
+
+
+def rho(jobs: Sequence[Job], result: Result, machine: Machine) -> Floats:
+    """Finish-time fairness of each job, N being the mean number of jobs that were there with it."""
+    submit_s = np.array([job.submit_s for job in jobs])
+    instants = np.unique(np.concatenate([submit_s, result.end_s]))
+    there = np.searchsorted(np.sort(submit_s), instants, "right") - np.searchsorted(
+        np.sort(result.end_s), instants, "right"
+    )
+    integral = np.concatenate([[0.0], np.cumsum(there[:-1] * np.diff(instants))])
+    job_s = np.interp(result.end_s, instants, integral) - np.interp(submit_s, instants, integral)
+    contention = np.maximum(1.0, job_s / (result.end_s - submit_s))
+    shares = np.maximum(1.0, machine.gpus.sum() / contention)
+    alone = [ideal_s([Trial(job.gpus, job.run_s)], float(share)) for job, share in zip(jobs, shares, strict=True)]
+    return np.asarray((result.end_s - submit_s) / np.array(alone), dtype=np.float64)
+
+
+def ratio(submit_s: Floats, mine: Floats, others: Floats, seed: int = 0) -> str:
+    """Mean of `mine` over mean of `others`, with its interval."""
+    weights = start_weights(submit_s.astype(np.int64), draws=DRAWS, seed=seed)
+    shown = f"{mine.mean() / others.mean():.2f}"
+    if weights is None:
+        return f"{shown} (one week: no interval)"
+    ends = interval((weights @ mine) / (weights @ others))
+    return shown if ends is None else f"{shown} [{ends[0]:.2f}, {ends[1]:.2f}]"
+
+
+def shown(title: str, jobs: list[Job], machine: Machine, policies: dict[str, Callable[[], RoundPolicy]]) -> None:
+    """Runs every policy on fresh copies of `jobs`; prints a line each, ratios against the last one."""
+    results, submit_s = {}, np.array([job.submit_s for job in jobs])
+    for name, make in policies.items():
+        fresh = [Job(j.number, j.submit_s, j.gpus, j.run_s, j.group, j.model, j.elastic) for j in jobs]
+        results[name] = simulate_rounds(fresh, machine, make())
+    base = list(policies)[-1]
+    print(f"{title}: {len(jobs)} jobs, {machine.gpus.sum()} GPUs; ratios are to {base}")
+    base_jct = results[base].end_s - submit_s
+    base_wait = base_jct - results[base].ran_s
+    for name, result in results.items():
+        jct = result.end_s - submit_s
+        wait, fair = jct - result.ran_s, rho(jobs, result, machine)
+        span = float(result.end_s.max() - submit_s.min())
+        print(
+            f"  {name:9s} JCT mean {jct.mean() / 3600:6.2f} p50 {np.median(jct) / 3600:5.2f} p99 "
+            f"{np.percentile(jct, 99) / 3600:6.1f} h, queueing {wait.mean() / 3600:6.2f} h, makespan "
+            f"{result.end_s.max() / 86_400:5.1f} d, used {result.gpu_s.sum() / span / machine.gpus.sum():.3f}, "
+            f"rho worst {fair.max():7.1f} p99 {np.percentile(fair, 99):5.2f} mean {fair.mean():.2f}, "
+            f"preempted {result.preemptions.sum()}, lost {result.lost_gpu_s.sum() / 3600:.0f} GPU h; "
+            f"JCT x{ratio(submit_s, jct, base_jct)}, queueing x{ratio(submit_s, wait, base_wait)}",
+            flush=True,
+        )
+
+
+def themis(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
+    """Worst rho, beside first come first served and shortest job first."""
+    shown(
+        f"themis, {where} (paper: worst rho about 1.2, fairness over 2.25 times better)",
+        drawn(jobs, settings, 0.0),
+        machine,
+        {"themis": Themis, "sjf": lambda: Lyra(0.0, grows=False), "fifo": lambda: Guided(round_s=360.0)},
+    )
+
+
+def lyra(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
+    """Loaning and growth, each alone and both, also with restarts that cost nothing, beside neither."""
+    shown(
+        f"lyra, {where} (paper, Aryl: queueing 1.53 times, JCT 1.50 times shorter, usage +26.9 %)",
+        drawn(jobs, settings, 0.3),
+        machine,
+        {
+            "both": lambda: Lyra(seed=settings.seed),
+            "both free": lambda: Lyra(seed=settings.seed, pause_s=0.0),
+            "loans": lambda: Lyra(seed=settings.seed, grows=False),
+            "grows": lambda: Lyra(seed=settings.seed, loans=False),
+            "neither": lambda: Lyra(seed=settings.seed, loans=False, grows=False),
+        },
+    )
+
+
+def sia(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
+    """Every gang elastic and none, beside schedulers that know no types."""
+    for elastic in (1.0, 0.0):
+        shown(
+            f"sia, {where}, {elastic:.0%} of the gangs elastic (paper: JCT 30 to 93 % shorter)",
+            drawn(jobs, settings, elastic),
+            machine,
+            {"sia": lambda: Sia(round_s=360.0), "themis": Themis, "fifo": lambda: Guided(round_s=360.0)},
+        )
+
+
+def guidelines(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
+    """Each guideline of the Philly study alone."""
+    shown(
+        f"guidelines, {where}",
+        drawn(jobs, settings, 0.0),
+        machine,
+        {
+            "hold out": lambda: Guided(hold_s=1800.0),
+            "dedicate": lambda: Guided(small_share=0.25),
+            "migrate": lambda: Guided(defragment=True),
+            "pre-run": lambda: Guided(prerun_s=300.0),
+            "none": Guided,
+        },
+    )
+
+
+def main() -> None:
+    """Runs what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--headlines", default="themis,lyra,sia,guidelines")
+    parser.add_argument("--workloads", default="generated,philly")
+    parser.add_argument("--weeks", type=int, default=8)
+    parser.add_argument("--mix", choices=MODELS, default=None)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--load", type=float, default=0.7)
+    arguments = parser.parse_args()
+    mix = None if arguments.mix is None else {arguments.mix: 1.0}
+    settings = Settings(arguments.weeks, mix, arguments.seed)
+    print(f"weeks {settings.weeks}, mix {arguments.mix or 'all four models alike'}, seed {settings.seed} (generated)")
+    headlines = {"themis": themis, "lyra": lyra, "sia": sia, "guidelines": guidelines}
+    for name in arguments.headlines.split(","):
+        for workload in arguments.workloads.split(","):
+            if workload == "philly":
+                if not TRACE.exists():
+                    print(f"philly: skipped, the trace is not at {TRACE}")
+                    continue
+                machine = Machine(np.array([8] * 81 + [2] * 112, dtype=np.int64), ["T4"] * 193, "T4")
+                headlines[name](settings, philly(TRACE, 7 * settings.weeks), machine, "philly, 35 % of its nodes")
+            else:
+                machine = MIXED if name == "sia" else ALIKE
+                load = arguments.load * (0.75 if name == "lyra" else 1.0)
+                headlines[name](settings, generated(settings, int(machine.gpus.sum()), load), machine, "generated")
+
+
+if __name__ == "__main__":
+    main()

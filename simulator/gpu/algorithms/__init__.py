@@ -1,0 +1,1 @@
+"""What the published schedulers compute: auctions, knapsacks, assignments. No clock, no cluster."""

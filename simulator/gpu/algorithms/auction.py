@@ -1,0 +1,75 @@
+"""Themis' auction: GPUs to bidders so that the product of their values is largest, with hidden payments.
+
+Mahajan et al., "Themis: Fair and efficient GPU cluster scheduling" (NSDI 2020), section 3.2, after the partial
+allocation mechanism of Cole, Gkatzelis and Goel ("Mechanism design for fair division", EC 2013). A bid says what
+every number of GPUs is worth to the bidder (1 / rho). Winner i keeps the fraction
+
+    c_i = product over j != i of V_j(with i in the auction) / product over j != i of V_j(without i)
+
+of what it won. Then c_i V_i(bundle) is the product of all values over a number that i has no part in, so no false bid
+makes it larger: truth is best. It holds where a part c of a bundle is worth c times the bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bid = Sequence[tuple[int, float]]  # (GPUs >= 0, value > 0); GPUs 0 is there, and is what nothing is worth
+Floats = NDArray[np.float64]
+
+
+class Outcome(NamedTuple):
+    """What the auction gives, a number per bidder."""
+
+    gpus: list[int]  # won, before payment
+    kept: list[float]  # c_i in (0, 1]
+
+
+def _folded(best: Floats, bid: Bid) -> tuple[Floats, NDArray[np.int32]]:
+    """`best` (capacity + 1,), the largest sum of log values within so many GPUs, with one more bid; and its bundle."""
+    grown = np.full_like(best, -np.inf)
+    bundle = np.zeros(len(best), dtype=np.int32)
+    for index, (gpus, value) in enumerate(bid):
+        if gpus >= len(best):
+            continue
+        with_bundle = best[: len(best) - gpus] + np.log(value)
+        better = with_bundle > grown[gpus:] + 1e-12
+        grown[gpus:][better] = with_bundle[better]
+        bundle[gpus:][better] = index
+    return grown, bundle
+
+
+def auction(bids: Sequence[Bid], capacity: int) -> Outcome:
+    """Winners of `capacity` GPUs. Every bid holds a bundle of 0 GPUs; values are above 0. Exact, by dynamic
+    programming.
+    """
+    before, bundles = [np.zeros(capacity + 1)], []
+    for bid in bids:
+        grown, bundle = _folded(before[-1], bid)
+        before.append(grown)
+        bundles.append(bundle)
+    won, left = [0] * len(bids), capacity
+    for number in range(len(bids) - 1, -1, -1):
+        won[number] = int(bundles[number][left])
+        left -= bids[number][won[number]][0]
+    total = before[-1][capacity]
+    after, kept = np.zeros(capacity + 1), [1.0] * len(bids)
+    for number in range(len(bids) - 1, -1, -1):
+        without = float(np.max(before[number] + after[::-1]))
+        others = total - np.log(bids[number][won[number]][1])
+        kept[number] = float(min(1.0, np.exp(others - without)))
+        after, _ = _folded(after, bids[number])
+    return Outcome([bid[index][0] for bid, index in zip(bids, won, strict=True)], kept)
+
+
+def worst_off(rho: Sequence[float], filter_share: float) -> list[int]:
+    """Positions of the (1 - f) fraction with the largest rho, at least one where there is any; ties by position.
+
+    Themis offers free GPUs to these alone (f = 0.8 there): a larger f is fairer and less efficient.
+    """
+    count = max(1, int(np.ceil((1.0 - filter_share) * len(rho) - 1e-9))) if len(rho) else 0
+    return sorted(range(len(rho)), key=lambda position: (-rho[position], position))[:count]

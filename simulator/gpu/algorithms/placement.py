@@ -1,0 +1,43 @@
+"""Where a gang goes: on the fewest nodes that can hold it, and among those on the fullest."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+
+
+def packed(free: Int64s, gpus: int, most_nodes: int | None = None) -> dict[int, int] | None:
+    """{node: GPUs} for `gpus` GPUs of `free` (nodes,), best fit; None where they do not fit.
+
+    One node if one can hold them: the one with the least free. Else the nodes with the most free, each whole, and for
+    what then remains the node that fits it best. `most_nodes` is how far it may spread. Ties by the node's number.
+    """
+    left, placed, open_ = gpus, {}, free.copy()
+    while left > 0:
+        fits = np.flatnonzero(open_ >= left)
+        if len(fits):
+            node, take = int(fits[np.argmin(open_[fits])]), left
+        else:
+            node = int(np.argmax(open_)) if len(open_) else -1
+            take = int(open_[node]) if node >= 0 else 0
+        if take == 0:
+            return None
+        placed[node] = take
+        open_[node] = 0
+        left -= take
+        if most_nodes is not None and len(placed) > most_nodes:
+            return None
+    return placed
+
+
+def take(free: Int64s, placed: dict[int, int]) -> None:
+    """Takes the GPUs of `placed` out of `free` (nodes,), in place."""
+    for node, gpus in placed.items():
+        free[node] -= gpus
+
+
+def fewest_nodes(gpus: int, gpus_per_node: int) -> int:
+    """Nodes that a gang of `gpus` needs at least."""
+    return -(-gpus // gpus_per_node)

@@ -1,0 +1,179 @@
+"""Lyra (first published as Aryl): training borrows idle inference servers, and elastic jobs take what is left over.
+
+Li et al., "Lyra: Elastic scheduling for deep learning clusters" (EuroSys 2023; "Aryl", arXiv 2202.07896). Every
+`round_s` seconds (five minutes; the paper's interval as we recall it) the inference cluster says how many of its
+servers are idle. They are loaned; where it wants some back, those are returned whose jobs lose least
+(`algorithms.reclaim`), after elastic jobs gave up their extra workers there. Then jobs start, the shortest first,
+with the GPUs they asked for; nobody is preempted for another job. GPUs that are still free go to elastic jobs as a
+multiple-choice knapsack: the group is the job, an item a number of extra GPUs, its value the time by which the job
+ends sooner.
+
+Our reading: an elastic job may grow to `most_times` times what it asked for, in quarters of that; a change of its extra
+workers costs a restart, which its value takes into account; extra workers go to loaned servers first, everyone else to
+training servers first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from simulator.gpu.algorithms.knapsack import choose
+from simulator.gpu.algorithms.placement import Int64s, packed, take
+from simulator.gpu.algorithms.reclaim import choose_servers
+from simulator.gpu.profiles.draw import inference_servers
+from simulator.gpu.rounds import RESTART_S, Job, Placed, View, check_seconds, speed
+from traces.errors import InputError
+
+
+class Lyra:
+    """Training that borrows idle inference servers, and elastic jobs that grow into what is left over.
+
+    The last `inference_share` of the machine's nodes are inference servers. `in_use` gives the number of them that
+    inference needs at a time in s; by default a generated load (`profiles.draw.inference_servers`, with `seed`). With
+    `loans` or `grows` false that half of the scheduler is off; what is left with both off is shortest job first.
+    """
+
+    jobs_per_gpu = 1
+
+    def __init__(
+        self,
+        inference_share: float = 0.25,
+        in_use: Callable[[float], int] | None = None,
+        round_s: float = 300.0,
+        most_times: float = 2.0,
+        loans: bool = True,
+        grows: bool = True,
+        seed: int = 0,
+        pause_s: float | None = None,
+    ) -> None:
+        if not 0.0 <= inference_share < 1.0:
+            raise InputError(f"lyra: inference share {inference_share} of the nodes: it must be in [0, 1)")
+        check_seconds("lyra", round_s=round_s, pause_s=pause_s)
+        self.pause_s = pause_s
+        self.inference_share, self.in_use, self.round_s, self.seed = inference_share, in_use, round_s, seed
+        self.training_nodes = 0
+        self.most_times, self.loans, self.grows = most_times, loans, grows
+        self.loaned: list[int] = []
+        self.reclaimed_jobs = 0  # preempted because their server was wanted back
+        self._base: dict[int, Placed] = {}
+        self._extra: dict[int, Placed] = {}
+
+    def decide(self, view: View) -> dict[int, Placed]:
+        """As `simulator.gpu.rounds.RoundPolicy`."""
+        self.training_nodes = len(view.machine.gpus) - round(self.inference_share * len(view.machine.gpus))
+        there = {job.number: job for job in view.jobs}
+        self._base = {number: placed for number, placed in self._base.items() if number in there}
+        self._extra = {number: placed for number, placed in self._extra.items() if number in there}
+        self._lend_and_reclaim(view)
+        free = view.machine.gpus.copy()
+        closed = np.ones(len(free), dtype=np.bool_)
+        closed[: self.training_nodes] = closed[self.loaned] = False
+        free[closed] = 0
+        for placed in self._base.values():
+            take(free, placed)
+        pending = [job for job in view.jobs if job.number not in self._base]
+        left = int(free.sum())
+        for job in sorted(pending, key=lambda job: (job.left_s, job.number)):
+            if left < job.gpus:
+                continue
+            found = self._placed(free, job.gpus, training_first=True)
+            if found is not None:
+                self._base[job.number] = found
+                take(free, found)
+                left -= job.gpus
+        if self.grows:
+            self._grow([there[number] for number in self._base if there[number].elastic], free, view)
+        return {number: _joined(placed, self._extra.get(number, {})) for number, placed in self._base.items()}
+
+    def said(self) -> list[str]:
+        """What was assumed, for the person who asked."""
+        return [
+            f"lyra: the last {self.inference_share:.0%} of the nodes serve inference, and training only borrows them",
+            "lyra: the load of inference and which jobs are elastic are generated",
+            f"lyra: {self.reclaimed_jobs} times a job was preempted because inference wanted its server back",
+        ]
+
+    def _lend_and_reclaim(self, view: View) -> None:
+        servers = range(self.training_nodes, len(view.machine.gpus))
+        idle = len(servers) - self._in_use(view.now_s, len(servers)) if self.loans else 0
+        if len(self.loaned) > idle:
+            preempted = {number: placed.keys() for number, placed in self._base.items()}
+            back = set(choose_servers(preempted, self.loaned, len(self.loaned) - idle))
+            self.loaned = [server for server in self.loaned if server not in back]
+            hit = [number for number, placed in self._base.items() if back & placed.keys()]
+            self.reclaimed_jobs += len(hit)
+            for number in hit:
+                del self._base[number]
+                self._extra.pop(number, None)
+            self._extra = {number: placed for number, placed in self._extra.items() if not back & placed.keys()}
+        else:
+            more = [server for server in servers if server not in self.loaned]
+            self.loaned = sorted(self.loaned + more[: idle - len(self.loaned)])
+
+    def _in_use(self, now_s: float, servers: int) -> int:
+        if self.in_use is not None:
+            return self.in_use(now_s)
+        return int(inference_servers(np.array([now_s]), servers, self.seed)[0])
+
+    def _placed(self, free: Int64s, gpus: int, *, training_first: bool) -> Placed | None:
+        """On one kind of servers where it fits there, else over both."""
+        training = np.arange(len(free)) < self.training_nodes
+        for kind in (training, ~training) if training_first else (~training, training):
+            found = packed(np.where(kind, free, 0), gpus)
+            if found is not None:
+                return found
+        return packed(free, gpus)
+
+    def _grow(self, jobs: list[Job], free: Int64s, view: View) -> None:
+        groups, extras = [], []
+        for job in jobs:
+            base_s = job.left_s / speed(job, self._base[job.number], view.machine)
+            now = sum(self._extra.get(job.number, {}).values())
+            restart_s = self._restart_s(job)
+            charge = {gpus: 0.0 if gpus == now else restart_s for gpus in (0, *self._sizes(job))}
+            if not job.placed:
+                charge = dict.fromkeys(charge, 0.0)
+            sizes = [gpus for gpus in charge if gpus > 0]
+            groups.append([(gpus, base_s + charge[0] - self._end_s(job, gpus, view) - charge[gpus]) for gpus in sizes])
+            extras.append(sizes)
+        chosen = choose(groups, int(free.sum()))
+        kept: dict[int, Placed] = {}
+        wanted = {
+            job.number: sizes[index] if index >= 0 else 0
+            for job, sizes, index in zip(jobs, extras, chosen, strict=True)
+        }
+        for number, placed in self._extra.items():
+            fits = all(free[node] >= gpus for node, gpus in placed.items())
+            if fits and wanted.get(number, 0) == sum(placed.values()):
+                kept[number] = placed
+                take(free, placed)
+        for number, gpus in wanted.items():
+            found = self._placed(free, gpus, training_first=False) if gpus and number not in kept else None
+            if found is not None:
+                kept[number] = found
+                take(free, found)
+        self._extra = kept
+
+    def _restart_s(self, job: Job) -> float:
+        if self.pause_s is not None:
+            return self.pause_s
+        return RESTART_S if job.model is None else job.model.restart_s
+
+    def _sizes(self, job: Job) -> list[int]:
+        most = int(job.gpus * (self.most_times - 1.0))
+        return sorted({quarter * most // 4 for quarter in (1, 2, 3, 4)} - {0})
+
+    def _end_s(self, job: Job, extra: int, view: View) -> float:
+        """Seconds to the end with `extra` GPUs more, on nodes of their own from the front."""
+        grown, left = dict(self._base[job.number]), extra
+        for node in range(len(view.machine.gpus)):
+            if left > 0 and node not in grown:
+                grown[node] = min(left, int(view.machine.gpus[node]))
+                left -= grown[node]
+        return job.left_s / speed(job, grown, view.machine)
+
+
+def _joined(base: Placed, extra: Placed) -> Placed:
+    return {node: base.get(node, 0) + extra.get(node, 0) for node in {**base, **extra}}

@@ -1,0 +1,148 @@
+"""Sia: every round an integer programme gives each job a GPU type and a number of GPUs, so that goodput is largest.
+
+Jayaram Subramanya et al., "Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling" (SOSP 2023). Parameters
+are the released solver's: p = -0.5, lambda = 1.1, rounds of 60 s there (here `round_s`). Elastic jobs may have from
+one GPU to `most_times` times their own, at most twice what they have now; the others have their own number, on any
+type.
+
+Our reading: nodes of one type with different numbers of GPUs are pools of their own; a job that is still paying for
+its last restart is pinned; a job whose configuration finds no room on as few nodes as it should have is spread over
+more; and the goodput is the profile's, known beforehand, where Sia learns it while the job runs.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from simulator.gpu.algorithms.assignment import Choice, assign
+from simulator.gpu.algorithms.configurations import Configuration, Pool, configurations, restart_factor, values
+from simulator.gpu.algorithms.placement import Int64s, packed, take
+from simulator.gpu.profiles.scaling import goodput
+from simulator.gpu.rounds import RESTART_S, Job, Machine, Placed, View, check_seconds
+from traces.errors import InputError
+
+
+class Sia:
+    """Every round the GPU type and number of GPUs of each job that make goodput largest, by an integer programme.
+
+    `limit_s` seconds are given to one round's programme; then its best answer so far is taken.
+    """
+
+    pause_s: float | None = None
+    jobs_per_gpu = 1
+
+    def __init__(self, round_s: float = 360.0, most_times: int = 4, limit_s: float = 5.0) -> None:
+        check_seconds("sia", round_s=round_s)
+        if most_times < 1:
+            raise InputError(f"sia: an elastic job may have {most_times} times its GPUs: it must be at least 1")
+        self.round_s, self.most_times, self.limit_s = round_s, most_times, limit_s
+        self.timed_out = 0  # rounds whose solver was cut short
+        self._pools: dict[str, Pool] = {}
+        self._nodes: dict[str, Int64s] = {}
+        self._given: dict[int, Configuration] = {}
+
+    def decide(self, view: View) -> dict[int, Placed]:
+        """As `simulator.gpu.rounds.RoundPolicy`."""
+        if not self._pools:
+            self._learn(view.machine)
+        there = {job.number for job in view.jobs}
+        self._given = {number: given for number, given in self._given.items() if number in there}
+        choices = [self._choice(job, view) for job in view.jobs]
+        capacity = {key: int(view.machine.gpus[nodes].sum()) for key, nodes in self._nodes.items()}
+        chosen = self._best_for_all(choices, capacity)
+        if chosen is None:
+            assignment = assign(choices, capacity, self.limit_s)
+            self.timed_out += assignment.timed_out
+            chosen = assignment.chosen
+        wanted = {
+            job.number: (job, choice.allowed[index])
+            for job, choice, index in zip(view.jobs, choices, chosen, strict=True)
+            if index is not None
+        }
+        return self._place(wanted, view.machine.gpus.copy())
+
+    def said(self) -> list[str]:
+        """What was assumed and what fell short, for the person who asked."""
+        lines = ["sia: goodput is taken from the profile of the model that each job drew (generated)"]
+        if self.timed_out:
+            lines.append(
+                f"sia: in {self.timed_out} rounds the solver was cut short and its best answer so far was taken"
+            )
+        return lines
+
+    def _learn(self, machine: Machine) -> None:
+        for kind, gpus in sorted({(kind, int(gpus)) for kind, gpus in zip(machine.types, machine.gpus, strict=True)}):
+            nodes = np.array([n for n, own in enumerate(machine.types) if own == kind and machine.gpus[n] == gpus])
+            self._pools[f"{kind}/{gpus}"] = Pool(f"{kind}/{gpus}", len(nodes), gpus)
+            self._nodes[f"{kind}/{gpus}"] = nodes
+
+    def _choice(self, job: Job, view: View) -> Choice:
+        current = self._given.get(job.number) if job.placed else None
+        if current is not None and job.resume_s > view.now_s:
+            return Choice([current], np.array([float(current.gpus)]), 0)
+        most = self.most_times * job.gpus if job.elastic else job.gpus
+        held = current.gpus if current is not None else job.gpus
+        allowed = _allowed(tuple(self._pools.values()), job.gpus, job.elastic, min(most, max(1, 2 * held)))
+        if not allowed:
+            most = max(pool.nodes * pool.gpus_per_node for pool in self._pools.values())
+            raise InputError(
+                f"sia: job {job.number} asks for {job.gpus} GPUs, and no kind of node has more than {most} in all: "
+                "leave it out, or take another scheduler"
+            )
+        if current is not None and current not in allowed:
+            allowed = [*allowed, current]
+        restart_s = RESTART_S if job.model is None else job.model.restart_s
+        factor = restart_factor(view.now_s - job.submit_s, job.restarts, restart_s)
+        row = values(lambda configuration: _goodput(job, configuration), allowed, current, factor)
+        return Choice(allowed, row, None if current is None else allowed.index(current))
+
+    def _best_for_all(self, choices: list[Choice], capacity: dict[str, int]) -> list[int | None] | None:
+        """Everyone's best where there is room for it: then it is the programme's answer, and none is solved."""
+        best: list[int | None] = []
+        left = dict(capacity)
+        for choice in choices:
+            index = int(np.argmax(choice.values)) if len(choice.allowed) else None
+            best.append(index)
+            if index is not None:
+                left[choice.allowed[index].gpu_type] -= choice.allowed[index].gpus
+        return best if all(gpus >= 0 for gpus in left.values()) else None
+
+    def _place(self, wanted: dict[int, tuple[Job, Configuration]], free: Int64s) -> dict[int, Placed]:
+        """Who keeps its configuration keeps its GPUs; the others by size, each packed in its pool."""
+        placed: dict[int, Placed] = {}
+        for number, (job, given) in wanted.items():
+            if job.placed and self._given.get(number) == given:
+                placed[number] = job.placed
+                take(free, job.placed)
+        for number, (_, given) in sorted(wanted.items(), key=lambda item: (-item[1][1].gpus, item[0])):
+            if number in placed:
+                continue
+            nodes = self._nodes[given.gpu_type]
+            found = packed(free[nodes], given.gpus)
+            if found is not None:
+                placed[number] = {int(nodes[position]): gpus for position, gpus in found.items()}
+                take(free, placed[number])
+        self._given = {number: wanted[number][1] for number in placed}
+        return placed
+
+
+@lru_cache(maxsize=10_000)
+def _allowed(pools: tuple[Pool, ...], own: int, elastic: bool, most: int) -> list[Configuration]:
+    """What a job of `own` GPUs may have: any configuration of at most `most` GPUs, or `own` GPUs in each pool."""
+    if elastic:
+        return [given for given in _configurations(pools) if given.gpus <= most]
+    fitting = [pool for pool in pools if own <= pool.nodes * pool.gpus_per_node]
+    return [Configuration(pool.gpu_type, -(-own // pool.gpus_per_node), own) for pool in fitting]
+
+
+@lru_cache(maxsize=16)
+def _configurations(pools: tuple[Pool, ...]) -> list[Configuration]:
+    return configurations(pools)
+
+
+def _goodput(job: Job, given: Configuration) -> float:
+    if job.model is None:
+        return float(given.gpus)
+    return goodput(job.model, given.gpu_type.split("/")[0], given.gpus, given.nodes, job.gpus)

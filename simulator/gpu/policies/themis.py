@@ -1,0 +1,164 @@
+"""Themis: free GPUs are auctioned among the apps that are worst off in finish-time fairness, for the time of a lease.
+
+Mahajan et al., "Themis: Fair and efficient GPU cluster scheduling" (NSDI 2020). An app holds GPUs until its lease
+ends; then they are offered, with all that are free, to the (1 - f) fraction of apps with the largest rho. Each bids
+what numbers of GPUs are worth to it, the auction maximises the product of the values, and a hidden payment makes
+truth the best bid. What is left over goes to the other apps, those that can go on where they were first. f = 0.8; the
+lease of 20 minutes is the paper's as we recall it.
+
+Two levels: the auction gives GPUs to an app, which runs the trials with the least left first. Apps are jobs, or where
+`trials` says so several jobs. Our reading: N, the apps in contention, is the mean number of apps since the app came;
+the time left is known, where Themis has it from the tuning framework; a gang keeps its whole bundle with the chance
+that the payment leaves it (decision 33).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from simulator.gpu.algorithms.auction import auction, worst_off
+from simulator.gpu.algorithms.fairness import Trial, bid, ideal_s, rho
+from simulator.gpu.algorithms.placement import Int64s, packed, take
+from simulator.gpu.rounds import Job, Placed, View, check_seconds
+from traces.errors import InputError
+
+
+class Themis:
+    """Auctions of free GPUs, for a lease, among the apps that are worst off in finish-time fairness.
+
+    `trials` gives the app of a job that is one trial of several; the others are apps of their own.
+    """
+
+    pause_s: float | None = None
+    jobs_per_gpu = 1
+
+    def __init__(
+        self,
+        round_s: float = 360.0,
+        lease_s: float = 1200.0,
+        filter_share: float = 0.8,
+        seed: int = 0,
+        trials: Mapping[int, int] | None = None,
+    ) -> None:
+        check_seconds("themis", round_s=round_s, lease_s=lease_s)
+        if not 0.0 <= filter_share < 1.0:
+            raise InputError(f"themis: filter f of {filter_share}: it must be in [0, 1)")
+        self.round_s, self.lease_s, self.filter_share = round_s, lease_s, filter_share
+        self.trials = {} if trials is None else dict(trials)
+        self._chance = np.random.default_rng(seed)
+        self._lease_end_s: dict[int, float] = {}  # of a job
+        self._came_s: dict[int, float] = {}  # of an app
+        self._contention: dict[int, float] = {}  # app seconds that others and itself were there, since it came
+        self._whole: dict[int, dict[int, Trial]] = {}  # app -> its trials as they came, also those that ended
+        self._last_s = 0.0
+
+    def decide(self, view: View) -> dict[int, Placed]:
+        """As `simulator.gpu.rounds.RoundPolicy`."""
+        apps = self._apps(view)
+        placed = {
+            job.number: job.placed
+            for job in view.jobs
+            if job.placed and self._lease_end_s.get(job.number, 0.0) > view.now_s
+        }
+        free = view.machine.gpus.copy()
+        for given in placed.values():
+            take(free, given)
+        waiting = {app: [job for job in jobs if job.number not in placed] for app, jobs in apps.items()}
+        waiting = {app: jobs for app, jobs in waiting.items() if jobs}
+        order = self._worst_first(apps, view)
+        if sum(job.gpus for jobs in waiting.values() for job in jobs) > int(free.sum()):
+            self._auction(waiting, order, view, free, placed)
+        self._leftovers([job for app in order if app in waiting for job in _shortest_first(waiting[app])], free, placed)
+        for number in placed:
+            if self._lease_end_s.get(number, 0.0) <= view.now_s:
+                self._lease_end_s[number] = view.now_s + self.lease_s
+        return placed
+
+    def said(self) -> list[str]:
+        """What was assumed, for the person who asked."""
+        return ["themis: the time that a job has left is known to it; an app is one job unless the trace says more"]
+
+    def _apps(self, view: View) -> dict[int, list[Job]]:
+        apps: dict[int, list[Job]] = {}
+        for job in view.jobs:
+            app = self.trials.get(job.number, job.number)
+            apps.setdefault(app, []).append(job)
+            self._came_s.setdefault(app, job.submit_s)
+            self._whole.setdefault(app, {})[job.number] = Trial(job.gpus, job.run_s)
+        passed = view.now_s - self._last_s
+        for app in apps:
+            self._contention[app] = self._contention.get(app, 0.0) + passed * len(apps)
+        self._last_s = view.now_s
+        return apps
+
+    def _share(self, app: int, apps: int, view: View) -> float:
+        """GPUs of a 1/N share, at least one; N is the mean number of apps since the app came."""
+        age_s = view.now_s - self._came_s[app]
+        mean = self._contention[app] / age_s if age_s >= self.round_s else float(apps)
+        return max(1.0, float(view.machine.gpus.sum()) / max(1.0, mean))
+
+    def _worst_first(self, apps: Mapping[int, list[Job]], view: View) -> list[int]:
+        """Apps by rho, largest first, as if each had from now on what it asks for."""
+        numbers = list(apps)
+        rhos = [
+            rho(
+                view.now_s - self._came_s[app],
+                max(job.left_s for job in apps[app]),
+                ideal_s(list(self._whole[app].values()), self._share(app, len(apps), view)),
+            )
+            for app in numbers
+        ]
+        return [numbers[position] for position in worst_off(rhos, 0.0)]
+
+    def _auction(
+        self,
+        waiting: Mapping[int, list[Job]],
+        order: list[int],
+        view: View,
+        free: Int64s,
+        placed: dict[int, Placed],
+    ) -> None:
+        """Sells the free GPUs to the worst off, and places what they keep."""
+        bidders = [app for app in order if app in waiting]
+        bidders = bidders[: max(1, int(np.ceil((1.0 - self.filter_share) * len(bidders))))]
+        bids, capacity = [], int(free.sum())
+        for app in bidders:
+            share = self._share(app, len(order), view)
+            bids.append(
+                bid(
+                    [Trial(job.gpus, job.left_s) for job in waiting[app]],
+                    view.now_s - self._came_s[app],
+                    ideal_s(list(self._whole[app].values()), share),
+                    share,
+                    self.lease_s,
+                    capacity,
+                )
+            )
+        outcome = auction(bids, capacity)
+        for app, won, kept in zip(bidders, outcome.gpus, outcome.kept, strict=True):
+            if won == 0 or self._chance.random() >= kept:
+                continue
+            for job in _shortest_first(waiting[app]):
+                if job.gpus > won:
+                    break
+                won -= job.gpus
+                self._leftovers([job], free, placed)
+
+    def _leftovers(self, jobs: list[Job], free: Int64s, placed: dict[int, Placed]) -> None:
+        """Gives to `jobs`, those first that can go on where they are, then in their order, packed."""
+        left = int(free.sum())
+        for job in [*(job for job in jobs if job.placed), *jobs]:
+            if job.number in placed or left < job.gpus:
+                continue
+            stays = job.placed and all(free[node] >= gpus for node, gpus in job.placed.items())
+            found = job.placed if stays else packed(free, job.gpus)
+            if found is not None:
+                placed[job.number] = found
+                take(free, found)
+                left -= job.gpus
+
+
+def _shortest_first(jobs: list[Job]) -> list[Job]:
+    return sorted(jobs, key=lambda job: (job.left_s, job.number))

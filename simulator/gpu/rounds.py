@@ -1,0 +1,284 @@
+"""The clock of schedulers that decide about the whole cluster at once: in rounds, with jobs that are stopped and moved.
+
+A policy is asked at every tick of its round, and says which job shall run on which GPUs until the next. This clock
+does the rest: it starts, stops, moves and resizes jobs, charges each change, lets work pass at the speed of the
+allocation and ends a job at its exact second. GPUs that fall free between two ticks wait for the next. Deterministic.
+
+**Progress.** A job needs `run_s` seconds on the GPUs it asked for, packed on the fewest nodes of the reference type.
+With a model it runs elsewhere at the ratio of the two goodputs (`speed`); without one at speed 1, or at the share of
+its own GPUs that it has. **Charges.** A job that was stopped, moved or resized holds its GPUs for `restart_s` without
+progress when it runs again: its model's, or the policy's `pause_s` where it suspends jobs in a cheaper way. A first
+start costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.gpu.algorithms.placement import fewest_nodes
+from simulator.gpu.profiles.scaling import goodput, packed_share
+from simulator.gpu.profiles.table import Model
+from traces.errors import InputError, WorkError
+
+Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Placed = dict[int, int]  # node -> GPUs
+
+STUCK_S = 14 * 86_400.0  # in which nobody runs though jobs are there, before the run is given up
+RESTART_S = 30.0  # of a job that names no model: stated, the least of Sia's but one
+
+
+class Machine(NamedTuple):
+    """The cluster: GPUs and GPU type of each node, (nodes,) each; what a job's recorded run time was on."""
+
+    gpus: Int64s
+    types: list[str]
+    reference: str
+
+    @property
+    def widest(self) -> int:
+        """GPUs of the largest node of the reference type."""
+        own = [int(gpus) for gpus, kind in zip(self.gpus, self.types, strict=True) if kind == self.reference]
+        return max(own)
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One job and where it stands. A policy reads it and changes nothing."""
+
+    number: int
+    submit_s: float
+    gpus: int  # asked for
+    run_s: float  # on those
+    group: str = ""  # virtual cluster or user, where the trace has one
+    model: Model | None = None
+    elastic: bool = False
+    left_s: float = 0.0  # of run_s, when its allocation last changed or the policy was last asked
+    gpu_s: float = 0.0  # attained, charges included
+    lost_gpu_s: float = 0.0  # of those, charges
+    restarts: int = 0
+    preemptions: int = 0
+    placed: Placed = field(default_factory=dict)
+    speed: float = 0.0
+    since_s: float = 0.0  # when left_s held
+    resume_s: float = 0.0  # when progress goes on after a charge
+    start_s: float = -1.0
+    end_s: float = -1.0
+    ran_s: float = 0.0  # seconds in which it held GPUs
+
+    @property
+    def held(self) -> int:
+        """GPUs that it has now."""
+        return sum(self.placed.values())
+
+
+class View(NamedTuple):
+    """What a policy is asked with: the instant, the machine, the jobs that are there in order of arrival."""
+
+    now_s: float
+    machine: Machine
+    jobs: Sequence[Job]
+
+
+def check_seconds(policy: str, **settings: float | None) -> None:
+    """Raises InputError for a setting in seconds that is negative, or a round of none."""
+    for name, value in settings.items():
+        if value is not None and not (value > 0.0 if name == "round_s" else value >= 0.0):
+            raise InputError(
+                f"{policy}: {name} of {value}: it must be {'above' if name == 'round_s' else 'at least'} 0"
+            )
+
+
+class RoundPolicy(Protocol):
+    """A scheduler that decides about the whole cluster every `round_s` seconds."""
+
+    round_s: float
+    pause_s: float | None  # what stopping and going on costs; None: the model's restart
+    jobs_per_gpu: int  # over 1 only where the policy packs jobs
+
+    def decide(self, view: View) -> dict[int, Placed]:
+        """Job number -> {node: GPUs} of every job that shall run until the next tick; who is missing is stopped."""
+        ...
+
+
+class Result(NamedTuple):
+    """Of each job, in the order given, (n,) each; times in seconds of the trace, -1 where it never came to it."""
+
+    start_s: Floats
+    end_s: Floats
+    ran_s: Floats  # it held GPUs
+    gpu_s: Floats  # GPU seconds that it held
+    lost_gpu_s: Floats  # of those without progress, after a restart
+    restarts: Int64s  # after a stop, a move or a resize
+    preemptions: Int64s  # stops before the end
+    decisions: int
+    stranded_gpu_s: float  # GPU seconds that were free while some job that was there had none
+
+
+def speed(job: Job, placed: Placed, machine: Machine) -> float:
+    """Progress a second on `placed`, 1 on what the job asked for, packed on the reference type.
+
+    A gang of several types runs at the speed of its slowest.
+    """
+    gpus, nodes = sum(placed.values()), len(placed)
+    if job.model is None:
+        return gpus / job.gpus
+    own = goodput(job.model, machine.reference, job.gpus, fewest_nodes(job.gpus, machine.widest), job.gpus)
+    return (
+        min(goodput(job.model, kind, gpus, nodes, job.gpus) for kind in {machine.types[node] for node in placed}) / own
+    )
+
+
+class _Clock:
+    def __init__(self, jobs: Sequence[Job], machine: Machine, policy: RoundPolicy) -> None:
+        self.arriving = sorted(jobs, key=lambda job: (job.submit_s, job.number))[::-1]
+        self.machine, self.policy = machine, policy
+        self.active: dict[int, Job] = {}
+        self.decisions = 0
+        self.stranded_gpu_s = 0.0
+        self.free = 0  # GPUs, since the last tick
+        self.last_s = 0.0
+
+    def settle(self, job: Job, now_s: float) -> None:
+        """Brings what the job has done and held up to `now_s`."""
+        passed = now_s - job.since_s
+        if job.placed and passed > 0.0:
+            working = max(0.0, now_s - max(job.since_s, job.resume_s))
+            job.left_s = max(0.0, job.left_s - working * job.speed)
+            job.gpu_s += passed * job.held
+            job.lost_gpu_s += (passed - working) * job.held
+            job.ran_s += passed
+        job.since_s = now_s
+
+    def finish_until(self, now_s: float) -> None:
+        """Ends jobs at their own seconds, up to `now_s`, and settles the others there."""
+        waiting = any(not job.placed for job in self.active.values())
+        stranded = self.free * (now_s - self.last_s)
+        for number, job in list(self.active.items()):
+            if job.placed:
+                end_s = max(job.since_s, job.resume_s) + job.left_s / job.speed
+                if end_s <= now_s:
+                    self.settle(job, end_s)
+                    stranded += job.held * (now_s - end_s)
+                    job.left_s, job.end_s, job.placed = 0.0, end_s, {}
+                    del self.active[number]
+                    continue
+            self.settle(job, now_s)
+        self.stranded_gpu_s += stranded if waiting else 0.0
+        self.last_s = now_s
+
+    def apply(self, wanted: dict[int, Placed], now_s: float) -> None:
+        """Starts, stops and changes jobs so that exactly `wanted` runs."""
+        self.check(wanted)
+        shared = self.neighbours(wanted) if self.policy.jobs_per_gpu > 1 else {}
+        for number, job in self.active.items():
+            placed = wanted.get(number, {})
+            if placed != job.placed:
+                if placed:
+                    self.change(job, now_s)
+                else:
+                    job.preemptions += 1
+            if placed and (placed != job.placed or self.policy.jobs_per_gpu > 1):
+                job.speed = speed(job, placed, self.machine)
+                if job.model is not None and number in shared:
+                    job.speed *= packed_share(job.model, shared[number])
+            job.placed = placed
+
+    def change(self, job: Job, now_s: float) -> None:
+        """A first start, or a restart with its charge."""
+        if job.start_s < 0.0:
+            job.start_s = now_s
+            return
+        job.restarts += 1
+        model_s = RESTART_S if job.model is None else job.model.restart_s
+        job.resume_s = now_s + (model_s if self.policy.pause_s is None else self.policy.pause_s)
+
+    def check(self, wanted: dict[int, Placed]) -> None:
+        """Raises WorkError where a policy hands out what is not there, or to whom it may not."""
+        used = np.zeros(len(self.machine.gpus), dtype=np.int64)
+        for number, placed in wanted.items():
+            if number not in self.active:
+                raise WorkError(f"{type(self.policy).__name__} gives GPUs to job {number}, which is not there")
+            for node, gpus in placed.items():
+                used[node] += gpus
+        over = np.flatnonzero(used > self.machine.gpus * self.policy.jobs_per_gpu)
+        if len(over):
+            raise WorkError(
+                f"{type(self.policy).__name__} gives {used[over[0]]} GPUs of node {over[0]}, "
+                f"which has {self.machine.gpus[over[0]]}"
+            )
+
+    def neighbours(self, wanted: dict[int, Placed]) -> dict[int, list[Model]]:
+        """Models of the jobs that are on the same GPUs: exactly the same allocation, as packing pairs them."""
+        by_place: dict[tuple[tuple[int, int], ...], list[int]] = {}
+        for number, placed in wanted.items():
+            by_place.setdefault(tuple(sorted(placed.items())), []).append(number)
+        full = np.zeros(len(self.machine.gpus), dtype=np.int64)
+        for placed in wanted.values():
+            for node, gpus in placed.items():
+                full[node] += gpus
+        found = {}
+        for place, numbers in by_place.items():
+            if len(numbers) > 1 and any(full[node] > self.machine.gpus[node] for node, _ in place):
+                for number in numbers:
+                    models = [self.active[other].model for other in numbers if other != number]
+                    found[number] = [model for model in models if model is not None]
+        return found
+
+    def run(self) -> None:
+        tick, idle_s = 0.0, 0.0
+        while self.arriving or self.active:
+            if not self.active:
+                tick = float(np.ceil(self.arriving[-1].submit_s / self.policy.round_s) * self.policy.round_s)
+            self.finish_until(tick)
+            while self.arriving and self.arriving[-1].submit_s <= tick:
+                job = self.arriving.pop()
+                job.left_s, job.since_s = job.run_s, tick
+                self.active[job.number] = job
+            if self.active:
+                self.decisions += 1
+                self.apply(self.policy.decide(View(tick, self.machine, list(self.active.values()))), tick)
+                held = sum(job.held for job in self.active.values())
+                self.free = max(0, int(self.machine.gpus.sum()) - held)
+                is_running = any(job.placed for job in self.active.values())
+                idle_s = 0.0 if is_running else idle_s + self.policy.round_s
+                if idle_s > STUCK_S:
+                    stuck = next(iter(self.active.values()))
+                    raise WorkError(f"job {stuck.number} of {stuck.gpus} GPUs is never started: it fits no allocation")
+            tick += self.policy.round_s
+
+
+def simulate_rounds(jobs: Sequence[Job], machine: Machine, policy: RoundPolicy) -> Result:
+    """Runs fresh `jobs` to the last one's end, as the policy's `prepared` makes them where it has one.
+
+    Raises InputError for a job that is wider than the machine, WorkError where the policy breaks a rule or starts
+    nobody for ever.
+    """
+    total = int(machine.gpus.sum())
+    for job in jobs:
+        if job.gpus > total:
+            raise InputError(f"job {job.number} asks for {job.gpus} GPUs, the cluster has {total}: leave it out")
+    prepared = getattr(policy, "prepared", None)
+    jobs = jobs if prepared is None else prepared(jobs)
+    clock = _Clock(jobs, machine, policy)
+    clock.run()
+
+    def of_jobs(name: str) -> Floats:
+        return np.array([getattr(job, name) for job in jobs], dtype=np.float64)
+
+    return Result(
+        start_s=of_jobs("start_s"),
+        end_s=of_jobs("end_s"),
+        ran_s=of_jobs("ran_s"),
+        gpu_s=of_jobs("gpu_s"),
+        lost_gpu_s=of_jobs("lost_gpu_s"),
+        restarts=of_jobs("restarts").astype(np.int64),
+        preemptions=of_jobs("preemptions").astype(np.int64),
+        decisions=clock.decisions,
+        stranded_gpu_s=clock.stranded_gpu_s,
+    )

@@ -1,0 +1,73 @@
+"""What every scheduler of the rounds keeps: no GPU twice, gangs whole, everyone ends, the same bytes again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+from simulator.gpu.policies.gandiva import Gandiva
+from simulator.gpu.policies.guided import Guided
+from simulator.gpu.policies.lyra import Lyra
+from simulator.gpu.policies.sia import Sia
+from simulator.gpu.policies.themis import Themis
+from simulator.gpu.rounds import Machine, Placed, RoundPolicy, View, simulate_rounds
+from tests.simulator.gpu.workloads import ALIKE, MIXED, generated
+
+POLICIES: dict[str, Callable[[], RoundPolicy]] = {
+    "sia": Sia,
+    "themis": Themis,
+    "gandiva": lambda: Gandiva(round_s=300.0),
+    "lyra": Lyra,
+    "guided": Guided,
+    "guided, all": lambda: Guided(hold_s=600.0, small_share=0.2, defragment=True, prerun_s=120.0),
+}
+
+
+class Watched:
+    """A policy between the clock and the test, which looks at every decision."""
+
+    def __init__(self, policy: RoundPolicy) -> None:
+        self.policy = policy
+        self.round_s, self.pause_s, self.jobs_per_gpu = policy.round_s, policy.pause_s, policy.jobs_per_gpu
+        self.unserved = 0  # decisions that left a job waiting though it fitted into free GPUs
+
+    def decide(self, view: View) -> dict[int, Placed]:
+        before = deepcopy([(job.number, job.placed, job.left_s) for job in view.jobs])
+        wanted = self.policy.decide(view)
+        assert before == [(job.number, job.placed, job.left_s) for job in view.jobs], "a policy changes nothing"
+        for job in view.jobs:
+            held = sum(wanted.get(job.number, {}).values())
+            gang = held in (0, job.gpus) or job.elastic
+            assert gang or (held == 1 and isinstance(self.policy, Guided)), "a gang is whole"
+            assert all(gpus > 0 for gpus in wanted.get(job.number, {}).values())
+        free = int(view.machine.gpus.sum()) - sum(sum(placed.values()) for placed in wanted.values())
+        self.unserved += any(job.number not in wanted and job.gpus <= free for job in view.jobs)
+        return wanted
+
+
+@pytest.mark.parametrize("machine", [ALIKE, MIXED], ids=["alike", "mixed"])
+@pytest.mark.parametrize("name", POLICIES)
+def test_contract(name: str, machine: Machine) -> None:
+    watched = Watched(POLICIES[name]())
+    jobs = generated(120)
+    result = simulate_rounds(jobs, machine, watched)
+    submit_s = np.array([job.submit_s for job in jobs])
+    assert (result.start_s >= submit_s).all() and (result.end_s > result.start_s).all()
+    assert (result.lost_gpu_s <= result.gpu_s).all() and (result.ran_s <= result.end_s - result.start_s + 1e-6).all()
+    done = np.array([job.left_s for job in jobs])
+    assert not done.any()
+    again = simulate_rounds(generated(120), machine, POLICIES[name]())
+    assert all(np.array_equal(getattr(result, name), getattr(again, name)) for name in result._fields)
+    if name in ("themis", "guided"):  # those that promise it
+        assert watched.unserved == 0
+
+
+@pytest.mark.parametrize("name", ["themis", "gandiva", "guided", "sia"])
+def test_a_lone_job_takes_its_own_time(name: str) -> None:
+    (job,) = [job for job in generated(40, elastic=0.0) if job.gpus == 16][:1]
+    job.submit_s = 0.0
+    result = simulate_rounds([job], ALIKE, POLICIES[name]())
+    assert result.end_s[0] == pytest.approx(job.run_s) and result.restarts[0] == 0
