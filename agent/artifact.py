@@ -164,8 +164,9 @@ class Artifact:
     def scores(self, observations: ArrayLike, settings: Sequence[float] | None = None) -> Float64s:
         """(k, n) what speaks for submitting now, for each of k settings (default: all of them); n observations (n, F).
 
-        Positive or zero means submit. Hours for all kinds but the networks: there the difference of Q-values (hours,
-        weighted) or the logit. Raises ValueError at another width or where an observation is not finite.
+        Positive or zero means submit. Hours for all kinds but two: of a network the difference of Q-values (hours,
+        weighted) or the logit, of stopping trees the log-odds. Raises ValueError at another width or where an
+        observation is not finite.
         """
         chosen = np.asarray(self.settings if settings is None else settings, np.float64)
         if not within_bound(chosen):
@@ -500,10 +501,16 @@ def check_inputs(artifact: Artifact) -> None:
 
 
 def sum_of_trees(artifact: Artifact, rows: Float32s) -> Float64s:
-    """(n,) sum over trees, rows (n, inputs). All trees of all rows go down one level a step; a leaf is its own child.
+    """(n,) sum over trees, rows (n, inputs)."""
+    sums: Float64s = leaves_of_trees(artifact, rows).sum(axis=1)
+    return sums
 
-    Right where input > threshold. Nodes of all trees are in one numbering: `child` is the left child, the right one
-    follows it; `root` (trees,).
+
+def leaves_of_trees(artifact: Artifact, rows: Float32s) -> Float64s:
+    """(n, trees) the leaf that each row comes to in each tree, its value; rows (n, inputs).
+
+    All trees of all rows go down one level a step; a leaf is its own child. Right where input > threshold. Nodes of all
+    trees are in one numbering: `child` is the left child, the right one follows it; `root` (trees,).
     """
     feature, threshold = artifact.arrays["feature"], artifact.arrays["threshold"]
     child, root = artifact.arrays["child"], artifact.arrays["root"]
@@ -519,8 +526,61 @@ def sum_of_trees(artifact: Artifact, rows: Float32s) -> Float64s:
             inner = np.flatnonzero(~leaf.take(node))
             walking, node, first = walking[inner], node[inner], first[inner]
     at[walking] = node
-    sums: Float64s = artifact.arrays["value"].take(at).reshape(len(rows), len(root)).sum(axis=1)
-    return sums
+    leaves: Float64s = artifact.arrays["value"].take(at).reshape(len(rows), len(root))
+    return leaves
+
+
+def stopping_trees(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
+    """Log-odds that submitting now loses less than waiting; the setting is the price, hours an hour of overlap.
+
+    Parameters: `inputs`, features in hours of which the trees take the signed logarithm relative to that of the
+    remaining time, `base`, one of them, `sharpness`, and `prices`, rising. `group` (trees,) says to which sum a tree
+    belongs: 0 is the chance that a successor submitted now starts too late; i what price i changes in it.
+    score = sharpness x base + sum 0 - log(setting) + what the prices on either side of the setting change, linear
+    between them in the logarithm of the price and held beyond the last.
+    """
+    normal = relative_to_remaining(artifact, rows, artifact.inputs).astype(np.float32)
+    leaves, group = leaves_of_trees(artifact, normal), artifact.arrays["group"]
+    prices = np.log(np.asarray(artifact.parameters["prices"], np.float64))
+    sums = np.stack([leaves[:, group == i].sum(axis=1) for i in range(len(prices) + 1)])
+    base = relative_to_remaining(artifact, rows, np.asarray([artifact.column(artifact.parameters["base"])]))[:, 0]
+    log_price = np.log(np.maximum(settings, 1e-6))
+    place = np.interp(log_price, prices, np.arange(1.0, len(prices) + 1))  # in `sums`
+    before = np.minimum(place.astype(np.int64), max(len(prices) - 1, 1))
+    share = (place - before)[:, None]
+    changes = (1.0 - share) * sums[before] + share * sums[np.minimum(before + 1, len(prices))]
+    scores: Float64s = float(artifact.parameters["sharpness"]) * base + sums[0] - log_price[:, None] + changes
+    return scores
+
+
+def relative_to_remaining(artifact: Artifact, rows: Float32s, columns: NDArray[np.int64]) -> Float64s:
+    """(n, columns) signed logarithm of those features, in hours, less that of the remaining time."""
+    return signed_log(rows[:, columns]) - signed_log(rows[:, [artifact.column(REMAINING)]])
+
+
+def check_stopping_trees(artifact: Artifact) -> None:
+    """What `check_trees` asks, and that prices and groups fit together."""
+    check_trees(artifact)
+    prices, sharpness = artifact.parameters.get("prices"), artifact.parameters.get("sharpness")
+    if (
+        not isinstance(prices, list)
+        or not 1 <= len(prices) <= MAX_SETTINGS
+        or not all(is_positive(price) for price in prices)
+        or sorted(set(prices)) != prices
+    ):
+        raise ValueError(f"manifest.json: prices must be 1 to {MAX_SETTINGS} rising positive numbers")
+    if not is_positive(sharpness):
+        raise ValueError("manifest.json: sharpness must be a positive number")
+    group = artifact.arrays["group"]
+    if group.dtype.kind not in "iu" or group.shape != artifact.arrays["root"].shape:
+        raise ValueError("the trees' group must be one integer a tree")
+    if (group < 0).any() or (group > len(prices)).any():
+        raise ValueError(f"a tree's group is not within 0 to {len(prices)}")
+
+
+def is_positive(number: Any) -> bool:
+    """Is it a positive number of at most MAX_NUMBER?"""
+    return isinstance(number, (int, float)) and not isinstance(number, bool) and 1 / MAX_NUMBER <= number <= MAX_NUMBER
 
 
 def check_trees(artifact: Artifact) -> None:
@@ -642,5 +702,6 @@ KINDS: dict[str, Kind] = {
     "constant-lead": Kind(constant_lead),
     "estimate-ratio": Kind(estimate_ratio, check=check_estimate),
     "trees": Kind(trees, lambda artifact: TREES, check_trees),
+    "stopping-trees": Kind(stopping_trees, lambda artifact: (*TREES, "group"), check_stopping_trees),
     "mlp": Kind(mlp, mlp_arrays, check_mlp),
 }

@@ -1,4 +1,4 @@
-"""Many pairs played at once: what Baton's learners are trained in. Outcomes are look-ups in a pair table.
+"""Many pairs played at once. Outcomes are look-ups in a pair table.
 
 Each pair stands at one of its decisions; an action submits its successor or lets time pass to the next decision.
 """
@@ -72,12 +72,6 @@ class BatchedPairs:
         gap = np.where(done, self.gap_h[self.rows], 0.0)
         self.rows = np.where(done, self.rows, self.rows + self.every)
         return Step(self.rows, np.maximum(gap, 0.0), np.maximum(-gap, 0.0), done)
-
-
-def decisions_a_step(table: PairTable, step_s: int) -> int:
-    """How many decisions of the table, at least one, make a step of about `step_s` seconds."""
-    apart_s = np.diff(table.decision_s)[np.diff(table.pair_of) == 0]
-    return max(1, round(step_s / float(np.median(apart_s)))) if len(apart_s) else 1
 
 
 def rewards(interruption_h: Any, overlap_h: Any, weight: Any) -> Any:

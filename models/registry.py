@@ -37,6 +37,7 @@ POLICIES: dict[str, Named] = {
     "forest": Named("models.policies.forest:Forest"),
     "xgboost": Named("models.policies.xgboost:XGBoostMean"),
     "lightgbm": Named("models.policies.lightgbm:LightGBMQuantile"),
+    "fitted-q": Named("models.policies.fitted_q:FittedQ"),
     "dqn": Named("models.policies.dqn:DQN"),
     "policy-gradient": Named("models.policies.policy_gradient:PolicyGradient"),
 }

@@ -23,6 +23,7 @@ COLOURS: dict[str, tuple[str, str]] = {
     "forest": ("#1d7f4e", "#5cc98d"),
     "xgboost": ("#bf580e", "#f59a56"),
     "lightgbm": ("#b4282f", "#ff8a80"),
+    "fitted-q": ("#3d7a12", "#8fc95c"),
     "dqn": ("#6a40bf", "#b79bff"),
     "policy-gradient": ("#b73480", "#f28bc4"),
     "oracle": ("#1b1f25", "#e8eaee"),

@@ -18,6 +18,7 @@ from features.conventions import FROZEN_AVERAGE, LIGHT_H, MEDIUM_H, ORACLE, USER
 from features.observe import FEATURES
 from models.policies.estimates import AVERAGE_FACTORS, RECENT_WAIT
 from models.protocol import NONE, PairTable, TrainedPolicy
+from models.stopping import stopping_rows as stopping_rows
 from traces.cache.digests import digest
 from traces.errors import InputError
 
@@ -60,19 +61,6 @@ class Outcome:
         return Outcome(
             self.policy, self.version, self.knob, self.settings, self.default_setting, self.gap_h[:, :, pairs]
         )
-
-
-def stopping_rows(pairs: PairTable, submit: NDArray[np.bool_]) -> Int64s:
-    """Row at which each pair's successor is submitted: the first where `submit` (..., d) holds, else the last.
-
-    Returns (..., p) positions in the table's rows.
-    """
-    rows = np.arange(len(pairs.decision_s), dtype=np.int64)
-    if not len(pairs):
-        return np.empty((*submit.shape[:-1], 0), np.int64)
-    candidates = np.where(submit, rows, np.iinfo(np.int64).max)
-    first = np.minimum.reduceat(candidates, pairs.offset[:-1], axis=-1)
-    return np.asarray(np.minimum(first, pairs.last), dtype=np.int64)
 
 
 def oracle_rows(pairs: PairTable, weight: float) -> Int64s:

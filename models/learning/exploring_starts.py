@@ -21,11 +21,10 @@ class ExploringStarts:
     at once. Weights depend on what is observed at that decision alone, so no expectation given the state is bent.
     """
 
-    def __init__(self, env: BatchedPairs, longest_lead_h: float, floor: float = 0.05, width: float = 0.5) -> None:
+    def __init__(self, env: BatchedPairs, floor: float = 0.05, width: float = 0.5) -> None:
         table = env.table
         remaining = table.last[table.pair_of] - np.arange(len(table.decision_s))
-        lead_s = table.predecessor_end_s[table.pair_of] - table.decision_s
-        self.rows: Int64s = np.flatnonzero((remaining % env.every == 0) & (lead_s <= longest_lead_h * 3600))
+        self.rows: Int64s = np.flatnonzero(remaining % env.every == 0)
         self.pair: Int64s = table.pair_of[self.rows]
         self.remaining: Int64s = remaining[self.rows] // env.every
         seen = np.maximum(table.observations[self.rows].astype(np.float64), 0.0)

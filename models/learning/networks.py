@@ -16,18 +16,20 @@ from numpy.typing import NDArray
 
 from agent.artifact import Artifact
 from features.observe import FEATURES
+from models.learning.stopping_rows import INPUTS, REMAINING
 from models.scaling import Scaling
 
 if TYPE_CHECKING:
     import torch
 
 THREADS = 1  # networks this small gain nothing from a second, and lose tenfold beside other work
-# Inputs beside the cost weight: features, then estimates of the wait relative to the remaining time. Few, because what
-# a network makes of the size of a backlog in a calm month says nothing in a congested one.
-PLAIN = ("remaining_h", "successor_nodes", "free_nodes", "start_estimate_expected_h", "limit_use_mean")
-RELATIVE = ("start_estimate_expected_h", "start_estimate_h", "recent_wait_mean_h")
+# Inputs beside the cost weight are estimates relative to the remaining time and nothing else: what a network makes of
+# the size of a backlog in a calm month says nothing in a congested one.
+RELATIVE = INPUTS
 LOG_WEIGHT_SCALE = 3.0  # log of the cost weight, divided by it, is the network's last input
 WEIGHTS = (0.01, 100.0)  # cost weights of overlap met in training
+# Weights between which the rule that a network imitates first may change.
+RULE_WEIGHTS = np.geomspace(*WEIGHTS, 9)
 # Settings of the learners, from least to most overlap.
 SETTINGS = (40.0, 20.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.5, 0.3, 0.15, 0.06, 0.02)
 KNOB = "weight of an hour of overlap against an hour of interruption"
@@ -63,6 +65,12 @@ class Inputs:
 
         scaling = Scaling.of(observations, *columns())
         return cls(torch.from_numpy(scaling(observations)), scaling)
+
+    def of_other(self, observations: NDArray[np.float32]) -> Inputs:
+        """Other observations (e, F) by the scaling of these."""
+        import torch
+
+        return Inputs(torch.from_numpy(self.scaling(observations)), self.scaling)
 
     @classmethod
     def of_artifact(cls, artifact: Artifact) -> Inputs:
@@ -104,9 +112,8 @@ class Inputs:
 
 def columns() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(i,) feature of each input, and the one it is taken relative to (-1: none)."""
-    column = [FEATURES.index(name) for name in (*PLAIN, *RELATIVE)]
-    minus = [-1] * len(PLAIN) + [FEATURES.index("remaining_h")] * len(RELATIVE)
-    return np.asarray(column, np.int64), np.asarray(minus, np.int64)
+    column = [FEATURES.index(name) for name in RELATIVE]
+    return np.asarray(column, np.int64), np.full(len(RELATIVE), REMAINING, np.int64)
 
 
 def network(inputs: int, hidden: Sequence[int], outputs: int) -> torch.nn.Module:
@@ -144,3 +151,9 @@ def sample_log_weights(rng: np.random.Generator, count: int) -> NDArray[np.float
     """(count,) logarithms of cost weights, uniform over WEIGHTS' range."""
     low, high = np.log(WEIGHTS)
     return rng.uniform(low, high, count).astype(np.float32)
+
+
+def nearest_rule(log_weight: NDArray[np.float32]) -> NDArray[np.int64]:
+    """(b,) which of RULE_WEIGHTS is nearest to each cost weight, by their logarithms (b,)."""
+    nearest: NDArray[np.int64] = np.abs(log_weight[:, None] - np.log(RULE_WEIGHTS)).argmin(axis=1)
+    return nearest

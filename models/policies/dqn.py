@@ -1,89 +1,91 @@
 """Deep Q-learning of when to submit.
 
 Mnih et al., "Human-level control through deep reinforcement learning", Nature 518 (2015), with double Q-learning (van
-Hasselt et al., AAAI 2016): experience replay, a target network, targets by temporal differences, epsilon-greedy
-exploration, Huber loss.
+Hasselt et al., AAAI 2016) and targets of several steps (Hessel et al., "Rainbow", AAAI 2018): a target network, targets
+by temporal differences, Huber loss.
 
 What differs from the papers, and why:
-- The network is conditioned on the cost weight of overlap, which is the knob. A stored transition keeps interruption
-  and overlap apart, so that each replay is valued at a weight drawn anew.
-- The target network follows the online one by Polyak averaging, and it is what is exported: an average of the last
-  weights decides more steadily than the very last ones.
-- Episodes start at a random decision (exploring starts), mostly where the choice is close.
+- The pair table is the memory. No action changes the cluster that is seen next, and the table holds what submitting
+  would have cost at every decision. So a transition is drawn from the table, whoever acted; nothing is explored, and
+  both actions of a decision are learned from: submitting from its outcome, waiting from the n decisions after it, where
+  the online network says whether the successor is submitted (then by its outcome) or not (then by the target network).
+- The difference of the two values is fitted beside that of waiting: both hang on one future, so their difference is far
+  less noisy than either, and it alone decides.
+- It begins by imitating: the first part of the updates fits the values of the best rule that learns nothing, which the
+  table holds too (`models.policies.best_rule`).
+- The network is conditioned on the cost weight of overlap, which is the knob, drawn anew for each transition.
+- The target network follows the online one by Polyak averaging, and it is what is exported, as it was when it lost
+  least on the newest pairs (`models.learning.early_stopping`).
+- Decisions are drawn where the choice is close more often than elsewhere (`models.learning.exploring_starts`).
 - No discount: an hour lost is an hour lost.
 
-The file reads from top to bottom: hyper-parameters, the training loop, one update, the memory. Shared with the other
-network are what a network is shown (`models.learning.networks`), the pairs that are played
-(`models.batched_pairs`) and where episodes start (`models.learning.exploring_starts`).
+The file reads from top to bottom: hyper-parameters, the training loop, one update, its targets.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from models.batched_pairs import BatchedPairs, decisions_a_step, rewards
-from models.learning import networks
+from models.batched_pairs import BatchedPairs, rewards
+from models.learning import early_stopping, networks
 from models.learning.exploring_starts import ExploringStarts
 from models.learning.manifest import new_artifact
+from models.policies.best_rule import best_rules
 from models.protocol import PairTable
+from models.stopping import following_rows
 
 if TYPE_CHECKING:
     import torch
 
 Int64s = NDArray[np.int64]
+Float32s = NDArray[np.float32]
+Float64s = NDArray[np.float64]
 
 
 @dataclass
 class DQN:
-    """Double DQN over a batch of pairs.
+    """Double DQN of n-step targets on the decisions of a pair table.
 
-    What is logged, each the mean of a tenth of the training: `loss`, the Huber loss of an update, and `return_h`, the
-    return in hours of the episodes that ended (0 is best).
+    What is logged: `loss`, the Huber loss of an update, the mean of a tenth of the training; `newest_cost_h`, what the
+    target network loses on the pairs held out, hours a pair, at each of `looks` (none where nothing is held out).
     """
 
     name: str = "dqn"
     knob: str = networks.KNOB
     settings: tuple[float, ...] = networks.SETTINGS
     is_learned: bool = True
-    # what is played
-    step_s: int = 3600  # between decisions in training: over an hour, waiting makes a difference to learn from
-    longest_lead_h: float = 30.0  # before the predecessor's end, at which episodes start at most
-    batch_pairs: int = 128  # pairs stepped at once
-    steps: int = 1500  # of the whole batch
-    epsilon: tuple[float, float] = (1.0, 0.02)  # share of random actions, first and last
-    epsilon_falls_over: float = 0.5  # share of the steps in which it falls from first to last, linearly
     # the network
     hidden: tuple[int, ...] = (64, 64)  # units of each hidden layer
     # the updates
-    capacity: int = 100_000  # transitions remembered
-    updates_per_step: int = 2
-    batch: int = 512  # transitions an update
-    learning_rate: float = 2e-3  # of Adam, at first
+    updates: int = 1200
+    imitated: float = 0.25  # share of them, the first, whose targets are the values of the best rule
+    batch: int = 512  # decisions an update
+    steps_ahead: int = 16  # decisions that a target looks ahead before the target network stands in
+    learning_rate: float = 1e-3  # of Adam, at first
     last_rate: float = 0.05  # share of it that is left at the last update; it falls linearly
     gradient_norm: float = 10.0  # above which a gradient is scaled down to it
-    target_rate: float = 0.05  # slower, and values do not come back from the end in time
-    reward_scale_h: float = 4.0  # rewards are divided by it: values are of the order of one
+    target_rate: float = 0.02  # of the target network's steps towards the online one
+    reward_scale_h: float = 4.0  # costs are divided by it: values are of the order of one
+    looks: int = 40  # at the pairs held out
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """The artifact and the metrics; one seed gives the same bytes on every x86-64 machine."""
-        env = BatchedPairs(pairs, decisions_a_step(pairs, self.step_s))
+        early, newest = early_stopping.held_out(pairs)
         with networks.repeatable(seed):
-            rng = np.random.default_rng(seed)
-            learner = Learner(self, networks.Inputs.of(pairs.observations), env, rng)
-            losses, returns = learner.run()
-            arrays = learner.inputs.export(learner.target)
+            inputs = networks.Inputs.of(early.observations)
+            learner = Learner(self, inputs, early, newest, np.random.default_rng(seed))
+            losses = learner.run()
+            arrays = inputs.export(learner.target)
         parameters = {"head": "q", "layers": len(self.hidden) + 1}
         artifact = new_artifact(self, "mlp", networks.DEFAULT_WEIGHT, parameters=parameters, arrays=arrays)
-        tenths = np.array_split(np.arange(len(losses)), 10)
-        return artifact, {
-            "loss": [float(np.mean(np.asarray(losses)[part])) for part in tenths],
-            "return_h": [float(np.nanmean(np.asarray(returns)[part])) for part in tenths],
-        }
+        tenths = [part for part in np.array_split(np.asarray(losses), 10) if len(part)]
+        metrics = {"loss": [float(part.mean()) for part in tenths]}
+        return artifact, metrics | ({"newest_cost_h": learner.best.costs} if learner.best.costs else {})
 
     def untrained(self, artifact: Artifact, seed: int) -> Artifact:
         """The network that learning begins with, of random weights."""
@@ -93,73 +95,57 @@ class DQN:
 
 
 class Learner:
-    """One training run."""
+    """One training run on `pairs`, stopped by `newest`."""
 
-    def __init__(self, policy: DQN, inputs: networks.Inputs, env: BatchedPairs, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        policy: DQN,
+        inputs: networks.Inputs,
+        pairs: PairTable,
+        newest: PairTable | None,
+        rng: np.random.Generator,
+    ) -> None:
         import torch
 
-        self.policy, self.inputs, self.env, self.rng = policy, inputs, env, rng
-        self.starts = ExploringStarts(env, policy.longest_lead_h)
-        width = inputs.width
-        self.online = networks.network(width, policy.hidden, 2)
-        self.target = networks.network(width, policy.hidden, 2)
+        self.policy, self.inputs, self.pairs, self.rng = policy, inputs, pairs, rng
+        self.env = BatchedPairs(pairs)
+        self.starts = ExploringStarts(self.env)
+        self.last = pairs.last[pairs.pair_of]  # (d,) row of the exact end of each decision's pair
+        self.gap_h = pairs.gap_h
+        # the row at which the best rule submits after waiting, at each of `networks.RULE_WEIGHTS`
+        self.rule_rows = following_rows(pairs, best_rules(pairs, networks.RULE_WEIGHTS))
+        self.online = networks.network(inputs.width, policy.hidden, 2)
+        self.target = networks.network(inputs.width, policy.hidden, 2)
         self.target.load_state_dict(self.online.state_dict())
-        updates = policy.steps * policy.updates_per_step
+        self.best = early_stopping.Best(newest, early_stopping.q_decisions(inputs, newest))
         self.optimizer = torch.optim.Adam(self.online.parameters(), policy.learning_rate)
-        self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1.0, policy.last_rate, updates)
-        self.replay = Replay(policy.capacity)
+        self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1.0, policy.last_rate, policy.updates)
 
-    def run(self) -> tuple[list[float], list[float]]:
-        """Losses of all steps, and mean returns of the episodes that ended in each (NaN where none did)."""
-        policy, rng, env = self.policy, self.rng, self.env
-        rows = env.reset(*self.starts.draw(rng, policy.batch_pairs))
-        log_weight = networks.sample_log_weights(rng, policy.batch_pairs)
-        losses, returns = [], []
-        for step in range(policy.steps):
-            submit = self.act(rows, log_weight, self.epsilon(step))
-            after = env.step(submit)
-            self.replay.add(rows, after.rows, submit, after.interruption_h, after.overlap_h, after.done)
-            losses.append(float(np.mean([self.update() for _ in range(policy.updates_per_step)])))
-            ended = after.done
-            cost = rewards(after.interruption_h[ended], after.overlap_h[ended], np.exp(log_weight[ended]))
-            returns.append(float(cost.mean()) if len(cost) else np.nan)
-            rows = env.restart(ended, *self.starts.draw(rng, int(ended.sum())))
-            log_weight[ended] = networks.sample_log_weights(rng, int(ended.sum()))
-        return losses, returns
+    def run(self) -> list[float]:
+        """Losses of all updates. The target network is then what it was at its best."""
+        policy = self.policy
+        looks = set(np.linspace(0, policy.updates, policy.looks + 1).astype(int)[1:].tolist())
+        losses = []
+        for update in range(policy.updates):
+            losses.append(self.update(update < policy.imitated * policy.updates))
+            if update + 1 in looks:
+                self.best.look(self.target)
+        self.best.restore(self.target)
+        return losses
 
-    def epsilon(self, step: int) -> float:
-        """Share of random actions."""
-        first, last = self.policy.epsilon
-        return max(last, first + (last - first) * step / (self.policy.steps * self.policy.epsilon_falls_over))
-
-    def act(self, rows: Int64s, log_weight: NDArray[np.float32], epsilon: float) -> Int64s:
-        """(b,) 1 to submit: greedy, but for a share `epsilon` of coin tosses."""
+    def update(self, imitate: bool) -> float:
+        """One step of Adam on decisions drawn from the table; returns the loss."""
         import torch
 
-        with torch.no_grad():
-            greedy = self.online(self.inputs.at(rows, log_weight)).argmax(dim=1).numpy()
-        random = self.rng.random(len(rows)) < epsilon
-        return np.where(random, self.rng.integers(2, size=len(rows)), greedy).astype(np.int64)
-
-    def update(self) -> float:
-        """One step of Adam on a batch of the replay; returns the loss."""
-        import torch
-
-        replay = self.replay
-        pick = self.rng.integers(replay.size, size=self.policy.batch)
+        rows = self.env.reset(*self.starts.draw(self.rng, self.policy.batch))
         log_weight = networks.sample_log_weights(self.rng, self.policy.batch)
-        # a stored transition is valued at a weight drawn now
-        reward = rewards(replay.interruption_h[pick], replay.overlap_h[pick], np.exp(log_weight))
-        with torch.no_grad():
-            following = self.inputs.at(replay.next[pick], log_weight)
-            # double Q-learning: the online network picks the next action, the target network values it
-            best = self.online(following).argmax(dim=1, keepdim=True)
-            future = self.target(following).gather(1, best)[:, 0]
-            done = torch.from_numpy(replay.done[pick])
-            goal = torch.from_numpy((reward / self.policy.reward_scale_h).astype(np.float32)) + (1.0 - done) * future
-        values: torch.Tensor = self.online(self.inputs.at(replay.row[pick], log_weight))
-        chosen = values.gather(1, torch.from_numpy(replay.submit[pick])[:, None])[:, 0]
-        loss = torch.nn.functional.smooth_l1_loss(chosen, goal)
+        submitting = self.values(rows, log_weight)
+        waiting = self.of_rule(rows, log_weight) if imitate else self.ahead(rows, log_weight)
+        found: torch.Tensor = self.online(self.inputs.at(rows, log_weight))
+        huber = torch.nn.functional.smooth_l1_loss
+        loss = huber(found[:, 0], torch.from_numpy(waiting)) + huber(
+            found[:, 1] - found[:, 0], torch.from_numpy(submitting - waiting)
+        )
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.online.parameters(), self.policy.gradient_norm)
@@ -168,31 +154,28 @@ class Learner:
         networks.follow(self.target, self.online, self.policy.target_rate)
         return loss.item()
 
+    def values(self, rows: Int64s, log_weight: Float32s) -> Float32s:
+        """(b,) what submitting at those rows is worth, by its outcome."""
+        gap = self.gap_h[rows]
+        reward = rewards(np.maximum(gap, 0.0), np.maximum(-gap, 0.0), np.exp(log_weight.astype(np.float64)))
+        return np.asarray(reward / self.policy.reward_scale_h, np.float32)
 
-class Replay:
-    """A ring of transitions, as rows of the pair table."""
+    def of_rule(self, rows: Int64s, log_weight: Float32s) -> Float32s:
+        """(b,) what waiting and then following the best rule is worth, by its outcome."""
+        return self.values(self.rule_rows[networks.nearest_rule(log_weight), rows], log_weight)
 
-    def __init__(self, capacity: int) -> None:
-        self.row = np.empty(capacity, np.int64)
-        self.next = np.empty(capacity, np.int64)
-        self.submit = np.empty(capacity, np.int64)
-        self.interruption_h = np.empty(capacity, np.float32)
-        self.overlap_h = np.empty(capacity, np.float32)
-        self.done = np.empty(capacity, np.float32)
-        self.size = self.at = 0
+    def ahead(self, rows: Int64s, log_weight: Float32s) -> Float32s:
+        """(b,) what waiting and then following the online network is worth: its outcome, where that submits soon.
 
-    def add(self, *columns: NDArray[Any]) -> None:
-        """Arrays (b,) in the order row, next, submit, interruption_h, overlap_h, done."""
-        places = (self.at + np.arange(len(columns[0]))) % len(self.row)
-        stores: tuple[NDArray[Any], ...] = (
-            self.row,
-            self.next,
-            self.submit,
-            self.interruption_h,
-            self.overlap_h,
-            self.done,
-        )
-        for store, column in zip(stores, columns, strict=True):
-            store[places] = column
-        self.at = int(places[-1] + 1) % len(self.row)
-        self.size = min(self.size + len(places), len(self.row))
+        Double Q-learning: the online network acts, and the target network values waiting further.
+        """
+        import torch
+
+        n, b = self.policy.steps_ahead, len(rows)
+        later = np.minimum(rows[:, None] + np.arange(1, n + 1), self.last[rows][:, None])  # (b, n)
+        with torch.no_grad():
+            found = self.online(self.inputs.at(later.ravel(), np.repeat(log_weight, n))).numpy().reshape(b, n, 2)
+            further = self.target(self.inputs.at(later[:, -1], log_weight))[:, 0].numpy()
+        submits = (found[:, :, 1] >= found[:, :, 0]) | (later == self.last[rows][:, None])
+        first = later[np.arange(b), submits.argmax(axis=1)]
+        return np.where(submits.any(axis=1), self.values(first, log_weight), further)

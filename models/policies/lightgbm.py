@@ -76,7 +76,12 @@ class LightGBMQuantile:
 
 def from_lightgbm(booster: Any) -> dict[str, NDArray[Any]]:
     """A LightGBM booster without categories: the sum of its trees, left where input <= threshold."""
-    return flatten([_lightgbm_tree(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]])
+    return flatten(lightgbm_trees(booster))
+
+
+def lightgbm_trees(booster: Any) -> list[Tree]:
+    """The trees of a LightGBM booster without categories, in the order in which they were fitted."""
+    return [_lightgbm_tree(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]]
 
 
 def _lightgbm_tree(structure: dict[str, Any]) -> Tree:

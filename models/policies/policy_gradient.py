@@ -1,20 +1,26 @@
-"""Policy gradient (advantage actor-critic) of when to submit.
+"""Policy gradient of when to submit: proximal policy optimisation over all decisions of a batch of pairs.
 
-REINFORCE with a learned baseline and an entropy bonus (Williams, Machine Learning 8 (1992); Mnih et al., "Asynchronous
-methods for deep reinforcement learning", ICML 2016), advantages by generalised advantage estimation (Schulman et al.,
-ICLR 2016), over a batch of pairs.
+Williams, "Simple statistical gradient-following algorithms", Machine Learning 8 (1992); the clipped objective and
+several passes over what was played of Schulman et al., "Proximal policy optimization algorithms", arXiv 1707.06347
+(2017); a bonus on entropy (Mnih et al., ICML 2016).
 
 What differs from the papers, and why:
+- The baseline is looked up. Actions do not change the cluster that is seen next, and the pair table holds what
+  submitting would have cost at every decision. So what the present actor loses from any decision on is known: backwards
+  from the end, value = p x outcome + (1 - p) x value of the next decision. No critic is fitted.
+- The gradient takes both actions of each decision at their probabilities (Ciosek & Whiteson, "Expected policy
+  gradients", AAAI 2018): nothing is sampled but pairs and prices.
 - The actor is conditioned on the cost weight of overlap, which is the knob.
-- The actor begins as a sensible rule and learns the departure from it (`start_from_estimate`).
-- The entropy bonus fades to nothing, so that the released rule, submit at a probability of one half, is what was
-  trained. What is released is an average of the last actors.
-- Episodes start at a random decision (exploring starts), mostly where the choice is close.
+- It begins as a sensible rule (`start_from_estimate`), and the first part of the updates imitates the best rule that
+  learns nothing (`models.policies.best_rule`).
+- The bonus fades to nothing, so that the released rule, submit at a probability of one half, is what was trained. What
+  is released is an average of the last actors, as it was when it lost least on the newest pairs
+  (`models.learning.early_stopping`).
+- A decision counts by 1 / (1 h + remaining time), which is known then: hours far from the end would drown the rest.
 - No discount: an hour lost is an hour lost.
 
-The file reads from top to bottom: hyper-parameters, the training loop, one rollout, one update, advantages, the rule
-that the actor begins as. Shared with the other network are what a network is shown (`models.learning.networks`), the
-pairs that are played (`models.batched_pairs`) and where episodes start (`models.learning.exploring_starts`).
+The file reads from top to bottom: hyper-parameters, the training loop, a batch, one update, the rule that the actor
+begins as.
 """
 
 from __future__ import annotations
@@ -26,64 +32,67 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from models.batched_pairs import BatchedPairs, decisions_a_step, rewards
-from models.learning import networks
-from models.learning.exploring_starts import ExploringStarts
+from models.batched_pairs import rewards
+from models.learning import early_stopping, networks
 from models.learning.manifest import new_artifact
+from models.learning.stopping_rows import REMAINING
+from models.policies.best_rule import best_rules
 from models.protocol import PairTable
 
 if TYPE_CHECKING:
     import torch
 
+Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]
+Float64s = NDArray[np.float64]
 
 
 @dataclass
 class PolicyGradient:
-    """Advantage actor-critic over a batch of pairs.
+    """Proximal policy optimisation on the decisions of a pair table.
 
-    What is logged, each the mean of a tenth of the training: `actor_loss` and `critic_loss` of an update, `entropy` of
-    the actor's choices in nats, and `return_h`, the return in hours of the episodes that ended (0 is best).
+    What is logged: `objective` (what is made larger, without the bonus), `entropy` of the actor's choices in nats and
+    `return_h`, what the actor is worth at the first decision of a pair, hours (0 is best), each the mean of a tenth of
+    the training; `newest_cost_h`, what the averaged actor loses on the pairs held out, hours a pair, at each of
+    `looks` (none where nothing is held out).
     """
 
     name: str = "policy-gradient"
     knob: str = networks.KNOB
     settings: tuple[float, ...] = networks.SETTINGS
     is_learned: bool = True
-    # what is played
-    step_s: int = 1800  # between decisions in training
-    longest_lead_h: float = 30.0  # before the predecessor's end, at which episodes start at most
-    batch_pairs: int = 256  # pairs stepped at once
-    horizon: int = 16  # steps of the batch between updates
-    # the actor and the critic
-    hidden: tuple[int, ...] = (64, 64)  # units of each hidden layer of either
-    sharpness: float = 4.0  # of the rule that the actor starts as: how fast its probability turns from 0 to 1
+    # the actor
+    hidden: tuple[int, ...] = (64, 64)  # units of each hidden layer
+    sharpness: float = 2.0  # of the rule that the actor starts as: how fast its probability turns from 0 to 1
     caution: float = 0.2  # how much that rule holds back by the cost weight
-    average_rate: float = 0.02  # the exported actor follows the trained one by it, an average of the last ones
+    average_rate: float = 0.05  # the exported actor follows the trained one by it, an average of the last ones
     # the updates
-    updates: int = 500
-    learning_rate: float = 1.5e-3  # of Adam, at first
+    updates: int = 400
+    imitated: float = 0.1  # share of them, the first, that imitate the best rule
+    batch_pairs: int = 32  # pairs an update, each with all its decisions
+    epochs: int = 4  # passes over them
+    clip: float = 1.0  # how far a probability may move from what it was, as a ratio, before it gains nothing
+    learning_rate: float = 3e-3  # of Adam, at first
     last_rate: float = 0.05  # share of it that is left at the last update; it falls linearly
-    gradient_norm: float = 2.0  # above which a gradient of both networks together is scaled down to it
-    entropy: float = 0.02  # weight of the entropy bonus, at first; it falls linearly to 0
-    trace_decay: float = 0.95  # lambda of the advantage estimate
-    reward_scale_h: float = 4.0  # rewards are divided by it: values are of the order of one
+    gradient_norm: float = 2.0  # above which a gradient is scaled down to it
+    entropy: float = 0.05  # weight of the entropy bonus, at first; it falls linearly to 0
+    looks: int = 40  # at the pairs held out
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """The artifact and the metrics; one seed gives the same bytes on every x86-64 machine."""
-        env = BatchedPairs(pairs, decisions_a_step(pairs, self.step_s))
+        early, newest = early_stopping.held_out(pairs)
         with networks.repeatable(seed):
-            rng = np.random.default_rng(seed)
-            learner = Learner(self, networks.Inputs.of(pairs.observations), env, rng)
+            inputs = networks.Inputs.of(early.observations)
+            learner = Learner(self, inputs, early, newest, np.random.default_rng(seed))
             series = learner.run()
-            arrays = learner.inputs.export(learner.average)
+            arrays = inputs.export(learner.average)
         parameters = {"head": "logit", "layers": len(self.hidden) + 1}
         artifact = new_artifact(self, "mlp", networks.DEFAULT_WEIGHT, parameters=parameters, arrays=arrays)
-        tenths = np.array_split(np.arange(self.updates), 10)
-        names = ("actor_loss", "critic_loss", "entropy", "return_h")
-        metrics = {name: [float(np.nanmean(series[part, i])) for part in tenths] for i, name in enumerate(names)}
-        return artifact, metrics
+        tenths = [part for part in np.array_split(np.arange(self.updates), 10) if len(part)]
+        names = ("objective", "entropy", "return_h")
+        metrics = {name: [float(np.mean(series[part, i])) for part in tenths] for i, name in enumerate(names)}
+        return artifact, metrics | ({"newest_cost_h": learner.best.costs} if learner.best.costs else {})
 
     def untrained(self, artifact: Artifact, seed: int) -> Artifact:
         """The actor that learning begins with: the rule of `start_from_estimate`."""
@@ -98,127 +107,151 @@ class PolicyGradient:
         return actor
 
 
+@dataclass(frozen=True)
+class Batch:
+    """All decisions of some pairs, n rows, each pair at a weight of its own."""
+
+    rows: Int64s  # (n,) of the table, pair by pair
+    last: Bools  # (n,) the exact end of a pair
+    log_weight: Float32s  # (n,)
+    outcome: Float64s  # (n,) what submitting there is worth, hours
+    counts: Float64s  # (n,) how much the decision counts; they add up to 1
+    imitated: Float32s  # (n,) 1 where the best rule submits
+
+
 class Learner:
-    """One training run."""
+    """One training run on `pairs`, stopped by `newest`."""
 
     def __init__(
-        self, policy: PolicyGradient, inputs: networks.Inputs, env: BatchedPairs, rng: np.random.Generator
+        self,
+        policy: PolicyGradient,
+        inputs: networks.Inputs,
+        pairs: PairTable,
+        newest: PairTable | None,
+        rng: np.random.Generator,
     ) -> None:
         import torch
 
-        self.policy, self.inputs, self.env, self.rng = policy, inputs, env, rng
-        self.starts = ExploringStarts(env, policy.longest_lead_h)
-        width = inputs.width
+        self.policy, self.inputs, self.pairs, self.rng = policy, inputs, pairs, rng
+        self.gap_h = pairs.gap_h
+        self.rule = best_rules(pairs, networks.RULE_WEIGHTS)
         self.actor = policy.first_actor(inputs)
-        self.average = networks.network(width, policy.hidden, 1)
+        self.average = networks.network(inputs.width, policy.hidden, 1)
         self.average.load_state_dict(self.actor.state_dict())
-        self.critic = networks.network(width, policy.hidden, 1)
-        both = [*self.actor.parameters(), *self.critic.parameters()]
-        self.optimizer = torch.optim.Adam(both, policy.learning_rate)
+        self.best = early_stopping.Best(newest, early_stopping.logit_decisions(inputs, newest))
+        self.optimizer = torch.optim.Adam(self.actor.parameters(), policy.learning_rate)
         self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1.0, policy.last_rate, policy.updates)
-        self.rows = env.reset(*self.starts.draw(rng, policy.batch_pairs))
-        self.log_weight = networks.sample_log_weights(rng, policy.batch_pairs)
 
-    def run(self) -> NDArray[np.float64]:
-        """(updates, 4) actor loss, critic loss, entropy, mean return of the episodes that ended."""
-        out = np.empty((self.policy.updates, 4))
-        for update in range(self.policy.updates):
-            rollout = self.collect()
-            bonus = self.policy.entropy * (1.0 - update / self.policy.updates)
-            out[update] = [*self.update(rollout, bonus), rollout.return_h]
-            networks.follow(self.average, self.actor, self.policy.average_rate)
+    def run(self) -> Float64s:
+        """(updates, 3) objective, entropy and return. The averaged actor is then what it was at its best."""
+        policy = self.policy
+        looks = set(np.linspace(0, policy.updates, policy.looks + 1).astype(int)[1:].tolist())
+        out = np.empty((policy.updates, 3))
+        for update in range(policy.updates):
+            bonus = policy.entropy * (1.0 - update / policy.updates)
+            out[update] = self.update(self.draw(), bonus, update < policy.imitated * policy.updates)
+            networks.follow(self.average, self.actor, policy.average_rate)
+            self.schedule.step()
+            if update + 1 in looks:
+                self.best.look(self.average)
+        self.best.restore(self.average)
         return out
 
-    def collect(self) -> Rollout:
-        """Steps the batch with sampled actions; pairs that end are replaced."""
+    def draw(self) -> Batch:
+        """Pairs drawn from the table."""
+        pairs = self.rng.integers(len(self.pairs), size=self.policy.batch_pairs)
+        chosen = networks.sample_log_weights(self.rng, len(pairs))
+        begin, end = self.pairs.offset[pairs], self.pairs.offset[pairs + 1]
+        rows = np.concatenate([np.arange(*both) for both in zip(begin, end, strict=True)])
+        log_weight = np.repeat(chosen, end - begin)
+        gap = self.gap_h[rows]
+        outcome = rewards(np.maximum(gap, 0.0), np.maximum(-gap, 0.0), np.exp(log_weight.astype(np.float64)))
+        remaining_h = self.pairs.observations[rows, REMAINING].astype(np.float64)
+        counts = 1.0 / (1.0 + np.maximum(remaining_h, 0.0))
+        rule = self.rule[networks.nearest_rule(log_weight), rows].astype(np.float32)
+        last = np.zeros(len(rows), bool)
+        last[np.cumsum(end - begin) - 1] = True
+        counts[last] = 0.0  # there is no choice left
+        return Batch(rows, last, log_weight, outcome, counts / max(counts.sum(), 1e-9), rule)
+
+    def update(self, batch: Batch, bonus: float, imitate: bool) -> tuple[float, float, float]:
+        """Some steps of Adam on a batch; returns the objective and the entropy of the last, and the actor's return."""
         import torch
 
-        shape = (self.policy.horizon, self.policy.batch_pairs)
-        rows = np.empty(shape, np.int64)
-        log_weight, submit, reward, done = (np.empty(shape, np.float32) for _ in range(4))
-        for t in range(shape[0]):
-            rows[t], log_weight[t] = self.rows, self.log_weight
-            with torch.no_grad():
-                chance = torch.sigmoid(self.actor(self.inputs.at(self.rows, self.log_weight))[:, 0]).numpy()
-            submit[t] = self.rng.random(shape[1]) < chance
-            after = self.env.step(submit[t] > 0)
-            reward[t] = rewards(after.interruption_h, after.overlap_h, np.exp(self.log_weight))
-            done[t] = after.done
-            ended = int(after.done.sum())
-            self.rows = self.env.restart(after.done, *self.starts.draw(self.rng, ended))
-            self.log_weight = self.log_weight.copy()
-            self.log_weight[after.done] = networks.sample_log_weights(self.rng, ended)
-        mean_return = float(reward[done > 0].mean()) if done.any() else float("nan")
-        return Rollout(rows, log_weight, submit, reward / np.float32(self.policy.reward_scale_h), done, mean_return)
-
-    def update(self, rollout: Rollout, bonus: float) -> tuple[float, float, float]:
-        """One step of Adam on a rollout; returns the losses of actor and critic, and the entropy."""
-        import torch
-
-        inputs = self.inputs.at(rollout.rows.ravel(), rollout.log_weight.ravel())
-        values: torch.Tensor = self.critic(inputs)[:, 0]
+        inputs = self.inputs.at(batch.rows, batch.log_weight)
         with torch.no_grad():
-            following = self.critic(self.inputs.at(self.rows, self.log_weight))[:, 0].numpy()
-        # how much better than the critic expected each action turned out
-        known = values.detach().numpy().reshape(rollout.rows.shape)
-        gain = advantages(rollout.reward, rollout.done, known, following, self.policy.trace_decay)
-        goal = torch.from_numpy((gain + known).ravel())
-        advantage = torch.from_numpy(gain.ravel())
-        advantage = advantage / (advantage.std() + 1e-6)
-        # the actor makes better actions likelier, the critic learns what was earned
-        logit: torch.Tensor = self.actor(inputs)[:, 0]
-        cross_entropy = torch.nn.functional.binary_cross_entropy_with_logits
-        log_chance = -cross_entropy(logit, torch.from_numpy(rollout.submit.ravel()), reduction="none")
-        entropy = cross_entropy(logit, torch.sigmoid(logit))
-        actor_loss = -(log_chance * advantage).mean()
-        critic_loss = torch.nn.functional.smooth_l1_loss(values, goal)
-        self.optimizer.zero_grad()
-        loss: torch.Tensor = actor_loss - bonus * entropy + critic_loss
-        loss.backward()  # type: ignore[no-untyped-call]
-        both = [*self.actor.parameters(), *self.critic.parameters()]
-        torch.nn.utils.clip_grad_norm_(both, self.policy.gradient_norm)
-        self.optimizer.step()
-        self.schedule.step()
-        return actor_loss.item(), critic_loss.item(), entropy.item()
+            chance = torch.sigmoid(self.actor(inputs)[:, 0]).numpy().astype(np.float64)
+        value, following = values(batch, chance)
+        submitting, waiting = (
+            torch.from_numpy(gain.astype(np.float32))
+            for gain in scaled(batch, batch.outcome - value, following - value)
+        )
+        old, counts = torch.from_numpy(chance.astype(np.float32)), torch.from_numpy(batch.counts.astype(np.float32))
+        for _ in range(self.policy.epochs):
+            logit: torch.Tensor = self.actor(inputs)[:, 0]
+            now = torch.sigmoid(logit)
+            softplus = torch.nn.functional.softplus
+            entropy = (counts * (now * softplus(-logit) + (1.0 - now) * softplus(logit))).sum()
+            if imitate:
+                likely = -torch.nn.functional.binary_cross_entropy_with_logits(
+                    logit, torch.from_numpy(batch.imitated), reduction="none"
+                )
+                objective = (counts * likely).sum()
+            else:
+                gained = clipped(now, old, submitting, self.policy.clip)
+                gained = gained + clipped(1.0 - now, 1.0 - old, waiting, self.policy.clip)
+                objective = (counts * gained).sum()
+            self.optimizer.zero_grad()
+            loss: torch.Tensor = -objective - bonus * entropy
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(self.actor.parameters(), self.policy.gradient_norm)
+            self.optimizer.step()
+        first = np.concatenate([[True], batch.last[:-1]])
+        return objective.item(), entropy.item(), float(value[first].mean())
 
 
-@dataclass(frozen=True)
-class Rollout:
-    """`horizon` steps of b pairs."""
+def values(batch: Batch, chance: Float64s) -> tuple[Float64s, Float64s]:
+    """(n,) what each decision is worth to an actor that submits with `chance` (n,), and what the next one is, hours.
 
-    rows: Int64s  # (t, b)
-    log_weight: Float32s  # (t, b)
-    submit: Float32s  # (t, b)
-    reward: Float32s  # (t, b)
-    done: Float32s  # (t, b)
-    return_h: float  # mean over the episodes that ended
+    At a pair's exact end submitting is all there is: both are its outcome.
+    """
+    value, following = np.empty(len(chance)), np.empty(len(chance))
+    after = 0.0
+    for n in range(len(chance) - 1, -1, -1):
+        after = batch.outcome[n] if batch.last[n] else after
+        following[n] = after
+        value[n] = chance[n] * batch.outcome[n] + (1.0 - chance[n]) * after
+        after = value[n]
+    return value, following
 
 
-def advantages(reward: Float32s, done: Float32s, value: Float32s, following: Float32s, decay: float) -> Float32s:
-    """(t, b) generalised advantage estimates without discount; `following` (b,) values the states after the last."""
-    out = np.zeros_like(reward)
-    running = np.zeros_like(following)
-    for t in range(len(reward) - 1, -1, -1):
-        alive = 1.0 - done[t]
-        running = reward[t] + alive * following - value[t] + decay * alive * running
-        out[t], following = running, value[t]
-    return out
+def scaled(batch: Batch, submitting: Float64s, waiting: Float64s) -> tuple[Float64s, Float64s]:
+    """The advantages (n,) of both actions, over the root of the mean square of their difference."""
+    spread = float(np.sqrt((batch.counts * (submitting - waiting) ** 2).sum())) + 1e-6
+    return submitting / spread, waiting / spread
+
+
+def clipped(now: torch.Tensor, old: torch.Tensor, advantage: torch.Tensor, clip: float) -> torch.Tensor:
+    """(n,) probability before x min(ratio x advantage, ratio held within 1 +- clip x advantage)."""
+    import torch
+
+    held = torch.minimum(torch.maximum(now, old * (1.0 - clip)), old * (1.0 + clip))
+    return torch.minimum(now * advantage, held * advantage)
 
 
 def start_from_estimate(network: torch.nn.Module, inputs: networks.Inputs, sharpness: float, caution: float) -> None:
     """Makes a network of one output begin as the rule "submit when the start estimate reaches the remaining time".
 
-    logit = sharpness x (log of (1 h + estimate) / (1 h + remaining) - caution x log weight), so that exploration begins
-    around a sensible rule and what is learned is the departure from it (residual policy learning, Silver et al.,
-    arXiv 1812.06298).
+    logit = sharpness x (log of (1 h + estimate) / (1 h + remaining) - caution x log weight), so that learning begins
+    at a sensible rule and what is learned is the departure from it (residual policy learning, Silver et al.,
+    arXiv 1812.06298). The estimate is the first of `networks.RELATIVE`.
     """
     import torch
 
-    position = len(networks.PLAIN)  # the first of RELATIVE
     last = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)][-2]
     skip = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)][-1]
     with torch.no_grad():
         last.weight.mul_(0.1)  # what the hidden layers add begins small
-        last.bias.fill_(sharpness * float(inputs.scaling.mean[position]))
-        skip.weight[0, position] = sharpness * float(inputs.scaling.scale[position])
+        last.bias.fill_(sharpness * float(inputs.scaling.mean[0]))
+        skip.weight[0, 0] = sharpness * float(inputs.scaling.scale[0])
         skip.weight[0, -1] = -sharpness * caution * networks.LOG_WEIGHT_SCALE

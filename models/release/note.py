@@ -29,6 +29,7 @@ WORDS = {
     "forest": ("submits when the wait that a random forest predicts is as long as the time left.",),
     "xgboost": ("submits when the mean wait that boosted trees predict is as long as the time left.",),
     "lightgbm": ("submits when a high quantile of the wait, by boosted trees, is as long as the time left.",),
+    "fitted-q": ("submits when boosted trees say that waiting would cost more than submitting, by optimal stopping.",),
     "dqn": ("a neural network that learned by double deep Q-learning says when to submit.",),
     "policy-gradient": ("a neural network that learned by advantage actor-critic says when to submit.",),
 }

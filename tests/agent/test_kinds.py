@@ -93,6 +93,63 @@ def test_one_bad_number_among_good_ones_is_refused(name: str, place: int, bad: f
         make("trees", [1.0], {"base": "estimate_h", "inputs": ["backlog"]}, arrays)
 
 
+STOPPING = {"base": "estimate_h", "inputs": ["estimate_h", "backlog"], "sharpness": 2.0, "prices": [0.5, 2.0, 8.0]}
+
+
+def stumps() -> dict[str, NDArray[Any]]:
+    """Four trees of two leaves, each on the backlog relative to what remains; the sum of price 2 has none."""
+    roots = np.arange(4) * 3
+    return {
+        "feature": np.tile([1, 0, 0], 4).astype(np.int16),
+        "threshold": np.tile([0.5, np.inf, np.inf], 4).astype(np.float32),
+        "child": (np.tile([1, 1, 2], 4) + np.repeat(roots, 3)).astype(np.int32),
+        "value": np.array([0.0, -0.5, 0.5, 0.0, 0.1, 0.2, 0.0, 1.0, 3.0, 0.0, -2.0, 4.0]),
+        "root": roots.astype(np.int32),
+        "group": np.array([0, 0, 1, 3], np.int16),
+    }
+
+
+@pytest.mark.parametrize("price", [0.1, 0.5, 0.9, 2.0, 3.3, 8.0, 50.0])
+@pytest.mark.parametrize(("remaining_h", "backlog"), [(4.0, 1.0), (4.0, 30.0), (0.0, 0.0)])
+def test_stopping_trees_add_up_between_prices(remaining_h: float, backlog: float, price: float) -> None:
+    artifact = make("stopping-trees", [price], STOPPING, stumps())
+    goes_right = math.log1p(backlog) - math.log1p(remaining_h) > 0.5
+    ahead = (0.5 if goes_right else -0.5) + (0.2 if goes_right else 0.1)
+    change = {0.5: 3.0 if goes_right else 1.0, 2.0: 0.0, 8.0: 4.0 if goes_right else -2.0}
+    below = max((one for one in change if one <= price), default=0.5)
+    above = min((one for one in change if one >= price), default=8.0)
+    share = 0.0 if below == above else math.log(price / below) / math.log(above / below)
+    expected = 2.0 * (math.log1p(3.0) - math.log1p(remaining_h)) + ahead - math.log(price)
+    expected += (1 - share) * change[below] + share * change[above]
+    assert artifact.score([[remaining_h, 3.0, backlog]])[0] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "arrays", "said"),
+    [
+        ({"prices": []}, {}, "prices must be"),
+        ({"prices": [2.0, 1.0]}, {}, "prices must be"),
+        ({"prices": [1.0, 1.0]}, {}, "prices must be"),
+        ({"prices": [0.0, 1.0]}, {}, "prices must be"),
+        ({"prices": ["1"]}, {}, "prices must be"),
+        ({"prices": 2.0}, {}, "prices must be"),
+        ({"sharpness": -1.0}, {}, "sharpness must be"),
+        ({"sharpness": True}, {}, "sharpness must be"),
+        ({}, {"group": np.array([0, 0, 1])}, "one integer a tree"),
+        ({}, {"group": np.array([0.0, 0.0, 1.0, 2.0])}, "one integer a tree"),
+        ({}, {"group": np.array([0, 0, 1, 4])}, "not within 0 to 3"),
+        ({}, {"group": np.array([0, 0, 1, -1])}, "not within 0 to 3"),
+        ({}, {"value": np.full(12, np.nan)}, "within"),
+        ({"base": "nothing"}, {}, "lack 'nothing'"),
+    ],
+)
+def test_one_bad_part_of_stopping_trees_is_refused(
+    parameters: dict[str, Any], arrays: dict[str, NDArray[Any]], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        make("stopping-trees", [1.0], {**STOPPING, **parameters}, {**stumps(), **arrays})
+
+
 def network(head: str) -> dict[str, NDArray[Any]]:
     """Inputs: the backlog, and the estimate relative to what remains; two hidden units."""
     outputs = 2 if head == "q" else 1

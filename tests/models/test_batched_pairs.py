@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.batched_pairs import BatchedPairs, decisions_a_step, rewards
-from models.protocol import PairTable
+from models.batched_pairs import BatchedPairs, rewards
 from tests.models.generated import queue_table
 
 PAIRS = queue_table(seed=6, starts=3, limit_h=2, sizes=(1,))  # 13 decisions a pair, ten minutes apart
@@ -51,22 +50,6 @@ def test_costs_come_at_submission_and_only_then() -> None:
     gap = PAIRS.gap_h[8]
     assert (after.interruption_h[0], after.overlap_h[0]) == (max(gap, 0.0), max(-gap, 0.0))
     assert (after.interruption_h[1], after.overlap_h[1]) == (0.0, 0.0)
-
-
-@pytest.mark.parametrize(("step_s", "every"), [(3600, 6), (1800, 3), (2100, 4), (600, 1), (60, 1), (7200, 12)])
-def test_a_step_is_the_nearest_number_of_decisions(step_s: int, every: int) -> None:
-    assert decisions_a_step(PAIRS, step_s) == every
-
-
-def test_gaps_between_pairs_are_no_steps_and_a_single_decision_has_none() -> None:
-    alone = PairTable(
-        **{
-            **{name: getattr(PAIRS.take(np.array([0, 1, 2])), name) for name in PairTable.__dataclass_fields__},
-            "offset": np.arange(4),
-            **{name: getattr(PAIRS, name)[PAIRS.last] for name in ("decision_s", "successor_start_s", "observations")},
-        }
-    )
-    assert decisions_a_step(alone, 3600) == 1
 
 
 def test_rewards_by_hand() -> None:

@@ -17,13 +17,13 @@ from models.registry import POLICIES, make_policy
 from tests.models.generated import queue_table
 from traces.errors import InputError
 
-LEARNED = ("forest", "xgboost", "lightgbm", "dqn", "policy-gradient")
+LEARNED = ("forest", "xgboost", "lightgbm", "fitted-q", "dqn", "policy-gradient")
 
 
 def quick(name: str) -> Policy:
     """The policy with less training, where the test is not about how well it learns."""
     policy = POLICIES[name]()
-    for field, value in (("trees", 5), ("rounds", 5), ("steps", 60), ("updates", 10)):
+    for field, value in (("trees", 5), ("rounds", 5), ("improvement_rounds", 5), ("updates", 20)):
         if hasattr(policy, field):
             setattr(policy, field, value)
     return policy

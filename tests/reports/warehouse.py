@@ -228,6 +228,7 @@ def _policy_tables(rng: np.random.Generator, cluster: str, jobs: pl.DataFrame) -
         "forest-untrained",
         "xgboost",
         "lightgbm",
+        "fitted-q",
         "dqn",
         "policy-gradient",
         "oracle",

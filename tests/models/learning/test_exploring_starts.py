@@ -13,14 +13,13 @@ from models.learning.exploring_starts import ExploringStarts
 from models.protocol import PairTable
 
 
-def twin(pairs: PairTable, every: int, longest_lead_h: float) -> list[tuple[int, int, float]]:
+def twin(pairs: PairTable, every: int) -> list[tuple[int, int, float]]:
     """(pair, decisions left on the thinned grid, weight) of each decision where an episode may start."""
     starts = []
     for pair in range(len(pairs)):
         last = pairs.offset[pair + 1] - 1
         for row in range(pairs.offset[pair], last + 1):
-            lead_h = (pairs.predecessor_end_s[pair] - pairs.decision_s[row]) / 3600
-            if (last - row) % every or lead_h > longest_lead_h:
+            if (last - row) % every:
                 continue
             estimate_h = max(0.0, float(pairs.observations[row, FEATURES.index("start_estimate_expected_h")]))
             remaining_h = max(0.0, float(pairs.observations[row, FEATURES.index("remaining_h")]))
@@ -31,20 +30,20 @@ def twin(pairs: PairTable, every: int, longest_lead_h: float) -> list[tuple[int,
     return starts
 
 
-@pytest.mark.parametrize(("every", "longest_lead_h"), [(1, 3.0), (6, 12.0), (7, 99.0)])
-def test_weights_are_those_of_the_formula(report_table: PairTable, every: int, longest_lead_h: float) -> None:
+@pytest.mark.parametrize("every", [1, 6, 7])
+def test_weights_are_those_of_the_formula(report_table: PairTable, every: int) -> None:
     pairs = report_table.take(np.arange(6))
     pairs.observations[::5, FEATURES.index("start_estimate_expected_h")] = 0.0  # a copy: `take` made it
-    starts = ExploringStarts(BatchedPairs(pairs, every), longest_lead_h)
-    expected = twin(pairs, every, longest_lead_h)
+    starts = ExploringStarts(BatchedPairs(pairs, every))
+    expected = twin(pairs, every)
     assert list(zip(starts.pair.tolist(), starts.remaining.tolist(), strict=True)) == [one[:2] for one in expected]
     np.testing.assert_allclose(np.diff(starts.until, prepend=0.0), [weight for *_, weight in expected], rtol=1e-6)
 
 
 def test_draws_are_as_frequent_as_the_weights_say(report_table: PairTable) -> None:
     pairs = report_table.take(np.arange(2))
-    starts = ExploringStarts(BatchedPairs(pairs, 12), 24.0)
-    expected = twin(pairs, 12, 24.0)
+    starts = ExploringStarts(BatchedPairs(pairs, 12))
+    expected = twin(pairs, 12)
     drawn = list(zip(*(part.tolist() for part in starts.draw(np.random.default_rng(0), 50_000)), strict=True))
     total = sum(weight for *_, weight in expected)
     for pair, left, weight in expected:
@@ -52,7 +51,7 @@ def test_draws_are_as_frequent_as_the_weights_say(report_table: PairTable) -> No
 
 
 def test_the_highest_of_random_numbers_draws_the_last_start(report_table: PairTable) -> None:
-    starts = ExploringStarts(BatchedPairs(report_table, 6), 12.0)
+    starts = ExploringStarts(BatchedPairs(report_table, 6))
 
     class Highest:
         def random(self, count: int) -> np.ndarray:

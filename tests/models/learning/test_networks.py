@@ -44,25 +44,33 @@ def test_a_network_is_relu_layers_and_a_linear_path_that_starts_at_zero() -> Non
     torch.testing.assert_close(network(x), expected + x.sum(dim=1, keepdim=True))
 
 
-def test_inputs_are_five_features_three_ratios_and_a_third_of_the_weights_logarithm(fit_table: PairTable) -> None:
+def test_inputs_are_five_ratios_and_a_third_of_the_weights_logarithm(fit_table: PairTable) -> None:
     inputs = networks.Inputs.of(fit_table.observations)
-    names = ["remaining_h", "successor_nodes", "free_nodes", "start_estimate_expected_h", "limit_use_mean"]
-    ratios = ["start_estimate_expected_h", "start_estimate_h", "recent_wait_mean_h"]
+    ratios = ("start_estimate_h", "start_estimate_expected_h", "start_estimate_idle_h", "headroom_wait_h")
     raw = fit_table.observations.astype(np.float64)
 
     def log(name: str) -> np.ndarray:
         values = raw[:, FEATURES.index(name)]
         return np.asarray(np.sign(values) * np.log1p(np.abs(values)))
 
-    shown = np.stack([*map(log, names), *(log(name) - log("remaining_h") for name in ratios)], axis=1)
+    shown = np.stack([log(name) - log("remaining_h") for name in (*ratios, "predecessor_wait_h")], axis=1)
     spread = np.maximum(shown.std(axis=0), 0.05)
     expected = np.clip((shown - shown.mean(axis=0)) / spread, -5, 5)
     rows = np.array([0, 7, 400, 3])
     log_weight = np.array([-3.0, 0.0, 1.5, 3.0], np.float32)
     seen = inputs.at(rows, log_weight).numpy()
-    assert inputs.width == seen.shape[1] == 9
-    np.testing.assert_allclose(seen[:, :8], expected[rows], atol=1e-4)
-    np.testing.assert_allclose(seen[:, 8], log_weight / 3)
+    assert inputs.width == seen.shape[1] == 6
+    np.testing.assert_allclose(seen[:, :5], expected[rows], atol=1e-4)
+    np.testing.assert_allclose(seen[:, 5], log_weight / 3)
+    other = fit_table.observations[100:200]
+    np.testing.assert_allclose(inputs.of_other(other).normal.numpy(), expected[100:200], atol=1e-4)
+
+
+def test_the_nearest_rule_is_told_by_logarithms() -> None:
+    weights = networks.RULE_WEIGHTS
+    assert weights[0] == pytest.approx(0.01) and weights[-1] == pytest.approx(100.0) and len(weights) == 9
+    log_weight = np.log(np.array([0.001, 0.01, 1.0, 1.7, 1.8, 1000.0])).astype(np.float32)
+    assert networks.nearest_rule(log_weight).tolist() == [0, 0, 4, 4, 5, 8]
 
 
 def test_settings_lie_within_the_weights_that_are_met_in_training() -> None:

@@ -1,7 +1,8 @@
 """A small task for every learner: the wait is half as long again as its estimate, or a quarter of it, in plain sight.
 
-Where nodes are free the successor starts after a quarter of the estimate, else after half as long again. No rule that
-scales the estimate does well on both, and a learner that does not learn does no better than such a rule.
+Where nodes are free, and so the estimate of an idle queue is nothing, the successor starts after a quarter of the
+estimate, else after half as long again. No rule that scales the estimate does well on both, and a learner that does not
+learn does no better than such a rule.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def table(seed: int = 0, pairs: int = 64) -> PairTable:
         "remaining_h": np.broadcast_to(LIMIT_H - elapsed_h, (pairs, per_pair)),
         "successor_nodes": 1.0,
         "free_nodes": free_nodes[:, None],
-        **{f"start_estimate{kind}_h": estimate_h[:, None] for kind in ("", "_expected", "_idle")},
+        **{f"start_estimate{kind}_h": estimate_h[:, None] for kind in ("", "_expected")},
+        "start_estimate_idle_h": np.where(free_nodes > 0, 0.0, estimate_h)[:, None],
         "start_estimate_gap_h": estimate_h[:, None] - (LIMIT_H - elapsed_h),
         "recent_wait_mean_h": 1.0,
     }

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from models.policies.dqn import DQN
+from models.policies.fitted_q import FittedQ
 from models.policies.forest import Forest
 from models.policies.lightgbm import LightGBMQuantile
 from models.policies.policy_gradient import PolicyGradient
@@ -17,10 +18,9 @@ from tests.models.policies.learning_task import lost_h, shuffled, table
 
 LEARNED_H = 0.75  # less is lost by a learner that has learned; the best rule loses 1.55 h, the best constant lead 1.6 h
 NOT_LEARNED_H = 1.0
-SMALL = {"batch_pairs": 64, "hidden": (32,), "step_s": 1800}
 NETWORKS: dict[str, dict[str, Any]] = {
-    "dqn": {**SMALL, "steps": 250, "batch": 128, "learning_rate": 5e-3, "target_rate": 0.1},
-    "policy-gradient": {**SMALL, "updates": 60, "learning_rate": 1e-2, "average_rate": 0.1},
+    "dqn": {"hidden": (32,), "updates": 250, "batch": 128, "learning_rate": 5e-3, "target_rate": 0.1},
+    "policy-gradient": {"hidden": (32,), "updates": 60, "learning_rate": 1e-2, "average_rate": 0.1, "batch_pairs": 16},
 }
 
 
@@ -30,6 +30,7 @@ def small(name: str, **changes: Any) -> Policy:
         "forest": Forest,
         "xgboost": XGBoostMean,
         "lightgbm": LightGBMQuantile,
+        "fitted-q": FittedQ,
         "dqn": DQN,
         "policy-gradient": PolicyGradient,
     }
@@ -59,7 +60,7 @@ def test_an_optimizer_that_never_moves_learns_nothing(name: str) -> None:
     assert lost_h(artifact) > NOT_LEARNED_H
 
 
-@pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
+@pytest.mark.parametrize("name", ["xgboost", "lightgbm", "fitted-q"])
 def test_boosting_that_takes_no_step_learns_nothing(name: str) -> None:
     artifact, _ = small(name, learning_rate=1e-6).fit(table(), 0)
     assert lost_h(artifact) > NOT_LEARNED_H

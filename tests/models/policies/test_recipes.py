@@ -19,7 +19,7 @@ from tests.models.policies.learning_task import table
 
 FACTORS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0)
 WEIGHTS = (40.0, 20.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.5, 0.3, 0.15, 0.06, 0.02)
-NETWORK = {"settings": WEIGHTS, "longest_lead_h": 30.0, "hidden": (64, 64), "last_rate": 0.05, "reward_scale_h": 4.0}
+NETWORK = {"settings": WEIGHTS, "hidden": (64, 64), "last_rate": 0.05, "looks": 40}
 RECIPES: dict[str, dict[str, Any]] = {
     "reactive": {"settings": (0.0,)},
     "average-wait": {
@@ -43,15 +43,18 @@ RECIPES: dict[str, dict[str, Any]] = {
         "settings": FACTORS, "quantile": 0.6, "rounds": 120, "leaves": 15, "learning_rate": 0.06,
         "min_data_in_leaf": 60, "feature_fraction": 0.5, "bagging_fraction": 0.6,
     },
+    "fitted-q": {
+        "settings": WEIGHTS, "sharpness": 4.0, "prices": (0.02, 0.15, 0.7, 2.0, 8.0, 40.0), "folds": 3, "rounds": 50,
+        "improvement_rounds": 50, "leaves": 7, "learning_rate": 0.06, "min_data_in_leaf": 60, "feature_fraction": 0.6,
+        "bagging_fraction": 0.6,
+    },
     "dqn": {
-        **NETWORK, "step_s": 3600, "batch_pairs": 128, "steps": 1500, "epsilon": (1.0, 0.02),
-        "epsilon_falls_over": 0.5, "capacity": 100_000, "updates_per_step": 2, "batch": 512, "learning_rate": 2e-3,
-        "gradient_norm": 10.0, "target_rate": 0.05,
+        **NETWORK, "updates": 1200, "imitated": 0.25, "batch": 512, "steps_ahead": 16, "learning_rate": 1e-3,
+        "gradient_norm": 10.0, "target_rate": 0.02, "reward_scale_h": 4.0,
     },
     "policy-gradient": {
-        **NETWORK, "step_s": 1800, "batch_pairs": 256, "horizon": 16, "sharpness": 4.0, "caution": 0.2,
-        "average_rate": 0.02, "updates": 500, "learning_rate": 1.5e-3, "gradient_norm": 2.0, "entropy": 0.02,
-        "trace_decay": 0.95,
+        **NETWORK, "sharpness": 2.0, "caution": 0.2, "average_rate": 0.05, "updates": 400, "imitated": 0.1,
+        "batch_pairs": 32, "epochs": 4, "clip": 1.0, "learning_rate": 3e-3, "gradient_norm": 2.0, "entropy": 0.05,
     },
 }  # fmt: skip
 DEFAULTS = {"reactive": 0.0}  # settings at which a policy decides where no select window has picked one; else 1
@@ -68,9 +71,7 @@ def test_recipe_is_the_one_that_was_measured(name: str) -> None:
     assert declared(make_policy(name)) == RECIPES[name]
 
 
-@pytest.mark.parametrize(
-    "name", ["reactive", "average-wait", "start-estimate", "start-expected", "forest", "xgboost", "lightgbm"]
-)
+@pytest.mark.parametrize("name", [name for name in RECIPES if name not in ("dqn", "policy-gradient")])
 def test_default_setting_is_among_the_settings(name: str) -> None:
     policy = make_policy(name)
     if hasattr(policy, "trees"):

@@ -13,6 +13,7 @@ import pytest
 from models import recorded_waits, registry
 from models.comparison.outcomes import content_digest
 from models.policies.dqn import DQN
+from models.policies.fitted_q import FittedQ
 from models.policies.forest import Forest
 from models.policies.lightgbm import LightGBMQuantile
 from models.policies.policy_gradient import PolicyGradient
@@ -41,7 +42,8 @@ LEARNERS = {
     "forest": Forest(trees=3),
     "xgboost": XGBoostMean(rounds=3),
     "lightgbm": LightGBMQuantile(rounds=3),
-    "dqn": DQN(steps=20),
+    "fitted-q": FittedQ(rounds=3, improvement_rounds=3),
+    "dqn": DQN(updates=20),
     "policy-gradient": PolicyGradient(updates=10),
 }
 CONF = f"""NodeName=n[1-{NODES}] CPUs=64 RealMemory=500000 Gres=gpu:4

@@ -24,7 +24,7 @@ from tests.models.pair_tables import random_pairs
 from traces.errors import WorkError
 
 QUICK: tuple[Policy, ...] = (
-    DQN(steps=60),
+    DQN(updates=20),
     PolicyGradient(updates=10),
     Forest(trees=5),
     XGBoostMean(rounds=5),

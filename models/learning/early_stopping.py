@@ -1,0 +1,104 @@
+"""When a network stops learning: at the state that lost least on the newest part of what it was given.
+
+The newest pairs of the fit window are held out, and of the older ones those whose outcome was not known when the first
+of them was submitted are left out, as a fit at that time would have had to. Select and report window have no part.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from features.observe import FEATURES
+from models.batched_pairs import rewards
+from models.learning.networks import Inputs
+from models.protocol import PairTable
+from models.stopping import stopping_rows
+
+if TYPE_CHECKING:
+    import torch
+
+SHARE = 0.2  # of the pairs, the newest, that are held out
+LEAST_PAIRS = 10  # held out, or older than those: with fewer nothing is held out, and the last state is kept
+WEIGHTS = (10.0, 3.0, 1.0, 0.3, 0.1)  # cost weights of overlap at which a state is judged
+
+Bools = NDArray[np.bool_]
+
+
+def held_out(pairs: PairTable, share: float = SHARE) -> tuple[PairTable, PairTable | None]:
+    """The pairs to learn from, and the newest `share` of them to stop by; None where there are too few of either."""
+    newest = np.argsort(pairs.submit_s, kind="stable")[len(pairs) - int(share * len(pairs)) :]
+    if len(newest) < LEAST_PAIRS:
+        return pairs, None
+    late = pairs.take(np.sort(newest))
+    early = pairs.take(pairs.submit_s < late.submit_s.min()).known_before(int(late.submit_s.min()))
+    return (early, late) if len(early) >= LEAST_PAIRS else (pairs, None)
+
+
+def mean_cost(pairs: PairTable, submit: Bools) -> float:
+    """Cost of decisions (len(WEIGHTS), d), hours a pair: -`rewards`, the mean over WEIGHTS and pairs."""
+    gap = pairs.gap_h[stopping_rows(pairs, submit)]
+    weight = np.asarray(WEIGHTS)[:, None]
+    return float(-rewards(np.maximum(gap, 0.0), np.maximum(-gap, 0.0), weight).mean())
+
+
+@dataclass
+class Best:
+    """Keeps the state of a network that lost least on the pairs held out.
+
+    decide: the network's decisions (len(WEIGHTS), d) there. costs: of every look, hours a pair (`mean_cost`).
+    """
+
+    pairs: PairTable | None
+    decide: Callable[[torch.nn.Module], Bools]
+    costs: list[float] = field(default_factory=list)
+    state: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def look(self, network: torch.nn.Module) -> None:
+        """Judges the network as it is now; of equals the earlier stays."""
+        if self.pairs is None:
+            return
+        cost = mean_cost(self.pairs, self.decide(network))
+        if not self.costs or cost < min(self.costs):
+            self.state = copy.deepcopy(network.state_dict())
+        self.costs.append(cost)
+
+    def restore(self, network: torch.nn.Module) -> None:
+        """Makes the network what it was at its best; where nothing was held out it stays as it is."""
+        if self.state:
+            network.load_state_dict(self.state)
+
+
+def q_decisions(inputs: Inputs, pairs: PairTable | None) -> Callable[[torch.nn.Module], Bools]:
+    """What `Best.decide` is for a network of two values, waiting and submitting, on those pairs."""
+    return _decisions(inputs, pairs, lambda found: found[:, 1] >= found[:, 0])
+
+
+def logit_decisions(inputs: Inputs, pairs: PairTable | None) -> Callable[[torch.nn.Module], Bools]:
+    """What `Best.decide` is for a network of one logit on those pairs."""
+    return _decisions(inputs, pairs, lambda found: found[:, 0] >= 0.0)
+
+
+def _decisions(
+    inputs: Inputs, pairs: PairTable | None, submits: Callable[[torch.Tensor], torch.Tensor]
+) -> Callable[[torch.nn.Module], Bools]:
+    observations = np.empty((0, len(FEATURES)), np.float32) if pairs is None else pairs.observations
+    shown = inputs.of_other(observations)
+    rows = np.arange(len(observations))
+
+    def decide(network: torch.nn.Module) -> Bools:
+        import torch
+
+        made = []
+        with torch.no_grad():
+            for weight in WEIGHTS:
+                condition = np.full(len(rows), np.log(weight), np.float32)
+                made.append(submits(network(shown.at(rows, condition))).numpy())
+        return np.stack(made)
+
+    return decide

@@ -1,0 +1,51 @@
+"""What optimal stopping is fitted on: inputs relative to the remaining time, and which decisions count.
+
+A learner that sees the size of a backlog learns the month that it is fitted on; the ratio of an estimated wait to the
+remaining time means the same at any load.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent.artifact import signed_log
+from features.observe import FEATURES
+from models.protocol import PairTable
+
+Int64s = NDArray[np.int64]
+Float32s = NDArray[np.float32]
+Float64s = NDArray[np.float64]
+
+# Hours each. The wait of the predecessor is that of the same user under the same limits.
+INPUTS = (
+    "start_estimate_h",
+    "start_estimate_expected_h",
+    "start_estimate_idle_h",
+    "headroom_wait_h",
+    "predecessor_wait_h",
+)
+BASE = "start_estimate_h"
+REMAINING = FEATURES.index("remaining_h")
+NEAR_H = 24.0  # within it every decision counts, before it one in FAR_EVERY_S
+FAR_EVERY_S = 4 * 3600
+
+
+def relative_inputs(observations: Float32s, names: tuple[str, ...] = INPUTS) -> Float64s:
+    """(d, len(names)) signed logarithm of each less that of the remaining time; observations (d, len(FEATURES))."""
+    columns = [FEATURES.index(name) for name in names]
+    return signed_log(observations[:, columns]) - signed_log(observations[:, [REMAINING]])
+
+
+def rows_to_fit(pairs: PairTable) -> Int64s:
+    """(n,) rows of the table at which there is a choice to learn from: before the end, sparser over a day before it."""
+    remaining_s = pairs.predecessor_end_s[pairs.pair_of] - pairs.decision_s
+    near = remaining_s <= NEAR_H * 3600
+    return np.flatnonzero((remaining_s > 0) & (near | (remaining_s % FAR_EVERY_S == 0)))
+
+
+def folds_in_time(pairs: PairTable, count: int) -> Int64s:
+    """(d,) which of `count` stretches of time, of about as many pairs each, a decision's pair was submitted in."""
+    place = np.empty(len(pairs), np.int64)
+    place[np.argsort(pairs.submit_s, kind="stable")] = np.arange(len(pairs))
+    return np.asarray((place * count // len(pairs))[pairs.pair_of], np.int64)

@@ -1,0 +1,21 @@
+"""What a network imitates first: of the rules that learn nothing the one that loses least, for each cost weight."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.batched_pairs import rewards
+from models.policies.estimates import average_wait, start_estimate, start_expected
+from models.protocol import PairTable
+from models.stopping import stopping_rows
+
+
+def best_rules(pairs: PairTable, weights: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """(k, d) decisions of the rule and setting of least mean cost at each of the weights (k,), on these very pairs."""
+    rules = [rule().fit(pairs, 0)[0] for rule in (average_wait, start_estimate, start_expected)]
+    submit = np.concatenate([rule.decisions(pairs.observations) for rule in rules])
+    gap = pairs.gap_h[stopping_rows(pairs, submit)]
+    interruption_h, overlap_h = np.maximum(gap, 0.0), np.maximum(-gap, 0.0)
+    best = [int(np.argmax(rewards(interruption_h, overlap_h, weight).mean(axis=1))) for weight in weights.tolist()]
+    return submit[best]

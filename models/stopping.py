@@ -1,0 +1,39 @@
+"""What stopping rules do on a pair table: when each pair's successor is submitted, at once or after waiting."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.protocol import PairTable
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+
+
+def stopping_rows(pairs: PairTable, submit: NDArray[np.bool_]) -> Int64s:
+    """Row at which each pair's successor is submitted: the first where `submit` (..., d) holds, else the last.
+
+    Returns (..., p) positions in the table's rows.
+    """
+    rows = np.arange(len(pairs.decision_s), dtype=np.int64)
+    if not len(pairs):
+        return np.empty((*submit.shape[:-1], 0), np.int64)
+    candidates = np.where(submit, rows, np.iinfo(np.int64).max)
+    first = np.minimum.reduceat(candidates, pairs.offset[:-1], axis=-1)
+    return np.asarray(np.minimum(first, pairs.last), dtype=np.int64)
+
+
+def following_rows(pairs: PairTable, submit: NDArray[np.bool_]) -> Int64s:
+    """(..., d) row at which the successor is submitted by whoever waits at that row and then follows `submit` (..., d).
+
+    At a pair's exact end nobody can wait: there it is that row itself.
+    """
+    rows = np.arange(len(pairs.decision_s), dtype=np.int64)
+    stops = np.asarray(submit, bool).copy()
+    stops[..., pairs.last] = True
+    candidates = np.where(stops, rows, np.iinfo(np.int64).max)
+    first = np.minimum.accumulate(candidates[..., ::-1], axis=-1)[..., ::-1]  # at or after each row, within its pair
+    after = np.concatenate([first[..., 1:], first[..., -1:]], axis=-1)
+    after[..., pairs.last] = pairs.last
+    return np.asarray(after, np.int64)
