@@ -1,14 +1,11 @@
 """What it costs a policy that an observer is not shown some features: the same pairs, decided with their fills.
 
-A feature that is hidden is taken out of every observation, and what stands in for it (`features.observe.FILLS`) goes in
-its place. Without recent jobs the start estimate by expected run times is that by limits, as `observe` has it then. The
-start estimates by limits stay as they were seen, though an observer without its user's limits makes them without.
+What is seen then is made in `models.learning.masking`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from features.bootstrap import (
@@ -20,11 +17,12 @@ from features.bootstrap import (
     start_weights,
 )
 from features.conventions import INDICATIVE_BELOW_BLOCKS
-from features.observe import AT, FILLS, HIDDEN_TOGETHER
+from features.observe import HIDDEN_TOGETHER
 from models.comparison.groups import EVERYTHING, Group, judged
 from models.comparison.one_thread import one_thread
 from models.comparison.outcomes import Outcome, play
 from models.comparison.settings import headline
+from models.learning.masking import masked
 from models.protocol import PairTable, TrainedPolicy
 from traces.errors import InputError
 
@@ -35,17 +33,6 @@ def check_hidden(names: Sequence[str]) -> None:
     if unknown or not names:
         shown = ", ".join(map(repr, unknown)) or "names nothing"
         raise InputError(f"--hidden {shown}; give one or several of {', '.join(HIDDEN_TOGETHER)}")
-
-
-def masked(pairs: PairTable, hidden: Sequence[str]) -> PairTable:
-    """The pairs as an observer sees them who is not shown the groups `hidden` of `HIDDEN_TOGETHER`."""
-    observations = pairs.observations.copy()
-    for name in (feature for group in hidden for feature in HIDDEN_TOGETHER[group]):
-        fill = FILLS[name]
-        observations[:, getattr(AT, name)] = pairs.observations[:, getattr(AT, fill)] if isinstance(fill, str) else fill
-    if "recent" in hidden:
-        observations[:, AT.start_estimate_expected_h] = pairs.observations[:, AT.start_estimate_h]
-    return replace(pairs, observations=observations)
 
 
 @one_thread

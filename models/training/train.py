@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from agent.artifact import Artifact
+from models.learning.masking import HIDDEN_SHARE, hidden_at_random
 from models.protocol import PairTable, Policy, TrainedPolicy
 from models.registry import make_policy
 from models.scenario import Context
@@ -117,13 +118,18 @@ def train(
 
 
 def _made(policies: Mapping[str, Policy], fits: Sequence[tuple[str, int]], pairs: PairTable) -> Iterator[Made]:
-    """Rules without anything to learn at once and here; learners in processes of their own, as they end."""
+    """Rules without anything to learn at once and here; learners in processes of their own, as they end.
+
+    Learners are shown a share of the pairs as an observer sees them from whom something is hidden.
+    """
     for name, seed in fits:
         if not policies[name].is_learned:
             began = time.perf_counter()
             artifact, metrics = policies[name].fit(pairs, seed)
             yield Made(name, seed, artifact, metrics, time.perf_counter() - began)
-    yield from fit_each([(policies[name], seed) for name, seed in fits if policies[name].is_learned], pairs)
+    learners = [(policies[name], seed) for name, seed in fits if policies[name].is_learned]
+    if learners:
+        yield from fit_each(learners, hidden_at_random(pairs))
 
 
 def _described(
@@ -131,7 +137,9 @@ def _described(
 ) -> TrainedPolicy:
     """The fit with what it was made from in its manifest, and remembered by the run."""
     ended_s = time.time()
-    trained_on = {**context.as_dict(), "seed": made.seed, "pairs": len(pairs), "decisions": len(pairs.decision_s)}
+    counts = {"pairs": len(pairs), "decisions": len(pairs.decision_s)}
+    hidden_share = HIDDEN_SHARE if policy.is_learned else 0.0  # of these pairs
+    trained_on = {**context.as_dict(), "seed": made.seed, **counts, "hidden_share": hidden_share}
     artifact = replace(made.artifact, manifest={**made.artifact.manifest, "trained_on": trained_on})
     run_id = ""
     if run is not None:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from features.observe import AT, FEATURES, FILLS, HIDDEN_TOGETHER
-from models.comparison.masked import cost_of_hiding, masked
+from models.comparison.masked import cost_of_hiding
 from models.comparison.outcomes import cost_h
+from models.learning.masking import masked
 from reports.text.hidden import format_hidden
 from tests.models.pair_tables import artifact, random_pairs, trained
 from traces.errors import InputError

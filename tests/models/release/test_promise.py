@@ -14,9 +14,9 @@ from agent.__main__ import main
 from agent.artifact import Artifact
 from assets.release import _promise_check
 from features.observe import HIDDEN_TOGETHER
-from models.comparison.masked import masked
 from models.comparison.outcomes import cost_h
 from models.comparison.promises import promises_of
+from models.learning.masking import masked
 from models.release.candidate import Candidate
 from models.release.decision import Offer, release
 from models.release.export import folder
