@@ -135,6 +135,14 @@ def test_the_first_part_of_the_updates_imitates() -> None:
     assert asked == [True, True, *[False] * 6]
 
 
+def test_an_update_that_imitates_asks_the_rule_and_no_network() -> None:
+    made, twin = learner(), learner()
+    made.ahead = lambda rows, log_weight: np.full(len(rows), np.nan, np.float32)  # type: ignore[method-assign]
+    twin.ahead = twin.of_rule  # type: ignore[method-assign]
+    assert made.update(imitate=True) == twin.update(imitate=False)
+    assert np.isnan(made.update(imitate=False))
+
+
 def test_the_rate_ends_at_the_share_that_is_declared() -> None:
     made = learner(learning_rate=0.01, last_rate=0.25, updates=10)
     for _ in range(10):

@@ -10,6 +10,7 @@ import pytest
 
 from models.comparison.outcomes import content_digest
 from models.policies.dqn import DQN
+from models.policies.fitted_q import FittedQ
 from models.policies.forest import Forest
 from models.policies.lightgbm import LightGBMQuantile
 from models.policies.policy_gradient import PolicyGradient
@@ -29,6 +30,7 @@ QUICK: tuple[Policy, ...] = (
     Forest(trees=5),
     XGBoostMean(rounds=5),
     LightGBMQuantile(rounds=5),
+    FittedQ(rounds=3, improvement_rounds=3),
 )
 # What the libraries would find on a processor of 2013, as far as they can be told: instructions, and libm's choices.
 OLDER = {
