@@ -1,0 +1,99 @@
+"""The compiled clock: from one instant at which something happens to the next, with the policy asked at each."""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel
+from simulator.gpu.events.placing import free_gpus, move_gpus, settle
+from simulator.gpu.events.state import (
+    ACTIVE,
+    ACTIVE_JOB,
+    DECISIONS,
+    DONE,
+    END,
+    JOBS,
+    LEFT,
+    NEVER,
+    OPEN,
+    OPEN_SLOTS,
+    PENDED,
+    PENDING,
+    SLOT,
+    STATUS,
+    SUBMIT,
+    WAKE,
+    State,
+)
+from simulator.gpu.policies import drf, fifo, sjf, srtf, tetris, tiresias, yarn
+
+RULES = ("fifo", "sjf", "srtf", "yarn", "drf", "tetris", "tiresias")  # the number of each is `rule` below
+_FIFO, _SJF, _SRTF, _YARN, _DRF, _TETRIS, _TIRESIAS = range(7)
+
+
+@kernel
+def _decide(rule: int, state: State, now: float) -> None:
+    if rule == _FIFO:
+        fifo.decide(state, now)
+    elif rule == _SJF:
+        sjf.decide(state, now)
+    elif rule == _SRTF:
+        srtf.decide(state, now)
+    elif rule == _YARN:
+        yarn.decide(state, now)
+    elif rule == _DRF:
+        drf.decide(state, now)
+    elif rule == _TETRIS:
+        tetris.decide(state, now)
+    elif rule == _TIRESIAS:
+        tiresias.decide(state, now)
+
+
+@kernel
+def run(rule: int, state: State) -> tuple[float, int]:
+    """To the last end. Returns GPU s that were free while somebody waited, and a job that can never start (-1: none).
+
+    At an instant jobs end first, then others come, then the policy decides once.
+    """
+    stranded, now, coming, waiting = 0.0, 0.0, 0, 0
+    jobs = state.count[JOBS]
+    while True:
+        instant = state.real[SUBMIT, coming] if coming < jobs else NEVER
+        for at in range(state.count[ACTIVE]):
+            job = state.whole[ACTIVE_JOB, at]
+            instant = min(instant, state.real[END, job], state.real[WAKE, job])
+        if instant == NEVER:
+            return stranded, (state.whole[ACTIVE_JOB, 0] if state.count[ACTIVE] else -1)
+        if waiting:
+            stranded += free_gpus(state) * (instant - now)
+        now = max(now, instant)
+        _finish(state, now)
+        while coming < jobs and state.real[SUBMIT, coming] <= now:
+            state.whole[STATUS, coming], state.real[PENDED, coming] = PENDING, now
+            state.whole[ACTIVE_JOB, state.count[ACTIVE]] = coming
+            state.count[ACTIVE] += 1
+            coming += 1
+        if state.count[ACTIVE]:
+            _decide(rule, state, now)
+            state.count[DECISIONS] += 1
+        waiting = 0
+        for at in range(state.count[ACTIVE]):
+            waiting += state.whole[STATUS, state.whole[ACTIVE_JOB, at]] == PENDING
+
+
+@kernel
+def _finish(state: State, now: float) -> None:
+    """Ends who has reached its end, and forgets the instants that policies wanted to be woken at."""
+    kept = 0
+    for at in range(state.count[ACTIVE]):
+        job = state.whole[ACTIVE_JOB, at]
+        if state.real[END, job] <= now:
+            settle(state, job, state.real[END, job])
+            move_gpus(state, job, -1)
+            state.slots[OPEN, state.count[OPEN_SLOTS]] = state.whole[SLOT, job]
+            state.count[OPEN_SLOTS] += 1
+            state.whole[STATUS, job], state.real[LEFT, job], state.real[WAKE, job] = DONE, 0.0, NEVER
+        else:
+            if state.real[WAKE, job] <= now:
+                state.real[WAKE, job] = NEVER
+            state.whole[ACTIVE_JOB, kept] = job
+            kept += 1
+    state.count[ACTIVE] = kept

@@ -1,0 +1,134 @@
+"""Two passes that several policies share: over an order with preemption, and the order itself kept sorted."""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel
+from simulator.gpu.events.placing import find, find_any, free_gpus, give_up, is_free_still, move_gpus, start
+from simulator.gpu.events.state import (
+    ACTIVE,
+    ACTIVE_JOB,
+    ASKED_TYPES,
+    CHOICE,
+    DONE,
+    GPUS,
+    KEY,
+    KIND,
+    NEWEST,
+    ON_TYPE,
+    ORDER,
+    RUNNING,
+    SORTED,
+    STATUS,
+    TYPE_GPUS,
+    State,
+)
+
+_OUT, _KEEP, _STOP = -3, -2, -1  # choice of a job in a pass; from 0 on the type that it is to start on
+
+
+@kernel
+def follow(state: State, sorted_jobs: int, now: float, local: bool) -> None:
+    """Runs the jobs at the front of `order` (its first `sorted_jobs`), as many as the GPUs of each type hold.
+
+    Those running behind are stopped, but only where what takes their place can be placed; what is left over goes to
+    whoever fits, in order. With `local` a gang of a kind that loses much when spread starts on the fewest nodes alone.
+    """
+    _choose(state, sorted_jobs)
+    stopped = 0
+    for at in range(sorted_jobs):
+        if state.whole[CHOICE, state.whole[ORDER, at]] == _STOP:
+            move_gpus(state, state.whole[ORDER, at], -1)
+            stopped += 1
+    for at in range(sorted_jobs):
+        job = state.whole[ORDER, at]
+        kind = state.whole[CHOICE, job]
+        if kind >= 0:
+            if find(state, job, kind, local and state.local[state.whole[KIND, job]] == 1):
+                start(state, job, kind, now)
+            else:
+                state.whole[CHOICE, job] = _OUT
+    if stopped:
+        for at in range(sorted_jobs):
+            job = state.whole[ORDER, at]
+            if state.whole[CHOICE, job] == _STOP:
+                if is_free_still(state, job):
+                    move_gpus(state, job, 1)
+                    state.whole[CHOICE, job] = _KEEP
+                else:
+                    give_up(state, job, now)
+    fill(state, sorted_jobs, now, local)
+
+
+@kernel
+def _choose(state: State, sorted_jobs: int) -> None:
+    """Counts GPUs of each type down in order: who keeps running, who is stopped, who starts on which type."""
+    for kind in range(state.of_type.shape[1]):
+        state.of_type[ASKED_TYPES, kind] = state.of_type[TYPE_GPUS, kind]
+    for at in range(sorted_jobs):
+        job = state.whole[ORDER, at]
+        gpus = state.whole[GPUS, job]
+        if state.whole[STATUS, job] == RUNNING:
+            kind = state.whole[ON_TYPE, job]
+            state.whole[CHOICE, job] = _KEEP if state.of_type[ASKED_TYPES, kind] >= gpus else _STOP
+            if state.of_type[ASKED_TYPES, kind] >= gpus:
+                state.of_type[ASKED_TYPES, kind] -= gpus
+        else:
+            state.whole[CHOICE, job] = _OUT
+            for rank in range(state.of_type.shape[1]):
+                kind = state.preference[state.whole[KIND, job], rank]
+                if state.of_type[ASKED_TYPES, kind] >= gpus:
+                    state.of_type[ASKED_TYPES, kind] -= gpus
+                    state.whole[CHOICE, job] = kind
+                    break
+
+
+@kernel
+def fill(state: State, sorted_jobs: int, now: float, local: bool) -> None:
+    """Starts who waits and fits, in order, on what is free."""
+    free = free_gpus(state)
+    for at in range(sorted_jobs):
+        if free == 0:
+            break
+        job = state.whole[ORDER, at]
+        if state.whole[STATUS, job] != RUNNING and state.whole[GPUS, job] <= free:
+            kind = find_any(state, job, local and state.local[state.whole[KIND, job]] == 1)
+            if kind >= 0:
+                start(state, job, kind, now)
+                free -= state.whole[GPUS, job]
+
+
+@kernel
+def sort(state: State) -> int:
+    """Keeps `order` as the active jobs by (key, arrival); returns how many. The last order is nearly sorted already.
+
+    Jobs that came since are those of `active` behind the last one sorted; a job's number is its place in arrival.
+    """
+    kept = 0
+    newest = -1
+    for at in range(state.count[SORTED]):
+        job = state.whole[ORDER, at]
+        newest = max(newest, job)
+        if state.whole[STATUS, job] != DONE:
+            state.whole[ORDER, kept] = job
+            kept += 1
+    newest = max(newest, state.count[NEWEST])
+    for at in range(state.count[ACTIVE] - 1, -1, -1):
+        if state.whole[ACTIVE_JOB, at] <= newest:
+            break
+        state.whole[ORDER, kept] = state.whole[ACTIVE_JOB, at]
+        kept += 1
+    if state.count[ACTIVE]:
+        state.count[NEWEST] = max(newest, state.whole[ACTIVE_JOB, state.count[ACTIVE] - 1])
+    state.count[SORTED] = kept
+    for at in range(1, kept):
+        job = state.whole[ORDER, at]
+        key = state.real[KEY, job]
+        before = at - 1
+        while before >= 0:
+            other = state.whole[ORDER, before]
+            if state.real[KEY, other] < key or (state.real[KEY, other] == key and other < job):
+                break
+            state.whole[ORDER, before + 1] = state.whole[ORDER, before]
+            before -= 1
+        state.whole[ORDER, before + 1] = job
+    return kept

@@ -1,0 +1,208 @@
+"""Where a gang goes, and what starting and stopping it does: the compiled steps that every policy uses.
+
+A gang lies on GPUs of one type. Its place is the best fit: one node where one holds it, the one with the least free;
+else the nodes with the most free, each whole, and for what then remains the node that fits it best. Where it needs
+several nodes and one rack holds it on as few, it goes there. Ties by the node's number.
+"""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel
+from simulator.gpu.events.state import (
+    ATTAINED,
+    BEGUN,
+    CHOSEN,
+    END,
+    GPUS,
+    GROUP,
+    KIND,
+    LEFT,
+    LOST,
+    NEVER,
+    NODE,
+    NODE_TYPE,
+    ON_TYPE,
+    OPEN,
+    OPEN_SLOTS,
+    PENDED,
+    PENDING,
+    PIECES,
+    PREEMPTIONS,
+    RACK,
+    RACKS,
+    RAN,
+    RATE,
+    RESTART,
+    RESTARTS,
+    RESUME,
+    RUNNING,
+    SERVICE,
+    SINCE,
+    SLOT,
+    STATUS,
+    TAKEN,
+    TYPE_FREE,
+    WIDEST,
+    State,
+)
+
+
+@kernel
+def free_gpus(state: State) -> int:
+    """GPUs that nobody holds."""
+    free = 0
+    for kind in range(state.of_type.shape[1]):
+        free += state.of_type[TYPE_FREE, kind]
+    return int(free)
+
+
+@kernel
+def holds(state: State, node: int, job: int) -> int:
+    """GPUs of the job that the node could take now."""
+    most = state.free[node, 0]
+    for resource in range(1, state.free.shape[1]):
+        need = state.need[job, resource]
+        if need > 0:
+            most = min(most, state.free[node, resource] // need)
+    return int(most)
+
+
+@kernel
+def _search(state: State, job: int, kind: int, rack: int, most_nodes: int) -> int:
+    """Fills `chosen_node` and `chosen_gpus` with a place on the type; its nodes, or 0 where there is none."""
+    left, found = state.whole[GPUS, job], 0
+    while left > 0:
+        best, best_room, wide, wide_room = -1, 0, -1, 0
+        for node in range(state.node.shape[1]):
+            if state.node[NODE_TYPE, node] != kind or (rack >= 0 and state.node[RACK, node] != rack):
+                continue
+            room = holds(state, node, job)
+            if room == 0 or (room <= wide_room and (room < left or (best >= 0 and room >= best_room))):
+                continue
+            is_taken = False
+            for at in range(found):
+                if state.chosen[NODE, at] == node:
+                    is_taken = True
+                    break
+            if is_taken:
+                continue
+            if room >= left and (best < 0 or room < best_room):
+                best, best_room = node, room
+            if room > wide_room:
+                wide, wide_room = node, room
+        if best < 0 and wide < 0:
+            return 0
+        node, taken = (best, left) if best >= 0 else (wide, wide_room)
+        if found >= most_nodes or found >= state.chosen.shape[1]:
+            return 0
+        state.chosen[NODE, found], state.chosen[TAKEN, found] = node, taken
+        found += 1
+        left -= taken
+    return found
+
+
+@kernel
+def find(state: State, job: int, kind: int, is_local: bool) -> bool:
+    """Whether the job fits on GPUs of the type now, `is_local`: on the fewest nodes; the place is the chosen one."""
+    if state.of_type[TYPE_FREE, kind] < state.whole[GPUS, job]:
+        return False
+    fewest = -(-state.whole[GPUS, job] // state.of_type[WIDEST, kind])
+    nodes = _search(state, job, kind, -1, fewest if is_local else state.node.shape[1])
+    if nodes == 0:
+        return False
+    if nodes > 1 and state.count[RACKS] > 1:
+        is_together = False
+        for rack in range(state.count[RACKS]):
+            is_together = is_together or _search(state, job, kind, rack, nodes) > 0
+        if not is_together:
+            _search(state, job, kind, -1, nodes)
+    state.count[CHOSEN] = nodes
+    return True
+
+
+@kernel
+def find_any(state: State, job: int, is_local: bool) -> int:
+    """The fastest type that the job fits on now, -1 for none; the place is the chosen one."""
+    for at in range(state.preference.shape[1]):
+        kind = state.preference[state.whole[KIND, job], at]
+        if find(state, job, kind, is_local):
+            return int(kind)
+    return -1
+
+
+@kernel
+def move_gpus(state: State, job: int, sign: int) -> None:
+    """Takes (1) or gives back (-1) what the slot of the job holds."""
+    slot = state.whole[SLOT, job]
+    for at in range(state.slots[PIECES, slot]):
+        node, gpus = state.places[NODE, slot, at], state.places[TAKEN, slot, at]
+        for resource in range(state.free.shape[1]):
+            state.free[node, resource] -= sign * gpus * state.need[job, resource]
+    state.of_type[TYPE_FREE, state.whole[ON_TYPE, job]] -= sign * state.whole[GPUS, job]
+    for resource in range(state.free.shape[1]):
+        state.used[state.whole[GROUP, job], resource] += sign * state.whole[GPUS, job] * state.need[job, resource]
+
+
+@kernel
+def settle(state: State, job: int, now: float) -> None:
+    """Brings what a running job has done and held up to `now`."""
+    passed = now - state.real[SINCE, job]
+    if passed > 0.0:
+        working = max(0.0, now - max(state.real[SINCE, job], state.real[RESUME, job]))
+        gpus = state.whole[GPUS, job]
+        state.real[LEFT, job] = max(0.0, state.real[LEFT, job] - working * state.real[RATE, job])
+        state.real[ATTAINED, job] += passed * gpus
+        state.real[SERVICE, job] += passed * gpus
+        state.real[LOST, job] += (passed - working) * gpus
+        state.real[RAN, job] += passed
+        state.real[SINCE, job] = now
+
+
+@kernel
+def start(state: State, job: int, kind: int, now: float) -> None:
+    """Starts the job on the chosen place, with the charge of a restart where it has run before."""
+    state.count[OPEN_SLOTS] -= 1
+    slot = state.slots[OPEN, state.count[OPEN_SLOTS]]
+    nodes = state.count[CHOSEN]
+    state.whole[SLOT, job], state.whole[ON_TYPE, job], state.slots[PIECES, slot] = slot, kind, nodes
+    for at in range(nodes):
+        state.places[NODE, slot, at], state.places[TAKEN, slot, at] = state.chosen[NODE, at], state.chosen[TAKEN, at]
+    move_gpus(state, job, 1)
+    state.whole[STATUS, job], state.real[SINCE, job], state.real[RESUME, job] = RUNNING, now, now
+    if state.real[BEGUN, job] < 0.0:
+        state.real[BEGUN, job] = now
+    else:
+        state.whole[RESTARTS, job] += 1
+        state.real[RESUME, job] = now + state.real[RESTART, job]
+    state.real[RATE, job] = state.speed[state.whole[KIND, job], kind, nodes]
+    state.real[END, job] = state.real[RESUME, job] + state.real[LEFT, job] / state.real[RATE, job]
+
+
+@kernel
+def give_up(state: State, job: int, now: float) -> None:
+    """A running job no longer holds GPUs that were given back already: it waits again."""
+    settle(state, job, now)
+    state.slots[OPEN, state.count[OPEN_SLOTS]] = state.whole[SLOT, job]
+    state.count[OPEN_SLOTS] += 1
+    state.whole[SLOT, job], state.whole[STATUS, job], state.real[END, job] = -1, PENDING, NEVER
+    state.real[PENDED, job] = now
+    state.whole[PREEMPTIONS, job] += 1
+
+
+@kernel
+def stop(state: State, job: int, now: float) -> None:
+    """Takes the GPUs of a running job: it waits again, and restarts with a charge."""
+    move_gpus(state, job, -1)
+    give_up(state, job, now)
+
+
+@kernel
+def is_free_still(state: State, job: int) -> bool:
+    """Whether all that the slot of the job names is free now."""
+    slot = state.whole[SLOT, job]
+    for at in range(state.slots[PIECES, slot]):
+        node, gpus = state.places[NODE, slot, at], state.places[TAKEN, slot, at]
+        for resource in range(state.free.shape[1]):
+            if state.free[node, resource] < gpus * state.need[job, resource]:
+                return False
+    return True

@@ -1,0 +1,126 @@
+"""Arrays of the compiled clock: the machine, the jobs, and where each stands. `build` makes them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.gpu.cluster import Cluster
+from simulator.gpu.jobs import GpuJobs, origin_s
+from simulator.gpu.profiles.scaling import goodput
+from simulator.gpu.profiles.table import MODELS
+from simulator.gpu.rounds import RESTART_S
+
+Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+COMING, PENDING, RUNNING, DONE = range(4)  # STATUS
+NEVER = np.inf
+
+# Rows of `real`, a number a job; times in s from the origin.
+SUBMIT, WORK, RESTART, LEFT, SINCE, RESUME, RATE, ATTAINED = range(8)  # LEFT: of WORK, at SINCE; ATTAINED: GPU s
+LOST, RAN, BEGUN, END, WAKE, PENDED, SERVICE, KEY = range(8, 16)  # SERVICE: what a policy ranks by, GPU s
+# Rows of `whole`, a whole number a job; ACTIVE_JOB and ORDER are lists of jobs, as long as `count` says.
+GPUS, GROUP, KIND, STATUS, LEVEL, ON_TYPE, SLOT, RESTARTS, PREEMPTIONS, ACTIVE_JOB, ORDER, CHOICE = range(12)
+NODE_TYPE, RACK = range(2)  # rows of `node`
+WIDEST, TYPE_GPUS, TYPE_FREE, ASKED_TYPES = range(4)  # rows of `of_type`
+QUOTA, SHARE = range(2)  # rows of `of_group`
+NODE, TAKEN = range(2)  # of `places` and `chosen`: which node, how many GPUs of it
+PIECES, OPEN = range(2)  # rows of `slots`: nodes of the slot; a stack of those that nobody has
+ACTIVE, SORTED, OPEN_SLOTS, CHOSEN, DECISIONS, RACKS, NEWEST, JOBS = range(8)  # in `count`
+
+
+class State(NamedTuple):
+    """n jobs, m nodes, R resources (GPUs first), T types, K kinds of job (model and GPUs), S slots of running jobs.
+
+    Few arrays with named rows, not an array a name: each array of a state makes every function slower to compile.
+    """
+
+    real: Floats  # (16, n)
+    whole: Int64s  # (12, n + 1)
+    need: Int64s  # (n, R) for each GPU of the job
+    speed: Floats  # (K, T, nodes + 1)
+    preference: Int64s  # (K, T) types, the fastest first
+    local: Int64s  # (K,) 1 where a gang loses much when it is spread
+    node: Int64s  # (2, m)
+    of_type: Int64s  # (4, T)
+    total: Int64s  # (R,)
+    room: Int64s  # (m, R) capacity
+    free: Int64s  # (m, R)
+    of_group: Floats  # (2, groups)
+    used: Int64s  # (groups, R)
+    asked: Int64s  # (groups,) room of a policy
+    knobs: Floats  # of the policy
+    places: Int64s  # (2, S, most nodes)
+    slots: Int64s  # (2, S)
+    chosen: Int64s  # (2, most nodes) the last place found
+    count: Int64s  # (8,)
+
+
+def build(cluster: Cluster, jobs: GpuJobs, quota: Floats, knobs: Floats, spread_loss: float = 0.2) -> State:
+    """A state before the first job. `quota` (groups,) GPUs; kinds whose spread costs over `spread_loss` are local."""
+    types = sorted(set(cluster.types))
+    kind, speed, local = _speeds(cluster, jobs, types, spread_loss)
+    node_type = np.array([types.index(name) for name in cluster.types], dtype=np.int64)
+    gpus = cluster.capacity[:, 0]
+    of_type = [gpus[node_type == index] for index in range(len(types))]
+    n, most = len(jobs), min(int(jobs.gpus.max()), cluster.nodes) + 1
+    slots = cluster.gpus + 1
+    models = list(MODELS.values())
+    groups, resources = max(1, len(jobs.groups)), cluster.capacity.shape[1]
+    real = np.zeros((16, n))
+    real[SUBMIT] = jobs.submit_s - origin_s(jobs)
+    real[WORK] = real[LEFT] = jobs.run_s
+    real[RESTART] = [RESTART_S if model < 0 else models[model].restart_s for model in jobs.model]
+    real[BEGUN], real[END], real[WAKE] = -1.0, NEVER, NEVER
+    whole = np.zeros((12, n + 1), dtype=np.int64)
+    whole[GPUS, :n], whole[GROUP, :n], whole[KIND, :n], whole[SLOT] = jobs.gpus, jobs.group, kind, -1
+    sums = [own.sum() for own in of_type]
+    counts = np.array([0, 0, slots, 0, 0, len(set(cluster.racks.tolist())), -1, n], dtype=np.int64)
+    return State(
+        real=real,
+        whole=whole,
+        need=jobs.need[:, :resources].copy(),
+        speed=speed,
+        preference=np.argsort(-speed[:, :, 1], axis=1, kind="stable"),
+        local=local,
+        node=np.stack([node_type, cluster.racks]),
+        of_type=np.array([[own.max() for own in of_type], sums, sums, sums], dtype=np.int64),
+        total=cluster.capacity.sum(axis=0),
+        room=cluster.capacity.copy(),
+        free=cluster.capacity.copy(),
+        of_group=np.stack([np.asarray(quota, dtype=np.float64), np.zeros(groups)]),
+        used=np.zeros((groups, resources), dtype=np.int64),
+        asked=np.zeros(groups, dtype=np.int64),
+        knobs=np.asarray(knobs, dtype=np.float64),
+        places=np.zeros((2, slots, most), dtype=np.int64),
+        slots=np.stack([np.zeros(slots, dtype=np.int64), np.arange(slots)[::-1]]),
+        chosen=np.zeros((2, most), dtype=np.int64),
+        count=counts,
+    )
+
+
+def _speeds(cluster: Cluster, jobs: GpuJobs, types: list[str], spread_loss: float) -> tuple[Int64s, Floats, Int64s]:
+    """Kind of each job (n,), speed of each kind on each type and number of nodes, and which kinds are local.
+
+    Speed 1 is that on what the job asked for, packed on the reference type, as in `simulator.gpu.rounds.speed`.
+    """
+    pairs = np.stack([jobs.model, jobs.gpus], axis=1)
+    kinds, kind = np.unique(pairs, axis=0, return_inverse=True)
+    most = min(int(jobs.gpus.max()), cluster.nodes)
+    models = list(MODELS.values())
+    widest = cluster.machine().widest
+    speed = np.ones((len(kinds), len(types), most + 1))
+    local = np.zeros(len(kinds), dtype=np.int64)
+    for index, (model, gpus) in enumerate(kinds.tolist()):
+        if model < 0:
+            continue
+        own = goodput(models[model], cluster.reference, gpus, -(-gpus // widest), gpus)
+        for at, name in enumerate(types):
+            for nodes in range(1, min(most, gpus) + 1):
+                speed[index, at, nodes] = goodput(models[model], name, gpus, nodes, gpus) / own
+            speed[index, at, 0] = speed[index, at, 1]
+        local[index] = int(models[model].spread_loss > spread_loss)
+    return kind.reshape(-1).astype(np.int64), speed, local

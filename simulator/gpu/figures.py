@@ -1,0 +1,70 @@
+"""Figures of a run of GPU jobs: completion times, queueing, fairness, fragmentation, and what preemption cost."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.gpu.cluster import Cluster
+from simulator.gpu.jobs import Floats, GpuJobs, origin_s
+from simulator.gpu.rounds import Result
+
+FIGURES: dict[str, str] = {
+    "mean_jct_s": "mean job completion time: last end minus submission",
+    "p50_jct_s": "median of it",
+    "p99_jct_s": "99th percentile of it",
+    "mean_queueing_s": "mean time without GPUs between submission and end",
+    "makespan_s": "first submission to last end",
+    "utilization": "share of GPUs x makespan that jobs held and made progress on",
+    "fragmentation": "share of GPUs x makespan that was free while somebody waited",
+    "worst_rho": "largest finish-time fairness: completion time over that alone on a 1/N share",
+    "mean_rho": "mean of it",
+    "preemptions": "stops before the end",
+    "lost_gpu_h": "GPU hours held without progress, for restarts",
+}  # name -> meaning; unit at the end of the name
+
+
+def contention(jobs: GpuJobs) -> float:
+    """Jobs that are there at once in the mean, if each ran from its submission on: the N of finish-time fairness.
+
+    A figure of the trace, so that it is the same for every scheduler; at least 1.
+    """
+    span = float((jobs.submit_s + jobs.run_s).max() - jobs.submit_s.min())
+    return max(1.0, float(jobs.run_s.sum()) / span)
+
+
+def rho(cluster: Cluster, jobs: GpuJobs, result: Result) -> Floats:
+    """Finish-time fairness of each job, (jobs,): Themis (NSDI 2020), section 3.1, each job an app of its own."""
+    share = max(1.0, cluster.gpus / contention(jobs))
+    alone = jobs.run_s * np.maximum(1.0, jobs.gpus / share)
+    return np.asarray(jct_s(jobs, result) / alone, dtype=np.float64)
+
+
+def jct_s(jobs: GpuJobs, result: Result) -> Floats:
+    """Completion time of each job, (jobs,) s."""
+    return np.asarray(result.end_s - (jobs.submit_s - origin_s(jobs)), dtype=np.float64)
+
+
+def queueing_s(jobs: GpuJobs, result: Result) -> Floats:
+    """Time of each job without GPUs, (jobs,) s."""
+    return np.asarray(jct_s(jobs, result) - result.ran_s, dtype=np.float64)
+
+
+def figures(cluster: Cluster, jobs: GpuJobs, result: Result) -> dict[str, float]:
+    """Every figure of FIGURES."""
+    jct = jct_s(jobs, result)
+    fairness = rho(cluster, jobs, result)
+    makespan = float(result.end_s.max() - (jobs.submit_s.min() - origin_s(jobs)))
+    capacity = cluster.gpus * makespan
+    return {
+        "mean_jct_s": float(jct.mean()),
+        "p50_jct_s": float(np.quantile(jct, 0.5)),
+        "p99_jct_s": float(np.quantile(jct, 0.99)),
+        "mean_queueing_s": float(queueing_s(jobs, result).mean()),
+        "makespan_s": makespan,
+        "utilization": float((result.gpu_s - result.lost_gpu_s).sum()) / capacity,
+        "fragmentation": result.stranded_gpu_s / capacity,
+        "worst_rho": float(fairness.max()),
+        "mean_rho": float(fairness.mean()),
+        "preemptions": float(result.preemptions.sum()),
+        "lost_gpu_h": float(result.lost_gpu_s.sum()) / 3600.0,
+    }

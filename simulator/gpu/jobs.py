@@ -1,0 +1,104 @@
+"""The jobs that GPU schedulers are compared on, as arrays, and what is drawn where a trace does not say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.gpu.profiles import draw
+from simulator.gpu.profiles.table import MODELS
+from simulator.gpu.rounds import Job
+
+Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class GpuJobs:
+    """Gangs in order of (submit_s, number), each array of shape (jobs,).
+
+    `need` (jobs, resources) is what a job takes for each of its GPUs, GPUs themselves (1) first.
+    """
+
+    number: Int64s
+    submit_s: Floats  # epoch s, or the trace's own
+    gpus: Int64s  # asked for, >= 1
+    run_s: Floats  # on those, packed, > 0
+    need: Int64s
+    group: Int64s  # index into `groups`: virtual cluster, partition or user
+    groups: tuple[str, ...]
+    user: Int64s  # index into `users`; -1 where the log names none
+    users: tuple[str, ...]
+    model: Int64s  # index into the profiles' MODELS; -1 for a job without profile
+    elastic: Bools
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def take(self, index: Int64s | Bools) -> GpuJobs:
+        """The jobs at `index` (positions or mask)."""
+        of_jobs = ("number", "submit_s", "gpus", "run_s", "need", "group", "user", "model", "elastic")
+        return replace(self, **{name: getattr(self, name)[index] for name in of_jobs})
+
+    def drawn(self, seed: int, mix: dict[str, float] | None = None, elastic_share: float = 0.2) -> GpuJobs:
+        """The same jobs with a model drawn from `mix`, and elastic ones drawn: generated, by `profiles.draw`."""
+        order = {name: index for index, name in enumerate(MODELS)}
+        names = draw.models(self.number, seed, mix)
+        return replace(
+            self,
+            model=np.array([order[name] for name in names], dtype=np.int64),
+            elastic=draw.elastic(self.number, self.gpus, elastic_share, seed),
+        )
+
+    def objects(self) -> list[Job]:
+        """Fresh jobs for the clock of rounds; its times start at the first submission's second."""
+        models = list(MODELS.values())
+        origin = origin_s(self)
+        return [
+            Job(
+                number=at,
+                submit_s=float(self.submit_s[at]) - origin,
+                gpus=int(self.gpus[at]),
+                run_s=float(self.run_s[at]),
+                group=self.groups[self.group[at]] if self.groups else "",
+                model=models[self.model[at]] if self.model[at] >= 0 else None,
+                elastic=bool(self.elastic[at]),
+            )
+            for at in range(len(self))
+        ]
+
+
+def origin_s(jobs: GpuJobs) -> float:
+    """The second that both clocks count from."""
+    return float(np.floor(jobs.submit_s.min())) if len(jobs) else 0.0
+
+
+def of_arrays(
+    submit_s: Floats,
+    gpus: Int64s,
+    run_s: Floats,
+    group: Int64s | None = None,
+    groups: tuple[str, ...] = (),
+    need: Int64s | None = None,
+) -> GpuJobs:
+    """Jobs from plain arrays (jobs,), sorted by submission; without profiles, users or elastic jobs."""
+    order = np.argsort(np.asarray(submit_s), kind="stable")
+    count = len(order)
+    none = np.full(count, -1, dtype=np.int64)
+    of_group = np.zeros(count, dtype=np.int64) if group is None else np.asarray(group, dtype=np.int64)
+    return GpuJobs(
+        number=np.arange(count, dtype=np.int64),
+        submit_s=np.asarray(submit_s, dtype=np.float64)[order],
+        gpus=np.asarray(gpus, dtype=np.int64)[order],
+        run_s=np.asarray(run_s, dtype=np.float64)[order],
+        need=np.ones((count, 1), dtype=np.int64) if need is None else np.asarray(need, dtype=np.int64)[order],
+        group=of_group[order],
+        groups=groups or tuple(f"group {index}" for index in range(int(of_group.max()) + 1 if count else 1)),
+        user=none,
+        users=(),
+        model=none.copy(),
+        elastic=np.zeros(count, dtype=np.bool_),
+    )

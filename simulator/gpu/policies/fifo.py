@@ -1,0 +1,22 @@
+"""First in, first out: the oldest waiting job starts as soon as it fits, and nobody passes it. Nobody is stopped.
+
+The baseline of every paper. A gang starts on the GPU type that it runs fastest on and fits, packed as well as it goes.
+"""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel
+from simulator.gpu.events.placing import find_any, start
+from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, PENDING, STATUS, State
+
+
+@kernel
+def decide(state: State, now: float) -> None:
+    """As `simulator.gpu.events.kernel` asks."""
+    for at in range(state.count[ACTIVE]):
+        job = state.whole[ACTIVE_JOB, at]
+        if state.whole[STATUS, job] == PENDING:
+            kind = find_any(state, job, False)
+            if kind < 0:
+                return
+            start(state, job, kind, now)

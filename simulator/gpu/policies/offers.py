@@ -1,0 +1,48 @@
+"""A pass that goes by groups: the one with the least of its share is offered what is free, again and again."""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel
+from simulator.gpu.events.placing import find_any, free_gpus, start
+from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, GROUP, ORDER, PENDING, QUOTA, SHARE, STATUS, SUBMIT, State
+
+
+@kernel
+def share_of(state: State, group: int, by_quota: bool) -> float:
+    """GPUs over the group's quota; else its dominant share: the largest of used over total of any resource."""
+    if by_quota:
+        return float(state.used[group, 0] / max(state.of_group[QUOTA, group], 1e-9))
+    most = 0.0
+    for resource in range(len(state.total)):
+        most = max(most, state.used[group, resource] / state.total[resource])
+    return most
+
+
+@kernel
+def offer(state: State, now: float, by_quota: bool, hold_s: float) -> None:
+    """Starts jobs of the group with the least share, in order of arrival, those that do not fit passed by.
+
+    A gang that came less than `hold_s` ago starts on the fewest nodes alone. Ties by the group's number.
+    """
+    groups = len(state.asked)
+    for group in range(groups):
+        state.asked[group] = -1
+        state.of_group[SHARE, group] = share_of(state, group, by_quota)
+    for at in range(state.count[ACTIVE] - 1, -1, -1):
+        job = state.whole[ACTIVE_JOB, at]
+        if state.whole[STATUS, job] == PENDING:
+            state.whole[ORDER, job] = state.asked[state.whole[GROUP, job]]  # the next of its group
+            state.asked[state.whole[GROUP, job]] = job
+    while free_gpus(state) > 0:
+        least = -1
+        for group in range(groups):
+            if state.asked[group] >= 0 and (least < 0 or state.of_group[SHARE, group] < state.of_group[SHARE, least]):
+                least = group
+        if least < 0:
+            return
+        job = state.asked[least]
+        state.asked[least] = state.whole[ORDER, job]
+        kind = find_any(state, job, now - state.real[SUBMIT, job] < hold_s)
+        if kind >= 0:
+            start(state, job, kind, now)
+            state.of_group[SHARE, least] = share_of(state, least, by_quota)

@@ -1,0 +1,120 @@
+"""Tetris: packs jobs where what they ask for aligns best with what is free, and favours those with little work left.
+
+Grandl et al., "Multi-resource packing for cluster schedulers" (SIGCOMM 2014). Score: the dot product of the job's
+demand and of what is free on the node that suits it best, both over that node's capacity, less `work_weight` times the
+job's work, in units that make both equally large in the mean of the candidates (the paper's epsilon). Candidates are
+the first `LOOKED_AT` waiting jobs of the groups furthest below their fair share: all but the share `fairness` of the
+groups. The best starts, and all are scored again. Nobody is stopped. A gang of several nodes is scored by what it puts
+on one. Our reading: penalties for remote input and barriers have no counterpart in a trace of gangs.
+"""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel
+from simulator.gpu.events.placing import find_any, free_gpus, holds, start
+from simulator.gpu.events.state import (
+    ACTIVE,
+    ACTIVE_JOB,
+    CHOICE,
+    GPUS,
+    GROUP,
+    KEY,
+    ORDER,
+    PENDING,
+    SHARE,
+    STATUS,
+    WORK,
+    State,
+)
+from simulator.gpu.policies.offers import share_of
+
+LOOKED_AT = 50
+
+
+@kernel
+def decide(state: State, now: float) -> None:
+    """As `simulator.gpu.events.kernel` asks. Knobs: fairness, work_weight."""
+    while free_gpus(state) > 0:
+        candidates = _candidates(state)
+        if candidates == 0:
+            return
+        for at in range(candidates):
+            state.real[KEY, state.whole[ORDER, at]] = _alignment(state, state.whole[ORDER, at])
+        aligned, work = 0.0, 0.0
+        for at in range(candidates):
+            aligned += state.real[KEY, state.whole[ORDER, at]]
+            work += state.real[WORK, state.whole[ORDER, at]] * state.whole[GPUS, state.whole[ORDER, at]]
+        unit = state.knobs[1] * aligned / work
+        is_started = False
+        for _ in range(candidates):
+            best, best_score = -1, 0.0
+            for at in range(candidates):
+                job = state.whole[ORDER, at]
+                score = state.real[KEY, job] - unit * state.real[WORK, job] * state.whole[GPUS, job]
+                if state.whole[CHOICE, job] == 0 and state.real[KEY, job] > 0.0 and (best < 0 or score > best_score):
+                    best, best_score = job, score
+            if best < 0:
+                return
+            state.whole[CHOICE, best] = 1
+            kind = find_any(state, best, False)
+            if kind >= 0:
+                start(state, best, kind, now)
+                is_started = True
+                break
+        if not is_started:
+            return
+
+
+@kernel
+def _candidates(state: State) -> int:
+    """Fills `order` with the waiting jobs that are looked at; how many."""
+    groups = len(state.asked)
+    waiting = 0
+    for group in range(groups):
+        state.asked[group] = 0
+        state.of_group[SHARE, group] = share_of(state, group, False)
+    for at in range(state.count[ACTIVE]):
+        job = state.whole[ACTIVE_JOB, at]
+        if state.whole[STATUS, job] == PENDING and state.asked[state.whole[GROUP, job]] == 0:
+            state.asked[state.whole[GROUP, job]] = 1
+            waiting += 1
+    allowed = max(1, int((1.0 - state.knobs[0]) * waiting + 0.999999))
+    for _ in range(allowed):
+        least = -1
+        for group in range(groups):
+            if state.asked[group] == 1 and (least < 0 or state.of_group[SHARE, group] < state.of_group[SHARE, least]):
+                least = group
+        if least >= 0:
+            state.asked[least] = 2
+    found = 0
+    free = free_gpus(state)
+    for at in range(state.count[ACTIVE]):
+        job = state.whole[ACTIVE_JOB, at]
+        if (
+            state.whole[STATUS, job] == PENDING
+            and state.asked[state.whole[GROUP, job]] == 2
+            and state.whole[GPUS, job] <= free
+        ):
+            state.whole[ORDER, found] = job
+            state.whole[CHOICE, job] = 0
+            found += 1
+            if found == LOOKED_AT:
+                break
+    return found
+
+
+@kernel
+def _alignment(state: State, job: int) -> float:
+    """The most that free resources align with what the job could take of any node; 0 where none has any."""
+    most = 0.0
+    for node in range(state.node.shape[1]):
+        part = min(state.whole[GPUS, job], holds(state, node, job))
+        if part == 0:
+            continue
+        dot = 0.0
+        for resource in range(len(state.total)):
+            room = state.room[node, resource]
+            if room > 0:
+                dot += (part * state.need[job, resource] / room) * (state.free[node, resource] / room)
+        most = max(most, dot)
+    return most

@@ -1,0 +1,76 @@
+"""Tiresias: two-dimensional least attained service in a few queues; knows no run time.
+
+Gu et al., "Tiresias: A GPU cluster manager for distributed deep learning" (NSDI 2019). A job's service is GPUs times
+time. It enters the first queue and goes down one where its service reaches a threshold; the simulator that its authors
+released has three queues and the thresholds 3,250 and 7,200 GPU seconds, which are the defaults here. Whoever has
+waited `promote` times as long as it ever ran goes back to the first queue with its service at 0 (PROMOTEKNOB; 8 is our
+reading of the paper, 0 switches it off). Queues are served in order, and who does not fit lets others pass.
+
+Ties: within a queue those that run come before those that wait, each in order of arrival, so nobody is stopped for a
+job of the same queue. Placement: with `local` a gang whose model loses over `spread_loss` of a step by being spread
+starts on the fewest nodes alone, which stands for the paper's skew of tensor sizes; the others as packed as it goes.
+"""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel
+from simulator.gpu.events.passes import follow
+from simulator.gpu.events.placing import settle
+from simulator.gpu.events.state import (
+    ACTIVE,
+    ACTIVE_JOB,
+    GPUS,
+    LEVEL,
+    NEVER,
+    ORDER,
+    PENDED,
+    RAN,
+    RUNNING,
+    SERVICE,
+    STATUS,
+    WAKE,
+    State,
+)
+
+_NEAR = 1e-6  # GPU s: a threshold is reached
+
+
+@kernel
+def decide(state: State, now: float) -> None:
+    """As `simulator.gpu.events.kernel` asks. Knobs: promote, local, then the thresholds."""
+    promote, queues = state.knobs[0], len(state.knobs) - 1
+    for at in range(state.count[ACTIVE]):
+        job = state.whole[ACTIVE_JOB, at]
+        if state.whole[STATUS, job] == RUNNING:
+            settle(state, job, now)
+            while (
+                state.whole[LEVEL, job] < queues - 1
+                and state.real[SERVICE, job] >= state.knobs[2 + state.whole[LEVEL, job]] - _NEAR
+            ):
+                state.whole[LEVEL, job] += 1
+        elif (
+            state.whole[LEVEL, job] > 0
+            and promote > 0.0
+            and now - state.real[PENDED, job] >= promote * state.real[RAN, job] - _NEAR
+        ):
+            state.whole[LEVEL, job], state.real[SERVICE, job] = 0, 0.0
+    found = 0
+    for level in range(queues):
+        for is_waiting in range(2):
+            for at in range(state.count[ACTIVE]):
+                job = state.whole[ACTIVE_JOB, at]
+                if state.whole[LEVEL, job] == level and (state.whole[STATUS, job] != RUNNING) == (is_waiting == 1):
+                    state.whole[ORDER, found] = job
+                    found += 1
+    follow(state, found, now, state.knobs[1] > 0.0)
+    for at in range(state.count[ACTIVE]):
+        job = state.whole[ACTIVE_JOB, at]
+        state.real[WAKE, job] = NEVER
+        level = state.whole[LEVEL, job]
+        if state.whole[STATUS, job] == RUNNING:
+            if level < queues - 1:
+                state.real[WAKE, job] = (
+                    now + max(0.0, state.knobs[2 + level] - state.real[SERVICE, job]) / state.whole[GPUS, job]
+                )
+        elif level > 0 and promote > 0.0:
+            state.real[WAKE, job] = state.real[PENDED, job] + promote * state.real[RAN, job]

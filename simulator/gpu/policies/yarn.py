@@ -1,0 +1,77 @@
+"""YARN's capacity queues as Philly ran them: a quota a virtual cluster, idle GPUs lent, locality relaxed with time.
+
+Jeon et al., "Analysis of large-scale multi-tenant GPU clusters for DNN training workloads" (ATC 2019), section 2. The
+virtual cluster furthest below its quota is served first, in order of arrival, and may take idle GPUs beyond its quota.
+A gang first insists on the fewest nodes, and takes any after `hold_s` (Philly relaxes after a number of tries; ten
+minutes are our reading). A younger job passes one that finds no place. Once `reclaim_at` of the GPUs are in use, a
+waiting job that is within its virtual cluster's quota has jobs of those over theirs stopped for it, the youngest
+first, provided that this frees enough.
+"""
+
+from __future__ import annotations
+
+from simulator.compiled import kernel
+from simulator.gpu.events.placing import find_any, free_gpus, start, stop
+from simulator.gpu.events.state import (
+    ACTIVE,
+    ACTIVE_JOB,
+    GPUS,
+    GROUP,
+    NEVER,
+    PENDING,
+    QUOTA,
+    RUNNING,
+    STATUS,
+    SUBMIT,
+    WAKE,
+    State,
+)
+from simulator.gpu.policies.offers import offer
+
+
+@kernel
+def decide(state: State, now: float) -> None:
+    """As `simulator.gpu.events.kernel` asks. Knobs: hold_s, reclaim_at."""
+    hold_s = state.knobs[0]
+    offer(state, now, True, hold_s)
+    in_use = state.total[0] - free_gpus(state)
+    if in_use >= state.knobs[1] * state.total[0]:
+        for at in range(state.count[ACTIVE]):
+            job = state.whole[ACTIVE_JOB, at]
+            group = state.whole[GROUP, job]
+            if (
+                state.whole[STATUS, job] == PENDING
+                and state.used[group, 0] + state.whole[GPUS, job] <= state.of_group[QUOTA, group]
+            ):
+                _reclaim(state, job, now)
+    for at in range(state.count[ACTIVE]):
+        job = state.whole[ACTIVE_JOB, at]
+        relaxed = state.real[SUBMIT, job] + hold_s
+        state.real[WAKE, job] = relaxed if state.whole[STATUS, job] == PENDING and relaxed > now else NEVER
+
+
+@kernel
+def _reclaim(state: State, job: int, now: float) -> None:
+    """Stops jobs of groups over their quota until the job can start, if what they hold beyond it is enough."""
+    lent = float(free_gpus(state))
+    for group in range(len(state.asked)):
+        lent += max(0.0, state.used[group, 0] - state.of_group[QUOTA, group])
+    if lent < state.whole[GPUS, job]:
+        return
+    while True:
+        kind = find_any(state, job, False)
+        if kind >= 0:
+            start(state, job, kind, now)
+            return
+        youngest = -1
+        for at in range(state.count[ACTIVE]):
+            other = state.whole[ACTIVE_JOB, at]
+            group = state.whole[GROUP, other]
+            if (
+                state.whole[STATUS, other] == RUNNING
+                and state.used[group, 0] - state.whole[GPUS, other] >= state.of_group[QUOTA, group]
+            ):
+                youngest = other  # the last of them to come
+        if youngest < 0:
+            return
+        stop(state, youngest, now)

@@ -1,0 +1,127 @@
+"""One scheduler on one cluster's jobs: the way into both clocks."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simulator.gpu.cluster import Cluster
+from simulator.gpu.jobs import Bools, Floats, GpuJobs
+from simulator.gpu.registry import Event, check, parameters, scheduler
+from simulator.gpu.rounds import Result, simulate_rounds
+from traces.errors import InputError, WorkError
+
+
+class Replay(NamedTuple):
+    """What became of the jobs, and what the scheduler says that it assumed."""
+
+    result: Result
+    said: list[str]
+
+
+def simulate(
+    cluster: Cluster,
+    jobs: GpuJobs,
+    name: str,
+    told: dict[str, float] | None = None,
+    quotas: dict[str, int] | None = None,
+) -> Replay:
+    """Runs `jobs` under the scheduler `name`; `told` are its parameters where not the defaults, `quotas` GPUs a group.
+
+    Raises InputError for a name or value that is not known, for no jobs and for a job that no part of the cluster
+    can hold (`fits`); WorkError where the scheduler never starts a job.
+    """
+    told = told or {}
+    check(name, told)
+    if not len(jobs):
+        raise InputError("there is no job to run")
+    outside = np.flatnonzero(~fits(cluster, jobs))
+    if len(outside):
+        job = int(outside[0])
+        raise InputError(
+            f"{len(outside)} jobs fit no configuration of the cluster; the first is number {jobs.number[job]}, of "
+            f"{jobs.gpus[job]} GPUs, and the most of one type are {most_of_a_type(cluster)}"
+        )
+    found = scheduler(name)
+    if not isinstance(found, Event):
+        policy: Any = getattr(import_module(found.module), found.name)(**_typed(parameters(name), told))
+        result = simulate_rounds(jobs.objects(), cluster.machine(), policy)
+        return Replay(result, policy.said() if hasattr(policy, "said") else [])
+    share, said = quota(cluster, jobs, quotas or {}) if found.by_group else (np.zeros(max(1, len(jobs.groups))), [])
+    knobs = np.array([told.get(key, default) for key, default in found.parameters.items()], dtype=np.float64)
+    said = [f"{name}: {line}" for line in said if name == "yarn"]
+    if found.by_group and len(jobs.groups) < 2:
+        said.append(f"{name}: the trace names neither virtual clusters nor users: all jobs are of one group")
+    if name in ("drf", "tetris") and cluster.capacity.shape[1] == 1:
+        said.append(f"{name}: the trace does not hold CPUs and memory of its nodes: GPUs are the only resource")
+    return Replay(_events(cluster, jobs, name, share, knobs), said)
+
+
+def _events(cluster: Cluster, jobs: GpuJobs, name: str, share: Floats, knobs: Floats) -> Result:
+    from simulator.gpu.events.kernel import RULES, run
+    from simulator.gpu.events.state import ATTAINED, BEGUN, DECISIONS, END, LOST, PREEMPTIONS, RAN, RESTARTS, build
+
+    state = build(cluster, jobs, share, knobs)
+    stranded, stuck = run(RULES.index(name), state)
+    if stuck >= 0:
+        raise WorkError(f"{name}: job {jobs.number[stuck]} of {jobs.gpus[stuck]} GPUs is never started")
+    return Result(
+        start_s=state.real[BEGUN],
+        end_s=state.real[END],
+        ran_s=state.real[RAN],
+        gpu_s=state.real[ATTAINED],
+        lost_gpu_s=state.real[LOST],
+        restarts=state.whole[RESTARTS, :-1],
+        preemptions=state.whole[PREEMPTIONS, :-1],
+        decisions=int(state.count[DECISIONS]),
+        stranded_gpu_s=float(stranded),
+    )
+
+
+def fits(cluster: Cluster, jobs: GpuJobs) -> Bools:
+    """Which jobs an empty cluster can hold on GPUs of one type, (jobs,)."""
+    able = np.zeros(len(jobs), dtype=np.bool_)
+    needs, of = np.unique(jobs.need, axis=0, return_inverse=True)
+    for kind in sorted(set(cluster.types)):
+        nodes = cluster.capacity[np.array(cluster.types) == kind]
+        for index, need in enumerate(needs):
+            asked = need > 0
+            room = int((nodes[:, asked] // need[asked]).min(axis=1).sum())
+            able |= (of.reshape(-1) == index) & (jobs.gpus <= room)
+    return able
+
+
+def most_of_a_type(cluster: Cluster) -> int:
+    """GPUs of the type of which there are most."""
+    gpus = cluster.capacity[:, 0]
+    return max(int(gpus[np.array(cluster.types) == kind].sum()) for kind in set(cluster.types))
+
+
+def quota(cluster: Cluster, jobs: GpuJobs, declared: dict[str, int]) -> tuple[Floats, list[str]]:
+    """GPUs of each group, (groups,), and what was assumed: declared ones, else in proportion to the GPU time used.
+
+    Raises InputError where quotas are declared for unknown groups or add to more than the cluster has.
+    """
+    unknown = [group for group in declared if group not in jobs.groups]
+    if unknown:
+        raise InputError(f"quota of unknown group {unknown[0]!r}: known are {', '.join(jobs.groups)}")
+    if sum(declared.values()) > cluster.gpus:
+        raise InputError(f"the quotas add to {sum(declared.values())} GPUs: the cluster has {cluster.gpus}")
+    work = np.bincount(jobs.group, weights=jobs.run_s * jobs.gpus, minlength=max(1, len(jobs.groups)))
+    is_known = np.array([group in declared for group in jobs.groups] or [False])
+    left = cluster.gpus - sum(declared.values())
+    open_work = float(work[~is_known].sum())
+    share = np.where(is_known, 0.0, left * work / open_work if open_work else 0.0)
+    for index, group in enumerate(jobs.groups):
+        if group in declared:
+            share[index] = declared[group]
+    guessed = int((~is_known).sum())
+    said = [f"{guessed} quotas are not declared: in proportion to the GPU time of the trace"] if guessed else []
+    return share, said
+
+
+def _typed(defaults: dict[str, Any], told: dict[str, float]) -> dict[str, Any]:
+    """Values with the type of the default: a switch, a whole number or a number."""
+    return {key: type(defaults[key])(value) for key, value in told.items()}

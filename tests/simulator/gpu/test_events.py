@@ -1,0 +1,132 @@
+"""The compiled clock of GPU schedulers: equal to its plain twin, and what every scheduler must keep."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.gpu.cluster import Cluster, of_nodes
+from simulator.gpu.events import twin
+from simulator.gpu.figures import FIGURES, figures, jct_s
+from simulator.gpu.jobs import GpuJobs, of_arrays
+from simulator.gpu.registry import SCHEDULERS, Event, parameters
+from simulator.gpu.run import quota, simulate
+from traces.errors import InputError
+
+EVENTS = [name for name, found in SCHEDULERS.items() if isinstance(found, Event)]
+NEVER_STOPS = ("fifo", "sjf", "drf", "tetris")
+
+
+def instance(seed: int, jobs: int = 40) -> tuple[Cluster, GpuJobs]:
+    """A small crowded cluster; several jobs come in the same second."""
+    rng = np.random.default_rng(seed)
+    cluster = of_nodes(rng.choice([2, 4, 8], size=rng.integers(1, 5)))
+    submit = np.sort(rng.integers(0, 4000, jobs)).astype(float)
+    gpus = np.minimum(rng.choice([1, 1, 2, 3, 4, 8], jobs), cluster.gpus)
+    return cluster, of_arrays(submit, gpus, rng.integers(1, 6000, jobs).astype(float), rng.integers(0, 3, jobs))
+
+
+@pytest.mark.parametrize("name", ["fifo", "sjf", "srtf", "tiresias"])
+def test_equal_to_the_plain_twin(name: str) -> None:
+    for seed in range(12):
+        cluster, jobs = instance(seed)
+        result = simulate(cluster, jobs, name).result
+        plain = twin.simulate(cluster, jobs, name, parameters(name))
+        np.testing.assert_allclose(result.start_s, [row[0] for row in plain], atol=1e-3)
+        np.testing.assert_allclose(result.end_s, [row[1] for row in plain], atol=1e-3)
+        assert result.preemptions.tolist() == [row[2] for row in plain]
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_every_job_gets_its_work_and_nobody_more_gpus_than_there_are(name: str) -> None:
+    for seed in range(6):
+        cluster, jobs = instance(seed)
+        result = simulate(cluster, jobs, name).result
+        assert (result.start_s >= jobs.submit_s - np.floor(jobs.submit_s.min())).all()
+        np.testing.assert_allclose(result.gpu_s - result.lost_gpu_s, jobs.run_s * jobs.gpus, atol=1e-3)
+        np.testing.assert_allclose(result.ran_s * jobs.gpus, result.gpu_s, atol=1e-3)
+        told = figures(cluster, jobs, result)
+        assert set(told) == set(FIGURES)
+        assert 0.0 < told["utilization"] <= 1.0
+        assert told["fragmentation"] <= 1.0 - told["utilization"] + 1e-9
+        if name in NEVER_STOPS:
+            assert not result.preemptions.any()
+            moments = np.concatenate([result.start_s, result.end_s])
+            change = np.concatenate([jobs.gpus, -jobs.gpus])
+            order = np.lexsort((change, moments))
+            assert np.cumsum(change[order]).max() <= cluster.gpus
+        assert (result.restarts <= result.preemptions).all()
+
+
+@pytest.mark.parametrize("name", sorted(set(EVENTS) - {"fifo"}))
+def test_no_gpu_is_free_while_a_job_of_one_gpu_waits(name: str) -> None:
+    cluster, jobs = instance(3)
+    small = of_arrays(jobs.submit_s, np.ones(len(jobs), dtype=np.int64), jobs.run_s, jobs.group)
+    assert simulate(cluster, small, name).result.stranded_gpu_s == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_a_lone_job_runs_at_once_and_rho_is_one(name: str) -> None:
+    cluster, jobs = of_nodes(np.array([4, 4])), of_arrays(np.array([100.5]), np.array([6]), np.array([50.0]))
+    result = simulate(cluster, jobs, name).result
+    assert jct_s(jobs, result).tolist() == pytest.approx([50.0])
+    assert figures(cluster, jobs, result)["worst_rho"] == pytest.approx(1.0)
+
+
+def test_the_same_run_twice_is_the_same() -> None:
+    cluster, jobs = instance(5)
+    first, second = (simulate(cluster, jobs, "tiresias").result for _ in range(2))
+    assert first.end_s.tobytes() == second.end_s.tobytes()
+
+
+def test_a_virtual_cluster_below_its_quota_gets_its_gpus_back() -> None:
+    submit, gpus, run = np.array([0.0, 0.0, 10.0]), np.array([2, 2, 2]), np.array([1000.0, 1000.0, 100.0])
+    jobs = of_arrays(submit, gpus, run, np.array([0, 0, 1]), ("greedy", "late"))
+    result = simulate(of_nodes(np.array([4])), jobs, "yarn", quotas={"greedy": 2, "late": 2}).result
+    assert result.start_s.tolist() == [0.0, 0.0, 10.0]
+    assert result.preemptions.tolist() == [0, 1, 0]
+    assert result.end_s.tolist() == [1000.0, 1130.0, 110.0]  # 10 s done, 100 s stopped, 30 s of restart, 990 s left
+
+
+def test_locality_is_held_out_for_and_then_relaxed() -> None:
+    submit, gpus, run = np.array([0.0, 0.0, 1.0]), np.array([3, 3, 2]), np.full(3, 5000.0)
+    jobs = of_arrays(submit, gpus, run)
+    result = simulate(of_nodes(np.array([4, 4])), jobs, "yarn", {"hold_s": 60.0}).result
+    assert result.start_s.tolist() == [0.0, 0.0, 61.0]
+
+
+def test_faster_types_come_first_and_end_sooner() -> None:
+    cluster = of_nodes(np.array([2, 2]), ("T4", "A100"), "T4")
+    jobs = of_arrays(np.zeros(2), np.array([2, 2]), np.array([1000.0, 1000.0])).drawn(0, {"bert": 1.0}, 0.0)
+    result = simulate(cluster, jobs, "fifo").result
+    assert result.end_s[0] < 500.0
+    assert result.end_s[1] == pytest.approx(1000.0)
+
+
+def test_a_gang_stays_in_one_rack_where_one_holds_it() -> None:
+    from simulator.gpu.events.kernel import run
+    from simulator.gpu.events.state import NODE, SLOT, build
+
+    cluster = of_nodes(np.array([4, 4, 4, 4]), rack_nodes=2)
+    jobs = of_arrays(np.array([0.0, 1.0]), np.array([1, 8]), np.array([10.0, 100.0]))
+    state = build(cluster, jobs, np.zeros(1), np.zeros(0))
+    run(0, state)
+    assert state.whole[SLOT, 1] >= 0
+    assert sorted(state.places[NODE, state.whole[SLOT, 1], :2].tolist()) == [2, 3]
+
+
+def test_what_cannot_be_is_refused_by_name() -> None:
+    cluster, jobs = instance(0)
+    with pytest.raises(InputError, match="unknown scheduler 'lottery': known are fifo, sjf"):
+        simulate(cluster, jobs, "lottery")
+    with pytest.raises(InputError, match=r"unknown parameter tiresias.speed: known are promote"):
+        simulate(cluster, jobs, "tiresias", {"speed": 1.0})
+    with pytest.raises(InputError, match=r"yarn.reclaim_at of 2: it must be from 0 to 1"):
+        simulate(cluster, jobs, "yarn", {"reclaim_at": 2.0})
+    wide = of_arrays(np.zeros(1), np.array([1000]), np.ones(1))
+    with pytest.raises(InputError, match="1 jobs fit no configuration of the cluster; the first is number 0, of 1000"):
+        simulate(cluster, wide, "fifo")
+    with pytest.raises(InputError, match="quota of unknown group 'nobody'"):
+        quota(cluster, jobs, {"nobody": 1})
+    with pytest.raises(InputError, match="the quotas add to"):
+        quota(cluster, jobs, {"group 0": 10_000})
