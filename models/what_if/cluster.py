@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from features.bootstrap import interval, start_weights
+from features.bootstrap import Floats, interval, start_weights
 from models.tables import WHAT_IF, frame
 from simulator.metrics import summary
 from simulator.workload import Int64s, Workload, peak_in_use
@@ -63,7 +63,7 @@ def what_if(workload: Workload, cluster: str, nodes: int | None) -> pl.DataFrame
         starts = simulate(change.workload, scheduler=change.scheduler, capacity=change.capacity)
         wait = starts - workload.submit_s
         base = base if rows else wait
-        low, high = _interval(wait - base, workload.submit_s) or (None, None)
+        low, high = mean_interval(wait - base, workload.submit_s) or (None, None)
         rows.append(
             {
                 **{name: value for name, value in summary(workload, starts, change.capacity).items() if name in _KEPT},
@@ -83,8 +83,8 @@ def what_if(workload: Workload, cluster: str, nodes: int | None) -> pl.DataFrame
 _KEPT = ("mean_wait_s", "p50_wait_s", "p95_wait_s", "mean_bounded_slowdown")
 
 
-def _interval(difference_s: Int64s, submit_s: Int64s) -> list[float] | None:
-    """95 % interval of the mean difference, s: 7-day blocks of submission days are drawn.
+def mean_interval(values: Int64s | Floats, submit_s: Int64s) -> list[float] | None:
+    """95 % interval of the mean of `values` (jobs,): 7-day blocks of submission days are drawn.
 
     Days, not jobs, are drawn (a ratio of sums), which keeps the draws small on any trace. None within one block.
     """
@@ -92,7 +92,7 @@ def _interval(difference_s: Int64s, submit_s: Int64s) -> list[float] | None:
     weights = start_weights(days * DAY_S)
     if weights is None:
         return None
-    sums = np.bincount(where, weights=difference_s).astype(np.float64)
+    sums = np.bincount(where, weights=values).astype(np.float64)
     counts = np.bincount(where).astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         return interval((weights @ sums) / (weights @ counts))

@@ -75,7 +75,7 @@ def _events(cluster: Cluster, jobs: GpuJobs, name: str, share: Floats, knobs: Fl
         lost_gpu_s=state.real[LOST],
         restarts=state.whole[RESTARTS, :-1],
         preemptions=state.whole[PREEMPTIONS, :-1],
-        decisions=int(state.count[DECISIONS]),
+        decisions=int(state.counts[DECISIONS]),
         stranded_gpu_s=float(stranded),
     )
 

@@ -54,28 +54,28 @@ def run(rule: int, state: State) -> tuple[float, int]:
     At an instant jobs end first, then others come, then the policy decides once.
     """
     stranded, now, coming, waiting = 0.0, 0.0, 0, 0
-    jobs = state.count[JOBS]
+    jobs = state.counts[JOBS]
     while True:
         instant = state.real[SUBMIT, coming] if coming < jobs else NEVER
-        for at in range(state.count[ACTIVE]):
+        for at in range(state.counts[ACTIVE]):
             job = state.whole[ACTIVE_JOB, at]
             instant = min(instant, state.real[END, job], state.real[WAKE, job])
         if instant == NEVER:
-            return stranded, (state.whole[ACTIVE_JOB, 0] if state.count[ACTIVE] else -1)
+            return stranded, (state.whole[ACTIVE_JOB, 0] if state.counts[ACTIVE] else -1)
         if waiting:
             stranded += free_gpus(state) * (instant - now)
         now = max(now, instant)
         _finish(state, now)
         while coming < jobs and state.real[SUBMIT, coming] <= now:
             state.whole[STATUS, coming], state.real[PENDED, coming] = PENDING, now
-            state.whole[ACTIVE_JOB, state.count[ACTIVE]] = coming
-            state.count[ACTIVE] += 1
+            state.whole[ACTIVE_JOB, state.counts[ACTIVE]] = coming
+            state.counts[ACTIVE] += 1
             coming += 1
-        if state.count[ACTIVE]:
+        if state.counts[ACTIVE]:
             _decide(rule, state, now)
-            state.count[DECISIONS] += 1
+            state.counts[DECISIONS] += 1
         waiting = 0
-        for at in range(state.count[ACTIVE]):
+        for at in range(state.counts[ACTIVE]):
             waiting += state.whole[STATUS, state.whole[ACTIVE_JOB, at]] == PENDING
 
 
@@ -83,17 +83,17 @@ def run(rule: int, state: State) -> tuple[float, int]:
 def _finish(state: State, now: float) -> None:
     """Ends who has reached its end, and forgets the instants that policies wanted to be woken at."""
     kept = 0
-    for at in range(state.count[ACTIVE]):
+    for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         if state.real[END, job] <= now:
             settle(state, job, state.real[END, job])
             move_gpus(state, job, -1)
-            state.slots[OPEN, state.count[OPEN_SLOTS]] = state.whole[SLOT, job]
-            state.count[OPEN_SLOTS] += 1
+            state.slots[OPEN, state.counts[OPEN_SLOTS]] = state.whole[SLOT, job]
+            state.counts[OPEN_SLOTS] += 1
             state.whole[STATUS, job], state.real[LEFT, job], state.real[WAKE, job] = DONE, 0.0, NEVER
         else:
             if state.real[WAKE, job] <= now:
                 state.real[WAKE, job] = NEVER
             state.whole[ACTIVE_JOB, kept] = job
             kept += 1
-    state.count[ACTIVE] = kept
+    state.counts[ACTIVE] = kept

@@ -105,21 +105,21 @@ def sort(state: State) -> int:
     """
     kept = 0
     newest = -1
-    for at in range(state.count[SORTED]):
+    for at in range(state.counts[SORTED]):
         job = state.whole[ORDER, at]
         newest = max(newest, job)
         if state.whole[STATUS, job] != DONE:
             state.whole[ORDER, kept] = job
             kept += 1
-    newest = max(newest, state.count[NEWEST])
-    for at in range(state.count[ACTIVE] - 1, -1, -1):
+    newest = max(newest, state.counts[NEWEST])
+    for at in range(state.counts[ACTIVE] - 1, -1, -1):
         if state.whole[ACTIVE_JOB, at] <= newest:
             break
         state.whole[ORDER, kept] = state.whole[ACTIVE_JOB, at]
         kept += 1
-    if state.count[ACTIVE]:
-        state.count[NEWEST] = max(newest, state.whole[ACTIVE_JOB, state.count[ACTIVE] - 1])
-    state.count[SORTED] = kept
+    if state.counts[ACTIVE]:
+        state.counts[NEWEST] = max(newest, state.whole[ACTIVE_JOB, state.counts[ACTIVE] - 1])
+    state.counts[SORTED] = kept
     for at in range(1, kept):
         job = state.whole[ORDER, at]
         key = state.real[KEY, job]

@@ -110,13 +110,13 @@ def find(state: State, job: int, kind: int, is_local: bool) -> bool:
     nodes = _search(state, job, kind, -1, fewest if is_local else state.node.shape[1])
     if nodes == 0:
         return False
-    if nodes > 1 and state.count[RACKS] > 1:
+    if nodes > 1 and state.counts[RACKS] > 1:
         is_together = False
-        for rack in range(state.count[RACKS]):
+        for rack in range(state.counts[RACKS]):
             is_together = is_together or _search(state, job, kind, rack, nodes) > 0
         if not is_together:
             _search(state, job, kind, -1, nodes)
-    state.count[CHOSEN] = nodes
+    state.counts[CHOSEN] = nodes
     return True
 
 
@@ -161,9 +161,9 @@ def settle(state: State, job: int, now: float) -> None:
 @kernel
 def start(state: State, job: int, kind: int, now: float) -> None:
     """Starts the job on the chosen place, with the charge of a restart where it has run before."""
-    state.count[OPEN_SLOTS] -= 1
-    slot = state.slots[OPEN, state.count[OPEN_SLOTS]]
-    nodes = state.count[CHOSEN]
+    state.counts[OPEN_SLOTS] -= 1
+    slot = state.slots[OPEN, state.counts[OPEN_SLOTS]]
+    nodes = state.counts[CHOSEN]
     state.whole[SLOT, job], state.whole[ON_TYPE, job], state.slots[PIECES, slot] = slot, kind, nodes
     for at in range(nodes):
         state.places[NODE, slot, at], state.places[TAKEN, slot, at] = state.chosen[NODE, at], state.chosen[TAKEN, at]
@@ -182,8 +182,8 @@ def start(state: State, job: int, kind: int, now: float) -> None:
 def give_up(state: State, job: int, now: float) -> None:
     """A running job no longer holds GPUs that were given back already: it waits again."""
     settle(state, job, now)
-    state.slots[OPEN, state.count[OPEN_SLOTS]] = state.whole[SLOT, job]
-    state.count[OPEN_SLOTS] += 1
+    state.slots[OPEN, state.counts[OPEN_SLOTS]] = state.whole[SLOT, job]
+    state.counts[OPEN_SLOTS] += 1
     state.whole[SLOT, job], state.whole[STATUS, job], state.real[END, job] = -1, PENDING, NEVER
     state.real[PENDED, job] = now
     state.whole[PREEMPTIONS, job] += 1

@@ -22,14 +22,14 @@ NEVER = np.inf
 # Rows of `real`, a number a job; times in s from the origin.
 SUBMIT, WORK, RESTART, LEFT, SINCE, RESUME, RATE, ATTAINED = range(8)  # LEFT: of WORK, at SINCE; ATTAINED: GPU s
 LOST, RAN, BEGUN, END, WAKE, PENDED, SERVICE, KEY = range(8, 16)  # SERVICE: what a policy ranks by, GPU s
-# Rows of `whole`, a whole number a job; ACTIVE_JOB and ORDER are lists of jobs, as long as `count` says.
+# Rows of `whole`, a whole number a job; ACTIVE_JOB and ORDER are lists of jobs, as long as `counts` says.
 GPUS, GROUP, KIND, STATUS, LEVEL, ON_TYPE, SLOT, RESTARTS, PREEMPTIONS, ACTIVE_JOB, ORDER, CHOICE = range(12)
 NODE_TYPE, RACK = range(2)  # rows of `node`
 WIDEST, TYPE_GPUS, TYPE_FREE, ASKED_TYPES = range(4)  # rows of `of_type`
 QUOTA, SHARE = range(2)  # rows of `of_group`
 NODE, TAKEN = range(2)  # of `places` and `chosen`: which node, how many GPUs of it
 PIECES, OPEN = range(2)  # rows of `slots`: nodes of the slot; a stack of those that nobody has
-ACTIVE, SORTED, OPEN_SLOTS, CHOSEN, DECISIONS, RACKS, NEWEST, JOBS = range(8)  # in `count`
+ACTIVE, SORTED, OPEN_SLOTS, CHOSEN, DECISIONS, RACKS, NEWEST, JOBS = range(8)  # in `counts`
 
 
 class State(NamedTuple):
@@ -56,7 +56,7 @@ class State(NamedTuple):
     places: Int64s  # (2, S, most nodes)
     slots: Int64s  # (2, S)
     chosen: Int64s  # (2, most nodes) the last place found
-    count: Int64s  # (8,)
+    counts: Int64s  # (8,)
 
 
 def build(cluster: Cluster, jobs: GpuJobs, quota: Floats, knobs: Floats, spread_loss: float = 0.2) -> State:
@@ -98,7 +98,7 @@ def build(cluster: Cluster, jobs: GpuJobs, quota: Floats, knobs: Floats, spread_
         places=np.zeros((2, slots, most), dtype=np.int64),
         slots=np.stack([np.zeros(slots, dtype=np.int64), np.arange(slots)[::-1]]),
         chosen=np.zeros((2, most), dtype=np.int64),
-        count=counts,
+        counts=counts,
     )
 
 

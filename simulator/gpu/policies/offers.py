@@ -28,7 +28,7 @@ def offer(state: State, now: float, by_quota: bool, hold_s: float) -> None:
     for group in range(groups):
         state.asked[group] = -1
         state.of_group[SHARE, group] = share_of(state, group, by_quota)
-    for at in range(state.count[ACTIVE] - 1, -1, -1):
+    for at in range(state.counts[ACTIVE] - 1, -1, -1):
         job = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, job] == PENDING:
             state.whole[ORDER, job] = state.asked[state.whole[GROUP, job]]  # the next of its group

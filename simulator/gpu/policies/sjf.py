@@ -13,7 +13,7 @@ from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, KEY, PENDING, STATUS,
 @kernel
 def decide(state: State, now: float) -> None:
     """As `simulator.gpu.events.kernel` asks."""
-    for at in range(state.count[ACTIVE]):
+    for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, job] == PENDING:
             state.real[KEY, job] = state.real[WORK, job]

@@ -73,7 +73,7 @@ def _candidates(state: State) -> int:
     for group in range(groups):
         state.asked[group] = 0
         state.of_group[SHARE, group] = share_of(state, group, False)
-    for at in range(state.count[ACTIVE]):
+    for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, job] == PENDING and state.asked[state.whole[GROUP, job]] == 0:
             state.asked[state.whole[GROUP, job]] = 1
@@ -88,7 +88,7 @@ def _candidates(state: State) -> int:
             state.asked[least] = 2
     found = 0
     free = free_gpus(state)
-    for at in range(state.count[ACTIVE]):
+    for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         if (
             state.whole[STATUS, job] == PENDING

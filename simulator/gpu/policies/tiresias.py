@@ -39,7 +39,7 @@ _NEAR = 1e-6  # GPU s: a threshold is reached
 def decide(state: State, now: float) -> None:
     """As `simulator.gpu.events.kernel` asks. Knobs: promote, local, then the thresholds."""
     promote, queues = state.knobs[0], len(state.knobs) - 1
-    for at in range(state.count[ACTIVE]):
+    for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, job] == RUNNING:
             settle(state, job, now)
@@ -57,13 +57,13 @@ def decide(state: State, now: float) -> None:
     found = 0
     for level in range(queues):
         for is_waiting in range(2):
-            for at in range(state.count[ACTIVE]):
+            for at in range(state.counts[ACTIVE]):
                 job = state.whole[ACTIVE_JOB, at]
                 if state.whole[LEVEL, job] == level and (state.whole[STATUS, job] != RUNNING) == (is_waiting == 1):
                     state.whole[ORDER, found] = job
                     found += 1
     follow(state, found, now, state.knobs[1] > 0.0)
-    for at in range(state.count[ACTIVE]):
+    for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         state.real[WAKE, job] = NEVER
         level = state.whole[LEVEL, job]

@@ -36,7 +36,7 @@ def decide(state: State, now: float) -> None:
     offer(state, now, True, hold_s)
     in_use = state.total[0] - free_gpus(state)
     if in_use >= state.knobs[1] * state.total[0]:
-        for at in range(state.count[ACTIVE]):
+        for at in range(state.counts[ACTIVE]):
             job = state.whole[ACTIVE_JOB, at]
             group = state.whole[GROUP, job]
             if (
@@ -44,7 +44,7 @@ def decide(state: State, now: float) -> None:
                 and state.used[group, 0] + state.whole[GPUS, job] <= state.of_group[QUOTA, group]
             ):
                 _reclaim(state, job, now)
-    for at in range(state.count[ACTIVE]):
+    for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         relaxed = state.real[SUBMIT, job] + hold_s
         state.real[WAKE, job] = relaxed if state.whole[STATUS, job] == PENDING and relaxed > now else NEVER
@@ -64,7 +64,7 @@ def _reclaim(state: State, job: int, now: float) -> None:
             start(state, job, kind, now)
             return
         youngest = -1
-        for at in range(state.count[ACTIVE]):
+        for at in range(state.counts[ACTIVE]):
             other = state.whole[ACTIVE_JOB, at]
             group = state.whole[GROUP, other]
             if (

@@ -1,0 +1,106 @@
+"""A cluster of the warehouse as `baton whatif` replays it: its GPU jobs, its nodes, and what had to be assumed."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from models.what_if.changes import Scene
+from models.what_if.schedulers import without_unplaceable
+from simulator.gpu.cluster import Cluster, of_nodes
+from simulator.gpu.jobs import GpuJobs
+from traces.clusters import ClusterSettings
+from traces.errors import InputError
+from traces.store import warehouse
+from traces.store.folder import DataFolder
+
+NODES_A_RACK = 16  # where nothing says which nodes share a switch
+_JOBS = """
+SELECT job_key, submit_utc, run_s, partition, user_name,
+    CASE WHEN allocated_gpus > 0 THEN allocated_gpus ELSE requested_gpus END AS gpus
+FROM jobs WHERE cluster = ? ORDER BY submit_utc, job_key
+"""
+
+
+def read_scene(
+    data: DataFolder,
+    settings: ClusterSettings,
+    *,
+    profiles: bool = True,
+    seed: int = 0,
+    from_s: int | None = None,
+    until_s: int | None = None,
+) -> Scene:
+    """The cluster's jobs that ran on GPUs, submitted from `from_s` and before `until_s` (epoch s), and its nodes.
+
+    With `profiles` each job draws a model (generated). Raises InputError where there is no such job, and where nothing
+    says how many GPUs the cluster has.
+    """
+    every = warehouse.read(data, _JOBS, (settings.name,))
+    able = (pl.col("gpus") > 0) & (pl.col("run_s") > 0) & pl.col("submit_utc").is_not_null()
+    rows = every.filter(able).with_columns(submit_s=pl.col("submit_utc").dt.epoch("s"))
+    said = []
+    if len(rows) < len(every):
+        said.append(f"{len(every) - len(rows):,} jobs without GPUs, run time or submission are left out")
+    if from_s is not None:
+        rows = rows.filter(pl.col("submit_s") >= from_s)
+    if until_s is not None:
+        rows = rows.filter(pl.col("submit_s") < until_s)
+    if rows.is_empty():
+        raise InputError(f"cluster {settings.name!r} has no job that ran on GPUs in that time")
+    cluster, told = _machine(data, settings)
+    jobs, dimension = _jobs(rows)
+    said += [*told, f"quotas and fair shares go by {dimension}"]
+    if profiles:
+        jobs = jobs.drawn(seed)
+        said.append(f"the log names no models: each job draws one from the stated mix, seed {seed} (generated)")
+    quotas = {group: quota for group, quota in settings.quotas.items() if group in jobs.groups}
+    return without_unplaceable(Scene(cluster, jobs, quotas, said=tuple(said), seed=seed))
+
+
+def _machine(data: DataFolder, settings: ClusterSettings) -> tuple[Cluster, list[str]]:
+    """Declared nodes, else the machine list; and what was assumed."""
+    assumed = [f"{NODES_A_RACK} nodes share a switch (the log does not say)", "all GPUs are of one type, taken as T4"]
+    if settings.nodes is not None and settings.gpus_per_node:
+        return of_nodes(np.full(settings.nodes, settings.gpus_per_node), rack_nodes=NODES_A_RACK), assumed
+    listed = warehouse.read(
+        data, "SELECT gpus FROM nodes WHERE cluster = ? AND gpus > 0 ORDER BY node", (settings.name,)
+    )
+    if listed.is_empty():
+        raise InputError(
+            f"how many GPUs cluster {settings.name!r} has is not known: give --nodes and --gpus-per-node, declare them "
+            "in clusters.toml, or ingest a machine list"
+        )
+    return of_nodes(listed["gpus"].to_numpy(), rack_nodes=NODES_A_RACK), assumed
+
+
+def _jobs(rows: pl.DataFrame) -> tuple[GpuJobs, str]:
+    """The arrays, and what jobs are grouped by: the partition where there are several, else the user."""
+    by = "partition" if rows["partition"].n_unique() > 1 else "user_name"
+    groups, group = _coded(rows[by])
+    users, user = _coded(rows["user_name"])
+    count = len(rows)
+    if rows["user_name"].null_count() == count:
+        users, user = (), np.full(count, -1, dtype=np.int64)
+    jobs = GpuJobs(
+        number=np.arange(count, dtype=np.int64),
+        submit_s=rows["submit_s"].to_numpy().astype(np.float64),
+        gpus=rows["gpus"].to_numpy().astype(np.int64),
+        run_s=rows["run_s"].to_numpy().astype(np.float64),
+        need=np.ones((count, 1), dtype=np.int64),
+        group=group,
+        groups=groups,
+        user=user,
+        users=users,
+        model=np.full(count, -1, dtype=np.int64),
+        elastic=np.zeros(count, dtype=np.bool_),
+    )
+    if len(groups) < 2:
+        return jobs, "nothing: the log names neither partitions nor users, so all jobs are of one group"
+    return jobs, "partition or virtual cluster" if by == "partition" else "user"
+
+
+def _coded(names: pl.Series) -> tuple[tuple[str, ...], np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """Distinct names in order, and the index of each row's."""
+    known, index = np.unique(names.fill_null("(none)").to_numpy().astype(str), return_inverse=True)
+    return tuple(known.tolist()), index.astype(np.int64)

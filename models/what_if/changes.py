@@ -1,0 +1,176 @@
+"""Changes of a GPU cluster and its jobs, written as an operator writes them: `nodes=+10%`, `limit=24h`, `type=A100`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from simulator.gpu.cluster import Cluster
+from simulator.gpu.jobs import GpuJobs
+from simulator.gpu.profiles.scaling import model_of
+from simulator.gpu.profiles.table import BACKWARD_S
+from simulator.gpu.registry import SCHEDULERS, check
+from simulator.gpu.run import fits
+from traces.errors import InputError
+
+AS_IT_IS = "as it is"
+KNOWN = "nodes, type, limit, arrivals, mix, quota.GROUP, SCHEDULER.PARAMETER"
+_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is replayed: a cluster, its jobs, quotas, what a scheduler is told, and what was assumed so far."""
+
+    cluster: Cluster
+    jobs: GpuJobs
+    quotas: dict[str, int] = field(default_factory=dict)
+    told: dict[str, float] = field(default_factory=dict)  # parameters of `only`
+    only: str | None = None  # the one scheduler that a change concerns
+    said: tuple[str, ...] = ()
+    seed: int = 0
+
+
+def parameters_of(scene: Scene, name: str) -> dict[str, float]:
+    """What the scheduler `name` is told in the scene."""
+    return scene.told if scene.only == name else {}
+
+
+def changed(scene: Scene, change: str, schedulers: Sequence[str]) -> Scene:
+    """The scene with one thing changed. Raises InputError for a change that is not understood or not feasible."""
+    name, found, value = change.partition("=")
+    name, value = name.strip(), value.strip()
+    if not found or not value:
+        raise InputError(f"change {change[:80]!r} is not understood: write NAME=VALUE, with one of {KNOWN}")
+    first, _dot, second = name.partition(".")
+    if first == "quota" and second:
+        return _quota(scene, second, value, change)
+    if first in SCHEDULERS and second:
+        if first not in schedulers:
+            raise InputError(f"change {change!r} concerns {first}, which is not among {', '.join(schedulers)}")
+        told = {second: _number(value, change)}
+        check(first, told)
+        return replace(scene, told=told, only=first)
+    if name not in _CHANGES:
+        raise InputError(f"unknown change {name[:80]!r}: known are {KNOWN}")
+    return _CHANGES[name](scene, value, change)
+
+
+def _nodes(scene: Scene, value: str, change: str) -> Scene:
+    """More or fewer nodes; further ones are copies of those that are there, from the first on."""
+    now = scene.cluster.nodes
+    wanted = round(_relative(now, value, change))
+    if wanted < 1:
+        raise InputError(f"change {change!r} leaves {wanted} nodes of {now}: at least 1 is allowed")
+    kept = np.arange(wanted) % now
+    cluster = scene.cluster
+    smaller = Cluster(
+        cluster.capacity[kept],
+        tuple(cluster.types[at] for at in kept),
+        np.where(np.arange(wanted) < now, cluster.racks[kept], cluster.racks.max() + 1 + (np.arange(wanted) // 16)),
+        cluster.reference,
+    )
+    if cluster.reference not in smaller.types:
+        raise InputError(f"change {change!r} leaves no node of {cluster.reference}, the type of the recorded run times")
+    return _feasible(replace(scene, cluster=smaller), change)
+
+
+def _type(scene: Scene, value: str, change: str) -> Scene:
+    """Every node has GPUs of that type; run times were recorded on the present reference type."""
+    if value not in BACKWARD_S:
+        raise InputError(f"change {change!r}: unknown GPU type {value!r}: known are {', '.join(BACKWARD_S)}")
+    if (scene.jobs.model < 0).all():
+        raise InputError(f"change {change!r} needs profiles of models: do not switch them off with --profiles none")
+    from simulator.gpu.profiles.scaling import goodput
+    from simulator.gpu.profiles.table import MODELS
+
+    models = list(MODELS.values())
+    speed = np.array(
+        [goodput(m, value, 1, 1, 1) / goodput(m, scene.cluster.reference, 1, 1, 1) for m in models], dtype=np.float64
+    )
+    jobs = replace(scene.jobs, run_s=scene.jobs.run_s / speed[scene.jobs.model])
+    cluster = scene.cluster._replace(types=(value,) * scene.cluster.nodes, reference=value)
+    line = f"{change}: run times are scaled by the profiles of the drawn models on one GPU"
+    return replace(scene, cluster=cluster, jobs=jobs, said=(*scene.said, line))
+
+
+def _limit(scene: Scene, value: str, change: str) -> Scene:
+    """Jobs end at that run time at the latest; what they would have done beyond it is not done."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value)
+    seconds = float(match[1]) * _UNIT_S[match[2]] if match else 0.0
+    if seconds <= 0.0:
+        raise InputError(f"change {change!r}: duration {value!r} is not understood; write 24h, 30m, 2d or seconds")
+    cut = int((scene.jobs.run_s > seconds).sum())
+    jobs = replace(scene.jobs, run_s=np.minimum(scene.jobs.run_s, seconds))
+    return replace(scene, jobs=jobs, said=(*scene.said, f"{change}: {cut:,} jobs are cut, and do not come again"))
+
+
+def _arrivals(scene: Scene, value: str, change: str) -> Scene:
+    """Jobs come at another rate: the time between submissions is divided by it."""
+    rate = _relative(1.0, value, change)
+    if not 0.01 <= rate <= 100.0:
+        raise InputError(f"change {change!r}: {rate:g} times the arrival rate: from 0.01 to 100 is allowed")
+    first = scene.jobs.submit_s.min()
+    return replace(scene, jobs=replace(scene.jobs, submit_s=first + (scene.jobs.submit_s - first) / rate))
+
+
+def _mix(scene: Scene, value: str, change: str) -> Scene:
+    """Models are drawn from another mix: `mix=bert:0.5,yolov3:0.5`."""
+    mix = {}
+    for part in value.split(","):
+        model, _colon, share = part.partition(":")
+        model_of(model.strip())
+        mix[model.strip()] = _number(share, change)
+    return replace(scene, jobs=scene.jobs.drawn(scene.seed, mix))
+
+
+def _quota(scene: Scene, group: str, value: str, change: str) -> Scene:
+    if group not in scene.jobs.groups:
+        raise InputError(f"change {change!r}: unknown group {group!r}: known are {', '.join(scene.jobs.groups)}")
+    quotas = {**scene.quotas, group: round(_number(value, change))}
+    if sum(quotas.values()) > scene.cluster.gpus or min(quotas.values()) < 0:
+        raise InputError(
+            f"change {change!r}: the quotas add to {sum(quotas.values())} GPUs, the cluster has {scene.cluster.gpus}"
+        )
+    return replace(scene, quotas=quotas)
+
+
+_CHANGES: dict[str, Callable[[Scene, str, str], Scene]] = {
+    "nodes": _nodes,
+    "type": _type,
+    "limit": _limit,
+    "arrivals": _arrivals,
+    "mix": _mix,
+}
+
+
+def _feasible(scene: Scene, change: str) -> Scene:
+    outside = np.flatnonzero(~fits(scene.cluster, scene.jobs))
+    if len(outside):
+        raise InputError(
+            f"change {change!r} is not feasible: {len(outside):,} jobs no longer fit, the largest of "
+            f"{scene.jobs.gpus[outside].max()} GPUs on a cluster of {scene.cluster.gpus}"
+        )
+    return scene
+
+
+def _relative(now: float, value: str, change: str) -> float:
+    """`+10%`, `-5`, `110%` or a plain number."""
+    match = re.fullmatch(r"([+-]?)(\d+(?:\.\d+)?)(%?)", value)
+    if match is None:
+        raise InputError(f"change {change!r}: {value!r} is not understood; write +10%, -5 or a number")
+    amount = float(match[2]) * (now / 100.0 if match[3] else 1.0)
+    return {"+": now + amount, "-": now - amount, "": amount}[match[1]]
+
+
+def _number(value: str, change: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if not np.isfinite(number):
+        raise InputError(f"change {change!r}: {value!r} is no number")
+    return number

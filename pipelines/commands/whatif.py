@@ -1,0 +1,130 @@
+"""`baton whatif`: the jobs of a cluster under published GPU schedulers, as it is and with things changed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TextIO
+
+import typer
+
+from pipelines import options
+from pipelines.options import Cluster, Data, GpusPerNode, Json, Nodes
+from traces.errors import InputError
+
+KINDS = ("stated", "none")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `baton whatif`."""
+    app.command()(whatif)
+
+
+def whatif(
+    context: typer.Context,
+    cluster: Cluster = None,
+    schedulers: Annotated[str, typer.Option("--schedulers", help="Names, the first is the base: yarn,tiresias.")] = "",
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--change", help="One thing changed: nodes=+10%, type=A100, limit=24h, arrivals=+20%, ..."),
+    ] = None,
+    nodes: Nodes = None,
+    gpus_per_node: GpusPerNode = None,
+    from_: Annotated[str | None, typer.Option("--from", help="Jobs submitted from this date on (UTC).")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="And before this one.")] = None,
+    profiles: Annotated[
+        str, typer.Option("--profiles", help="Models of jobs: stated (drawn, generated) or none.")
+    ] = "stated",
+    seed: Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="Of what is drawn.")] = 0,
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes; default: the processors.")] = None,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """What would change under other GPU schedulers, on other nodes, with other limits: differences with intervals."""
+    with options.output(json) as out:
+        wanted = options.names(schedulers)
+        if not wanted:
+            raise InputError("whatif needs schedulers: --schedulers yarn,tiresias (the first is the base)")
+        if profiles not in KINDS:
+            raise InputError(f"unknown profiles {profiles!r}: known are {', '.join(KINDS)}")
+        from simulator.gpu.registry import check
+
+        for name in wanted:
+            check(name, {})
+        from traces import clusters
+        from traces.progress import Progress
+        from traces.store import contents
+
+        folder = options.data_folder(context, data)
+        settings = clusters.resolve(folder, cluster=cluster, nodes=nodes, gpus_per_node=gpus_per_node)
+        contents.check_clusters(folder, [settings.name])
+        from models.study.gpu_scene import read_scene
+        from models.what_if import schedulers as what_if
+
+        scene = read_scene(
+            folder,
+            settings,
+            profiles=profiles == "stated",
+            seed=seed,
+            from_s=options.utc_s(from_) if from_ else None,
+            until_s=options.utc_s(to) if to else None,
+        )
+        asked = what_if.combinations(scene, wanted, change or [])
+        with Progress("replays", len(asked), stays=False) as progress:
+            outcomes = what_if.replays(asked, progress.advance, workers)
+        said = list(dict.fromkeys(line for outcome in outcomes for line in outcome.said))
+        for line in said:
+            options.say(line)
+        result = {
+            "cluster": settings.name,
+            "jobs": len(scene.jobs),
+            "nodes": scene.cluster.nodes,
+            "gpus": scene.cluster.gpus,
+            "seed": seed,
+            "said": said,
+            "results": list(what_if.rows(scene.jobs, outcomes)),
+            "groups": list(what_if.group_rows(scene.jobs, outcomes)),
+        }
+        if json:
+            options.write_json(out, result)
+        else:
+            _print(out, result)
+
+
+_SHOWN = {
+    "mean_jct_s": "duration", "p50_jct_s": "duration", "p99_jct_s": "duration", "mean_queueing_s": "duration",
+    "makespan_s": "duration", "utilization": "percent", "fragmentation": "percent", "worst_rho": "number",
+    "mean_rho": "number", "preemptions": "count", "lost_gpu_h": "number",
+}  # fmt: skip
+
+
+def _print(out: TextIO, result: dict[str, Any]) -> None:
+    """A block a replay: each figure, its difference to the first and the interval; then who gains and who loses."""
+    from reports.format import FORMATS, text
+
+    out.write(f"{text(result['cluster'])}: {result['jobs']:,} jobs on {result['gpus']:,} GPUs\n")
+    last = None
+    for row in result["results"]:
+        title = (row["scheduler"], row["change"])
+        if title != last:
+            out.write(f"\n{row['scheduler']}, {text(row['change'])}\n")
+            last = title
+        kind = FORMATS[_SHOWN[row["figure"]]]
+        line = f"  {row['figure']:<18}{kind(row['value']):>16}"
+        if row["difference_ci95"] is not None:
+            low, high = row["difference_ci95"]
+            line += f"   by {kind(row['difference'])} (95 % {kind(low)} to {kind(high)})"
+        out.write(line + "\n")
+    sure = [row for row in result["groups"] if row["difference_ci95"] and 0 not in _signs(row["difference_ci95"])]
+    for word, sign in (("gain", -1), ("lose", 1)):
+        parts = [row for row in sure if _signs(row["difference_ci95"]) == {sign}]
+        parts.sort(key=lambda row: -abs(row["difference_s"] * row["jobs"]))
+        out.write(f"\nwho would {word} most, beyond chance{'' if parts else ': nobody'}\n")
+        for row in parts[:10]:
+            out.write(
+                f"  {row['dimension']} {text(row['name'])}: {FORMATS['duration'](row['difference_s'])} a job, "
+                f"{row['jobs']:,} jobs ({row['scheduler']}, {text(row['change'])})\n"
+            )
+
+
+def _signs(ends: list[float]) -> set[int]:
+    """{1} or {-1} where the interval leaves 0 out."""
+    return {1} if ends[0] > 0 else {-1} if ends[1] < 0 else {0}
