@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands import calibrate, explain, export, models, report, run, simulate, traces
+from pipelines.commands import calibrate, explain, export, models, report, run, simulate, traces, tune
 from pipelines.process.terminal import safe_streams
 from traces.errors import BatonError, WorkError, of_system
 from traces.visible import visible
@@ -22,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for module in (run, explain, calibrate, traces, simulate, export, models, report):
+for module in (run, explain, calibrate, traces, simulate, export, models, tune, report):
     module.register(app)
 
 
