@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,11 @@ from pipelines import options
 from pipelines.commands.models import ClusterName, Limit, PairNodes, Scheduler, Seed, World
 from pipelines.options import Data, Json
 from simulator.names import check_names
+from traces.store.folder import DataFolder
+
+if TYPE_CHECKING:
+    from models.study.cluster import Study
+    from models.training.sweep import Found
 
 
 def register(app: typer.Typer) -> None:
@@ -39,46 +44,53 @@ def tune(
     """
     folder = options.data_folder(context, data)
     with options.output(json) as out:
-        from models.learning.hyperparameters import tunable
-        from models.registry import check_policy
-        from models.worlds import check_world
-        from traces import clusters
-        from traces.store import contents
-
         folder.ensure_writable()
         until_s = None if until is None else options.utc_s(until)
         budget_s = options.duration_s(budget)
-        check_policy(policy)
-        tunable(policy)
-        settings = clusters.resolve(folder, cluster=cluster)
-        check_names(scheduler=scheduler, slurm=True)
-        check_world(world)
-        contents.check_clusters(folder, [cluster])
-        from models.study.cluster import open_study
+        study = _study(folder, cluster, policy, pair_nodes, limit, scheduler, world)
         from models.study.searches import as_toml, search
 
-        study = open_study(
-            folder,
-            settings,
-            pair_nodes=options.whole_numbers(pair_nodes, "--pair-nodes") if world == "plain" else None,
-            limit_s=None if limit is None else options.duration_s(limit),
-            scheduler=scheduler,
-            world=world,
-        )
         found = search(study, policy, study.fit_window(until_s), trials=trials, budget_s=budget_s, seed=seed)
-        answer: dict[str, Any] = {
-            "policy": policy,
-            "trials": found.trials,
-            "stopped": found.pruned,
-            "own_cost_h": found.own_cost_h,
-            "best_cost_h": found.best.cost_h,
-            "best_trial": found.best.number,
-            "hyperparameters": found.best.values,
-        }
         if json:
-            options.write_json(out, answer)
+            options.write_json(out, _answer(found))
             return
         out.write(
             f"{found.trials} trials, {found.pruned} of them stopped early; cost {found.best.cost_h:.3f} h a pair, with "
             f"the policy's own values {found.own_cost_h:.3f} h\n{as_toml(study, found)}"
         )
+
+
+def _study(
+    folder: DataFolder, cluster: str, policy: str, pair_nodes: str, limit: str | None, scheduler: str, world: str
+) -> Study:
+    """The study whose fit window is searched on; names and values are checked before anything slow is imported."""
+    from models.learning.hyperparameters import tunable
+    from models.registry import check_policy
+    from models.worlds import check_world
+    from traces import clusters
+    from traces.store import contents
+
+    check_policy(policy)
+    tunable(policy)
+    settings = clusters.resolve(folder, cluster=cluster)
+    check_names(scheduler=scheduler, slurm=True)
+    check_world(world)
+    sizes = options.whole_numbers(pair_nodes, "--pair-nodes")
+    limit_s = None if limit is None else options.duration_s(limit)
+    contents.check_clusters(folder, [cluster])
+    from models.study.cluster import open_study
+
+    return open_study(folder, settings, pair_nodes=sizes, limit_s=limit_s, scheduler=scheduler, world=world)
+
+
+def _answer(found: Found) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "policy": found.policy,
+        "trials": found.trials,
+        "stopped": found.pruned,
+        "own_cost_h": found.own_cost_h,
+        "best_cost_h": found.best.cost_h,
+        "best_trial": found.best.number,
+        "hyperparameters": found.best.values,
+    }
