@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands import calibrate, explain, export, models, release, report, run, simulate, traces, wait, whatif
+from pipelines.commands import calibrate, explain, export, models, release, report, run, simulate, traces, tune, wait, whatif
 from pipelines.process.terminal import safe_streams
 from traces.errors import BatonError, WorkError, of_system
 from traces.visible import visible
@@ -22,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for module in (run, explain, wait, calibrate, traces, simulate, export, models, release, report, whatif):
+for module in (run, explain, wait, calibrate, traces, simulate, export, models, release, report, whatif, tune):
     module.register(app)
 
 

@@ -24,7 +24,7 @@ from assets import (
 )
 from assets.resources import Baton
 from pipelines import triggers
-from pipelines.jobs import analytics, everything, intake
+from pipelines.jobs import analytics, everything, intake, tune
 from pipelines.runs.progress import progress_logger
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -56,7 +56,7 @@ def build_defs(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
             ],
         ),
         asset_checks=[checks.canonical_checks, checks.derived_checks, checks.policy_checks],
-        jobs=[analytics, intake, everything],
+        jobs=[analytics, intake, everything, tune],
         sensors=[triggers.raw_files, triggers.drifted],
         schedules=[triggers.weekly_retraining],
         resources={"baton": Baton(data=data), **(resources or {})},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dagster as dg
 
 from assets.resources import CLUSTERS
+from assets.tuning import search_hyperparameters
 
 # Everything that the report reads when no policy is trained: it is upstream of the report, by the asset graph.
 _NOT_MADE = dg.AssetSelection.assets("raw_file")
@@ -39,3 +40,12 @@ everything = dg.define_asset_job(
     executor_def=dg.in_process_executor,
     description="Raw logs of one cluster to the report, then compared policies, a release and the report again.",
 )
+
+
+@dg.job(
+    executor_def=dg.in_process_executor,
+    description="Hyper-parameters of one learner of one cluster, within a budget; gone on with when launched again.",
+)
+def tune() -> None:
+    """The search alone."""
+    search_hyperparameters()

@@ -22,7 +22,7 @@ from traces.store.folder import DataFolder
 DECLARED = Path(__file__).resolve().parents[1] / "data" / "clusters.toml"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # The lake's folder of derived tables, and what else lies in `artifacts` beside a cluster's released policies.
-RESERVED = frozenset({"derived", "last-runs", "pairs", "policies", "stamps"})
+RESERVED = frozenset({"derived", "last-runs", "pairs", "policies", "searches", "stamps"})
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class ClusterSettings:
     slurm_conf: str | None = None
     seeds: int | None = None  # that learners are fitted with in the pipeline; None is 5
     pair_nodes: tuple[int, ...] = ()  # sizes of the pairs that are put into its replay; () is 1 and 8, where they fit
+    hyperparameters: dict[str, dict[str, int | float]] = field(default_factory=dict)  # policy -> name -> value
 
 
 KEYS = tuple(f.name for f in fields(ClusterSettings) if f.name != "name")
@@ -172,12 +173,25 @@ def _converted(path: Path, name: str, table: Any) -> dict[str, Any]:
                 partition: _count(gpus, f"{where} quotas.{partition[:80]}", schema.MOST["gpus"])
                 for partition, gpus in value.items()
             }
+        elif key == "hyperparameters":
+            value = _hyperparameters(value, f"{where} hyperparameters")
         elif not isinstance(value, str):
             raise InputError(f"{where} {key}: text, got {_shown(value)}")
         result[key] = value
     if "timezone" in result:
         check_timezone(result["timezone"], where)
     return result
+
+
+def _hyperparameters(value: Any, where: str) -> dict[str, dict[str, int | float]]:
+    """Tables of numbers, one a policy; which policies and names there are is known where they are fitted."""
+    if not isinstance(value, dict) or not all(isinstance(of_policy, dict) for of_policy in value.values()):
+        raise InputError(f"{where}: a table of numbers for each policy, got {_shown(value)}")
+    for policy, of_policy in value.items():
+        for name, number in of_policy.items():
+            if not isinstance(number, int | float) or isinstance(number, bool):
+                raise InputError(f"{where}.{policy[:80]}.{name[:80]}: a number, got {_shown(number)}")
+    return value
 
 
 def _shown(value: Any) -> str:

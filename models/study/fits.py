@@ -62,7 +62,16 @@ def _fit(
     if incomplete:
         known = study.known_before(window.until_s)
         context, pairs, tracker = known.context(window.until_s), known.fit_pairs(window), MlflowTracker(study.data)
-        train(pairs, incomplete, context=context, seeds=seeds, tracker=tracker, keep=keep, but=kept)
+        train(
+            pairs,
+            incomplete,
+            context=context,
+            seeds=seeds,
+            tracker=tracker,
+            keep=keep,
+            but=kept,
+            hyperparameters=study.settings.hyperparameters,
+        )
     else:
         mlflow_store.settle(study.data)
     for name in policies:
@@ -174,17 +183,18 @@ def _registered(data: DataFolder, cluster: str) -> Artifact:
 
 def folder(study: Study, policy: str) -> Path:
     """Where the policy's artifacts of this scenario lie, one folder a seed."""
-    return study.data.artifacts / "policies" / study.scenario.cluster / _scenario_key(study) / policy
+    return study.data.artifacts / "policies" / study.scenario.cluster / scenario_key(study) / policy
 
 
 def fit_fingerprint(study: Study, policy: str, window: Window, seeds: Sequence[int]) -> str:
-    """Changes when what those fits are made from does: the pairs, the policy, the seeds or the code."""
+    """Changes when what those fits are made from does: pairs, policy, seeds, its hyper-parameters or the code."""
     pairs = [pair_fingerprint(study.data, one, window) for one in study.fit_scenarios(window.until_s)]
     code = code_digest(*FITTED_BY, registry.module_of(policy), but=(registry.__name__,))  # other policies have no part
-    return digest(pairs, policy, list(seeds), code)
+    values = study.settings.hyperparameters.get(policy, {})
+    return digest(pairs, policy, list(seeds), code, values)
 
 
-def _scenario_key(study: Study) -> str:
+def scenario_key(study: Study) -> str:
     """Short name of the scenario in paths; where starts lie does not count: `--every` and new logs only move them."""
     moving = ("every_s", "from_s", "known_until_s")
     values = {name: value for name, value in asdict(study.scenario).items() if name not in moving}
@@ -193,7 +203,7 @@ def _scenario_key(study: Study) -> str:
 
 def _step(study: Study, policy: str, seed: int | None = None) -> str:
     """Name of the stamp of a policy, or of one fit of it."""
-    return f"train-{_scenario_key(study)}-{policy}" + ("" if seed is None else f"-seed-{seed}")
+    return f"train-{scenario_key(study)}-{policy}" + ("" if seed is None else f"-seed-{seed}")
 
 
 def _stamp(study: Study, policy: str, seed: int | None = None, fingerprint: str | None = None) -> dict[str, Any] | None:

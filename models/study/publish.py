@@ -88,6 +88,7 @@ def refitted(study: Study, candidate: Candidate) -> Artifact:
         context=known.context(window.until_s),
         seeds=[candidate.seed],
         tracker=MlflowTracker(study.data),
+        hyperparameters=study.settings.hyperparameters,
     )
     return fitted.artifact.with_setting(candidate.setting)
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from agent.artifact import Artifact
 from models.learning.masking import HIDDEN_SHARE, hidden_at_random
+from models.learning.hyperparameters import check_values, values_of, with_values
 from models.protocol import PairTable, Policy, TrainedPolicy
 from models.registry import make_policy
 from models.scenario import Context
@@ -84,17 +85,22 @@ def train(
     tracker: Tracker | None = None,
     keep: Callable[[TrainedPolicy], None] | None = None,
     but: Container[tuple[str, int]] = (),
+    hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[TrainedPolicy]:
     """Fits each policy on the pairs known before `context.until_s`: learners once a seed, the others once.
 
     Pairs of which any successor had not started by then are left out here, whatever the caller hands in. `keep` is
     given each fit as it ends, so that an interrupted training loses only what it was at; fits (policy, seed) in `but`
-    are left out. Returns them policy by policy.
-    Raises InputError for an unknown policy, or where no pair is left; WorkError where a process that fits died.
+    are left out. `hyperparameters` override those of a policy, by its name. Returns them policy by policy.
+    Raises InputError for an unknown policy or hyper-parameter, or where no pair is left; WorkError where a process that
+    fits died.
     """
     from traces.progress import Progress
 
-    chosen = [make_policy(name) for name in policies]
+    overrides = hyperparameters or {}
+    for name, values in overrides.items():
+        check_values(name, values, f"hyperparameters of cluster {context.scenario.cluster!r}")
+    chosen = [with_values(make_policy(name), overrides.get(name, {})) for name in policies]
     known = pairs_fit.known_before(context.until_s)
     if not len(known):
         raise InputError(
@@ -145,7 +151,13 @@ def _described(
     if run is not None:
         run_id = run.record(
             name=f"{policy.name} seed {made.seed}",
-            params={"policy": policy.name, "knob": policy.knob, "settings": list(policy.settings), **trained_on},
+            params={
+                "policy": policy.name,
+                "knob": policy.knob,
+                "settings": list(policy.settings),
+                **values_of(policy),
+                **trained_on,
+            },
             metrics={**made.metrics, "fit_wall_s": [made.wall_s]},
             artifact=artifact,
             began_s=ended_s - made.wall_s,

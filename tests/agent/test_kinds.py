@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,15 @@ def test_stopping_trees_add_up_between_prices(remaining_h: float, backlog: float
     expected = 2.0 * (math.log1p(3.0) - math.log1p(remaining_h)) + ahead - math.log(price)
     expected += (1 - share) * change[below] + share * change[above]
     assert artifact.score([[remaining_h, 3.0, backlog]])[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_loaded_stopping_trees_answer_as_they_did_where_they_were_released(tmp_path: Path) -> None:
+    seen = np.array([[4.0, 3.0, 1.0], [4.0, 3.0, 30.0], [0.5, 2.0, 0.0]])
+    made = make("stopping-trees", [3.3, 0.7], STOPPING, stumps()).with_checks(seen)
+    made.save(tmp_path / "policy")
+    loaded = Artifact.load(tmp_path / "policy")
+    assert loaded.manifest == made.manifest and loaded.checks == made.checks
+    np.testing.assert_array_equal(loaded.scores(seen), made.scores(seen))
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,13 @@ def test_the_data_folder_overlays_key_by_key(tmp_path: Path) -> None:
     assert known["mine"].quotas == {"gpu": 8} and known["mine"].timezone == "UTC"
 
 
+def test_hyperparameters_are_tables_of_numbers(tmp_path: Path) -> None:
+    (tmp_path / "clusters.toml").write_text("[mine.hyperparameters.dqn]\nupdates = 900\nlearning_rate = 0.01\n")
+    known = clusters.load(DataFolder(tmp_path))
+    assert known["mine"].hyperparameters == {"dqn": {"updates": 900, "learning_rate": 0.01}}
+    assert known["ls6"].hyperparameters == {}
+
+
 def test_found_by_name_or_folder_and_flags_override(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
     assert clusters.resolve(data, raw=tmp_path / "tacc-lonestar6").name == "ls6"
@@ -58,7 +65,8 @@ def test_refused(tmp_path: Path, how: dict[str, object], told: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["[a]\nnods = 1\n", "[a]\nnodes = -1\n", "[a]\nfit_from = 3\n", "[a]\ntimezone = 'X/Y'\n", "a = 1\n", "[a\n",
-     "[a]\nnodes_by_date = [1]\n", "[a]\nquotas = 1\n", "[a]\nfolder = 1\n", "['a/b']\nnodes = 1\n"],
+     "[a]\nnodes_by_date = [1]\n", "[a]\nquotas = 1\n", "[a]\nfolder = 1\n", "[a]\nhyperparameters = 1\n",
+     "[a.hyperparameters]\ndqn = 1\n", "[a.hyperparameters.dqn]\nupdates = 'many'\n", "['a/b']\nnodes = 1\n"],
 )  # fmt: skip
 def test_a_settings_file_that_is_wrong_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "clusters.toml").write_text(text)

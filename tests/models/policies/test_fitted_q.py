@@ -73,6 +73,20 @@ def test_the_artifact_decides_as_the_boosters_do() -> None:
     assert metrics["improvement_log_loss"][-1] < metrics["improvement_log_loss"][0]
 
 
+def test_a_row_counts_by_its_size() -> None:
+    """Of rows that are alike the heavier say which way the score goes; a row of no size says nothing."""
+    stopping = Stopping(FittedQ(min_data_in_leaf=2, bagging_fraction=1.0), PAIRS, 0)
+    label = stopping.rows[None, :] % 2 == 0
+    labels = np.zeros(len(PAIRS.decision_s), bool)
+    labels[stopping.rows] = label[0]
+    start = np.zeros(len(labels))
+    heavy, light = np.where(labels, 9.0, 1.0), np.where(labels, 1.0, 9.0)
+    means = [
+        stopping.boost(start, labels, size, stopping.rows, 10).raw(stopping.inputs).mean() for size in (heavy, light)
+    ]
+    assert means[0] > 0.2 > -0.2 > means[1]
+
+
 def test_scores_rise_with_every_estimate_and_never_fall_back() -> None:
     artifact, _ = FittedQ(min_data_in_leaf=5).fit(PAIRS, 0)
     row = np.repeat(PAIRS.observations[7:8], 50, axis=0)

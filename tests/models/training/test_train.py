@@ -183,6 +183,22 @@ def test_every_fit_is_recorded_with_what_it_was_made_from(recorder: Recorder) ->
     json.dumps(fits[1].artifact.manifest, allow_nan=False)
 
 
+def test_a_clusters_hyperparameters_reach_the_fit_and_others_are_refused() -> None:
+    pairs = random_pairs(1, starts=12)
+    late = context(until_s=FIRST_S + 365 * DAY_S)
+
+    def trees(values: dict[str, dict[str, float]]) -> int:
+        (one,) = train(pairs, ["forest"], context=late, seeds=[0], hyperparameters=values)
+        return len(one.artifact.arrays["root"])
+
+    assert trees({"forest": {"trees": 11}, "dqn": {"updates": 300}}) == 11
+    assert trees({}) == 50
+    with pytest.raises(InputError, match="hyperparameters of cluster 'toy': forest has no 'depth'"):
+        trees({"forest": {"depth": 3}})
+    with pytest.raises(InputError, match="policy 'oak' has no hyper-parameters"):
+        trees({"oak": {"depth": 3}})
+
+
 def test_progress_goes_to_standard_error(recorder: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
     train(random_pairs(0, 4), ["recorder"], context=context(FIRST_S + 90 * DAY_S), seeds=(0,))
     captured = capsys.readouterr()

@@ -1,0 +1,38 @@
+"""The search for hyper-parameters, as a job to be launched: it makes no asset, and what it finds a person takes over.
+
+No `from __future__ import annotations` here: Dagster reads these annotations while the program runs.
+"""
+
+import dagster as dg
+
+from assets.resources import Baton
+from models.learning.hyperparameters import TUNABLE
+from models.study.searches import as_toml, search
+from models.study.support import headline_study, why_no_policies
+
+
+class TuneConfig(dg.Config):
+    """Which learner of which cluster is tuned, and for how long."""
+
+    cluster: str
+    policy: str
+    trials: int = 30
+    budget_s: float = 600.0
+
+
+@dg.op(
+    description=f"Hyper-parameters of one learner ({', '.join(TUNABLE)}) by Optuna, each trial a run in MLflow.",
+    out=dg.Out(dg.Nothing),
+)
+def search_hyperparameters(context: dg.OpExecutionContext, config: TuneConfig, baton: Baton) -> None:
+    """Searches on the cluster's fit window, and logs the table for clusters.toml that it came to."""
+    settings = baton.settings(config.cluster)
+    if why := why_no_policies(baton.folder, config.cluster, settings):
+        context.log.info(why)
+        return
+    study = headline_study(baton.folder, settings)
+    found = search(study, config.policy, study.windows.fit, trials=config.trials, budget_s=config.budget_s)
+    context.log.info(
+        f"{found.trials} trials, {found.pruned} stopped early; cost {found.best.cost_h:.3f} h a pair, with the "
+        f"policy's own values {found.own_cost_h:.3f} h\n{as_toml(study, found)}"
+    )

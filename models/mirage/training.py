@@ -1,0 +1,200 @@
+"""Offline pre-training of Mirage's foundations from probes, and its REINFORCE heads.
+
+Numbers are those of the released code: a probe is one decision of a pair with its gap in hours; seven of each pair,
+evenly spaced; Adam, squared error. Each epoch draws its order and its dropout from seed and epoch alone, so a training
+that was interrupted goes on as if it had not been.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.learning.networks import repeatable
+from models.mirage import checkpoints
+from models.mirage.checkpoints import Place
+from models.mirage.networks import Sizes
+from models.mirage.snapshots import Histories
+from models.protocol import PairTable
+
+if TYPE_CHECKING:
+    import torch
+
+Int64s = NDArray[np.int64]
+Float32s = NDArray[np.float32]
+
+PROBES = 7
+TRAINED = 2 / 3  # share of a stage's probes that is learned from
+EXPERT_SHARE = 0.05  # of the probes in order of time, that one expert sees
+GATE_SHARE = 0.8  # of them, the first, that the whole mixture sees
+DISCOUNT = 0.99
+ENTROPY = 0.1
+EPISODES = 32  # an epoch
+HEAD_RATE = 0.01
+BATCH_ROWS = 256  # states looked at at once
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a pre-training: which weights learn from which probes."""
+
+    part: str  # name of the module within the network; empty: all of it
+    rows: Int64s  # of the table
+    epochs: int
+    rate: float  # of Adam
+    batch: int
+
+
+def probe_rows(pairs: PairTable) -> Int64s:
+    """(PROBES p,) rows of the decisions nearest to evenly spaced instants of each pair, in order of submission."""
+    rows = []
+    for pair in np.argsort(pairs.submit_s, kind="stable"):
+        here = np.arange(pairs.offset[pair], pairs.offset[pair + 1])
+        wanted = np.linspace(pairs.predecessor_start_s[pair] + 60, pairs.predecessor_end_s[pair] - 60, PROBES)
+        rows.append(here[np.abs(pairs.decision_s[here] - wanted[:, None]).argmin(axis=1)])
+    return np.concatenate(rows)
+
+
+def transformer_stages(rows: Int64s, epochs: int = 300) -> list[Stage]:
+    """The transformer learns from all probes at once."""
+    return [Stage("", rows, epochs, 1e-4, 128)]
+
+
+def mixture_stages(rows: Int64s, sizes: Sizes, epochs: int = 300, expert_epochs: int = 1000) -> list[Stage]:
+    """Each expert learns from a twentieth of the probes of its own, then the whole mixture from the first 80 %."""
+    each = max(int(EXPERT_SHARE * len(rows)), 1)
+    stages = [
+        Stage(f"experts.{i}", rows[i * each : (i + 1) * each], expert_epochs, 1e-5, 64) for i in range(sizes.experts)
+    ]
+    return [*stages, Stage("", rows[: max(int(GATE_SHARE * len(rows)), 1)], epochs, 1e-5, 128)]
+
+
+def pretrain(
+    network: torch.nn.Module,
+    histories: Histories,
+    stages: Sequence[Stage],
+    *,
+    sizes: Sizes,
+    seed: int,
+    budget_s: float,
+    checkpoint: Path | None = None,
+) -> tuple[list[list[float]], Place]:
+    """Learns the gap in hours; each stage ends at its epochs or at its share of `budget_s`, the same for all.
+
+    Goes on from `checkpoint` where that file is, and writes it after each epoch. Returns the mean squared error on what
+    was held out (h^2), a list a stage and a number an epoch made here, and where it ended. Raises what
+    `checkpoints.load` raises.
+    """
+    import torch
+
+    place = Place()
+    remembered: dict[int, dict[str, Any]] = {}
+    if checkpoint is not None and checkpoint.exists():
+        place, remembered = checkpoints.load(checkpoint, network, sizes, seed)
+    errors: list[list[float]] = [[] for _ in stages]
+    for number in range(place.stage, len(stages)):
+        stage = stages[number]
+        until_s = budget_s * (number + 1) / len(stages)
+        part = network.get_submodule(stage.part)
+        adam = torch.optim.Adam(part.parameters(), stage.rate)
+        if remembered:
+            adam.load_state_dict({**adam.state_dict(), "state": remembered})
+            remembered = {}
+        while place.epoch < stage.epochs and place.seconds < until_s:
+            began = time.perf_counter()
+            errors[number].append(_epoch(part, adam, histories, stage, (seed, number, place.epoch)))
+            place = Place(number, place.epoch + 1, place.seconds + time.perf_counter() - began)
+            if checkpoint is not None:
+                checkpoints.save(checkpoint, network, adam, place, sizes, seed)
+        if number + 1 < len(stages):
+            place = Place(number + 1, 0, place.seconds)
+    return errors, place
+
+
+def _epoch(
+    part: torch.nn.Module, adam: torch.optim.Adam, histories: Histories, stage: Stage, key: tuple[int, int, int]
+) -> float:
+    """One pass over the probes learned from; the mean squared error on the others, h^2 (NaN where there are none)."""
+    import torch
+
+    seed, number, epoch = key
+    shuffled = np.random.default_rng([seed, number]).permutation(stage.rows)  # the same split in each epoch
+    cut = max(int(TRAINED * len(shuffled)), 1)
+    order = np.random.default_rng([seed, number, epoch]).permutation(shuffled[:cut])
+    gap_h = histories.pairs.gap_h
+    with repeatable(int(np.random.default_rng([seed, number, epoch, 1]).integers(2**31))):
+        part.train()
+        for begin in range(0, len(order), stage.batch):
+            rows = order[begin : begin + stage.batch]
+            found = part(torch.from_numpy(histories.at(rows)))
+            loss = torch.nn.functional.mse_loss(found, torch.from_numpy(gap_h[rows].astype(np.float32)))
+            adam.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            adam.step()
+    held_out = shuffled[cut:]
+    if not len(held_out):
+        return float("nan")
+    return float(np.mean((looked_at(part, histories, held_out)[:, 0] - gap_h[held_out]) ** 2))
+
+
+def looked_at(network: Any, histories: Histories, rows: Int64s, each: bool = False) -> Float32s:
+    """(b, 1) what the network says of the states at those rows; `each`: (b, experts), a mixture's experts apart."""
+    import torch
+
+    network.eval()
+    found = []
+    with torch.no_grad():
+        for begin in range(0, len(rows), BATCH_ROWS):
+            states = torch.from_numpy(histories.at(rows[begin : begin + BATCH_ROWS]))
+            found.append((network.each(states) if each else network(states)[:, None]).numpy())
+    return np.concatenate(found) if found else np.zeros((0, 1), np.float32)
+
+
+def reinforce(
+    seen: Float32s, pairs: PairTable, every: int, *, epochs: int, seed: int, rate: float = HEAD_RATE
+) -> tuple[NDArray[np.float64], list[float]]:
+    """The head on a frozen foundation: REINFORCE with a running mean of rewards as baseline and a bonus on entropy.
+
+    seen: (d, i) what the foundation says at each row of the table, of which every `every`-th decision, counted back
+    from the end, is played. Reward: -60 |gap in hours|, at the submission. Returns the weights (2, i + 1) of wait and
+    submit, the last column their bias, and the mean reward of each epoch.
+    """
+    import torch
+
+    rng = np.random.default_rng([seed, 2])
+    with repeatable(seed):
+        head = torch.nn.Linear(seen.shape[1], 2)
+    adam = torch.optim.Adam(head.parameters(), rate)
+    gap_h, rewards = pairs.gap_h, []
+    baseline, episodes = 0.0, 0
+    for _ in range(epochs):
+        losses, earned = [], []
+        for pair in rng.integers(len(pairs), size=EPISODES).tolist():
+            rows = np.arange(pairs.last[pair], pairs.offset[pair] - 1, -every)[::-1]
+            logits = head(torch.from_numpy(seen[rows].copy()))
+            chances = torch.log_softmax(logits, dim=1)
+            acts = rng.random(len(rows)) < chances[:, 1].detach().exp().numpy()
+            acts[-1] = True  # at the end there is no choice
+            played = int(np.argmax(acts)) + 1
+            reward = -60.0 * abs(float(gap_h[rows[played - 1]]))
+            returns = torch.from_numpy(
+                (reward * DISCOUNT ** np.arange(played - 1, -1, -1) - baseline).astype(np.float32)
+            )
+            taken = chances[torch.arange(played), torch.from_numpy(acts[:played].astype(np.int64))]
+            entropy = -(chances[:played].exp() * chances[:played]).sum(dim=1)
+            losses.append(-(taken * returns + ENTROPY * entropy).sum())
+            episodes += 1
+            baseline += (reward - baseline) / episodes
+            earned.append(reward)
+        adam.zero_grad()
+        torch.stack(losses).mean().backward()  # type: ignore[no-untyped-call]
+        adam.step()
+        rewards.append(float(np.mean(earned)))
+    weights = np.concatenate([head.weight.detach().numpy(), head.bias.detach().numpy()[:, None]], axis=1)
+    return weights.astype(np.float64), rewards

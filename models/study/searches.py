@@ -1,0 +1,50 @@
+"""A study's searches for hyper-parameters, as they are kept under `artifacts/searches`: gone on with, not made anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from models.learning.hyperparameters import tunable
+from models.study.cluster import Study
+from models.study.fits import scenario_key
+from models.study.pair_tables import pair_fingerprint
+from models.study.windows import Window
+from models.training.sweep import Found, sweep
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest
+from traces.files.locks import locked
+
+FOLDER = "searches"
+MADE_BY = ("models.training.sweep",)
+
+
+def search(study: Study, policy: str, window: Window, *, trials: int, budget_s: float, seed: int = 0) -> Found:
+    """Searches on the window's pairs until there are so many trials or the time is used up, each trial a run in MLflow.
+
+    A search of the same pairs by the same code is gone on with. Raises what `sweep` raises.
+    """
+    from models.tracking.search_runs import search_run
+
+    tunable(policy)
+    known = study.known_before(window.until_s)
+    pairs = known.fit_pairs(window).known_before(window.until_s)
+    with (
+        locked(study.data.root, f"search of {study.scenario.cluster} {policy}"),
+        search_run(study.data, known.context(window.until_s), policy, pairs) as record,
+    ):
+        journal = journal_path(study, policy, window, seed)
+        return sweep(policy, pairs, trials=trials, budget_s=budget_s, journal=journal, seed=seed, record=record)
+
+
+def journal_path(study: Study, policy: str, window: Window, seed: int) -> Path:
+    """Where Optuna writes the trials; the name holds what they are made from."""
+    pairs = [pair_fingerprint(study.data, one, window) for one in study.fit_scenarios(window.until_s)]
+    made_from = digest(pairs, policy, seed, code_digest(*MADE_BY))
+    where = study.data.artifacts / FOLDER / study.scenario.cluster / scenario_key(study)
+    return where / f"{policy}-{made_from[:12]}.journal"
+
+
+def as_toml(study: Study, found: Found) -> str:
+    """What to write into clusters.toml."""
+    lines = [f"{name} = {value:.6g}" for name, value in found.best.values.items()]
+    return "\n".join([f"[{study.scenario.cluster}.hyperparameters.{found.policy}]", *lines]) + "\n"

@@ -1,0 +1,193 @@
+"""A search for hyper-parameters of one learner: trials that look forward in time, stopped early where they lag.
+
+A trial fits on the pairs before an instant and is judged on those after it, over a few instants in turn; the select and
+the report window have no part. Optuna (Akiba et al., KDD 2019) chooses what to try by a tree-structured Parzen
+estimator, and stops a trial whose costs so far are above the median of the others at that instant.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from models.batched_pairs import rewards
+from models.learning.early_stopping import LEAST_PAIRS, WEIGHTS
+from models.learning.hyperparameters import Value, tunable, with_values
+from models.protocol import PairTable
+from models.registry import make_policy
+from models.stopping import stopping_rows
+from traces.errors import InputError
+from traces.progress import Progress
+
+SHARES = (0.4, 0.6, 0.8)  # of the pairs, the oldest, before each instant; judged are the pairs until the next
+UNPRUNED = 4  # trials that run to their end whatever they cost
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One set of hyper-parameters: what it cost at each instant, and whether it was stopped before the last."""
+
+    number: int
+    values: dict[str, Value]
+    costs_h: tuple[float, ...]
+    pruned: bool
+    began_s: float
+    ended_s: float
+
+    @property
+    def cost_h(self) -> float:
+        """Hours a pair, the mean over its instants."""
+        return float(np.mean(self.costs_h))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search has come to. `own_cost_h` is that of the policy's own values on the same instants."""
+
+    policy: str
+    best: Trial
+    own_cost_h: float
+    trials: int
+    pruned: int
+
+
+def splits(pairs: PairTable) -> list[tuple[PairTable, PairTable]]:
+    """Pairs to fit on, known before the first of those to judge, for each of SHARES.
+
+    Raises InputError where some part has fewer than LEAST_PAIRS.
+    """
+    order = np.sort(pairs.submit_s, kind="stable")
+    edges = [int(order[int(share * len(order))]) for share in SHARES]
+    made = []
+    for begin, end in zip(edges, [*edges[1:], int(order[-1]) + 1], strict=True):
+        before = pairs.take(pairs.submit_s < begin).known_before(begin)
+        after = pairs.take((pairs.submit_s >= begin) & (pairs.submit_s < end))
+        if min(len(before), len(after)) < LEAST_PAIRS:
+            raise InputError(
+                f"a search needs {LEAST_PAIRS} pairs on either side of each of {len(SHARES)} instants; of these "
+                f"{len(pairs)} pairs one side has {min(len(before), len(after))}: fit on a longer window"
+            )
+        made.append((before, after))
+    return made
+
+
+def curve_cost(pairs: PairTable, submit: np.ndarray) -> float:
+    """What the decisions (settings, d) lose, hours a pair: at each cost weight by its best setting, the mean of those.
+
+    So a policy is judged by its whole curve, whatever its knob means.
+    """
+    gap = pairs.gap_h[stopping_rows(pairs, submit)]
+    interruption_h, overlap_h = np.maximum(gap, 0.0), np.maximum(-gap, 0.0)
+    return float(np.mean([-rewards(interruption_h, overlap_h, weight).mean(axis=1).max() for weight in WEIGHTS]))
+
+
+def costs(policy: str, values: dict[str, Value], pairs: PairTable, seed: int) -> Iterator[float]:
+    """What the policy with those values costs at each of SHARES in turn."""
+    made = with_values(make_policy(policy), values)
+    for before, after in splits(pairs):
+        artifact, _ = made.fit(before, seed)
+        yield curve_cost(after, artifact.decisions(after.observations))
+
+
+def sweep(
+    policy: str,
+    pairs: PairTable,
+    *,
+    trials: int,
+    budget_s: float,
+    journal: Path,
+    seed: int = 0,
+    record: Callable[[Trial], None] | None = None,
+) -> Found:
+    """Searches until there are `trials` trials in `journal` or `budget_s` seconds have passed, and at least one.
+
+    The first trial has the policy's own values. A journal that is there is gone on with: its trials count. `record` is
+    given each trial as it ends. Raises InputError for a policy without hyper-parameters, too few pairs, and a journal
+    that cannot be read.
+    """
+    import optuna
+
+    bounds = tunable(policy)
+    splits(pairs)
+    study = _opened(policy, journal, seed)
+    if not study.trials:
+        own = make_policy(policy)
+        study.enqueue_trial({name: getattr(own, name) for name in bounds})
+    done = _finished(study)
+    ends = time.monotonic() + budget_s
+    with Progress(f"tune {policy}", trials) as progress:
+        progress.reach(min(len(done), trials))
+        while not done or (len(done) < trials and time.monotonic() < ends):
+            asked = study.ask()
+            values = {name: _suggested(asked, name, bounds[name]) for name in bounds}
+            began, seen, pruned = time.time(), [], False
+            for step, cost in enumerate(costs(policy, values, pairs, seed)):
+                seen.append(cost)
+                asked.report(float(np.mean(seen)), step)
+                if step + 1 < len(SHARES) and asked.should_prune():
+                    pruned = True
+                    break
+            asked.set_user_attr("costs_h", seen)
+            if pruned:
+                study.tell(asked, state=optuna.trial.TrialState.PRUNED)
+            else:
+                study.tell(asked, float(np.mean(seen)))
+            if record is not None:
+                record(Trial(asked.number, values, tuple(seen), pruned, began, time.time()))
+            done = _finished(study)
+            progress.advance(f"trial {asked.number}: {np.mean(seen):.3f} h{' (stopped)' if pruned else ''}")
+        progress.done(f"{len(done)} trials")
+    return _found(policy, study)
+
+
+def _suggested(trial: Any, name: str, bounds: Any) -> Value:
+    if bounds.whole:
+        return int(trial.suggest_int(name, int(bounds.low), int(bounds.high), log=bounds.log))
+    return float(trial.suggest_float(name, bounds.low, bounds.high, log=bounds.log))
+
+
+def _opened(policy: str, journal: Path, seed: int) -> Any:
+    """The search in that journal, begun or gone on with."""
+    import optuna
+    from optuna.storages.journal import JournalFileBackend
+
+    optuna.logging.set_verbosity(logging.ERROR)
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal)))
+        earlier = {one.study_name: one for one in optuna.get_all_study_summaries(storage)}
+        begun = earlier[policy].n_trials if policy in earlier else 0
+        return optuna.create_study(
+            storage=storage,
+            study_name=policy,
+            load_if_exists=True,
+            sampler=optuna.samplers.TPESampler(seed=seed * 100_003 + begun),
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=UNPRUNED),
+        )
+    except (ValueError, KeyError, OSError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise InputError(f"{journal}: not a journal of a search ({text}); remove it") from error
+
+
+def _finished(study: Any) -> list[Any]:
+    """Trials that came to an end; one whose process was killed has none."""
+    return [one for one in study.trials if one.state.is_finished() and "costs_h" in one.user_attrs]
+
+
+def _found(policy: str, study: Any) -> Found:
+    from optuna.trial import TrialState
+
+    done = _finished(study)
+    complete = [one for one in done if one.state == TrialState.COMPLETE]
+    best = min(complete, key=lambda one: one.value)
+    first = min(complete, key=lambda one: one.number)
+    values = {name: best.params[name] for name in tunable(policy)}
+    began, ended = best.datetime_start.timestamp(), best.datetime_complete.timestamp()
+    trial = Trial(best.number, values, tuple(best.user_attrs["costs_h"]), False, began, ended)
+    return Found(policy, trial, float(first.value), len(done), len(done) - len(complete))

@@ -1,0 +1,96 @@
+"""`baton tune`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipelines import options
+from pipelines.commands.models import ClusterName, Limit, PairNodes, Scheduler, Seed, World
+from pipelines.options import Data, Json
+from simulator.names import check_names
+from traces.store.folder import DataFolder
+
+if TYPE_CHECKING:
+    from models.study.cluster import Study
+    from models.training.sweep import Found
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command()(tune)
+
+
+def tune(
+    context: typer.Context,
+    cluster: ClusterName,
+    policy: Annotated[str, typer.Option("--policy", help="Registry name of one learner.")],
+    trials: Annotated[int, typer.Option("--trials", min=1, max=10_000, help="In all, earlier ones counted.")] = 30,
+    budget: Annotated[str, typer.Option("--budget", help="Time for this sitting: 10m, 2h.")] = "10m",
+    until: Annotated[str | None, typer.Option("--until", help="Only what was known before (UTC).")] = None,
+    pair_nodes: PairNodes = "1,8",
+    limit: Limit = None,
+    scheduler: Scheduler = "mirage",
+    world: World = "plain",
+    seed: Seed = 0,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Search hyper-parameters of one learner on the fit window; prints the best as a table for clusters.toml.
+
+    A trial fits before an instant and is judged after it, three times; one that lags is stopped. Called again, the
+    search goes on.
+    """
+    folder = options.data_folder(context, data)
+    with options.output(json) as out:
+        folder.ensure_writable()
+        until_s = None if until is None else options.utc_s(until)
+        budget_s = options.duration_s(budget)
+        study = _study(folder, cluster, policy, pair_nodes, limit, scheduler, world)
+        from models.study.searches import as_toml, search
+
+        found = search(study, policy, study.fit_window(until_s), trials=trials, budget_s=budget_s, seed=seed)
+        if json:
+            options.write_json(out, _answer(found))
+            return
+        out.write(
+            f"{found.trials} trials, {found.pruned} of them stopped early; cost {found.best.cost_h:.3f} h a pair, with "
+            f"the policy's own values {found.own_cost_h:.3f} h\n{as_toml(study, found)}"
+        )
+
+
+def _study(
+    folder: DataFolder, cluster: str, policy: str, pair_nodes: str, limit: str | None, scheduler: str, world: str
+) -> Study:
+    """The study whose fit window is searched on; names and values are checked before anything slow is imported."""
+    from models.learning.hyperparameters import tunable
+    from models.registry import check_policy
+    from models.worlds import check_world
+    from traces import clusters
+    from traces.store import contents
+
+    check_policy(policy)
+    tunable(policy)
+    settings = clusters.resolve(folder, cluster=cluster)
+    check_names(scheduler=scheduler, slurm=True)
+    check_world(world)
+    sizes = options.whole_numbers(pair_nodes, "--pair-nodes")
+    limit_s = None if limit is None else options.duration_s(limit)
+    contents.check_clusters(folder, [cluster])
+    from models.study.cluster import open_study
+
+    return open_study(folder, settings, pair_nodes=sizes, limit_s=limit_s, scheduler=scheduler, world=world)
+
+
+def _answer(found: Found) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "policy": found.policy,
+        "trials": found.trials,
+        "stopped": found.pruned,
+        "own_cost_h": found.own_cost_h,
+        "best_cost_h": found.best.cost_h,
+        "best_trial": found.best.number,
+        "hyperparameters": found.best.values,
+    }
