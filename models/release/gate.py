@@ -91,10 +91,10 @@ def judge(
     """The verdict on paired differences of cost, (p,) hours, candidate minus opponent, of starts `submit_s` (epoch s).
 
     Passed where the upper end of the interval (`block_interval`, further out where losses are rare) is at most 0.1 h,
-    over LEAST_BLOCKS blocks or more, with LEAST_LOSING pairs in as many of them on which reactive loses more than 2 h (a
-    calm window shows nothing); where over these the mean difference is at most 0.1 h, and where none of the `parts` (masks
-    by name) is worse by more than that at the lower end of its interval of PART_LEVEL. Failed where the lower end over
-    all pairs is above 0 and the upper one above 0.1 h.
+    over LEAST_BLOCKS blocks or more, with LEAST_LOSING pairs in as many of them on which reactive loses more than 2 h
+    (a calm window shows nothing); where over these the mean difference is at most 0.1 h, and where none of the `parts`
+    (masks by name) is worse by more than that at the lower end of its interval of PART_LEVEL. Failed where the lower
+    end over all pairs is above 0 and the upper one above 0.1 h.
     """
     block = blocks_of(submit_s)
     losing = reactive_gap_h > LIGHT_H
