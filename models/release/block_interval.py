@@ -6,8 +6,8 @@ observation, and the quantile is Student's with one degree of freedom less than 
 Cochran, "Sampling Techniques", 1977, section 6.3, with blocks as clusters). How often it errs is printed by
 `bench/bench_gate.py`, and the levels are chosen by that.
 
-Rare losses make the mean skewed: a window with few of them has a mean that is too low and a spread that is too narrow at
-once, so that the end towards the losses comes too near. It is moved out by the first term of the Cornish-Fisher
+Rare losses make the mean skewed: a window with few of them has a mean that is too low and a spread that is too narrow
+at once, so that the end towards the losses comes too near. It is moved out by the first term of the Cornish-Fisher
 expansion (Johnson, "Modified t tests and confidence intervals for asymmetrical populations", JASA 1978; Hall, "On the
 removal of skewness by transformation", JRSS B, 1992). Four blocks tell no skewness, days do: that of the mean
 is the skewness of the days over the root of the days that count, as many as would have the spread that blocks show.
