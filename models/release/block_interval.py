@@ -82,4 +82,5 @@ def _skewness(values: Floats, day: Int64s, spread: float, blocks: int) -> float:
     if variance <= 0.0 or spread <= 0.0:
         return 0.0
     days = max(blocks, min(len(counts), variance / spread))
-    return float(np.average(apart**3, weights=counts)) / variance**1.5 / days**0.5
+    third = float(np.average(apart**3, weights=counts))
+    return third / float(variance**1.5 * days**0.5)
