@@ -21,7 +21,8 @@ from models.comparison.outcomes import cost_h, load_masks
 from models.protocol import PairTable
 from models.release.block_interval import PART_LEVEL, block_interval, blocks_of
 
-GATE_S = 84 * 86_400  # of the newest pairs: twelve blocks, and a cluster that is still like that one
+DAY_S = 86_400
+GATE_S = 84 * DAY_S  # of the newest pairs: twelve blocks, and a cluster that is still like that one
 # What a window must hold to tell anything: chosen by `bench/bench_gate.py`, with the level of the interval.
 LEAST_BLOCKS = 4
 LEAST_LOSING = 20  # pairs on which reactive loses more than LIGHT_H, in LEAST_BLOCKS of the blocks at least
@@ -89,15 +90,16 @@ def judge(
 ) -> Gate:
     """The verdict on paired differences of cost, (p,) hours, candidate minus opponent, of starts `submit_s` (epoch s).
 
-    Passed where the upper end of the interval (`block_interval`) is at most 0.1 h, over LEAST_BLOCKS blocks or more,
-    with LEAST_LOSING pairs in as many of them on which reactive loses more than 2 h (a calm window shows nothing);
-    where over these the mean difference is at most 0.1 h, and where none of the `parts` (masks by name) is worse by
-    more than that at the lower end of its interval of PART_LEVEL. Failed where the lower end over all pairs is above 0
-    and the upper one above 0.1 h.
+    Passed where the upper end of the interval (`block_interval`, further out where losses are rare) is at most 0.1 h,
+    over LEAST_BLOCKS blocks or more, with LEAST_LOSING pairs in as many of them on which reactive loses more than 2 h
+    (a calm window shows nothing); where over these the mean difference is at most 0.1 h, and where none of the `parts`
+    (masks by name) is worse by more than that at the lower end of its interval of PART_LEVEL. Failed where the lower
+    end over all pairs is above 0 and the upper one above 0.1 h.
     """
     block = blocks_of(submit_s)
     losing = reactive_gap_h > LIGHT_H
-    found, blocks = block_interval(difference_h, block), len(np.unique(block))
+    found = block_interval(difference_h, block, day=submit_s // DAY_S)
+    blocks = len(np.unique(block))
     mean_h = float(difference_h.mean())
     window = (len(submit_s), blocks, int(losing.sum()), int(submit_s.min()), int(submit_s.max()), mean_h)
     if found is None:

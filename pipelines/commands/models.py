@@ -169,8 +169,8 @@ def evaluate(
     with options.output(json) as out:
         bounds = _bounds(from_, to)
         check_chain(chain, world)
-        unseen = _unseen(hidden)
         wanted = _wanted(policies)
+        unseen = _unseen(hidden)
         trained_on = fitted_on or cluster
         _check_trained(folder, trained_on, wanted)
         judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler, (partition, user, account))
@@ -243,10 +243,10 @@ def _comparison_text(answer: dict[str, Any]) -> str:
 
 def _unseen(hidden: str | None) -> list[str]:
     """The groups of features that --hidden lists. Raises InputError."""
-    from models.comparison.masked import check_hidden
-
     if hidden is None:
         return []
+    from models.comparison.masked import check_hidden
+
     unseen = options.names(hidden)
     check_hidden(unseen)
     return unseen

@@ -7,6 +7,7 @@ import pytest
 
 from agent.artifact import Artifact
 from models.protocol import PairTable
+from models.release.block_interval import block_interval
 from models.release.gate import Gate, gate_window, held_against, judge
 from models.scenario import INJECTED
 from tests.models.pair_tables import FIRST_S, artifact, mean_cost, quiet, reactive, unlike_days
@@ -80,9 +81,12 @@ def test_the_interval_is_students_over_block_means() -> None:
     from scipy import stats
 
     by_week = np.repeat(np.random.default_rng(0).normal(size=8), 42)
-    found = judged(by_week)
+    found = block_interval(by_week, np.arange(336) // 42)
     expected = stats.t.interval(0.98, 7, by_week.mean(), stats.sem(by_week[::42]))
-    assert (found.low_h, found.high_h) == pytest.approx(expected)
+    assert found is not None and (found.low, found.high) == pytest.approx(expected)
+    judged_low, judged_high = judged(by_week).low_h, judged(by_week).high_h
+    assert judged_low is not None and judged_high is not None
+    assert judged_low <= found.low and judged_high >= found.high, "skewness moves an end out and none in"
 
 
 @pytest.mark.parametrize(
@@ -127,3 +131,28 @@ def test_nothing_to_compare() -> None:
     none = held(artifact(until_s=FIRST_S + 400 * DAY_S), None)
     assert none.verdict == "cannot tell" and none.n == 0
     assert "no pair starts after candidate and reactive were fitted" in none.reason
+
+
+def test_rare_losses_move_the_upper_end_out_and_rare_gains_the_lower_one() -> None:
+    """By hand: skewness of the days' means over the root of the days that count, in the Cornish-Fisher term."""
+    from scipy.special import stdtrit
+
+    rng = np.random.default_rng(4)
+    day = np.repeat(np.arange(28), 6)
+    loss_h = np.where(np.isin(day, (3, 4, 17)), 6.0, -0.8) + rng.normal(0, 0.3, len(day))
+    plain, skewed = block_interval(loss_h, day // 7), block_interval(loss_h, day // 7, day=day)
+    assert plain is not None and skewed is not None
+    means = loss_h.reshape(28, 6).mean(axis=1)
+    weeks = loss_h.reshape(4, 42).mean(axis=1)
+    variance = np.var(weeks, ddof=1) / 4
+    days = min(28, max(4, np.var(means) / variance))
+    skewness = 1.5 * np.mean((means - means.mean()) ** 3) / np.var(means) ** 1.5 / days**0.5
+    quantile = stdtrit(3, 0.99)
+    assert skewed.high == pytest.approx(
+        means.mean() + variance**0.5 * (quantile + skewness / 6 * (2 * quantile**2 + 1))
+    )
+    assert skewed.high > plain.high and (skewed.mean, skewed.low) == (plain.mean, plain.low)
+    mirrored = block_interval(-loss_h, day // 7, day=day)
+    assert mirrored is not None and (mirrored.low, mirrored.high) == pytest.approx((-skewed.high, -skewed.low))
+    flat = block_interval(np.ones(168), day // 7, day=day)
+    assert flat == (1.0, 1.0, 1.0)
