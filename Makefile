@@ -5,6 +5,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 RAW   ?=
 FLAGS ?=
+PROOF ?=
 PORT  ?= 3000
 MLFLOW_PORT ?= 5000
 export DAGSTER_DISABLE_TELEMETRY := 1
@@ -60,8 +61,9 @@ lint: setup      ## ruff, mypy, import-linter, vulture
 	$(BIN)/lint-imports
 	$(BIN)/vulture
 
-live: setup      ## the long form of the tests against a real Slurm
+live: setup      ## the long form of the tests against a real Slurm; PROOF="--champion DIR" to try a policy of yours
 	BATON_REQUIRE=slurm BATON_LIVE=full $(BIN)/pytest -q -s -m live tests/live
+	$(BIN)/python -m tests.live.proof $(PROOF)
 
 fidelity: setup  ## how far the slurm scheduler is from three recorded runs of a real Slurm (docs/fidelity.md)
 	$(BIN)/python -m tests.live.figures

@@ -1,15 +1,17 @@
-"""`baton-agent check`: what this Slurm lets a user see, what stands in for the rest, and whether the job can run."""
+"""`baton-agent check`: what this Slurm shows, what stands in for the rest and costs, and whether the job can run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from agent.artifact import Artifact
 from agent.eyes import CALLS_A_LOOK, CALLS_A_REFRESH, REFRESH_S, Eyes
+from agent.hidden_cost import hidden_costs, words_of
 from agent.sight import Request, Scene, asked_partitions, hidden_features
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.queue import Queue
-from features.observe import FILLS
+from features.observe import FILLS, HIDDEN_TOGETHER
 from features.snapshot import NO_LIMIT
 
 PROVED = "22.05"  # the version that the agent is tried on (tests/live)
@@ -27,12 +29,18 @@ class Finding:
 
 
 def check(
-    commands: Commands, request: Request, *, now_s: Callable[[], float], trial: Callable[[], object] | None = None
+    commands: Commands,
+    request: Request,
+    *,
+    now_s: Callable[[], float],
+    trial: Callable[[], object] | None = None,
+    artifact: Artifact | None = None,
 ) -> list[Finding]:
     """Look once, as a chain would, and try the submission without submitting.
 
     now_s: this host's clock, epoch s. trial: runs `sbatch --test-only` and raises SlurmError where Slurm would refuse;
-    None leaves it out. Raises ValueError for a partition that is not there.
+    None leaves it out. artifact: the release whose figures say what it costs that something is hidden.
+    Raises ValueError for a partition that is not there, or an artifact with other things in place of those figures.
     """
     eyes = Eyes(commands, request)
     try:
@@ -41,7 +49,7 @@ def check(
         return [Finding(PROBLEM, "slurm", f"cannot be read: {error}")]
     scene = eyes.scene
     assert scene is not None
-    found = [*_slurm(scene, queue, int(now_s())), *_sizes(scene, request), *_hidden(queue, scene)]
+    found = [*_slurm(scene, queue, int(now_s())), *_sizes(scene, request), *_hidden(queue, scene, artifact)]
     if trial is not None:
         found.append(_tried(trial))
     calls = f"{CALLS_A_LOOK} a look and at most {CALLS_A_REFRESH} more in {REFRESH_S // 60} min"
@@ -100,8 +108,9 @@ def _sizes(scene: Scene, request: Request) -> list[Finding]:
     return found
 
 
-def _hidden(queue: Queue, scene: Scene) -> list[Finding]:
-    """A line for each cause: which features it hides, and what stands in for them."""
+def _hidden(queue: Queue, scene: Scene, artifact: Artifact | None) -> list[Finding]:
+    """A line for each cause: which features it hides, what stands in for them, and what that costs the artifact."""
+    costs = None if artifact is None else hidden_costs(artifact)
     causes: dict[str, list[str]] = {}
     for name, why in hidden_features(queue, scene).items():
         causes.setdefault(why, []).append(name)
@@ -112,7 +121,9 @@ def _hidden(queue: Queue, scene: Scene) -> list[Finding]:
             text = f"{why}: no policy can decide without {', '.join(lacking)}; the safe rule stands in"
             found.append(Finding(WARNING, "hidden", text))
         else:
-            found.append(Finding(WARNING, "hidden", f"{why}: {', '.join(_filled(names, FILLS))}"))
+            groups = [group for group, features in HIDDEN_TOGETHER.items() if set(features) <= set(names)]
+            cost = "" if costs is None else f"; {words_of(groups, costs)}"
+            found.append(Finding(WARNING, "hidden", f"{why}: {', '.join(_filled(names, FILLS))}{cost}"))
     return found or [Finding(GOOD, "hidden", "nothing: every feature is seen")]
 
 

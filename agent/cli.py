@@ -216,7 +216,8 @@ def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
     request = Request(int(nodes), limit_s, pwd.getpwuid(os.getuid()).pw_name, *names)
     commands = Commands()
     trial = None if script is None else partial(submission.try_only, commands, script, of_sbatch)
-    found = check(commands, request, now_s=time.time, trial=trial)
+    artifact = None if options.artifact is None else Policy(options.artifact).artifact
+    found = check(commands, request, now_s=time.time, trial=trial, artifact=artifact)
     for finding in found:
         print(f"{finding.level:8} {finding.subject}: {visible(finding.text)}")
     return FAILED if any(finding.level == PROBLEM for finding in found) else 0
@@ -252,6 +253,9 @@ def parser() -> argparse.ArgumentParser:
     looking = commands.add_parser("check", help="what this Slurm shows, and what stands in for what it does not")
     looking.set_defaults(do=look)
     looking.add_argument("script", nargs="?", help="try its submission too; options of sbatch may follow after --")
+    looking.add_argument(
+        "--artifact", type=Path, metavar="DIR", help="the released policy: what it costs that something is hidden"
+    )
     return whole
 
 

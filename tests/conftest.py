@@ -19,6 +19,14 @@ def skip_or_fail(what: str, reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests have to say (`record_property("said", ...)`), also those of another process (xdist)."""
+    for report in terminalreporter.stats.get("passed", []):
+        for name, text in report.user_properties:
+            if name == "said":
+                terminalreporter.write_line(str(text))
+
+
 @pytest.fixture(scope="session")
 def shared_traces() -> Path:
     """The folder of real public traces beside the checkout; not part of the project."""

@@ -58,7 +58,7 @@ def main(given: str) -> int:
     )  # fmt: skip
     folder = Path(values["folder"])
     chain = Chain(
-        script=folder / "job.sh", links=values["links"], artifact=folder / "released", name=values["name"],
+        script=folder / "job.sh", links=values["links"], artifact=folder / values["released"], name=values["name"],
         cycle_s=values["cycle_s"],
     )  # fmt: skip
     try:

@@ -6,9 +6,10 @@ come from one call with one seed: a policy that is fitted on the first part meet
 
 from __future__ import annotations
 
+import argparse
 import functools
-import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +29,8 @@ from traces.store.folder import DataFolder
 SAMPLE = Path(__file__).parents[2] / "data/sample/slurm"
 BEGIN = datetime(2026, 6, 8)  # of the sample: its first week is sparse
 NODES = 16
+FIRST_DAY = datetime(2026, 10, 15, tzinfo=UTC)  # of the history
+BETWEEN_DAYS = 3.0  # of two copies of it: longer than the longest job, so that the first has ended
 HISTORY_DAYS = 46.0  # of the background that policies may be fitted on
 WIDEST = 8  # nodes of the widest job that is taken
 LONGEST_MIN = 12 * 60  # of a time limit on this cluster
@@ -156,9 +159,9 @@ def _starts(jobs: list[Submission]) -> np.ndarray:
     return simulate(Workload(**columns), scheduler="mirage", capacity=NODES)
 
 
-def dump(jobs: list[Submission], epoch_s: int) -> str:
+def _rows(jobs: list[Submission], epoch_s: int, first_id: int) -> list[str]:
     """The jobs as sacct would print them, had they started when the simulator starts them: generated."""
-    lines = [FIELDS]
+    lines = []
     for job, start_s in zip(jobs, _starts(jobs).tolist(), strict=True):
         run_s = min(job.run_s, job.limit_min * 60)
         submit, start, end = (
@@ -168,12 +171,12 @@ def dump(jobs: list[Submission], epoch_s: int) -> str:
         state = "TIMEOUT" if job.run_s > job.limit_min * 60 else "COMPLETED"
         gpus, cpus = job.nodes * job.gpus_per_node, job.nodes * job.gpus_per_node * CPUS_PER_GPU
         values = (
-            1000 + job.index, 1000 + job.index, job.user, ACCOUNT, job.partition, job.qos, state, submit, submit, start,
-            end, run_s, job.limit_min, job.nodes, cpus,
+            first_id + job.index, first_id + job.index, job.user, ACCOUNT, job.partition, job.qos, state, submit,
+            submit, start, end, run_s, job.limit_min, job.nodes, cpus,
             f"billing={cpus},cpu={cpus},gres/gpu:a100={gpus},gres/gpu={gpus},node={job.nodes}",
         )  # fmt: skip
         lines.append("|".join(map(str, values)))
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def between(jobs: list[Submission], from_s: int, until_s: int) -> list[Submission]:
@@ -202,24 +205,40 @@ def _sample() -> list[tuple[int, int, int, int]]:
     ]
 
 
-def write_history(folder: Path, link_min: int = 360, chains: int = 5) -> int:
+def write_history(folder: Path, link_min: int = 360, chains: int = 5, busier: Sequence[float] = ()) -> int:
     """What policies are fitted on, as a site would hand it over: `history.psv`, `slurm.conf` and `clusters.toml`.
 
     The background of the first HISTORY_DAYS with chains of that limit beside it, whose users submit when a link has
-    ended. Returns the number of jobs. Fit with `--cluster live --scheduler slurm --limit 6h --data FOLDER`.
+    ended. busier: before it lie as many copies of these days, each at another share of the cluster and drawn with
+    another seed, so that a fit meets queues that the days themselves did not have. Returns the number of jobs. Fit with
+    `--cluster live --scheduler slurm --limit 6h --data FOLDER`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    earlier = [job for job in submissions(Load()) if job.submit_s < HISTORY_DAYS * 86400]
-    jobs = with_chains(earlier, chains, link_min)
-    epoch_s = int(datetime(2026, 10, 15, tzinfo=UTC).timestamp())
-    (folder / "history.psv").write_text(dump(jobs, epoch_s))
+    loads = [*(Load(share=share, seed=seed) for seed, share in enumerate(busier, 2)), Load()]
+    lines = [FIELDS]
+    for copy, load in enumerate(loads):
+        days_before = (len(loads) - 1 - copy) * (HISTORY_DAYS + BETWEEN_DAYS)
+        earlier = [job for job in submissions(load) if job.submit_s < HISTORY_DAYS * 86400]
+        epoch_s = int(FIRST_DAY.timestamp() - days_before * 86400)
+        lines += _rows(with_chains(earlier, chains, link_min), epoch_s, 999 + len(lines))
+    (folder / "history.psv").write_text("\n".join(lines) + "\n")
     conf = folder.resolve() / "slurm.conf"
     conf.write_text(Slurm(Path("/slurm"), cluster(60)).conf("localhost"))
     (folder / "clusters.toml").write_text(
         f'[live]\ntimezone = "UTC"\nnodes = {NODES}\ngpus_per_node = 4\nslurm_conf = "{conf}"\n'
     )
-    return len(jobs)
+    return len(lines) - 1
 
 
-if __name__ == "__main__":  # python -m tests.live.background FOLDER
-    print(f"{write_history(Path(sys.argv[1]))} jobs -> {sys.argv[1]}")
+def main() -> None:
+    """The command line: `python -m tests.live.background FOLDER [--busier 0.8,0.9]`."""
+    parser = argparse.ArgumentParser(description="Write the history that policies are fitted on.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--busier", default="", help="shares of the cluster of copies that lie before it: 0.8,0.9")
+    given = parser.parse_args()
+    busier = [float(share) for share in given.busier.split(",") if share]
+    print(f"{write_history(given.folder, busier=busier)} jobs -> {given.folder}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,10 +1,11 @@
 """Chains of jobs kept by agents on a real Slurm whose queue is busy: what interruption and overlap a policy really has.
 
-    python -m tests.live.chains --artifact DIR --out FILE.json [--chains 10] [--links 4] [--rate 600]
+    python -m tests.live.chains --artifact DIR --out FILE.json [--chains 10] [--links 4] [--rate 600] [--kills 0]
 
 As root, after `make system`. Beside FILE.json the folder FILE gets the decision log of each chain. The background is
 that of `tests.live.background` from its day 46 on, a day of it before the first chain. As many agents as
-`--side-by-side` work at a time; one that is done makes room for the next.
+`--side-by-side` work at a time; one that is done makes room for the next. They are an ordinary
+user's; at `--kills` random moments one of them is ended as by a crash and started again.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ import argparse
 import contextlib
 import itertools
 import json
+import random
 import shutil
 import tempfile
 import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from agent.state import Folder, State
+from tests.live.audit import audit
 from tests.live.background import ACCOUNT, HISTORY_DAYS, USERS, Load, asked, between, cluster, submissions
 from tests.live.clock import FastClock, ahead_of_others
-from tests.live.keeping import Kept
+from tests.live.keeping import USER, Kept, workplace
 from tests.live.slurm import Slurm
 
 LINK_H = 6
@@ -62,6 +66,12 @@ def links_of(name: str, state: State) -> list[Link]:
     ]
 
 
+def links_kept(kept: list[Kept]) -> list[Link]:
+    """The links of all these chains."""
+    states = ((one.name, Folder(one.state).load()) for one in kept)
+    return [link for name, state in states if state is not None for link in links_of(name, state)]
+
+
 def figures(links: list[Link]) -> dict[str, float]:
     """Means over the links, hours, with 95 % intervals from draws of whole chains."""
     gaps: dict[str, list[float]] = {}
@@ -96,10 +106,42 @@ def keep_background(slurm: Slurm, load: Load, start_s: float, until: threading.E
         slurm.sbatch(*asked(job), script=f"sleep {job.run_s / clock.rate:.3f}")
 
 
+class Killer:
+    """Ends agents at `kills` random moments in the first `hours` of the fast clock, and starts them again."""
+
+    def __init__(self, clock: FastClock, kills: int, hours: float, seed: int = 1) -> None:
+        self._draw = random.Random(seed)
+        self._clock = clock
+        self._times = sorted(clock.now() + self._draw.uniform(0.1, hours) * 3600 for _ in range(kills))
+
+    @property
+    def left(self) -> int:
+        """Kills that have not been made."""
+        return len(self._times)
+
+    def look(self, kept: list[Kept]) -> None:
+        """Kill one of those that run, where a moment has come."""
+        alive = [one for one in kept if one.status() is None]
+        if alive and self._times and self._clock.now() >= self._times[0]:
+            self._times.pop(0)
+            self._draw.choice(alive).kill()
+
+
 def run(
-    artifact: Path, logs: Path, *, chains: int, links: int, side_by_side: int, rate: float, cycle_s: float
-) -> dict[str, object]:
-    """All chains, one after the other where there is no room; what came of them. Their decision logs go to `logs`."""
+    artifact: Path,
+    logs: Path,
+    *,
+    chains: int,
+    links: int,
+    side_by_side: int,
+    rate: float,
+    cycle_s: float,
+    kills: int = 0,
+) -> dict[str, Any]:
+    """All chains, one after the other where there is no room; what came of them. Their decision logs go to `logs`.
+
+    Over 50 lines: what is begun here is ended here, in one `try`.
+    """
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with ahead_of_others(), tempfile.TemporaryDirectory(prefix="baton-chains-", dir=memory) as place:
         folder = Path(place)
@@ -109,26 +151,28 @@ def run(
         over, kept = threading.Event(), list[Kept]()
         try:
             slurm.up()
-            for user in USERS:
+            for user in (one for one in USERS if one != USER):
                 slurm.run("sacctmgr", "-i", "add", "user", user, f"Account={ACCOUNT}", "Cluster=live")
-            work = folder / "chains"
-            work.mkdir()
-            (work / "job.sh").write_text(JOB)
-            (work / "released").symlink_to(artifact.resolve())
+            work = workplace(slurm, "chains", JOB)
+            shutil.copytree(artifact.resolve(), work / "released")
             start_s = clock.now() + 60
             background = threading.Thread(target=keep_background, args=(slurm, Load(), start_s, over), daemon=True)
             background.start()
             clock.sleep_until(start_s + WARM_UP_S)
+            rounds = -(-chains // side_by_side)
+            killer = Killer(clock, kills, rounds * links * LINK_H)
+            next_s = clock.now()
             waiting = [Kept(slurm, work, f"chain{number:02d}", links, cycle_s) for number in range(chains)]
             while waiting or any(one.status() is None for one in kept):
-                if waiting and sum(one.status() is None for one in kept) < side_by_side:
+                if waiting and clock.now() >= next_s and sum(one.status() is None for one in kept) < side_by_side:
                     kept.append(waiting.pop(0))
                     kept[-1].start()
-                    clock.sleep_until(clock.now() + 3600)  # an hour between two first links
-                time.sleep(0.2)
+                    next_s = clock.now() + 3600  # an hour between two first links
+                killer.look(kept)
+                time.sleep(0.05)
             over.set()
             background.join()
-            return _told(kept, slurm, rate, cycle_s)
+            return _told(kept, slurm, rate, cycle_s) | {"kills": kills - killer.left}
         finally:
             over.set()
             for one in kept:
@@ -140,19 +184,14 @@ def run(
             slurm.down()
 
 
-def _told(kept: list[Kept], slurm: Slurm, rate: float, cycle_s: float) -> dict[str, object]:
-    found: list[Link] = []
-    lost = 0
-    for one in kept:
-        state = Folder(one.state).load()
-        assert state is not None
-        found += links_of(one.name, state)
-        lost += state.status != "done"
+def _told(kept: list[Kept], slurm: Slurm, rate: float, cycle_s: float) -> dict[str, Any]:
+    found = links_kept(kept)
+    wrong = audit(slurm, kept)
     jobs = slurm.run(
         "sacct", "-a", "-n", "-X", "-P", "-o", "JobName,Submit,Start,State", "-S", "2026-12-01", "-E", "now"
     )
     return {
-        "rate": rate, "cycle_s": cycle_s, "policy": kept[0].name and _policy(kept[0].folder), "not_done": lost,
+        "rate": rate, "cycle_s": cycle_s, "policy": kept[0].name and _policy(kept[0].folder), **asdict(wrong),
         **figures(found), "all": [asdict(link) for link in found],
         "background": [line for line in jobs.splitlines() if line.startswith("background|")],
     }  # fmt: skip
@@ -172,11 +211,12 @@ def main() -> None:
     parser.add_argument("--side-by-side", type=int, default=5)
     parser.add_argument("--rate", type=float, default=600.0)
     parser.add_argument("--cycle", type=float, default=600.0)
+    parser.add_argument("--kills", type=int, default=0)
     given = parser.parse_args()
     began = time.monotonic()
     told = run(
         given.artifact, given.out.with_suffix(""), chains=given.chains, links=given.links,
-        side_by_side=given.side_by_side, rate=given.rate, cycle_s=given.cycle,
+        side_by_side=given.side_by_side, rate=given.rate, cycle_s=given.cycle, kills=given.kills,
     )  # fmt: skip
     given.out.write_text(json.dumps(told, indent=1))
     short = {name: round(value, 3) for name, value in told.items() if isinstance(value, float)}

@@ -1,8 +1,9 @@
-"""The process of an agent that keeps one chain on a Slurm with a fast clock."""
+"""The process of an agent that keeps one chain on a Slurm with a fast clock, as an ordinary user."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -11,16 +12,32 @@ from pathlib import Path
 from tests.conftest import REPOSITORY
 from tests.live.slurm import Slurm
 
+USER = "games"  # Debian's own, so that none has to be made on the machine
+
+
+def workplace(slurm: Slurm, name: str, script: str, user: str = USER) -> Path:
+    """A folder of the user's own with the job script, beside the daemons' files; the user may submit from then on."""
+    folder = slurm.folder / name
+    folder.mkdir()
+    folder.chmod(0o755)
+    (folder / "job.sh").write_text(script)
+    for path in (folder, folder / "job.sh"):
+        shutil.chown(path, user, user)
+    slurm.run("sacctmgr", "-i", "add", "user", user, "Account=science", "Cluster=live")
+    return folder
+
 
 @dataclass
 class Kept:
-    """One chain and the process that keeps it."""
+    """One chain and the process that keeps it, which has the rights of `user` and no others."""
 
     slurm: Slurm
     folder: Path
     name: str
     links: int
     cycle_s: float
+    released: str = "released"
+    user: str = USER
     kills: int = 0
     process: subprocess.Popen[bytes] | None = field(default=None)
 
@@ -35,11 +52,14 @@ class Kept:
         assert clock is not None
         values = {
             "rate": clock.rate, "epoch": clock.epoch, "started": clock._started, "folder": str(self.folder),
-            "name": self.name, "links": self.links, "cycle_s": self.cycle_s,
+            "name": self.name, "links": self.links, "cycle_s": self.cycle_s, "released": self.released,
         }  # fmt: skip
         with (self.folder / f"{self.name}.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.live.agent_runner", json.dumps(values)],
+                [
+                    "setpriv", "--reuid", self.user, "--regid", self.user, "--clear-groups", "--no-new-privs",
+                    "--inh-caps=-all", sys.executable, "-m", "tests.live.agent_runner", json.dumps(values),
+                ],
                 cwd=REPOSITORY, env=self.slurm.real_env, stderr=log,
             )  # fmt: skip
 
