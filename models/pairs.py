@@ -221,4 +221,4 @@ def save(pairs: PairTable, path: Path) -> None:
 def load(path: Path) -> PairTable:
     """Read what `save` wrote."""
     with np.load(path, allow_pickle=False) as arrays:
-        return PairTable(**{name: arrays[name] for name in PairTable.__dataclass_fields__})
+        return PairTable(**{name: arrays[name] for name in PairTable.__dataclass_fields__ if name in arrays})

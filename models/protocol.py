@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
+from features.ahead.summary import AHEAD
+from features.observe import FEATURES
+from traces.errors import InputError
 
 Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]
@@ -42,6 +45,8 @@ class PairTable:
     decision_s: Int64s  # (d,) instants
     successor_start_s: Int64s  # (d,) start of S if it is submitted at that instant
     observations: Float32s  # (d, len(features.observe.FEATURES))
+    # (d, len(features.ahead.summary.AHEAD)) what its futures say; (0, 0) where no policy of the run looks ahead
+    ahead: Float32s = field(default_factory=lambda: np.zeros((0, 0), np.float32))
 
     def __len__(self) -> int:
         return len(self.pair_nodes)
@@ -69,6 +74,21 @@ class PairTable:
             state.update(np.ascontiguousarray(getattr(self, name)).data)
         return state.hexdigest()
 
+    def inputs_of(self, artifact: Artifact) -> Float32s:
+        """(d, F) what an artifact decides on: the observations, and the futures behind them if it looks ahead.
+
+        Raises InputError where it does and the table has no futures.
+        """
+        names = artifact.manifest["features"]
+        if names == [*FEATURES, *AHEAD]:
+            if len(self.ahead) != len(self.observations):
+                raise InputError(
+                    f"policy {artifact.manifest['policy']!r} looks at simulated futures, which were not made for these "
+                    "pairs; they are made by `baton train` and `baton evaluate` in --world calibrated or recorded-wait"
+                )
+            return np.concatenate([self.observations, self.ahead], axis=1)
+        return self.observations
+
     def take(self, pairs: NDArray[np.bool_] | Int64s) -> PairTable:
         """The given pairs (mask or positions) with all their decisions."""
         chosen = np.arange(len(self), dtype=np.int64)[pairs]
@@ -89,6 +109,7 @@ class PairTable:
             self.decision_s[rows],
             self.successor_start_s[rows],
             self.observations[rows],
+            self.ahead[rows] if len(self.ahead) else self.ahead,
         )
 
     def known_before(self, until_s: int) -> PairTable:

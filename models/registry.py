@@ -41,28 +41,42 @@ POLICIES: dict[str, Named] = {
     "dqn": Named("models.policies.dqn:DQN"),
     "policy-gradient": Named("models.policies.policy_gradient:PolicyGradient"),
 }
+# Those that look at simulated futures: of recorded pairs alone, and only where they are asked for by name.
+LOOKING_AHEAD: dict[str, Named] = {
+    "simulate-ahead": Named("models.policies.simulate_ahead:SimulateAhead"),
+    "xgboost-ahead": Named("models.policies.xgboost_ahead:XGBoostAhead"),
+}
 # What every comparison holds whatever was asked for: rules that learn nothing.
 RULES = ("reactive", "average-wait", "start-estimate", "start-expected")
 
 
 def every_policy() -> list[str]:
-    """The names, from the simplest policy to the most involved."""
+    """The names, from the simplest policy to the most involved, but for those that look ahead."""
     return list(POLICIES)
 
 
 def check_policy(name: str) -> None:
     """Raises InputError for a name that is not in the registry, listing those that are."""
-    if name not in POLICIES:
-        raise InputError(f"unknown policy {name!r}; known: {', '.join(POLICIES)}")
+    if name not in POLICIES and name not in LOOKING_AHEAD:
+        raise InputError(f"unknown policy {name!r}; known: {', '.join((*POLICIES, *LOOKING_AHEAD))}")
 
 
 def make_policy(name: str) -> Policy:
     """The policy of that name. Raises InputError listing the known ones."""
     check_policy(name)
-    return POLICIES[name]()
+    return _named(name)()
 
 
 def module_of(name: str) -> str:
     """Dotted name of the module that makes the policy. Raises InputError listing the known policies."""
     check_policy(name)
-    return POLICIES[name].place.partition(":")[0]
+    return _named(name).place.partition(":")[0]
+
+
+def looks_ahead(name: str) -> bool:
+    """Whether the policy decides on simulated futures too."""
+    return name in LOOKING_AHEAD
+
+
+def _named(name: str) -> Named:
+    return LOOKING_AHEAD[name] if name in LOOKING_AHEAD else POLICIES[name]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from features.conventions import FROZEN_AVERAGE, UNTRAINED
 from models.protocol import Learner, PairTable, TrainedPolicy
-from models.registry import POLICIES, RULES, make_policy
+from models.registry import POLICIES, RULES, looks_ahead, make_policy
 
 
 def beside(trained: Sequence[TrainedPolicy], pairs: PairTable) -> list[TrainedPolicy]:
@@ -37,7 +37,7 @@ def is_rule(policy: str) -> bool:
 
 
 def _learner(name: str) -> Learner | None:
-    policy = make_policy(name) if name in POLICIES else None
+    policy = make_policy(name) if name in POLICIES or looks_ahead(name) else None
     return policy if isinstance(policy, Learner) else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -20,15 +21,16 @@ def new_artifact(
     *,
     parameters: dict[str, Any] | None = None,
     arrays: dict[str, NDArray[Any]] | None = None,
+    features: Sequence[str] = FEATURES,
 ) -> Artifact:
-    """The artifact of a fitted policy. It needs numpy, pinned as installed."""
+    """The artifact of a fitted policy, which decides on those features. It needs numpy, pinned as installed."""
     manifest = {
         "policy": policy.name,
         "kind": kind,
         "knob": policy.knob,
         "settings": list(policy.settings),
         "default_setting": default,
-        "features": list(FEATURES),
+        "features": list(features),
         "observe_version": OBSERVE_VERSION,
         "fills": FILLS,
         "format_version": FORMAT_VERSION,

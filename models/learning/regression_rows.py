@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from features.ahead.summary import AHEAD
 from features.observe import FEATURES
 from models.protocol import PairTable
 
@@ -40,13 +42,15 @@ FAR_EVERY = 4
 class TrainingRows:
     """n decision instants of a pair table."""
 
-    inputs: NDArray[np.float32]  # (n, len(INPUTS)) columns of the observations
-    log_ratio: NDArray[np.float64]  # (n,) log of (1 h + wait if submitted then) / (1 h + BASE)
+    inputs: NDArray[np.float32]  # (n, inputs) columns of what is observed, and of the futures
+    log_ratio: NDArray[np.float64]  # (n,) log of (1 h + wait if submitted then) / (1 h + base)
     weight: NDArray[np.float64]  # (n,) mean 1
 
 
-def training_rows(pairs: PairTable) -> TrainingRows:
-    """Hourly instants counted back from each pair's end, sparser where the end is over a day away.
+def training_rows(pairs: PairTable, base: str = BASE, inputs: Sequence[str] = INPUTS) -> TrainingRows:
+    """The wait relative to the estimate `base`, and the `inputs`: names of features, or of what futures say.
+
+    Hourly instants counted back from each pair's end, sparser where the end is over a day away.
 
     The decision is close where the wait is of the order of the remaining time, so rows far from the end count little:
     weight 1 / (1 + remaining / 12 h), then scaled to the same sum for each pair, so that long pairs do not dominate.
@@ -57,11 +61,13 @@ def training_rows(pairs: PairTable) -> TrainingRows:
     near = remaining_s <= NEAR_H * 3600
     keep = np.flatnonzero(hourly & (near | (remaining_s % (FAR_EVERY * EVERY_S) == 0)))
     pair = pairs.pair_of[keep]
-    observations = pairs.observations[keep]
+    names = (*FEATURES, *AHEAD) if len(pairs.ahead) else FEATURES
+    seen = np.concatenate([pairs.observations[keep], pairs.ahead[keep]], axis=1) if len(pairs.ahead) else None
+    observations = pairs.observations[keep] if seen is None else seen
     wait_h = np.maximum(pairs.successor_start_s[keep] - pairs.decision_s[keep], 0) / 3600.0
     weight = 1.0 / (1.0 + remaining_s[keep] / (12.0 * 3600))
     weight /= np.bincount(pair, weight, minlength=len(pairs))[pair]
-    base_h = np.maximum(observations[:, FEATURES.index(BASE)].astype(np.float64), 0.0)
+    base_h = np.maximum(observations[:, names.index(base)].astype(np.float64), 0.0)
     log_ratio = np.log1p(wait_h) - np.log1p(base_h)
-    inputs = np.ascontiguousarray(observations[:, [FEATURES.index(name) for name in INPUTS]])
-    return TrainingRows(inputs, log_ratio, weight / weight.mean())
+    taken = np.ascontiguousarray(observations[:, [names.index(name) for name in inputs]])
+    return TrainingRows(taken, log_ratio, weight / weight.mean())

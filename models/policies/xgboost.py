@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
+from features.ahead.summary import AHEAD
+from features.observe import FEATURES
 from models.learning.manifest import new_artifact
-from models.learning.regression_rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
+from models.learning.regression_rows import BASE, DEFAULT_FACTOR, FACTORS, INPUTS, KNOB, training_rows
 from models.learning.trees import Tree, flatten, without_trees
 from models.protocol import PairTable
 
@@ -30,12 +32,15 @@ class XGBoostMean:
     min_child_weight: float = 60.0  # sum of the rows' weights in a leaf, at least
     subsample: float = 0.6  # share of the rows that a tree sees
     colsample_bytree: float = 0.5  # share of the inputs that a tree sees
+    base: str = BASE  # the estimate that the wait is held against
+    inputs: tuple[str, ...] = INPUTS
+    looks_ahead: bool = False
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """Metrics: root mean square error of the logarithm on the rows fitted, one value a round."""
         import xgboost
 
-        rows = training_rows(pairs)
+        rows = training_rows(pairs, self.base, self.inputs)
         options = {
             "objective": "reg:squarederror",
             "eval_metric": "rmse",
@@ -53,7 +58,10 @@ class XGBoostMean:
         booster = xgboost.train(
             options, data, self.rounds, evals=[(data, "fit")], evals_result=history, verbose_eval=False
         )
-        artifact = new_artifact(self, "trees", DEFAULT_FACTOR, parameters=PARAMETERS, arrays=from_xgboost(booster))
+        parameters = {"base": self.base, "inputs": list(self.inputs)}
+        features = (*FEATURES, *AHEAD) if self.looks_ahead else FEATURES
+        arrays = from_xgboost(booster)
+        artifact = new_artifact(self, "trees", DEFAULT_FACTOR, parameters=parameters, arrays=arrays, features=features)
         return artifact, {"fit_rmse_log_ratio": [float(v) for v in history["fit"]["rmse"]]}
 
     def untrained(self, artifact: Artifact, seed: int) -> Artifact:

@@ -63,7 +63,7 @@ def promised(
         **origin,
     }
     noted = replace(artifact, manifest={**artifact.manifest, "selected_on": selected, "release": release})
-    return noted.with_checks(checked_on.observations[_checked_rows(noted, checked_on)])
+    return noted.with_checks(checked_on.inputs_of(noted)[_checked_rows(noted, checked_on)])
 
 
 def measured_on(report: PairTable, artifact: Artifact, earlier: PairTable | None, kind: str) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _hidden(report: PairTable, artifact: Artifact, kind: str) -> dict[str, dict[
 
 def _checked_rows(artifact: Artifact, pairs: PairTable) -> list[int]:
     """Rows of the table's decisions, evenly spread over those that submit and over those that wait."""
-    submit = artifact.decide(pairs.observations)
+    submit = artifact.decide(pairs.inputs_of(artifact))
     chosen: set[int] = set()
     for rows in (np.flatnonzero(submit), np.flatnonzero(~submit)):
         if len(rows):

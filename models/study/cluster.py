@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from models.protocol import PairTable, concatenate
+from models.registry import looks_ahead
 from models.scenario import (
     INJECTED,
     LEAST_RECORDED_LIMIT_S,
@@ -18,7 +20,7 @@ from models.scenario import (
     Scenario,
     fit_scenarios,
 )
-from models.study import extent, inputs, slurm_pairs
+from models.study import extent, futures, inputs, slurm_pairs
 from models.study.pair_tables import pair_table
 from models.study.slurm_files import SlurmFiles
 from models.study.windows import (
@@ -54,6 +56,7 @@ class Study:
     scenario: Scenario
     workload: Workload
     is_every_asked: bool = True  # somebody asked for the time between starts; else it follows from the trace
+    sees_futures: bool = False  # pairs come with what simulated futures say of their decisions
 
     @cached_property
     def usable(self) -> Window:
@@ -72,7 +75,22 @@ class Study:
 
     def pairs(self, window: Window) -> PairTable:
         """The pairs that start in the window, on the cluster as it is."""
-        return pair_table(self.data, self.workload, self.scenario, window)
+        return self._table(self.workload, self.scenario, window)
+
+    def seeing(self, policies: Iterable[str]) -> Study:
+        """This study, with futures if any of those policies (registry names) looks ahead.
+
+        Raises InputError where it does and there are none in this world.
+        """
+        looking = next((name for name in policies if looks_ahead(name)), None)
+        if looking is None or self.sees_futures:
+            return self
+        futures.check_world(self.scenario, looking)
+        return replace(self, sees_futures=True)
+
+    def _table(self, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
+        made = futures.table_with_futures if self.sees_futures else pair_table
+        return made(self.data, workload, scenario, window)
 
     def known_before(self, until_s: int) -> Study:
         """This study of a dump taken at `until_s` (epoch s), whatever was recorded later (docs/decisions/0021).
@@ -125,7 +143,7 @@ class Study:
         """
         workload = self.known_before(window.until_s).workload
         scenarios = self.fit_scenarios(window.until_s)
-        return concatenate(pair_table(self.data, workload, scenario, window) for scenario in scenarios)
+        return concatenate(self._table(workload, scenario, window) for scenario in scenarios)
 
     def fit_window(self, until_s: int | None) -> Window:
         """Starts to fit on: all usable ones before `until_s`; None is the end of the declared fit window."""

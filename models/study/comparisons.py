@@ -63,6 +63,7 @@ def compare_on(study: Study, trained: Sequence[TrainedPolicy], report: Window, s
     """
     from models.comparison.compare import compare
 
+    study = _seen_by(study, trained)
     pairs = None if select is None else study.pairs(select).known_before(select.until_s)
     return compare(study.pairs(report), trained, context=study.context(report.from_s), select=pairs)
 
@@ -73,6 +74,7 @@ def hidden_rows(
     """What it costs those policies not to be shown some groups of features, on the pairs of `compare_on`."""
     from models.comparison.masked import cost_of_hiding
 
+    study = _seen_by(study, trained)
     pairs = None if select is None else study.pairs(select).known_before(select.until_s)
     return cost_of_hiding(study.pairs(report), trained, hidden, kind=study.scenario.pairs, select=pairs)
 
@@ -83,7 +85,13 @@ def promise_rows(
     """How those policies keep the promise of each risk on the report window; settings go by outcomes known by then."""
     from models.comparison.promises import promises
 
+    study = _seen_by(study, trained)
     return promises(study.pairs(report), trained, earlier=None if select is None else study.pairs(select))
+
+
+def _seen_by(study: Study, trained: Sequence[TrainedPolicy]) -> Study:
+    """The study with futures, where any of those policies looks ahead, under whatever name it stands there."""
+    return study.seeing(str(one.artifact.manifest["policy"]) for one in trained)
 
 
 def remember_comparison(

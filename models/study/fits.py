@@ -17,6 +17,7 @@ from models import registry
 from models.protocol import TrainedPolicy
 from models.registry import make_policy
 from models.study.cluster import Study
+from models.study.futures import futures_digest
 from models.study.pair_tables import pair_fingerprint
 from models.study.windows import Window
 from models.training.train import train
@@ -60,7 +61,7 @@ def _fit(
         _keep(study, fitted, window)
 
     if incomplete:
-        known = study.known_before(window.until_s)
+        known = study.seeing(incomplete).known_before(window.until_s)
         context, pairs, tracker = known.context(window.until_s), known.fit_pairs(window), MlflowTracker(study.data)
         train(
             pairs,
@@ -191,7 +192,8 @@ def fit_fingerprint(study: Study, policy: str, window: Window, seeds: Sequence[i
     pairs = [pair_fingerprint(study.data, one, window) for one in study.fit_scenarios(window.until_s)]
     code = code_digest(*FITTED_BY, registry.module_of(policy), but=(registry.__name__,))  # other policies have no part
     values = study.settings.hyperparameters.get(policy, {})
-    return digest(pairs, policy, list(seeds), code, values)
+    ahead = [futures_digest()] if registry.looks_ahead(policy) else []
+    return digest(pairs, policy, list(seeds), code, values, *ahead)
 
 
 def scenario_key(study: Study) -> str:

@@ -31,7 +31,7 @@ _WORKLOAD = (
     "job_key", "job_id", "job_id_raw", "array_job_id", "array_task_id", "submit_utc", "start_utc", "run_s",
     "allocated_nodes", "requested_nodes", "is_open",
 )  # fmt: skip
-_RECORD = (*_WORKLOAD, "end_utc", "user_name", "priority")
+_RECORD = (*_WORKLOAD, "end_utc", "user_name", "priority", "job_name")
 
 
 def declared_dates(settings: ClusterSettings) -> DeclaredDates:

@@ -57,7 +57,7 @@ def known_before(record: Record, until_s: int) -> Record:
     """
     kept = record.take(record.submit_s < until_s)
     start, end = (np.where(column < until_s, column, NEVER) for column in (kept.start_s, kept.end_s))
-    return Record(kept.submit_s, start, end, kept.size, kept.limit_s, kept.user, kept.priority, kept.job_key)
+    return Record(kept.submit_s, start, end, kept.size, kept.limit_s, kept.user, kept.priority, kept.job_key, kept.name)
 
 
 def fit(record: Record, until_s: int) -> Parameters:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -32,6 +32,7 @@ class Record:
     user: Int64s  # 0 .. users - 1
     priority: Int64s  # as recorded (Slurm's Priority), 0 where the log holds none
     job_key: list[str]
+    name: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))  # number of the job's name; empty: not known
 
     def __len__(self) -> int:
         return len(self.submit_s)
@@ -49,7 +50,8 @@ class Record:
     def take(self, index: NDArray[np.bool_]) -> Record:
         """The jobs of a mask, users keeping their numbers."""
         columns = {name: getattr(self, name)[index] for name in ARRAYS}
-        return Record(**columns, job_key=[key for key, kept in zip(self.job_key, index, strict=True) if kept])
+        keys = [key for key, kept in zip(self.job_key, index, strict=True) if kept]
+        return Record(**columns, job_key=keys, name=self.name[index] if len(self.name) else self.name)
 
 
 ARRAYS = ("submit_s", "start_s", "end_s", "size", "limit_s", "user", "priority")
@@ -75,6 +77,7 @@ def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> Record:
             pl.when(pl.col("limit_s") > 0).then(pl.col("limit_s")).otherwise(default_limit_s).alias("limit_s"),
             pl.col("user_name").fill_null("").rank("dense").cast(pl.Int64).sub(1).alias("user"),
             pl.col("priority").cast(pl.Int64).fill_null(0),
+            _name(jobs),
         )
         .filter(
             pl.col("submit_s").is_not_null()
@@ -86,7 +89,14 @@ def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> Record:
         .pipe(in_order)
     )
     arrays = {name: frame[name].cast(pl.Int64).to_numpy() for name in ARRAYS}
-    return Record(**arrays, job_key=frame["job_key"].to_list())
+    return Record(**arrays, job_key=frame["job_key"].to_list(), name=frame["name"].to_numpy())
+
+
+def _name(jobs: pl.DataFrame) -> pl.Expr:
+    """The number of each job's name, 0 of all where the frame has no column `job_name`; int64."""
+    if "job_name" not in jobs.columns:
+        return pl.lit(0, pl.Int64).alias("name")
+    return pl.col("job_name").fill_null("").rank("dense").cast(pl.Int64).sub(1).alias("name")
 
 
 @dataclass(frozen=True)

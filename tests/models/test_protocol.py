@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from features.ahead.summary import AHEAD
 from features.observe import FEATURES
 from models.protocol import PairTable, concatenate
 
@@ -29,6 +30,7 @@ def two_decisions(*successor_starts_h: float) -> PairTable:
         decision_s=np.tile([BEGIN + 5 * HOUR, BEGIN + 10 * HOUR], pairs),
         successor_start_s=(BEGIN + starts * HOUR).astype(np.int64).ravel(),
         observations=np.arange(pairs * 2 * len(FEATURES), dtype=np.float32).reshape(-1, len(FEATURES)),
+        ahead=np.arange(pairs * 2 * len(AHEAD), dtype=np.float32).reshape(-1, len(AHEAD)),
     )
 
 
@@ -57,7 +59,7 @@ def test_taken_pairs_bring_all_that_is_theirs(chosen: list[int]) -> None:
         for name in ("pair_nodes", "limit_s", "submit_s", "predecessor_start_s", "predecessor_end_s", "user_start_s"):
             assert getattr(taken, name)[place] == getattr(pairs, name)[pair]
         mine, theirs = slice(2 * place, 2 * place + 2), slice(2 * pair, 2 * pair + 2)
-        for name in ("decision_s", "successor_start_s", "observations"):
+        for name in ("decision_s", "successor_start_s", "observations", "ahead"):
             np.testing.assert_array_equal(getattr(taken, name)[mine], getattr(pairs, name)[theirs])
     assert taken.offset.tolist() == [2 * place for place in range(len(chosen) + 1)]
 

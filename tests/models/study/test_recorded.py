@@ -223,3 +223,29 @@ def test_a_policy_fitted_in_one_world_is_judged_in_another(data: DataFolder, cap
     (together,) = (row for row in rows if row["size"] == "all")
     assert together["n"] == len(study.pairs(Window(from_s, study.usable.until_s))) > 5
     assert judged["world_error"]["jobs"] > 50
+
+
+def test_policies_that_look_ahead_are_fitted_and_compared(data: DataFolder, capfd: pytest.CaptureFixture[str]) -> None:
+    study = study_of(data, CUT)
+    of = ["--cluster", CUT, "--data", str(data.root), "--policies", "simulate-ahead,xgboost-ahead", "--json"]
+    from_s = study.usable.until_s - 4 * DAY_S
+
+    def answer(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stopped:
+            main(list(arguments))
+        out, err = capfd.readouterr()
+        return int(stopped.value.code or 0), out, err
+
+    calibrated = [*of, "--world", CALIBRATED]
+    code, _, err = answer("train", *of, "--pair-nodes", "1")
+    assert code == 2 and "'simulate-ahead' looks at simulated futures" in err
+    until = instants.text(study.usable.from_s + 12 * DAY_S)
+    assert answer("train", *calibrated, "--until", until, "--seeds", "1")[0] == 0
+    window = ["--from", instants.text(from_s), "--to", instants.text(study.usable.until_s)]
+    code, out, _ = answer("evaluate", *calibrated, *window)
+    compared = {row["policy"] for row in json.loads(out)["results"]}
+    assert code == 0 and {"simulate-ahead", "xgboost-ahead", "xgboost-ahead-untrained", "start-estimate"} <= compared
+    kept = list((data.artifacts / "pairs" / CUT).glob("*-futures-*.npz"))
+    assert len(kept) >= 2
+    code, _, err = answer("evaluate", *calibrated, *window, "--chain", "2")
+    assert code == 2 and "'simulate-ahead' looks at simulated futures, which chains of jobs have not" in err

@@ -1,0 +1,28 @@
+"""What a decision is told of its futures: when the successor would start in them, in seven numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+HOUR_S = 3600.0
+LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
+QUANTILES = ("ahead_wait_p10_h", "ahead_wait_p25_h", "ahead_wait_p50_h", "ahead_wait_p75_h", "ahead_wait_p90_h")
+MEAN, IN_TIME = "ahead_wait_mean_h", "ahead_in_time_share"
+AHEAD: tuple[str, ...] = (*QUANTILES, MEAN, IN_TIME)  # of a row, beside those of `features.observe.FEATURES`
+
+
+def summary(start_s: NDArray[np.int64], at_s: NDArray[np.int64], end_s: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The numbers of n decisions, float32, (n, len(AHEAD)).
+
+    start_s: (n, K) starts in K futures; at_s, end_s: (n,) the decision and the predecessor's end; all epoch s. Waits
+    are in hours, quantiles by linear interpolation between futures; the last number is the share of futures in which
+    the successor starts no later than the predecessor's end.
+    """
+    wait_h = (start_s - at_s[:, None]) / HOUR_S
+    out = np.empty((len(start_s), len(AHEAD)), np.float32)
+    if len(start_s):
+        out[:, : len(LEVELS)] = np.quantile(wait_h, LEVELS, axis=1).T
+        out[:, len(LEVELS)] = wait_h.mean(axis=1)
+        out[:, len(LEVELS) + 1] = (start_s <= end_s[:, None]).mean(axis=1)
+    return out

@@ -1,0 +1,285 @@
+"""When a job would start if it were submitted at t, in K futures from what was visible at t in the recorded world.
+
+At t the cluster is the recorded one, as a branch that follows the log shows it: who runs since when, who pends, who is
+held, which nodes are out; under the rules inferred from what was recorded before the week. What is not visible is
+drawn: how long each job there will run (`features.ahead.run_times`, by the jobs that had ended before t), when held
+ones are released, and who arrives (`features.ahead.arrivals`, by the weeks before t). Each future is then played out by
+`simulator.recorded.future` until the job starts.
+
+A job that has been held for a seconds is released after another x or later with probability a / (a + x): for as long
+again in the median, whatever holds it (the law of succession for a duration of which nothing else is known; Gott,
+Nature 363, 1993).
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+from numpy.typing import NDArray
+
+from features.ahead import run_times
+from features.ahead.arrivals import cycles_s
+from features.ahead.draws import spread, uniform
+from features.ahead.run_times import ROOM, History, draw_run_s, history, like_runs
+from models.recorded_pairs import week_of, week_world
+from simulator.cluster import advance
+from simulator.compiled import njit
+from simulator.recorded.branch import ARRIVED, OWN, TAKEN, Branch, Cluster, usable_nodes
+from simulator.recorded.future import (
+    CYCLE_S,
+    LAST_S,
+    MOMENT,
+    NOW_S,
+    OWN_NAME,
+    OWN_USER,
+    ROWS,
+    USABLE,
+    USABLE_YET,
+    WATCHED,
+    Ageing,
+    Past,
+    Room,
+    clear,
+    key_at,
+    new_room,
+    past_of,
+    start_in_future,
+)
+from simulator.recorded.log import most_in_use
+from simulator.recorded.record import NEVER, NONE, Record
+from simulator.recorded.search import first_not_before
+from simulator.recorded.state import BUSY, PENDING, RUNNING, begin, enter
+from simulator.recorded.world import Extra
+from traces.progress import Progress
+
+Int64s = NDArray[np.int64]
+
+FUTURES = 16
+RUN, RELEASE = 0, 1  # uses of a job's random numbers
+HOUR_S = 3600
+DAY_S = 86400
+
+for _function in (uniform, spread, run_times.group_of, like_runs, draw_run_s):
+    register_jitable(_function)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """n jobs, each submitted at an instant of its own into the recorded cluster; int64, shape (n,)."""
+
+    at_s: Int64s  # epoch s
+    nodes: Int64s
+    limit_s: Int64s
+    user: Int64s  # number of the record's
+    name: Int64s  # number of its name in the record: jobs of that user and name do not arrive in its futures; NONE
+    priority: Int64s  # as Slurm would record it at the submission; NONE: the usual one
+    horizon_s: Int64s  # a future in which it has not started after so long counts as started then
+    own_row: Int64s  # row of the record of a job that is known to run until `own_end_s`: a predecessor; NONE
+    own_end_s: Int64s
+
+    def __len__(self) -> int:
+        return len(self.at_s)
+
+
+class Told(NamedTuple):
+    """What futures are told of the truth, to say what it is worth to know it; by default nothing."""
+
+    run_times: bool = False
+    arrivals: bool = False
+    holds: bool = False  # when held jobs are released
+
+
+NOTHING = Told()
+
+
+def start_in_futures(
+    record: Record,
+    asked: Asked,
+    *,
+    futures: int = FUTURES,
+    fit_span_s: int | None = None,
+    threads: int | None = None,
+    told: Told = NOTHING,
+) -> Int64s:
+    """When each of the jobs would start, epoch s, in each of its futures: int64, (n, futures).
+
+    Deterministic, whatever the number of threads, and made of nothing that was recorded at or after each instant. The
+    rules are those inferred from what was recorded before the week (in the last `fit_span_s` before it, if given).
+    """
+    starts = np.zeros((len(asked), futures), np.int64)
+    if not len(asked):
+        return starts
+    ended = record.ran & (record.end_s < NEVER)
+    name = record.name if len(record.name) else np.zeros_like(record.user)
+    known = history(
+        record.end_s[ended],
+        (record.end_s - record.start_s)[ended],
+        record.limit_s[ended],
+        record.user[ended],
+        name[ended],
+    )
+    order = np.argsort(asked.at_s, kind="stable")
+    week = week_of(asked.at_s[order])
+    cycles = cycles_s(futures)
+    most = _most_rows(record, cycles, int(asked.horizon_s.max()))
+    parts = [(int(from_s), order[week == from_s]) for from_s in np.unique(week)]
+    done = np.zeros(len(parts), np.int64)
+
+    def play(place: int) -> None:
+        from_s, rows = parts[place]
+        starts[rows] = _week(
+            record, known, asked, rows, from_s, cycles, most, fit_span_s, told, done[place : place + 1]
+        )
+
+    threads = min(threads or os.cpu_count() or 1, len(parts))
+    with (
+        ThreadPoolExecutor(threads) as pool,
+        Progress(f"{futures} futures of {len(asked):,} submissions", len(asked), stays=False, each=True) as progress,
+    ):
+        play(0)  # compiles here: numba's compiler is not safe in threads
+        work = [pool.submit(play, place) for place in range(1, len(parts))]
+        while wait(work, timeout=1).not_done:
+            progress.reach(int(done.sum()))
+        for one in work:
+            one.result()
+    return starts
+
+
+def _most_rows(record: Record, cycles: Int64s, horizon_s: int) -> int:
+    """Jobs that may arrive in a future, at most."""
+    submit_s = record.submit_s
+    most = 0
+    for cycle in np.unique(cycles):
+        within = np.searchsorted(submit_s, submit_s + cycle) - np.arange(len(submit_s))
+        most = max(most, int(within.max(initial=0)) * (horizon_s // int(cycle) + 2))
+    return most
+
+
+def _week(
+    record: Record,
+    known: History,
+    asked: Asked,
+    rows: Int64s,
+    from_s: int,
+    cycles: Int64s,
+    most: int,
+    fit_span_s: int | None,
+    told: Told,
+    done: Int64s,
+) -> Int64s:
+    """The starts of those of `asked` whose rules are fitted at `from_s`; rows in order of time."""
+    nobody = np.zeros(0, np.int64)
+    world, place = week_world(record, from_s, Extra(nobody, nobody, nobody, nobody), fit_span_s)
+    cluster: Any = world.clusters[0]
+    has_priority = bool(cluster.beyond.usual.any())
+    past = past_of(record, has_priority=has_priority)
+    users = record.users + 1
+    room = new_room(len(cluster.jobs.user) + most + 1, users, past)
+    ageing = Ageing(cluster.beyond.key_per_s, cluster.beyond.origin_s)
+    own = np.where((asked.priority == NONE) | (not has_priority), NONE, HOUR_S * asked.priority)
+    columns = [asked.at_s, asked.nodes, asked.limit_s, asked.user, asked.name, own, asked.horizon_s]
+    columns += [asked.own_row, asked.own_end_s]
+    wanted = np.stack([column[rows] for column in columns], axis=1).astype(np.int64)
+    found = np.zeros((len(rows), len(cycles)), np.int64)
+    at = np.flatnonzero(place != NONE)
+    _play(cluster, world.branch(0, 0), past, known, ageing, room, at, wanted, cycles, told, found, done)
+    return found
+
+
+@njit
+def _play(
+    cluster: Cluster,
+    followed: Branch,
+    past: Past,
+    known: History,
+    ageing: Ageing,
+    room: Room,
+    at: Int64s,
+    wanted: Int64s,
+    cycles: Int64s,
+    told: Told,
+    starts: Int64s,
+    done: Int64s,
+) -> None:
+    """Fill `starts` (n, futures) of `wanted` (n, 7), rising by time, columns as in `Asked`; counts them in `done` (1,).
+
+    at: row of the past of each row of the cluster's record.
+
+    Over 50 lines: what one decision and one future are made of, in order.
+    """
+    futures = len(cycles)
+    jobs, state = room.jobs, room.state
+    share, weight = np.empty(ROOM), np.empty(ROOM)
+    quantile, drawn_s, moment = np.empty(futures), np.empty(futures, np.int64), np.zeros(MOMENT, np.int64)
+    for d in range(len(wanted)):
+        now = wanted[d, 0]
+        advance(cluster, followed, now - 1)
+        there = followed.state
+        pending, running = there.scalars[PENDING], there.scalars[RUNNING]
+        count = pending + running
+        run_s, release_s = np.empty((count, futures), np.int64), np.full((count, futures), NEVER)
+        for i in range(count):
+            row = there.pending[i] if i < pending else there.running[i - pending]
+            user, limit_s = cluster.jobs.user[row], cluster.jobs.limit_s[row]
+            elapsed_s = 0 if i < pending else now - there.start_s[row]
+            found = like_runs(known, user, past.name[at[row]], limit_s, elapsed_s, now, share, weight)
+            spread(at[row], RUN, quantile)
+            draw_run_s(share, weight, found, limit_s, elapsed_s, quantile, drawn_s)
+            if at[row] == wanted[d, 7]:
+                drawn_s[:] = wanted[d, 8] - there.start_s[row]
+            if told.run_times:
+                begun_s = past.start_s[at[row]] if past.start_s[at[row]] < NEVER else now
+                drawn_s[:] = max(past.end_s[at[row]] - begun_s, 1)
+            run_s[i] = drawn_s
+            jobs.submit_s[i] = state.submit_s[i] = there.submit_s[row]
+            jobs.size[i], jobs.limit_s[i], jobs.user[i] = cluster.jobs.size[row], limit_s, user
+            state.key[i] = there.key[row]
+            if i < pending and there.held[row] == 1:
+                spread(at[row], RELEASE, quantile)
+                for k in range(futures):
+                    longer_s = (now - there.submit_s[row]) * quantile[k] / (1.0 - quantile[k])
+                    release_s[i, k] = now + int(min(longer_s, 1e9))
+                    if told.holds:
+                        release_s[i, k] = min(past.start_s[at[row]], past.end_s[at[row]]) - 60
+        own_key = cluster.beyond.usual[followed.scalars[ARRIVED]] if wanted[d, 5] == NONE else wanted[d, 5]
+        jobs.submit_s[count] = state.submit_s[count] = now
+        jobs.size[count], jobs.limit_s[count], jobs.user[count] = wanted[d, 1], wanted[d, 2], wanted[d, 3]
+        state.key[count] = key_at(ageing, own_key, now)
+        room.run_s[count] = wanted[d, 2]
+        usable_yet = usable_nodes(cluster, followed, now)
+        usable = most_in_use(
+            cluster.jobs, cluster.rules, cluster.log, now, followed.scalars[TAKEN], followed.scalars[OWN]
+        )
+        coming = first_not_before(past.submit_s, 0, len(past.submit_s), now)
+        while told.arrivals and coming < len(past.submit_s) and past.submit_s[coming] < now + wanted[d, 6]:
+            limit_s = past.limit_s[coming]
+            found = like_runs(known, past.user[coming], past.name[coming], limit_s, 0, now, share, weight)
+            draw_run_s(share, weight, found, limit_s, 0, np.array([uniform(coming, d, RUN)]), drawn_s)
+            lasted_s = past.end_s[coming] - past.start_s[coming]
+            room.drawn_s[coming] = max(lasted_s, 1) if told.run_times else drawn_s[0]
+            coming += 1
+        for k in range(futures):
+            clear(state)
+            for i in range(pending):
+                state.pending[i] = i
+                state.held[i] = there.held[there.pending[i]]
+                room.run_s[i], room.release_s[i] = run_s[i, k], release_s[i, k]
+                room.drawn_s[at[there.pending[i]]] = run_s[i, k]
+            state.scalars[PENDING] = pending
+            for i in range(running):
+                row = there.running[i]
+                room.drawn_s[at[row]] = run_s[pending + i, k]
+                begin(jobs, state, pending + i, there.start_s[row], there.start_s[row] + run_s[pending + i, k])
+            enter(state, count)
+            cycle_s = 0 if told.arrivals else cycles[k]
+            moment[NOW_S], moment[CYCLE_S], moment[LAST_S] = now, cycle_s, now + wanted[d, 6]
+            moment[USABLE], moment[USABLE_YET] = max(usable, usable_yet), max(usable_yet, state.scalars[BUSY])
+            moment[OWN_USER], moment[OWN_NAME] = wanted[d, 3], wanted[d, 4]
+            moment[WATCHED], moment[ROWS] = count, count + 1
+            starts[d, k] = start_in_future(past, ageing, cluster.rules, room, moment)
+        done[0] += 1

@@ -1,0 +1,77 @@
+"""The futures of every decision of a table of recorded pairs.
+
+They are played anew every half hour within NEAR_S of the predecessor's end, every hour within MIDDLE_S, and every two
+hours before that. A decision between two such looks ahead with the futures of the last one: in each the successor
+starts when it did there, but no earlier than it is submitted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from features.ahead.summary import summary
+from models.ahead.futures import FUTURES, NOTHING, Asked, Int64s, Told, start_in_futures
+from models.protocol import PairTable
+from models.recorded_pairs import Predecessors
+from simulator.recorded.record import NONE, Record
+
+BEYOND_S = 86400  # a successor that starts so long after its predecessor's end, or later, counts as started then
+NEAR_S, MIDDLE_S = 12 * 3600, 24 * 3600
+NEAR_EVERY_S, MIDDLE_EVERY_S, FAR_EVERY_S = 1800, 3600, 7200
+
+
+def asked_of(table: PairTable, record: Record, predecessors: Predecessors) -> Asked:
+    """The successors of a table's decisions. `predecessors` are those that it was made of, in its order.
+
+    A predecessor is known to run to its limit: that is what a successor is for.
+    """
+    pair = table.pair_of
+    row = predecessors.row[pair]
+    name = record.name[row] if len(record.name) else row * 0 + NONE
+    return Asked(
+        at_s=table.decision_s,
+        nodes=table.pair_nodes[pair],
+        limit_s=table.limit_s[pair],
+        user=record.user[row],
+        name=name,
+        priority=record.priority[row],
+        horizon_s=table.predecessor_end_s[pair] - table.decision_s + BEYOND_S,
+        own_row=row,
+        own_end_s=table.predecessor_end_s[pair],
+    )
+
+
+def starts_ahead(
+    table: PairTable,
+    record: Record,
+    predecessors: Predecessors,
+    *,
+    fit_span_s: int | None = None,
+    told: Told = NOTHING,
+    futures: int = FUTURES,
+) -> Int64s:
+    """When each decision's successor starts in each of its futures, epoch s, int64, (d, futures)."""
+    asked, fresh = asked_of(table, record, predecessors), is_fresh(table)
+    columns = {name: getattr(asked, name)[fresh] for name in asked.__dataclass_fields__}
+    played = start_in_futures(record, Asked(**columns), futures=futures, fit_span_s=fit_span_s, told=told)
+    last = np.cumsum(fresh) - 1  # each pair's first decision is fresh
+    starts: Int64s = np.maximum(played[last], table.decision_s[:, None])
+    return starts
+
+
+def is_fresh(table: PairTable) -> NDArray[np.bool_]:
+    """(d,) whether the futures of a decision are played anew: see above. The first of each pair is."""
+    left_s = table.predecessor_end_s[table.pair_of] - table.decision_s
+    every_s = np.where(left_s <= NEAR_S, NEAR_EVERY_S, np.where(left_s <= MIDDLE_S, MIDDLE_EVERY_S, FAR_EVERY_S))
+    fresh: NDArray[np.bool_] = left_s % every_s == 0
+    fresh[table.offset[:-1]] = True
+    return fresh
+
+
+def with_futures(table: PairTable, start_s: Int64s) -> PairTable:
+    """The table with what `start_s`, (d, K), says of its decisions in `PairTable.ahead`."""
+    ahead = summary(start_s, table.decision_s, table.predecessor_end_s[table.pair_of])
+    return replace(table, ahead=ahead)

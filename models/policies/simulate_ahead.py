@@ -1,0 +1,33 @@
+"""Simulate ahead: play out what may happen from what is visible now, and submit when the successor would be due.
+
+The successor is submitted now in K futures (`models.ahead.futures`); the lower quartile of its waits there takes the
+place of the start estimate: submit when setting x that wait >= remaining time. Nothing is fitted on pairs. What is
+learned, how long jobs run and who arrives, is learned anew at each decision from what was recorded before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.artifact import Artifact
+from features.ahead.summary import AHEAD
+from features.observe import FEATURES
+from models.learning.manifest import new_artifact
+from models.protocol import PairTable
+
+FACTORS = (0.4, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.7, 2.5, 5.0)  # from least to most overlap
+
+
+@dataclass
+class SimulateAhead:
+    """Submit when setting x the lower quartile of the futures' waits >= remaining time."""
+
+    name: str = "simulate-ahead"
+    knob: str = "factor on the lower quartile of the futures' waits"
+    settings: tuple[float, ...] = FACTORS
+    is_learned: bool = False
+
+    def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
+        """Nothing to fit."""
+        parameters = {"feature": "ahead_wait_p25_h"}
+        return new_artifact(self, "estimate-ratio", 1.0, parameters=parameters, features=(*FEATURES, *AHEAD)), {}

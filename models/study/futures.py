@@ -1,0 +1,91 @@
+"""The futures of a window's recorded pairs: simulated once, kept beside the pairs, and read from there."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from models.protocol import PairTable
+from models.scenario import CALIBRATED, RECORDED, RECORDED_WAIT, Scenario
+from models.study.pair_tables import DAMAGED, pair_path, pair_table, predecessors_in
+from models.study.windows import Window
+from simulator.workload import Workload
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest
+from traces.errors import InputError
+from traces.files import whole
+from traces.files.locks import locked
+from traces.store.folder import DataFolder
+
+log = logging.getLogger(__name__)
+
+MADE_BY = "models.ahead.table"
+
+
+def check_world(scenario: Scenario, policy: str) -> None:
+    """Raises InputError for a world in which no futures are simulated."""
+    if scenario.pairs != RECORDED:
+        raise InputError(
+            f"policy {policy!r} looks at simulated futures, which there are for recorded pairs alone: give --world "
+            f"{CALIBRATED} or {RECORDED_WAIT}, not {scenario.world}"
+        )
+
+
+def futures_digest() -> str:
+    """Changes when the code that simulates futures does."""
+    return code_digest(MADE_BY)
+
+
+def table_with_futures(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
+    """`pair_table` of that window with `PairTable.ahead`, for recorded pairs.
+
+    In the recorded-wait world the futures are those of the calibrated one: what is seen is the same in both.
+    """
+    calibrated = replace(scenario, world=CALIBRATED)
+    table = _calibrated(data, workload, calibrated, window)
+    if scenario.world == RECORDED_WAIT:
+        from models.recorded_waits import with_recorded_waits
+
+        return with_recorded_waits(table, *predecessors_in(data, scenario, window))
+    return table
+
+
+def _calibrated(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
+    """The pairs of the calibrated world; a second process that wants the same waits for the first."""
+    table = pair_table(data, workload, scenario, window)
+    path = _path(data, scenario, window)
+    if (kept := _kept(path, table)) is not None:
+        return kept
+    with locked(data.root, f"futures of {scenario.cluster}"):
+        if (kept := _kept(path, table)) is not None:
+            return kept
+        if path.exists():
+            log.warning("%s is damaged: these futures are simulated again", path)
+        from models.ahead.table import starts_ahead, with_futures
+        from simulator.recorded.parameters import LEAST_FIT_S
+
+        record, predecessors = predecessors_in(data, scenario, window)
+        span_s = None if scenario.from_s is None else LEAST_FIT_S
+        made = with_futures(table, starts_ahead(table, record, predecessors, fit_span_s=span_s))
+        with whole.whole_file(path) as part, part.open("wb") as file:
+            np.savez_compressed(file, ahead=made.ahead)
+        return made
+
+
+def _path(data: DataFolder, scenario: Scenario, window: Window) -> Path:
+    """Beside the pairs; the name holds what the pairs and the futures are made from."""
+    pairs = pair_path(data, scenario, window)
+    return pairs.with_name(f"{pairs.stem}-futures-{digest(futures_digest())[:12]}.npz")
+
+
+def _kept(path: Path, table: PairTable) -> PairTable | None:
+    """The table with the futures of that file; None where there is none, or nothing whole."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            ahead = arrays["ahead"]
+    except DAMAGED:  # or not there
+        return None
+    return replace(table, ahead=ahead) if len(ahead) == len(table.decision_s) else None

@@ -1,0 +1,109 @@
+"""Futures of jobs submitted into a recorded cluster: what they read, what they are told, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from models import recorded_pairs
+from models.ahead.futures import Asked, Told, start_in_futures
+from models.ahead.table import BEYOND_S, is_fresh, starts_ahead, with_futures
+from models.recorded_pairs import Predecessors, build_recorded_pairs
+from simulator.recorded.parameters import Parameters, known_before
+from simulator.recorded.record import NEVER, NONE, Record
+
+HOUR, DAY = 3600, 86400
+FIRST_S = 1_672_617_600  # a Monday
+ALL = Told(run_times=True, arrivals=True, holds=True)
+
+
+@pytest.fixture(autouse=True)
+def _rules() -> Iterator[None]:
+    """Four nodes, three jobs a user, 500 points an hour, whatever was recorded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorded_pairs, "fit", lambda record, until_s: Parameters(0, 4, 3, None, 500.0, 1.0, 1.0, 0))
+        yield
+
+
+def busy(seed: int = 0, days: int = 36) -> Record:
+    """Jobs of four users, each with two scripts, one after the other on four nodes: first come, first served."""
+    rng = np.random.default_rng(seed)
+    count = 8 * days
+    submit_s = FIRST_S + np.sort(rng.integers(0, days * DAY, count))
+    user, name, size = rng.integers(0, 4, count), rng.integers(0, 2, count), rng.integers(1, 3, count)
+    limit_s = np.where(name == 0, 4 * HOUR, 12 * HOUR)
+    run_s = np.where(name == 0, rng.integers(600, 4 * HOUR, count), 12 * HOUR)
+    free_s, start_s = np.zeros(4), np.zeros(count, np.int64)
+    for job in range(count):
+        nodes = np.argsort(free_s)[: size[job]]
+        start_s[job] = max(submit_s[job], int(free_s[nodes].max()), start_s[job - 1] if job else 0)
+        free_s[nodes] = start_s[job] + run_s[job]
+    keys = [str(job) for job in range(count)]
+    return Record(submit_s, start_s, start_s + run_s, size, limit_s, user, 0 * user, keys, name + 2 * user)
+
+
+def asked(record: Record, at_s: int, count: int = 6) -> Asked:
+    """Some jobs of one node and of two, submitted hours apart from `at_s` on."""
+    place = np.arange(count)
+    none = np.full(count, NONE)
+    horizon_s = np.full(count, 3 * DAY)
+    return Asked(
+        at_s + 2 * HOUR * place, 1 + place % 2, none * 0 + 4 * HOUR, place % 4, none, none, horizon_s, none, none
+    )
+
+
+def test_nothing_recorded_from_the_instant_on_is_read() -> None:
+    record, at_s = busy(), FIRST_S + 30 * DAY
+    now = asked(record, at_s, count=1)
+    known = known_before(record, at_s)
+    assert len(known) < len(record) and (known.end_s == NEVER).any()
+    np.testing.assert_array_equal(start_in_futures(record, now), start_in_futures(known, now))
+
+
+def test_the_same_whatever_the_threads_and_the_company() -> None:
+    record, at_s = busy(), FIRST_S + 27 * DAY + 20 * HOUR  # over a Monday
+    all_of_them = asked(record, at_s, count=8)
+    together = start_in_futures(record, all_of_them, threads=2)
+    np.testing.assert_array_equal(together, start_in_futures(record, all_of_them, threads=1))
+    third = Asked(**{name: getattr(all_of_them, name)[2:3] for name in Asked.__dataclass_fields__})
+    np.testing.assert_array_equal(together[2:3], start_in_futures(record, third))
+    assert (together > all_of_them.at_s[:, None]).all() and (together <= (all_of_them.at_s + 3 * DAY)[:, None]).all()
+    assert len({tuple(row) for row in together.tolist()}) > 4 and (np.ptp(together, axis=1) > 0).any()
+
+
+def test_told_the_truth_all_futures_are_the_one_that_came() -> None:
+    record, at_s = busy(), FIRST_S + 30 * DAY
+    starts = start_in_futures(record, asked(record, at_s), told=ALL)
+    assert (np.ptp(starts, axis=1) == 0).all()
+
+
+def pairs(record: Record) -> Predecessors:
+    row = np.flatnonzero((record.limit_s == 12 * HOUR) & (record.submit_s > FIRST_S + 28 * DAY))[:6]
+    return Predecessors(row, np.full(len(row), NONE))
+
+
+def test_told_the_truth_a_future_is_what_the_world_does() -> None:
+    """But for what the world goes on to learn of nodes and for passes that come later: minutes here."""
+    record = busy()
+    table = build_recorded_pairs(record, pairs(record), decision_s=1800)
+    truth_s = np.minimum(table.successor_start_s, (table.predecessor_end_s[table.pair_of] + BEYOND_S))
+    told_s = starts_ahead(table, record, pairs(record), told=ALL, futures=1)[:, 0]
+    blind_s = np.median(starts_ahead(table, record, pairs(record)), axis=1)
+    fresh = is_fresh(table)
+    told_error_s, blind_error_s = (np.abs(one - truth_s)[fresh].mean() for one in (told_s, blind_s))
+    assert told_error_s < 0.2 * blind_error_s
+    assert np.median(np.abs(told_s - truth_s)[fresh]) < 120
+
+
+def test_between_two_looks_futures_carry_over() -> None:
+    record = busy()
+    table = build_recorded_pairs(record, pairs(record), decision_s=600)
+    fresh, starts = is_fresh(table), starts_ahead(table, record, pairs(record), futures=4)
+    assert fresh[table.offset[:-1]].all() and fresh[table.last].all()
+    assert 0.2 < fresh.mean() < 0.5
+    for row in np.flatnonzero(~fresh):
+        np.testing.assert_array_equal(starts[row], np.maximum(starts[row - 1], table.decision_s[row]))
+    seen = with_futures(table, starts)
+    assert seen.ahead.shape == (len(fresh), 7) and seen.digest != table.digest
