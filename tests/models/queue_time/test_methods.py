@@ -111,7 +111,7 @@ def test_the_bounds_are_those_of_the_binomial() -> None:
     for level, place in zip(LEVELS, rank, strict=True):
         if level > 0.5 and place < LAST - 1:  # P(at most `place` of LAST waits lie below the quantile) >= CONFIDENCE
             assert binom.cdf(place, LAST, level) >= CONFIDENCE > binom.cdf(place - 1, LAST, level)
-    assert rank[MEDIAN] == LAST // 2 and rank[-1] == LAST - 1
+    assert rank[MEDIAN] == LAST // 2 and rank[-1] == binom.ppf(CONFIDENCE, LAST, LEVELS[-1])
     assert places(1).tolist() == [0] * len(LEVELS)
 
 
