@@ -22,7 +22,7 @@ from traces.store.folder import DataFolder
 DECLARED = Path(__file__).resolve().parents[1] / "data" / "clusters.toml"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # The lake's folder of derived tables, and what else lies in `artifacts` beside a cluster's released policies.
-RESERVED = frozenset({"derived", "last-runs", "pairs", "policies", "searches", "stamps"})
+RESERVED = frozenset({"derived", "last-runs", "pairs", "policies", "queue-time", "searches", "stamps"})
 
 
 @dataclass(frozen=True)

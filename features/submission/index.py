@@ -49,7 +49,7 @@ TALLIED: tuple[str, ...] = (
     "pending_jobs",
     "pending_size",
     "pending_age_max_h",
-    "since_submit_h",  # since the last submission, at most SINCE_MOST_H
+    "since_submit_h",  # since the last submission, at most numbers.SINCE_MOST_H
     "since_start_h",
     "submitted_day_jobs",  # submissions, each worth half as much a day later
     "last_log_wait",  # of the job that started last; of the cluster's where none has
@@ -58,7 +58,6 @@ TALLIED: tuple[str, ...] = (
     "started_jobs",  # logarithm of 1 + how many have started
 )
 GROUPS: tuple[str, ...] = ("user", "account", "partition", "qos", "shape", "user_shape", "everybody")
-SINCE_MOST_H = 24.0 * 14
 
 FEATURES: tuple[str, ...] = (
     *SHARED,

@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from features.submission.index import GROUPS
+from features.submission.shape import shapes
 from simulator.recorded.record import Record
 from simulator.recorded.record import from_jobs as record_of
 
@@ -41,20 +42,16 @@ class SubmissionLog:
     @property
     def group_codes(self) -> Int64s:
         """(jobs, len(GROUPS)) which user, account ... each job is of."""
-        shape = shapes(self.record.size, self.record.limit_s)
-        columns: dict[str, list[str] | NDArray[np.str_]] = {**self.names}
-        columns["shape"] = [str(one) for one in shape]
-        columns["user_shape"] = [f"{user}\n{one}" for user, one in zip(self.names["user"], shape, strict=True)]
-        columns["everybody"] = [""] * len(shape)
+        columns = self.group_names
         codes = [np.unique(np.asarray(columns[name], dtype=str), return_inverse=True)[1] for name in GROUPS]
-        return np.stack(codes, axis=1).astype(np.int64).reshape(len(shape), len(GROUPS))
+        return np.stack(codes, axis=1).astype(np.int64).reshape(len(self.record), len(GROUPS))
 
-
-def shapes(size: Int64s, limit_s: Int64s) -> Int64s:
-    """(jobs,) one number for jobs alike: powers of two of the size, and of the hours of the limit."""
-    wide = np.ceil(np.log2(np.maximum(size, 1))).astype(np.int64)
-    long = np.clip(np.ceil(np.log2(np.maximum(limit_s, 1) / 900.0)), 0, 15).astype(np.int64)
-    return np.asarray(wide * 16 + long, np.int64)
+    @property
+    def group_names(self) -> dict[str, list[str]]:
+        """For each of GROUPS, the name of each job's."""
+        shape = [str(one) for one in shapes(self.record.size, self.record.limit_s)]
+        of_user = [f"{user}\n{one}" for user, one in zip(self.names["user"], shape, strict=True)]
+        return {**self.names, "shape": shape, "user_shape": of_user, "everybody": [""] * len(shape)}
 
 
 def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> SubmissionLog:

@@ -7,6 +7,8 @@ priorities are those inferred from what was recorded before one instant, which e
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba.extending import register_jitable
 from numpy.typing import NDArray
@@ -17,7 +19,7 @@ from features.submission import index
 from features.submission.index import FEATURES, TALLIED_AT, Asked
 from features.submission.log import SubmissionLog
 from features.submission.tally import tallies
-from simulator.cluster import visible
+from simulator.cluster import Visible, visible
 from simulator.compiled import njit
 from simulator.recorded.branch import (
     ARRIVED,
@@ -63,6 +65,36 @@ def observe_log(log: SubmissionLog, parameters: Parameters, wanted: NDArray[np.b
     _follow(cluster, branch, np.flatnonzero(wanted), log.asked, out)
     out[:, TALLIED_AT:] = tallies(record, happened, log.group_codes, wanted)
     return out
+
+
+class Present(NamedTuple):
+    """A cluster at the last event of its log, for jobs that are only asked about."""
+
+    now_s: int
+    seen: Visible
+    pending_key: Int64s  # (pending,) the queue's order, falling
+    origin_s: int  # a job submitted at t with priority p has the key 3600 p - points x (t - origin), or origin - t
+    points_per_hour: float | None
+
+
+def present(log: SubmissionLog, parameters: Parameters) -> Present:
+    """The cluster when the last job of the log was submitted, that job included."""
+    record = log.record
+    jobs = jobs_of(record, parameters.points_per_hour)
+    cluster = new_cluster(record, events(record), jobs, rules_of(parameters, ALL))
+    branch = new_branch(cluster, observe.RECENT)
+    now = int(record.submit_s[-1])
+    advance(cluster, branch, now, NONE)
+    seen = visible(cluster, branch, now + 1)
+    pending = branch.state.pending[: branch.state.scalars[PENDING]]
+    arrays = (one.copy() if isinstance(one, np.ndarray) else int(one) for one in seen)
+    return Present(
+        now + 1,
+        Visible(*arrays),  # type: ignore[arg-type]
+        branch.state.key[pending].copy(),
+        int(record.submit_s.min()),
+        parameters.points_per_hour,
+    )
 
 
 @njit

@@ -14,34 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.queue_time.protocol import LEVELS, Fitted, Float64s, Forecast, Int64s, Method, Rows, forecast_of
+from models.queue_time.moves import Moved
+from models.queue_time.protocol import LEVELS, Fitted, Float64s, Forecast, Int64s, Method, Rows
 
 HELD_BACK = 0.25  # of the rows, the newest
 GROUP_LEANS = 100.0  # rows of a group that weigh as much as all the others
 ALL_LEAN = 400.0  # rows that weigh as much as the forecast's own word
 LEAST_ROWS = 40  # of which some are held back; with fewer a forecast stays as it is
-
-
-@dataclass(frozen=True)
-class Moved:
-    """By group, the level to read off a forecast where another is wanted."""
-
-    level: dict[int, Float64s]  # group -> (levels,)
-    of_all: Float64s  # (levels,)
-
-    def __call__(self, forecast: Forecast, group: Int64s) -> Forecast:
-        """The forecast (n rows) with moved quantiles; the probability of a short wait stays."""
-        out = np.empty_like(forecast.quantiles_s)
-        ends = np.concatenate([[0.0], LEVELS, [1.0]])
-        q = forecast.quantiles_s
-        padded = np.concatenate([q[:, :1] * 0.5, q, q[:, -1:] * 1.5], axis=1)
-        for one in np.unique(group):
-            rows = group == one
-            wanted = self.level.get(int(one), self.of_all)
-            at = np.clip(np.searchsorted(ends, wanted) - 1, 0, len(ends) - 2)
-            part = (wanted - ends[at]) / (ends[at + 1] - ends[at])
-            out[rows] = padded[rows][:, at] * (1 - part) + padded[rows][:, at + 1] * part
-        return forecast_of(out, forecast.p_under_600s)
 
 
 def ranks(forecast: Forecast, wait_s: Int64s) -> Float64s:
@@ -94,11 +73,11 @@ class Calibrated:
         held = rows.take(slice(cut, None))
         if older.sum() < LEAST_ROWS:
             return whole
-        return _Both(whole, moved(self.method.fit(rows.take(older), seed).forecast(held), held))
+        return Both(whole, moved(self.method.fit(rows.take(older), seed).forecast(held), held))
 
 
 @dataclass(frozen=True)
-class _Both:
+class Both:
     """A fitted method, and how its quantiles move."""
 
     fitted: Fitted

@@ -86,9 +86,20 @@ class Fitted(Protocol):
 class Method(Protocol):
     """A method: `fit` sees rows whose outcomes were known, by rising submission."""
 
-    name: str
-    needs_queue: bool  # reads features that no request-only log has
-    is_naive: bool  # learns nothing but a table of past waits
+    @property
+    def name(self) -> str:
+        """In the registry."""
+        ...
+
+    @property
+    def needs_queue(self) -> bool:
+        """Whether it reads features that no request-only log has."""
+        ...
+
+    @property
+    def is_naive(self) -> bool:
+        """Whether it learns nothing but a table of past waits."""
+        ...
 
     def fit(self, rows: Rows, seed: int) -> Fitted:
         """Fit on rows whose waits were known at the fit."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pipelines import options
 from pipelines.options import Data, Json
 from traces.errors import InputError
+from traces.store.folder import DataFolder
+
+if TYPE_CHECKING:
+    from models.queue_time.ask import Request
+    from traces.clusters import ClusterSettings
 
 
 def register(app: typer.Typer) -> None:
@@ -19,17 +25,30 @@ def register(app: typer.Typer) -> None:
 def wait(
     context: typer.Context,
     cluster: Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")],
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", min=1, max=options.MOST_NODES, help="Nodes asked for.")
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", min=1, max=options.MOST_NODES, help="GPUs asked for, as whole nodes.")
+    ] = None,
+    limit: Annotated[str | None, typer.Option("--limit", help="Wall-clock limit asked for: 48h.")] = None,
+    partition: Annotated[str, typer.Option("--partition", help="Partition; default: the one with most jobs.")] = "",
+    user: Annotated[str, typer.Option("--user", help="Whose job; default: somebody new.")] = "",
+    account: Annotated[str, typer.Option("--account", help="Account; default: the user's.")] = "",
+    qos: Annotated[str, typer.Option("--qos", help="QOS; default: the one with most jobs.")] = "",
+    like: Annotated[str | None, typer.Option("--like", help="Ask for what this job asked for.")] = None,
+    script: Annotated[Path | None, typer.Option("--script", help="Ask for what its #SBATCH lines ask for.")] = None,
     from_: Annotated[str | None, typer.Option("--from", help="Judge jobs submitted from here (UTC).")] = None,
     to: Annotated[str | None, typer.Option("--to", help="... and before here.")] = None,
     until: Annotated[
         str | None, typer.Option("--until", help="Fit on what was known at this date; default: --from.")
     ] = None,
     methods: Annotated[str | None, typer.Option("--methods", help="Methods to judge: a,b,c; default: all.")] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="Of what is fitted.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="Of what is judged.")] = 0,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Score every method of queue-time prediction on the jobs submitted in a window.
+    """Say when a job would start if it were submitted as the log ends; or score every method on a window.
 
     docs/queue-time.md says what the methods are, what they see and what the figures mean.
     """
@@ -37,19 +56,142 @@ def wait(
     from traces.store import contents
 
     folder = options.data_folder(context, data)
-    if from_ is None or to is None:
-        raise InputError("give --from and --to: the window whose jobs are judged")
-    bounds = (options.utc_s(from_), options.utc_s(to), None if until is None else options.utc_s(until))
-    names = None if methods is None else options.names(methods)
+    is_scored = from_ is not None or to is not None
+    asked = {"--nodes": nodes, "--gpus": gpus, "--limit": limit, "--like": like, "--script": script}
+    given = [name for name, value in asked.items() if value is not None]
+    if is_scored and given:
+        raise InputError(f"{', '.join(given)} ask about one job, --from and --to judge a window: give one or the other")
+    if not is_scored and (until or methods):
+        raise InputError("--until and --methods belong to --from and --to: give these too")
     with options.output(json) as out:
         settings = clusters.resolve(folder, cluster=cluster)
         contents.check_clusters(folder, [cluster])
-        from models.queue_time.study import score_window
-
-        result = score_window(folder, settings, bounds[0], bounds[1], known_s=bounds[2], methods=names, seed=seed)
+        if is_scored:
+            result = _scored(folder, settings, from_, to, until, methods, seed)
+        else:
+            request = _request(folder, settings, asked, (partition, user, account, qos))
+            result = _answered(folder, settings, request)
         if json:
             options.write_json(out, result)
-        else:
+        elif is_scored:
             from reports.text.waits import scores_text
 
             out.write(scores_text(result))
+        else:
+            from reports.text.waits import answer_text
+
+            out.write(answer_text(result))
+
+
+def _scored(
+    folder: DataFolder,
+    settings: ClusterSettings,
+    from_: str | None,
+    to: str | None,
+    until: str | None,
+    methods: str | None,
+    seed: int,
+) -> dict[str, Any]:
+    if from_ is None or to is None:
+        raise InputError("--from and --to go together: the window whose jobs are judged")
+    names = None if methods is None else options.names(methods)
+    bounds = options.utc_s(from_), options.utc_s(to), None if until is None else options.utc_s(until)
+    from models.queue_time.study import score_window
+
+    return score_window(folder, settings, bounds[0], bounds[1], known_s=bounds[2], methods=names, seed=seed)
+
+
+def _answered(folder: DataFolder, settings: ClusterSettings, request: Request) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from models.queue_time.ask import answer
+    from models.queue_time.make import stored_for
+    from traces import instants
+
+    stored = stored_for(folder, settings)
+    manifest = stored.manifest
+    return {
+        "cluster": settings.name,
+        "submitted_utc": instants.text(manifest["now_s"]),
+        "fitted_on": manifest["fitted_on"],
+        "unit": manifest["unit"],
+        "request": asdict(request),
+        **answer(stored, request),
+    }
+
+
+def _request(
+    folder: DataFolder, settings: ClusterSettings, asked: dict[str, Any], names: tuple[str, str, str, str]
+) -> Request:
+    """What is asked for: a job's or a script's values, then the options, which win. Raises InputError."""
+    from models.queue_time.ask import Request
+
+    partition, user, account, qos = names
+    told: dict[str, Any] = {"partition": partition, "user": user, "account": account, "qos": qos}
+    if asked["--like"] is not None and asked["--script"] is not None:
+        raise InputError("--like and --script both say what is asked for: give one")
+    known: dict[str, Any] = {}
+    if asked["--like"] is not None:
+        known = _like(folder, settings.name, asked["--like"])
+    elif asked["--script"] is not None:
+        known = _script(asked["--script"])
+    if asked["--nodes"] is not None:
+        known["nodes"] = asked["--nodes"]
+    elif asked["--gpus"] is not None:
+        known["nodes"] = _whole_nodes(settings, asked["--gpus"])
+    elif "gpus" in known and "nodes" not in known:
+        known["nodes"] = _whole_nodes(settings, known["gpus"])
+    if asked["--limit"] is not None:
+        known["limit_s"] = options.duration_s(asked["--limit"])
+    if "limit_s" not in known:
+        raise InputError("the limit is not said: give --limit 48h, --like JOBID or a --script with --time")
+    merged = {name: value or known.get(name, "") for name, value in told.items()}
+    return Request(int(known.get("nodes", 1)), int(known["limit_s"]), **merged)
+
+
+def _whole_nodes(settings: ClusterSettings, gpus: int) -> int:
+    if not settings.gpus_per_node:
+        raise InputError(
+            f"how many GPUs a node of cluster {settings.name!r} has is not declared: give --nodes, or set "
+            "gpus_per_node in clusters.toml"
+        )
+    return -(-gpus // settings.gpus_per_node)
+
+
+def _like(folder: DataFolder, cluster: str, job_id: str) -> dict[str, Any]:
+    """What that job asked for. Raises InputError where there is none, or it had no limit."""
+    from traces.find_job import find_job
+    from traces.store import warehouse
+
+    named = find_job(folder, job_id, cluster)
+    row = warehouse.read(
+        folder,
+        "SELECT coalesce(nullif(requested_nodes, 0), nullif(allocated_nodes, 0), requested_cpus, 1) AS nodes, limit_s, "
+        'partition, user_name AS "user", account, qos FROM jobs WHERE cluster = ? AND job_key = ?',
+        (cluster, named.job_key),
+    ).row(0, named=True)
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _script(path: Path) -> dict[str, Any]:
+    """What the #SBATCH lines of a script ask for. Raises InputError where it has none, or one is not understood."""
+    from agent.chain import option, script_options
+    from traces.slurm.text import parse_limit_s
+
+    try:
+        lines = script_options(path)
+        if not lines:
+            raise InputError(f"{path}: it has no #SBATCH lines before its first command: give --nodes and --limit")
+        found: dict[str, Any] = {}
+        if (text := option(lines, "--time", "-t")) is not None:
+            found["limit_s"] = parse_limit_s(text)
+        if (text := option(lines, "--nodes", "-N")) is not None:
+            found["nodes"] = int(text.partition("-")[0])
+        if (text := option(lines, "--gpus", "-G")) is not None:
+            found["gpus"] = int(text.rpartition(":")[2])
+    except ValueError as error:
+        raise InputError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from error
+    for name, short in (("partition", "-p"), ("account", "-A"), ("qos", "-q")):
+        if (text := option(lines, f"--{name}", short)) is not None:
+            found[name] = text
+    return found

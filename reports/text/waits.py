@@ -44,3 +44,32 @@ def _signed(value: float | None, ends: list[float] | None) -> str:
     if value is None:
         return "-"
     return f"{value:+.3f}" + ("" if ends is None else f" [{ends[0]:+.2f}, {ends[1]:+.2f}]")
+
+
+def answer_text(result: dict[str, Any]) -> str:
+    """The answer about one job, as a person reads it."""
+    asked = result["request"]
+    lines = [
+        f"{result['cluster']}, {asked['nodes']:,} {result['unit']} for {_span(asked['limit_s'])}, submitted at "
+        f"{result['submitted_utc']} UTC, where the log ends"
+    ]
+    if result["never"]:
+        lines.append(f"    {result['never']}")
+    else:
+        told = result["quantiles_s"]
+        lines += [
+            f"    50 %: within {_span(told['0.5'])}, 90 %: within {_span(told['0.9'])}; under ten minutes: "
+            f"{result['p_under_600s']:.0%}",
+            "    because " + "\n            ".join(result["reasons"]),
+        ]
+        lines += [f"    sooner {one['change']}: 50 % within {_span(one['median_s'])}" for one in result["sooner"][:3]]
+    lines += [f"    {note}" for note in result["notes"]]
+    return "\n".join(lines) + "\n"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.3g} h"

@@ -1,4 +1,5 @@
-"""The combination of methods: quantiles averaged level by level, with the weights that did best on rows held back.
+"""The combination of methods: quantiles averaged level by level, with the weights that did best on rows held back;
+the probabilities of a short wait with weights of their own.
 
 (Vincent averaging; Lichtendahl, Grushka-Cockayne and Winkler, "Is it better to average probabilities or quantiles?",
 Management Science 59(7), 2013.) Weights are quarters, so that few rows can tell between them.
@@ -7,12 +8,14 @@ Management Science 59(7), 2013.) Weights are quarters, so that few rows can tell
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 
 import numpy as np
 
-from models.queue_time.protocol import LEVELS, Fitted, Float64s, Forecast, Method, Rows, forecast_of
+from models.queue_time.protocol import LEVELS, SHORT_S, Bools, Fitted, Float64s, Forecast, Method, Rows, forecast_of
 
 PARTS = (
     "models.queue_time.methods.boosting:Boosting",
@@ -35,30 +38,40 @@ class Combination:
     def fit(self, rows: Rows, seed: int) -> _Mixed:
         """Each fitted on the older rows for the weights, and on all of them for the forecast."""
         methods = [_made(place) for place in PARTS]
-        weights = np.full(len(methods), 1.0 / len(methods))
+        of_wait = of_short = np.full(len(methods), 1.0 / len(methods))
         cut = int(len(rows) * (1 - HELD_BACK))
         if len(rows) >= LEAST_ROWS:
             known = (np.arange(len(rows)) < cut) & (rows.submit_s + rows.wait_s < rows.submit_s[cut])
             held = rows.take(slice(cut, None))
             if known.sum() >= LEAST_ROWS:
                 older = rows.take(known)
-                told = [method.fit(older, seed).forecast(held).quantiles_s for method in methods]
-                weights = best_weights(told, held.wait_s.astype(np.float64))
-        used = [(method, weight) for method, weight in zip(methods, weights, strict=True) if weight > 0]
-        return _Mixed(tuple((method.fit(rows, seed), float(weight)) for method, weight in used))
+                told = [method.fit(older, seed).forecast(held) for method in methods]
+                wait_s = held.wait_s.astype(np.float64)
+                of_wait = best_weights([one.quantiles_s for one in told], partial(_pinball, wait_s))
+                of_short = best_weights([one.p_under_600s for one in told], partial(_brier, wait_s < SHORT_S))
+        chosen = zip(methods, of_wait, of_short, strict=True)
+        return _Mixed(tuple((method.fit(rows, seed), float(a), float(b)) for method, a, b in chosen if a + b > 0))
 
 
-def best_weights(told: list[Float64s], wait_s: Float64s) -> Float64s:
-    """Weights (methods,) of quantiles (n, levels) each, that add up to 1, of the least pinball loss of waits (n,)."""
+def best_weights(told: list[Float64s], loss: Callable[[Float64s], float]) -> Float64s:
+    """Weights (methods,) that add up to 1, of the least loss of the weighted mean of what was told."""
     best, least = np.full(len(told), 1.0 / len(told)), np.inf
     for steps in itertools.product(range(STEPS + 1), repeat=len(told)):
         if sum(steps) == STEPS:
             weights = np.asarray(steps, np.float64) / STEPS
-            error = wait_s[:, None] - np.tensordot(weights, np.stack(told), axes=1)
-            loss = float(np.maximum(LEVELS * error, (LEVELS - 1) * error).mean())
-            if loss < least:
-                best, least = weights, loss
+            found = loss(np.tensordot(weights, np.stack(told), axes=1))
+            if found < least:
+                best, least = weights, found
     return best
+
+
+def _pinball(wait_s: Float64s, quantiles_s: Float64s) -> float:
+    error = wait_s[:, None] - quantiles_s
+    return float(np.maximum(LEVELS * error, (LEVELS - 1) * error).mean())
+
+
+def _brier(is_short: Bools, p_short: Float64s) -> float:
+    return float(((p_short - is_short) ** 2).mean())
 
 
 def _made(place: str) -> Method:
@@ -69,10 +82,10 @@ def _made(place: str) -> Method:
 
 @dataclass(frozen=True)
 class _Mixed:
-    parts: tuple[tuple[Fitted, float], ...]
+    parts: tuple[tuple[Fitted, float, float], ...]  # with its weights, of the quantiles and of the probability
 
     def forecast(self, rows: Rows) -> Forecast:
         """Quantiles and probabilities, each weighted."""
-        told = [(fitted.forecast(rows), weight) for fitted, weight in self.parts]
-        quantiles = np.sum([forecast.quantiles_s * weight for forecast, weight in told], axis=0)
-        return forecast_of(quantiles, np.sum([forecast.p_under_600s * weight for forecast, weight in told], axis=0))
+        told = [(fitted.forecast(rows), a, b) for fitted, a, b in self.parts]
+        quantiles = np.sum([forecast.quantiles_s * a for forecast, a, _ in told], axis=0)
+        return forecast_of(quantiles, np.sum([forecast.p_under_600s * b for forecast, _, b in told], axis=0))

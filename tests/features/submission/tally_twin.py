@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from features.submission.index import SINCE_MOST_H
-from features.submission.tally import HALF_LIFE_S, KEPT
+from features.submission.numbers import HALF_LIFE_S, SINCE_MOST_H
+from features.submission.tally import REMEMBERED
 from simulator.recorded.record import NEVER, Int64s, Record
 
 
@@ -25,7 +25,7 @@ def plain_tallies(record: Record, code: Int64s, wanted: np.ndarray) -> np.ndarra
 def running_mean(values: list[float]) -> float:
     mean = values[0]
     for value in values[1:]:
-        mean = KEPT * mean + (1 - KEPT) * value
+        mean = REMEMBERED * mean + (1 - REMEMBERED) * value
     return mean
 
 

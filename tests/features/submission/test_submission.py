@@ -11,8 +11,9 @@ import pytest
 from features.observe import FEATURES as OF_PAIRS
 from features.observe import observe
 from features.submission.index import AHEAD, AHEAD_AT, FEATURES, GROUPS, SHARED, TALLIED, Asked, fill_submission
-from features.submission.log import CPUS, NODES, SubmissionLog, from_jobs, shapes, why_not_rebuilt
+from features.submission.log import CPUS, NODES, SubmissionLog, from_jobs, why_not_rebuilt
 from features.submission.observed import observe_log
+from features.submission.shape import shapes
 from features.submission.tally import tallies
 from simulator.recorded.parameters import fit
 from simulator.recorded.record import NEVER, Record, events

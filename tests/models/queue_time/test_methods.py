@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from scipy.stats import binom
 from models.queue_time.conformal import Calibrated, ranks
 from models.queue_time.methods.bins import POINTS, Bins
 from models.queue_time.methods.boosting import Boosting, start_from
-from models.queue_time.methods.combination import best_weights
+from models.queue_time.methods.combination import _brier, _pinball, best_weights
 from models.queue_time.methods.qbets import CONFIDENCE, LAST, places
 from models.queue_time.model import Model
 from models.queue_time.protocol import (
@@ -89,7 +89,8 @@ def test_those_that_see_the_queue_beat_those_that_do_not(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "combination"])  # which is made of the others
 def test_every_job_alike_and_every_wait_short_can_be_fitted(name: str) -> None:
     rows = generated_rows(count=60, seed=1)
-    same = replace(rows, observed=np.zeros_like(rows.observed), wait_s=np.full(60, 5))
+    past = replace(rows.past, wait_s=np.full(60, 5))
+    same = replace(rows, observed=np.zeros_like(rows.observed), wait_s=np.full(60, 5), past=past)
     forecast = make_method(name).fit(same, 0).forecast(same)
     assert np.isfinite(forecast.quantiles_s).all()
     assert (forecast.p_under_600s > 0.9).all()
@@ -110,7 +111,7 @@ def test_the_bounds_are_those_of_the_binomial() -> None:
     for level, place in zip(LEVELS, rank, strict=True):
         if level > 0.5 and place < LAST - 1:  # P(at most `place` of LAST waits lie below the quantile) >= CONFIDENCE
             assert binom.cdf(place, LAST, level) >= CONFIDENCE > binom.cdf(place - 1, LAST, level)
-    assert rank[MEDIAN] == LAST // 2 and rank[-1] == LAST - 1
+    assert rank[MEDIAN] == LAST // 2 and rank[-1] == binom.ppf(CONFIDENCE, LAST, LEVELS[-1])
     assert places(1).tolist() == [0] * len(LEVELS)
 
 
@@ -172,9 +173,11 @@ def test_the_best_weights_are_those_of_the_better_forecast() -> None:
     rng = np.random.default_rng(0)
     wait = rng.exponential(1000, 400)
     good, bad = np.quantile(wait, LEVELS)[None].repeat(400, 0), np.full((400, len(LEVELS)), 5000.0)
-    assert best_weights([good, bad, bad], wait).tolist() == [1, 0, 0]
+    assert best_weights([good, bad, bad], partial(_pinball, wait)).tolist() == [1, 0, 0]
     over, under = np.full((400, len(LEVELS)), 900.0), np.full((400, len(LEVELS)), 1100.0)
-    assert best_weights([over, under], np.full(400, 1000.0)).tolist() == [0.5, 0.5]
+    assert best_weights([over, under], partial(_pinball, np.full(400, 1000.0))).tolist() == [0.5, 0.5]
+    sure = [np.full(4, 0.9), np.full(4, 0.2)]
+    assert best_weights(sure, partial(_brier, np.array([True] * 4))).tolist() == [1, 0]
 
 
 class Narrow:

@@ -58,7 +58,7 @@ def test_every_method_is_scored_on_a_window(lab: Baton) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--from", "2023-12-05"), "give --from and --to"),
+        (("--from", "2023-12-05"), "--from and --to go together"),
         (("--from", "2023-12-05", "--to", "2023-12-01"), "is not after --from"),
         (("--from", "2023-12-05", "--to", "2023-12-09", "--until", "2023-12-06"), "must not know"),
         (("--from", "2030-01-01", "--to", "2030-02-01"), "0 jobs that started"),
@@ -69,3 +69,29 @@ def test_every_method_is_scored_on_a_window(lab: Baton) -> None:
 def test_what_cannot_be_scored_is_refused_in_a_line(lab: Baton, arguments: tuple[str, ...], said: str) -> None:
     refused = lab("wait", "--cluster", "lab", *arguments)
     assert refused.code == 2 and said in refused.err and refused.out == ""
+
+
+@pytest.mark.slow
+def test_one_job_is_answered_and_what_is_missing_is_said(lab: Baton, tmp_path: Path) -> None:
+    told = lab("wait", "--cluster", "lab", "--nodes", "2", "--limit", "6h", "--json").json
+    assert {"quantiles_s", "p_under_600s", "reasons", "sooner"} <= told.keys()
+    assert {"0.1", "0.5", "0.9"} <= told["quantiles_s"].keys() and told["request"]["nodes"] == 2
+    text = lab("wait", "--cluster", "lab", "--like", "40").out
+    assert "50 %: within" in text and "under ten minutes:" in text and "because" in text
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\n#SBATCH --time=2:00:00 -N 3\n#SBATCH -p p1\nsleep 1\n")
+    asked = lab("wait", "--cluster", "lab", "--script", script, "--json").json["request"]
+    assert (asked["nodes"], asked["limit_s"], asked["partition"]) == (3, 7200, "p1")
+    assert "never: it asks for 99 nodes" in lab("wait", "--cluster", "lab", "--nodes", "99", "--limit", "1h").out
+    script.write_text("#!/bin/sh\nsleep 1\n")
+    for arguments, said in (
+        (("--script", script), "it has no #SBATCH lines"),
+        (("--nodes", "2"), "the limit is not said"),
+        (("--gpus", "2", "--limit", "1h"), "how many GPUs a node"),
+        (("--like", "40", "--script", script), "both say"),
+        (("--like", "nope"), "no job 'nope'"),
+        (("--nodes", "2", "--from", "2023-12-01"), "give one or the other"),
+        (("--limit", "1h", "--until", "2023-12-01"), "belong to --from and --to"),
+    ):
+        refused = lab("wait", "--cluster", "lab", *arguments)
+        assert refused.code == 2 and said in refused.err and refused.out == ""

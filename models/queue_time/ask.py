@@ -1,0 +1,228 @@
+"""One job asked about: its quantiles, the reasons, what would start sooner. numpy alone, from a `Stored`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from features.observe import HOUR_S
+from features.submission.index import FEATURES, GROUPS, TALLIED, TALLIED_AT, Asked, fill_submission
+from features.submission.numbers import write
+from features.submission.shape import shapes
+from models.queue_time.protocol import COLUMN, LEVELS, Float32s, Forecast, forecast_of
+from models.queue_time.stored import Stored
+
+LONG_HISTORY_DAYS = 28.0  # a fit on less is made wider
+WIDER = 1.5  # the spread of its logarithm
+SOONER = 0.9  # of the median wait, at most, for a change to be told
+QUANTILES = {"0.1": 3, "0.25": 9, "0.5": 19, "0.75": 29, "0.9": 35, "0.95": 37}  # places among LEVELS
+REASONS = 3
+LEAST_EFFECT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the job asks for. "" for what is not said."""
+
+    nodes: int
+    limit_s: int
+    partition: str = ""
+    user: str = ""
+    account: str = ""
+    qos: str = ""
+
+
+def answer(stored: Stored, request: Request) -> dict[str, Any]:
+    """`quantiles_s, p_under_600s, reasons, sooner, notes`, and `never`: why it cannot start at all, else None."""
+    request, notes = _known(stored, request)
+    if why := why_never(stored, request):
+        empty = dict.fromkeys(QUANTILES)
+        return {"quantiles_s": empty, "p_under_600s": 0.0, "never": why, "reasons": [why], "sooner": [], "notes": notes}
+    observed = observed_of(stored, request)
+    forecast = _forecast(stored, request, observed)
+    days = float(stored.manifest["fitted_days"])
+    if days < LONG_HISTORY_DAYS:
+        notes.append(f"fitted on {days:.0f} days of history: the interval is made wider for it")
+    return {
+        "quantiles_s": {name: float(forecast.quantiles_s[0, at]) for name, at in QUANTILES.items()},
+        "p_under_600s": float(forecast.p_under_600s[0]),
+        "never": None,
+        "reasons": reasons(stored, request, observed),
+        "sooner": sooner(stored, request, float(forecast.median_s[0])),
+        "notes": notes,
+    }
+
+
+def _known(stored: Stored, request: Request) -> tuple[Request, list[str]]:
+    """The request with the partition that most jobs have where none is said, and what falls back, in words."""
+    notes = []
+    groups, most = stored.manifest["groups"], stored.manifest["usual"]
+    if not request.partition:
+        request = replace(request, partition=most["partition"])
+    if not request.qos:
+        request = replace(request, qos=most["qos"])
+    if not request.account and request.user in stored.manifest["accounts"]:
+        request = replace(request, account=stored.manifest["accounts"][request.user])
+    for name in ("user", "account", "partition", "qos"):
+        told = getattr(request, name)
+        if told and told not in groups[name]:
+            notes.append(f"{name} {told!r} was never seen: the waits of all jobs stand in for those of that {name}")
+    return request, notes
+
+
+def why_never(stored: Stored, request: Request) -> str | None:
+    """Why no node would ever run the job, in one sentence; None where nothing says so."""
+    most, unit = int(stored.manifest["most_size"]), stored.manifest["unit"]
+    if request.nodes > most:
+        return f"never: it asks for {request.nodes:,} {unit}, and the cluster has {most:,}"
+    partitions = stored.manifest["partitions"]
+    longest_s = partitions.get(request.partition)
+    if longest_s is not None and request.limit_s > longest_s:
+        where = f"partition {request.partition!r}" if request.partition else "the cluster"
+        told = f"a limit of {_hours(request.limit_s)} is above {_hours(longest_s)}"
+        return f"never: {told}, the longest that a job of {where} had"
+    return None
+
+
+def observed_of(stored: Stored, request: Request) -> Float32s:
+    """(1, features) the observation of the job, submitted now."""
+    m = stored.manifest
+    out = np.zeros(len(FEATURES), np.float32)
+    user = m["users"].get(request.user, len(m["users"]))
+    asked = Asked(
+        request.nodes * m["cpus_a_unit"], request.nodes * m["gpus_a_unit"], 0.0, float(m["usual_priority"]), 0.0
+    )
+    key = -(m["now_s"] - m["origin_s"])
+    if m["points_per_hour"] is not None:
+        key = 3600 * m["usual_priority"] + m["points_per_hour"] * key
+    place = int((stored.pending_key >= key).sum())
+    fill_submission(out, stored.snapshot(request.nodes, request.limit_s, user, place), asked)
+    shape = str(int(shapes(np.array([request.nodes]), np.array([request.limit_s]))[0]))
+    names = {
+        "user": request.user, "account": request.account, "partition": request.partition, "qos": request.qos,
+        "shape": shape, "user_shape": f"{request.user}\n{shape}", "everybody": "",
+    }  # fmt: skip
+    nobody = len(stored.group_state)  # a row of somebody without history
+    state = np.vstack([stored.group_state, np.zeros(stored.group_state.shape[1])])
+    state[nobody, 4:6] = -np.inf
+    everybody = int(stored.group_first[len(GROUPS) - 1])
+    for k, group in enumerate(GROUPS):
+        at = m["groups"][group].get(names[group])
+        code = nobody if at is None else int(stored.group_first[k]) + at
+        oldest_s = 0 if code == nobody else int(stored.group_oldest_s[code])
+        age_s = m["now_s"] - oldest_s if oldest_s else 0
+        write(state, code, everybody, m["now_s"], age_s, out, TALLIED_AT + k * len(TALLIED))
+    return out[None]
+
+
+def _forecast(stored: Stored, request: Request, observed: Float32s) -> Forecast:
+    """Calibrated, and made wider where the history is short."""
+    m = stored.manifest
+    size_class = int(np.searchsorted(m["sizes"], request.nodes))
+    partition = m["groups"]["partition"].get(request.partition, -1)
+    told = stored.moved(stored.model.of(observed), np.full(len(observed), partition * 3 + size_class))
+    if float(m["fitted_days"]) >= LONG_HISTORY_DAYS:
+        return told
+    log = np.log1p(told.quantiles_s)
+    middle = log[:, len(LEVELS) // 2][:, None]
+    return forecast_of(np.expm1(middle + WIDER * (log - middle)), told.p_under_600s)
+
+
+def _begins(*names: str) -> list[int]:
+    return [COLUMN[name] for name in FEATURES if name.startswith(names)]
+
+
+# What a reason is made of: the features that are put back to their usual values to see what they add.
+GROUPS_OF_REASONS: dict[str, list[int]] = {
+    "ahead": _begins("ahead_", "behind_", "pending_", "held_", "arrived_", "everybody_pending", "partition_pending"),
+    "free": _begins("free_", "fits_now", "release_", "running_", "usable", "capacity"),
+    "place": _begins("start_estimate", "headroom", "own_pending"),
+    "request": _begins("size", "limit_h", "cpus", "gpus", "shape_"),
+    "user": _begins("user_", "account_"),
+    "recent": _begins("recent_", "started_6h", "limit_use", "everybody_last", "everybody_mean", "partition_", "qos_"),
+    "time": _begins("hour_", "weekday_"),
+}
+
+
+def reasons(stored: Stored, request: Request, observed: Float32s) -> list[str]:
+    """Up to REASONS sentences: what moves the median most from where it would be if that were as usual."""
+    rows = np.repeat(observed, len(GROUPS_OF_REASONS) + 1, axis=0)
+    for k, columns in enumerate(GROUPS_OF_REASONS.values(), 1):
+        rows[k, columns] = stored.typical[columns]
+    median = _forecast(stored, request, rows).median_s
+    effect = median[0] - median[1:]
+    order = np.argsort(-np.abs(np.log1p(median[0]) - np.log1p(median[1:])), kind="stable")
+    row = dict(zip(FEATURES, observed[0].tolist(), strict=True))
+    told = []
+    for k in order[:REASONS]:
+        if abs(effect[k]) >= LEAST_EFFECT_S:
+            name = list(GROUPS_OF_REASONS)[k]
+            by = f"{'longer' if effect[k] > 0 else 'shorter'} by {_hours(abs(effect[k]))}"
+            told.append(f"{_words(stored, name, row, request)} ({by} than usual)")
+    return told or ["nothing stands out: the queue, the cluster and the request are as usual"]
+
+
+def _words(stored: Stored, name: str, row: dict[str, float], request: Request) -> str:
+    unit = stored.manifest["unit"]
+    return {
+        "ahead": f"{row['ahead_jobs']:,.0f} jobs for {row['ahead_size']:,.0f} {unit} are ahead of it",
+        "free": f"{max(row['free_nodes'], 0):,.0f} of {row['usable_nodes']:,.0f} {unit} are free, "
+        f"{row['release_4h_nodes']:,.0f} come free within 4 h by their limits",
+        "place": f"its place in the queue comes in {_hours(row['start_estimate_expected_h'] * HOUR_S)} by expected run "
+        f"times, in {_hours(row['start_estimate_h'] * HOUR_S)} by limits",
+        "request": f"it asks for {request.nodes:,} {unit} for {_hours(request.limit_s)}",
+        "user": f"its user has {row['user_running_jobs']:.0f} jobs running and {row['user_pending_jobs']:.0f} pending",
+        "recent": f"half of the jobs that started last had waited {_hours(row['recent_wait_p50_h'] * HOUR_S)}, "
+        f"a tenth {_hours(row['recent_wait_p90_h'] * HOUR_S)}",
+        "time": "the hour of the day and the day of the week",
+    }[name]
+
+
+def sooner(stored: Stored, request: Request, median_s: float) -> list[dict[str, Any]]:
+    """Changes of the request under which the same model's median is at most SOONER of it, the best first."""
+    changes = {}
+    if request.nodes > 1:
+        changes[f"with {request.nodes // 2} {stored.manifest['unit']}"] = replace(request, nodes=request.nodes // 2)
+    if request.nodes > 3:
+        changes[f"with 1 of the {stored.manifest['unit']}"] = replace(request, nodes=1)
+    for part in (2, 4):
+        if request.limit_s // part >= 600:
+            limit_s = request.limit_s // part
+            changes[f"with a limit of {_hours(limit_s)}"] = replace(request, limit_s=limit_s)
+    for name in list(stored.manifest["partitions"])[:8]:
+        if name != request.partition:
+            changes[f"in partition {name!r}"] = replace(request, partition=name)
+    found = []
+    for words, change in changes.items():
+        if why_never(stored, change) is None:
+            told = _forecast(stored, change, observed_of(stored, change))
+            found.append((words, told))
+    found.append((later := "submitted at 22:00 UTC, the queue being as now", _at_night(stored, request)))
+    better = [(words, told) for words, told in found if told.median_s[0] <= SOONER * median_s - LEAST_EFFECT_S]
+    better.sort(key=lambda one: float(one[1].median_s[0]))
+    return [
+        {
+            "change": words,
+            "median_s": float(told.median_s[0]),
+            "p_under_600s": float(told.p_under_600s[0]),
+            "is_later": words == later,
+        }
+        for words, told in better
+    ]
+
+
+def _at_night(stored: Stored, request: Request) -> Forecast:
+    row = observed_of(stored, request)
+    angle = 2 * np.pi * 22 / 24
+    row[0, COLUMN["hour_sin"]], row[0, COLUMN["hour_cos"]] = np.sin(angle), np.cos(angle)
+    return _forecast(stored, request, row)
+
+
+def _hours(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h" if seconds < 172_800 * 2 else f"{seconds / 86_400:.0f} days"

@@ -1,0 +1,126 @@
+"""Makes what `models.queue_time.stored` keeps: boosting, calibrated, and the cluster as the log leaves it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from features.submission.index import GROUPS
+from features.submission.log import SubmissionLog
+from models.queue_time.conformal import Both, Calibrated
+from models.queue_time.ground import LEAST_FIT, ground_of, read_log
+from models.queue_time.methods.boosting import Boosting
+from models.queue_time.model import Model
+from models.queue_time.moves import Moved
+from models.queue_time.protocol import LEVELS
+from models.queue_time.stored import Stored
+from models.study.inputs import declared_dates
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest
+from traces.clusters import ClusterSettings
+from traces.errors import InputError
+from traces.files.locks import locked
+from traces.progress import say
+from traces.store import warehouse
+from traces.store.folder import DataFolder
+
+DAY_S = 86_400
+FOLDER = "queue-time"  # in artifacts
+
+
+def stored_for(data: DataFolder, settings: ClusterSettings) -> Stored:
+    """The cluster's, made where it is not there or its tables or this code changed since.
+
+    Raises InputError where the queue cannot be rebuilt or too few jobs are known.
+    """
+    folder = data.artifacts / FOLDER / settings.name
+    made_from = digest(warehouse.made_from(data, settings.name), declared_dates(settings), settings.nodes)
+    code = code_digest("models.queue_time.ask")
+    if (found := _kept(folder, made_from, code)) is not None:
+        return found
+    data.ensure_writable()
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, FOLDER):
+        if (found := _kept(folder, made_from, code)) is None:
+            say(f"{settings.name}: fitting on its log, once until the log changes")
+            found = make(read_log(data, settings.name), settings, {"made_from": made_from, "code": code})
+            found.save(folder)
+    return found
+
+
+def _kept(folder: Path, made_from: str, code: str) -> Stored | None:
+    try:
+        found = Stored.load(folder)
+    except ValueError:
+        return None
+    is_same = found.manifest.get("made_from") == made_from and found.manifest.get("code") == code
+    return found if is_same else None
+
+
+def make(log: SubmissionLog, settings: ClusterSettings, note: dict[str, Any], seed: int = 0) -> Stored:
+    """Fitted on all that the log knows at its last submission."""
+    from features.submission.observed import present
+    from features.submission.tally import last_tally
+    from simulator.recorded.parameters import fit, known_before
+    from simulator.recorded.record import events
+
+    record, cluster = log.record, settings.name
+    fit_from_s = declared_dates(settings).fit_from_s
+    now_s = int(record.submit_s[-1]) + 1
+    ground = ground_of(log, now_s, fit_from_s)
+    if ground.why_request_only is not None:
+        raise InputError(f"cluster {cluster!r}: its queue cannot be rebuilt: {ground.why_request_only}")
+    known = ground.known(now_s)
+    if known.sum() < LEAST_FIT:
+        raise InputError(f"cluster {cluster!r}: {known.sum()} jobs to fit on; at least {LEAST_FIT} are needed")
+    rows = ground.rows.take(known)
+    fitted = Calibrated(Boosting()).fit(rows, seed)
+    model, moved = (fitted.fitted, fitted.moved) if isinstance(fitted, Both) else (fitted, Moved({}, LEVELS))
+    assert isinstance(model, Model)
+    learned = record if fit_from_s is None else record.take(record.submit_s >= fit_from_s)
+    here = present(log, fit(learned, now_s))
+    then = known_before(record, now_s)
+    tally = last_tally(then, events(then), log.group_codes)
+    seen = {name: column for name, column in here.seen._asdict().items() if isinstance(column, np.ndarray)}
+    days = (int(rows.submit_s[-1]) - int(rows.submit_s[0])) / DAY_S
+    manifest = {
+        **note, "cluster": cluster, "unit": log.unit, "now_s": here.now_s, "fitted_on": len(rows),
+        "fitted_days": days, "capacity": here.seen.capacity, "usable": here.seen.usable,
+        "user_max_jobs": here.seen.user_max_jobs, "user_max_nodes": here.seen.user_max_nodes,
+        "origin_s": here.origin_s, "points_per_hour": here.points_per_hour, **_described(log, settings),
+    }  # fmt: skip
+    return Stored(
+        manifest, model, moved, seen, here.pending_key, tally.first, tally.state, tally.oldest_submit_s,
+        np.median(rows.observed, axis=0).astype(np.float32),
+    )  # fmt: skip
+
+
+def _described(log: SubmissionLog, settings: ClusterSettings) -> dict[str, Any]:
+    """Names, usual values and bounds of the log's jobs, as `Stored.manifest` has them."""
+    record, names = log.record, log.names
+    longest: dict[str, int] = {}
+    for name, limit_s in zip(names["partition"], record.limit_s.tolist(), strict=True):
+        longest[name] = max(longest.get(name, 0), limit_s)
+    counts = Counter(names["partition"])
+    groups = {
+        group: {str(name): at for at, name in enumerate(np.unique(np.asarray(of, dtype=str)))}
+        for group, of in log.group_names.items()
+    }
+    ran = record.size[record.ran]
+    smallest = int(ran.min())
+    per_unit = np.median(log.asked[:, :2] / record.size[:, None], axis=0)
+    return {
+        "users": dict(zip(names["user"], record.user.tolist(), strict=True)),
+        "accounts": dict(zip(names["user"], names["account"], strict=True)),
+        "usual": {name: Counter(names[name]).most_common(1)[0][0] for name in ("partition", "qos")},
+        "partitions": {name: longest[name] for name, _ in counts.most_common()},
+        "usual_priority": float(np.median(record.priority[-1000:])),
+        "most_size": max(int(ran.max()), settings.nodes or 0) if log.unit == "nodes" else int(ran.max()),
+        "sizes": [smallest, 4 * smallest],
+        "groups": {group: groups[group] for group in GROUPS},
+        "cpus_a_unit": float(per_unit[0]),
+        "gpus_a_unit": float(per_unit[1]),
+    }
