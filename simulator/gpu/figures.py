@@ -62,7 +62,7 @@ def figures(cluster: Cluster, jobs: GpuJobs, result: Result) -> dict[str, float]
         "mean_queueing_s": float(queueing_s(jobs, result).mean()),
         "makespan_s": makespan,
         "utilization": float((result.gpu_s - result.lost_gpu_s).sum()) / capacity,
-        "fragmentation": result.stranded_gpu_s / capacity,
+        "fragmentation": max(0.0, result.stranded_gpu_s / capacity),  # never below 0 by rounding
         "worst_rho": float(fairness.max()),
         "mean_rho": float(fairness.mean()),
         "preemptions": float(result.preemptions.sum()),
