@@ -26,7 +26,7 @@ from simulator.gpu.profiles.table import MODELS
 from simulator.gpu.rounds import Job, Machine, RoundPolicy, simulate_rounds
 
 TRACE = Path(__file__).resolve().parents[2] / "shared" / "traces" / "philly" / "philly.csv"
-FROM = datetime(2017, 10, 2, tzinfo=UTC)
+FROM = datetime(2017, 10, 9, tzinfo=UTC)
 POLICIES = {"sia": Sia, "themis": Themis}
 
 
@@ -36,11 +36,11 @@ def machine(share: float) -> Machine:
     return Machine(gpus, ["P100"] * len(gpus), "P100")
 
 
-def philly(trace: Path, days: int) -> list[Job]:
-    """Jobs submitted in `days` days from `FROM`."""
+def philly(trace: Path, days: int, begin: datetime = FROM) -> list[Job]:
+    """Jobs submitted in `days` days from `begin`."""
     rows = pl.read_csv(trace, try_parse_dates=True).filter(pl.col("duration") > 0)
     rows = rows.sort("timestamp", maintain_order=True)
-    submit = rows["timestamp"].dt.epoch("s").to_numpy() - int(FROM.timestamp())
+    submit = rows["timestamp"].dt.epoch("s").to_numpy() - int(begin.timestamp())
     inside = (submit >= 0) & (submit < days * 86_400)
     submit, gpus, run = submit[inside], rows["num_gpus"].to_numpy()[inside], rows["duration"].to_numpy()[inside]
     group = rows["cluster"].to_numpy()[inside]

@@ -3,7 +3,7 @@
     .venv/bin/python -m bench.gpu_headlines [--headlines themis,lyra,sia,guidelines] [--weeks 8] [--mix bert] [--seed 0]
 
 Two workloads. `generated`: Poisson arrivals, lognormal run times, gangs of 1 to 16 on 64 GPUs. `philly`: jobs of the
-Philly trace from 2017-10-02 on, on 35 % of its nodes, where it queues. Which model a job trains and whether it is
+Philly trace from 2017-10-02 on, on `--share` of its nodes. Which model a job trains and whether it is
 elastic is drawn (generated) in both; `--mix` gives every job one model, `--seed` draws others. Only the direction of a
 headline is looked for: neither the jobs nor the speeds are the paper's. Intervals are 95 % over resampled weeks, paired
 by job.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ from simulator.gpu.rounds import Job, Machine, Result, RoundPolicy, simulate_rou
 
 Floats = NDArray[np.float64]
 
+FROM = datetime(2017, 10, 2, tzinfo=UTC)  # of the Philly workload
 WEEK_S = 7 * 86_400
 DRAWS = 300
 ALIKE = Machine(np.full(8, 8, dtype=np.int64), ["T4"] * 8, "T4")
@@ -182,6 +184,7 @@ def main() -> None:
     parser.add_argument("--mix", choices=MODELS, default=None)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--load", type=float, default=0.7)
+    parser.add_argument("--share", type=float, default=0.35)
     arguments = parser.parse_args()
     mix = None if arguments.mix is None else {arguments.mix: 1.0}
     settings = Settings(arguments.weeks, mix, arguments.seed)
@@ -193,8 +196,10 @@ def main() -> None:
                 if not TRACE.exists():
                     print(f"philly: skipped, the trace is not at {TRACE}")
                     continue
-                machine = Machine(np.array([8] * 81 + [2] * 112, dtype=np.int64), ["T4"] * 193, "T4")
-                headlines[name](settings, philly(TRACE, 7 * settings.weeks), machine, "philly, 35 % of its nodes")
+                gpus = np.array([8] * round(arguments.share * 231) + [2] * round(arguments.share * 321), dtype=np.int64)
+                jobs, where = philly(TRACE, 7 * settings.weeks, FROM), f"philly, {arguments.share:.0%} of its nodes"
+                jobs = [job for job in jobs if job.gpus <= gpus.sum()]
+                headlines[name](settings, jobs, Machine(gpus, ["T4"] * len(gpus), "T4"), where)
             else:
                 machine = MIXED if name == "sia" else ALIKE
                 load = arguments.load * (0.75 if name == "lyra" else 1.0)

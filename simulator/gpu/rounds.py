@@ -256,8 +256,13 @@ class _Clock:
 def simulate_rounds(jobs: Sequence[Job], machine: Machine, policy: RoundPolicy) -> Result:
     """Runs fresh `jobs` to the last one's end, as the policy's `prepared` makes them where it has one.
 
-    Raises WorkError where the policy breaks a rule, or starts nobody for ever.
+    Raises InputError for a job that is wider than the machine, WorkError where the policy breaks a rule or starts
+    nobody for ever.
     """
+    total = int(machine.gpus.sum())
+    for job in jobs:
+        if job.gpus > total:
+            raise InputError(f"job {job.number} asks for {job.gpus} GPUs, the cluster has {total}: leave it out")
     prepared = getattr(policy, "prepared", None)
     jobs = jobs if prepared is None else prepared(jobs)
     clock = _Clock(jobs, machine, policy)

@@ -60,8 +60,8 @@ def simulate(
 
 
 def _events(cluster: Cluster, jobs: GpuJobs, name: str, share: Floats, knobs: Floats) -> Result:
-    from simulator.gpu.events.kernel import RULES, run
     from simulator.gpu.events.state import ATTAINED, BEGUN, DECISIONS, END, LOST, PREEMPTIONS, RAN, RESTARTS, build
+    from simulator.gpu.kernel import RULES, run
 
     state = build(cluster, jobs, share, knobs)
     stranded, stuck = run(RULES.index(name), state)

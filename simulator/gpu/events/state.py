@@ -16,7 +16,7 @@ from simulator.gpu.rounds import RESTART_S
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-COMING, PENDING, RUNNING, DONE = range(4)  # STATUS
+PENDING, RUNNING, DONE = range(1, 4)  # STATUS; 0 is a job still to come
 NEVER = np.inf
 
 # Rows of `real`, a number a job; times in s from the origin.

@@ -15,5 +15,5 @@ from simulator.gpu.policies.offers import offer
 
 @kernel
 def decide(state: State, now: float) -> None:
-    """As `simulator.gpu.events.kernel` asks."""
+    """As `simulator.gpu.kernel` asks."""
     offer(state, now, False, 0.0)

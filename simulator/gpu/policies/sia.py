@@ -85,6 +85,12 @@ class Sia:
         most = self.most_times * job.gpus if job.elastic else job.gpus
         held = current.gpus if current is not None else job.gpus
         allowed = _allowed(tuple(self._pools.values()), job.gpus, job.elastic, min(most, max(1, 2 * held)))
+        if not allowed:
+            most = max(pool.nodes * pool.gpus_per_node for pool in self._pools.values())
+            raise InputError(
+                f"sia: job {job.number} asks for {job.gpus} GPUs, and no kind of node has more than {most} in all: "
+                "leave it out, or take another scheduler"
+            )
         if current is not None and current not in allowed:
             allowed = [*allowed, current]
         restart_s = RESTART_S if job.model is None else job.model.restart_s

@@ -12,7 +12,7 @@ from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, KEY, PENDING, STATUS,
 
 @kernel
 def decide(state: State, now: float) -> None:
-    """As `simulator.gpu.events.kernel` asks."""
+    """As `simulator.gpu.kernel` asks."""
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, job] == PENDING:

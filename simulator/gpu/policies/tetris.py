@@ -33,7 +33,7 @@ LOOKED_AT = 50
 
 @kernel
 def decide(state: State, now: float) -> None:
-    """As `simulator.gpu.events.kernel` asks. Knobs: fairness, work_weight."""
+    """As `simulator.gpu.kernel` asks. Knobs: fairness, work_weight."""
     while free_gpus(state) > 0:
         candidates = _candidates(state)
         if candidates == 0:

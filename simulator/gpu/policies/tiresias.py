@@ -37,7 +37,7 @@ _NEAR = 1e-6  # GPU s: a threshold is reached
 
 @kernel
 def decide(state: State, now: float) -> None:
-    """As `simulator.gpu.events.kernel` asks. Knobs: promote, local, then the thresholds."""
+    """As `simulator.gpu.kernel` asks. Knobs: promote, local, then the thresholds."""
     promote, queues = state.knobs[0], len(state.knobs) - 1
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]

@@ -31,7 +31,7 @@ from simulator.gpu.policies.offers import offer
 
 @kernel
 def decide(state: State, now: float) -> None:
-    """As `simulator.gpu.events.kernel` asks. Knobs: hold_s, reclaim_at."""
+    """As `simulator.gpu.kernel` asks. Knobs: hold_s, reclaim_at."""
     hold_s = state.knobs[0]
     offer(state, now, True, hold_s)
     in_use = state.total[0] - free_gpus(state)

@@ -104,8 +104,8 @@ def test_faster_types_come_first_and_end_sooner() -> None:
 
 
 def test_a_gang_stays_in_one_rack_where_one_holds_it() -> None:
-    from simulator.gpu.events.kernel import run
     from simulator.gpu.events.state import NODE, SLOT, build
+    from simulator.gpu.kernel import run
 
     cluster = of_nodes(np.array([4, 4, 4, 4]), rack_nodes=2)
     jobs = of_arrays(np.array([0.0, 1.0]), np.array([1, 8]), np.array([10.0, 100.0]))

@@ -10,7 +10,7 @@ import pytest
 from simulator.gpu.profiles.scaling import goodput, packed_share
 from simulator.gpu.profiles.table import MODELS
 from simulator.gpu.rounds import Job, Machine, Placed, Result, View, simulate_rounds, speed
-from traces.errors import WorkError
+from traces.errors import InputError, WorkError
 
 MACHINE = Machine(np.array([4, 4]), ["T4", "A100"], "T4")
 BERT = MODELS["bert"]
@@ -100,3 +100,8 @@ def test_gpus_for_a_job_that_is_not_there() -> None:
 
     with pytest.raises(WorkError, match="gives GPUs to job 7, which is not there"):
         simulate_rounds([Job(0, 0.0, 1, 25.0)], MACHINE, Careless(lambda now: {}))
+
+
+def test_a_job_wider_than_the_machine_is_named() -> None:
+    with pytest.raises(InputError, match="job 4 asks for 9 GPUs, the cluster has 8"):
+        run([Job(4, 0.0, 9, 25.0)], lambda now: {})

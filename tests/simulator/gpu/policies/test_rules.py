@@ -59,6 +59,26 @@ def test_themis_keeps_a_lease_and_then_turns_to_who_is_worst_off() -> None:
     assert result.preemptions[0] >= 1
 
 
+class Chance:
+    """Stands in for the draws of a run: always the same."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def random(self) -> float:
+        return self.value
+
+
+@pytest.mark.parametrize(("drawn", "winner"), [(0.0, 1), (0.60, 1), (0.68, 0), (0.99, 0)])
+def test_themis_winner_pays_with_the_chance_to_keep(drawn: float, winner: int) -> None:
+    # The short job gains most and wins. Without it the long one had been worth 31200 / 20000 of what it is now worth:
+    # the winner keeps its gang with the chance 0.641, and what it does not keep goes to who is worst off.
+    jobs = [Job(0, 0.0, 4, 10_000.0, left_s=10_000.0), Job(1, 10_000.0, 4, 60.0, left_s=60.0)]
+    policy = Themis(filter_share=0.0)
+    policy._chance = Chance(drawn)  # type: ignore[assignment]
+    assert policy.decide(View(10_000.0, nodes(4), jobs)) == {winner: {0: 4}}
+
+
 def test_themis_shares_among_the_trials_of_an_app() -> None:
     apps = {0: 100, 1: 100, 2: 100}
     trials = [Job(0, 0.0, 1, 9000.0), Job(1, 0.0, 1, 1000.0), Job(2, 0.0, 1, 5000.0)]
@@ -189,3 +209,9 @@ def test_under_pressure_knowing_the_future_helps() -> None:
 def test_settings_that_are_refused(make: Callable[[], RoundPolicy], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_sia_names_the_job_that_fits_no_configuration() -> None:
+    machine = nodes(4, 4, 2, kinds=["T4", "T4", "A100"])
+    with pytest.raises(InputError, match="sia: job 3 asks for 9 GPUs, and no kind of node has more than 8 in all"):
+        run(Sia(), machine, Job(3, 0.0, 9, 60.0, model=BERT))
