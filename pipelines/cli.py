@@ -10,7 +10,20 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands import calibrate, explain, export, models, release, report, run, simulate, traces, tune, wait, whatif
+from pipelines.commands import (
+    calibrate,
+    explain,
+    export,
+    models,
+    release,
+    report,
+    run,
+    simulate,
+    traces,
+    tune,
+    wait,
+    whatif,
+)
 from pipelines.process.terminal import safe_streams
 from traces.errors import BatonError, WorkError, of_system
 from traces.visible import visible

@@ -89,28 +89,7 @@ def score_ground(
         say(f"{method.name}: {len(rows):,} jobs, {seconds[method.name]:.1f} s")
     naive = [method.name for method in methods if method.is_naive]
     best = min(naive, key=lambda name: scores.crps_h(told[name], rows.wait_s).mean()) if naive else None
-    results = []
-    for method in methods:
-        forecast = told[method.name]
-        results.append(
-            {
-                "method": method.name,
-                "is_naive": method.is_naive,
-                **scores.figures(judged, forecast),
-                "difference_to_best_naive": None
-                if best is None
-                else {"method": best, **scores.difference(judged, forecast, told[best])},
-                "differences": {
-                    name: scores.difference(judged, forecast, told[name])
-                    for name in RIVALS
-                    if name in told and name != method.name
-                },
-                "weeks": scores.by_week(judged, forecast),
-                "sizes": scores.by_size(judged, forecast),
-                "reliability": scores.reliability(judged, forecast),
-                "wall_s": round(seconds[method.name], 3),
-            }
-        )
+    results = [{**_scored(method, judged, told, best), "wall_s": round(seconds[method.name], 3)} for method in methods]
     return {
         "jobs": len(rows),
         "never_started": ground.never_started(from_s, to_s),
@@ -121,4 +100,21 @@ def score_ground(
         "threshold": judged.threshold,
         "mean_wait_h": float(rows.wait_s.mean() / scores.HOUR_S),
         "results": results,
+    }
+
+
+def _scored(method: Method, judged: Judged, told: dict[str, Forecast], best: str | None) -> dict[str, Any]:
+    """The figures of one method beside those of the others; `best` is the best naive one, if any was asked for."""
+    forecast = told[method.name]
+    rivals = [name for name in RIVALS if name in told and name != method.name]
+    naive = None if best is None else {"method": best, **scores.difference(judged, forecast, told[best])}
+    return {
+        "method": method.name,
+        "is_naive": method.is_naive,
+        **scores.figures(judged, forecast),
+        "difference_to_best_naive": naive,
+        "differences": {name: scores.difference(judged, forecast, told[name]) for name in rivals},
+        "weeks": scores.by_week(judged, forecast),
+        "sizes": scores.by_size(judged, forecast),
+        "reliability": scores.reliability(judged, forecast),
     }

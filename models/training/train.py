@@ -15,8 +15,8 @@ from functools import cache
 from typing import Any, Protocol
 
 from agent.artifact import Artifact
-from models.learning.masking import HIDDEN_SHARE, hidden_at_random
 from models.learning.hyperparameters import check_values, values_of, with_values
+from models.learning.masking import HIDDEN_SHARE, hidden_at_random
 from models.protocol import PairTable, Policy, TrainedPolicy
 from models.registry import make_policy
 from models.scenario import Context

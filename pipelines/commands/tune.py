@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipelines import options
-from pipelines.commands.models import ClusterName, Limit, PairNodes, Scheduler, Seed, World
-from pipelines.options import Data, Json
+from pipelines.commands.models import Limit, PairNodes, Scheduler, Seed, World
+from pipelines.options import ClusterName, Data, Json
 from simulator.names import check_names
 from traces.store.folder import DataFolder
 
@@ -29,7 +29,7 @@ def tune(
     trials: Annotated[int, typer.Option("--trials", min=1, max=10_000, help="In all, earlier ones counted.")] = 30,
     budget: Annotated[str, typer.Option("--budget", help="Time for this sitting: 10m, 2h.")] = "10m",
     until: Annotated[str | None, typer.Option("--until", help="Only what was known before (UTC).")] = None,
-    pair_nodes: PairNodes = "1,8",
+    pair_nodes: PairNodes = None,
     limit: Limit = None,
     scheduler: Scheduler = "mirage",
     world: World = "plain",
@@ -61,7 +61,7 @@ def tune(
 
 
 def _study(
-    folder: DataFolder, cluster: str, policy: str, pair_nodes: str, limit: str | None, scheduler: str, world: str
+    folder: DataFolder, cluster: str, policy: str, pair_nodes: str | None, limit: str | None, scheduler: str, world: str
 ) -> Study:
     """The study whose fit window is searched on; names and values are checked before anything slow is imported."""
     from models.learning.hyperparameters import tunable
@@ -75,7 +75,7 @@ def _study(
     settings = clusters.resolve(folder, cluster=cluster)
     check_names(scheduler=scheduler, slurm=True)
     check_world(world)
-    sizes = options.whole_numbers(pair_nodes, "--pair-nodes")
+    sizes = None if pair_nodes is None else options.whole_numbers(pair_nodes, "--pair-nodes")
     limit_s = None if limit is None else options.duration_s(limit)
     contents.check_clusters(folder, [cluster])
     from models.study.cluster import open_study

@@ -69,18 +69,13 @@ def wait(
         if is_scored:
             result = _scored(folder, settings, from_, to, until, methods, seed)
         else:
-            request = _request(folder, settings, asked, (partition, user, account, qos))
-            result = _answered(folder, settings, request)
+            result = _answered(folder, settings, _request(folder, settings, asked, (partition, user, account, qos)))
         if json:
             options.write_json(out, result)
-        elif is_scored:
-            from reports.text.waits import scores_text
-
-            out.write(scores_text(result))
         else:
-            from reports.text.waits import answer_text
+            from reports.text import waits
 
-            out.write(answer_text(result))
+            out.write(waits.scores_text(result) if is_scored else waits.answer_text(result))
 
 
 def _scored(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from pipelines import options
 from pipelines.options import Cluster, Data, GpusPerNode, Json, Nodes
 from traces.errors import InputError
+
+if TYPE_CHECKING:
+    from models.what_if.changes import Scene
+    from models.what_if.schedulers import Outcome
 
 KINDS = ("stated", "none")
 
@@ -40,15 +44,7 @@ def whatif(
 ) -> None:
     """What would change under other GPU schedulers, on other nodes, with other limits: differences with intervals."""
     with options.output(json) as out:
-        wanted = options.names(schedulers)
-        if not wanted:
-            raise InputError("whatif needs schedulers: --schedulers yarn,tiresias (the first is the base)")
-        if profiles not in KINDS:
-            raise InputError(f"unknown profiles {profiles!r}: known are {', '.join(KINDS)}")
-        from simulator.gpu.registry import check
-
-        for name in wanted:
-            check(name, {})
+        wanted = _wanted(schedulers, profiles)
         from traces import clusters
         from traces.progress import Progress
         from traces.store import contents
@@ -70,23 +66,43 @@ def whatif(
         asked = what_if.combinations(scene, wanted, change or [])
         with Progress("replays", len(asked), stays=False) as progress:
             outcomes = what_if.replays(asked, progress.advance, workers)
-        said = list(dict.fromkeys(line for outcome in outcomes for line in outcome.said))
-        for line in said:
+        result = _result(settings.name, scene, seed, outcomes)
+        for line in result["said"]:
             options.say(line)
-        result = {
-            "cluster": settings.name,
-            "jobs": len(scene.jobs),
-            "nodes": scene.cluster.nodes,
-            "gpus": scene.cluster.gpus,
-            "seed": seed,
-            "said": said,
-            "results": list(what_if.rows(scene.jobs, outcomes)),
-            "groups": list(what_if.group_rows(scene.jobs, outcomes)),
-        }
         if json:
             options.write_json(out, result)
         else:
             _print(out, result)
+
+
+def _wanted(schedulers: str, profiles: str) -> list[str]:
+    """The schedulers that were asked for. Raises InputError for one, or for profiles, that there are not."""
+    wanted = options.names(schedulers)
+    if not wanted:
+        raise InputError("whatif needs schedulers: --schedulers yarn,tiresias (the first is the base)")
+    if profiles not in KINDS:
+        raise InputError(f"unknown profiles {profiles!r}: known are {', '.join(KINDS)}")
+    from simulator.gpu.registry import check
+
+    for name in wanted:
+        check(name, {})
+    return wanted
+
+
+def _result(cluster: str, scene: Scene, seed: int, outcomes: list[Outcome]) -> dict[str, Any]:
+    """What `--json` prints of the replays."""
+    from models.what_if import schedulers as what_if
+
+    return {
+        "cluster": cluster,
+        "jobs": len(scene.jobs),
+        "nodes": scene.cluster.nodes,
+        "gpus": scene.cluster.gpus,
+        "seed": seed,
+        "said": list(dict.fromkeys(line for outcome in outcomes for line in outcome.said)),
+        "results": list(what_if.rows(scene.jobs, outcomes)),
+        "groups": list(what_if.group_rows(scene.jobs, outcomes)),
+    }
 
 
 _SHOWN = {
