@@ -38,7 +38,9 @@ run: setup       ## the whole pipeline on the bundled sample, or RAW=DIR (FLAGS=
 
 test: setup      ## lint, types, import rules, every test
 	$(MAKE) --no-print-directory lint
-	$(BIN)/pytest -q -n 2 --dist loadfile
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not alone"
+	$(BIN)/pytest -q -m alone
+# The second run bounds processor time, which a neighbour on the same core stretches.
 
 test-fast: setup ## the tests that need no second program
 	$(BIN)/pytest -q -n 2 --dist loadfile -m "not live and not browser and not slow"

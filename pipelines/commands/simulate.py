@@ -131,6 +131,10 @@ def _window(plots: Path | None, gantt_from: str | None, gantt: str | None) -> tu
 
 
 def _of_swf(path: Path, capacity: int | None) -> Trace:
+    try:
+        path.stat()  # before the reader is imported, so that a wrong path is told at once
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     from traces.readers.published.swf import NotSwfError, read_swf
 
     try:

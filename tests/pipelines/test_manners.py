@@ -19,6 +19,8 @@ import typer
 from pipelines.cli import app
 from tests.pipelines.conftest import SWF, dump
 
+pytestmark = pytest.mark.alone
+
 MOST_S = 0.5
 TRIES = 4
 COMMANDS = sorted(str(typer.main.get_command_name(c.name or c.callback.__name__)) for c in app.registered_commands)  # type: ignore[union-attr]
