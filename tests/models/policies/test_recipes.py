@@ -37,7 +37,8 @@ RECIPES: dict[str, dict[str, Any]] = {
     "forest": {"settings": FACTORS, "trees": 50, "leaves": 200, "min_samples_leaf": 10, "max_features": 0.4},
     "xgboost": {
         "settings": FACTORS, "rounds": 120, "depth": 4, "learning_rate": 0.06, "min_child_weight": 60.0,
-        "subsample": 0.6, "colsample_bytree": 0.5,
+        "subsample": 0.6, "colsample_bytree": 0.5, "base": "start_estimate_expected_h", "inputs": INPUTS,
+        "looks_ahead": False,
     },
     "lightgbm": {
         "settings": FACTORS, "quantile": 0.6, "rounds": 120, "leaves": 15, "learning_rate": 0.06,
