@@ -22,7 +22,7 @@ from traces.readers import registry as readers
 Roots = tuple[tuple[str, ...], tuple[str, ...]]  # (modules that compute it, modules at which their closure ends)
 # What a module imports by name, as Python shows it once every entry of the registry was asked for.
 BY_NAME = {
-    "models.registry": "[models.registry.make_policy(name) for name in models.registry.POLICIES]",
+    "models.registry": "[models.registry.make_policy(name) for name in (*models.registry.POLICIES, *models.registry.LOOKING_AHEAD)]",
     "simulator.cluster": "[simulator.cluster.world(name) for name in simulator.cluster.WORLDS]",
     "simulator.flat.dispatch": "",
 }
@@ -45,7 +45,8 @@ def steps() -> dict[str, Roots]:
         for name, reader in readers.READERS.items()
     }
     of_fits = {
-        f"fit {name}": ((*fits.FITTED_BY, registry.module_of(name)), (registry.__name__,)) for name in registry.POLICIES
+        f"fit {name}": ((*fits.FITTED_BY, registry.module_of(name)), (registry.__name__,))
+        for name in (*registry.POLICIES, *registry.LOOKING_AHEAD)
     }
     kernels = ("simulator.flat.kernel", "simulator.slurm.compiled.kernel", "traces.readers.sacct.kernel")
     return asset_roots() | of_readers | of_fits | {f"compiled {name}": ((name,), ()) for name in kernels}

@@ -57,7 +57,8 @@ def test_of_an_artifact_is_what_its_network_was_fitted_on(fit_table: PairTable, 
     }
     scaling = Scaling.of_artifact(Artifact(manifest, inputs.export(network)))
     np.testing.assert_array_equal(scaling(report_table.observations), inputs.scaling(report_table.observations))
-    assert scaling.names[0] == "remaining_h" and scaling.names[-1] == "recent_wait_mean_h relative to remaining_h"
+    assert scaling.names == inputs.scaling.names
+    assert scaling.names[0] == "start_estimate_h relative to remaining_h"
     reactive, _ = make_policy("reactive").fit(fit_table, 0)
     with pytest.raises(ValueError, match="policy 'reactive' is of kind 'constant-lead' and reads raw"):
         Scaling.of_artifact(reactive)
