@@ -22,7 +22,8 @@ from traces.readers import registry as readers
 Roots = tuple[tuple[str, ...], tuple[str, ...]]  # (modules that compute it, modules at which their closure ends)
 # What a module imports by name, as Python shows it once every entry of the registry was asked for.
 BY_NAME = {
-    "models.registry": "[models.registry.make_policy(name) for name in (*models.registry.POLICIES, *models.registry.LOOKING_AHEAD)]",
+    "models.registry": "known = models.registry\n"
+    "[known.make_policy(name) for name in (*known.POLICIES, *known.LOOKING_AHEAD)]",
     "simulator.cluster": "[simulator.cluster.world(name) for name in simulator.cluster.WORLDS]",
     "simulator.flat.dispatch": "",
 }
