@@ -13,11 +13,8 @@ import tempfile
 from dataclasses import dataclass
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import agent.artifact
-import features.observe
-from agent.artifact import Artifact
 from models.tracking import sql as mlflow_sql
 from models.tracking.runs import TRAINING_VIEW, UI, NewRun, add_files, closed_run
 from models.tracking.store import client, database, initialise, quiet
@@ -25,13 +22,16 @@ from traces.cache.closure import present
 from traces.errors import WorkError
 from traces.store.folder import DataFolder
 
+if TYPE_CHECKING:  # it imports numpy, and refusals read this module
+    from agent.artifact import Artifact
+
 SHARED_MODEL = "provisioning-policy"  # of all clusters together, as older stores have it (`take_over`)
 CHAMPION, CHALLENGER = "champion", "challenger"  # aliases
 MODEL_CARD = "MODEL_CARD.md"
 CLUSTER_TAG = "cluster"  # of every version
-LOADER = (agent.artifact, features.observe)  # copied into every release
+LOADER = ("agent.artifact", "features.observe")  # copied into every release
 ENTRY = "models.tracking.pyfunc_entry"
-SHIPPED = (ENTRY, *(module.__name__ for module in LOADER))
+SHIPPED = (ENTRY, *LOADER)
 MODEL_DESCRIPTION = (
     "When to submit the successor of a time-limited job, so that work passes on with neither a gap nor a double "
     "booking. Input: one row a decision, one float column a feature. Output: submit (bool) and score."
@@ -83,7 +83,7 @@ def save_model(artifact: Artifact, folder: Path, card: str = "") -> None:
         code = Path(temporary) / "code"
         code.mkdir()
         for module in LOADER:
-            source = Path(str(module.__file__))
+            source = present().path(module)
             shutil.copyfile(source, code / source.name)
         mlflow.pyfunc.save_model(
             path=str(folder),
@@ -246,6 +246,8 @@ def download(data: DataFolder, cluster: str, version: int, into: Path | None = N
 
 def load_artifact(data: DataFolder, cluster: str, version: int) -> Artifact:
     """The policy of a registered version. Raises WorkError where it is gone or damaged."""
+    from agent.artifact import Artifact
+
     folder = download(data, cluster, version)
     try:
         return Artifact.load(folder / "artifacts" / "policy")
