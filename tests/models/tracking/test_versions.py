@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from models.tracking import versions as tracking
 from tests.conftest import REPOSITORY
 from tests.models.generated import queue_table
 from tests.models.pair_tables import artifact, random_pairs
+from traces.cache.closure import present
 from traces.errors import WorkError
 from traces.store.folder import DataFolder
 
@@ -111,7 +113,10 @@ def test_two_versions_in_one_process_each_run_their_own_code(tmp_path: Path, mon
     other.write_text(source.replace("submit: NDArray[np.bool_] = self.scores(rows, settings) >= 0.0",
                                     "submit: NDArray[np.bool_] = self.scores(rows, settings) < 0.0"))  # fmt: skip
     assert other.read_text() != source
-    monkeypatch.setattr(agent.artifact, "__file__", str(other))
+    sources = present()
+    monkeypatch.setattr("models.tracking.versions.present", lambda: SimpleNamespace(
+        path=lambda module: other if module == "agent.artifact" else sources.path(module)
+    ))  # fmt: skip
     tracking.save_model(one, tmp_path / "second")
     rows = observations[observations[:, FEATURES.index("remaining_h")] > 0]
     expected = one.decide(rows)
