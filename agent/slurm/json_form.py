@@ -1,7 +1,7 @@
 """Queue and nodes from `squeue --json` and `sinfo --json`, for a Slurm whose text cannot be read.
 
 Names, types and nesting change from version to version (docs/decisions/0036-text-then-json.md): a number is plain in
-22.05 and `{"set": .., "infinite": .., "number": ..}` since 23.02, a state is a word and since 23.11 a list of words.
+22.05 and later `{"set": .., "infinite": .., "number": ..}`, a state is a word and since 23.11 a list of words.
 Both are taken, wherever they stand; what is neither is a row that cannot be read. Sources: openapi v0.0.38 of a Slurm
 22.05.8, and src/plugins/data_parser/v0.0.40 to v0.0.44/parsers.c (JOB_INFO, SINFO_DATA) of later ones.
 """
