@@ -63,6 +63,8 @@ def _slurm(scene: Scene, queue: Queue, now_s: int) -> list[Finding]:
     found = [Finding(GOOD, "queue", f"{len(queue.jobs)} jobs of {others} users")]
     if queue.unread:
         found.append(Finding(WARNING, "queue", f"{queue.unread} rows of squeue could not be parsed and are left out"))
+    if queue.form:
+        found.append(Finding(WARNING, "queue", queue.form))
     settings = scene.settings
     if settings is None:
         return [*found, Finding(WARNING, "slurm", f"its settings cannot be read: {scene.limits_why}")]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from agent.memory import Memory, holds_nodes
 from agent.sight import Request, Scene, Sight, asked_partitions, sight_of
+from agent.slurm import json_form
 from agent.slurm.accounting import PastJob, read_past
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.limits import read_limits
@@ -15,14 +17,17 @@ from agent.slurm.queue import JOBS, Job, Queue, read_queue
 from agent.slurm.settings import read_partitions, read_settings
 
 REFRESH_S = 3600  # settings, partitions and limits are read again; the accounting, until it has answered
-CALLS_A_LOOK = 2  # squeue, sinfo
+CALLS_A_LOOK = 2  # squeue, sinfo; one more of each in the look that finds its text, or its JSON, unreadable
 CALLS_A_REFRESH = 6  # scontrol twice, sacctmgr twice, sacct up to twice
+
+Answer = TypeVar("Answer")
 
 
 class Eyes:
     """What one chain sees. `look` calls Slurm and `sight` says what was seen; `queue` and `scene` are the last look's.
 
-    CALLS_A_LOOK calls a look, and once in REFRESH_S at most CALLS_A_REFRESH more.
+    CALLS_A_LOOK calls a look, and once in REFRESH_S at most CALLS_A_REFRESH more. A program whose text is refused or
+    cannot be read is asked for JSON instead, and goes on to be as long as that can be read.
     """
 
     def __init__(self, commands: Commands, request: Request) -> None:
@@ -32,31 +37,56 @@ class Eyes:
         self._commands = commands
         self._memory = Memory()
         self._refreshed_s = 0
+        self._as_json: dict[str, str] = {}  # by program, what was wrong with its text
 
     def look(self, now_s: int) -> Queue:
         """The queue of now (epoch s). Raises SlurmError where queue, nodes or partitions cannot be read.
 
         Raises ValueError for a request whose partition is not there.
         """
-        queue = read_queue(self._commands, now_s)
+        queue = self._either(
+            "squeue", lambda: read_queue(self._commands, now_s), lambda: json_form.read_queue(self._commands, now_s)
+        )
         if self.scene is None or now_s - self._refreshed_s >= REFRESH_S:
             self.scene = self._refreshed(queue)
             self._refreshed_s = now_s
-        nodes = read_nodes(self._commands)
+        nodes = self._either("sinfo", lambda: read_nodes(self._commands), lambda: json_form.read_nodes(self._commands))
         settings = self.scene.settings
         if (settings is None or JOBS in settings.private) and not self._others(queue.jobs):
             queue = replace(queue, hidden=frozenset({JOBS}))
         self._memory.follow(queue)
         past_why = "" if self._memory.knows_past(now_s) else self.scene.past_why
         self.scene = replace(self.scene, nodes=nodes if nodes.states else None, past_why=past_why)
-        self.queue = queue
-        return queue
+        self.queue = replace(queue, form="; ".join(self._as_json.values()))
+        return self.queue
 
     def sight(self, predecessor: Job) -> Sight:
         """What a policy may know at the last look. Raises ValueError for a predecessor that does not run."""
         if self.queue is None or self.scene is None:
             raise ValueError("nothing has been looked at")
         return sight_of(self.queue, self.scene, self._memory, predecessor, self.request)
+
+    def _either(self, program: str, text: Callable[[], Answer], as_json: Callable[[], Answer]) -> Answer:
+        """What a program shows, by its text or, where that is no use, by its JSON. Raises SlurmError, the text's."""
+        was_json = program in self._as_json
+        if was_json:
+            try:
+                return as_json()
+            except SlurmError as error:
+                if error.kind == "away":
+                    raise
+                del self._as_json[program]
+        try:
+            return text()
+        except SlurmError as error:
+            if error.kind == "away" or was_json:
+                raise
+            try:
+                answer = as_json()
+            except SlurmError:
+                raise error from None
+            self._as_json[program] = f"{program} is read as JSON, its text cannot be: {error.detail}"
+            return answer
 
     def _refreshed(self, queue: Queue) -> Scene:
         """All but the nodes. Limits that cannot be read stay those that were."""

@@ -83,6 +83,7 @@ class Agent:
         self._failures = 0
         self._last_look_s = world.time.now_s()
         self._told: set[str] = set()  # troubles that last, said once
+        self._form = ""  # how Slurm was read at the last look
 
     def run(self) -> int:
         """Cycle until the chain is over or the agent is told to stop; returns the exit status."""
@@ -109,6 +110,9 @@ class Agent:
         if self._failures_in_a_row:
             self._note(f"Slurm answers again after {(now_s - self._last_look_s) / 60:.0f} min")
         self._failures_in_a_row, self._last_look_s = 0, now_s
+        if queue.form != self._form:
+            self._form = queue.form
+            self._note(queue.form or "Slurm is read by its text again")
         self._cycle_with(sight)
         self._write_metrics()
         return self.chain.cycle_s

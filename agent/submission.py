@@ -73,8 +73,17 @@ def cancel(commands: Commands, job_id: str) -> None:
 
 
 def look_up(commands: Commands, attempt: Attempt) -> Found | None:
-    """What Slurm knows of an attempt's job, ended or not; None where no source knows it. Raises SlurmError."""
-    return _in_squeue(commands, attempt) or _in_accounting(commands, attempt)
+    """What Slurm knows of an attempt's job, ended or not; None where no source knows it. Raises SlurmError.
+
+    Where squeue answers what cannot be read, accounting alone may say what the job is, but not that there is none.
+    """
+    try:
+        found = _in_squeue(commands, attempt)
+    except SlurmError as error:
+        found = None if error.kind == "away" else _in_accounting(commands, attempt)
+        if found is None:
+            raise
+    return found or _in_accounting(commands, attempt)
 
 
 def _in_squeue(commands: Commands, attempt: Attempt) -> Found | None:

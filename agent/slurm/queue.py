@@ -1,8 +1,8 @@
 """Who pends, who runs and who has just ended, of all users: one call of squeue.
 
-squeue's long format is the same from version to version and `--json` is not: its fields change names and types, and a
-job takes over ten times the bytes. User text (names, comments) may hold any character, line breaks included, so a word
-drawn at random for each call ends each field.
+squeue's long format is the same from version to version and `--json` (`agent.slurm.json_form`) is not: its fields
+change names and types, and a job takes over ten times the bytes. User text (names, comments) may hold any character,
+line breaks included, so a word drawn at random for each call ends each field.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Queue:
     """Every job that the user may see at an instant.
 
     Those that pend, run or complete are in `jobs`. `ended`: those that Slurm still remembers (slurm.conf: MinJobAge).
-    hidden: JOBS where other users' are not shown. unread: rows that could not be parsed.
+    hidden: JOBS where other users' are not shown. unread: rows that could not be parsed. form: one line where queue or
+    nodes were not read from text, as they usually are.
     """
 
     now_s: int
@@ -61,6 +62,7 @@ class Queue:
     hidden: frozenset[str]
     ended: tuple[Job, ...] = ()
     unread: int = 0
+    form: str = ""
 
 
 def read_queue(commands: Commands, now_s: int) -> Queue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,37 @@ def test_a_blind_agent_submits_only_after_half_an_hour(tmp_path: Path) -> None:
     lab.commands.before = raise_at("squeue", SlurmError("nonsense", "squeue", "3 fields"))
     advance_until(lab, agent, 0.5)
     assert len(lab.slurm.jobs) == 1
+
+
+def test_how_slurm_had_to_be_read_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = lab_of(tmp_path, links=2)
+    agent, look = lab.agent(), FakeEyes.look
+    form = "squeue is read as JSON, its text cannot be: Invalid job format specification"
+    with monkeypatch.context() as other:
+        other.setattr(FakeEyes, "look", lambda eyes, now_s: replace(look(eyes, now_s), form=form))
+        advance_until(lab, agent, 1)
+    assert agent.run() == DONE
+    assert [line["text"] for line in lab.journal("note")] == [form, "Slurm is read by its text again"]
+
+
+def test_where_squeue_cannot_be_read_accounting_says_what_became_of_a_link_but_not_that_there_is_none(
+    tmp_path: Path,
+) -> None:
+    lab = lab_of(tmp_path, FakeSlurm(plan=plans(link_1=Plan(HOUR_S, "FAILED", 85))), links=2)
+
+    def refuse(argv: tuple[str, ...]) -> None:
+        if argv[0] == "squeue" and "--me" in argv:
+            raise SlurmError("refused", "squeue", "Invalid job format specification: exit_code")
+
+    lab.commands.before = refuse
+    assert lab.run() == DONE
+    assert [one["exit_status"] for one in lab.journal("ended")] == [85, 0]
+    lost = lab_of(tmp_path / "lost", FakeSlurm(has_accounting=False, remembers_s=0), links=2)
+    lost.commands.before = refuse
+    agent = lost.agent()
+    advance_until(lost, agent, 4)
+    assert agent.state.status == "going" and len(lost.slurm.jobs) == 2
+    assert any("cannot be asked" in line for line in lost.log)
 
 
 def test_a_full_disk_submits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
