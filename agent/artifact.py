@@ -255,28 +255,12 @@ class Artifact:
 
     def save(self, folder: Path | str) -> None:
         """Write the folder, the same bytes for the same artifact; an older one there is replaced as a whole."""
-        folder = Path(folder)
         files = {ARRAYS: pack_arrays(self.arrays)}
         if self.checks is not None:
             files[CHECKS] = (json.dumps(self.checks, sort_keys=True, allow_nan=False) + "\n").encode()
         stated = {**self.manifest, "sha256": digests(files)}
         manifest = json.dumps(stated, indent=1, sort_keys=True, allow_nan=False)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            temporary.chmod(0o755)
-            for name, content in files.items():
-                (temporary / name).write_bytes(content)
-            (temporary / "manifest.json").write_bytes((manifest + "\n").encode())
-            if folder.exists():
-                aside = temporary.with_name(temporary.name + ".old")
-                os.rename(folder, aside)
-                os.rename(temporary, folder)
-                shutil.rmtree(aside)
-            else:
-                os.rename(temporary, folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+        write_folder(Path(folder), {**files, "manifest.json": (manifest + "\n").encode()})
 
     @classmethod
     def load(cls, folder: Path | str, features: Sequence[str] | None = None) -> Artifact:
@@ -337,6 +321,25 @@ def read_file(path: Path, most: int) -> bytes:
         if size > most or len(content := file.read(most + 1)) > most:
             raise ValueError(f"{path.name} is over {most} bytes")
     return content
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write a folder of these files, content by name; an older one there is replaced as a whole."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        temporary.chmod(0o755)
+        for name, content in files.items():
+            (temporary / name).write_bytes(content)
+        if folder.exists():
+            aside = temporary.with_name(temporary.name + ".old")
+            os.rename(folder, aside)
+            os.rename(temporary, folder)
+            shutil.rmtree(aside)
+        else:
+            os.rename(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def digests(files: Mapping[str, bytes]) -> dict[str, str]:

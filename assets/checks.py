@@ -11,6 +11,7 @@ from assets.reports import derived_tables, policy_tables
 from assets.resources import Baton
 from assets.rules import Rule
 from features.catalog import FEATURES
+from models.queue_time.tables import TABLES as QUEUE_TIME
 from models.tables import CHAMPION_DRIFT, POLICY_CURVES, POLICY_PROMISES, POLICY_RESULTS, RELEASE_LOG, WHAT_IF
 from simulator.tables import CALIBRATION, SIMULATED_STARTS
 from traces import clusters, schema
@@ -24,7 +25,7 @@ ANALYTICS = (
     SIMULATED_STARTS,
     WHAT_IF,
 )
-POLICIES = (*CALIBRATION, POLICY_RESULTS, POLICY_CURVES, POLICY_PROMISES, RELEASE_LOG, CHAMPION_DRIFT)
+POLICIES = (*CALIBRATION, POLICY_RESULTS, POLICY_CURVES, POLICY_PROMISES, RELEASE_LOG, CHAMPION_DRIFT, *QUEUE_TIME)
 NAMES = {declared.name: declared.names for declared in (*schema.CANONICAL, *ANALYTICS, *POLICIES)}
 # Which asset writes a derived table that is no asset of its own name.
 WRITTEN_BY = {
@@ -37,6 +38,7 @@ WRITTEN_BY = {
     "policy_curves": "policy_comparison",
     "policy_promises": "policy_comparison",
     "release_log": "provisioning_policy",
+    **dict.fromkeys((declared.name for declared in QUEUE_TIME), "queue_time_model"),
 }
 
 

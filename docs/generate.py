@@ -11,6 +11,7 @@ import re
 from importlib import import_module
 from pathlib import Path
 
+import models.queue_time.tables
 import models.tables
 import simulator.tables
 from docs import picture
@@ -36,6 +37,7 @@ def sections() -> dict[str, tuple[Table, ...]]:
         **{f"Analytics: {name} (`features/{name}.py`)": module.TABLES for name, module in FEATURES.items()},
         "Simulation (`simulator/tables.py`)": simulator.tables.TABLES,
         "Policies (`models/tables.py`)": models.tables.TABLES,
+        "Queue time (`models/queue_time/tables.py`)": models.queue_time.tables.TABLES,
     }
 
 

@@ -17,14 +17,14 @@ from assets import (
     ingest,
     policies,
     promises,
+    queue_time,
     release,
     reports,
     simulation,
     warehouse,
 )
 from assets.resources import Baton
-from pipelines import triggers
-from pipelines.jobs import analytics, everything, intake, tune
+from pipelines import jobs, triggers
 from pipelines.runs.progress import progress_logger
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -49,6 +49,7 @@ def build_defs(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
                 evaluation.policy_comparison,
                 release.provisioning_policy,
                 drift.champion_drift,
+                queue_time.queue_time_model,
                 reports.derived_tables,
                 reports.report,
                 reports.policy_tables,
@@ -56,9 +57,9 @@ def build_defs(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
             ],
         ),
         asset_checks=[checks.canonical_checks, checks.derived_checks, checks.policy_checks],
-        jobs=[analytics, intake, everything, tune],
+        jobs=[jobs.analytics, jobs.intake, jobs.everything, jobs.queue_time, jobs.tune],
         sensors=[triggers.raw_files, triggers.drifted],
-        schedules=[triggers.weekly_retraining],
+        schedules=[triggers.weekly_retraining, triggers.weekly_queue_time],
         resources={"baton": Baton(data=data), **(resources or {})},
         loggers={"progress": progress_logger, "console": dg.colored_console_logger},
         executor=dg.in_process_executor,

@@ -10,7 +10,10 @@ from assets.tuning import search_hyperparameters
 # Everything that the report reads when no policy is trained: it is upstream of the report, by the asset graph.
 _NOT_MADE = dg.AssetSelection.assets("raw_file")
 ANALYTICS = dg.AssetSelection.assets("report").upstream().required_multi_asset_neighbors() - _NOT_MADE
-POLICIES = dg.AssetSelection.all() - ANALYTICS - _NOT_MADE
+# Queue-time models are made by a job of their own: fitting and scoring them takes minutes, and no policy reads them.
+_QUEUE_TIME = dg.AssetSelection.groups("queue_time")
+WHOLE = dg.AssetSelection.all() - _QUEUE_TIME
+POLICIES = WHOLE - ANALYTICS - _NOT_MADE
 # Of a cluster that has policies, what new logs change without training: the report is made once, with them.
 _KNOWN = dg.AssetSelection.assets("champion_drift", ["warehouse", "policy_tables"], "report_with_policies")
 INTAKE = (ANALYTICS - dg.AssetSelection.assets("report")) | _KNOWN
@@ -35,10 +38,19 @@ intake = dg.define_asset_job(
 
 everything = dg.define_asset_job(
     "whole_pipeline",
-    selection=dg.AssetSelection.all(),
+    selection=WHOLE,
     partitions_def=CLUSTERS,
     executor_def=dg.in_process_executor,
     description="Raw logs of one cluster to the report, then compared policies, a release and the report again.",
+)
+
+
+queue_time = dg.define_asset_job(
+    "queue_time",
+    selection=_QUEUE_TIME | dg.AssetSelection.assets(["warehouse", "policy_tables"], "report_with_policies"),
+    partitions_def=CLUSTERS,
+    executor_def=dg.in_process_executor,
+    description="When jobs of one cluster would start: methods scored, the better one released, the report again.",
 )
 
 

@@ -15,7 +15,7 @@ from assets.resources import CLUSTERS, Baton
 from models.study import drift
 from models.tables import CHAMPION_DRIFT
 from models.tracking import registered
-from pipelines.jobs import everything, intake
+from pipelines.jobs import everything, intake, queue_time
 from pipelines.runs import attempts, killed
 from reports.drift import sentence
 from traces import clusters
@@ -24,6 +24,7 @@ from traces.store import derived
 from traces.visible import visible
 
 QUIET_S = 30  # a file younger than that may still be being copied
+QUEUE_TIME_CRON = "0 6 * * 0"
 CRON = "0 3 * * 0"  # Sunday, 03:00: the outcomes of the last whole week are known since Saturday
 SWITCH = "BATON_TRIGGERS"
 
@@ -169,6 +170,21 @@ def weekly_retraining(context: dg.ScheduleEvaluationContext) -> list[dg.RunReque
 
     The run key holds the tick, so that a restart repeats nothing.
     """
+    return _a_run_a_cluster(context, "")
+
+
+@dg.schedule(
+    job=queue_time,
+    cron_schedule=QUEUE_TIME_CRON,
+    default_status=SCHEDULE_STATUS,
+    description="Score and release every cluster's queue-time model once a week.",
+)
+def weekly_queue_time(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest]:
+    """One run a cluster that has ever been ingested; with nothing new it ends at once."""
+    return _a_run_a_cluster(context, "queue-time-")
+
+
+def _a_run_a_cluster(context: dg.ScheduleEvaluationContext, what: str) -> list[dg.RunRequest]:
     tick = context.scheduled_execution_time.date().isoformat()
     names = context.instance.get_dynamic_partitions(str(CLUSTERS.name))
-    return [dg.RunRequest(run_key=f"{name}-{tick}", partition_key=name) for name in sorted(names)]
+    return [dg.RunRequest(run_key=f"{what}{name}-{tick}", partition_key=name) for name in sorted(names)]

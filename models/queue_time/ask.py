@@ -119,11 +119,8 @@ def observed_of(stored: Stored, request: Request) -> Float32s:
 
 def _forecast(stored: Stored, request: Request, observed: Float32s) -> Forecast:
     """Calibrated, and made wider where the history is short."""
-    m = stored.manifest
-    size_class = int(np.searchsorted(m["sizes"], request.nodes))
-    partition = m["groups"]["partition"].get(request.partition, -1)
-    told = stored.moved(stored.model.of(observed), np.full(len(observed), partition * 3 + size_class))
-    if float(m["fitted_days"]) >= LONG_HISTORY_DAYS:
+    told = Forecast(*stored.model.forecast(observed, [request.partition] * len(observed)))
+    if float(stored.manifest["fitted_days"]) >= LONG_HISTORY_DAYS:
         return told
     log = np.log1p(told.quantiles_s)
     middle = log[:, len(LEVELS) // 2][:, None]

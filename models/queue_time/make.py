@@ -1,34 +1,36 @@
-"""Makes what `models.queue_time.stored` keeps: boosting, calibrated, and the cluster as the log leaves it."""
+"""Makes what `models.queue_time.stored` keeps: the champion, or boosting fitted now, and the cluster as it is."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from features.submission.index import GROUPS
+from agent.distribution import Distribution
+from features.submission.index import FEATURES, GROUPS
 from features.submission.log import SubmissionLog
-from models.queue_time.conformal import Both, Calibrated
+from models.queue_time.artifact import described, distribution
+from models.queue_time.conformal import Calibrated
 from models.queue_time.ground import LEAST_FIT, ground_of, read_log
 from models.queue_time.methods.boosting import Boosting
-from models.queue_time.model import Model
-from models.queue_time.moves import Moved
-from models.queue_time.protocol import LEVELS
 from models.queue_time.stored import Stored
+from models.release import export
 from models.study.inputs import declared_dates
+from models.tracking.versions import CHAMPION, QUEUE_TIME
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.clusters import ClusterSettings
-from traces.errors import InputError
+from traces.errors import InputError, WorkError
 from traces.files.locks import locked
 from traces.progress import say
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 
 DAY_S = 86_400
-FOLDER = "queue-time"  # in artifacts
+NOW = "now"  # the folder beside the released versions
 
 
 def stored_for(data: DataFolder, settings: ClusterSettings) -> Stored:
@@ -36,17 +38,21 @@ def stored_for(data: DataFolder, settings: ClusterSettings) -> Stored:
 
     Raises InputError where the queue cannot be rebuilt or too few jobs are known.
     """
-    folder = data.artifacts / FOLDER / settings.name
-    made_from = digest(warehouse.made_from(data, settings.name), declared_dates(settings), settings.nodes)
+    released = export.folder(data, settings.name, QUEUE_TIME)
+    folder, link = released / NOW, released / CHAMPION
+    version = int(os.readlink(link)) if link.is_symlink() else None
+    made_from = digest(warehouse.made_from(data, settings.name), declared_dates(settings), settings.nodes, version)
     code = code_digest("models.queue_time.ask")
     if (found := _kept(folder, made_from, code)) is not None:
         return found
     data.ensure_writable()
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder, FOLDER):
+    with locked(folder, NOW):
         if (found := _kept(folder, made_from, code)) is None:
-            say(f"{settings.name}: fitting on its log, once until the log changes")
-            found = make(read_log(data, settings.name), settings, {"made_from": made_from, "code": code})
+            say(f"{settings.name}: reading its log, once until the log or its champion changes")
+            model = None if version is None else _champion(released / str(version))
+            note = {"made_from": made_from, "code": code, "champion": version}
+            found = make(read_log(data, settings.name), settings, note, model)
             found.save(folder)
     return found
 
@@ -60,8 +66,18 @@ def _kept(folder: Path, made_from: str, code: str) -> Stored | None:
     return found if is_same else None
 
 
-def make(log: SubmissionLog, settings: ClusterSettings, note: dict[str, Any], seed: int = 0) -> Stored:
-    """Fitted on all that the log knows at its last submission."""
+def _champion(folder: Path) -> Distribution:
+    """The released model. Raises WorkError where it cannot be read, or sees other features than this program writes."""
+    try:
+        return Distribution.load(folder, FEATURES)
+    except ValueError as error:
+        raise WorkError(f"the queue-time champion cannot be used: {error}") from error
+
+
+def make(
+    log: SubmissionLog, settings: ClusterSettings, note: dict[str, Any], model: Distribution | None = None
+) -> Stored:
+    """The cluster at its log's last submission, and `model`; None: boosting, fitted on all that is known then."""
     from features.submission.observed import present
     from features.submission.tally import last_tally
     from simulator.recorded.parameters import fit, known_before
@@ -77,9 +93,9 @@ def make(log: SubmissionLog, settings: ClusterSettings, note: dict[str, Any], se
     if known.sum() < LEAST_FIT:
         raise InputError(f"cluster {cluster!r}: {known.sum()} jobs to fit on; at least {LEAST_FIT} are needed")
     rows = ground.rows.take(known)
-    fitted = Calibrated(Boosting()).fit(rows, seed)
-    model, moved = (fitted.fitted, fitted.moved) if isinstance(fitted, Both) else (fitted, Moved({}, LEVELS))
-    assert isinstance(model, Model)
+    if model is None:
+        fitted = Calibrated(Boosting()).fit(rows, 0)
+        model = distribution("boosting", fitted, described(ground), {"cluster": cluster})
     learned = record if fit_from_s is None else record.take(record.submit_s >= fit_from_s)
     here = present(log, fit(learned, now_s))
     then = known_before(record, now_s)
@@ -93,7 +109,7 @@ def make(log: SubmissionLog, settings: ClusterSettings, note: dict[str, Any], se
         "origin_s": here.origin_s, "points_per_hour": here.points_per_hour, **_described(log, settings),
     }  # fmt: skip
     return Stored(
-        manifest, model, moved, seen, here.pending_key, tally.first, tally.state, tally.oldest_submit_s,
+        manifest, model, seen, here.pending_key, tally.first, tally.state, tally.oldest_submit_s,
         np.median(rows.observed, axis=0).astype(np.float32),
     )  # fmt: skip
 
@@ -110,7 +126,6 @@ def _described(log: SubmissionLog, settings: ClusterSettings) -> dict[str, Any]:
         for group, of in log.group_names.items()
     }
     ran = record.size[record.ran]
-    smallest = int(ran.min())
     per_unit = np.median(log.asked[:, :2] / record.size[:, None], axis=0)
     return {
         "users": dict(zip(names["user"], record.user.tolist(), strict=True)),
@@ -119,7 +134,6 @@ def _described(log: SubmissionLog, settings: ClusterSettings) -> dict[str, Any]:
         "partitions": {name: longest[name] for name, _ in counts.most_common()},
         "usual_priority": float(np.median(record.priority[-1000:])),
         "most_size": max(int(ran.max()), settings.nodes or 0) if log.unit == "nodes" else int(ran.max()),
-        "sizes": [smallest, 4 * smallest],
         "groups": {group: groups[group] for group in GROUPS},
         "cpus_a_unit": float(per_unit[0]),
         "gpus_a_unit": float(per_unit[1]),

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.queue_time.protocol import LEVELS, SHORT_S, Float32s, Float64s, Forecast, Int64s, Rows, forecast_of
+from agent.distribution import Waits, of_bins
+from models.queue_time.protocol import LEVELS, Float32s, Float64s, Forecast, Int64s, Rows, forecast_of
 
 BASE_CUTS_H = (1 / 360, 1 / 6, 1.0, 3.0, 6.0, 12.0, 24.0)  # classes of the start estimate
 BLOCK_ROWS = 2048
@@ -39,13 +40,11 @@ class Part:
         """How many classes there are."""
         return int(self.start.shape[1])
 
-    def probabilities(self, observed: Float32s, kind: Int64s) -> Float64s:
+    def scores(self, observed: Float32s, kind: Int64s) -> Float64s:
         """(n, classes) of observations (n, F) whose estimates are of `kind` (n,)."""
         from models.queue_time.walk import scores
 
-        score = self.start[kind] + scores(self.trees, self.of_class, self.classes, observed)
-        share = np.exp(score - score.max(axis=1, keepdims=True))
-        return np.asarray(share / share.sum(axis=1, keepdims=True), np.float64)
+        return self.start[kind] + scores(self.trees, self.of_class, self.classes, observed)
 
 
 @dataclass(frozen=True)
@@ -73,14 +72,8 @@ class Model:
                 short[block] += p / len(self.parts)
         return forecast_of(np.minimum(quantiles, 2 * self.longest_s), short)
 
-    def _of_part(self, part: Part, observed: Float32s) -> tuple[Float64s, Float64s]:
+    def _of_part(self, part: Part, observed: Float32s) -> Waits:
         base_h = observed[:, self.base_column].astype(np.float64)
-        share = part.probabilities(observed, base_class(base_h))
+        score = part.scores(observed, base_class(base_h))
         base = np.log1p(np.maximum(base_h, 0.0) * 3600.0) if part.relative else np.zeros(len(observed))
-        many = len(part.points) // part.classes
-        spread = np.repeat(share / many, many, axis=1)
-        upto = np.cumsum(spread, axis=1)
-        at = np.stack([(upto < level * (1 - 1e-9)).sum(axis=1) for level in LEVELS], axis=1)
-        log_wait = part.points[np.minimum(at, len(part.points) - 1)] + base[:, None]
-        p = (spread * (part.points[None] < np.log1p(SHORT_S) - base[:, None])).sum(axis=1)
-        return np.minimum(np.expm1(log_wait), 2 * self.longest_s), p
+        return of_bins(score, part.points, base, self.longest_s)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from models.queue_time.protocol import LEVELS, Float64s, Forecast, Int64s, forecast_of
+from agent.distribution import MOVES, move
+from models.queue_time.protocol import LEVELS, Float64s, Forecast, Int64s
 
 
 @dataclass(frozen=True)
@@ -16,16 +19,14 @@ class Moved:
     level: dict[int, Float64s]  # group -> (levels,)
     of_all: Float64s  # (levels,)
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """As a released distribution has them: groups (g,) rising, their levels (g, levels), those of all (levels,)."""
+        groups = sorted(self.level)
+        level = np.array([self.level[one] for one in groups]).reshape(len(groups), len(LEVELS))
+        return dict(zip(MOVES, (np.array(groups, np.int64), level, self.of_all), strict=True))
+
     def __call__(self, forecast: Forecast, group: Int64s) -> Forecast:
         """The forecast (n rows) with moved quantiles; the probability of a short wait stays."""
-        out = np.empty_like(forecast.quantiles_s)
-        ends = np.concatenate([[0.0], LEVELS, [1.0]])
-        q = forecast.quantiles_s
-        padded = np.concatenate([q[:, :1] * 0.5, q, q[:, -1:] * 1.5], axis=1)
-        for one in np.unique(group):
-            rows = group == one
-            wanted = self.level.get(int(one), self.of_all)
-            at = np.clip(np.searchsorted(ends, wanted) - 1, 0, len(ends) - 2)
-            part = (wanted - ends[at]) / (ends[at + 1] - ends[at])
-            out[rows] = padded[rows][:, at] * (1 - part) + padded[rows][:, at + 1] * part
-        return forecast_of(out, forecast.p_under_600s)
+        own = self.arrays()
+        groups, level, of_all = (own[name] for name in MOVES)
+        return Forecast(move(forecast.quantiles_s, group, groups, level, of_all), forecast.p_under_600s)

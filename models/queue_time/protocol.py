@@ -8,19 +8,19 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from agent.distribution import LEVELS as LEVELS
+from agent.distribution import LONGEST_S as LONGEST_S
+from agent.distribution import SHORT_S as SHORT_S  # "under ten minutes", as TROUT parts short waits from long ones
+from agent.distribution import ordered
 from features.submission.index import FEATURES
-from simulator.metrics import NOTICED_WAIT_S
 
 Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]
 Float64s = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-SHORT_S = NOTICED_WAIT_S  # "under ten minutes", as TROUT parts short waits from long ones
-LEVELS: Float64s = np.arange(1, 40) / 40.0  # of every forecast: .025, .05 ... .975, the ends of 50, 80 and 95 %
 MEDIAN = 19  # place of .5 among them
 COLUMN = {name: at for at, name in enumerate(FEATURES)}
-LONGEST_S = 366 * 86400.0  # a wait is cut here
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class Method(Protocol):
 
 def forecast_of(quantiles_s: Float64s, p_under_600s: Float64s | None = None) -> Forecast:
     """A forecast whose rows rise and lie within a year; without a probability it is read off the quantiles."""
-    ordered = np.clip(np.sort(quantiles_s, axis=1), 0.0, LONGEST_S)
-    p = share_below(ordered, float(SHORT_S)) if p_under_600s is None else p_under_600s
-    return Forecast(ordered, np.clip(p, 0.0, 1.0))
+    rising = ordered(quantiles_s)
+    p = share_below(rising, float(SHORT_S)) if p_under_600s is None else p_under_600s
+    return Forecast(rising, np.clip(p, 0.0, 1.0))
 
 
 def share_below(quantiles_s: Float64s, wait_s: float | Float64s) -> Float64s:

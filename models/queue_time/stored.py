@@ -1,7 +1,7 @@
 """What answers a person: a fitted distribution beside the cluster as its log leaves it, in one folder. numpy alone.
 
-`manifest.json` holds names and numbers, `arrays.npz` the trees and the state (no pickles). It is made where it is not
-there or where the cluster's tables have changed since (`models.queue_time.make`).
+`manifest.json` holds names and numbers, `arrays.npz` the state (no pickles), `model` the distribution as a release has
+it. It is made where it is not there or the cluster's tables or its champion have changed (`models.queue_time.make`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import json_object, one_line, pack_arrays, read_file, unpack_arrays
+from agent.distribution import Distribution
 from features.snapshot import Snapshot
-from models.queue_time.model import Model, Part
-from models.queue_time.moves import Moved
 from models.queue_time.protocol import Float64s, Int64s
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+MODEL = "model"  # the folder of the distribution
 MOST_MANIFEST_BYTES, MOST_ARRAY_BYTES = 1 << 25, 1 << 28
-TREES = ("feature", "threshold", "child", "value", "root")
 SEEN = (
     "pending_nodes", "pending_limit_s", "pending_submit_s", "pending_held", "pending_user", "running_nodes",
     "running_limit_s", "running_start_s", "running_user", "recent_start_s", "recent_wait_s", "recent_nodes",
@@ -34,15 +33,14 @@ SEEN = (
 class Stored:
     """A model and the cluster that it is asked about.
 
-    manifest: `cluster`, `unit`, `made_from`, `now_s`, `fitted_on` (rows), `fitted_days`, `capacity`, `usable`,
-    `user_max_jobs`, `user_max_nodes`, `origin_s`, `points_per_hour`, `usual_priority`, `longest_limit_s` and
-    `partitions` (name to the longest limit of its jobs), `sizes` (bounds of the classes of size), `groups` (for each
-    of `index.GROUPS` its names in order), `cpus_a_unit` and `gpus_a_unit`, `users` (name to number).
+    manifest: `cluster`, `unit`, `made_from`, `champion` (version, None where there is none), `now_s`, `fitted_on`
+    (rows), `fitted_days`, `capacity`, `usable`, `user_max_jobs`, `user_max_nodes`, `origin_s`, `points_per_hour`,
+    `usual_priority`, `longest_limit_s` and `partitions` (name to the longest limit of its jobs), `groups` (for each of
+    `index.GROUPS` its names in order), `cpus_a_unit` and `gpus_a_unit`, `users` (name to number).
     """
 
     manifest: dict[str, Any]
-    model: Model
-    moved: Moved
+    model: Distribution
     seen: dict[str, NDArray[Any]]
     pending_key: Int64s
     group_first: Int64s  # (groups + 1,)
@@ -58,26 +56,15 @@ class Stored:
         return Snapshot._make((now, m["capacity"], m["usable"], *(self.seen[name] for name in SEEN), *of_job, *limits))
 
     def save(self, folder: Path) -> None:
-        """Write both files; the manifest comes last and tells that the folder is whole."""
+        """Write the model and both files; the manifest comes last and tells that the folder is whole."""
         arrays: dict[str, NDArray[Any]] = {f"seen_{name}": column for name, column in self.seen.items()}
         arrays |= {
             "pending_key": self.pending_key, "group_first": self.group_first, "group_state": self.group_state,
-            "group_oldest_s": self.group_oldest_s, "typical": self.typical, "moved_of_all": self.moved.of_all,
-            "moved_group": np.array(sorted(self.moved.level), np.int64),
-            "moved_level": np.array([self.moved.level[one] for one in sorted(self.moved.level)]),
+            "group_oldest_s": self.group_oldest_s, "typical": self.typical,
         }  # fmt: skip
-        for k, part in enumerate(self.model.parts):
-            arrays |= {f"part{k}_{name}": part.trees[name] for name in TREES if part.trees}
-            arrays |= {f"part{k}_points": part.points, f"part{k}_start": part.start, f"part{k}_of_class": part.of_class}
-        manifest = {
-            **self.manifest,
-            "format_version": FORMAT_VERSION,
-            "relative": [part.relative for part in self.model.parts],
-            "base_column": self.model.base_column,
-            "longest_s": self.model.longest_s,
-            "features": list(self.model.features),
-        }
+        manifest = {**self.manifest, "format_version": FORMAT_VERSION}
         folder.mkdir(parents=True, exist_ok=True)
+        self.model.save(folder / MODEL)
         for name, content in (
             ("arrays.npz", pack_arrays(arrays)),
             ("manifest.json", json.dumps(manifest, sort_keys=True, allow_nan=False).encode()),
@@ -96,17 +83,10 @@ class Stored:
                     f"format_version {manifest.get('format_version')!r}; this program reads {FORMAT_VERSION}"
                 )
             arrays = unpack_arrays(read_file(folder / "arrays.npz", MOST_ARRAY_BYTES))
-            parts = []
-            for k, relative in enumerate(manifest["relative"]):
-                trees = {name: arrays[f"part{k}_{name}"] for name in TREES if f"part{k}_{name}" in arrays}
-                points, start = arrays[f"part{k}_points"], arrays[f"part{k}_start"]
-                parts.append(Part(points, start, bool(relative), trees, arrays[f"part{k}_of_class"]))
-            features = tuple(manifest["features"])
-            model = Model(tuple(parts), int(manifest["base_column"]), float(manifest["longest_s"]), features)
-            groups = arrays["moved_group"].tolist()
-            moved = Moved(dict(zip(groups, arrays["moved_level"], strict=True)), arrays["moved_of_all"])
             seen = {name: arrays[f"seen_{name}"] for name in SEEN}
             return cls(
-                manifest, model, moved, seen, arrays["pending_key"], arrays["group_first"], arrays["group_state"],
-                arrays["group_oldest_s"], arrays["typical"],
-            )  # fmt: skip
+                manifest,
+                Distribution.load(folder / MODEL),
+                seen,
+                *(arrays[name] for name in ("pending_key", "group_first", "group_state", "group_oldest_s", "typical")),
+            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from models.queue_time import scores
 from models.queue_time.conformal import Calibrated
 from models.queue_time.ground import LEAST_FIT, Ground, read_ground
-from models.queue_time.protocol import SHORT_S, Forecast, Method
+from models.queue_time.protocol import SHORT_S, Fitted, Forecast, Method, Rows
 from models.queue_time.registry import METHODS, make_method
 from models.queue_time.scores import Judged
 from traces import instants
@@ -59,14 +60,38 @@ def score_window(
         "from_utc": instants.text(from_s),
         "to_utc": instants.text(to_s),
         "known_utc": instants.text(known_s),
-        **score_ground(ground, settings.name, from_s, to_s, known_s, chosen, seed),
+        **figures_of(judge_ground(ground, settings.name, from_s, to_s, known_s, chosen, seed)),
     }
 
 
-def score_ground(
+@dataclass(frozen=True)
+class Judgement:
+    """What fitted methods said of the jobs of one window."""
+
+    ground: Ground
+    window_s: tuple[int, int]  # from, to: epoch s
+    fitted_on: int  # rows
+    rows: Rows  # the jobs judged, n of them
+    judged: Judged
+    methods: list[Method]
+    fitted: dict[str, Fitted]
+    told: dict[str, Forecast]  # by method, n rows each
+    seconds: dict[str, float]
+
+    def best(self, names: list[str]) -> str | None:
+        """The one of `names` of the least CRPS; None of none."""
+        if not names:
+            return None
+        return min(names, key=lambda name: float(scores.crps_h(self.told[name], self.rows.wait_s).mean()))
+
+
+def judge_ground(
     ground: Ground, cluster: str, from_s: int, to_s: int, known_s: int, methods: list[Method], seed: int
-) -> dict[str, Any]:
-    """The figures of `methods` on a ground. Raises InputError where there is too little to fit on or to judge."""
+) -> Judgement:
+    """`methods` fitted on what was known at `known_s` and asked about the jobs of the window.
+
+    Raises InputError where there is too little to fit on or to judge.
+    """
     fit_on, judge = ground.known(known_s), ground.within(from_s, to_s)
     if fit_on.sum() < LEAST_FIT:
         raise InputError(
@@ -78,22 +103,32 @@ def score_ground(
             f"cluster {cluster!r}: {judge.sum()} jobs that started were submitted from {instants.text(from_s)} to "
             f"{instants.text(to_s)}; at least {LEAST_JUDGED} are needed"
         )
-    fitted, rows = ground.rows.take(fit_on), ground.rows.take(judge)
-    judged = Judged.of(rows.submit_s, rows.wait_s, rows.size_class, float((fitted.wait_s < SHORT_S).mean()))
+    fitted_on, rows = ground.rows.take(fit_on), ground.rows.take(judge)
+    judged = Judged.of(rows.submit_s, rows.wait_s, rows.size_class, float((fitted_on.wait_s < SHORT_S).mean()))
+    fitted: dict[str, Fitted] = {}
     told: dict[str, Forecast] = {}
     seconds: dict[str, float] = {}
     for method in methods:
         began = time.monotonic()
-        told[method.name] = Calibrated(method).fit(fitted, seed).forecast(rows)
+        fitted[method.name] = Calibrated(method).fit(fitted_on, seed)
+        told[method.name] = fitted[method.name].forecast(rows)
         seconds[method.name] = time.monotonic() - began
         say(f"{method.name}: {len(rows):,} jobs, {seconds[method.name]:.1f} s")
-    naive = [method.name for method in methods if method.is_naive]
-    best = min(naive, key=lambda name: scores.crps_h(told[name], rows.wait_s).mean()) if naive else None
-    results = [{**_scored(method, judged, told, best), "wall_s": round(seconds[method.name], 3)} for method in methods]
+    return Judgement(ground, (from_s, to_s), len(fitted_on), rows, judged, methods, fitted, told, seconds)
+
+
+def figures_of(found: Judgement) -> dict[str, Any]:
+    """The figures of every method, plain values, and of what they were judged on."""
+    ground, rows, judged = found.ground, found.rows, found.judged
+    best = found.best([method.name for method in found.methods if method.is_naive])
+    results = [
+        {**_scored(method, judged, found.told, best), "wall_s": round(found.seconds[method.name], 3)}
+        for method in found.methods
+    ]
     return {
         "jobs": len(rows),
-        "never_started": ground.never_started(from_s, to_s),
-        "fitted_on": len(fitted),
+        "never_started": ground.never_started(*found.window_s),
+        "fitted_on": found.fitted_on,
         "unit": ground.log.unit,
         "request_only": ground.why_request_only,
         "short_share": float(np.mean(judged.is_short)),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from agent.distribution import leaves
 from models.queue_time.protocol import Float32s, Float64s, Int64s
 
 FEW_ROWS = 64  # up to which numpy is quicker than to import a compiler
@@ -27,16 +28,8 @@ def scores(trees: dict[str, NDArray[Any]], of_class: Int64s, classes: int, rows:
 
 
 def plain(trees: dict[str, NDArray[Any]], of_class: Int64s, classes: int, rows: Float32s) -> Float64s:
-    """The same in numpy: all trees of all rows go down one level a step; a leaf is its own child."""
-    feature, threshold, child, value = (trees[name] for name in ("feature", "threshold", "child", "value"))
-    node = np.broadcast_to(trees["root"].astype(np.int64), (len(rows), len(of_class)))
-    row = np.arange(len(rows))[:, None]
-    while True:
-        below = child[node] + (rows[row, feature[node]] > threshold[node])
-        if (below == node).all():
-            break
-        node = below
-    found, out = value[node], np.zeros((len(rows), classes))
+    """The same in numpy."""
+    found, out = leaves(trees, rows), np.zeros((len(rows), classes))
     for one in range(len(of_class)):  # in the order of the compiled sums
         out[:, of_class[one]] += found[:, one]
     return out

@@ -1,6 +1,7 @@
-"""The registered model of a cluster, `baton-policy-CLUSTER`: versions, each a self-contained pyfunc, and two aliases.
+"""The registered models of a cluster, `baton-policy-CLUSTER` and `baton-queue-time-CLUSTER`: versions and two aliases.
 
-`champion` is the version that the cluster's agents run, `challenger` the newest candidate that was not let through.
+Each version is a self-contained pyfunc. `champion` is the version that the cluster's agents run, or that `baton wait`
+answers by, `challenger` the newest candidate that was not let through.
 
 The store that they lie in is `models.tracking.store`'s. (`models/tracking/pyfunc_entry.py` imports mlflow too, but is
 never imported: it is copied into releases.)
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,18 +26,26 @@ from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:  # it imports numpy, and refusals read this module
     from agent.artifact import Artifact
+    from agent.distribution import Distribution
 
 SHARED_MODEL = "provisioning-policy"  # of all clusters together, as older stores have it (`take_over`)
+POLICY, QUEUE_TIME = "policy", "queue-time"  # what a cluster has registered models of
 CHAMPION, CHALLENGER = "champion", "challenger"  # aliases
 MODEL_CARD = "MODEL_CARD.md"
 CLUSTER_TAG = "cluster"  # of every version
 LOADER = ("agent.artifact", "features.observe")  # copied into every release
 ENTRY = "models.tracking.pyfunc_entry"
 SHIPPED = (ENTRY, *LOADER)
-MODEL_DESCRIPTION = (
-    "When to submit the successor of a time-limited job, so that work passes on with neither a gap nor a double "
-    "booking. Input: one row a decision, one float column a feature. Output: submit (bool) and score."
-)
+MODEL_DESCRIPTIONS = {
+    POLICY: (
+        "When to submit the successor of a time-limited job, so that work passes on with neither a gap nor a double "
+        "booking. Input: one row a decision, one float column a feature. Output: submit (bool) and score."
+    ),
+    QUEUE_TIME: (
+        "How long a job would wait, as a distribution. Input: one row a job, one float column a feature, and the name "
+        "of its partition. Output: quantiles of the wait, s, and the probability of a wait under ten minutes."
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -47,9 +57,9 @@ class RegisteredVersion:
     tags: dict[str, str]
 
 
-def model_name(cluster: str) -> str:
-    """Of the cluster's registered model; cluster names have no character that MLflow refuses."""
-    return f"baton-policy-{cluster}"
+def model_name(cluster: str, model: str = POLICY) -> str:
+    """Of a registered model of the cluster; cluster names have no character that MLflow refuses."""
+    return f"baton-{model}-{cluster}"
 
 
 def champion_uri(cluster: str) -> str:
@@ -96,7 +106,7 @@ def save_model(artifact: Artifact, folder: Path, card: str = "") -> None:
         )
 
 
-def requirements(artifact: Artifact) -> list[str]:
+def requirements(artifact: Artifact | Distribution) -> list[str]:
     """Pinned pip lines of a release: what this environment ran, and the artifact's own lines first.
 
     Only mlflow-skinny: loading needs no more of MLflow, looking a version up in the registry does.
@@ -123,74 +133,86 @@ def register(
 
     A run of its own holds the model folder, the tags and the metrics of the release.
     """
-    initialise(data)
-    opened = client(data)
-    tags = {**tags, CLUSTER_TAG: cluster}
     run = NewRun(
         name=f"release {artifact.manifest['policy']}",
         params={"policy": artifact.manifest["policy"], "setting": artifact.manifest["default_setting"]},
         metrics={name: [value] for name, value in metrics.items()},
-        tags={**tags, "baton.kind": "release", "mlflow.note.content": description},
+        tags={**tags, "mlflow.note.content": description},
     )
+    return register_saved(data, cluster, run, lambda folder: save_model(artifact, folder, card))
+
+
+def register_saved(
+    data: DataFolder, cluster: str, run: NewRun, save: Callable[[Path], None], model: str = POLICY
+) -> int:
+    """A new version of a registered model of the cluster, with the tags and the note of the run that holds it.
+
+    save: writes the model folder. Returns the version's number.
+    """
+    initialise(data)
+    opened = client(data)
+    note = run.tags.get("mlflow.note.content", "")
+    tags = {key: value for key, value in run.tags.items() if not key.startswith("mlflow.")} | {CLUSTER_TAG: cluster}
+    run = replace(run, tags={**run.tags, CLUSTER_TAG: cluster, "baton.kind": "release"})
     with closed_run(data, run) as run_id:
         with tempfile.TemporaryDirectory() as temporary:
-            save_model(artifact, Path(temporary) / "model", card)
+            save(Path(temporary) / "model")
             add_files(data, run_id, Path(temporary))
-        _ensure_model(opened, cluster)
+        _ensure_model(opened, cluster, model)
         source = f"{opened.get_run(run_id).info.artifact_uri}/model"
-        made = opened.create_model_version(model_name(cluster), source, run_id, tags=tags, description=description)
+        made = opened.create_model_version(model_name(cluster, model), source, run_id, tags=tags, description=note)
     return int(made.version)
 
 
-def champion(data: DataFolder, cluster: str) -> RegisteredVersion | None:
+def champion(data: DataFolder, cluster: str, model: str = POLICY) -> RegisteredVersion | None:
     """The version that carries the alias, None before the first release."""
-    return aliased(data, cluster, CHAMPION)
+    return aliased(data, cluster, CHAMPION, model)
 
 
-def aliased(data: DataFolder, cluster: str, alias: str) -> RegisteredVersion | None:
+def aliased(data: DataFolder, cluster: str, alias: str, model: str = POLICY) -> RegisteredVersion | None:
     """The version that carries that alias."""
-    version = mlflow_sql.aliased_version(database(data), model_name(cluster), alias)
-    return None if version is None else find_version(data, cluster, version)
+    version = mlflow_sql.aliased_version(database(data), model_name(cluster, model), alias)
+    return None if version is None else find_version(data, cluster, version, model)
 
 
-def find_version(data: DataFolder, cluster: str, version: int) -> RegisteredVersion | None:
+def find_version(data: DataFolder, cluster: str, version: int, model: str = POLICY) -> RegisteredVersion | None:
     """That version, or None where it is not registered."""
-    row = mlflow_sql.model_version(database(data), model_name(cluster), version)
+    row = mlflow_sql.model_version(database(data), model_name(cluster, model), version)
     return None if row is None else RegisteredVersion(*row)
 
 
-def version_url(cluster: str, version: int) -> str:
+def version_url(cluster: str, version: int, model: str = POLICY) -> str:
     """Where `make mlflow` (or the server named by BATON_MLFLOW_UI) shows that version."""
-    return f"{UI}/#/models/{model_name(cluster)}/versions/{version}?{TRAINING_VIEW}"
+    return f"{UI}/#/models/{model_name(cluster, model)}/versions/{version}?{TRAINING_VIEW}"
 
 
-def set_alias(data: DataFolder, cluster: str, alias: str, version: int) -> None:
+def set_alias(data: DataFolder, cluster: str, alias: str, version: int, model: str = POLICY) -> None:
     """Points the alias at a registered version."""
-    client(data).set_registered_model_alias(model_name(cluster), alias, str(version))
+    client(data).set_registered_model_alias(model_name(cluster, model), alias, str(version))
 
 
-def delete_alias(data: DataFolder, cluster: str, alias: str) -> None:
+def delete_alias(data: DataFolder, cluster: str, alias: str, model: str = POLICY) -> None:
     """Takes the alias away."""
-    client(data).delete_registered_model_alias(model_name(cluster), alias)
+    client(data).delete_registered_model_alias(model_name(cluster, model), alias)
 
 
-def tagged(data: DataFolder, cluster: str, key: str, value: str) -> list[RegisteredVersion]:
+def tagged(data: DataFolder, cluster: str, key: str, value: str, model: str = POLICY) -> list[RegisteredVersion]:
     """The versions with that tag, the newest first."""
-    found = [one for one in _search(data, cluster) if one.tags.get(key) == value]
+    found = [one for one in _search(data, cluster, model) if one.tags.get(key) == value]
     return sorted(found, key=lambda one: one.version, reverse=True)
 
 
-def versions(data: DataFolder, cluster: str) -> list[int]:
+def versions(data: DataFolder, cluster: str, model: str = POLICY) -> list[int]:
     """Registered versions in order."""
-    return sorted(one.version for one in _search(data, cluster))
+    return sorted(one.version for one in _search(data, cluster, model))
 
 
-def _search(data: DataFolder, cluster: str) -> list[RegisteredVersion]:
+def _search(data: DataFolder, cluster: str, model: str) -> list[RegisteredVersion]:
     if not database(data).is_file():
         return []
     opened, registered, token = client(data), [], None
     while True:
-        page = opened.search_model_versions(f"name='{model_name(cluster)}'", page_token=token)
+        page = opened.search_model_versions(f"name='{model_name(cluster, model)}'", page_token=token)
         registered += [
             RegisteredVersion(int(version.version), str(version.run_id), dict(version.tags)) for version in page
         ]
@@ -199,9 +221,9 @@ def _search(data: DataFolder, cluster: str) -> list[RegisteredVersion]:
             return registered
 
 
-def set_version_tag(data: DataFolder, cluster: str, version: int, key: str, value: str) -> None:
+def set_version_tag(data: DataFolder, cluster: str, version: int, key: str, value: str, model: str = POLICY) -> None:
     """Sets a tag of one version."""
-    client(data).set_model_version_tag(model_name(cluster), str(version), key, value)
+    client(data).set_model_version_tag(model_name(cluster, model), str(version), key, value)
 
 
 def delete_version_tag(data: DataFolder, cluster: str, version: int, key: str) -> None:
@@ -224,19 +246,19 @@ def set_model_tag(data: DataFolder, cluster: str, key: str, value: str) -> None:
     client(data).set_registered_model_tag(model_name(cluster), key, value)
 
 
-def download(data: DataFolder, cluster: str, version: int, into: Path | None = None) -> Path:
+def download(data: DataFolder, cluster: str, version: int, into: Path | None = None, model: str = POLICY) -> Path:
     """Fetches the model folder of a version. Raises WorkError where it cannot.
 
     The version is looked up here, not by `models:/...`: for an alias MLflow looks in the process's global registry.
     """
-    label = f"version {version} of {model_name(cluster)}"
-    if find_version(data, cluster, version) is None:
+    label = f"version {version} of {model_name(cluster, model)}"
+    if find_version(data, cluster, version, model) is None:
         raise WorkError(f"{label} is not registered in {data.mlflow}; release a policy first")
     import mlflow.artifacts
     from mlflow.exceptions import MlflowException
 
     try:
-        source = client(data).get_model_version_download_uri(model_name(cluster), str(version))
+        source = client(data).get_model_version_download_uri(model_name(cluster, model), str(version))
         return Path(
             mlflow.artifacts.download_artifacts(artifact_uri=source, dst_path=None if into is None else str(into))
         )
@@ -273,11 +295,11 @@ def take_over(data: DataFolder, cluster: str) -> None:
     client(data).rename_registered_model(SHARED_MODEL, model_name(cluster))
 
 
-def _ensure_model(opened: Any, cluster: str) -> None:
+def _ensure_model(opened: Any, cluster: str, model: str) -> None:
     from mlflow.exceptions import MlflowException
 
     try:
-        opened.create_registered_model(model_name(cluster), description=MODEL_DESCRIPTION)
+        opened.create_registered_model(model_name(cluster, model), description=MODEL_DESCRIPTIONS[model])
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise

@@ -110,6 +110,8 @@ def _answered(folder: DataFolder, settings: ClusterSettings, request: Request) -
         "submitted_utc": instants.text(manifest["now_s"]),
         "fitted_on": manifest["fitted_on"],
         "unit": manifest["unit"],
+        "method": stored.model.manifest["method"],
+        "champion_version": manifest["champion"],
         "request": asdict(request),
         **answer(stored, request),
     }

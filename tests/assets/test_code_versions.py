@@ -24,6 +24,10 @@ Roots = tuple[tuple[str, ...], tuple[str, ...]]  # (modules that compute it, mod
 BY_NAME = {
     "models.registry": "known = models.registry\n"
     "[known.make_policy(name) for name in (*known.POLICIES, *known.LOOKING_AHEAD)]",
+    "models.queue_time.registry": "known = models.queue_time.registry\n"
+    "[known.make_method(name) for name in known.METHODS]",
+    "models.queue_time.methods.combination": "known = models.queue_time.methods.combination\n"
+    "[known._made(place) for place in known.PARTS]",
     "simulator.cluster": "[simulator.cluster.world(name) for name in simulator.cluster.WORLDS]",
     "simulator.flat.dispatch": "",
 }

@@ -319,7 +319,7 @@ def test_the_switch_says_whether_triggers_are_on(switch: str | None, status: str
     environment |= {} if switch is None else {triggers.SWITCH: switch}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:-1] == [
-        f"{name} {status}" for name in ("drifted", "raw_files", "weekly_retraining")
+        f"{name} {status}" for name in ("drifted", "raw_files", "weekly_queue_time", "weekly_retraining")
     ]
 
 

@@ -35,7 +35,7 @@ class Combination:
     needs_queue: bool = True
     is_naive: bool = False
 
-    def fit(self, rows: Rows, seed: int) -> _Mixed:
+    def fit(self, rows: Rows, seed: int) -> Mixed:
         """Each fitted on the older rows for the weights, and on all of them for the forecast."""
         methods = [_made(place) for place in PARTS]
         of_wait = of_short = np.full(len(methods), 1.0 / len(methods))
@@ -50,7 +50,7 @@ class Combination:
                 of_wait = best_weights([one.quantiles_s for one in told], partial(_pinball, wait_s))
                 of_short = best_weights([one.p_under_600s for one in told], partial(_brier, wait_s < SHORT_S))
         chosen = zip(methods, of_wait, of_short, strict=True)
-        return _Mixed(tuple((method.fit(rows, seed), float(a), float(b)) for method, a, b in chosen if a + b > 0))
+        return Mixed(tuple((method.fit(rows, seed), float(a), float(b)) for method, a, b in chosen if a + b > 0))
 
 
 def best_weights(told: list[Float64s], loss: Callable[[Float64s], float]) -> Float64s:
@@ -81,7 +81,9 @@ def _made(place: str) -> Method:
 
 
 @dataclass(frozen=True)
-class _Mixed:
+class Mixed:
+    """Fitted methods with their weights."""
+
     parts: tuple[tuple[Fitted, float, float], ...]  # with its weights, of the quantiles and of the probability
 
     def forecast(self, rows: Rows) -> Forecast:

@@ -25,13 +25,15 @@ class StartEstimate:
     needs_queue: bool = True
     is_naive: bool = True
 
-    def fit(self, rows: Rows, seed: int) -> _Estimated:
+    def fit(self, rows: Rows, seed: int) -> Estimated:
         """Nothing is random."""
-        return _Estimated(self.feature, Residuals.of(_point_s(rows, self.feature), rows))
+        return Estimated(self.feature, Residuals.of(_point_s(rows, self.feature), rows))
 
 
 @dataclass(frozen=True)
-class _Estimated:
+class Estimated:
+    """A fitted start estimate."""
+
     feature: str
     residuals: Residuals
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from agent.distribution import of_hierarchy
 from models.queue_time.protocol import LEVELS, SHORT_S, Float32s, Float64s, Forecast, Rows, forecast_of
 
 Predict = Callable[[Float32s], Float64s]
@@ -32,31 +33,40 @@ class Hierarchy:
     needs_queue: bool = False
     is_naive: bool = False
 
-    def fit(self, rows: Rows, seed: int) -> _Fitted:
+    def fit(self, rows: Rows, seed: int) -> Hierarchical:
         """Two fits on all rows, and one of the number on the older ones for its errors on the newer."""
         is_short = rows.wait_s < SHORT_S
         log_wait, observed = np.log1p(rows.wait_s), rows.observed
         share = float(is_short.mean())
-        p = self.fit_class(observed, is_short, seed) if 0 < share < 1 else _constant(share)
+        p = self.fit_class(observed, is_short, seed) if 0 < share < 1 else Constant(share)
         short_s = np.quantile(rows.wait_s[is_short], LEVELS) if share > 0 else np.zeros(len(LEVELS))
         long = np.flatnonzero(~is_short)
         if len(long) < LEAST_LONG:
             middle = float(np.median(log_wait[long])) if len(long) else float(np.log1p(SHORT_S))
             errors = log_wait[long] - middle if len(long) else np.zeros(1)
-            return _Fitted(p, _constant(middle), short_s, np.quantile(errors, LEVELS), float(rows.wait_s.max()))
+            return Hierarchical(p, Constant(middle), short_s, np.quantile(errors, LEVELS), float(rows.wait_s.max()))
         cut = long[int(len(long) * (1 - HELD_BACK))]
         older, newer = long[long < cut], long[long >= cut]
         errors = log_wait[newer] - self.fit_number(observed[older], log_wait[older], seed)(observed[newer])
         number = self.fit_number(observed[long], log_wait[long], seed)
-        return _Fitted(p, number, short_s, np.quantile(errors, LEVELS), float(rows.wait_s.max()))
-
-
-def _constant(value: float) -> Predict:
-    return lambda observed: np.full(len(observed), value)
+        return Hierarchical(p, number, short_s, np.quantile(errors, LEVELS), float(rows.wait_s.max()))
 
 
 @dataclass(frozen=True)
-class _Fitted:
+class Constant:
+    """What is predicted where there is nothing to tell apart."""
+
+    value: float
+
+    def __call__(self, observed: Float32s) -> Float64s:
+        """(n,) the value."""
+        return np.full(len(observed), self.value)
+
+
+@dataclass(frozen=True)
+class Hierarchical:
+    """A fitted hierarchy."""
+
     p_short: Predict
     log_wait: Predict
     short_s: Float64s  # (levels,) of short waits
@@ -65,10 +75,5 @@ class _Fitted:
 
     def forecast(self, rows: Rows) -> Forecast:
         """A short wait with probability p, else a long one."""
-        p = np.clip(self.p_short(rows.observed), 1e-4, 1 - 1e-4)[:, None]
-        number = self.log_wait(rows.observed)[:, None]
-        level = LEVELS[None]
-        short = np.interp(np.minimum(level / p, 1.0), LEVELS, self.short_s)
-        error = np.interp(np.clip((level - p) / (1 - p), 0.0, 1.0), LEVELS, self.error)
-        long = np.clip(np.expm1(number + error), SHORT_S, self.longest_s)
-        return forecast_of(np.where(level <= p, short, long), p[:, 0])
+        p, number = self.p_short(rows.observed), self.log_wait(rows.observed)
+        return forecast_of(*of_hierarchy(p, number, self.short_s, self.error, self.longest_s))

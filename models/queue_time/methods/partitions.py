@@ -10,7 +10,7 @@ from models.queue_time.protocol import LEVELS, MEDIAN, SHORT_S, Float64s, Foreca
 
 
 @dataclass(frozen=True)
-class _Table:
+class PartitionTable:
     """Of each partition the quantiles that are told of all its jobs, and the share of short waits."""
 
     quantiles_s: dict[int, Float64s]
@@ -33,7 +33,7 @@ class PartitionMedian:
     needs_queue: bool = False
     is_naive: bool = True
 
-    def fit(self, rows: Rows, seed: int) -> _Table:
+    def fit(self, rows: Rows, seed: int) -> PartitionTable:
         """Nothing is random."""
         return _table(rows, is_mean=False)
 
@@ -46,17 +46,17 @@ class PartitionMean:
     needs_queue: bool = False
     is_naive: bool = True
 
-    def fit(self, rows: Rows, seed: int) -> _Table:
+    def fit(self, rows: Rows, seed: int) -> PartitionTable:
         """Nothing is random."""
         return _table(rows, is_mean=True)
 
 
-def _table(rows: Rows, is_mean: bool) -> _Table:
+def _table(rows: Rows, is_mean: bool) -> PartitionTable:
     quantiles, short = {}, {}
     for one in np.unique(rows.partition):
         wait_s = rows.wait_s[rows.partition == one]
         quantiles[int(one)], short[int(one)] = _quantiles(wait_s, is_mean), float((wait_s < SHORT_S).mean())
-    return _Table(quantiles, short, _quantiles(rows.wait_s, is_mean), float((rows.wait_s < SHORT_S).mean()))
+    return PartitionTable(quantiles, short, _quantiles(rows.wait_s, is_mean), float((rows.wait_s < SHORT_S).mean()))
 
 
 def _quantiles(wait_s: Int64s, is_mean: bool) -> Float64s:

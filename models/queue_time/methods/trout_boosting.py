@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from models.learning.trees import flatten
+from models.policies.lightgbm import tree_of
 from models.queue_time.methods.hierarchy import Hierarchy, Predict
 from models.queue_time.protocol import Float32s, Float64s
+from models.queue_time.walk import scores
 
 OPTIONS = {
     "learning_rate": 0.05,
@@ -30,17 +34,31 @@ def TroutBoosting() -> Hierarchy:
     return Hierarchy("trout-boosting", _class, _number)
 
 
+@dataclass(frozen=True)
+class Boosted:
+    """Fitted trees as arrays: their sum, or the probability that it is the log-odds of."""
+
+    trees: dict[str, NDArray[Any]]
+    is_probability: bool
+
+    def __call__(self, observed: Float32s) -> Float64s:
+        """(n,) of observations (n, F)."""
+        every = np.zeros(len(self.trees["root"]), np.int64)
+        total = scores(self.trees, every, 1, observed)[:, 0]
+        return np.asarray(1.0 / (1.0 + np.exp(-total)) if self.is_probability else total, np.float64)
+
+
 def _class(observed: Float32s, is_short: NDArray[np.bool_], seed: int) -> Predict:
-    return _boosted(observed, is_short.astype(np.float64), seed, "binary")
+    return Boosted(_boosted(observed, is_short.astype(np.float64), seed, "binary"), is_probability=True)
 
 
 def _number(observed: Float32s, log_wait: Float64s, seed: int) -> Predict:
-    return _boosted(observed, log_wait, seed, "regression_l1")
+    return Boosted(_boosted(observed, log_wait, seed, "regression_l1"), is_probability=False)
 
 
-def _boosted(observed: Float32s, wanted: NDArray[Any], seed: int, objective: str) -> Predict:
+def _boosted(observed: Float32s, wanted: NDArray[Any], seed: int, objective: str) -> dict[str, NDArray[Any]]:
     import lightgbm
 
     options = {**OPTIONS, "objective": objective, "seed": seed}
     booster = lightgbm.train(options, lightgbm.Dataset(observed, wanted), ROUNDS)
-    return lambda rows: np.asarray(booster.predict(rows, num_threads=1), np.float64)
+    return flatten([tree_of(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]])

@@ -31,7 +31,7 @@ def log() -> SubmissionLog:
 
 @pytest.fixture(scope="module")
 def stored(log: SubmissionLog) -> Stored:
-    return make(log, LAB, {"made_from": "", "code": ""})
+    return make(log, LAB, {"made_from": "", "code": "", "champion": None})
 
 
 def with_one_more(log: SubmissionLog, size: int, limit_s: int, of: int) -> SubmissionLog:

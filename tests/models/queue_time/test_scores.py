@@ -10,7 +10,7 @@ from models.queue_time.ground import GAP_S, Ground, ground_of
 from models.queue_time.protocol import LEVELS, Forecast, forecast_of
 from models.queue_time.registry import make_method
 from models.queue_time.scores import Judged
-from models.queue_time.study import score_ground
+from models.queue_time.study import figures_of, judge_ground
 from tests.features.submission.logs import DAY_S, ORIGIN_S, generated_log
 from traces.errors import InputError
 
@@ -92,13 +92,13 @@ def test_what_is_known_started_before_and_a_day_before(ground: Ground) -> None:
 def test_a_window_is_scored_and_a_short_one_is_refused(ground: Ground) -> None:
     from_s, to_s = ORIGIN_S + 20 * DAY_S, ORIGIN_S + 30 * DAY_S
     methods = [make_method(name) for name in ("limits", "partition-median", "qbets")]
-    found = score_ground(ground, "lab", from_s, to_s, from_s, methods, 0)
+    found = figures_of(judge_ground(ground, "lab", from_s, to_s, from_s, methods, 0))
     assert [row["method"] for row in found["results"]] == ["limits", "partition-median", "qbets"]
     assert found["jobs"] == ground.within(from_s, to_s).sum() == found["results"][0]["n"]
     best = min(found["results"], key=lambda row: row["crps_h"])
     assert best["difference_to_best_naive"]["crps_h"] == 0
     assert best["difference_to_best_naive"]["method"] == best["method"]
     with pytest.raises(InputError, match="0 jobs that started were submitted from"):
-        score_ground(ground, "lab", to_s + 50 * DAY_S, to_s + 60 * DAY_S, from_s, methods, 0)
+        judge_ground(ground, "lab", to_s + 50 * DAY_S, to_s + 60 * DAY_S, from_s, methods, 0)
     with pytest.raises(InputError, match="may be fitted on; at least 100"):
-        score_ground(ground, "lab", from_s, to_s, ORIGIN_S + 2 * DAY_S, methods, 0)
+        judge_ground(ground, "lab", from_s, to_s, ORIGIN_S + 2 * DAY_S, methods, 0)

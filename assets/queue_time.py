@@ -1,0 +1,116 @@
+"""Queue time: every method scored on the report window, and the model that passes the gate released, a cluster each."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import numpy as np
+import polars as pl
+
+from agent.distribution import Distribution
+from assets import warehouse
+from assets.metadata import numbers, plot, shown, table
+from assets.promises import computed_by
+from assets.resources import CLUSTERS, OWNERS, Baton
+from models.queue_time import publish
+from traces.cache.digests import digest
+from traces.errors import InputError
+
+KEY = "queue_time_model"
+COVERS = (0.93, 0.97)  # of the 95 % intervals, where they are calibrated
+MOST_LOAD_S = 1.0  # that a person at a terminal may be kept waiting for it
+CHECKS = {
+    "gate": "The newest candidate is better than the champion, or than the best naive method; else that one stays.",
+    "coverage": f"95 % intervals of the champion's method cover {COVERS[0]:.0%} to {COVERS[1]:.0%} of the later jobs.",
+    "loads": f"The champion loads with its checks and answers within {MOST_LOAD_S:g} s.",
+}
+Yielded = dg.MaterializeResult[None] | dg.AssetCheckResult
+
+
+@dg.asset(
+    deps=[warehouse.key("jobs")],
+    group_name="queue_time",
+    partitions_def=CLUSTERS,
+    kinds={"lightgbm", "mlflow"},
+    owners=OWNERS,
+    check_specs=[dg.AssetCheckSpec(name, asset=KEY, description=words) for name, words in CHECKS.items()],
+    metadata=computed_by(publish.RELEASED_BY),
+    description="When a job would start: all methods scored on the same later jobs, and the released model of it.",
+)
+def queue_time_model(context: dg.AssetExecutionContext, baton: Baton) -> Iterator[Yielded]:
+    data, cluster = baton.folder, context.partition_key
+    try:
+        found = publish.publish(data, baton.settings(cluster))
+    except InputError as error:  # of its jobs: none started, or none is known with its submission
+        found = str(error)
+    if isinstance(found, str):
+        yield shown(rows=0, why=found)
+        nothing = {"why": dg.MetadataValue.text(found)}
+        yield from (dg.AssetCheckResult(check_name=name, passed=True, metadata=nothing) for name in CHECKS)
+        return
+    newest = found.releases.row(-1, named=True)
+    weeks = found.scores.filter(method=newest["champion_method"])["weeks"].str.json_decode(WEEKS).explode()
+    lines = weeks.struct.unnest()
+    yield shown(
+        rows=len(found.predictions),
+        reused=found.reused,
+        version=digest(newest["decided_utc"].isoformat(), newest["registered_version"]),
+        verdict=newest["verdict"],
+        decision=newest["reason"],
+        **numbers(champion_version=newest["registered_version"], jobs=int(found.scores["n"].max() or 0)),  # type: ignore[arg-type]
+        scores=table(found.scores.sort("crps_h").select(SHOWN)),
+        decisions=table(found.releases.reverse().select("decided_utc", "method", "verdict", "reason"), length=300),
+        coverage=plot(
+            {"covered": (list(range(1, len(lines) + 1)), lines["coverage_95"].to_list())}, x="week", y="95 % covers"
+        ),
+    )
+    yield from checked(baton.folder.artifacts / "queue-time" / cluster / "champion", found)
+
+
+WEEKS = pl.List(pl.Struct({"week_utc": pl.String, "n": pl.Int64, "coverage_95": pl.Float64, "crps_h": pl.Float64}))
+SHOWN = (
+    "method", "n", "crps_h", "crps_low_h", "crps_high_h", "difference_h", "difference_low_h", "difference_high_h",
+    "balanced_accuracy", "coverage_95",
+)  # fmt: skip
+
+
+def checked(folder: Path, found: publish.Published) -> Iterator[dg.AssetCheckResult]:
+    """The checks of `CHECKS`, with their figures."""
+    newest = found.releases.row(-1, named=True)
+    ends = {f"crps_difference{end}_h": newest[f"crps_difference{end}_h"] for end in ("", "_low", "_high")}
+    yield dg.AssetCheckResult(
+        check_name="gate",
+        passed=newest["verdict"] == "better",
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"verdict": newest["verdict"], "reason": newest["reason"], **numbers(**ends, jobs=newest["jobs"])},
+    )
+    (own,) = found.scores.filter(method=newest["champion_method"]).to_dicts()
+    covers = {name: own[name] for name in ("coverage_50", "coverage_80", "coverage_95", "width_95_h")}
+    yield dg.AssetCheckResult(
+        check_name="coverage",
+        passed=COVERS[0] <= own["coverage_95"] <= COVERS[1],
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"method": newest["champion_method"], **numbers(**covers, jobs=own["n"])},
+    )
+    yield _loads(folder)
+
+
+def _loads(folder: Path) -> dg.AssetCheckResult:
+    """What the champion's folder costs whoever asks it, measured now."""
+    began = time.perf_counter()
+    try:
+        model = Distribution.load(folder)
+        model.forecast(np.zeros((1, len(model.manifest["features"])), np.float32))
+    except ValueError as error:
+        why = {"why": dg.MetadataValue.text(str(error))}
+        return dg.AssetCheckResult(check_name="loads", passed=not os.path.lexists(folder), metadata=why)
+    seconds = time.perf_counter() - began
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    return dg.AssetCheckResult(
+        check_name="loads",
+        passed=seconds <= MOST_LOAD_S,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata=numbers(load_and_answer_s=seconds, artifact_bytes=size),
+    )

@@ -1,0 +1,158 @@
+"""A fitted method as what is released of it: the arrays that `agent.distribution` answers from, with numpy alone.
+
+Not every method has such a form. `qbets` needs every start up to the submission; `hgb-bins` and `trout` are rivals that
+nothing shows better than those that have one (docs/results.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent.distribution import FORMAT_VERSION, KIND, Distribution
+from features.submission.index import FEATURES, VERSION
+from models.learning.trees import Tree, flatten
+from models.queue_time.conformal import Both
+from models.queue_time.ground import Ground
+from models.queue_time.methods.combination import Mixed
+from models.queue_time.methods.estimates import Estimated
+from models.queue_time.methods.hierarchy import Constant, Hierarchical, Predict
+from models.queue_time.methods.partitions import PartitionTable
+from models.queue_time.methods.residuals import CUTS_S
+from models.queue_time.methods.trout_boosting import Boosted
+from models.queue_time.model import BASE_CUTS_H, Model
+from models.queue_time.moves import Moved
+from models.queue_time.protocol import COLUMN, LEVELS, Fitted, Rows
+from traces.errors import InputError
+
+RELEASABLE = ("limits", "expected", "partition-mean", "partition-median", "boosting", "trout-boosting", "combination")
+CHECKED = 32  # observations that a released distribution carries with their answers
+
+Part = tuple[dict[str, Any], dict[str, NDArray[Any]]]  # of the manifest, and its arrays
+# What stands in for what was never seen, in words, as the manifest has it.
+FALLBACKS = (
+    "a partition that was never seen, or none: the waits of all partitions, moved by what covered over all",
+    "a user, account, QOS or shape without history: the waits and run times of everybody's jobs",
+)
+
+
+class Described(NamedTuple):
+    """What numbers mean in a ground: partitions in the order of their numbers, and the bounds of the size classes."""
+
+    partitions: list[str]
+    sizes: list[int]
+
+
+def described(ground: Ground) -> Described:
+    """Of the whole log of a ground."""
+    record = ground.log.record
+    smallest = int(record.size[record.ran].min())
+    names = np.unique(np.asarray(ground.log.names["partition"], dtype=str))
+    return Described([str(name) for name in names], [smallest, 4 * smallest])
+
+
+def distribution(method: str, fitted: Fitted, of: Described, note: dict[str, Any]) -> Distribution:
+    """The fitted method, calibrated or not, with whatever `note` adds to the manifest.
+
+    Raises InputError for a method that is not one of RELEASABLE.
+    """
+    uncalibrated, moved = (fitted.fitted, fitted.moved) if isinstance(fitted, Both) else (fitted, Moved({}, LEVELS))
+    stated, arrays = [], dict(moved.arrays())
+    for k, (part, own) in enumerate(_parts(method, uncalibrated, 1.0, 1.0)):
+        stated.append(part)
+        arrays |= {f"{k}_{name}": array for name, array in own.items()}
+    manifest = {
+        "kind": KIND,
+        "format_version": FORMAT_VERSION,
+        "method": method,
+        "features": list(FEATURES),
+        "observe_version": VERSION,
+        "partitions": of.partitions,
+        "sizes": of.sizes,
+        "parts": stated,
+        "levels": LEVELS.tolist(),
+        "fallbacks": list(FALLBACKS),
+        "requirements": [],
+        **note,
+    }
+    return Distribution(manifest, arrays)
+
+
+def with_checks(released: Distribution, rows: Rows, partitions: Sequence[str]) -> Distribution:
+    """With CHECKED of the rows, spread over them, as what it must answer alike wherever it is loaded."""
+    if not len(rows):
+        return released
+    at = np.unique(np.linspace(0, len(rows) - 1, CHECKED).astype(np.int64))
+    names = [partitions[one] for one in rows.partition[at].tolist()]
+    return released.with_checks(rows.observed[at], names)
+
+
+def _parts(method: str, fitted: Fitted, of_wait: float, of_short: float) -> list[Part]:
+    weights = {"of_wait": of_wait, "of_short": of_short}
+    if isinstance(fitted, Mixed):
+        return [part for one, a, b in fitted.parts for part in _parts(method, one, a * of_wait, b * of_short)]
+    if isinstance(fitted, Model):
+        return _of_model(fitted, of_wait, of_short)
+    if isinstance(fitted, Hierarchical):
+        trees = {f"{prefix}{name}": array for prefix, one in (("class_", fitted.p_short), ("number_", fitted.log_wait))
+                 for name, array in _trees_of(one, is_probability=prefix == "class_").items()}  # fmt: skip
+        part = {"form": "hierarchy", "longest_s": fitted.longest_s, **weights}
+        return [(part, {**trees, "short_s": fitted.short_s, "error": fitted.error})]
+    if isinstance(fitted, Estimated):
+        return [_of_estimate(fitted, weights)]
+    if isinstance(fitted, PartitionTable):
+        known = sorted(fitted.quantiles_s)
+        quantiles = np.stack([*(fitted.quantiles_s[one] for one in known), fitted.of_all])
+        short = np.array([*(fitted.short[one] for one in known), fitted.short_of_all])
+        arrays = {"partition": np.array(known, np.int64), "quantiles_s": quantiles, "short": short}
+        return [({"form": "table", **weights}, arrays)]
+    raise InputError(f"method {method!r} has no form that is released; known: {', '.join(RELEASABLE)}")
+
+
+def _of_model(model: Model, of_wait: float, of_short: float) -> list[Part]:
+    """Each fit of bins counts alike."""
+    count = len(model.parts)
+    parts = []
+    for one in model.parts:
+        trees = one.trees or _leaf(0.0)
+        of_class = one.of_class if len(one.of_class) else np.zeros(1, np.int64)
+        part = {
+            "form": "bins", "of_wait": of_wait / count, "of_short": of_short / count, "column": model.base_column,
+            "cuts_h": list(BASE_CUTS_H), "is_relative": one.relative, "longest_s": model.longest_s,
+        }  # fmt: skip
+        parts.append((part, {**trees, "points": one.points, "start": one.start, "of_class": of_class}))
+    return parts
+
+
+def _of_estimate(fitted: Estimated, weights: dict[str, float]) -> Part:
+    known = sorted(fitted.residuals.of_group)
+    levels = [fitted.residuals.of_group[one][0] for one in known]
+    arrays = {
+        "of_class": fitted.residuals.of_class,
+        "short": fitted.residuals.short,
+        "group_class": np.array([one for one, _ in known], np.int64),
+        "group": np.array([group for _, group in known], np.int64),
+        "group_level": np.array(levels).reshape(len(known), len(LEVELS)),
+        "group_short": np.array([fitted.residuals.of_group[one][1] for one in known], np.float64),
+    }
+    column, longest_s = COLUMN[fitted.feature], fitted.residuals.longest_s
+    return {"form": "residuals", "column": column, "cuts_s": list(CUTS_S), "longest_s": longest_s, **weights}, arrays
+
+
+def _trees_of(predict: Predict, *, is_probability: bool) -> dict[str, NDArray[Any]]:
+    """The trees whose sum is the log-odds or the number that is predicted."""
+    if isinstance(predict, Boosted):
+        return predict.trees
+    if not isinstance(predict, Constant):
+        raise InputError(f"a hierarchy of {type(predict).__name__} has no form that is released")
+    value = float(np.clip(predict.value, 1e-9, 1 - 1e-9))
+    return _leaf(float(np.log(value / (1 - value))) if is_probability else predict.value)
+
+
+def _leaf(value: float) -> dict[str, NDArray[Any]]:
+    """One tree that says the same of everything."""
+    none = np.full(1, -1)
+    return flatten([Tree(np.zeros(1, np.int64), np.zeros(1, np.float32), none, none, np.full(1, value))])

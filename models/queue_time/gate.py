@@ -1,0 +1,83 @@
+"""The gate of queue-time models: whether a candidate's forecasts are better than the champion's on the same jobs.
+
+The mean difference in CRPS, h a job, with its 95 % interval by blocks of 7 days drawn with replacement
+(`features.bootstrap`). `better`: the interval lies below 0, over LEAST_BLOCKS blocks or more. `worse`: it lies above 0.
+`cannot tell`: neither. An interval over fewer blocks is too narrow (`models.release.block_interval`), so that it may
+warn of a candidate and not let one through.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from features.bootstrap import BLOCK_S, block_count, interval, start_weights
+from features.conventions import BLOCK_DAYS
+from models.queue_time.protocol import Float64s, Int64s
+
+BETTER, WORSE, CANNOT_TELL = "better", "worse", "cannot tell"
+LEAST_BLOCKS = 4
+LEAST_JOBS = 20
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Candidate less opponent on the jobs of the gate's window."""
+
+    verdict: str  # BETTER, WORSE or CANNOT_TELL
+    reason: str
+    opponent: str
+    n: int = 0
+    blocks: int = 0
+    from_s: int | None = None  # first and last submission compared, epoch s
+    until_s: int | None = None
+    difference_h: float | None = None
+    low_h: float | None = None
+    high_h: float | None = None
+
+    def figures(self) -> dict[str, Any]:
+        """Plain values for a manifest."""
+        return {
+            "verdict": self.verdict, "reason": self.reason, "opponent": self.opponent, "n": self.n,
+            "blocks": self.blocks, "from_s": self.from_s, "until_s": self.until_s, "difference_h": self.difference_h,
+            "low_h": self.low_h, "high_h": self.high_h, "level": 0.95,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What the windows say: who is offered, held against whom, and what is to be released."""
+
+    candidate: str
+    judged: Gate
+    released: str | None  # method; None: the champion stays
+    is_provisional: bool = False
+
+
+def judge(candidate_h: Float64s, opponent_h: Float64s, submit_s: Int64s, opponent: str) -> Gate:
+    """From the CRPS (n,) of both on jobs submitted at `submit_s` (n,), rising, epoch s; `opponent` in words."""
+    n = len(submit_s)
+    if n < LEAST_JOBS:
+        return Gate(CANNOT_TELL, f"{n} jobs that neither was fitted on: at least {LEAST_JOBS} are needed", opponent, n)
+    difference = candidate_h - opponent_h
+    blocks = block_count(submit_s, int(submit_s[0]), BLOCK_S)
+    mean = float(difference.mean())
+    window = (n, blocks, int(submit_s[0]), int(submit_s[-1]), mean)
+    weights = start_weights(submit_s)
+    ends = None if weights is None else interval((weights @ difference) / np.maximum(weights.sum(axis=1), 1e-12))
+    if ends is None:
+        reason = f"{n} jobs within one block of {BLOCK_DAYS} days against {opponent} tell no spread"
+        return Gate(CANNOT_TELL, reason, opponent, *window)
+    low, high = ends
+    said = (
+        f"CRPS {mean:+.3f} h a job against {opponent}, 95 % [{low:+.3f}, {high:+.3f}], {n:,} jobs in {blocks} blocks "
+        f"of {BLOCK_DAYS} days"
+    )
+    verdict = WORSE if low > 0.0 else CANNOT_TELL
+    if high < 0.0:
+        verdict = BETTER if blocks >= LEAST_BLOCKS else CANNOT_TELL
+        if verdict == CANNOT_TELL:
+            said += f"; an interval over fewer than {LEAST_BLOCKS} blocks is too narrow to let it through"
+    return Gate(verdict, f"{verdict}: {said}", opponent, *window, low, high)

@@ -1,0 +1,302 @@
+"""One cluster's queue-time release: methods are fitted and scored, one is offered, the gate says what counts.
+
+Three chronological parts of the log, as policies have them (`models.study.windows`). The candidate is the learner of
+the least CRPS on the select window, fitted on what was known before it; fitted anew on what was known before the report
+window it is held there against the champion, or where there is none against the best naive method of the select window.
+What is released is its recipe fitted on everything known, of those that have a form (`models.queue_time.artifact`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+
+from agent.artifact import digests, pack_arrays
+from agent.distribution import Distribution
+from features.submission.log import SubmissionLog, why_not_rebuilt
+from models.queue_time import scores
+from models.queue_time.artifact import RELEASABLE, described, distribution, with_checks
+from models.queue_time.conformal import Calibrated
+from models.queue_time.gate import BETTER, LEAST_JOBS, Offer, judge
+from models.queue_time.ground import LEAST_FIT, Ground, ground_of, read_log
+from models.queue_time.note import card
+from models.queue_time.protocol import Float64s, Forecast
+from models.queue_time.registry import METHODS, make_method
+from models.queue_time.rows import predictions_frame, release_row, releases_frame, scores_frame
+from models.queue_time.study import Judgement, figures_of, judge_ground
+from models.queue_time.tables import QUEUE_TIME_PREDICTIONS, QUEUE_TIME_RELEASES, QUEUE_TIME_SCORES
+from models.release import export
+from models.study.inputs import declared_dates
+from models.study.windows import COOL_DOWN_S, HOUR_S, WARM_UP_S, Window, Windows, split
+from models.tracking import store as mlflow_store
+from models.tracking import versions as tracking
+from models.tracking.queue_time import save_model
+from models.tracking.runs import NewRun
+from models.tracking.versions import QUEUE_TIME
+from traces import instants
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest
+from traces.clusters import ClusterSettings
+from traces.errors import InputError, WorkError
+from traces.files.locks import locked
+from traces.store import derived, warehouse
+from traces.store.folder import DataFolder
+
+RELEASED_BY = "models.queue_time.publish"
+SEED = 0
+CONTENT_TAG, DECISION_TAG = "content_digest", "decision"
+
+
+@dataclass(frozen=True)
+class Published:
+    """The cluster's tables after a release: of `models.queue_time.tables`, and whether they were there already."""
+
+    scores: pl.DataFrame
+    predictions: pl.DataFrame
+    releases: pl.DataFrame  # the newest decision last
+    reused: bool
+
+
+def publish(data: DataFolder, settings: ClusterSettings) -> Published | str:
+    """Score every method, and release what the gate lets through; one process at a time for a cluster.
+
+    A reason, in a sentence, where the log allows no release. Nothing is computed twice for the same tables, code and
+    champion. Raises WorkError where there is a champion that cannot be compared with.
+    """
+    cluster = settings.name
+    with _alone(data, cluster):
+        made_from = digest(
+            warehouse.made_from(data, cluster), declared_dates(settings), settings.nodes, code_digest(RELEASED_BY)
+        )
+        kept = _kept(data, cluster, made_from)
+        if kept is not None:
+            return kept
+        log = read_log(data, cluster)
+        if (windows := _windows(log, settings)) is None or (why := why_not_rebuilt(log)) is not None:
+            return "the log is too short for three windows" if windows is None else f"its queue is not known: {why}"
+        fit_from_s = declared_dates(settings).fit_from_s
+        judged = []
+        for window, names in ((windows.select, _offered()), (windows.report, list(METHODS))):
+            ground = ground_of(log, window.from_s, fit_from_s)
+            if why := _too_few(ground, window):
+                return why
+            methods = [make_method(name) for name in names]
+            judged.append(judge_ground(ground, cluster, window.from_s, window.until_s, window.from_s, methods, SEED))
+        select, report = judged
+        version = tracking.champion(data, cluster, QUEUE_TIME)
+        champion = None if version is None else _champion(data, cluster, version.version)
+        offer = decide(select, report, champion)
+        row = _release(data, settings, log, windows, offer, report, made_from)
+        derived.write(
+            data, QUEUE_TIME_SCORES, cluster, scores_frame(cluster, windows.report, figures_of(report)), made_from
+        )
+        derived.write(data, QUEUE_TIME_PREDICTIONS, cluster, predictions_frame(cluster, report), made_from)
+        _log(data, cluster, row, made_from)
+        kept = _kept(data, cluster, made_from)
+        assert kept is not None
+        return Published(kept.scores, kept.predictions, kept.releases, reused=False)
+
+
+def decide(select: Judgement, report: Judgement, champion: Distribution | None) -> Offer:
+    """Pure: the candidate by the select window, the verdict by the report window's jobs that nobody was fitted on."""
+    naive = [method.name for method in select.methods if method.is_naive]
+    learners = [method.name for method in select.methods if not method.is_naive and method.name in RELEASABLE]
+    candidate, best = select.best(learners), select.best(naive)
+    fallback = select.best([name for name in naive if name in RELEASABLE])
+    assert candidate is not None and best is not None and fallback is not None
+    rows = report.rows
+    own = scores.crps_h(report.told[candidate], rows.wait_s)
+    if champion is None:
+        theirs = scores.crps_h(report.told[best], rows.wait_s)
+        judged = judge(own, theirs, rows.submit_s, f"the best naive method, {best}")
+        is_better = judged.verdict == BETTER
+        return Offer(candidate, judged, candidate if is_better else fallback, not is_better)
+    fresh = rows.submit_s >= int(champion.manifest["trained_on"]["until_s"])
+    held, told = rows.take(fresh), _crps_of(champion, report, fresh)
+    judged = judge(own[fresh], told, held.submit_s, f"the champion, {champion.manifest['method']}")
+    return Offer(candidate, judged, candidate if judged.verdict == BETTER else None)
+
+
+def _crps_of(champion: Distribution, report: Judgement, fresh: Any) -> Float64s:
+    held = report.rows.take(fresh)
+    if not len(held):
+        return held.wait_s.astype(float)
+    names = described(report.ground).partitions
+    said = champion.forecast(held.observed, [names[one] for one in held.partition.tolist()])
+    return scores.crps_h(Forecast(*said), held.wait_s)
+
+
+def _offered() -> list[str]:
+    """What is scored on the select window: whatever can be released, and every naive method."""
+    return [name for name in METHODS if name in RELEASABLE or make_method(name).is_naive]
+
+
+def _windows(log: SubmissionLog, settings: ClusterSettings) -> Windows | None:
+    """The three parts of the log; None where it is too short for any."""
+    declared, submit_s = declared_dates(settings), log.record.submit_s
+    from_s = max(int(submit_s.min()), declared.fit_from_s or 0) + WARM_UP_S
+    usable = Window(-(-from_s // HOUR_S) * HOUR_S, (int(submit_s.max()) - COOL_DOWN_S) // HOUR_S * HOUR_S)
+    return None if usable.until_s <= usable.from_s else split(usable, declared, settings.name)
+
+
+def _too_few(ground: Ground, window: Window) -> str | None:
+    known, judged = int(ground.known(window.from_s).sum()), int(ground.within(window.from_s, window.until_s).sum())
+    if known >= LEAST_FIT and judged >= LEAST_JOBS:
+        return None
+    return (
+        f"{known} jobs to fit on and {judged} to judge from {window}: at least {LEAST_FIT} and {LEAST_JOBS} are needed"
+    )
+
+
+@contextmanager
+def _alone(data: DataFolder, cluster: str) -> Iterator[None]:
+    """One process at a time; what a killed one left half done is finished first."""
+    with locked(data.root, f"queue-time release of {cluster}"), mlflow_store.one_line(data):
+        present = tracking.champion(data, cluster, QUEUE_TIME)
+        if present is not None:
+            export.export(data, cluster, present.version, QUEUE_TIME)
+            export.point(data, cluster, present.version, QUEUE_TIME)
+            if DECISION_TAG in present.tags:
+                stated = json.loads(present.tags[DECISION_TAG])
+                row = {**stated["row"], "decided_utc": instants.parse(stated["row"]["decided_utc"])}
+                if row["decided_utc"] not in _log_of(data, cluster)["decided_utc"]:
+                    _log(data, cluster, row, stated["made_from"])
+        yield
+
+
+def _kept(data: DataFolder, cluster: str, made_from: str) -> Published | None:
+    """The tables, where they were made from that and the champion is the one of the newest decision."""
+    own = (QUEUE_TIME_SCORES, QUEUE_TIME_PREDICTIONS)
+    if any(derived.made_from(data, table.name, cluster) != made_from for table in own):
+        return None
+    present = tracking.champion(data, cluster, QUEUE_TIME)
+    wanted = digest(made_from, None if present is None else present.version)
+    if derived.made_from(data, QUEUE_TIME_RELEASES.name, cluster) != wanted:
+        return None
+    scored, said, log = (derived.read(data, table.name, cluster) for table in (*own, QUEUE_TIME_RELEASES))
+    return Published(scored, said, log, reused=True)
+
+
+def _log_of(data: DataFolder, cluster: str) -> pl.DataFrame:
+    try:
+        return derived.read(data, QUEUE_TIME_RELEASES.name, cluster)
+    except InputError:
+        return releases_frame([])
+
+
+def _log(data: DataFolder, cluster: str, row: dict[str, Any], made_from: str) -> None:
+    """One more decision."""
+    log = pl.concat([_log_of(data, cluster), releases_frame([row])]).unique("decided_utc", keep="last")
+    fingerprint = digest(made_from, row["registered_version"])
+    derived.write(data, QUEUE_TIME_RELEASES, cluster, log.sort("decided_utc"), fingerprint)
+
+
+def _champion(data: DataFolder, cluster: str, version: int) -> Distribution:
+    place = export.folder(data, cluster, QUEUE_TIME) / str(version)
+    try:
+        return Distribution.load(place)
+    except ValueError as error:
+        raise WorkError(f"{place}: the champion cannot be compared with: {error}") from error
+
+
+def _release(
+    data: DataFolder, settings: ClusterSettings, log: SubmissionLog, windows: Windows, offer: Offer, report: Judgement,
+    made_from: str,
+) -> dict[str, Any]:  # fmt: skip
+    """Registers the candidate, and what becomes champion in its place or as it; returns the row of the decision.
+
+    The version gets its decision as a tag before the alias moves, so that whoever comes after a kill can finish.
+    """
+    cluster, now = settings.name, datetime.now(UTC).replace(tzinfo=None)
+    judged_at = {"windows": _stated(windows), "gate": offer.judged.figures(), "results": _results(report)}
+    note = {
+        "cluster": cluster,
+        "unit": log.unit,
+        "made_from": made_from,
+        "release": {**judged_at, "verdict": offer.judged.verdict, "decided_utc": now.isoformat()},
+    }
+    present = tracking.champion(data, cluster, QUEUE_TIME)
+    versions: dict[str, int] = {}
+    for method in dict.fromkeys(filter(None, (offer.candidate, offer.released))):
+        known_s = int(log.record.submit_s[-1]) + 1 if method == offer.released else windows.report.from_s
+        made = _fitted(log, settings, method, note, known_s)
+        versions[method] = _registered(data, cluster, made, offer)
+    if offer.released is not None:
+        version, champion_method = versions[offer.released], offer.released
+    else:
+        assert present is not None
+        version, champion_method = present.version, str(present.tags.get("method", "unknown"))
+    row = release_row(cluster, now, offer, version, champion_method, versions[offer.candidate])
+    if offer.released is not None:
+        export.export(data, cluster, version, QUEUE_TIME)
+        stated = {"row": {**row, "decided_utc": now.isoformat()}, "made_from": made_from}
+        tracking.set_version_tag(data, cluster, version, DECISION_TAG, json.dumps(stated), QUEUE_TIME)
+        tracking.set_alias(data, cluster, tracking.CHAMPION, version, QUEUE_TIME)
+        export.point(data, cluster, version, QUEUE_TIME)
+    if offer.candidate != offer.released:
+        tracking.set_alias(data, cluster, tracking.CHALLENGER, versions[offer.candidate], QUEUE_TIME)
+    return row
+
+
+def _fitted(
+    log: SubmissionLog, settings: ClusterSettings, method: str, note: dict[str, Any], known_s: int
+) -> Distribution:
+    """The method fitted on what was known at an instant, with checks."""
+    ground = ground_of(log, known_s, declared_dates(settings).fit_from_s)
+    rows = ground.rows.take(ground.known(known_s))
+    of = described(ground)
+    trained_on = {"cluster": settings.name, "jobs": len(rows), "until_s": known_s, "until_utc": instants.text(known_s)}
+    fitted = Calibrated(make_method(method)).fit(rows, SEED)
+    return with_checks(distribution(method, fitted, of, {**note, "trained_on": trained_on}), rows, of.partitions)
+
+
+def _registered(data: DataFolder, cluster: str, made: Distribution, offer: Offer) -> int:
+    """The version that it is registered as: one of the same content that a killed process left, or a new one."""
+    content = digest(
+        digests({"arrays": pack_arrays(made.arrays)})["arrays"], made.manifest["parts"], made.manifest["features"]
+    )
+    twins = tracking.tagged(data, cluster, CONTENT_TAG, content, QUEUE_TIME)
+    if twins:
+        return twins[0].version
+    method, judged = str(made.manifest["method"]), offer.judged
+    text = card(made)
+    tags = {"method": method, CONTENT_TAG: content, "verdict": judged.verdict, "mlflow.note.content": text}
+    figures = {"crps_difference_h": judged.difference_h, "gate_jobs": float(judged.n)}
+    run = NewRun(
+        name=f"queue time {method}",
+        params={"method": method, "fitted_until_utc": made.manifest["trained_on"]["until_utc"]},
+        metrics={name: [value] for name, value in figures.items() if value is not None},
+        tags=tags,
+    )
+    return tracking.register_saved(data, cluster, run, lambda folder: save_model(made, folder, text), QUEUE_TIME)
+
+
+def _stated(windows: Windows) -> dict[str, dict[str, str]]:
+    parts = {"fit": windows.fit, "select": windows.select, "report": windows.report}
+    return {
+        name: {"from_utc": instants.text(part.from_s), "until_utc": instants.text(part.until_s)}
+        for name, part in parts.items()
+    }
+
+
+def _results(report: Judgement) -> list[dict[str, Any]]:
+    """Of each method n, figures and intervals on the report window, for the manifest."""
+    names = (
+        "method",
+        "n",
+        "blocks",
+        "crps_h",
+        "balanced_accuracy",
+        "brier",
+        "median_ae_h",
+        "coverage",
+        "width_h",
+        "ci95",
+    )
+    return [{name: row[name] for name in names} for row in figures_of(report)["results"]]

@@ -1,0 +1,66 @@
+"""A queue-time model as an MLflow pyfunc that needs nothing of Baton: arrays, their loader, and the entry script."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from models.tracking.store import quiet
+from models.tracking.versions import MODEL_CARD, requirements
+from traces.cache.closure import present
+
+if TYPE_CHECKING:
+    from agent.distribution import Distribution
+
+ENTRY = "models.tracking.queue_time_entry"
+# Copied into every release as modules of one package: the second imports the first from beside it.
+LOADER = ("agent.artifact", "agent.distribution")
+SHIPPED = (ENTRY, *LOADER)
+PARTITION = "partition"  # the one input that is no number
+
+
+def save_model(model: Distribution, folder: Path, card: str) -> None:
+    """Writes the distribution as a pyfunc, with its loader, its card and pinned requirements.
+
+    Signature: one double column a feature and the name of the partition; returns a double column a level of LEVELS,
+    such as `q0.5` (s), and `p_under_600s`.
+    """
+    quiet()
+    import mlflow.pyfunc
+    import pandas as pd
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, DataType, Schema
+
+    manifest = model.manifest
+    names = [f"q{level:g}" for level in manifest["levels"]]
+    signature = ModelSignature(
+        inputs=Schema(
+            [
+                *(ColSpec(DataType.double, name) for name in manifest["features"]),
+                ColSpec(DataType.string, PARTITION, required=False),
+            ]
+        ),
+        outputs=Schema([ColSpec(DataType.double, name) for name in (*names, "p_under_600s")]),
+    )
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary)
+        model.save(place / "queue-time")
+        (place / "queue-time" / MODEL_CARD).write_text(card, encoding="utf-8")
+        (place / "code").mkdir()
+        (place / "code" / "__init__.py").write_text("")
+        for module in LOADER:
+            source = present().path(module)
+            text = source.read_text(encoding="utf-8").replace("from agent.artifact import", "from .artifact import")
+            (place / "code" / source.name).write_text(text, encoding="utf-8")
+        shutil.copyfile(present().path(ENTRY), place / "entry.py")
+        mlflow.pyfunc.save_model(
+            path=str(folder),
+            python_model=str(place / "entry.py"),
+            artifacts={"queue-time": str(place / "queue-time"), "code": str(place / "code")},
+            signature=signature,
+            input_example=pd.DataFrame([{**dict.fromkeys(manifest["features"], 0.0), PARTITION: ""}]),
+            pip_requirements=requirements(model),
+            metadata={"method": manifest["method"], "cluster": manifest["cluster"]},
+        )
