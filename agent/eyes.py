@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from agent.ahead import PAST_S, Site, look_ahead, scene_of
 from agent.memory import Memory, holds_nodes
-from agent.sight import Request, Scene, Sight, asked_partitions, sight_of
-from agent.slurm.accounting import PastJob, read_past
+from agent.sight import Request, Scene, Sight, asked_partitions, hides_futures, live_of, sharing_partitions, sight_of
+from agent.slurm.accounting import DAY_S, PastJob, read_named_past, read_past
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.limits import read_limits
 from agent.slurm.nodes import read_nodes
 from agent.slurm.queue import JOBS, Job, Queue, read_queue
-from agent.slurm.settings import read_partitions, read_settings
+from agent.slurm.settings import Partition, read_partitions, read_settings
+from features.ahead.summary import AHEAD
 
 REFRESH_S = 3600  # settings, partitions and limits are read again; the accounting, until it has answered
 CALLS_A_LOOK = 2  # squeue, sinfo
@@ -22,15 +24,17 @@ CALLS_A_REFRESH = 6  # scontrol twice, sacctmgr twice, sacct up to twice
 class Eyes:
     """What one chain sees. `look` calls Slurm and `sight` says what was seen; `queue` and `scene` are the last look's.
 
-    CALLS_A_LOOK calls a look, and once in REFRESH_S at most CALLS_A_REFRESH more.
+    CALLS_A_LOOK calls a look, and once in REFRESH_S at most CALLS_A_REFRESH more. site: the rules of a policy that
+    looks ahead; then futures are played at each sight, from weeks of accounting.
     """
 
-    def __init__(self, commands: Commands, request: Request) -> None:
+    def __init__(self, commands: Commands, request: Request, site: Site | None = None) -> None:
         self.request = request
+        self.site = site
         self.queue: Queue | None = None
         self.scene: Scene | None = None
         self._commands = commands
-        self._memory = Memory()
+        self._memory = Memory(DAY_S if site is None else PAST_S)
         self._refreshed_s = 0
 
     def look(self, now_s: int) -> Queue:
@@ -56,7 +60,18 @@ class Eyes:
         """What a policy may know at the last look. Raises ValueError for a predecessor that does not run."""
         if self.queue is None or self.scene is None:
             raise ValueError("nothing has been looked at")
-        return sight_of(self.queue, self.scene, self._memory, predecessor, self.request)
+        sight = sight_of(self.queue, self.scene, self._memory, predecessor, self.request)
+        return sight if self.site is None else self._ahead(sight, self.queue, self.scene, predecessor, self.site)
+
+    def _ahead(self, sight: Sight, queue: Queue, scene: Scene, predecessor: Job, site: Site) -> Sight:
+        """The sight with what futures say, or with why they were not played."""
+        if why := hides_futures(queue, scene):
+            return replace(sight, hidden=sight.hidden | dict.fromkeys(AHEAD, why), ahead=f"no futures: {why}")
+        live = live_of(queue, scene, self._memory, predecessor, self.request)
+        found = look_ahead(scene_of(live, sight.snapshot, predecessor, site), sight.snapshot.predecessor_end_s)
+        hidden = {} if found.numbers else dict.fromkeys(AHEAD, found.why)
+        observation = sight.observation | dict(found.numbers)
+        return replace(sight, observation=observation, hidden=sight.hidden | hidden, ahead=found.text)
 
     def _refreshed(self, queue: Queue) -> Scene:
         """All but the nodes. Limits that cannot be read stay those that were."""
@@ -71,14 +86,18 @@ class Eyes:
             )  # fmt: skip
         except SlurmError as error:
             limits_why = str(error)
-        return Scene(partitions, None, settings, limits, limits_why, self._past_why(queue))
+        return Scene(partitions, None, settings, limits, limits_why, self._past_why(queue, partitions))
 
-    def _past_why(self, queue: Queue) -> str:
+    def _past_why(self, queue: Queue, partitions: dict[str, Partition]) -> str:
         """Ask the accounting until it has answered; why it has not, or ""."""
         if self._memory.knows_past(queue.now_s):
             return ""
         try:
-            past = read_past(self._commands, queue.now_s)
+            if self.site is None:
+                past = read_past(self._commands, queue.now_s)
+            else:
+                names = sharing_partitions(partitions, self.request)
+                past = read_named_past(self._commands, queue.now_s, PAST_S, names)
         except SlurmError as error:
             return str(error)
         if self._others([job for job in queue.jobs if holds_nodes(job)]) and not self._others(past.jobs):
