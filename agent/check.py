@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from agent.ahead import PAST_S, site_of
 from agent.artifact import Artifact
+from agent.decide import looks_ahead
 from agent.eyes import CALLS_A_LOOK, CALLS_A_REFRESH, REFRESH_S, Eyes
 from agent.hidden_cost import hidden_costs, words_of
-from agent.sight import Request, Scene, asked_partitions, hidden_features
+from agent.sight import Request, Scene, asked_partitions, hidden_features, hides_futures
+from agent.slurm.accounting import DAY_S
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.queue import Queue
 from features.observe import FILLS, HIDDEN_TOGETHER
@@ -42,7 +45,8 @@ def check(
     None leaves it out. artifact: the release whose figures say what it costs that something is hidden.
     Raises ValueError for a partition that is not there, or an artifact with other things in place of those figures.
     """
-    eyes = Eyes(commands, request)
+    site = site_of(artifact.manifest) if artifact is not None and looks_ahead(artifact) else None
+    eyes = Eyes(commands, request, site)
     try:
         queue = eyes.look(int(now_s()))
     except SlurmError as error:
@@ -50,6 +54,8 @@ def check(
     scene = eyes.scene
     assert scene is not None
     found = [*_slurm(scene, queue, int(now_s())), *_sizes(scene, request), *_hidden(queue, scene, artifact)]
+    if site is not None:
+        found.append(_ahead(hides_futures(queue, scene)))
     if trial is not None:
         found.append(_tried(trial))
     calls = f"{CALLS_A_LOOK} a look and at most {CALLS_A_REFRESH} more in {REFRESH_S // 60} min"
@@ -127,6 +133,13 @@ def _hidden(queue: Queue, scene: Scene, artifact: Artifact | None) -> list[Findi
             cost = "" if costs is None else f"; {words_of(groups, costs)}"
             found.append(Finding(WARNING, "hidden", f"{why}: {', '.join(_filled(names, FILLS))}{cost}"))
     return found or [Finding(GOOD, "hidden", "nothing: every feature is seen")]
+
+
+def _ahead(why: str) -> Finding:
+    """Whether the futures can be played that the artifact decides on."""
+    if why:
+        return Finding(WARNING, "futures", f"{why}: the policy looks ahead and cannot; the safe rule stands in")
+    return Finding(GOOD, "futures", f"can be played: {PAST_S // DAY_S} days of everybody's jobs are known")
 
 
 def _filled(names: Sequence[str], fills: Mapping[str, float | str]) -> list[str]:

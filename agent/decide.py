@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from agent.__main__ import artifact_folder
-from agent.artifact import REMAINING, Artifact, pack_arrays
+from agent.ahead import Site, site_of
+from agent.artifact import REMAINING, Artifact, difference, pack_arrays
+from features.ahead.summary import QUANTILES, SEEN_AHEAD
 from features.observe import FEATURES, VERSION
 
 Observation = Mapping[str, float | None]
@@ -57,6 +59,11 @@ class Policy:
         return f"{self.artifact.manifest['policy']}, {self.artifact.manifest['knob']} = {self.setting:g}"
 
     @property
+    def site(self) -> Site | None:
+        """The rules under which futures are played for it; None where it does not look ahead."""
+        return site_of(self.artifact.manifest) if looks_ahead(self.artifact) else None
+
+    @property
     def version(self) -> str:
         """Twelve hexadecimal digits of what it is made of: another manifest or other arrays are another version."""
         manifest = json.dumps(self.artifact.manifest, sort_keys=True).encode()
@@ -88,7 +95,11 @@ class Policy:
 
 def load(path: Path, setting: float | None) -> Artifact:
     """The artifact at a path, for this program's observation. Raises ValueError."""
-    artifact = Artifact.load(artifact_folder(path), FEATURES)
+    artifact = Artifact.load(artifact_folder(path))
+    if looks_ahead(artifact):
+        site_of(artifact.manifest)
+    elif artifact.manifest["features"] != list(FEATURES):
+        raise ValueError(f"{path}: unreadable artifact: {difference(list(FEATURES), artifact.manifest['features'])}")
     version = artifact.manifest.get("observe_version", VERSION)
     if version != VERSION:
         raise ValueError(f"{path}: made for observation version {version!r}; this program observes version {VERSION}")
@@ -97,6 +108,11 @@ def load(path: Path, setting: float | None) -> Artifact:
         if not low <= setting <= high:
             raise ValueError(f"setting is {setting:g}; the policy's knob goes from {low:g} to {high:g}")
     return artifact
+
+
+def looks_ahead(artifact: Artifact) -> bool:
+    """Whether a policy decides on simulated futures too."""
+    return bool(artifact.manifest["features"] == list(SEEN_AHEAD))
 
 
 def trained_capacity(artifact: Artifact) -> int | None:
@@ -124,7 +140,9 @@ def seen(observed: Observation) -> str:
     left = "time left unknown" if left_h is None else f"{left_h:.2f} h left"
     if not known:
         return f"{left}, no estimate of the wait"
-    return f"{left}, a wait of {known[0]:.2f} to {known[-1]:.2f} h by expected run times and by limits"
+    waits = f"{left}, a wait of {known[0]:.2f} to {known[-1]:.2f} h by expected run times and by limits"
+    ahead = [wait for name in QUANTILES if (wait := observed.get(name)) is not None]
+    return f"{waits}, {' / '.join(f'{wait:.2f}' for wait in ahead)} h in futures" if ahead else waits
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:

@@ -6,15 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from agent.ahead import PAST_S, Site, look_ahead, scene_of
 from agent.memory import Memory, holds_nodes
-from agent.sight import Request, Scene, Sight, asked_partitions, sight_of
+from agent.sight import Request, Scene, Sight, asked_partitions, hides_futures, live_of, sharing_partitions, sight_of
 from agent.slurm import json_form
-from agent.slurm.accounting import PastJob, read_past
+from agent.slurm.accounting import DAY_S, PastJob, read_named_past, read_past
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.limits import read_limits
 from agent.slurm.nodes import read_nodes
 from agent.slurm.queue import JOBS, Job, Queue, read_queue
-from agent.slurm.settings import read_partitions, read_settings
+from agent.slurm.settings import Partition, read_partitions, read_settings
+from features.ahead.summary import AHEAD
 
 REFRESH_S = 3600  # settings, partitions and limits are read again; the accounting, until it has answered
 CALLS_A_LOOK = 2  # squeue, sinfo; one more of each in the look that finds its text, or its JSON, unreadable
@@ -27,15 +29,17 @@ class Eyes:
     """What one chain sees. `look` calls Slurm and `sight` says what was seen; `queue` and `scene` are the last look's.
 
     CALLS_A_LOOK calls a look, and once in REFRESH_S at most CALLS_A_REFRESH more. A program whose text is refused or
-    cannot be read is asked for JSON instead, and goes on to be as long as that can be read.
+    cannot be read is asked for JSON instead, and goes on to be as long as that can be read. site: the rules of a policy
+    that looks ahead; then futures are played at each sight, from weeks of accounting.
     """
 
-    def __init__(self, commands: Commands, request: Request) -> None:
+    def __init__(self, commands: Commands, request: Request, site: Site | None = None) -> None:
         self.request = request
+        self.site = site
         self.queue: Queue | None = None
         self.scene: Scene | None = None
         self._commands = commands
-        self._memory = Memory()
+        self._memory = Memory(DAY_S if site is None else PAST_S)
         self._refreshed_s = 0
         self._as_json: dict[str, str] = {}  # by program, what was wrong with its text
 
@@ -64,7 +68,18 @@ class Eyes:
         """What a policy may know at the last look. Raises ValueError for a predecessor that does not run."""
         if self.queue is None or self.scene is None:
             raise ValueError("nothing has been looked at")
-        return sight_of(self.queue, self.scene, self._memory, predecessor, self.request)
+        sight = sight_of(self.queue, self.scene, self._memory, predecessor, self.request)
+        return sight if self.site is None else self._ahead(sight, self.queue, self.scene, predecessor, self.site)
+
+    def _ahead(self, sight: Sight, queue: Queue, scene: Scene, predecessor: Job, site: Site) -> Sight:
+        """The sight with what futures say, or with why they were not played."""
+        if why := hides_futures(queue, scene):
+            return replace(sight, hidden=sight.hidden | dict.fromkeys(AHEAD, why), ahead=f"no futures: {why}")
+        live = live_of(queue, scene, self._memory, predecessor, self.request)
+        found = look_ahead(scene_of(live, sight.snapshot, predecessor, site), sight.snapshot.predecessor_end_s)
+        hidden = {} if found.numbers else dict.fromkeys(AHEAD, found.why)
+        observation = sight.observation | dict(found.numbers)
+        return replace(sight, observation=observation, hidden=sight.hidden | hidden, ahead=found.text)
 
     def _either(self, program: str, text: Callable[[], Answer], as_json: Callable[[], Answer]) -> Answer:
         """What a program shows, by its text or, where that is no use, by its JSON. Raises SlurmError, the text's."""
@@ -101,14 +116,18 @@ class Eyes:
             )  # fmt: skip
         except SlurmError as error:
             limits_why = str(error)
-        return Scene(partitions, None, settings, limits, limits_why, self._past_why(queue))
+        return Scene(partitions, None, settings, limits, limits_why, self._past_why(queue, partitions))
 
-    def _past_why(self, queue: Queue) -> str:
+    def _past_why(self, queue: Queue, partitions: dict[str, Partition]) -> str:
         """Ask the accounting until it has answered; why it has not, or ""."""
         if self._memory.knows_past(queue.now_s):
             return ""
         try:
-            past = read_past(self._commands, queue.now_s)
+            if self.site is None:
+                past = read_past(self._commands, queue.now_s)
+            else:
+                names = sharing_partitions(partitions, self.request)
+                past = read_named_past(self._commands, queue.now_s, PAST_S, names)
         except SlurmError as error:
             return str(error)
         if self._others([job for job in queue.jobs if holds_nodes(job)]) and not self._others(past.jobs):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agent import keeper, submission
+from agent.ahead import Site
 from agent.chain import HOUR_S, Chain, option
 from agent.decide import Decision, Observation, Policy, by_rule
 from agent.journal import Journal, events, told
@@ -34,6 +35,7 @@ class Seeing(Protocol):
     """`agent.eyes.Eyes`, or what stands in for them in a test."""
 
     request: Request
+    site: Site | None
 
     def look(self, now_s: int) -> Queue:
         """The queue of now."""
@@ -50,7 +52,7 @@ class World:
     time: SlurmTime
     pause: Callable[[float], object]
     say: Callable[[str], None]
-    eyes: Callable[[Request], Seeing]
+    eyes: Callable[[Request, Site | None], Seeing]  # with the rules of a policy that looks ahead
     environment: Mapping[str, str]
     stopping: Callable[[], bool]
 
@@ -78,7 +80,7 @@ class Agent:
         self._metrics = metrics
         self._journal = Journal(None if dry_run else folder.path / "decisions.jsonl")
         self._user = pwd.getpwuid(os.getuid()).pw_name
-        self._eyes = world.eyes(Request(1, chain.limit_s, self._user, self._partition("")))
+        self._eyes = world.eyes(Request(1, chain.limit_s, self._user, self._partition("")), policy.site)
         self._failures_in_a_row = 0
         self._failures = 0
         self._last_look_s = world.time.now_s()
@@ -220,9 +222,10 @@ class Agent:
             self._note(news)
         observed: Observation = {}
         hidden: Mapping[str, str] = {}
+        ahead = ""
         try:
             seen = self._sight(running, sight)
-            observed, hidden = seen.observation, seen.hidden
+            observed, hidden, ahead = seen.observation, seen.hidden, seen.ahead
             decision = self.policy.decide(observed)
         except (SlurmError, ValueError) as error:
             decision = by_rule(observed, f"nothing can be observed: {error}")
@@ -231,7 +234,7 @@ class Agent:
             "by": decision.by, "reason": decision.reason, "score": decision.score,
             "policy": self.policy.artifact.manifest["policy"], "version": self.policy.version,
             "setting": self.policy.setting,
-            "observation": dict(observed), "hidden": sorted(hidden),
+            "observation": dict(observed), "hidden": sorted(hidden), **({"ahead": ahead} if ahead else {}),
         }  # fmt: skip
         self._journal_lines(sight.now_s, [event])
         self.world.say(f"decision, link {running.link}: {decision.reason}")
@@ -243,8 +246,8 @@ class Agent:
         assert job is not None
         partition = self._partition(job.partition)
         request = Request(job.nodes, self.chain.limit_s, self._user, partition, job.account, job.qos)
-        if request != self._eyes.request:
-            self._eyes = self.world.eyes(request)
+        if (request, self.policy.site) != (self._eyes.request, self._eyes.site):
+            self._eyes = self.world.eyes(request, self.policy.site)
             self._eyes.look(sight.now_s)
         return self._eyes.sight(job)
 

@@ -37,16 +37,17 @@ def holds_nodes(job: Job) -> bool:
 
 
 class Memory:
-    """Jobs by id, as they were last seen. Kept: who came within a day, and who started or ended last."""
+    """Jobs by id, as they were last seen. Kept: who came within `keep_s`, and who started or ended last."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep_s: int = DAY_S) -> None:
+        self._keep_s = keep_s
         self._jobs: dict[str, PastJob] = {}
         self._first_s: int | None = None
         self._last_s: int | None = None
         self._asked = False
 
     def learn(self, past: Past) -> None:
-        """What the accounting shows; it knows of every job of a day."""
+        """What the accounting shows; it knows of every job of a day, or of `keep_s`."""
         self._jobs |= {job.id: job for job in past.jobs}
         self._asked = True
 
@@ -58,13 +59,20 @@ class Memory:
         for job in self._jobs.values():
             if job.end_s is None and job.id not in alive and job.id not in ended:
                 ended[job.id] = self._gone(job, queue.now_s)
-        self._jobs |= ended | alive
+        for one in (*ended.values(), *alive.values()):
+            known = self._jobs.get(one.id)
+            self._jobs[one.id] = one if known is None else replace(one, priority=known.priority)
         self._last_s = queue.now_s
         self._forget(queue.now_s)
 
     def knows_past(self, now_s: int) -> bool:
-        """Whether a day's starts and ends are known, by the accounting or by looking on."""
-        return self._asked or (self._first_s is not None and now_s - self._first_s >= DAY_S)
+        """Whether the starts and ends of a day, or of `keep_s`, are known, by the accounting or by looking on."""
+        return self._asked or (self._first_s is not None and now_s - self._first_s >= self._keep_s)
+
+    def past(self, counts: Callable[[str], bool]) -> list[PastJob]:
+        """Every job that is remembered of those partitions for which `counts` holds, by submission."""
+        jobs = (job for job in self._jobs.values() if counts(job.partition))
+        return sorted(jobs, key=lambda job: (job.submit_s, *_number(job)))
 
     def recent(self, now_s: int, counts: Callable[[str], bool]) -> Recent:
         """What is known of the jobs of those partitions for which `counts` holds."""
@@ -92,7 +100,7 @@ class Memory:
         return replace(job, end_s=end_s)
 
     def _forget(self, now_s: int) -> None:
-        """Leave out who ended, came over a day ago, and is not among the last to start or end in its partition."""
+        """Leave out who ended, came over `keep_s` ago and is not among the last to start or end in its partition."""
         by_partition: dict[str, list[PastJob]] = {}
         for job in self._jobs.values():
             by_partition.setdefault(job.partition, []).append(job)
@@ -100,7 +108,7 @@ class Memory:
         self._jobs = {
             job.id: job
             for job in self._jobs.values()
-            if job.end_s is None or now_s - job.submit_s <= DAY_S or job.id in last
+            if job.end_s is None or now_s - job.submit_s <= self._keep_s or job.id in last
         }
 
 
@@ -109,7 +117,8 @@ def _of_queue(job: Job) -> PastJob:
     runs, is_over = holds_nodes(job), job.state == "COMPLETING" or job.state in ENDED
     start_s = job.start_s if runs or (is_over and job.node_list) else None
     end_s = job.end_s if is_over else None
-    return PastJob(job.id, job.user, job.partition, job.nodes, job.limit_s, job.submit_s, start_s, end_s)
+    columns = (job.id, job.user, job.partition, job.nodes, job.limit_s, job.submit_s, start_s, end_s)
+    return PastJob(*columns, job.name, job.priority)
 
 
 def _last_started(jobs: list[PastJob]) -> list[PastJob]:

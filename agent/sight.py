@@ -14,13 +14,15 @@ The meaning of each number is `features.snapshot` and `features.observe`; here s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from agent.ahead import Live
 from agent.memory import Memory, Recent, holds_nodes
+from agent.slurm.accounting import PastJob
 from agent.slurm.limits import Limits
 from agent.slurm.nodes import Nodes
 from agent.slurm.queue import JOBS, UNLIMITED_S, Job, Queue
@@ -35,6 +37,7 @@ QUEUE_REASONS = frozenset({
     "WaitingForScheduling", "Nodes_required_for_job_are_DOWN",
 })  # fmt: skip
 USER_REASONS = frozenset({"AssocMaxJobsLimit", "AssociationJobLimit", "AssociationResourceLimit"})
+OTHERS_HIDDEN = "other users' jobs are not shown (slurm.conf: PrivateData)"
 PER_USER = "PerUser"  # QOSMaxJobsPerUserLimit, QOSMaxGRESPerUser ...
 WITHOUT_OTHERS = frozenset({  # what stays known where other users' jobs are not shown
     "remaining_h", "predecessor_elapsed_h", "predecessor_wait_h", "successor_nodes", "successor_limit_h",
@@ -68,11 +71,15 @@ class Scene:
 
 @dataclass(frozen=True)
 class Sight:
-    """What is seen at an instant. `observation` lacks the features in `hidden`, which says of each why."""
+    """What is seen at an instant. `observation` lacks the features in `hidden`, which says of each why.
+
+    ahead: what was played of futures, for people; "" where the policy does not look ahead.
+    """
 
     snapshot: Snapshot
     observation: dict[str, float]
     hidden: dict[str, str]
+    ahead: str = ""
 
 
 def asked_partitions(partitions: dict[str, Partition], names: str) -> list[Partition]:
@@ -106,7 +113,7 @@ def hidden_features(queue: Queue, scene: Scene) -> dict[str, str]:
         hidden |= dict.fromkeys(HIDDEN_TOGETHER["recent"], scene.past_why)
     if JOBS in queue.hidden:
         others = [name for name in FEATURES if name not in WITHOUT_OTHERS]
-        hidden |= dict.fromkeys(others, "other users' jobs are not shown (slurm.conf: PrivateData)")
+        hidden |= dict.fromkeys(others, OTHERS_HIDDEN)
     return hidden
 
 
@@ -122,16 +129,13 @@ def snapshot_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job, re
     """The snapshot of one instant; without limits that are not known, and without a past that is not known."""
     if predecessor.start_s is None or not holds_nodes(predecessor):
         raise ValueError(f"job {predecessor.id} is {predecessor.state}: a predecessor runs")
-    asked = asked_partitions(scene.partitions, request.partition)
-    place = frozenset[str]().union(*(one.nodes for one in asked))
-    sharing = {name: one for name, one in scene.partitions.items() if one.nodes & place}
-    pending = _pending(queue.jobs, sharing)
-    running = [(job, held) for job in queue.jobs if holds_nodes(job) and (held := _held_nodes(job, place, sharing))]
+    asked, place, sharing = _around(scene, request)
+    pending, running = _pending(queue.jobs, sharing), _running(queue.jobs, place, sharing)
     users = _numbers([request.user, *(job.user for job in pending), *(job.user for job, _ in running)])
     usable = len(place) if scene.nodes is None else scene.nodes.in_service(place)
     usable = max(usable, sum(held for _, held in running))
     limits = Limits() if scene.limits is None else scene.limits
-    recent = memory.recent(queue.now_s, lambda names: not sharing.keys().isdisjoint(names.split(",")))
+    recent = memory.recent(queue.now_s, _counts(sharing))
     if scene.past_why:
         nothing = np.zeros(0, np.int64)
         recent = Recent(nothing, nothing, nothing, np.zeros(0), recent.arrived_submit_s, recent.arrived_node_s)
@@ -161,6 +165,51 @@ def snapshot_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job, re
     )
 
 
+def live_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job, request: Request) -> Live:
+    """What futures are made of, beside the snapshot of the same instant. Raises ValueError for an unknown partition."""
+    asked, place, sharing = _around(scene, request)
+    return Live(
+        pending=_pending(queue.jobs, sharing),
+        running=_running(queue.jobs, place, sharing),
+        past=memory.past(_counts(sharing)),
+        tier=lambda names: max((sharing[name].tier for name in names.split(",") if name in sharing), default=0),
+        limit_s=lambda job: _limit_s(job, sharing),
+        is_held=lambda job: is_held(job.reason),
+        partition=max(asked, key=lambda one: one.tier).name,
+        user=request.user,
+        priority=max(_priority(predecessor, scene.settings), 0),
+        settings=scene.settings,
+        limits=scene.limits,
+    )
+
+
+def sharing_partitions(partitions: dict[str, Partition], request: Request) -> list[str]:
+    """The names of the partitions that share a node with those of a request. Raises ValueError."""
+    return list(_around(Scene(partitions, None, None, None), request)[2])
+
+
+def hides_futures(queue: Queue, scene: Scene) -> str:
+    """Why futures cannot be played: they need everybody's jobs, those that ended among them; ""."""
+    return OTHERS_HIDDEN if JOBS in queue.hidden else scene.past_why
+
+
+def _around(scene: Scene, request: Request) -> tuple[list[Partition], frozenset[str], dict[str, Partition]]:
+    """The partitions asked for, their nodes, and every partition that shares some of these. Raises ValueError."""
+    asked = asked_partitions(scene.partitions, request.partition)
+    place = frozenset[str]().union(*(one.nodes for one in asked))
+    return asked, place, {name: one for name, one in scene.partitions.items() if one.nodes & place}
+
+
+def _counts(sharing: dict[str, Partition]) -> Callable[[str], bool]:
+    """Whether a job of those partitions (names with commas) is one of these."""
+    return lambda names: not sharing.keys().isdisjoint(names.split(","))
+
+
+def _running(jobs: Iterable[Job], place: frozenset[str], sharing: dict[str, Partition]) -> list[tuple[Job, int]]:
+    """Who runs on those nodes, and on how many of them."""
+    return [(job, held) for job in jobs if holds_nodes(job) and (held := _held_nodes(job, place, sharing))]
+
+
 def _pending(jobs: Iterable[Job], sharing: dict[str, Partition]) -> list[Job]:
     """Who waits for these partitions, first to be looked at first."""
     waiting = [job for job in jobs if parse_state(job.state) == "PENDING" and _tier(job, sharing) is not None]
@@ -177,7 +226,7 @@ def _tier(job: Job, sharing: dict[str, Partition]) -> int | None:
     return max((sharing[name].tier for name in job.partition.split(",") if name in sharing), default=None)
 
 
-def _limit_s(job: Job, sharing: dict[str, Partition]) -> int:
+def _limit_s(job: Job | PastJob, sharing: dict[str, Partition]) -> int:
     """The job's limit; where it has none, the longest that its partitions allow."""
     if job.limit_s < UNLIMITED_S:
         return job.limit_s
@@ -209,12 +258,19 @@ def _place(
 ) -> int:
     """How many of the pending jobs would go ahead of the successor if it were submitted now."""
     tier = max(one.tier for one in asked)
-    priority = -1 if settings is not None and settings.priority_type == BASIC else predecessor.priority
-    if priority >= 0 and settings is not None and settings.age_most_s:
+    ahead = (-tier, -_priority(predecessor, settings))
+    return sum(_rank(job, sharing)[:2] <= ahead for job in pending)
+
+
+def _priority(predecessor: Job, settings: Settings | None) -> int:
+    """The priority that the successor would enter with; -1: behind all others."""
+    if settings is not None and settings.priority_type == BASIC:
+        return -1
+    priority = predecessor.priority
+    if settings is not None and settings.age_most_s:
         waited_s = max((predecessor.start_s or 0) - predecessor.submit_s, 0)
         priority -= round(settings.age_weight * min(waited_s / settings.age_most_s, 1.0))
-    ahead = (-tier, -max(priority, -1))
-    return sum(_rank(job, sharing)[:2] <= ahead for job in pending)
+    return max(priority, -1)
 
 
 def _numbers(users: list[str]) -> dict[str, int]:

@@ -52,7 +52,7 @@ def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
     if why := why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
     study = headline_study(data, settings)
-    policies = registry.every_policy()
+    policies = study.policies
     made_from = comparisons.comparison_fingerprint(study, policies)
     with locked(data.root, f"comparison of {cluster}"):  # four results that belong together
         reused = derived.made_from(data, POLICY_RESULTS.name, cluster) == made_from

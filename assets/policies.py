@@ -9,7 +9,6 @@ import polars as pl
 from assets.metadata import numbers, shown, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
-from models import registry
 from models.study import fits
 from models.study.support import headline_study, why_no_policies
 from traces.cache.digests import digest
@@ -31,7 +30,7 @@ def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mate
     if why := why_no_policies(data, cluster, settings):
         return shown(rows=0, why=why)
     study = headline_study(data, settings)
-    policies, window = registry.every_policy(), study.windows.fit
+    policies, window = study.policies, study.windows.fit
     made_from = [fits.fit_fingerprint(study, name, window, study.seeds) for name in policies]
     trained, kept = fits.fit(study, policies, window)
     frame = pl.DataFrame(

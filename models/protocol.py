@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from features.ahead.summary import AHEAD
-from features.observe import FEATURES
+from features.ahead.summary import SEEN_AHEAD
 from traces.errors import InputError
 
 Int64s = NDArray[np.int64]
@@ -80,7 +79,7 @@ class PairTable:
         Raises InputError where it does and the table has no futures.
         """
         names = artifact.manifest["features"]
-        if names == [*FEATURES, *AHEAD]:
+        if names == list(SEEN_AHEAD):
             if len(self.ahead) != len(self.observations):
                 raise InputError(
                     f"policy {artifact.manifest['policy']!r} looks at simulated futures, which were not made for these "

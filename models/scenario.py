@@ -77,6 +77,7 @@ class Context:
     until_s: int  # epoch s: what happened from then on is unknown to the fit
     fit_capacities: tuple[int, ...]  # nodes of the clusters that learners were fitted on
     code_version: str
+    site: dict[str, Any] | None = None  # the rules inferred by then, for policies that look ahead (`agent.ahead.Site`)
 
     @property
     def until_utc(self) -> str:

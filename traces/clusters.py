@@ -44,6 +44,7 @@ class ClusterSettings:
     seeds: int | None = None  # that learners are fitted with in the pipeline; None is 5
     pair_nodes: tuple[int, ...] = ()  # sizes of the pairs that are put into its replay; () is 1 and 8, where they fit
     hyperparameters: dict[str, dict[str, int | float]] = field(default_factory=dict)  # policy -> name -> value
+    looks_ahead: bool = False  # whether policies that look ahead are among those that `baton run` may release
 
 
 KEYS = tuple(f.name for f in fields(ClusterSettings) if f.name != "name")
@@ -175,6 +176,9 @@ def _converted(path: Path, name: str, table: Any) -> dict[str, Any]:
             }
         elif key == "hyperparameters":
             value = _hyperparameters(value, f"{where} hyperparameters")
+        elif key == "looks_ahead":
+            if not isinstance(value, bool):
+                raise InputError(f"{where} looks_ahead: true or false, got {_shown(value)}")
         elif not isinstance(value, str):
             raise InputError(f"{where} {key}: text, got {_shown(value)}")
         result[key] = value

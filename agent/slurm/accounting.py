@@ -1,7 +1,13 @@
-"""The jobs of the last day, or of the last week where a day has few: one or two calls of sacct."""
+"""The jobs of the last day, or of the last week where a day has few: one or two calls of sacct.
+
+For a policy that looks ahead those of the last weeks, with their names and priorities. A name is free text, so a word
+drawn at random ends each field there.
+"""
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -13,7 +19,7 @@ from traces.slurm.text import NO_TIME, parse_job_id, parse_limit_s, parse_state
 DAY_S = 86400
 WINDOWS_S = (DAY_S, 7 * DAY_S)  # the first that has RECENT starts and RECENT ends, else the last
 FIELDS = "JobID,User,Partition,State,Submit,Start,End,Timelimit,NNodes"  # none is free text of a user
-_COLUMNS = FIELDS.count(",") + 1
+NAMED = f"{FIELDS},Priority,JobName"
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,8 @@ class PastJob:
     submit_s: int
     start_s: int | None  # None: it has not run
     end_s: int | None  # None: it has not ended
+    name: str = ""
+    priority: int = 0  # as it was first seen
 
 
 @dataclass(frozen=True)
@@ -54,28 +62,54 @@ def read_past(commands: Commands, now_s: int) -> Past:
     return past
 
 
+def read_named_past(commands: Commands, now_s: int, window_s: int, partitions: Iterable[str]) -> Past:
+    """The jobs of all users that ran or ended within the window in those partitions, by name. Raises SlurmError."""
+    mark = f"|{secrets.token_hex(6)}|"
+    text = commands.run(
+        "sacct", "--noheader", "--parsable", f"--delimiter={mark}", "--allusers", "--allocations",
+        f"--format={NAMED}", f"--partition={','.join(partitions)}",
+        f"--starttime={_time_text(now_s - window_s)}", f"--endtime={_time_text(now_s)}",
+    )  # fmt: skip
+    return parse_named_past(text, mark)
+
+
+def parse_named_past(text: str, mark: str) -> Past:
+    """What sacct printed with NAMED, each field ended by `mark`. Raises SlurmError where it printed something else."""
+    fields, columns = text.split(mark), NAMED.count(",") + 1
+    if (len(fields) - 1) % columns or fields[-1].strip():
+        raise SlurmError("nonsense", "sacct", f"{len(fields) - 1} fields, not a multiple of {columns}")
+    return _parsed(fields[first : first + columns] for first in range(0, len(fields) - 1, columns))
+
+
 def parse_past(text: str) -> Past:
     """What sacct printed. Raises SlurmError where no row of some can be parsed."""
-    jobs, unread = [], 0
-    lines = text.splitlines()
-    for line in lines:
+    return _parsed(line.split("|") for line in text.splitlines())
+
+
+def _parsed(rows: Iterable[list[str]]) -> Past:
+    """The jobs of those rows, that are of FIELDS or of NAMED. Raises SlurmError where none of some can be parsed."""
+    jobs, unread, count = [], 0, 0
+    for row in rows:
+        count += 1
         try:
-            job = _job(line.split("|"))
+            job = _job(row)
         except ValueError:
             unread += 1
             continue
         if job is not None:
             jobs.append(job)
-    if unread and unread == len(lines):
+    if unread and unread == count:
         raise SlurmError("nonsense", "sacct", f"none of {unread} rows could be parsed")
     return Past(tuple(jobs), unread)
 
 
 def _job(row: list[str]) -> PastJob | None:
     """The job of a row; None for one that pends, which the queue shows with all its tasks."""
-    if len(row) != _COLUMNS:
+    columns = FIELDS.count(",") + 1
+    if len(row) not in (columns, columns + 2):
         raise ValueError("another number of columns")
-    identity, user, partition, state, submit, start, end, limit, nodes = row
+    identity, user, partition, state, submit, start, end, limit, nodes = (field.strip() for field in row[:columns])
+    priority, name = row[columns:] or ("0", "")
     parse_job_id(identity)
     base = parse_state(state)
     if base == "PENDING":
@@ -85,7 +119,7 @@ def _job(row: list[str]) -> PastJob | None:
         start_s = None  # never ran: Slurm before 22.05 writes the cancellation as its start
     return PastJob(
         identity, user, partition, max(int(nodes), 1), UNLIMITED_S if limit_s is None else max(limit_s, 60),
-        int(submit), start_s, end_s,
+        int(submit), start_s, end_s, name, int(priority or 0),
     )  # fmt: skip
 
 

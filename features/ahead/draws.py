@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 Float64s = NDArray[np.float64]
 
+RUN, RELEASE = 0, 1  # uses of a job's random numbers
 _PRIME = 2147483647  # 2**31 - 1: products of two numbers below it are whole in an int64
 _STREAMS = 8  # uses of one job in one future that differ
 

@@ -9,7 +9,7 @@ keeps its place in the plan and does not start.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 STEP_S = 60  # as `simulator.recorded.future`
@@ -64,14 +64,17 @@ def start_in_future(
     usable: Usable,
     now_s: int,
     last_s: int,
-) -> int:
+    goes_on: Callable[[], bool] = lambda: True,
+) -> int | None:
     """When `watched`, one of `pending`, starts, s; `last_s` where it has not started by then.
 
-    arriving: by rising `submit_s`. Jobs given are used up.
+    arriving: by rising `submit_s`. Jobs given are used up. goes_on: asked before each pass; None where it says no.
     """
     queue, alive, coming = sorted(pending, key=lambda job: job.rank), list(running), list(arriving)[::-1]
     back_s, now = now_s + OUT_S, now_s + 1
     while now <= last_s:
+        if not goes_on():
+            return None
         alive = [job for job in alive if job.start_s + job.run_s >= now]
         while coming and coming[-1].submit_s < now:
             queue.append(coming.pop())

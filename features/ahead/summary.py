@@ -5,11 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from features.observe import FEATURES
+
 HOUR_S = 3600.0
+FUTURES = 16  # of a decision
+BEYOND_S = 86400  # a successor that starts so long after its predecessor's end, or later, counts as started then
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 QUANTILES = ("ahead_wait_p10_h", "ahead_wait_p25_h", "ahead_wait_p50_h", "ahead_wait_p75_h", "ahead_wait_p90_h")
 MEAN, IN_TIME = "ahead_wait_mean_h", "ahead_in_time_share"
-AHEAD: tuple[str, ...] = (*QUANTILES, MEAN, IN_TIME)  # of a row, beside those of `features.observe.FEATURES`
+AHEAD: tuple[str, ...] = (*QUANTILES, MEAN, IN_TIME)
+SEEN_AHEAD: tuple[str, ...] = (*FEATURES, *AHEAD)  # what a policy that looks ahead decides on
+# What stands in for them where no futures can be played: the start estimate, as if all of them said the same.
+AHEAD_FILLS: dict[str, float | str] = {**dict.fromkeys((*QUANTILES, MEAN), "start_estimate_h"), IN_TIME: 0.0}
 
 
 def summary(start_s: NDArray[np.int64], at_s: NDArray[np.int64], end_s: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from features.ahead import run_times
 from features.ahead.arrivals import cycles_s
-from features.ahead.draws import spread, uniform
+from features.ahead.draws import RELEASE, RUN, spread, uniform
 from features.ahead.run_times import ROOM, History, draw_run_s, history, like_runs
+from features.ahead.summary import FUTURES
 from models.recorded_pairs import week_of, week_world
 from simulator.cluster import advance
 from simulator.compiled import njit
@@ -59,8 +60,6 @@ from traces.progress import Progress
 
 Int64s = NDArray[np.int64]
 
-FUTURES = 16
-RUN, RELEASE = 0, 1  # uses of a job's random numbers
 HOUR_S = 3600
 DAY_S = 86400
 

@@ -12,13 +12,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from features.ahead.summary import summary
-from models.ahead.futures import FUTURES, NOTHING, Asked, Int64s, Told, start_in_futures
+from features.ahead.summary import BEYOND_S, FUTURES, summary
+from models.ahead.futures import NOTHING, Asked, Int64s, Told, start_in_futures
 from models.protocol import PairTable
 from models.recorded_pairs import Predecessors
 from simulator.recorded.record import NONE, Record
 
-BEYOND_S = 86400  # a successor that starts so long after its predecessor's end, or later, counts as started then
 NEAR_S, MIDDLE_S = 12 * 3600, 24 * 3600
 NEAR_EVERY_S, MIDDLE_EVERY_S, FAR_EVERY_S = 1800, 3600, 7200
 

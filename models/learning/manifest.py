@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from agent.artifact import FORMAT_VERSION, Artifact
+from features.ahead.summary import AHEAD_FILLS
 from features.observe import FEATURES, FILLS
 from features.observe import VERSION as OBSERVE_VERSION
 from models.protocol import Policy
@@ -32,7 +33,7 @@ def new_artifact(
         "default_setting": default,
         "features": list(features),
         "observe_version": OBSERVE_VERSION,
-        "fills": FILLS,
+        "fills": FILLS | {name: fill for name, fill in AHEAD_FILLS.items() if name in features},
         "format_version": FORMAT_VERSION,
         "requirements": [f"numpy=={version('numpy')}"],
         "parameters": parameters or {},

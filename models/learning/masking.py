@@ -3,6 +3,7 @@
 A feature that is hidden is taken out of every observation, and what stands in for it (`features.observe.FILLS`) goes in
 its place. Without recent jobs the start estimate by expected run times is that by limits, as `observe` has it then. The
 start estimates by limits stay as they were seen, though an observer without its user's limits makes them without.
+Futures cannot be played without recent jobs: the start estimate stands in (`features.ahead.summary.AHEAD_FILLS`).
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from features.ahead.summary import AHEAD, AHEAD_FILLS
 from features.observe import AT, FILLS, HIDDEN_TOGETHER
-from models.protocol import PairTable
+from models.protocol import Float32s, PairTable
 
 HIDDEN_SHARE = 0.25  # of the pairs that learners are fitted on
 SEED = 0
@@ -27,7 +29,17 @@ def masked(pairs: PairTable, hidden: Sequence[str]) -> PairTable:
         observations[:, getattr(AT, name)] = pairs.observations[:, getattr(AT, fill)] if isinstance(fill, str) else fill
     if "recent" in hidden:
         observations[:, AT.start_estimate_expected_h] = pairs.observations[:, AT.start_estimate_h]
-    return replace(pairs, observations=observations)
+    ahead = _without_futures(pairs) if len(pairs.ahead) and "recent" in hidden else pairs.ahead
+    return replace(pairs, observations=observations, ahead=ahead)
+
+
+def _without_futures(pairs: PairTable) -> Float32s:
+    """What stands in for the futures of pairs, which nobody can play without the jobs that ended."""
+    ahead = np.empty_like(pairs.ahead)
+    for place, name in enumerate(AHEAD):
+        fill = AHEAD_FILLS[name]
+        ahead[:, place] = pairs.observations[:, getattr(AT, fill)] if isinstance(fill, str) else fill
+    return ahead
 
 
 def hidden_at_random(pairs: PairTable, share: float = HIDDEN_SHARE, seed: int = SEED) -> PairTable:
@@ -40,8 +52,11 @@ def hidden_at_random(pairs: PairTable, share: float = HIDDEN_SHARE, seed: int = 
     rng = np.random.default_rng(seed)
     ways = [*((group,) for group in HIDDEN_TOGETHER), tuple(HIDDEN_TOGETHER)]
     way = np.where(rng.random(len(pairs)) < share, rng.integers(len(ways), size=len(pairs)), -1)
-    observations = pairs.observations.copy()
+    observations, ahead = pairs.observations.copy(), pairs.ahead.copy()
     for place, hidden in enumerate(ways):
         rows = (way == place)[pairs.pair_of]
-        observations[rows] = masked(pairs, hidden).observations[rows]
-    return replace(pairs, observations=observations)
+        seen = masked(pairs, hidden)
+        observations[rows] = seen.observations[rows]
+        if len(ahead):
+            ahead[rows] = seen.ahead[rows]
+    return replace(pairs, observations=observations, ahead=ahead)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from features.ahead.summary import AHEAD
+from features.ahead.summary import SEEN_AHEAD
 from features.observe import FEATURES
 from models.protocol import PairTable
 
@@ -61,7 +61,7 @@ def training_rows(pairs: PairTable, base: str = BASE, inputs: Sequence[str] = IN
     near = remaining_s <= NEAR_H * 3600
     keep = np.flatnonzero(hourly & (near | (remaining_s % (FAR_EVERY * EVERY_S) == 0)))
     pair = pairs.pair_of[keep]
-    names = (*FEATURES, *AHEAD) if len(pairs.ahead) else FEATURES
+    names = SEEN_AHEAD if len(pairs.ahead) else FEATURES
     seen = np.concatenate([pairs.observations[keep], pairs.ahead[keep]], axis=1) if len(pairs.ahead) else None
     observations = pairs.observations[keep] if seen is None else seen
     wait_h = np.maximum(pairs.successor_start_s[keep] - pairs.decision_s[keep], 0) / 3600.0

@@ -13,7 +13,7 @@ from models.comparison.groups import judged
 from models.comparison.one_thread import one_thread
 from models.comparison.outcomes import cost_h, play
 from models.protocol import PairTable, TrainedPolicy
-from models.registry import every_policy
+from models.registry import LOOKING_AHEAD, every_policy
 from models.scenario import INJECTED
 from traces.errors import InputError
 
@@ -56,7 +56,7 @@ def choose_candidate(select: PairTable, trained: Sequence[TrainedPolicy], kind: 
             f"no candidate: {len(trained)} trained policies on {len(select)} pairs of the select window; "
             "train first, or widen the window"
         )
-    simplicity = {name: place for place, name in enumerate(every_policy())}
+    simplicity = {name: place for place, name in enumerate((*every_policy(), *LOOKING_AHEAD))}
     names = sorted({fit.name for fit in trained}, key=lambda name: (simplicity.get(name, len(simplicity)), name))
     parts = [select.take(group.of(select)) for group in judged(select, kind)]
     candidates = [_best_of(parts, [fit for fit in trained if fit.name == name]) for name in names]

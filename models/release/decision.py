@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agent.artifact import Artifact
+from features.ahead.summary import SEEN_AHEAD
 from features.conventions import CANNOT_TELL, FAILED
 from features.observe import FEATURES, VERSION
 from models.comparison.outcomes import content_digest
@@ -202,7 +203,7 @@ def _champion_artifact(data: DataFolder, offer: Offer, version: int, content: st
     try:
         artifact = tracking.load_artifact(data, cluster, version)
         made_for = artifact.manifest["features"], artifact.manifest.get("observe_version", VERSION)
-        if made_for == (list(FEATURES), VERSION):
+        if made_for in ((list(FEATURES), VERSION), (list(SEEN_AHEAD), VERSION)):
             return artifact
         why = f"it was made for other features, observation version {made_for[1]} and not {VERSION}"
     except WorkError as error:

@@ -80,7 +80,7 @@ def measured_on(report: PairTable, artifact: Artifact, earlier: PairTable | None
 
 def _figures(report: PairTable, artifact: Artifact) -> dict[str, Any]:
     """Means over all pairs at the default setting, hours, with 95 % intervals by 7-day blocks."""
-    gap_h = report.gap_h[stopping_rows(report, artifact.decide(report.observations))]
+    gap_h = report.gap_h[stopping_rows(report, artifact.decide(report.inputs_of(artifact)))]
     values = {"interruption_h": np.maximum(gap_h, 0.0), "overlap_h": np.maximum(-gap_h, 0.0), "cost_h": np.abs(gap_h)}
     starts, ci95 = start_weights(report.submit_s), {}
     if starts is not None:

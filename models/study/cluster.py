@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from models import registry
 from models.protocol import PairTable, concatenate
-from models.registry import looks_ahead
 from models.scenario import (
     INJECTED,
     LEAST_RECORDED_LIMIT_S,
@@ -73,6 +73,12 @@ class Study:
         """What learners are fitted with: as many as the cluster's settings say, else SEEDS."""
         return SEEDS if self.settings.seeds is None else tuple(range(self.settings.seeds))
 
+    @property
+    def policies(self) -> list[str]:
+        """Registry names of those that a release is chosen among; those that look ahead where the settings say so."""
+        looks = self.settings.looks_ahead and self.scenario.pairs == RECORDED
+        return [*registry.every_policy(), *(registry.LOOKING_AHEAD if looks else ())]
+
     def pairs(self, window: Window) -> PairTable:
         """The pairs that start in the window, on the cluster as it is."""
         return self._table(self.workload, self.scenario, window)
@@ -82,7 +88,7 @@ class Study:
 
         Raises InputError where it does and there are none in this world.
         """
-        looking = next((name for name in policies if looks_ahead(name)), None)
+        looking = next((name for name in policies if registry.looks_ahead(name)), None)
         if looking is None or self.sees_futures:
             return self
         futures.check_world(self.scenario, looking)
@@ -166,6 +172,7 @@ class Study:
             until_s=until_s,
             fit_capacities=tuple(scenario.capacity for scenario in fit_scenarios(self.scenario, self.workload)),
             code_version=code_version(),
+            site=futures.site_of(self.data, self.scenario, until_s) if self.sees_futures else None,
         )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.artifact import Artifact
+from features.ahead.summary import SEEN_AHEAD
 from features.observe import FEATURES, VERSION
 from models import registry
 from models.protocol import TrainedPolicy
@@ -167,7 +168,7 @@ def champion(study: Study) -> tuple[list[TrainedPolicy], int]:
         return [replace(fitted, name=CHAMPION) for fitted in fits], until_s
     artifact = _registered(study.data, study.scenario.cluster)
     made_for = artifact.manifest.get("observe_version", 1)
-    if made_for != VERSION or artifact.manifest["features"] != list(FEATURES):
+    if made_for != VERSION or artifact.manifest["features"] not in (list(FEATURES), list(SEEN_AHEAD)):
         raise InputError(
             f"the registered champion decides by observations of version {made_for}; those here are of version "
             f"{VERSION}: release again (`baton run`), or name policies that are trained"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,24 @@ def check_world(scenario: Scenario, policy: str) -> None:
 def futures_digest() -> str:
     """Changes when the code that simulates futures does."""
     return code_digest(MADE_BY)
+
+
+def site_of(data: DataFolder, scenario: Scenario, until_s: int) -> dict[str, Any]:
+    """The rules that showed in what was recorded before `until_s`, as an artifact carries them (`agent.ahead.Site`)."""
+    from models.study.inputs import read_record
+    from simulator.recorded.judge import ALL
+    from simulator.recorded.parameters import LEAST_FIT_S, fit
+
+    record = read_record(data, scenario.cluster, scenario.from_s, until_s)
+    if scenario.from_s is not None:
+        record = record.take(record.submit_s >= until_s - LEAST_FIT_S)
+    found = fit(record, until_s)
+    return {
+        "max_jobs": found.max_jobs if "job limit" in ALL else None,
+        "max_nodes": found.max_nodes if "node limit" in ALL else None,
+        "points_per_hour": found.points_per_hour,
+        "siblings": "siblings" in ALL,
+    }
 
 
 def table_with_futures(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:

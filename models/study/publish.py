@@ -24,6 +24,7 @@ from models.training.train import train
 from traces import instants
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
+from traces.errors import InputError, WorkError
 
 RELEASED_BY = ("models.release.candidate", "models.release.decision")
 
@@ -36,13 +37,14 @@ def publish(study: Study) -> tuple[pl.DataFrame, bool]:
     compared with.
     """
     data, cluster, windows = study.data, study.scenario.cluster, study.windows
-    policies = registry.every_policy()
+    policies = study.policies
     fingerprint = comparisons.comparison_fingerprint(study, policies)
     made_from = digest(fingerprint, code_digest(*RELEASED_BY, but=(registry.__name__,)))
     with champion.alone(data, cluster):
         if release_log.stands(data, cluster, made_from):
             return release_log.read(data, cluster), True
         trained, _ = fits.fit(study, policies, windows.fit)
+        study = study.seeing([*policies, *_champion(study)])
         select, report = study.pairs(windows.select), study.pairs(windows.report)
         context = study.context(windows.select.until_s)
         known = select.known_before(windows.select.until_s)
@@ -60,6 +62,14 @@ def publish(study: Study) -> tuple[pl.DataFrame, bool]:
         )
         decision = release(data, offer)
         return release_log.add(data, decision.log_row(), made_from), False
+
+
+def _champion(study: Study) -> list[str]:
+    """Registry name of the cluster's champion, which the candidate is held against; empty where there is none."""
+    try:
+        return [fits.champion_policy(study.data, study.scenario.cluster)]
+    except (InputError, WorkError):  # none, or one that cannot be read: `release` says so
+        return []
 
 
 def best_rule(select: PairTable, trained: Sequence[TrainedPolicy], candidate: Candidate, kind: str) -> Candidate | None:
@@ -81,7 +91,7 @@ def refitted(study: Study, candidate: Candidate) -> Artifact:
         return candidate.artifact
     windows = study.windows
     window = Window(windows.fit.from_s, windows.report.until_s, windows.fit.decision_s)
-    known = study.known_before(window.until_s)
+    known = study.seeing([candidate.policy]).known_before(window.until_s)
     (fitted,) = train(
         known.fit_pairs(window),
         [candidate.policy],

@@ -18,7 +18,7 @@ from agent.artifact import Artifact
 from models.learning.hyperparameters import check_values, values_of, with_values
 from models.learning.masking import HIDDEN_SHARE, hidden_at_random
 from models.protocol import PairTable, Policy, TrainedPolicy
-from models.registry import make_policy
+from models.registry import looks_ahead, make_policy
 from models.scenario import Context
 from models.training.processes import Made, fit_each
 from traces.cache.closure import ROOT, code_digest, present
@@ -146,6 +146,8 @@ def _described(
     counts = {"pairs": len(pairs), "decisions": len(pairs.decision_s)}
     hidden_share = HIDDEN_SHARE if policy.is_learned else 0.0  # of these pairs
     trained_on = {**context.as_dict(), "seed": made.seed, **counts, "hidden_share": hidden_share}
+    if looks_ahead(policy.name):
+        trained_on["site"] = context.site
     artifact = replace(made.artifact, manifest={**made.artifact.manifest, "trained_on": trained_on})
     run_id = ""
     if run is not None:

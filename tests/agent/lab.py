@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from agent.ahead import Site
 from agent.artifact import Artifact
 from agent.chain import Chain
 from agent.decide import Policy
@@ -58,6 +59,7 @@ class FakeEyes:
     commands: FakeCommands
     request: Request
     extra: Mapping[str, float] = field(default_factory=dict)
+    site: Site | None = None
 
     def look(self, now_s: int) -> Queue:
         """The queue of now."""
@@ -94,7 +96,8 @@ class Lab:
         """The fake, and time that passes when the agent waits."""
         return World(
             self.commands, self.time(), self.pause, self.log.append,
-            lambda request: FakeEyes(self.commands, request, self.extra), {"HOME": "/root"}, lambda: self.stop,
+            lambda request, site: FakeEyes(self.commands, request, self.extra, site),
+            {"HOME": "/root"}, lambda: self.stop,
         )  # fmt: skip
 
     def time(self) -> SlurmTime:

@@ -125,9 +125,11 @@ class ToldSlurm(Commands):
                 "State": "CANCELLED by 0" if state == "CANCELLED" else state, "Submit": str(job.submit_s),
                 "Start": str(job.start_s) if state in ("RUNNING", "COMPLETED") else "None",
                 "End": str(job.end_s) if is_over else "Unknown", "Timelimit": _duration(job.limit_s),
-                "NNodes": str(job.nodes),
+                "NNodes": str(job.nodes), "Priority": str(job.priority), "JobName": job.name,
             }  # fmt: skip
-            lines.append("|".join(values[name] for name in options["format"].split(",")) + "\n")
+            wanted = [values[name] for name in options["format"].split(",")]
+            mark = options.get("delimiter", "|")
+            lines.append(mark.join(wanted) + (mark if "--parsable" in argv else "") + "\n")
         return "".join(lines)
 
     def _scontrol(self, argv: Sequence[str]) -> str:

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from bench.ahead_scenes import scene_of
+from features.ahead.played import starts
 from models import recorded_pairs
 from models.ahead.futures import Asked, Told, start_in_futures
 from models.ahead.table import BEYOND_S, is_fresh, starts_ahead, with_futures
 from models.recorded_pairs import Predecessors, build_recorded_pairs
 from simulator.recorded.parameters import Parameters, known_before
 from simulator.recorded.record import NEVER, NONE, Record
+from tests.models.ahead.generated import DAY, FIRST_S, HOUR, busy
 
-HOUR, DAY = 3600, 86400
-FIRST_S = 1_672_617_600  # a Monday
 ALL = Told(run_times=True, arrivals=True, holds=True)
 
 
@@ -25,23 +26,6 @@ def _rules() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorded_pairs, "fit", lambda record, until_s: Parameters(0, 4, 3, None, 500.0, 1.0, 1.0, 0))
         yield
-
-
-def busy(seed: int = 0, days: int = 36) -> Record:
-    """Jobs of four users, each with two scripts, one after the other on four nodes: first come, first served."""
-    rng = np.random.default_rng(seed)
-    count = 8 * days
-    submit_s = FIRST_S + np.sort(rng.integers(0, days * DAY, count))
-    user, name, size = rng.integers(0, 4, count), rng.integers(0, 2, count), rng.integers(1, 3, count)
-    limit_s = np.where(name == 0, 4 * HOUR, 12 * HOUR)
-    run_s = np.where(name == 0, rng.integers(600, 4 * HOUR, count), 12 * HOUR)
-    free_s, start_s = np.zeros(4), np.zeros(count, np.int64)
-    for job in range(count):
-        nodes = np.argsort(free_s)[: size[job]]
-        start_s[job] = max(submit_s[job], int(free_s[nodes].max()), start_s[job - 1] if job else 0)
-        free_s[nodes] = start_s[job] + run_s[job]
-    keys = [str(job) for job in range(count)]
-    return Record(submit_s, start_s, start_s + run_s, size, limit_s, user, 0 * user, keys, name + 2 * user)
 
 
 def asked(record: Record, at_s: int, count: int = 6) -> Asked:
@@ -107,3 +91,14 @@ def test_between_two_looks_futures_carry_over() -> None:
         np.testing.assert_array_equal(starts[row], np.maximum(starts[row - 1], table.decision_s[row]))
     seen = with_futures(table, starts)
     assert seen.ahead.shape == (len(fresh), 7) and seen.digest != table.digest
+
+
+@pytest.mark.parametrize("days", [29, 31])
+def test_an_agent_plays_the_futures_of_the_table(days: int) -> None:
+    """Compiled from the record and in plain Python from what is seen at the instant: the same starts to the second."""
+    record = busy(seed=days)
+    wanted = asked(record, FIRST_S + days * DAY)
+    compiled = start_in_futures(record, wanted, futures=5)
+    played = np.stack([starts(scene_of(record, wanted, d), 5) for d in range(len(wanted))])
+    np.testing.assert_array_equal(played, compiled)
+    assert (np.ptp(played, axis=1) > 0).any()

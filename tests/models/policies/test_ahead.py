@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agent.ahead import Site
 from agent.artifact import Artifact
-from agent.decide import load
+from agent.decide import Policy, load
 from features.ahead.summary import AHEAD
 from features.observe import FEATURES
 from models.comparison.outcomes import play
@@ -72,11 +73,16 @@ def test_what_is_learned_corrects_futures_that_are_wrong() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_agent_refuses_what_it_cannot_look_ahead_for(name: str, tmp_path: Path) -> None:
+def test_an_agent_takes_it_with_the_rules_of_its_site_alone(name: str, tmp_path: Path) -> None:
     artifact = make_policy(name).fit(clairvoyant(), 0)[0]
     artifact.save(tmp_path / "policy")
-    with pytest.raises(ValueError, match=r"made for other features .*ahead_wait_p10_h"):
+    with pytest.raises(ValueError, match=r"needs trained_on\.site with max_jobs, .*train it again"):
         load(tmp_path / "policy", None)
+    site = {"max_jobs": 8, "max_nodes": None, "points_per_hour": 21.0, "siblings": True}
+    told = replace(artifact, manifest={**artifact.manifest, "trained_on": {"site": site}})
+    told.save(tmp_path / "policy")
+    assert load(tmp_path / "policy", None).manifest["fills"]["ahead_wait_p50_h"] == "start_estimate_h"
+    assert Policy(tmp_path / "policy").site == Site(8, None, 21.0, siblings=True)
 
 
 def test_other_policies_know_nothing_of_futures() -> None:
