@@ -97,7 +97,7 @@ def compiled(case: dict[str, Any], rows: int = 400) -> int:
     return int(start_in_future(past, AGEING, rules, room, moment))
 
 
-def by_hand(case: dict[str, Any]) -> int:
+def by_hand(case: dict[str, Any]) -> int | None:
     pending = [
         plain.Job(one["nodes"], one["limit_s"], one["user"], one["key"], row, one["run_s"], is_held=one["held_s"] > 0,
                   release_s=AT + one["held_s"])
