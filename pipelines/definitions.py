@@ -24,7 +24,7 @@ from assets import (
 )
 from assets.resources import Baton
 from pipelines import triggers
-from pipelines.jobs import analytics, everything, intake, tune
+from pipelines.jobs import analytics, everything, intake, tune, what_if
 from pipelines.runs.progress import progress_logger
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -45,6 +45,7 @@ def build_defs(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
                 simulation.simulation_calibration,
                 simulation.pair_tables,
                 simulation.simulation_what_if,
+                simulation.simulation_what_if_schedulers,
                 policies.trained_policies,
                 evaluation.policy_comparison,
                 release.provisioning_policy,
@@ -56,7 +57,7 @@ def build_defs(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
             ],
         ),
         asset_checks=[checks.canonical_checks, checks.derived_checks, checks.policy_checks],
-        jobs=[analytics, intake, everything, tune],
+        jobs=[analytics, intake, everything, tune, what_if],
         sensors=[triggers.raw_files, triggers.drifted],
         schedules=[triggers.weekly_retraining],
         resources={"baton": Baton(data=data), **(resources or {})},
