@@ -12,7 +12,16 @@ from assets.resources import Baton
 from assets.rules import Rule
 from features.catalog import FEATURES
 from models.queue_time.tables import TABLES as QUEUE_TIME
-from models.tables import CHAMPION_DRIFT, POLICY_CURVES, POLICY_PROMISES, POLICY_RESULTS, RELEASE_LOG, WHAT_IF
+from models.tables import (
+    CHAMPION_DRIFT,
+    POLICY_CURVES,
+    POLICY_PROMISES,
+    POLICY_RESULTS,
+    RELEASE_LOG,
+    WHAT_IF,
+    WHAT_IF_GROUPS,
+    WHAT_IF_SCHEDULERS,
+)
 from simulator.tables import CALIBRATION, SIMULATED_STARTS
 from traces import clusters, schema
 from traces.store.folder import DataFolder
@@ -24,6 +33,8 @@ ANALYTICS = (
     *(declared for analysis in FEATURES.values() for declared in analysis.TABLES),
     SIMULATED_STARTS,
     WHAT_IF,
+    WHAT_IF_SCHEDULERS,
+    WHAT_IF_GROUPS,
 )
 POLICIES = (*CALIBRATION, POLICY_RESULTS, POLICY_CURVES, POLICY_PROMISES, RELEASE_LOG, CHAMPION_DRIFT, *QUEUE_TIME)
 NAMES = {declared.name: declared.names for declared in (*schema.CANONICAL, *ANALYTICS, *POLICIES)}
@@ -31,6 +42,8 @@ NAMES = {declared.name: declared.names for declared in (*schema.CANONICAL, *ANAL
 WRITTEN_BY = {
     "simulated_starts": "simulation_replay",
     "what_if": "simulation_what_if",
+    "what_if_schedulers": "simulation_what_if_schedulers",
+    "what_if_groups": "simulation_what_if_schedulers",
     "calibration_figures": "simulation_calibration",
     "calibrated_starts": "simulation_calibration",
     "calibration_parameters": "simulation_calibration",

@@ -204,6 +204,23 @@ SIMULATED: tuple[Rule, ...] = (
         "SELECT * FROM calibrated_starts WHERE least(frozen_wait_s, causal_wait_s, forked_wait_s, informed_wait_s) < 0",
     ),
     Rule(
+        "what_if_schedulers",
+        "figures",
+        "shares lie in 0 to 1, the quantiles are in order, and a mean lies within its draws",
+        """SELECT * FROM what_if_schedulers
+           WHERE utilization NOT BETWEEN 0 AND 1 + 1e-9 OR fragmentation NOT BETWEEN 0 AND 1
+              OR p50_jct_s > p99_jct_s OR least(mean_queueing_s, preemptions, lost_gpu_h) < -1e-3
+              OR mean_jct_s NOT BETWEEN mean_jct_least_s - 1e-3 AND mean_jct_most_s + 1e-3""",
+    ),
+    Rule(
+        "what_if_groups",
+        "sizes_add_up",
+        "the classes of size hold every job that was replayed",
+        """SELECT s.cluster, s.scheduler, s.change, s.jobs, sum(g.jobs) AS found
+           FROM what_if_schedulers s JOIN what_if_groups g USING (cluster, scheduler, change)
+           WHERE g.dimension = 'size' GROUP BY ALL HAVING s.jobs <> sum(g.jobs)""",
+    ),
+    Rule(
         "calibration_figures",
         "jobs_counted",
         "the figures of every form are over the jobs of calibrated_starts",

@@ -9,7 +9,7 @@ from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models import registry
 from models.scenario import HOUR_S
-from models.study import calibrations, extent, inputs, replays, what_ifs
+from models.study import calibrations, extent, gpu_what_ifs, inputs, replays, what_ifs
 from models.study.pair_tables import MADE_BY, pair_path
 from models.study.support import headline_study, why_no_policies
 from models.tables import WHAT_IF
@@ -123,6 +123,47 @@ def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.Ma
         version=made_from,
         **numbers(**{f"as_it_is_{name}_h": value / 3600 for name in WAITS for value in base[f"{name}_wait_s"]}),
         changes=table(frame),
+    )
+
+
+@dg.asset(
+    deps=[warehouse.key("jobs"), warehouse.key("nodes")],
+    group_name="simulation",
+    partitions_def=CLUSTERS,
+    kinds={"numba", "parquet"},
+    owners=OWNERS,
+    metadata=computed_by(gpu_what_ifs.__name__, but=(registry.__name__,)),
+    description="The same jobs under published GPU schedulers, as it is and with things changed: who gains, who loses.",
+)
+def simulation_what_if_schedulers(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
+    data, cluster = baton.folder, context.partition_key
+    settings = baton.settings(cluster)
+    if why := gpu_what_ifs.why_not(data, settings):
+        return shown(rows=0, why=why)
+    made_from = gpu_what_ifs.made_from(data, settings)
+    by_hand = gpu_what_ifs.kept(data, settings)
+    if by_hand is not None:
+        (schedulers, groups), reused = by_hand, True
+        made_from = derived.made_from(data, gpu_what_ifs.TABLES[0].name, cluster) or made_from
+    else:
+        (schedulers, groups), reused = derived.read_or_compute(
+            data,
+            gpu_what_ifs.TABLES,
+            cluster,
+            made_from,
+            lambda: gpu_what_ifs.answer(data, settings, gpu_what_ifs.declared(settings), workers=1),
+        )
+    best = schedulers.sort("mean_jct_s", "place").row(0, named=True)
+    return shown(
+        rows=len(schedulers),
+        reused=reused,
+        version=made_from,
+        asked_by="baton whatif" if by_hand is not None else "clusters.toml, or nobody: the usual question",
+        **numbers(best_mean_jct_h=best["mean_jct_s"] / 3600, best_jct_change_h=best["jct_change_s"] / 3600),
+        best=f"{best['scheduler']}, {best['change']}",
+        replays=table(schedulers.drop("assumptions", "cluster")),
+        parts=table(groups.drop("cluster"), rows=40),
+        assumed=dg.MetadataValue.text(schedulers.sort("place")["assumptions"][0]),
     )
 
 

@@ -209,7 +209,72 @@ WHAT_IF = Table(
     key=("cluster", "change"),
 )  # fmt: skip
 
-TABLES: tuple[Table, ...] = (POLICY_RESULTS, POLICY_CURVES, POLICY_PROMISES, RELEASE_LOG, CHAMPION_DRIFT, WHAT_IF)
+WHAT_IF_SCHEDULERS = Table(
+    "what_if_schedulers",
+    "One row a GPU scheduler and change: the same jobs replayed by it, against the first scheduler as the cluster is",
+    (
+        CLUSTER,
+        Column("place", INT, "", "place in the order asked for; 1 is the base of all differences", nullable=False),
+        Column("scheduler", TEXT, "", "scheduler of the replay", nullable=False),
+        Column("change", TEXT, "", "what differs; 'as it is' for nothing", nullable=False),
+        Column("jobs", INT, "jobs", "jobs replayed", nullable=False),
+        Column("from_utc", UTC, "", "first submission among them", nullable=False),
+        Column("until_utc", UTC, "", "last submission among them", nullable=False),
+        Column("capacity_gpus", INT, "GPUs", "GPUs of the replayed cluster", nullable=False),
+        Column("seed", INT, "", "first seed of what is drawn", nullable=False),
+        Column("draws", INT, "", "replays with seeds from there on; figures are means over them", nullable=False),
+        Column("mean_jct_s", FLOAT, "s", "mean job completion time: last end minus submission", nullable=False),
+        Column("p50_jct_s", FLOAT, "s", "median of it", nullable=False),
+        Column("p99_jct_s", FLOAT, "s", "99th percentile of it", nullable=False),
+        Column("mean_queueing_s", FLOAT, "s", "mean time without GPUs before the end", nullable=False),
+        Column("makespan_s", FLOAT, "s", "first submission to last end", nullable=False),
+        Column("utilization", FLOAT, "0..1", "share of GPUs x makespan with progress", nullable=False),
+        Column("fragmentation", FLOAT, "0..1", "share that was free while somebody waited", nullable=False),
+        Column("worst_rho", FLOAT, "", "largest completion time over that alone on a 1/N share", nullable=False),
+        Column("mean_rho", FLOAT, "", "mean of it", nullable=False),
+        Column("preemptions", FLOAT, "", "stops before the end, of all jobs", nullable=False),
+        Column("lost_gpu_h", FLOAT, "GPU h", "GPU hours held without progress, for restarts", nullable=False),
+        Column("mean_jct_low_s", FLOAT, "s", "95 % interval of the mean, blocks of 7 days; null under two blocks"),
+        Column("mean_jct_high_s", FLOAT, "s", "upper end of it"),
+        Column("mean_jct_least_s", FLOAT, "s", "least mean among the draws", nullable=False),
+        Column("mean_jct_most_s", FLOAT, "s", "largest mean among the draws", nullable=False),
+        Column("jct_change_s", FLOAT, "s", "mean of job completion time less base; negative is better", nullable=False),
+        Column("jct_change_low_s", FLOAT, "s", "its 95 % interval, blocks of 7 days; null for the base"),
+        Column("jct_change_high_s", FLOAT, "s", "upper end of it"),
+        Column("jct_change_least_s", FLOAT, "s", "least change among the draws, each against its base", nullable=False),
+        Column("jct_change_most_s", FLOAT, "s", "largest change among the draws", nullable=False),
+        Column("queueing_change_s", FLOAT, "s", "mean of queueing minus the base's", nullable=False),
+        Column("queueing_change_low_s", FLOAT, "s", "its 95 % interval, blocks of 7 days; null for the base"),
+        Column("queueing_change_high_s", FLOAT, "s", "upper end of it"),
+        Column("assumptions", TEXT, "", "what was assumed or drawn as the log does not say it", nullable=False),
+    ),
+    key=("cluster", "scheduler", "change"),
+)
+
+WHAT_IF_GROUPS = Table(
+    "what_if_groups",
+    "One row a GPU scheduler, change and part of the jobs: who gains and who loses against the base",
+    (
+        CLUSTER,
+        Column("scheduler", TEXT, "", "scheduler of the replay", nullable=False),
+        Column("change", TEXT, "", "what differs; 'as it is' for nothing", nullable=False),
+        Column("dimension", TEXT, "", "size (GPUs), group (virtual cluster or partition) or user", nullable=False),
+        Column("name", TEXT, "", "which one; of users the 20 with most jobs", nullable=False),
+        Column("jobs", INT, "jobs", "jobs of it", nullable=False),
+        Column("mean_jct_s", FLOAT, "s", "mean job completion time of them", nullable=False),
+        Column("jct_change_s", FLOAT, "s", "mean of job completion time less base; negative is a gain", nullable=False),
+        Column("jct_change_low_s", FLOAT, "s", "its 95 % interval, blocks of 7 days; null under two blocks"),
+        Column("jct_change_high_s", FLOAT, "s", "upper end of it"),
+        Column("jct_change_least_s", FLOAT, "s", "least change among the draws", nullable=False),
+        Column("jct_change_most_s", FLOAT, "s", "largest change among the draws", nullable=False),
+    ),
+    key=("cluster", "scheduler", "change", "dimension", "name"),
+)
+
+TABLES: tuple[Table, ...] = (
+    POLICY_RESULTS, POLICY_CURVES, POLICY_PROMISES, RELEASE_LOG, CHAMPION_DRIFT, WHAT_IF,
+    WHAT_IF_SCHEDULERS, WHAT_IF_GROUPS,
+)  # fmt: skip
 
 _DTYPES: dict[str, Any] = {
     TEXT: pl.String,

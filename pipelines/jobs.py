@@ -44,6 +44,16 @@ everything = dg.define_asset_job(
     description="Raw logs of one cluster to the report, then compared policies, a release and the report again.",
 )
 
+what_if = dg.define_asset_job(
+    "what_if",
+    selection=dg.AssetSelection.assets(
+        "simulation_what_if", "simulation_what_if_schedulers", ["warehouse", "derived_tables"], "report"
+    ),
+    partitions_def=CLUSTERS,
+    executor_def=dg.in_process_executor,
+    description="What would change if, of one cluster: other schedulers, nodes, limits; then the report. No new logs.",
+)
+
 
 queue_time = dg.define_asset_job(
     "queue_time",

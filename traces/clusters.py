@@ -45,11 +45,14 @@ class ClusterSettings:
     pair_nodes: tuple[int, ...] = ()  # sizes of the pairs that are put into its replay; () is 1 and 8, where they fit
     hyperparameters: dict[str, dict[str, int | float]] = field(default_factory=dict)  # policy -> name -> value
     looks_ahead: bool = False  # whether policies that look ahead are among those that `baton run` may release
+    what_if: dict[str, Any] = field(default_factory=dict)  # schedulers, changes, seeds, jobs: of the pipeline's replays
 
 
 KEYS = tuple(f.name for f in fields(ClusterSettings) if f.name != "name")
 MOST_SEEDS = 1_000
 MOST_PAIR_SIZES = 8
+MOST_WHAT_IFS = 8  # schedulers, and changes, of the pipeline's replays
+MOST_REPLAYED = 1_000_000  # jobs of them
 _INSTANTS = ("fit_from", "fit_until", "select_until", "report_until")
 _COUNTS = {"nodes": schema.MOST["nodes"], "gpus_per_node": schema.MOST["gpus"]}  # the most allowed
 
@@ -179,6 +182,8 @@ def _converted(path: Path, name: str, table: Any) -> dict[str, Any]:
         elif key == "looks_ahead":
             if not isinstance(value, bool):
                 raise InputError(f"{where} looks_ahead: true or false, got {_shown(value)}")
+        elif key == "what_if":
+            value = _what_if(value, f"{where} what_if")
         elif not isinstance(value, str):
             raise InputError(f"{where} {key}: text, got {_shown(value)}")
         result[key] = value
@@ -195,6 +200,24 @@ def _hyperparameters(value: Any, where: str) -> dict[str, dict[str, int | float]
         for name, number in of_policy.items():
             if not isinstance(number, int | float) or isinstance(number, bool):
                 raise InputError(f"{where}.{policy[:80]}.{name[:80]}: a number, got {_shown(number)}")
+    return value
+
+
+def _what_if(value: Any, where: str) -> dict[str, Any]:
+    """What is asked of GPU schedulers; which schedulers and changes there are is known where they are replayed."""
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: a table with some of schedulers, changes, seeds, jobs, got {_shown(value)}")
+    for key, one in value.items():
+        if key in ("schedulers", "changes"):
+            least = 1 if key == "schedulers" else 0
+            is_list = isinstance(one, list) and all(isinstance(name, str) for name in one)
+            if not is_list or not least <= len(one) <= MOST_WHAT_IFS:
+                raise InputError(f"{where}.{key}: a list of {least} to {MOST_WHAT_IFS} texts, got {_shown(one)}")
+        elif key in ("seeds", "jobs"):
+            if not _count(one, f"{where}.{key}", MOST_SEEDS if key == "seeds" else MOST_REPLAYED):
+                raise InputError(f"{where}.{key}: at least 1, got {_shown(one)}")
+        else:
+            raise InputError(f"{where}: unknown setting {_shown(key)}: allowed are schedulers, changes, seeds, jobs")
     return value
 
 

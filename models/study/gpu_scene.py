@@ -30,11 +30,12 @@ def read_scene(
     seed: int = 0,
     from_s: int | None = None,
     until_s: int | None = None,
+    newest: int | None = None,
 ) -> Scene:
     """The cluster's jobs that ran on GPUs, submitted from `from_s` and before `until_s` (epoch s), and its nodes.
 
-    With `profiles` each job draws a model (generated). Raises InputError where there is no such job, and where nothing
-    says how many GPUs the cluster has.
+    Of these the `newest` so many, where that is given. With `profiles` each job draws a model (generated). Raises
+    InputError where there is no such job, and where nothing says how many GPUs the cluster has.
     """
     every = warehouse.read(data, _JOBS, (settings.name,))
     able = (pl.col("gpus") > 0) & (pl.col("run_s") > 0) & pl.col("submit_utc").is_not_null()
@@ -48,6 +49,9 @@ def read_scene(
         rows = rows.filter(pl.col("submit_s") < until_s)
     if rows.is_empty():
         raise InputError(f"cluster {settings.name!r} has no job that ran on GPUs in that time")
+    if newest is not None and len(rows) > newest:
+        said.append(f"of {len(rows):,} jobs the {newest:,} submitted last are replayed")
+        rows = rows.tail(newest)
     cluster, told = _machine(data, settings)
     jobs, dimension = _jobs(rows)
     said += [*told, f"quotas and fair shares go by {dimension}"]

@@ -10,14 +10,15 @@ import numpy as np
 
 from simulator.gpu.cluster import Cluster
 from simulator.gpu.jobs import GpuJobs
+from simulator.gpu.profiles import draw
 from simulator.gpu.profiles.scaling import model_of
 from simulator.gpu.profiles.table import BACKWARD_S
-from simulator.gpu.registry import SCHEDULERS, check
+from simulator.gpu.registry import SCHEDULERS, check, parameters
 from simulator.gpu.run import fits
 from traces.errors import InputError
 
 AS_IT_IS = "as it is"
-KNOWN = "nodes, type, limit, arrivals, mix, quota.GROUP, SCHEDULER.PARAMETER"
+KNOWN = "nodes, type, limit, arrivals, mix, elastic, quota.GROUP, SCHEDULER.PARAMETER"
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
 
 
@@ -35,8 +36,19 @@ class Scene:
 
 
 def parameters_of(scene: Scene, name: str) -> dict[str, float]:
-    """What the scheduler `name` is told in the scene."""
-    return scene.told if scene.only == name else {}
+    """What the scheduler `name` is told in the scene; one that draws itself gets the scene's seed."""
+    told = scene.told if scene.only == name else {}
+    return {"seed": float(scene.seed), **told} if "seed" in parameters(name) else told
+
+
+def is_drawn(scene: Scene) -> bool:
+    """Whether its jobs have profiles, so that another seed makes another scene."""
+    return bool((scene.jobs.model >= 0).any())
+
+
+def redrawn(scene: Scene, seed: int) -> Scene:
+    """The same jobs with models and elastic ones drawn with another seed: generated, by `profiles.draw`."""
+    return replace(scene, jobs=scene.jobs.drawn(seed), seed=seed)
 
 
 def changed(scene: Scene, change: str, schedulers: Sequence[str]) -> Scene:
@@ -118,13 +130,27 @@ def _arrivals(scene: Scene, value: str, change: str) -> Scene:
 
 
 def _mix(scene: Scene, value: str, change: str) -> Scene:
-    """Models are drawn from another mix: `mix=bert:0.5,yolov3:0.5`."""
+    """Models are drawn from another mix: `mix=bert:0.5,yolov3:0.5`; with `mix=none` no job has a profile."""
+    if value == "none":
+        bare = replace(
+            scene.jobs, model=np.full(len(scene.jobs), -1), elastic=np.zeros(len(scene.jobs), dtype=np.bool_)
+        )
+        line = f"{change}: no job has a profile: place and spread cost nothing, a restart 30 s, and none is elastic"
+        return replace(scene, jobs=bare, said=(*scene.said, line))
     mix = {}
     for part in value.split(","):
         model, _colon, share = part.partition(":")
         model_of(model.strip())
         mix[model.strip()] = _number(share, change)
     return replace(scene, jobs=scene.jobs.drawn(scene.seed, mix))
+
+
+def _elastic(scene: Scene, value: str, change: str) -> Scene:
+    """Another share of the gangs may run on more GPUs than they asked for: `elastic=0.5`."""
+    if not is_drawn(scene):
+        raise InputError(f"change {change!r} needs profiles of models: do not switch them off with --profiles none")
+    drawn = draw.elastic(scene.jobs.number, scene.jobs.gpus, _number(value, change), scene.seed)
+    return replace(scene, jobs=replace(scene.jobs, elastic=drawn))
 
 
 def _quota(scene: Scene, group: str, value: str, change: str) -> Scene:
@@ -144,6 +170,7 @@ _CHANGES: dict[str, Callable[[Scene, str, str], Scene]] = {
     "limit": _limit,
     "arrivals": _arrivals,
     "mix": _mix,
+    "elastic": _elastic,
 }
 
 

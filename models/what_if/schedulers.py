@@ -1,34 +1,27 @@
 """What would change if GPU jobs were scheduled by another of the published schedulers, or on another cluster.
 
 Every scheduler replays the same jobs on the same machine with the same profiles and prices (`simulator.gpu`), as it is
-and with each change alone. Differences are to the first scheduler with nothing changed, job by job, with intervals over
-resampled weeks (decision 9). Stores nothing.
+and with each change alone, once a draw of what the trace does not say. How they differ: `models.what_if.differences`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models.what_if.changes import AS_IT_IS, Scene, changed, parameters_of
-from models.what_if.cluster import mean_interval
-from simulator.gpu.figures import FIGURES, figures, jct_s, queueing_s, rho
-from simulator.gpu.jobs import GpuJobs
-from simulator.gpu.registry import Event, check, scheduler
+from models.what_if.changes import AS_IT_IS, Scene, changed, is_drawn, parameters_of, redrawn
+from simulator.gpu.figures import figures, jct_s, queueing_s, rho
+from simulator.gpu.registry import Event, check, parameters, scheduler
 from simulator.gpu.run import simulate
 
 Floats = NDArray[np.float64]
-Int64s = NDArray[np.int64]
-
-SIZES = ((1, "1"), (4, "2-4"), (8, "5-8"), (1 << 62, "9-up"))  # GPUs up to which a class goes, and its name
-SHOWN_GROUPS = 20  # of users: those of most jobs
 
 
 @dataclass(frozen=True)
@@ -37,6 +30,7 @@ class Outcome:
 
     scheduler: str
     change: str
+    seed: int  # of what is drawn
     figures: dict[str, float]
     of_jobs: dict[str, Floats]  # figure -> (jobs,)
     said: tuple[str, ...]
@@ -50,24 +44,44 @@ class Asked(NamedTuple):
     change: str
 
 
-def combinations(scene: Scene, schedulers: Sequence[str], changes: Sequence[str]) -> list[Asked]:
+def combinations(scene: Scene, schedulers: Sequence[str], changes: Sequence[str], draws: int = 1) -> list[Asked]:
     """Every scheduler with nothing changed and with each change that concerns it; names and values are checked here.
 
-    Raises InputError for what is not known or not possible.
+    Each once a draw: of `draws` scenes the first is `scene`, the others draw with the seeds that follow. A scene whose
+    jobs have no profile has nothing to draw, and is replayed once. Raises InputError for what is not known or possible.
     """
+    if draws > 1 and is_drawn(scene):
+        line = f"drawn again with the seeds up to {scene.seed + draws - 1}: figures are means over {draws} draws"
+        scene = replace(scene, said=(*scene.said, line))
+    scenes = [scene, *(redrawn(scene, scene.seed + more) for more in range(1, draws if is_drawn(scene) else 1))]
     asked = []
-    for name in schedulers:
+    for name in dict.fromkeys(schedulers):
         check(name, {})
-        asked.append(Asked(scene, name, AS_IT_IS))
-        for change in changes:
-            concerned = changed(scene, change, schedulers)
-            if concerned.only in (None, name):
-                asked.append(Asked(concerned, name, change))
+        asked += [Asked(one, name, AS_IT_IS) for one in scenes]
+        for change in dict.fromkeys(changes):
+            concerned = [changed(one, change, schedulers) for one in scenes]
+            if concerned[0].only in (None, name):
+                asked += [Asked(one, name, change) for one in concerned]
     return asked
 
 
 def replays(asked: Sequence[Asked], tell: Callable[[str], None], workers: int | None = None) -> list[Outcome]:
-    """The outcomes in the order asked, in as many processes as there are processors; `tell` hears which is done."""
+    """The outcomes in the order asked, in as many processes as there are processors; `tell` hears which is done.
+
+    Draws of a scene in which nothing is drawn are one replay.
+    """
+    first: dict[tuple[str, str, int], int] = {}
+    of = [first.setdefault((one.scheduler, one.change, _drawn_with(one)), at) for at, one in enumerate(asked)]
+    found = dict(zip(first.values(), _each([asked[at] for at in first.values()], tell, workers), strict=True))
+    return [replace(found[at], seed=one.scene.seed) for at, one in zip(of, asked, strict=True)]
+
+
+def _drawn_with(one: Asked) -> int:
+    """The seed of what the replay draws; -1 where it draws nothing."""
+    return one.scene.seed if is_drawn(one.scene) or "seed" in parameters(one.scheduler) else -1
+
+
+def _each(asked: Sequence[Asked], tell: Callable[[str], None], workers: int | None) -> list[Outcome]:
     count = min(len(asked), workers or os.cpu_count() or 1)
     if count <= 1:
         found = []
@@ -90,7 +104,7 @@ def replays(asked: Sequence[Asked], tell: Callable[[str], None], workers: int | 
 
 
 def _name(one: Asked) -> str:
-    return f"{one.scheduler}, {one.change}"
+    return f"{one.scheduler}, {one.change}" + (f", seed {one.scene.seed}" if is_drawn(one.scene) else "")
 
 
 def replayed(one: Asked) -> Outcome:
@@ -104,68 +118,7 @@ def replayed(one: Asked) -> Outcome:
         "mean_rho": rho(cluster, jobs, run.result),
     }
     summed = figures(cluster, jobs, run.result)
-    return Outcome(one.scheduler, one.change, summed, of_jobs, (*one.scene.said, *run.said))
-
-
-def rows(jobs: GpuJobs, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
-    """A row a scheduler, change and figure: value, its interval, and the difference to the first outcome.
-
-    Intervals are of figures that are means over jobs; None for others and where the trace is shorter than two weeks.
-    """
-    base = outcomes[0]
-    submit = jobs.submit_s.astype(np.int64)
-    for outcome in outcomes:
-        for figure in FIGURES:
-            of_jobs = outcome.of_jobs.get(figure)
-            difference = None if of_jobs is None else of_jobs - base.of_jobs[figure]
-            yield {
-                "scheduler": outcome.scheduler,
-                "change": outcome.change,
-                "figure": figure,
-                "value": outcome.figures[figure],
-                "ci95": None if of_jobs is None else mean_interval(of_jobs, submit),
-                "difference": outcome.figures[figure] - base.figures[figure],
-                "difference_ci95": (
-                    None if difference is None or outcome is base else mean_interval(difference, submit)
-                ),
-            }
-
-
-def group_rows(jobs: GpuJobs, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
-    """Who gains and who loses: mean difference of completion times to the first outcome, by size, group and user."""
-    base = outcomes[0]
-    for outcome in outcomes[1:]:
-        difference = outcome.of_jobs["mean_jct_s"] - base.of_jobs["mean_jct_s"]
-        for dimension, name, mask in parts(jobs):
-            submit = jobs.submit_s[mask].astype(np.int64)
-            yield {
-                "scheduler": outcome.scheduler,
-                "change": outcome.change,
-                "dimension": dimension,
-                "name": name,
-                "jobs": int(mask.sum()),
-                "mean_jct_s": float(outcome.of_jobs["mean_jct_s"][mask].mean()),
-                "difference_s": float(difference[mask].mean()),
-                "difference_ci95": mean_interval(difference[mask], submit),
-            }
-
-
-def parts(jobs: GpuJobs) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
-    """(dimension, name, jobs of it) of each class of size, each group, and the users of most jobs."""
-    low = 0
-    for high, name in SIZES:
-        mask = (jobs.gpus > low) & (jobs.gpus <= high)
-        low = high
-        if mask.any():
-            yield "size", name, mask
-    if len(jobs.groups) > 1:
-        for index, name in enumerate(jobs.groups):
-            if (mask := jobs.group == index).any():
-                yield "group", name, mask
-    counts = np.bincount(jobs.user[jobs.user >= 0], minlength=len(jobs.users))
-    for index in np.argsort(-counts, kind="stable")[:SHOWN_GROUPS]:
-        if counts[index]:
-            yield "user", jobs.users[index], jobs.user == index
+    return Outcome(one.scheduler, one.change, one.scene.seed, summed, of_jobs, (*one.scene.said, *run.said))
 
 
 def without_unplaceable(scene: Scene) -> Scene:

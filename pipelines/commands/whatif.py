@@ -11,10 +11,15 @@ from pipelines.options import Cluster, Data, GpusPerNode, Json, Nodes
 from traces.errors import InputError
 
 if TYPE_CHECKING:
+    from models.study.gpu_what_ifs import Question
     from models.what_if.changes import Scene
-    from models.what_if.schedulers import Outcome
+    from models.what_if.schedulers import Asked, Outcome
+    from traces.clusters import ClusterSettings
+    from traces.store.folder import DataFolder
 
 KINDS = ("stated", "none")
+MOST_DRAWS = 100
+KEPT = "kept in the tables what_if_schedulers and what_if_groups, for `baton report` and `baton export`"
 
 
 def register(app: typer.Typer) -> None:
@@ -38,6 +43,9 @@ def whatif(
         str, typer.Option("--profiles", help="Models of jobs: stated (drawn, generated) or none.")
     ] = "stated",
     seed: Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="Of what is drawn.")] = 0,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, max=MOST_DRAWS, help="Draws, from --seed on: figures are means over them.")
+    ] = 1,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes; default: the processors.")] = None,
     data: Data = None,
     json: Json = False,
@@ -46,29 +54,28 @@ def whatif(
     with options.output(json) as out:
         wanted = _wanted(schedulers, profiles)
         from traces import clusters
-        from traces.progress import Progress
         from traces.store import contents
 
         folder = options.data_folder(context, data)
         settings = clusters.resolve(folder, cluster=cluster, nodes=nodes, gpus_per_node=gpus_per_node)
         contents.check_clusters(folder, [settings.name])
-        from models.study.gpu_scene import read_scene
-        from models.what_if import schedulers as what_if
+        from models.study import gpu_what_ifs
 
-        scene = read_scene(
-            folder,
-            settings,
+        question = gpu_what_ifs.Question(
+            schedulers=tuple(wanted),
+            changes=tuple(change or ()),
+            draws=seeds,
             profiles=profiles == "stated",
             seed=seed,
+            jobs=None,
             from_s=options.utc_s(from_) if from_ else None,
             until_s=options.utc_s(to) if to else None,
         )
-        asked = what_if.combinations(scene, wanted, change or [])
-        with Progress("replays", len(asked), stays=False) as progress:
-            outcomes = what_if.replays(asked, progress.advance, workers)
-        result = _result(settings.name, scene, seed, outcomes)
+        asked, outcomes = _replayed(folder, settings, question, workers)
+        result = _result(settings.name, asked[0].scene, outcomes)
         for line in result["said"]:
             options.say(line)
+        options.say(KEPT)
         if json:
             options.write_json(out, result)
         else:
@@ -89,19 +96,37 @@ def _wanted(schedulers: str, profiles: str) -> list[str]:
     return wanted
 
 
-def _result(cluster: str, scene: Scene, seed: int, outcomes: list[Outcome]) -> dict[str, Any]:
+def _replayed(
+    folder: DataFolder, settings: ClusterSettings, question: Question, workers: int | None
+) -> tuple[list[Asked], list[Outcome]]:
+    """What was asked and found; all of it is in the warehouse when this returns, none of it where it is interrupted."""
+    from assets.warehouse import build
+    from models.study import gpu_what_ifs
+    from models.what_if.schedulers import replays
+    from traces.progress import Progress
+
+    asked = gpu_what_ifs.asked(folder, settings, question)
+    with Progress("replays", len(asked), stays=False) as progress:
+        outcomes = replays(asked, progress.advance, workers)
+    gpu_what_ifs.keep(folder, settings, question, asked, outcomes)
+    build(folder)
+    return asked, outcomes
+
+
+def _result(cluster: str, scene: Scene, outcomes: list[Outcome]) -> dict[str, Any]:
     """What `--json` prints of the replays."""
-    from models.what_if import schedulers as what_if
+    from models.what_if import differences
 
     return {
         "cluster": cluster,
         "jobs": len(scene.jobs),
         "nodes": scene.cluster.nodes,
         "gpus": scene.cluster.gpus,
-        "seed": seed,
+        "seed": scene.seed,
+        "draws": len({outcome.seed for outcome in outcomes}),
         "said": list(dict.fromkeys(line for outcome in outcomes for line in outcome.said)),
-        "results": list(what_if.rows(scene.jobs, outcomes)),
-        "groups": list(what_if.group_rows(scene.jobs, outcomes)),
+        "results": list(differences.rows(scene.jobs, outcomes)),
+        "groups": list(differences.group_rows(scene.jobs, outcomes)),
     }
 
 
@@ -128,6 +153,8 @@ def _print(out: TextIO, result: dict[str, Any]) -> None:
         if row["difference_ci95"] is not None:
             low, high = row["difference_ci95"]
             line += f"   by {kind(row['difference'])} (95 % {kind(low)} to {kind(high)})"
+        if result["draws"] > 1:
+            line += f"   [{kind(row['draws'][0])} to {kind(row['draws'][1])} over {result['draws']} draws]"
         out.write(line + "\n")
     sure = [row for row in result["groups"] if row["difference_ci95"] and 0 not in _signs(row["difference_ci95"])]
     for word, sign in (("gain", -1), ("lose", 1)):

@@ -10,15 +10,17 @@ from features.conventions import BLOCK_DAYS, ORACLE, REACTIVE, size_rank
 from reports import format as fmt
 from reports.hand_over import best_on_select
 from reports.layout import Section, TableView, columns
+from reports.sections.gpu_schedulers import gpu_schedulers
 from reports.source import Source
 
 BASE = "as it is"
 
 
 def change(source: Source) -> Section:
-    """Replays of a changed cluster, chained jobs handed over by a policy, and rules against failures and idle GPUs."""
+    """Replays of a changed cluster and under GPU schedulers, chained jobs handed over, rules against failures."""
     section = Section("change", "What would change if")
     _replays(source, section)
+    gpu_schedulers(source, section)
     _hand_over(source, section)
     _rules(source, section)
     _idle(source, section)

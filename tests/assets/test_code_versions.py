@@ -20,6 +20,10 @@ from traces.cache.closure import PACKAGES, Closures
 from traces.readers import registry as readers
 
 Roots = tuple[tuple[str, ...], tuple[str, ...]]  # (modules that compute it, modules at which their closure ends)
+GPU_POLICIES = (
+    "import simulator.gpu.registry as known, importlib\n"
+    "[importlib.import_module(found.module) for found in known.SCHEDULERS.values()]"
+)
 # What a module imports by name, as Python shows it once every entry of the registry was asked for.
 BY_NAME = {
     "models.registry": "known = models.registry\n"
@@ -30,6 +34,8 @@ BY_NAME = {
     "[known._made(place) for place in known.PARTS]",
     "simulator.cluster": "[simulator.cluster.world(name) for name in simulator.cluster.WORLDS]",
     "simulator.flat.dispatch": "",
+    "simulator.gpu.registry": GPU_POLICIES,
+    "simulator.gpu.run": GPU_POLICIES,
 }
 
 
@@ -139,7 +145,8 @@ def test_words_make_nothing_out_of_date(copy: Path) -> None:
         # settle.py made the warehouse anew and reused the replays of the old one
         ("traces.store.settle", {"simulation_replay", "simulation_what_if", "pair_tables", "queueing_delay", "report"}),
         # what-if left out the tables that it fills
-        ("models.tables", {"simulation_what_if", "policy_comparison"}),
+        ("models.tables", {"simulation_what_if", "simulation_what_if_schedulers", "policy_comparison"}),
+        ("simulator.gpu.policies.sia", {"simulation_what_if_schedulers"}),
         ("simulator.flat.kernel", {"simulation_replay", "simulation_what_if", "pair_tables"}),
         ("features.load", {"load", "drift", "champion_drift"}),
         ("models.policies.dqn", {"fit dqn", "trained_policies"}),

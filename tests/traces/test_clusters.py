@@ -36,6 +36,24 @@ def test_hyperparameters_are_tables_of_numbers(tmp_path: Path) -> None:
     assert known["ls6"].hyperparameters == {}
 
 
+def test_what_is_asked_of_gpu_schedulers_is_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "clusters.toml"
+    path.write_text('[mine.what_if]\nschedulers = ["fifo"]\nchanges = []\nseeds = 2\njobs = 500\n')
+    known = clusters.load(DataFolder(tmp_path))
+    assert known["mine"].what_if == {"schedulers": ["fifo"], "changes": [], "seeds": 2, "jobs": 500}
+    for line, told in {
+        "what_if = 3": "a table with some of schedulers, changes, seeds, jobs, got 3",
+        "what_if.schedulers = []": "what_if.schedulers: a list of 1 to 8 texts",
+        "what_if.changes = [1]": "what_if.changes: a list of 0 to 8 texts",
+        "what_if.seeds = 0": "what_if.seeds: at least 1",
+        "what_if.jobs = 9000000": "what_if.jobs: a whole number from 0 to 1,000,000",
+        "what_if.draws = 3": "unknown setting 'draws': allowed are schedulers",
+    }.items():
+        path.write_text(f"[mine]\n{line}\n")
+        with pytest.raises(InputError, match=told):
+            clusters.load(DataFolder(tmp_path))
+
+
 def test_found_by_name_or_folder_and_flags_override(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
     assert clusters.resolve(data, raw=tmp_path / "tacc-lonestar6").name == "ls6"

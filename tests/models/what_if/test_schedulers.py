@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from models.what_if.changes import AS_IT_IS, Scene, changed
-from models.what_if.schedulers import combinations, group_rows, replays, rows, without_unplaceable
+from models.what_if.differences import group_rows, rows
+from models.what_if.schedulers import combinations, replays, without_unplaceable
 from simulator.gpu.cluster import of_nodes
 from simulator.gpu.jobs import of_arrays
 from traces.errors import InputError
@@ -39,6 +40,10 @@ def test_changes_do_what_they_say() -> None:
     drawn = Scene(base.cluster, base.jobs.drawn(0))
     assert (changed(drawn, "type=A100", ALL).jobs.run_s < base.jobs.run_s).all()
     assert set(changed(drawn, "mix=bert:1", ALL).jobs.model.tolist()) == {1}
+    bare = changed(drawn, "mix=none", ALL)
+    assert (bare.jobs.model == -1).all() and not bare.jobs.elastic.any() and "no job has a profile" in bare.said[-1]
+    gangs = drawn.jobs.gpus >= 2
+    assert (changed(drawn, "elastic=1", ALL).jobs.elastic == gangs).all()
 
 
 @pytest.mark.parametrize(
@@ -52,6 +57,7 @@ def test_changes_do_what_they_say() -> None:
         ("limit=soon", "duration 'soon' is not understood"),
         ("type=H900", "unknown GPU type 'H900': known are K80"),
         ("type=A100", "needs profiles of models"),
+        ("elastic=1", "needs profiles of models"),
         ("arrivals=-100%", "0 times the arrival rate"),
         ("mix=gpt:1", "unknown model 'gpt'"),
         ("mix=bert:half", "'half' is no number"),

@@ -8,6 +8,8 @@ import pytest
 
 from simulator.gpu.figures import FIGURES
 from tests.pipelines.conftest import Baton, dump
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 
 @pytest.fixture
@@ -31,6 +33,33 @@ def test_every_combination_with_what_was_assumed(baton: Baton, data: Path) -> No
     told = baton("whatif", *wanted, *machine)
     assert "fifo, nodes=+1" in told.out
     assert "who would lose most, beyond chance: nobody" in told.out
+
+
+SMALL = ("--cluster", "small", "--nodes", 2, "--gpus-per-node", 4, "--workers", 1)
+
+
+def test_what_was_found_is_kept_and_an_interrupted_run_leaves_it(
+    baton: Baton, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = baton("whatif", *SMALL, "--schedulers", "fifo,sjf", "--seeds", 2, "--seed", 5, "--data", data)
+    assert "kept in the tables what_if_schedulers and what_if_groups" in told.err
+    assert "drawn again with the seeds up to 6: figures are means over 2 draws" in told.err
+    kept = "SELECT place, scheduler, change, seed, draws, jobs, capacity_gpus FROM what_if_schedulers ORDER BY place"
+    of_groups = "SELECT DISTINCT scheduler FROM what_if_groups"
+    there = [(1, "fifo", "as it is", 5, 2, 6, 8), (2, "sjf", "as it is", 5, 2, 6, 8)]
+    folder = DataFolder(data)
+    assert warehouse.read(folder, kept).rows() == there
+    assert warehouse.read(folder, of_groups).rows() == [("sjf",)]
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("models.what_if.schedulers.replayed", killed)
+        assert baton("whatif", *SMALL, "--schedulers", "srtf,fifo", "--data", data).code == 130
+    assert warehouse.read(folder, kept).rows() == there
+    baton("whatif", *SMALL, "--schedulers", "srtf", "--data", data)
+    assert [row[1] for row in warehouse.read(folder, kept).rows()] == ["srtf"]
 
 
 @pytest.mark.parametrize(

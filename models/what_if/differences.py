@@ -1,0 +1,183 @@
+"""How replays under GPU schedulers differ: from the first with nothing changed, job by job, draw by draw.
+
+A figure is its mean over the draws of what the trace does not say (models of jobs, which are elastic, the load of
+inference), beside the least and the most of them. Intervals are over resampled weeks of the jobs' differences, meant
+over the draws (decision 9): weeks say what chance of arrivals does, draws what was invented does. Stores nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from models.tables import WHAT_IF_GROUPS, WHAT_IF_SCHEDULERS, frame
+from models.what_if.cluster import mean_interval
+from models.what_if.schedulers import Asked, Outcome
+from simulator.gpu.figures import FIGURES
+from simulator.gpu.jobs import GpuJobs
+
+Floats = NDArray[np.float64]
+
+SIZES = ((1, "1"), (4, "2-4"), (8, "5-8"), (1 << 62, "9-up"))  # GPUs up to which a class goes, and its name
+SHOWN_GROUPS = 20  # of users: those of most jobs
+JCT, QUEUEING = "mean_jct_s", "mean_queueing_s"
+
+
+class Replayed(NamedTuple):
+    """One scheduler with one change: its outcomes, one a draw, beside the base's of the same draws."""
+
+    scheduler: str
+    change: str
+    outcomes: list[Outcome]
+    base: list[Outcome]
+
+    @property
+    def is_base(self) -> bool:
+        """Whether the differences are to itself."""
+        return self.outcomes is self.base
+
+    def values(self, figure: str) -> Floats:
+        """The figure in each draw, (draws,)."""
+        return np.array([outcome.figures[figure] for outcome in self.outcomes])
+
+    def of_jobs(self, figure: str) -> Floats:
+        """The figure of each job, the mean over the draws, (jobs,)."""
+        mean: Floats = np.array([outcome.of_jobs[figure] for outcome in self.outcomes]).mean(axis=0)
+        return mean
+
+    def changes(self, figure: str) -> Floats:
+        """The figure of each job less the base's of the same draw, (draws, jobs)."""
+        pairs = zip(self.outcomes, self.base, strict=True)
+        return np.array([one.of_jobs[figure] - before.of_jobs[figure] for one, before in pairs])
+
+
+def replayed(outcomes: Sequence[Outcome]) -> list[Replayed]:
+    """The outcomes of `models.what_if.schedulers.replays` by scheduler and change, in the order asked for."""
+    together: dict[tuple[str, str], list[Outcome]] = {}
+    for outcome in outcomes:
+        together.setdefault((outcome.scheduler, outcome.change), []).append(outcome)
+    base = next(iter(together.values()))
+    return [Replayed(*named, of_it, base) for named, of_it in together.items()]
+
+
+def rows(jobs: GpuJobs, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
+    """A row a scheduler, change and figure: value, its interval, its ends over the draws, the difference to the base.
+
+    Intervals are of figures that are means over jobs; None for others and where the trace is shorter than two weeks.
+    """
+    submit = jobs.submit_s.astype(np.int64)
+    for one in replayed(outcomes):
+        for figure in FIGURES:
+            values, base = one.values(figure), Replayed("", "", one.base, one.base).values(figure)
+            is_mean = figure in one.base[0].of_jobs
+            yield {
+                "scheduler": one.scheduler,
+                "change": one.change,
+                "figure": figure,
+                "value": float(values.mean()),
+                "ci95": mean_interval(one.of_jobs(figure), submit) if is_mean else None,
+                "draws": [float(values.min()), float(values.max())],
+                "difference": float((values - base).mean()),
+                "difference_ci95": (
+                    mean_interval(one.changes(figure).mean(axis=0), submit) if is_mean and not one.is_base else None
+                ),
+                "difference_draws": [float((values - base).min()), float((values - base).max())],
+            }
+
+
+def group_rows(jobs: GpuJobs, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
+    """Who gains and who loses: mean difference of completion times to the base, by size, group and user."""
+    for one in replayed(outcomes):
+        if one.is_base:
+            continue
+        of_jobs, changes = one.of_jobs(JCT), one.changes(JCT)
+        difference = changes.mean(axis=0)
+        for dimension, name, mask in parts(jobs):
+            of_draws = changes[:, mask].mean(axis=1)
+            yield {
+                "scheduler": one.scheduler,
+                "change": one.change,
+                "dimension": dimension,
+                "name": name,
+                "jobs": int(mask.sum()),
+                "mean_jct_s": float(of_jobs[mask].mean()),
+                "difference_s": float(difference[mask].mean()),
+                "difference_ci95": mean_interval(difference[mask], jobs.submit_s[mask].astype(np.int64)),
+                "difference_draws": [float(of_draws.min()), float(of_draws.max())],
+            }
+
+
+def parts(jobs: GpuJobs) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
+    """(dimension, name, jobs of it) of each class of size, each group, and the users of most jobs."""
+    low = 0
+    for high, name in SIZES:
+        mask = (jobs.gpus > low) & (jobs.gpus <= high)
+        low = high
+        if mask.any():
+            yield "size", name, mask
+    if len(jobs.groups) > 1 and jobs.groups != jobs.users:  # where users are the groups, they come once
+        for index, name in enumerate(jobs.groups):
+            if (mask := jobs.group == index).any():
+                yield "group", name, mask
+    counts = np.bincount(jobs.user[jobs.user >= 0], minlength=len(jobs.users))
+    for index in np.argsort(-counts, kind="stable")[:SHOWN_GROUPS]:
+        if counts[index]:
+            yield "user", jobs.users[index], jobs.user == index
+
+
+def frames(cluster: str, asked: Sequence[Asked], outcomes: Sequence[Outcome]) -> list[pl.DataFrame]:
+    """The tables `what_if_schedulers` and `what_if_groups` of one cluster; `outcomes` are of `asked`, in order."""
+    jobs = asked[0].scene.jobs
+    scenes = {(one.scheduler, one.change): one.scene for one in reversed(asked)}
+    every = list(rows(jobs, outcomes))
+    schedulers = []
+    for place, one in enumerate(replayed(outcomes), 1):
+        scene = scenes[one.scheduler, one.change]
+        of_it = {r["figure"]: r for r in every if (r["scheduler"], r["change"]) == (one.scheduler, one.change)}
+        jct, queueing = of_it[JCT], of_it[QUEUEING]
+        schedulers.append(
+            {
+                **{figure: row["value"] for figure, row in of_it.items()},
+                "cluster": cluster,
+                "place": place,
+                "scheduler": one.scheduler,
+                "change": one.change,
+                "jobs": len(jobs),
+                "from_utc": _utc(jobs.submit_s.min()),
+                "until_utc": _utc(jobs.submit_s.max()),
+                "capacity_gpus": scene.cluster.gpus,
+                "seed": one.outcomes[0].seed,
+                "draws": len(one.outcomes),
+                **_ends("mean_jct", jct["ci95"], jct["draws"]),
+                "jct_change_s": jct["difference"],
+                **_ends("jct_change", jct["difference_ci95"], jct["difference_draws"]),
+                "queueing_change_s": queueing["difference"],
+                **_ends("queueing_change", queueing["difference_ci95"], queueing["difference_draws"]),
+                "assumptions": "\n".join(dict.fromkeys(line for outcome in one.outcomes for line in outcome.said)),
+            }
+        )
+    groups = [
+        {
+            **row,
+            "cluster": cluster,
+            "jct_change_s": row["difference_s"],
+            **_ends("jct_change", row["difference_ci95"], row["difference_draws"]),
+        }
+        for row in group_rows(jobs, outcomes)
+    ]
+    return [frame(WHAT_IF_SCHEDULERS, schedulers), frame(WHAT_IF_GROUPS, groups)]
+
+
+def _ends(name: str, ci95: list[float] | None, draws: list[float]) -> dict[str, float | None]:
+    """The interval over weeks and the ends over draws, as the columns of a figure are called."""
+    low, high = ci95 or (None, None)
+    return {f"{name}_low_s": low, f"{name}_high_s": high, f"{name}_least_s": draws[0], f"{name}_most_s": draws[1]}
+
+
+def _utc(second: float) -> datetime:
+    return datetime.fromtimestamp(float(second), UTC).replace(tzinfo=None)

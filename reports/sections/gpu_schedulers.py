@@ -1,0 +1,159 @@
+"""Part of the section `change`: the jobs under published GPU schedulers, who gains, who loses, what was assumed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from features.conventions import BLOCK_DAYS
+from reports import format as fmt
+from reports.layout import Section, TableView, columns, cut
+from reports.source import Source
+
+MOST_PARTS = 20  # of those who gain and lose, by the time that they gain or lose together
+
+
+def gpu_schedulers(source: Source, section: Section) -> None:
+    """Adds what the tables `what_if_schedulers` and `what_if_groups` hold of the cluster, or why there is nothing."""
+    replays = source.rows("what_if_schedulers")
+    if replays.is_empty():
+        section.missing.append(
+            "The jobs were not replayed under other GPU schedulers: the log holds no job on GPUs, how many GPUs the "
+            "cluster has is not known, or the asset simulation_what_if_schedulers was not materialized."
+        )
+        return
+    rows = [_shown(source, row) for row in replays.sort("place").to_dicts()]
+    base, others = rows[0], rows[1:]
+    best = next((row for row in sorted(others, key=lambda row: row["jct_change_s"]) if _is_sure(row, -1)), None)
+    section.sentences.append(_best(base, best))
+    section.tables.append(_schedulers(source, base, rows))
+    if best is not None:
+        _parts(source, section, best)
+    lines = dict.fromkeys(line for row in rows for line in row["assumptions"].splitlines())
+    section.tables.append(
+        TableView(
+            "what_if_assumed",
+            "What these replays rest on",
+            "What the log does not say was assumed, or drawn with a seed; what was drawn is generated, not recorded. "
+            "How much the draws matter is told by their ends in the table of the schedulers.",
+            columns("line|assumed or drawn"),
+            [{"line": line} for line in lines],
+        )
+    )
+
+
+def _schedulers(source: Source, base: dict[str, Any], rows: list[dict[str, Any]]) -> TableView:
+    between = f"submitted {fmt.day(base['from_utc'])} to {fmt.day(base['until_utc'])}"
+    return TableView(
+        "what_if_schedulers",
+        "The same jobs under other GPU schedulers",
+        f"Replays of one engine with one price of a restart, {between}. Change: mean over jobs of the completion time "
+        f"against {fmt.text(base['scheduler'])} as it is, with its 95 % interval over blocks of {BLOCK_DAYS} days; "
+        f"over draws: the least and the largest change of {base['draws']} "
+        f"{'draw' if base['draws'] == 1 else 'draws'} of what the log does not say. Preemptions are stops before the "
+        f"end, lost what restarts held without progress. {source.caption(base['jobs'], 'jobs')}",
+        columns(
+            "scheduler|scheduler|name", "change|what differs", "capacity_gpus|GPUs|count",
+            "mean_jct_s|mean completion|duration", "p50_jct_s|median|duration", "p99_jct_s|p99|duration",
+            "mean_queueing_s|mean queueing|duration", "jct_change_s|change|duration", "interval|95 %|interval_s",
+            "over_draws|over draws|interval_s", "utilization|in use|percent",
+            "fragmentation|free while somebody waits|percent", "worst_rho|worst rho|number",
+            "mean_rho|mean rho|number", "preemptions|preemptions|count", "lost_gpu_s|lost|gpu_time",
+        ),
+        rows,
+    )  # fmt: skip
+
+
+def _shown(source: Source, row: dict[str, Any]) -> dict[str, Any]:
+    """A row of `what_if_schedulers` as the table shows it."""
+    is_base = row["place"] == 1
+    known = row["jct_change_low_s"] is not None
+    change = row["change"]
+    if source.names.are_hidden and change.startswith("quota."):  # groups may be users
+        change = "quota of one group=" + change.rpartition("=")[2]
+    return {
+        **row,
+        "asked": row["change"],
+        "change": change,
+        "interval": [row["jct_change_low_s"], row["jct_change_high_s"]] if known else None,
+        "over_draws": None if is_base else [row["jct_change_least_s"], row["jct_change_most_s"]],
+        "lost_gpu_s": row["lost_gpu_h"] * 3600.0,
+    }
+
+
+def _is_sure(row: dict[str, Any], sign: int) -> bool:
+    """Whether the change has that sign at both ends of its interval, and in every draw."""
+    ends = (row["jct_change_low_s"], row["jct_change_high_s"], row["jct_change_least_s"], row["jct_change_most_s"])
+    return all(end is not None and end * sign > 0 for end in ends)
+
+
+def _best(base: dict[str, Any], best: dict[str, Any] | None) -> str:
+    """Only what neither the weeks nor the draws make doubtful is called better."""
+    start = (
+        f"Under {fmt.text(base['scheduler'])}, in simulation, a job on GPUs is complete "
+        f"{fmt.duration(base['mean_jct_s'])} after its submission in the mean"
+    )
+    if base["mean_jct_low_s"] is None:
+        return f"{start}; the log is too short to tell another scheduler from chance."
+    if best is None:
+        return f"{start}; no other scheduler and no change that was tried shortens that beyond chance and every draw."
+    ends = fmt.interval_s([best["jct_change_low_s"], best["jct_change_high_s"]])
+    words = f"{start}, under {_named(best)} {fmt.duration(best['mean_jct_s'])} (change {ends})"
+    if best["draws"] > 1:
+        words += f"; over {best['draws']} draws of what the log does not say, {fmt.interval_s(best['over_draws'])}"
+    per_job = best["preemptions"] / best["jobs"]
+    return (
+        f"{words}. It stops running jobs {fmt.count(best['preemptions'])} times ({fmt.number(per_job)} a job), and "
+        f"restarts take {fmt.gpu_time(best['lost_gpu_s'])}."
+    )
+
+
+def _named(row: dict[str, Any]) -> str:
+    return fmt.text(row["scheduler"]) + ("" if row["asked"] == "as it is" else f" with {fmt.text(row['change'])}")
+
+
+def _parts(source: Source, section: Section, best: dict[str, Any]) -> None:
+    """Who gains and who loses with the best of them, beyond chance and every draw; by what they gain together."""
+    groups = source.rows("what_if_groups")
+    if groups.is_empty():
+        return
+    of_best = groups.filter((pl.col("scheduler") == best["scheduler"]) & (pl.col("change") == best["asked"])).to_dicts()
+    for row in of_best:
+        if row["dimension"] == "user":
+            row["name"] = source.hidden("user_name", row["name"])
+        row["effect"] = "gains" if _is_sure(row, -1) else "loses" if _is_sure(row, 1) else "cannot be told"
+        row["interval"] = (
+            None if row["jct_change_low_s"] is None else [row["jct_change_low_s"], row["jct_change_high_s"]]
+        )
+    of_best.sort(key=lambda row: (row["effect"] == "cannot be told", -abs(row["jct_change_s"]) * row["jobs"]))
+    losing = [row for row in of_best if row["effect"] == "loses"]
+    if losing:
+        most = max(losing, key=lambda row: row["jct_change_s"] * row["jobs"])
+        section.sentences.append(
+            f"{_named(best)} makes {len(losing)} of {len(of_best)} groups of jobs wait longer, "
+            f"{_part(most)} most: {fmt.duration(most['jct_change_s'])} a job."
+        )
+    else:
+        section.sentences.append(f"No group of jobs is known to be later under {_named(best)}.")
+    shown, left_out = cut(of_best, MOST_PARTS)
+    section.tables.append(
+        TableView(
+            "what_if_groups",
+            f"Who gains and who loses under {_named(best)}",
+            "Change of the mean completion time of a job, by GPUs asked for, virtual cluster or partition, and user "
+            "(of those with most jobs). One gains or loses where the interval and every draw agree. "
+            f"{source.caption(best['jobs'], 'jobs')}",
+            columns(
+                "dimension|by|name", "name|which|name", "effect|effect", "jobs|jobs|count",
+                "mean_jct_s|mean completion|duration", "jct_change_s|change|duration", "interval|95 %|interval_s",
+            ),
+            shown,
+            left_out,
+        )
+    )  # fmt: skip
+
+
+def _part(row: dict[str, Any]) -> str:
+    kind = {"size": "those of {} GPUs", "group": "those of {}", "user": "those of user {}"}[row["dimension"]]
+    return kind.format(fmt.text(row["name"]))

@@ -1,0 +1,69 @@
+"""The asset of GPU schedulers: what is declared is replayed, what was asked by hand is kept, and why there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.resources import Baton as Resource
+from assets.simulation import simulation_what_if_schedulers
+from models.study import gpu_what_ifs
+from models.what_if.schedulers import replays
+from tests.pipelines.conftest import Baton, baton, dump  # noqa: F401 - a fixture
+from traces import clusters
+from traces.errors import InputError
+from traces.store import derived
+from traces.store.folder import DataFolder
+
+
+@pytest.fixture
+def data(baton: Baton, tmp_path: Path) -> DataFolder:  # noqa: F811
+    folder = tmp_path / "data"
+    assert baton("ingest", dump(tmp_path / "log.psv"), "--cluster", "small", "--data", folder).code == 0
+    return DataFolder(folder)
+
+
+def made(data: DataFolder, **flags: Any) -> dict[str, Any]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("clusters", ["small"])
+        result = dg.materialize(
+            [simulation_what_if_schedulers],
+            instance=instance,
+            partition_key="small",
+            resources={"baton": Resource(data=str(data.root), **flags)},
+        )
+    (event,) = result.get_asset_materialization_events()
+    return {name: getattr(value, "value", value) for name, value in event.materialization.metadata.items()}
+
+
+def test_a_cluster_whose_gpus_nobody_counts_is_told_why(data: DataFolder) -> None:
+    assert "give --nodes and --gpus-per-node" in made(data, nodes=2)["why"]
+
+
+def test_what_is_declared_is_replayed_once_and_what_was_asked_by_hand_is_kept(data: DataFolder) -> None:
+    declared = '[small]\nnodes = 2\ngpus_per_node = 4\n[small.what_if]\nschedulers = ["fifo", "sjf"]\nchanges = []\n'
+    data.clusters_toml.write_text(declared)
+    first, again = made(data), made(data)
+    assert (first["dagster/row_count"], first["reused"], again["reused"]) == (2, False, True)
+    assert first["best_mean_jct_h"] == 2.0 and "(generated)" in first["assumed"]
+
+    settings = clusters.load(data)["small"]
+    question = gpu_what_ifs.Question(schedulers=("srtf",), changes=(), draws=1)
+    asked = gpu_what_ifs.asked(data, settings, question)
+    gpu_what_ifs.keep(data, settings, question, asked, replays(asked, lambda _: None, 1))
+    by_hand = made(data)
+    assert (by_hand["asked_by"], by_hand["reused"]) == ("baton whatif", True)
+    assert derived.read(data, "what_if_schedulers", "small")["scheduler"].to_list() == ["srtf"]
+
+    data.clusters_toml.write_text(declared.replace('"fifo", ', ""))  # another question is declared: it is asked
+    assert not made(data)["reused"]
+    assert derived.read(data, "what_if_schedulers", "small")["scheduler"].to_list() == ["sjf"]
+
+
+def test_an_unknown_scheduler_that_is_declared_is_refused_by_name(data: DataFolder) -> None:
+    data.clusters_toml.write_text('[small]\nwhat_if.schedulers = ["lottery"]\n')
+    with pytest.raises(InputError, match="unknown scheduler 'lottery': known are fifo"):
+        gpu_what_ifs.declared(clusters.load(data)["small"])
