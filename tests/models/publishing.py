@@ -70,6 +70,8 @@ class Toy(SimpleNamespace):
             scenario=SimpleNamespace(cluster="toy"),
             windows=windows,
             candidate=candidate,
+            policies=[],
+            seeing=lambda _: self,
             context=lambda _: context(until_s=0),
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from features.observe import AT
+from agent.decide import Policy
+from features.observe import AT, HIDDEN_TOGETHER
+from models import registry
 from models.policies.reactive import Reactive
 from models.protocol import NONE, TrainedPolicy
 from models.scenario import CALIBRATED, PLAIN, RECORDED_WAIT
-from models.study import inputs
+from models.study import fits, inputs
 from models.study.chains import chain_rows
 from models.study.cluster import Study, open_study
+from models.study.comparisons import compare_on
+from models.study.publish import publish
 from models.study.support import headline_study, why_no_policies, why_not_calibrated
 from models.study.windows import DAY_S, HOUR_S, Window
 from models.study.world_error import world_error
@@ -249,3 +254,24 @@ def test_policies_that_look_ahead_are_fitted_and_compared(data: DataFolder, capf
     assert len(kept) >= 2
     code, _, err = answer("evaluate", *calibrated, *window, "--chain", "2")
     assert code == 2 and "'simulate-ahead' looks at simulated futures, which chains of jobs have not" in err
+
+
+def test_a_cluster_that_says_so_releases_a_policy_that_looks_ahead(
+    data: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = clusters.resolve(data, cluster=CUT)
+    assert "simulate-ahead" not in open_study(data, settings, world=CALIBRATED).policies
+    monkeypatch.setattr(registry, "every_policy", list)
+    ahead = {"simulate-ahead": registry.LOOKING_AHEAD["simulate-ahead"]}
+    monkeypatch.setattr(registry, "LOOKING_AHEAD", ahead)
+    settings = replace(settings, looks_ahead=True)
+    assert open_study(data, settings, pair_nodes=(1,)).policies == [], "no futures of injected pairs"
+    study = open_study(data, settings, world=CALIBRATED)
+    assert study.policies == ["simulate-ahead"]
+    log, reused = publish(study)
+    assert not reused and log["policy"][-1] == "simulate-ahead"
+    released = Policy(data.artifacts / CUT / "champion")
+    assert released.site is not None and released.site.siblings
+    assert set(released.artifact.manifest["release"]["results"]["hidden"]) == set(HIDDEN_TOGETHER)
+    (champion,), _ = fits.champion(study)
+    assert compare_on(study, [champion], study.windows.report, None).results

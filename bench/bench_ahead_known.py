@@ -1,0 +1,92 @@
+"""What stands in the way of looking ahead: the same rule on futures that are told parts of the truth.
+
+    .venv/bin/python -m bench.bench_ahead_known --data DIR --cluster NAME --from DATE --to DATE [--every 6]
+
+Every so-manyth recorded pair of the window, half-hourly decisions. A line for each of run times, arrivals and releases
+of held jobs told or drawn, alone and together, then the oracle. Interruption in hours at a mean overlap of .25, .5 and
+1 h of `simulate-ahead` on these futures, and its least cost of weight 1, with 95 % by 7-day blocks. Rules are those of
+the world that judges: futures that are told all three differ from it by when passes come and what it learns of nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.bench_ahead import BUDGETS_H
+from features.ahead.summary import AHEAD
+from features.bootstrap import block_count, interval, start_weights
+from models.ahead.futures import Told
+from models.ahead.table import starts_ahead, with_futures
+from models.comparison.outcomes import at_overlap, oracle_rows, stopping_rows
+from models.policies.simulate_ahead import FACTORS
+from models.protocol import PairTable
+from models.recorded_pairs import Predecessors
+from models.study.cluster import open_study
+from models.study.pair_tables import predecessors_in
+from models.study.windows import FIT_DECISION_S, Window
+from traces import clusters, instants
+from traces.store.folder import DataFolder
+
+LOWER = AHEAD.index("ahead_wait_p25_h")
+
+
+def figures(pairs: PairTable, gap_h: NDArray[np.float64]) -> str:
+    """Interruption at each budget and the least cost, of gaps (settings, p), each with its interval."""
+    weights = start_weights(pairs.submit_s)
+    draws = [np.full((1, len(pairs)), 1.0 / len(pairs))]
+    draws += [] if weights is None else [weights / weights.sum(axis=1, keepdims=True)]
+    reactive_h = np.maximum(pairs.gap_h[pairs.last], 0.0)
+    words = []
+    for budget in (*BUDGETS_H, None):
+        found = []
+        for draw in draws:
+            lost, doubled = draw @ np.maximum(gap_h, 0.0).T, draw @ np.maximum(-gap_h, 0.0).T
+            at = (
+                (lost + doubled).min(axis=1) if budget is None else at_overlap(lost, doubled, draw @ reactive_h, budget)
+            )
+            found.append(at)
+        ends = interval(found[1][~np.isnan(found[1])]) if len(found) > 1 else None
+        shown = "" if ends is None else f" [{ends[0]:.2f}, {ends[1]:.2f}]"
+        words.append(f"{float(found[0][0]):.2f}{shown}")
+    return " | ".join(words)
+
+
+def main() -> None:
+    """Simulates the futures of each line and prints it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--from", dest="first", required=True)
+    parser.add_argument("--to", dest="until", required=True)
+    parser.add_argument("--every", type=int, default=6)
+    parser.add_argument("--futures", type=int, default=8)
+    given = parser.parse_args()
+    data = DataFolder(given.data)
+    study = open_study(data, clusters.load(data)[given.cluster], world="calibrated")
+    first_s, until_s = (instants.epoch_s(instants.parse(text)) for text in (given.first, given.until))
+    window = Window(first_s, until_s, FIT_DECISION_S)
+    chosen = np.arange(0, len(study.pairs(window)), given.every)
+    pairs, (record, every) = study.pairs(window).take(chosen), predecessors_in(data, study.scenario, window)
+    predecessors = Predecessors(every.row[chosen], every.next_row[chosen])
+    left_h = (pairs.predecessor_end_s[pairs.pair_of] - pairs.decision_s) / 3600.0
+    blocks = block_count(pairs.submit_s, int(pairs.submit_s.min()))
+    print(f"n {len(pairs)}, {blocks} blocks, {len(pairs.decision_s)} decisions, {given.futures} futures", flush=True)
+    for known in product((False, True), repeat=3):
+        told = Told(*known)
+        count = 1 if all(known) else given.futures
+        starts = starts_ahead(pairs, record, predecessors, told=told, futures=count)
+        wait_h = with_futures(pairs, starts).ahead[:, LOWER]
+        gap_h = pairs.gap_h[stopping_rows(pairs, np.asarray(FACTORS)[:, None] * wait_h >= left_h)]
+        names = [name for name, is_told in told._asdict().items() if is_told]
+        print(f"| {', '.join(names) or 'nothing'} | {figures(pairs, gap_h)} |", flush=True)
+    gap_h = pairs.gap_h[oracle_rows(pairs, 1.0)][None]
+    print(f"| oracle | {np.maximum(gap_h, 0).mean():.2f} + {np.maximum(-gap_h, 0).mean():.2f} h of overlap |")
+
+
+if __name__ == "__main__":
+    main()
