@@ -51,7 +51,7 @@ def decision(artifact: Artifact, line: str, where: str, setting: float | None = 
     """The answer to one observation; what is missing gets its declared fill (`Artifact.row`). Raises ValueError."""
     try:
         observation = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: not JSON: {error}") from error
     if not isinstance(observation, dict):
         raise ValueError(f"{where}: an observation is an object with one number a feature")

@@ -28,9 +28,13 @@ REFUSED = {
     "--clusters": "the agent sees one cluster", "-M": "the agent sees one cluster",
     "--parsable": "the agent sets it", "--quiet": "the agent reads the answer", "-Q": "the agent reads the answer",
     "--test-only": "nothing would be submitted", "--wait": "sbatch would not return", "-W": "sbatch would not return",
-    "--wrap": "a chain needs a script",
+    "--wrap": "a chain needs a script", "--uid": "the agent sees the jobs of its own user",
 }  # fmt: skip
-IN_SCRIPT = ("--array", "-a", "--dependency", "-d", "--clusters", "-M", "--wait", "-W")  # the others are overridden
+IN_SCRIPT = (  # the others are overridden
+    "--array", "-a", "--dependency", "-d", "--clusters", "-M", "--wait", "-W", "--test-only", "--uid",
+)  # fmt: skip
+PARTS = (":", "hetjob", "packjob")  # words that divide the options of a heterogeneous job
+SHORTEST = 4  # characters of a long option that is cut short, as sbatch takes it: --ti for --time
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ def from_file(path: Path) -> dict[str, Any]:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not TOML: {error}") from error
     kinds = KINDS | {"state": str}
     unknown = sorted(set(values) - set(kinds))
@@ -143,21 +147,33 @@ def _check(chain: Chain) -> None:
 
 def _refuse(options: Sequence[str], refused: Mapping[str, str], where: str) -> None:
     for name, reason in refused.items():
-        if option(options, name, name) is not None or name in options:
+        if option(options, name, name) is not None or any(_names(text, name) for text in options):
             raise ValueError(f"{where}: {name} is not allowed in a chain: {reason}")
+    parts = [word for word in options if word in PARTS]
+    if parts:
+        raise ValueError(f"{where}: {parts[0]} is not allowed in a chain: a link is one job, of one part")
 
 
 def option(options: Sequence[str], long: str, short: str) -> str | None:
-    """The last value that the options give to `--long VALUE`, `--long=VALUE`, `-s VALUE` or `-sVALUE`; None."""
+    """The last value that the options give to `--long VALUE`, `--long=VALUE`, `-s VALUE` or `-sVALUE`; None.
+
+    A long name may be cut short, as in `--tim 5`.
+    """
     found = None
     for at, text in enumerate(options):
-        if text in (long, short) and at + 1 < len(options):
+        if (text == short or (_names(text, long) and "=" not in text)) and at + 1 < len(options):
             found = options[at + 1]
-        elif text.startswith(f"{long}=") and long.startswith("--"):
+        elif "=" in text and _names(text, long):
             found = text.partition("=")[2]
         elif text.startswith(short) and len(text) > 2 and not text.startswith("--"):
             found = text[2:]
     return found
+
+
+def _names(text: str, name: str) -> bool:
+    """Whether the text is that option, with a value behind = or without, or a long one that is cut short."""
+    given = text.partition("=")[0] if text.startswith("--") else text
+    return given == name or (len(given) >= SHORTEST and given.startswith("--") and name.startswith(given))
 
 
 def script_options(script: Path) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ def _attempt_events(old: Attempt | None, new: Attempt) -> Iterator[Event]:
     who = {"link": new.link, "attempt": new.number, "job_id": new.job_id, "job_name": new.name}
     if new.job_id and not was.job_id:
         yield {"event": "submitted", **who, "submit_s": new.submit_s or new.intended_s, "after": new.after}
-    if new.is_pending and new.is_alive and new.reason != was.reason and new.reason not in USUAL:
+    if new.is_alive and new.reason != was.reason and new.reason not in USUAL:
         yield {"event": "waits", **who, "reason": new.reason}
     if new.start_s is None and was.start_s is not None:
         yield {"event": "requeued", **who}

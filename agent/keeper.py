@@ -23,7 +23,8 @@ MOST_REFUSALS = 100  # submissions in a row
 BLIND_S = 1800  # without a good look, after which the successor is submitted for the predecessor's end
 DECIDE_EVERY_S = 600  # between decisions, as policies are trained
 LOST_SLACK_S = 120
-NOT_ENDED = ("PENDING", "RUNNING", "SUSPENDED", "REQUEUED", "RESIZING")
+UNKNOWN = "UNKNOWN"  # of `parse_state`: a state of a newer Slurm, perhaps of a job that lives
+NOT_ENDED = ("PENDING", "RUNNING", "SUSPENDED", "REQUEUED", "RESIZING", UNKNOWN)
 NO_FAULT = ("NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED")
 
 
@@ -117,12 +118,14 @@ def absorb(state: State, sight: Sight) -> State:
 
 
 def _phase(state: str) -> str:
-    """Pending, running, completing or over, of a job in squeue."""
+    """Pending, running, completing, over or, of a state that nobody here knows, unknown: a job in squeue."""
     if state == COMPLETING:
         return "completing"
     base = parse_state(state)
     if base in ("PENDING", "REQUEUED"):
         return "pending"
+    if base == UNKNOWN:
+        return "unknown"
     return "running" if base in ("RUNNING", "SUSPENDED", "RESIZING") else "over"
 
 
@@ -133,6 +136,8 @@ def _seen(attempt: Attempt, sight: Sight) -> Attempt:
     if job is None:
         return _looked_up(attempt, sight)
     phase = _phase(job.state)
+    if phase == "unknown":  # it lives, and nothing is decided on it
+        return replace(attempt, job_id=job.id, submit_s=job.submit_s, looks=0, reason=f"state {job.state}")
     known = replace(attempt, job_id=job.id, submit_s=job.submit_s, is_pending=phase == "pending", looks=0)
     if phase == "pending":  # `start_s` is an estimate then; after a requeue the earlier start counts no more
         return replace(known, start_s=None, end_s=None, reason=job.reason)
@@ -217,9 +222,10 @@ def _in_a_row(rules: Rules, state: State, what: str) -> int:
 
 
 def _refusals(state: State) -> int:
+    """Submissions in a row that were refused, or that nobody has seen since."""
     count = 0
     for attempt in reversed(state.attempts):
-        if attempt.how != "REFUSED":
+        if attempt.how not in ("REFUSED", "ABSENT"):
             break
         count += 1
     return count
@@ -243,7 +249,7 @@ def verdict(rules: Rules, state: State) -> tuple[str, str, int] | None:
     if last and _in_a_row(rules, state, "again") > MOST_AGAIN:
         return "failed", f"over {MOST_AGAIN} attempts in a row ended by {', '.join(NO_FAULT)}", last.link
     if _refusals(state) >= MOST_REFUSALS:
-        return "failed", f"Slurm refused {MOST_REFUSALS} submissions in a row", last.link if last else 0
+        return "failed", f"of {MOST_REFUSALS} submissions in a row none became a job", last.link if last else 0
     if last and next_link(rules, state) is None and not any(a.is_alive for a in counted):
         return "done", f"all {rules.links} links are used", last.link
     return None
@@ -365,7 +371,7 @@ def _withdrawals(state: State, link: int) -> int:
 
 
 def _may_submit(state: State, now_s: int) -> bool:
-    """Whether the pause after refused submissions is over: 1, 2, 4 ... minutes, at most 10."""
+    """Whether the pause after submissions that became no job is over: 1, 2, 4 ... minutes, at most 10."""
     refusals = _refusals(state)
     return not refusals or now_s >= state.attempts[-1].intended_s + min(60 * 2 ** min(refusals - 1, 4), 600)
 

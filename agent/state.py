@@ -43,7 +43,7 @@ class Attempt:
     submit_s: int | None = None
     start_s: int | None = None
     end_s: int | None = None  # while it runs: the end by its limit
-    reason: str = ""  # why it pends, as squeue says
+    reason: str = ""  # why it pends, as squeue says; of one that has started, why it cannot be told to run
     is_pending: bool = True
     withdrawn: str = ""  # why the agent cancels it
     how: str = ""  # Slurm's state at its end; REFUSED, ABSENT: it never became a job; LOST: no source knows its end
@@ -59,8 +59,7 @@ class Attempt:
     @property
     def is_running(self) -> bool:
         """Whether it has started, does not wait again after a requeue, and has not ended nor is about to."""
-        is_there = self.reason not in (COMPLETING, MISSING)
-        return self.is_alive and self.start_s is not None and not self.is_pending and is_there
+        return self.is_alive and self.start_s is not None and not self.is_pending and not self.reason
 
     @property
     def never_was(self) -> bool:
@@ -129,7 +128,7 @@ class Folder:
             raise ValueError(f"{self.file}: {error.strerror}") from error
         try:
             return _state(json.loads(content))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(f"{self.file}: no state of a chain: {' '.join(str(error).split())[:200]}") from error
 
     def save(self, state: State) -> None:
@@ -158,8 +157,9 @@ class Folder:
                 waited_s += 0.25
         self.lock_fd = fd
         me = {"pid": os.getpid(), "host": socket.gethostname(), "started": _start_ticks(os.getpid())}
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, json.dumps(me).encode(), 0)
+        with contextlib.suppress(OSError):  # on a full disk the lock holds all the same, and says of nobody
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, json.dumps(me).encode(), 0)
 
     def unlock(self) -> None:
         """Give the lock back."""
@@ -207,7 +207,10 @@ def _is_agent(pid: int, holder: dict[str, Any]) -> bool:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write the file beside itself, force it to disk, and rename it over. Raises OSError; the old one then holds."""
+    """Write the file beside itself, force it to disk, and rename it over.
+
+    Raises OSError, which names the file; the old one then holds.
+    """
     temporary = path.with_name(f".{path.name}.new")
     try:
         with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
@@ -215,10 +218,10 @@ def replace_file(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError:
+    except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
     with _opened(path.parent) as folder:
         os.fsync(folder)
 

@@ -24,13 +24,13 @@ _ANSWER = re.compile(r"(\d{1,10})(?:;[^\n]*)?\n?")
 
 
 def arguments(chain: Chain, attempt: Attempt) -> list[str]:
-    """The argument vector that submits an attempt."""
+    """The argument vector that submits an attempt; what the agent needs stands first, where no word can end options."""
     made = [f"--job-name={attempt.name}"]
     if attempt.after:
         made.append(f"--dependency={attempt.after}")
     if option(chain.submitted_options, "--chdir", "-D") is None:
         made.append(f"--chdir={chain.script.parent}")
-    return ["sbatch", "--parsable", *chain.options, *made, str(chain.script)]
+    return ["sbatch", "--parsable", *made, *chain.options, str(chain.script)]
 
 
 def variables(chain: Chain, folder: Folder, attempt: Attempt, predecessor: str) -> dict[str, str]:

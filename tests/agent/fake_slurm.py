@@ -6,13 +6,15 @@ planned. Time moves only when a test moves it.
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.slurm.commands import Commands, SlurmError
 
-ME = "root"
+ME = pwd.getpwuid(os.getuid()).pw_name
 START_S = 1_800_000_000
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -16,11 +17,11 @@ from typing import Any
 import pytest
 
 from agent import cli, submission
-from agent.chain import from_file, make
+from agent.chain import from_file, make, option
 from agent.keeper import Found
 from agent.slurm.commands import SlurmError
 from agent.state import Attempt, Busy, Folder, new_state
-from tests.agent.fake_slurm import START_S, FakeSlurm
+from tests.agent.fake_slurm import ME, START_S, FakeCommands, FakeSlurm
 from tests.agent.lab import SCRIPT, Lab, artifact, chain_of
 from tests.conftest import REPOSITORY
 
@@ -84,7 +85,7 @@ def test_what_the_cluster_does_not_allow_is_said_before_anything_is_submitted(tm
     lab = lab_of(tmp_path / "a", first="100")
     assert "no job of that id" in refused(lab)
     lab.slurm.submit("theirs", user="somebody")
-    assert "that job is somebody's; allowed: one of root" in refused(lab)
+    assert f"that job is somebody's; allowed: one of {ME}" in refused(lab)
     lab = lab_of(tmp_path / "b", options=("--time=13:00:00",))
     assert refused(lab) == "the time limit is 13 h; partition gpu allows 12 h"
     lab = lab_of(tmp_path / "c", options=("--partition=fast",))
@@ -147,6 +148,25 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("an unusual overlap", {"more": ["--most-overlap", "nan"]}, "most_overlap_h is nan; allowed"),
     ("an own dependency", {"more": ["--", "--dependency=afterok:1"]}, "--dependency is not allowed in a chain"),
     ("an own name", {"more": ["--", "-J", "x"]}, "-J is not allowed in a chain: the agent sets it"),
+    (
+        "a name cut short",
+        {"more": ["--", "--arr=1-3"]},
+        "--array is not allowed in a chain: a chain has one job a link",
+    ),
+    ("two words", {"more": ["--", "--depend", "afterok:1"]}, "--dependency is not allowed in a chain"),
+    (
+        "another user",
+        {"more": ["--", "--uid=1"]},
+        "--uid is not allowed in a chain: the agent sees the jobs",
+    ),
+    (
+        "several parts",
+        {"script": "#!/bin/sh\n#SBATCH -t 5\n#SBATCH hetjob\n#SBATCH -N 2\n"},
+        "hetjob is not allowed in a chain: a link is one job, of one part",
+    ),
+    ("parts on the line", {"more": ["--", "-N1", ":", "-N2"]}, ": is not allowed in a chain: a link is one job"),
+    ("a mere test", {"script": "#!/bin/sh\n#SBATCH -t 5 --test-only\n"}, "--test-only is not allowed in a chain"),
+    ("deep TOML", {"toml": "links = " + "[" * 5000}, "not TOML"),
     ("no job id", {"more": ["--first", "1_2"]}, "first is '1_2'; allowed: the id of a job"),
     ("a NUL", {"more": ["--", "--comment=a\0b"]}, "which is no text without NUL"),
     ("no file", {"more": ["--chain", "/nowhere/chain.toml"]}, "/nowhere/chain.toml: No such file"),
@@ -204,10 +224,38 @@ def test_a_chain_file_under_the_command_line(tmp_path: Path) -> None:
 def test_options_reach_sbatch_as_they_are_and_never_a_shell(tmp_path: Path) -> None:
     chain = chain_of(tmp_path, options=("--comment=$(touch x); *", "--chdir=/tmp"))
     argv = submission.arguments(chain, Attempt(2, 1, "train-00000000-2.1", START_S, "afterany:7"))
-    assert argv == ["sbatch", "--parsable", "--comment=$(touch x); *", "--chdir=/tmp", "--job-name=train-00000000-2.1",
-                    "--dependency=afterany:7", str(chain.script)]  # fmt: skip
+    assert argv == ["sbatch", "--parsable", "--job-name=train-00000000-2.1", "--dependency=afterany:7",
+                    "--comment=$(touch x); *", "--chdir=/tmp", str(chain.script)]  # fmt: skip
     chain = chain_of(tmp_path)
     assert f"--chdir={tmp_path}" in submission.arguments(chain, Attempt(1, 1, "n", START_S))
+
+
+@pytest.mark.parametrize(
+    ("options", "limit_s"),
+    [
+        (["--time=5"], 300), (["--time", "5"], 300), (["--tim=5"], 300), (["--ti", "5"], 300), (["-t", "5"], 300),
+        (["-t5"], 300), (["--time-min=5"], None), (["--time=5", "--time-min=1"], 300), (["--t=5"], None),
+        (["--time"], None),
+    ],
+)  # fmt: skip
+def test_an_option_is_found_as_sbatch_takes_it(options: list[str], limit_s: int | None) -> None:
+    text = option(options, "--time", "-t")
+    assert (None if text is None else int(text) * 60) == limit_s
+
+
+def test_a_full_disk_at_the_start_is_one_line_that_names_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    chain, commands = chain_of(tmp_path), FakeCommands(CheckedSlurm())
+    monkeypatch.setattr(cli, "Commands", lambda: commands)
+    monkeypatch.setattr("os.fsync", full)
+    where = ("--artifact", str(chain.artifact), "--state", str(tmp_path / "s"))
+    code, err = run(capsys, "run", str(chain.script), "--links", "2", *where)
+    assert (code, err) == (2, f"baton-agent: {tmp_path}/s/state.json: No space left on device\n")
+    assert commands.calls["sbatch"] == 1 and commands.slurm.jobs == []  # it was tried, not submitted
 
 
 # -- one agent a chain ------------------------------------------------------------------------------------------------

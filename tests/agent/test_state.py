@@ -98,6 +98,25 @@ def test_a_lock_that_is_given_back_meanwhile_is_taken(folder: Folder) -> None:
 ONE: dict[str, Any] = {"link": 1, "number": 1, "name": "train-0123abcd-1.1", "intended_s": 5}
 
 
+def test_a_state_that_is_nested_without_end_is_refused(folder: Folder) -> None:
+    folder.make()
+    folder.file.write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="no state of a chain"):
+        folder.load()
+
+
+def test_a_lock_on_a_full_disk_holds_and_says_of_nobody(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(fd: int, content: bytes, at: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    folder.make()
+    monkeypatch.setattr("os.pwrite", full)
+    folder.lock()
+    with pytest.raises(Busy, match=r"another agent keeps this chain$"):
+        Folder(folder.path).lock(0.0)
+    folder.unlock()
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent import keeper
-from agent.loop import DONE, FAILED
+from agent.loop import CANCELLED, DONE, FAILED
 from agent.sight import Sight
 from agent.slurm.commands import SlurmError
 from agent.slurm.queue import Job
@@ -39,7 +39,44 @@ def test_refusals_do_not_go_on_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
     lab = lab_of(tmp_path)
     lab.commands.before = raise_at("sbatch", SlurmError("refused", "sbatch", "Invalid account"))
     assert lab.run() == FAILED
-    assert lab.state.why == "Slurm refused 4 submissions in a row"
+    assert lab.state.why == "of 4 submissions in a row none became a job"
+
+
+def test_submissions_that_nobody_ever_sees_do_not_go_on_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "MOST_REFUSALS", 4)
+    lab = lab_of(tmp_path)
+    lab.commands.before = raise_at("sbatch", SlurmError("nonsense", "sbatch", "its answer is '', no job id"))
+    assert lab.run() == FAILED
+    assert lab.commands.calls["sbatch"] == 4 and lab.slurm.now_s - START_S >= 4 * 180
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_state_that_nobody_knows_is_of_a_job_that_lives(tmp_path: Path, is_running: bool) -> None:
+    """A newer Slurm may have one; taken for an end, it would start the link a second time."""
+    slurm = FakeSlurm(nodes=1 if is_running else 0)
+    lab = lab_of(tmp_path, slurm, links=2)
+    agent = lab.agent()
+    advance_until(lab, agent, 0.5)
+    first = job(lab, "1.1")
+    usual, first.state = first.state, "HIBERNATING"
+    advance_until(lab, agent, 4)
+    assert len(slurm.jobs) == 1 and agent.state.status == "going"
+    assert sum("waits, state HIBERNATING" in line for line in lab.log) == 1
+    first.state, slurm.nodes = usual, 1
+    assert agent.run() == DONE
+    assert [name for name, _ in lab.links()] == ["1.1", "2.1"]
+
+
+def test_a_link_that_its_user_cancelled_while_no_agent_lived_ends_the_chain(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, FakeSlurm(remembers_s=0))
+    agent = lab.agent()
+    advance_until(lab, agent, 0.5)
+    lab.slurm.end(job(lab, "1.1"), "CANCELLED")
+    lab.slurm.advance(3 * HOUR_S)
+    assert lab.run() == CANCELLED
+    assert lab.links() == [("1.1", "CANCELLED")] and "was cancelled" in lab.state.why
 
 
 @pytest.mark.parametrize("was_made", [True, False])

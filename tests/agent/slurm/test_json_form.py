@@ -23,7 +23,6 @@ from tests.agent.told import FOR_EVER, Told, ToldSlurm
 
 HOUR = 3600
 NOW = 1_700_000_000
-LAB = Path("/work/shared/traces/slurm-22.05-lab")
 JOB = Job("7", "train", "me", "science", "gpu", "normal", "RUNNING", "None", 2, 7200, NOW - 90, NOW - 60, NOW + 7140, 9,
           0, "", "n[1-2]")  # fmt: skip
 
@@ -73,12 +72,12 @@ def test_one_cluster_is_seen_alike_by_text_and_by_json(version: str, seed: int) 
     assert seen.observation == again.observation and seen.hidden == again.hidden
 
 
-@pytest.mark.skipif(not LAB.is_dir(), reason="the recordings of a Slurm 22.05.8 are not there")
-def test_a_recorded_slurm_is_read_alike() -> None:
+def test_a_recorded_slurm_is_read_alike(shared_traces: Path) -> None:
     """Its squeue in both forms; the text shows its 31 jobs that had not ended, the JSON all 483."""
-    queue = json_form.parse_queue(gzip.decompress((LAB / "squeue.json.gz").read_bytes()).decode(), NOW)
+    lab = shared_traces / "slurm-22.05-lab"
+    queue = json_form.parse_queue(gzip.decompress((lab / "squeue.json.gz").read_bytes()).decode(), NOW)
     by_id = {job.id: job for job in queue.jobs}
-    header, *lines = (LAB / "squeue_o.psv").read_text().splitlines()
+    header, *lines = (lab / "squeue_o.psv").read_text().splitlines()
     rows = [dict(zip(header.split("|"), line.split("|"), strict=True)) for line in lines]
     whole = [row for row in rows if "[" not in row["JOBID"]]
     for row in whole:
@@ -90,8 +89,8 @@ def test_a_recorded_slurm_is_read_alike() -> None:
             row["STATE"], row["REASON"], int(row["NODES"]), row["NODELIST"],
         )  # fmt: skip
     assert len(whole) == 30 and sum(job.id.startswith("164_") for job in queue.jobs) == 500
-    nodes = json_form.parse_nodes((LAB / "sinfo.json").read_text())
-    told = [line.split("|") for line in (LAB / "sinfo_N.psv").read_text().splitlines()[1:]]
+    nodes = json_form.parse_nodes((lab / "sinfo.json").read_text())
+    told = [line.split("|") for line in (lab / "sinfo_N.psv").read_text().splitlines()[1:]]
     assert nodes.states == {row[0]: row[2] for row in told}
 
 
