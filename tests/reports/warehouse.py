@@ -16,6 +16,7 @@ from models.tables import CHAMPION_DRIFT, POLICY_CURVES, POLICY_RESULTS, RELEASE
 from simulator.tables import CALIBRATED_STARTS, CALIBRATION_FIGURES, SIMULATED_STARTS
 from tests.reports.agent_log import agent_tables
 from tests.reports.drifted import champion_drift
+from tests.reports.started import started_tables
 from traces import schema
 from traces.clusters import ClusterSettings
 from traces.store.folder import DataFolder
@@ -338,6 +339,7 @@ def _policy_tables(rng: np.random.Generator, cluster: str, jobs: pl.DataFrame) -
         POLICY_CURVES.name: frame(POLICY_CURVES, curves),
         RELEASE_LOG.name: frame(RELEASE_LOG, [release]),
         CHAMPION_DRIFT.name: champion_drift(cluster),
+        **started_tables(cluster),
         WHAT_IF.name: frame(WHAT_IF, [_replayed(cluster, *change) for change in CHANGES]),
     }
 
