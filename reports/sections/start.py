@@ -150,9 +150,9 @@ def _methods(rows: list[dict[str, Any]], ending: str) -> TableView:
         "start_methods",
         "Every method on the same jobs",
         "CRPS: the mean error of the whole predicted distribution, h; less is better, and of a point it is the "
-        f"absolute error. Less best naive: paired with {fmt.text(rows[0]['best_naive'])}, below 0 is better. Each method "
-        f"was fitted on {rows[0]['fitted_on']:,} jobs known at the begin of the window; {rows[0]['never_started']:,} jobs "
-        f"never started and are not judged.{few} {ending}",
+        f"absolute error. Less best naive: paired with {fmt.text(rows[0]['best_naive'])}, below 0 is better. Each "
+        f"method was fitted on {rows[0]['fitted_on']:,} jobs known at the begin of the window; "
+        f"{rows[0]['never_started']:,} jobs never started and are not judged.{few} {ending}",
         columns(
             "method|method|name", "kind|kind|text", "n|jobs|count", "crps_h|CRPS, h|number", "crps_ci|95 %|interval",
             "difference_h|less best naive, h|number", "difference_ci|95 % |interval",
