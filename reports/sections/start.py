@@ -16,7 +16,6 @@ from simulator.metrics import NOTICED_WAIT_S
 from traces import instants
 
 HOUR_S = 3600.0
-NOMINAL = 0.95
 LEAST_COVERED = 0.9  # of a 95 % interval, below which a part of the jobs is named as one where it fails
 LEAST_JOBS = 20  # of such a part
 _MINUTES = NOTICED_WAIT_S // 60
@@ -112,7 +111,7 @@ def _figures(source: Source, row: dict[str, Any], ending: str) -> list[Figure]:
         weeks = [instants.parse(week["week_utc"]) for week in row["weeks"]]
         series = {
             "waited": (np.array([week["median_wait_h"] for week in row["weeks"]]), "recorded"),
-            "predicted": (np.array([week["median_predicted_h"] for week in row["weeks"]]), "class1"),
+            "predicted": (np.array([week["median_predicted_h"] for week in row["weeks"]]), "simulated"),
         }
         made.append(
             Figure(
@@ -128,7 +127,7 @@ def _figures(source: Source, row: dict[str, Any], ending: str) -> list[Figure]:
     if said.height:
         curves = {
             "waited": (said["wait_s"].to_numpy().astype(np.float64), "recorded"),
-            "predicted median": (said["p50_s"].to_numpy().astype(np.float64), "class1"),
+            "predicted median": (said["p50_s"].to_numpy().astype(np.float64), "simulated"),
             "predicted: 90 % within": (said["p90_s"].to_numpy().astype(np.float64), "class2"),
         }
         made.append(

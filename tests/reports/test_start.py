@@ -8,6 +8,7 @@ import polars as pl
 
 from reports.build import build_report, section_data
 from tests.reports import warehouse
+from traces.clusters import ClusterSettings
 from traces.store.folder import DataFolder
 
 
@@ -36,6 +37,6 @@ def test_every_method_has_n_and_its_intervals(full_data: DataFolder) -> None:
 
 def test_without_a_model_the_section_is_left_out_and_says_why(tmp_path: Path) -> None:
     tables = {"trace_files": pl.DataFrame([warehouse.trace_file("void", 0, rejects=0)])}
-    data = warehouse.with_features(tmp_path, tables, warehouse.ClusterSettings("void"))
+    data = warehouse.with_features(tmp_path, tables, ClusterSettings("void"))
     assert "run the job `queue_time`" in section_data(data, "void", "start")["missing"][0]
     assert "When will my job start?" not in build_report(data).read_text(encoding="utf-8")
