@@ -6,6 +6,8 @@ a copy of both files.
 
 A distribution is a weighted mean of parts, quantile by quantile, whose quantiles are then moved by what they covered on
 rows held back (`models.queue_time.conformal`). Each part has one of FORMS.
+
+Over 400 lines: a release carries it, so it holds the folder, what must hold of it, and a short section for each form.
 """
 
 from __future__ import annotations

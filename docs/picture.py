@@ -30,6 +30,7 @@ WORDS = {
     "trained_policies": "fits",
     "policy_comparison": "comparison",
     "provisioning_policy": "gate and registry",
+    "queue_time_model": "queue time",
     "warehouse/derived_tables": "analytics in the warehouse",
     "warehouse/policy_tables": "policies in the warehouse",
 }

@@ -35,6 +35,7 @@ from reports.sections.names import SECTION_NAMES, check_section
 from reports.sections.offenders import beside, write_offenders
 from reports.sections.philly_study import study
 from reports.sections.policies import policies
+from reports.sections.start import start
 from reports.sections.summary import lead, summary
 from reports.sections.waits import waits
 from reports.sections.waste import waste
@@ -47,6 +48,7 @@ from traces.store.folder import DataFolder
 SECTIONS: dict[str, Callable[[Source], Section]] = {
     "summary": summary,
     "waits": waits,
+    "start": start,
     "waste": waste,
     "fails": fails,
     "change": change,

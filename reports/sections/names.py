@@ -6,7 +6,8 @@ from reports import format as fmt
 from traces.errors import InputError
 
 SECTION_NAMES = (
-    "summary", "waits", "waste", "fails", "change", "load", "policies", "deployed", "fidelity", "study", "read",
+    "summary", "waits", "start", "waste", "fails",
+    "change", "load", "policies", "deployed", "fidelity", "study", "read",
 )  # fmt: skip
 
 

@@ -123,7 +123,7 @@ def test_one_section_alone(full_data: DataFolder, tmp_path: Path) -> None:
 
 
 def test_unknown_names_list_the_known(full_data: DataFolder, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="unknown section 'wait': known are summary, waits, waste"):
+    with pytest.raises(InputError, match="unknown section 'wait': known are summary, waits, start, waste"):
         build_report(full_data, section="wait")
     with pytest.raises(InputError, match=r"no cluster 'nope' in .*: known are gpu-lab"):
         build_report(full_data, clusters=["nope"])

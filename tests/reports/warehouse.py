@@ -25,6 +25,7 @@ from models.tables import (
 from simulator.tables import CALIBRATED_STARTS, CALIBRATION_FIGURES, SIMULATED_STARTS
 from tests.reports.agent_log import agent_tables
 from tests.reports.drifted import champion_drift
+from tests.reports.started import started_tables
 from traces import schema
 from traces.clusters import ClusterSettings
 from traces.store.folder import DataFolder
@@ -347,6 +348,7 @@ def _policy_tables(rng: np.random.Generator, cluster: str, jobs: pl.DataFrame) -
         POLICY_CURVES.name: frame(POLICY_CURVES, curves),
         RELEASE_LOG.name: frame(RELEASE_LOG, [release]),
         CHAMPION_DRIFT.name: champion_drift(cluster),
+        **started_tables(cluster),
         WHAT_IF.name: frame(WHAT_IF, [_replayed(cluster, *change) for change in CHANGES]),
         WHAT_IF_SCHEDULERS.name: frame(WHAT_IF_SCHEDULERS, [_scheduled(cluster, *one) for one in SCHEDULED]),
         WHAT_IF_GROUPS.name: frame(WHAT_IF_GROUPS, [_part(cluster, *one) for one in PARTS]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,9 @@ OF = Described(NAMES, [1, 4])
 def sized_rows() -> Rows:
     """Generated rows whose size says their class."""
     rows = generated_rows()
-    rows.observed[:, COLUMN["size"]] = np.array([1, 2, 8])[rows.size_class]
-    return rows
+    observed = rows.observed.copy()
+    observed[:, COLUMN["size"]] = np.array([1, 2, 8])[rows.size_class]
+    return replace(rows, observed=observed)
 
 
 @cache

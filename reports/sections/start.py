@@ -1,0 +1,180 @@
+"""Section `start`: when will my job start? What was predicted of the newest jobs, what happened, where it fails."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from reports import figures
+from reports import format as fmt
+from reports.layout import Figure, Section, TableView, columns
+from reports.source import Source
+from simulator.metrics import NOTICED_WAIT_S
+from traces import instants
+
+HOUR_S = 3600.0
+LEAST_COVERED = 0.9  # of a 95 % interval, below which a part of the jobs is named as one where it fails
+LEAST_JOBS = 20  # of such a part
+_MINUTES = NOTICED_WAIT_S // 60
+
+
+def start(source: Source) -> Section:
+    """The released queue-time model and every method beside it, by week and by size; where they fail."""
+    section = Section("start", "When will my job start?")
+    told = source.rows("queue_time_scores")
+    if told.is_empty():
+        section.applies = False
+        section.missing.append("No queue-time model was made of this cluster: run the job `queue_time`.")
+        return section
+    rows = [_shown(row) for row in told.sort("crps_h").to_dicts()]
+    releases = source.rows("queue_time_releases")
+    newest = releases.sort("decided_utc").to_dicts()[-1] if not releases.is_empty() else None
+    spoken = next((row for row in rows if newest and row["method"] == newest["champion_method"]), rows[0])
+    ending = source.caption(spoken["n"], "jobs", None, (spoken["from_utc"], spoken["to_utc"]))
+    section.sentences += _sentences(spoken, newest)
+    section.sentences += _failures(spoken)
+    section.figures += _figures(source, spoken, ending)
+    section.tables += [_methods(rows, ending), _parts(spoken, ending)]
+    return section
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with its intervals, weeks and sizes as a reader takes them."""
+    ends = {
+        name: None if row[f"{name}_low_h"] is None else [row[f"{name}_low_h"], row[f"{name}_high_h"]]
+        for name in ("crps", "difference")
+    }
+    return {
+        **row,
+        "crps_ci": ends["crps"],
+        "difference_ci": ends["difference"],
+        "kind": "naive" if row["is_naive"] else "",
+        "weeks": json.loads(row["weeks"]),
+        "sizes": json.loads(row["sizes"]),
+    }
+
+
+def _sentences(row: dict[str, Any], newest: dict[str, Any] | None) -> list[str]:
+    name = fmt.text(row["method"])
+    said = [
+        f"Half of the {row['n_over_10min']:,} jobs that waited over {_MINUTES} minutes started within "
+        f"{fmt.duration(_seconds(row['median_ae_h']))} of what {name} said when they were submitted; its 95 % "
+        f"intervals held {fmt.percent(row['coverage_95'])} of all {row['n']:,} waits and were "
+        f"{fmt.duration(_seconds(row['width_95_h']))} wide in the mean. Predictions are judged on jobs submitted after "
+        "everything that they were fitted on."
+    ]
+    if newest is not None:
+        what = "a provisional champion: " if newest["provisional"] else ""
+        said.append(
+            f"Asked is version {newest['registered_version']}, {fmt.text(newest['champion_method'])} ({what}the newest "
+            f"candidate, {fmt.text(newest['method'])}, {_verdict(newest['verdict'])} {fmt.text(newest['opponent'])})."
+        )
+    return said
+
+
+def _verdict(verdict: str) -> str:
+    return {"better": "was better than", "worse": "was worse than"}.get(
+        verdict, "could not be told better or worse than"
+    )
+
+
+def _seconds(hours: float | None) -> float | None:
+    return None if hours is None else hours * HOUR_S
+
+
+def _failures(row: dict[str, Any]) -> list[str]:
+    """Where its 95 % intervals covered under LEAST_COVERED, and what the waits were there."""
+    parts = [(f"in the week of {week['week_utc'][:10]}", week) for week in row["weeks"]]
+    parts += [(f"for the size class “{size['size']}”", size) for size in row["sizes"]]
+    failing = [
+        (words, part) for words, part in parts if part["n"] >= LEAST_JOBS and part["coverage_95"] < LEAST_COVERED
+    ]
+    if not failing:
+        return [f"In every week and class of size with {LEAST_JOBS} jobs its 95 % intervals held 90 % or more."]
+    words, worst = min(failing, key=lambda one: float(one[1]["coverage_95"]))
+    ratio = "longer" if worst["median_wait_h"] > worst["median_predicted_h"] else "shorter"
+    return [
+        f"It fails {words}: there 95 % intervals held {fmt.percent(worst['coverage_95'])} of {worst['n']:,} waits, "
+        f"which were {ratio} than said (median {fmt.duration(_seconds(worst['median_wait_h']))}, predicted "
+        f"{fmt.duration(_seconds(worst['median_predicted_h']))}). {len(failing)} of {len(parts)} weeks and sizes are "
+        "below 90 %: waits like these were not in what it was fitted on."
+    ]
+
+
+def _figures(source: Source, row: dict[str, Any], ending: str) -> list[Figure]:
+    name = fmt.text(row["method"])
+    made = []
+    if len(row["weeks"]) > 1:
+        weeks = [instants.parse(week["week_utc"]) for week in row["weeks"]]
+        series = {
+            "waited": (np.array([week["median_wait_h"] for week in row["weeks"]]), "recorded"),
+            "predicted": (np.array([week["median_predicted_h"] for week in row["weeks"]]), "simulated"),
+        }
+        made.append(
+            Figure(
+                "start-by-week",
+                f"Predicted against actual by week, {name}",
+                f"Median of the waits and of the predicted medians of the week's jobs, h. {ending}",
+                figures.over_time(f"{source.slug}-start-weeks", weeks, series, "median wait, h"),
+                "Median wait and median predicted wait by week; the table has the figures.",
+            )
+        )
+    said = source.rows("queue_time_predictions")
+    said = said if said.is_empty() else said.filter(pl.col("method") == row["method"])
+    if said.height:
+        curves = {
+            "waited": (said["wait_s"].to_numpy().astype(np.float64), "recorded"),
+            "predicted median": (said["p50_s"].to_numpy().astype(np.float64), "simulated"),
+            "predicted: 90 % within": (said["p90_s"].to_numpy().astype(np.float64), "class2"),
+        }
+        made.append(
+            Figure(
+                "start-spread",
+                f"How long jobs waited, and were told, {name}",
+                "Share of jobs with at most so long a wait, predicted median and predicted .9 quantile (log axis; 0 "
+                f"counts as 1 s). {ending}",
+                figures.ecdf(f"{source.slug}-start-spread", curves, "wait from submission"),
+                "Cumulative distributions of waits, of predicted medians and of predicted .9 quantiles.",
+            )
+        )
+    return made
+
+
+def _methods(rows: list[dict[str, Any]], ending: str) -> TableView:
+    few = " Few blocks of 7 days: intervals are indicative." if rows[0]["indicative"] else ""
+    return TableView(
+        "start_methods",
+        "Every method on the same jobs",
+        "CRPS: the mean error of the whole predicted distribution, h; less is better, and of a point it is the "
+        f"absolute error. Less best naive: paired with {fmt.text(rows[0]['best_naive'])}, below 0 is better. Each "
+        f"method was fitted on {rows[0]['fitted_on']:,} jobs known at the begin of the window; "
+        f"{rows[0]['never_started']:,} jobs never started and are not judged.{few} {ending}",
+        columns(
+            "method|method|name", "kind|kind|text", "n|jobs|count", "crps_h|CRPS, h|number", "crps_ci|95 %|interval",
+            "difference_h|less best naive, h|number", "difference_ci|95 % |interval",
+            "balanced_accuracy|balanced accuracy|percent", "brier|Brier|number", "median_ae_h|median error, h|number",
+            "within_factor_2|within a factor of two|percent", "spearman|rank correlation|number",
+            "coverage_50|50 % holds|percent", "coverage_80|80 % holds|percent", "coverage_95|95 % holds|percent",
+            "width_95_h|95 % width, h|number",
+        ),
+        rows,
+    )  # fmt: skip
+
+
+def _parts(row: dict[str, Any], ending: str) -> TableView:
+    parts = [{"part": f"week of {week['week_utc'][:10]}", **week} for week in row["weeks"]]
+    parts += [{"part": f"size: {size['size']}", **size} for size in row["sizes"]]
+    return TableView(
+        "start_parts",
+        f"Predicted against actual by week and size, {fmt.text(row['method'])}",
+        f"Sizes: the smallest that there is, up to four times it, larger. {ending}",
+        columns(
+            "part|jobs of|text", "n|jobs|count", "median_wait_h|median wait, h|number",
+            "median_predicted_h|predicted, h|number", "mean_wait_h|mean wait, h|number", "crps_h|CRPS, h|number",
+            "coverage_95|95 % holds|percent",
+        ),
+        parts,
+    )  # fmt: skip
