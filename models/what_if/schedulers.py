@@ -73,6 +73,9 @@ def replays(asked: Sequence[Asked], tell: Callable[[str], None], workers: int | 
     first: dict[tuple[str, str, int], int] = {}
     of = [first.setdefault((one.scheduler, one.change, _drawn_with(one)), at) for at, one in enumerate(asked)]
     found = dict(zip(first.values(), _each([asked[at] for at in first.values()], tell, workers), strict=True))
+    for at, one in enumerate(asked):
+        if at not in found:
+            tell(_name(one))
     return [replace(found[at], seed=one.scene.seed) for at, one in zip(of, asked, strict=True)]
 
 
