@@ -121,7 +121,9 @@ def by_hand(case: dict[str, Any]) -> int:
                 row += 1
     limits = plain.Limits(case["max_jobs"], case["max_nodes"], bool(case["siblings"]))
     usable = plain.Usable(6 - case["out"], 6)
-    return plain.start_in_future(pending, running, arriving, pending[-1], limits, usable, AT, AT + LONGEST)
+    start_s = plain.start_in_future(pending, running, arriving, pending[-1], limits, usable, AT, AT + LONGEST)
+    assert start_s is not None
+    return start_s
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
