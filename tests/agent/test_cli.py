@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -17,11 +16,11 @@ from typing import Any
 import pytest
 
 from agent import cli, submission
-from agent.chain import from_file, make, option
+from agent.chain import from_file, make
 from agent.keeper import Found
 from agent.slurm.commands import SlurmError
 from agent.state import Attempt, Busy, Folder, new_state
-from tests.agent.fake_slurm import ME, START_S, FakeCommands, FakeSlurm
+from tests.agent.fake_slurm import ME, START_S, FakeSlurm
 from tests.agent.lab import SCRIPT, Lab, artifact, chain_of
 from tests.conftest import REPOSITORY
 
@@ -228,34 +227,6 @@ def test_options_reach_sbatch_as_they_are_and_never_a_shell(tmp_path: Path) -> N
                     "--comment=$(touch x); *", "--chdir=/tmp", str(chain.script)]  # fmt: skip
     chain = chain_of(tmp_path)
     assert f"--chdir={tmp_path}" in submission.arguments(chain, Attempt(1, 1, "n", START_S))
-
-
-@pytest.mark.parametrize(
-    ("options", "limit_s"),
-    [
-        (["--time=5"], 300), (["--time", "5"], 300), (["--tim=5"], 300), (["--ti", "5"], 300), (["-t", "5"], 300),
-        (["-t5"], 300), (["--time-min=5"], None), (["--time=5", "--time-min=1"], 300), (["--t=5"], None),
-        (["--time"], None),
-    ],
-)  # fmt: skip
-def test_an_option_is_found_as_sbatch_takes_it(options: list[str], limit_s: int | None) -> None:
-    text = option(options, "--time", "-t")
-    assert (None if text is None else int(text) * 60) == limit_s
-
-
-def test_a_full_disk_at_the_start_is_one_line_that_names_the_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(fd: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    chain, commands = chain_of(tmp_path), FakeCommands(CheckedSlurm())
-    monkeypatch.setattr(cli, "Commands", lambda: commands)
-    monkeypatch.setattr("os.fsync", full)
-    where = ("--artifact", str(chain.artifact), "--state", str(tmp_path / "s"))
-    code, err = run(capsys, "run", str(chain.script), "--links", "2", *where)
-    assert (code, err) == (2, f"baton-agent: {tmp_path}/s/state.json: No space left on device\n")
-    assert commands.calls["sbatch"] == 1 and commands.slurm.jobs == []  # it was tried, not submitted
 
 
 # -- one agent a chain ------------------------------------------------------------------------------------------------

@@ -70,42 +70,58 @@ def served(command: Sequence[str], environment: Mapping[str, str], answers_at: s
         server.wait(30)
 
 
+def opened(
+    page: Any,
+    url: str,
+    *words: str,
+    name: str,
+    press: str = "",
+    folder: str | None = os.environ.get("BATON_SCREENSHOTS"),
+) -> str:
+    """Open a page, press the buttons named, wait until all the given words are on it, and return its text.
+
+    folder: where a picture of it is kept, as `name`.png.
+    """
+    page.get(url)
+    find = f"[...document.querySelectorAll('button')].find(one => one.innerText.trim() === '{press}')"
+    text, is_pressed = "", not press
+    for _ in range(PAGE_S):
+        if not is_pressed:
+            is_pressed = page.execute_script(f"const found = {find}; if (found) found.click(); return !!found")
+        text = page.execute_script("return document.body.innerText")
+        if is_pressed and all(word in text for word in words):
+            break
+        time.sleep(1)
+    if folder:
+        time.sleep(2)  # animations
+        page.save_screenshot(str(Path(folder) / f"{name}.png"))
+    missing = [word for word in words if word not in text]
+    assert not missing and is_pressed, f"{url} lacks {missing or press}: {text[:2000]}"
+    return str(text)
+
+
 @pytest.fixture
 def show(chromium: Any, address: str) -> Show:
-    """Open a page, press the buttons named, wait until all the given words are on it, and return its text."""
-
-    def opened(path: str, *words: str, name: str, press: str = "") -> str:
-        chromium.get(address + path)
-        find = f"[...document.querySelectorAll('button')].find(one => one.innerText.trim() === '{press}')"
-        text, is_pressed = "", not press
-        for _ in range(PAGE_S):
-            if not is_pressed:
-                is_pressed = chromium.execute_script(f"const found = {find}; if (found) found.click(); return !!found")
-            text = chromium.execute_script("return document.body.innerText")
-            if is_pressed and all(word in text for word in words):
-                break
-            time.sleep(1)
-        folder = os.environ.get("BATON_SCREENSHOTS")
-        if folder:
-            time.sleep(2)  # animations
-            chromium.save_screenshot(str(Path(folder) / f"{name}.png"))
-        missing = [word for word in words if word not in text]
-        assert not missing and is_pressed, f"{path} lacks {missing or press}: {text[:2000]}"
-        return str(text)
-
-    return opened
+    """`opened` for the pages of one server."""
+    return lambda path, *words, **options: opened(chromium, address + path, *words, **options)
 
 
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A selenium driver with a profile of its own, closed at the end of the module."""
+    with headless(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+@contextmanager
+def headless(profile: Path) -> Iterator[Any]:
+    """A selenium driver of Debian's Chromium; the test is skipped where that is missing."""
     browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if browser is None or driver is None:
         skip_or_fail("browser", "no chromium and chromedriver on this machine: make system")
     from selenium.webdriver import Chrome, ChromeOptions
     from selenium.webdriver.chrome.service import Service
 
-    profile: Path = tmp_path_factory.mktemp("profile")
     options = ChromeOptions()
     options.binary_location = browser
     for flag in (*FLAGS, f"--user-data-dir={profile}"):

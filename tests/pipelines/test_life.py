@@ -1,12 +1,21 @@
 """The life of the product: logs arrive, policies are trained, other logs arrive, the champion drifts, it is retrained.
 
-Sensors and schedule are asked as Dagster's daemon asks them, and what they request is run in this process.
+Sensors and schedule are asked as Dagster's daemon asks them, and what they request is run in this process. Meanwhile a
+`baton-agent`, a process of its own, keeps a chain on a fake Slurm with what has been released; its log is read as well.
+The two user interfaces show it all in the end.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,12 +23,21 @@ import dagster as dg
 import polars as pl
 import pytest
 
+from agent.decide import Policy
+from agent.loop import STOPPED
 from assets.resources import Baton
 from models import registry
+from models.release.champion import promote
 from models.study import cluster, extent
-from models.tracking import registered
+from models.tracking import registered, versions
+from models.tracking.runs import UI
+from models.tracking.store import store_uri
 from pipelines import triggers
 from pipelines.definitions import build_defs
+from pipelines.runs.home import prepared_home
+from tests.agent.fake_slurm import FakeSlurm
+from tests.agent.programs import Running, programs
+from tests.browser.conftest import headless, opened, served
 from traces.generate.logs import generate_slurm
 from traces.store import derived, warehouse
 from traces.store.folder import DataFolder
@@ -52,20 +70,74 @@ class Daemon:
         assert made.success
 
 
-@pytest.fixture
-def daemon(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[DataFolder, Daemon]]:
+class Agent:
+    """A `baton-agent` as it is installed, that keeps a chain with the champion of `lab`."""
+
+    def __init__(self, data: DataFolder, folder: Path) -> None:
+        self.slurm = FakeSlurm(nodes=NODES, limit_s=12 * 3600, now_s=int(time.time()))
+        self._data, self._folder = data, folder
+        (folder / "job.sh").write_text("#!/bin/sh\n#SBATCH --time=12:00:00\n#SBATCH --nodes=1\nsleep 43200\n")
+
+    @contextmanager
+    def at_work(self) -> Iterator[Running]:
+        """The Slurm, as long as the agent runs; then it is told to stop."""
+        command = [
+            str(Path(sys.executable).with_name("baton-agent")), "run", str(self._folder / "job.sh"), "--links", "3",
+            "--artifact", str(self._data.artifacts / "lab" / "champion"), "--state", str(self._folder / "state"),
+            "--cycle", "10",
+        ]  # fmt: skip
+        with programs(self.slurm, self._folder / "bin") as running, (self._folder / "agent.log").open("wb") as log:
+            path = f"{running.folder}:{os.environ['PATH']}"
+            process = subprocess.Popen(command, env={**os.environ, "PATH": path}, stderr=log)
+            try:
+                yield running
+                process.terminate()
+                assert process.wait(30) == STOPPED, self.log
+            finally:
+                process.kill()
+
+    @property
+    def log(self) -> str:
+        """What it has said."""
+        return (self._folder / "agent.log").read_text()
+
+    @property
+    def journal(self) -> str:
+        """Its decisions and their outcomes, a JSON object a line."""
+        return (self._folder / "state" / "decisions.jsonl").read_text()
+
+    def wait_for(self, words: str) -> None:
+        """Until it has said this."""
+        for _ in range(1800):
+            if words in self.log:
+                return
+            time.sleep(0.1)
+        pytest.fail(f"never said {words!r}: {self.log}")
+
+
+@dataclass
+class Life:
+    """The data folder and its daemon; `is_lived` once the life has come to its end."""
+
+    data: DataFolder
+    at_work: Daemon
+    policies: list[str]  # that are trained
+    is_lived: bool = False
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
     """Pairs of one node and 12 h twice a day, and two policies that learn nothing: the road counts, no figures."""
-    monkeypatch.setattr(registry, "every_policy", lambda: ["reactive", "average-wait"])
-    monkeypatch.setattr(cluster, "PAIR_NODES", (1,))
-    monkeypatch.setattr(cluster, "LIMIT_S", 12 * 3600)
-    monkeypatch.setattr(extent, "EVERY_S", 12 * 3600)
-    data = DataFolder(tmp_path / "data")
+    data = DataFolder(tmp_path_factory.mktemp("life") / "data")
     data.ensure_writable()
     data.clusters_toml.write_text(f"[lab]\nnodes = {NODES}\ngpus_per_node = 4\n")
-    with dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("dagster"))) as instance:
-        yield data, Daemon(data, instance)
+    with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.from_config(str(prepared_home(data))) as instance:
+        policies = ["reactive", "average-wait"]
+        patch.setattr(registry, "every_policy", lambda: list(policies))
+        patch.setattr(cluster, "PAIR_NODES", (1,))
+        patch.setattr(cluster, "LIMIT_S", 12 * 3600)
+        patch.setattr(extent, "EVERY_S", 12 * 3600)
+        yield Life(data, Daemon(data, instance), policies)
 
 
 def dumps(folder: Path) -> tuple[str, str]:
@@ -94,22 +166,24 @@ def fitted(data: DataFolder) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in (data.artifacts / "policies").rglob("*") if path.is_file()}
 
 
-def test_logs_arrive_the_champion_drifts_and_is_trained_again(
-    daemon: tuple[DataFolder, Daemon], tmp_path: Path
-) -> None:
-    data, at_work = daemon
-    first, then = dumps(tmp_path / "generated")
-    report = data.reports / "report.html"
-
-    arrive(data, "june-to-august.psv", first)
+def first_champion(life: Life, text: str) -> int:
+    """Logs land for the first time: everything is made of them, and a policy released."""
+    data, at_work = life.data, life.at_work
+    arrive(data, "june-to-august.psv", text)
     (request,) = at_work.tick(triggers.raw_files)
     at_work.run(request, "whole_pipeline")
     champion = registered.champion_version(data, "lab")
     assert champion is not None, "a first champion, if only a provisional one"
-    assert "retraining is asked for" not in report.read_text() and "provisional" in report.read_text()
+    report = (data.reports / "report.html").read_text()
+    assert "retraining is asked for" not in report and "provisional" in report
     assert at_work.tick(triggers.raw_files) == [] == at_work.tick(triggers.drifted)
+    return champion
 
-    arrive(data, "guests.psv", then)
+
+def drift_is_seen(life: Life, text: str, champion: int) -> None:
+    """Other logs land: they are analysed, the champion is held against them, and nothing is trained."""
+    data, at_work = life.data, life.at_work
+    arrive(data, "guests.psv", text)
     (request,) = at_work.tick(triggers.raw_files)
     fits = fitted(data)
     at_work.run(request, "intake")
@@ -120,18 +194,88 @@ def test_logs_arrive_the_champion_drifts_and_is_trained_again(
     assert drift["week_utc"].max() == datetime(2026, 8, 17) and set(drift["champion_version"]) == {champion}
     newest = drift.filter(pl.col("week_utc") == datetime(2026, 8, 17))
     assert "user_name" in newest.filter("is_beyond")["feature"].to_list()
-    assert "who submits" in report.read_text() and "retraining is asked for" in report.read_text()
+    report = (data.reports / "report.html").read_text()
+    assert "who submits" in report and "retraining is asked for" in report
 
+
+def trained_again(life: Life, champion: int) -> None:
+    """Drift asks for training, which ends in a decision about the champion; nothing asks twice for one cause."""
+    data, at_work = life.data, life.at_work
+    fits = fitted(data)
     (request,) = at_work.tick(triggers.drifted)
     at_work.run(request, "whole_pipeline")
     assert fitted(data) != fits
     decisions = derived.read(data, "release_log", "lab")
     assert len(decisions) == 2 and decisions["champion_version"].to_list() == [None, champion]
-    assert decisions["reason"][1].split(":")[0] in report.read_text()
+    assert decisions["reason"][1].split(":")[0] in (data.reports / "report.html").read_text()
     assert at_work.tick(triggers.drifted) == [], "one training run a cause"
+
+
+def test_logs_arrive_the_champion_drifts_is_trained_again_and_the_agent_takes_up_what_is_released(
+    life: Life, tmp_path: Path
+) -> None:
+    data, at_work = life.data, life.at_work
+    first, then = dumps(tmp_path / "generated")
+    champion = first_champion(life, first)
+    agent = Agent(data, tmp_path)
+    with agent.at_work() as slurm:
+        drift_is_seen(life, then, champion)
+        life.policies.remove("reactive")  # so that the next candidate is another policy than the champion
+        trained_again(life, champion)
+        agent.wait_for("decision, link 1: ")
+        with slurm.lock:  # the link asks for another one, which waits until the new version is there
+            slurm.slurm.nodes = 0
+            slurm.slurm.end(slurm.slurm.running()[0], "FAILED", 85)
+        newest = registered.versions(data, "lab")[-1]
+        assert newest != champion
+        if registered.champion_version(data, "lab") != newest:
+            promote(data, "lab", newest, "drifted, and the gate cannot tell")
+        agent.wait_for("link 2 (job 101): submitted")
+        slurm.slurm.nodes = NODES
+        agent.wait_for("decision, link 2: ")
+    told, released = agent.log, Policy(data.artifacts / "lab" / "champion")
+    decided = [json.loads(line) for line in agent.journal.splitlines() if '"event": "decision"' in line]
+    assert told.index("decision, link 1: ") < told.index("a new version is used from now on: ")
+    assert told.index("a new version is used from now on: ") < told.index("decision, link 2: ")
+    assert decided[0]["version"] != decided[-1]["version"] == released.version and {d["by"] for d in decided} == {
+        "policy"
+    }
+
+    arrive(data, "decisions.jsonl", agent.journal)
+    (request,) = at_work.tick(triggers.raw_files)
+    at_work.run(request, "intake")
+    report = (data.reports / "report.html").read_text()
+    assert "Deployed policy" in report and "baton-agent kept 1 chain of 2 jobs" in report and "1 handover" in report
 
     sunday = dg.build_schedule_context(
         instance=at_work.instance, scheduled_execution_time=datetime(2026, 9, 6, 3, tzinfo=UTC)
     )
     weekly = triggers.weekly_retraining(sunday)
     assert isinstance(weekly, list) and [request.partition_key for request in weekly] == ["lab"]
+    life.is_lived = True
+
+
+@pytest.mark.browser
+def test_both_user_interfaces_show_the_life(life: Life, tmp_path: Path) -> None:
+    """Pictures of the pages are in the test's own folder, or in BATON_SCREENSHOTS."""
+    if not life.is_lived:
+        pytest.skip("the life before it did not come to its end")
+    data, pictures = life.data, os.environ.get("BATON_SCREENSHOTS", str(tmp_path))
+    champion = registered.champion_version(data, "lab")
+    dagster = served(
+        ("dagster-webserver", "-h", "127.0.0.1", "-p", "{port}", "-m", "pipelines.definitions"),
+        {"DAGSTER_HOME": str(data.dagster), "BATON_DATA": str(data.root)}, "/server_info",
+    )  # fmt: skip
+    mlflow = served(
+        ("mlflow", "server", "--host", "127.0.0.1", "--port", "{port}", "--workers", "1", "--backend-store-uri",
+         store_uri(data)),
+        {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "1"}, "/health",
+    )  # fmt: skip
+    with ExitStack() as open_, ThreadPoolExecutor(2) as pool:
+        page = open_.enter_context(headless(tmp_path / "profile"))
+        runs_at, models_at = pool.map(open_.enter_context, (dagster, mlflow))
+        opened(page, f"{runs_at}/runs", "whole_pipeline", "intake", "Success", name="life-runs", folder=pictures)
+        release = f"{runs_at}/assets/provisioning_policy"
+        opened(page, release, "average-wait", "release", name="life-release", folder=pictures)
+        path = versions.version_url("lab", champion or 0).removeprefix(UI)
+        opened(page, models_at + path, "champion", "Trained on", name="life-champion", folder=pictures)
