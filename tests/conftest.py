@@ -11,6 +11,22 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 REQUIRED = frozenset(filter(None, os.environ.get("BATON_REQUIRE", "").split(",")))
 
+# Files of minutes, the longest first. Two workers take whole files in this order (`--no-loadscope-reorder`): left to
+# itself xdist begins with the files of most tests, and one worker is alone at the end with a file of one long test.
+LONGEST = (
+    "tests/pipelines/test_road.py", "tests/models/study/test_causal_fit.py", "tests/pipelines/test_pipeline.py",
+    "tests/test_readme.py", "tests/pipelines/test_life.py", "tests/models/release/test_at_once.py",
+    "tests/models/policies/test_reference.py", "tests/pipelines/test_made_again.py", "tests/live/test_fidelity.py",
+    "tests/browser/test_dagster_ui.py", "tests/live/test_agent.py", "tests/assets/test_code_versions.py",
+    "tests/browser/test_mlflow_ui.py", "tests/models/test_policies.py", "tests/traces/store/test_killed.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of LONGEST first; all others stay in the order in which they were found."""
+    rank = {str(REPOSITORY / name): place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(str(item.path), len(rank)))
+
 
 def skip_or_fail(what: str, reason: str) -> NoReturn:
     """Skip for want of `what` (slurm, browser), unless BATON_REQUIRE names it: then its absence is a failure."""

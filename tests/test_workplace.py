@@ -12,7 +12,7 @@ import pytest
 import yaml
 from vulture import Vulture
 
-from tests.conftest import REPOSITORY
+from tests.conftest import LONGEST, REPOSITORY
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -61,3 +61,7 @@ def test_every_name_that_is_excused_from_the_search_for_dead_code_needs_it() -> 
 @pytest.mark.parametrize("field", ["version", "license"])
 def test_the_citation_names_this_release(field: str) -> None:
     assert loaded("CITATION.cff")[field] == PROJECT[field]
+
+
+def test_the_files_that_begin_a_run_are_there() -> None:
+    assert [name for name in LONGEST if not (REPOSITORY / name).is_file()] == []
