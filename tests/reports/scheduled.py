@@ -61,7 +61,11 @@ def _part(
 def tables(cluster: str, at: datetime, user: str) -> dict[str, pl.DataFrame]:
     """`what_if_schedulers` and `what_if_groups` of a cluster; `user` is the one who loses."""
     parts = [(kind, user if kind == "user" else name, change, ends, draws) for kind, name, change, ends, draws in PARTS]
+    replays = [
+        _scheduled(cluster, name, change, jct_s, by_s, ends, draws, at)
+        for name, change, jct_s, by_s, ends, draws in SCHEDULED
+    ]
     return {
-        WHAT_IF_SCHEDULERS.name: frame(WHAT_IF_SCHEDULERS, [_scheduled(cluster, *one, at) for one in SCHEDULED]),
+        WHAT_IF_SCHEDULERS.name: frame(WHAT_IF_SCHEDULERS, replays),
         WHAT_IF_GROUPS.name: frame(WHAT_IF_GROUPS, [_part(cluster, *one) for one in parts]),
     }
