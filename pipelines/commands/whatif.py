@@ -50,7 +50,11 @@ def whatif(
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """What would change under other GPU schedulers, on other nodes, with other limits: differences with intervals."""
+    """What would change under other GPU schedulers, on other nodes, with other limits: differences with intervals.
+
+    \f
+    Over 50 lines: the options are the declaration of the command line.
+    """
     with options.output(json) as out:
         wanted = _wanted(schedulers, profiles)
         from traces import clusters

@@ -73,22 +73,10 @@ def attempts_of(jobs: pl.DataFrame) -> pl.DataFrame:
     """One attempt for each job that started."""
     ran = jobs.filter(pl.col("start_utc").is_not_null())
     return ran.select(
-        "cluster",
-        "job_key",
-        pl.lit(0).alias("attempt"),
-        "submit_utc",
-        "start_utc",
-        "end_utc",
-        "run_s",
-        "state",
-        pl.col("allocated_nodes").alias("nodes"),
-        pl.col("allocated_gpus").alias("gpus"),
-        "gpu_time_s",
-        "exit_code",
-        "exit_signal",
-        "trace_sha256",
-        "line",
-    )
+        "cluster", "job_key", pl.lit(0).alias("attempt"), "submit_utc", "start_utc", "end_utc", "run_s", "state",
+        pl.col("allocated_nodes").alias("nodes"), pl.col("allocated_gpus").alias("gpus"), "gpu_time_s", "exit_code",
+        "exit_signal", "trace_sha256", "line",
+    )  # fmt: skip
 
 
 def write(data: DataFolder, tables: dict[str, pl.DataFrame]) -> None:
