@@ -48,7 +48,7 @@ class Chain:
     options: tuple[str, ...] = ()  # of sbatch, as they are
     first: str = ""  # id of a job that runs or pends and is link 1
     setting: float | None = None  # of the policy's knob
-    most_overlap_h: float = 1.0
+    most_overlap_h: float | None = None  # of two links; None: a successor that has started is kept
     retries: int = 1
     more_status: int = 85
     cycle_s: float = 60.0
@@ -131,7 +131,8 @@ def _check(chain: Chain) -> None:
     if not NAME.fullmatch(chain.name):
         raise ValueError(f"name is {chain.name!r}; allowed: up to 40 letters, digits, _ . -, none of _ . - first")
     within("links", chain.links, 1, MOST_LINKS)
-    within("most_overlap_h", chain.most_overlap_h, 0, 10_000)
+    if chain.most_overlap_h is not None:
+        within("most_overlap_h", chain.most_overlap_h, 0, 10_000)
     within("retries", chain.retries, 0, 100)
     within("more_status", chain.more_status, 1, 255)
     within("cycle_s", chain.cycle_s, 10, 3600)

@@ -240,7 +240,10 @@ def parser() -> argparse.ArgumentParser:
     keeping.add_argument("--name", help="of the chain and its jobs (default: the script's)")
     keeping.add_argument("--state", metavar="DIR", help="default: ~/.local/state/baton-agent/NAME")
     keeping.add_argument("--first", metavar="JOBID", help="a job of yours that runs or pends and is link 1")
-    keeping.add_argument("--most-overlap", type=float, dest="most_overlap_h", metavar="HOURS", help="default: 1")
+    keeping.add_argument(
+        "--most-overlap", type=float, dest="most_overlap_h", metavar="HOURS",
+        help="cancel a successor that starts earlier than that (default: keep it)",
+    )  # fmt: skip
     keeping.add_argument("--retries", type=int, help="of links that failed, in a row (default: 1)")
     keeping.add_argument("--more-status", type=int, metavar="N", help="exit status that asks for more (default: 85)")
     keeping.add_argument("--cycle", type=float, dest="cycle_s", metavar="SECONDS", help="between looks (default: 60)")

@@ -7,6 +7,7 @@ are in docs/agent.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -34,7 +35,7 @@ class Rules:
 
     links: int
     limit_s: int
-    most_overlap_s: float
+    most_overlap_s: float  # infinite: none is too early
     retries: int
     more_status: int
     cycle_s: float
@@ -347,7 +348,7 @@ def _with_next(rules: Rules, state: State, now_s: int, advice: Advice | None) ->
         return _intended(rules, state, now_s, f"afterany:{running.job_id}")
     if advice is None or not advice.submit:
         return state
-    if _withdrawals(state, link) == 0:
+    if _withdrawals(state, link) == 0 or math.isinf(rules.most_overlap_s):
         return _intended(rules, state, now_s, "")
     held_s = (running.end_s or now_s) - (running.start_s or now_s) - rules.most_overlap_s
     minutes = max(0, -int(-held_s // 60))  # Slurm itself then sees to the bound

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections import Counter
@@ -256,6 +257,16 @@ def test_a_successor_that_came_too_early_twice_is_kept() -> None:
     third = attempt(2, 3, job_id="9", is_pending=False, start_s=START_S + 60, end_s=START_S + 7260)
     after, actions = keeper.act(rules(), state_of(attempt(1, **RUNS), *gone, third), START_S + 60)
     assert not after.attempts[3].withdrawn and actions == ()
+
+
+def test_without_a_bound_none_is_too_early_and_one_withdrawn_for_another_reason_is_submitted_freely() -> None:
+    unbounded = rules(most_overlap_s=math.inf)
+    early = attempt(2, job_id="8", is_pending=False, start_s=START_S + 1, end_s=START_S + 7200)
+    after, actions = keeper.act(unbounded, state_of(attempt(1, **RUNS), early), START_S + 60)
+    assert not after.attempts[1].withdrawn and actions == ()
+    gone = attempt(2, job_id="8", how="CANCELLED", withdrawn="link 1 was requeued and waits itself")
+    after, _ = keeper.act(unbounded, state_of(attempt(1, **RUNS), gone), START_S + 60, keeper.Advice(True))
+    assert [(one.name[-3:], one.after) for one in after.attempts][-1] == ("2.2", "")
 
 
 def test_a_running_successor_takes_over_from_a_requeued_predecessor() -> None:

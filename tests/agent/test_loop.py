@@ -130,6 +130,13 @@ def test_a_successor_that_starts_too_early_is_withdrawn_and_then_bounded_by_slur
     assert len(withdrawn) == 1 and "before the end of link 1" in withdrawn[0]["why"]
 
 
+def test_a_successor_that_has_started_is_kept_where_no_bound_is_asked_for(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, links=2, setting=1.5)
+    assert lab.run() == DONE
+    assert lab.links() == [("1.1", "TIMEOUT"), ("2.1", "TIMEOUT")]
+    assert lab.journal("handover")[0]["overlap_h"] > 1 and not lab.journal("withdrawn")
+
+
 def test_a_bounded_successor_does_not_wait_for_a_predecessor_that_is_gone(tmp_path: Path) -> None:
     slurm = FakeSlurm(plan=plans(link_1_1=Plan(HOUR_S, "FAILED", 1)))
     lab = lab_of(tmp_path, slurm, links=2, setting=1.5, most_overlap_h=0.25)
