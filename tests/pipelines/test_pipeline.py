@@ -60,7 +60,8 @@ Run = tuple[DataFolder, Path, dict[str, dict[str, Any]]]
 
 def test_every_asset_was_made_with_a_row_count(run: Run) -> None:
     _, _, made = run
-    assert set(made) == {key.to_user_string() for key in build_defs().resolve_asset_graph().get_all_asset_keys()}
+    assets = {key.to_user_string() for key in build_defs().resolve_asset_graph().get_all_asset_keys()}
+    assert set(made) == assets - {"queue_time_model"}, "which has a job of its own, since it takes minutes"
     assert all("dagster/row_count" in metadata and not metadata["reused"] for metadata in made.values())
 
 
