@@ -39,7 +39,7 @@ def gpu_schedulers(source: Source, section: Section) -> None:
             "What these replays rest on",
             "What the log does not say was assumed, or drawn with a seed; what was drawn is generated, not recorded. "
             "How much the draws matter is told by their ends in the table of the schedulers, and how much it matters "
-            "that anything is drawn by the change mix=none.",
+            f"that anything is drawn by the change mix=none. {_caption(source, base)}",
             columns("line|assumed or drawn"),
             [{"line": line} for line in lines],
         )

@@ -175,7 +175,7 @@ def test_the_line_of_a_closed_section_is_read_to_its_end(page: Any, width: int) 
     """Its end says what to do; a sentence longer than any of today's runs over several lines."""
     _set(page, width)
     _fold(page, is_open=False)
-    assert page.execute_script("return document.querySelectorAll('.gist').length") == 9
+    assert page.execute_script("return document.querySelectorAll('.gist').length") == 10
     told = page.execute_script("return document.querySelector('.gist').textContent")
     page.execute_script("document.querySelector('.gist').textContent = arguments[0].repeat(9)", f"{told} ")
     cut = page.execute_script(
@@ -193,14 +193,14 @@ def test_the_first_page_ends_within_four_screens(page: Any) -> None:
         tops = page.execute_script(
             "return [...document.querySelectorAll('details')].map(d => d.getBoundingClientRect().top + scrollY)"
         )
-        assert len(tops) == 9 and tops[0] / height <= (4 if width == 1280 else 5), width
+        assert len(tops) == 10 and tops[0] / height <= (4 if width == 1280 else 5), width
         assert page.execute_script("return document.querySelector('.advice').getBoundingClientRect().top") > 0
 
 
 def test_contents_lead_to_what_they_name_and_open_it(page: Any) -> None:
     _set(page, 1280)
     names = page.execute_script("return [...document.querySelectorAll('.contents a')].map(a => a.hash.slice(1))")
-    assert len(names) == 10
+    assert len(names) == 11
     for name in names:
         _fold(page, is_open=False)
         page.execute_script(
@@ -221,7 +221,7 @@ def test_open_all_opens_all_and_closes_them_again(page: Any) -> None:
     open_ = "return document.querySelectorAll('details[open]').length"
     press = "document.querySelector('.contents button').click()"
     page.execute_script(press)
-    assert page.execute_script(open_) == 9
+    assert page.execute_script(open_) == 10
     page.execute_script(press)
     assert page.execute_script(open_) == 0
 
