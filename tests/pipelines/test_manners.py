@@ -1,7 +1,8 @@
 """How soon the command line answers: `--help` and refusals take under half a second of processor time.
 
 Processor time, not wall time: a busy machine makes everything wait. The best of a few tries counts, because what the
-machine does beside it (turbo, shared caches) only ever adds.
+machine does beside it (turbo, shared caches) only ever adds. On a machine on which `--help` itself takes longer than it
+should, refusals may take as much longer.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tests.pipelines.conftest import SWF, dump
 pytestmark = pytest.mark.alone
 
 MOST_S = 0.5
+HELP_S = 0.28  # what `--help` takes where MOST_S was set
 READING_S = 1.0  # where the text of a file must be read first: importing polars and numpy takes about .3 s of it
 TRIES = 4
 COMMANDS = sorted(str(typer.main.get_command_name(c.name or c.callback.__name__)) for c in app.registered_commands)  # type: ignore[union-attr]
@@ -84,8 +86,11 @@ class Answer(NamedTuple):
     processor_s: float
 
 
-def ask(arguments: list[str], data: Path | None = None) -> Answer:
-    """Run the command in a process of its own; user and system time of the quickest of a few tries."""
+def ask(arguments: list[str], data: Path | None = None, until_s: float = MOST_S) -> Answer:
+    """Run the command in a process of its own; user and system time of the quickest of a few tries.
+
+    One that takes less than `until_s` is the last.
+    """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     if data is not None:
         environment["BATON_DATA"] = str(data)
@@ -97,7 +102,7 @@ def ask(arguments: list[str], data: Path | None = None) -> Answer:
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        if best < MOST_S:
+        if best < until_s:
             break
     return Answer(done.returncode, done.stdout, done.stderr, best)
 
@@ -118,13 +123,18 @@ def test_help_is_there_at_once(command: str) -> None:
     assert answer.processor_s < MOST_S
 
 
+def is_at_once(answer: Answer, most_s: float = MOST_S) -> bool:
+    """Whether it took less than `most_s`, or on a slower machine than HELP_S is of, as much more as `--help` takes."""
+    return answer.processor_s < most_s or answer.processor_s < most_s * ask(["--help"], until_s=0).processor_s / HELP_S
+
+
 @pytest.mark.timed
 @pytest.mark.parametrize("line", REFUSALS)
 def test_a_refusal_is_there_at_once(places: dict[str, Path], line: str) -> None:
     answer = ask([part.format(**places) for part in line.split()], places["data"])
     assert answer.code == (1 if line == "rollback --cluster lab" else 2), answer
     assert answer.out == "" and "Traceback" not in answer.err and answer.err.strip()
-    assert answer.processor_s < MOST_S
+    assert is_at_once(answer), answer
 
 
 def test_the_version() -> None:
@@ -153,7 +163,7 @@ def test_completion_knows_the_commands() -> None:
 def test_a_log_given_to_trace_is_sent_to_ingest(places: dict[str, Path]) -> None:
     """A line that is wrong further down is an error of an SWF trace, and is sent nowhere."""
     answer = ask(["simulate", "--scheduler", "easy", "--trace", str(places["dump"])], places["data"])
-    assert answer.code == 2 and answer.processor_s < READING_S
+    assert answer.code == 2 and is_at_once(answer, READING_S), answer
     assert "jobs.psv:1" in answer.err and f"baton ingest {places['dump']} --cluster NAME" in answer.err
     broken = places["tmp"] / "broken.swf"
     broken.write_text(SWF + "5 x\n")
