@@ -20,6 +20,7 @@ from simulator.flat.replay import simulate
 from simulator.workload import Workload
 from tests.live.fidelity import SETTINGS
 from tests.live.fidelity_workload import CPUS_PER_GPU, Submission
+from tests.live.keeping import USER
 from tests.live.slurm import Cluster, Slurm
 from traces import clusters
 from traces.ingest import ingest
@@ -122,15 +123,14 @@ FIELDS = (
 def with_chains(jobs: list[Submission], chains: int, link_min: int) -> list[Submission]:
     """The jobs, and as many chains of one-node jobs of that limit, each submitted when its predecessor has ended.
 
-    A chain begins an hour after the one before it, and goes on until the last submission of `jobs`.
+    They are all of the user whose agents will keep chains. A chain begins an hour after the one before it, and goes on
+    until the last submission of `jobs`.
     """
     until_s, link_s = jobs[-1].submit_s, link_min * 60
     submits = [[3600 * (1 + chain)] for chain in range(chains)]
     while True:
         links = [
-            Submission(
-                0, at_s, USERS[chain % len(USERS)], "gpu", "normal", 1, 4, link_min, link_s + 3600, name=f"c{chain}"
-            )
+            Submission(0, at_s, USER, "gpu", "normal", 1, 4, link_min, link_s + 3600, name=f"c{chain}")
             for chain, times in enumerate(submits)
             for at_s in times
         ]
@@ -205,16 +205,18 @@ def _sample() -> list[tuple[int, int, int, int]]:
     ]
 
 
-def write_history(folder: Path, link_min: int = 360, chains: int = 5, busier: Sequence[float] = ()) -> int:
+def write_history(
+    folder: Path, link_min: int = 360, chains: int = 5, busier: Sequence[float] = (), seed: int = 2
+) -> int:
     """What policies are fitted on, as a site would hand it over: `history.psv`, `slurm.conf` and `clusters.toml`.
 
-    The background of the first HISTORY_DAYS with chains of that limit beside it, whose users submit when a link has
-    ended. busier: before it lie as many copies of these days, each at another share of the cluster and drawn with
-    another seed, so that a fit meets queues that the days themselves did not have. Returns the number of jobs. Fit with
-    `--cluster live --scheduler slurm --limit 6h --data FOLDER`.
+    The background of the first HISTORY_DAYS with chains of that limit beside it, all of one user, who submits a link
+    when the one before it has ended. busier: before it lie as many copies of these days, each at another share of the
+    cluster and drawn with another seed, from `seed` on, so that a fit meets queues that the days themselves did not
+    have. Returns the number of jobs. Fit with `--cluster live --scheduler slurm --limit 6h --user games --data FOLDER`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    loads = [*(Load(share=share, seed=seed) for seed, share in enumerate(busier, 2)), Load()]
+    loads = [*(Load(share=share, seed=seed) for seed, share in enumerate(busier, seed)), Load()]
     lines = [FIELDS]
     for copy, load in enumerate(loads):
         days_before = (len(loads) - 1 - copy) * (HISTORY_DAYS + BETWEEN_DAYS)
@@ -231,13 +233,14 @@ def write_history(folder: Path, link_min: int = 360, chains: int = 5, busier: Se
 
 
 def main() -> None:
-    """The command line: `python -m tests.live.background FOLDER [--busier 0.8,0.9]`."""
+    """The command line: `python -m tests.live.background FOLDER [--busier 0.8,0.9] [--seed 2]`."""
     parser = argparse.ArgumentParser(description="Write the history that policies are fitted on.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--busier", default="", help="shares of the cluster of copies that lie before it: 0.8,0.9")
+    parser.add_argument("--seed", type=int, default=2, help="of the first copy's draw; the days themselves have 1")
     given = parser.parse_args()
     busier = [float(share) for share in given.busier.split(",") if share]
-    print(f"{write_history(given.folder, busier=busier)} jobs -> {given.folder}")
+    print(f"{write_history(given.folder, busier=busier, seed=given.seed)} jobs -> {given.folder}")
 
 
 if __name__ == "__main__":
