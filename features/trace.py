@@ -76,9 +76,10 @@ def read_trace(
             rows.extend(shaped(part, chosen).cast({pl.String: pl.Categorical}))
         return rows
 
-    return Trace(
-        table(schema.JOBS, (*_JOBS, *jobs)),
-        table(schema.ATTEMPTS, (*_ATTEMPTS, *attempts)),
-        table(schema.PLACEMENTS, _PLACEMENTS, "true" if by_node else "gpu_numbers <> ''"),
-        table(schema.NODES, schema.NODES.names),
-    )
+    with warehouse.published(data, READ_MEMORY):  # held open: of one warehouse, and opened once
+        return Trace(
+            table(schema.JOBS, (*_JOBS, *jobs)),
+            table(schema.ATTEMPTS, (*_ATTEMPTS, *attempts)),
+            table(schema.PLACEMENTS, _PLACEMENTS, "true" if by_node else "gpu_numbers <> ''"),
+            table(schema.NODES, schema.NODES.names),
+        )

@@ -43,6 +43,7 @@ from reports.source import Names, Source, Told, cluster_names
 from traces.errors import InputError
 from traces.files.whole import write_text
 from traces.progress import Progress
+from traces.store import warehouse
 from traces.store.folder import DataFolder
 
 SECTIONS: dict[str, Callable[[Source], Section]] = {
@@ -86,27 +87,29 @@ def build_report(
     names = Names((key or secrets.token_bytes(32)) if anonymise else None)
     wanted = _known_sections(section)
     path = out or data.reports / "report.html"
-    sources = [
-        Source(data, cluster, names, (told or {}).get(cluster, Told())) for cluster in _known_clusters(data, clusters)
-    ]
-    pages: list[dict[str, Any]] = []
-    with Progress("report", len(sources) * len(wanted), "sections", stays=False) as progress:
-        for source in sorted(sources, key=lambda source: source.is_generated):
-            sections = []
-            for name in wanted:
-                sections.append(SECTIONS[name](source))
-                progress.reach(len(pages) * len(wanted) + len(sections))
-            pages.append(
-                {
-                    "source": source,
-                    "sections": [made for made in sections if made.applies or section],
-                    "lead": None if section or source.jobs.is_empty() else lead(source),
-                    "explore": None if section else embedded(source),
-                }
-            )
-    listed = beside(path)
-    offenders = listed.name if not section and write_offenders(listed, sources) else ""
-    write_text(path, render(pages, is_anonymised=names.are_hidden, offenders=offenders))
+    with warehouse.published(data):  # held open: of one warehouse, whatever is built meanwhile, and opened once
+        sources = [
+            Source(data, cluster, names, (told or {}).get(cluster, Told()))
+            for cluster in _known_clusters(data, clusters)
+        ]
+        pages: list[dict[str, Any]] = []
+        with Progress("report", len(sources) * len(wanted), "sections", stays=False) as progress:
+            for source in sorted(sources, key=lambda source: source.is_generated):
+                sections = []
+                for name in wanted:
+                    sections.append(SECTIONS[name](source))
+                    progress.reach(len(pages) * len(wanted) + len(sections))
+                pages.append(
+                    {
+                        "source": source,
+                        "sections": [made for made in sections if made.applies or section],
+                        "lead": None if section or source.jobs.is_empty() else lead(source),
+                        "explore": None if section else embedded(source),
+                    }
+                )
+        listed = beside(path)
+        offenders = listed.name if not section and write_offenders(listed, sources) else ""
+        write_text(path, render(pages, is_anonymised=names.are_hidden, offenders=offenders))
     return path
 
 

@@ -195,9 +195,11 @@ def _last_decision(folder: DataFolder, cluster: str) -> dict[str, Any] | None:
 def _findings(folder: DataFolder, logs: list[RawLogs]) -> list[dict[str, str]]:
     """What the report says first of each cluster: who waits, why, and what to do about it."""
     from reports.findings import findings
+    from traces.store import warehouse
 
     names = [log.settings.name for log in logs]
-    return [{"cluster": name, **finding} for name in names for finding in findings(folder, name)]
+    with warehouse.published(folder):  # held open: of one warehouse, and opened once
+        return [{"cluster": name, **finding} for name in names for finding in findings(folder, name)]
 
 
 def _sentences(result: dict[str, Any]) -> str:

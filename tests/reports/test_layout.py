@@ -10,10 +10,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from reports.build import build_report, render, section_data
+from reports.build import SECTIONS, build_report, render, section_data
 from reports.glossary import TERMS, explained
 from reports.layout import Section, TableView, columns
-from reports.source import Told
+from reports.sections.load import load
+from reports.source import Source, Told, cluster_names
 from tests.reports import warehouse
 from traces.store.folder import DataFolder
 
@@ -92,3 +93,22 @@ def test_real_clusters_come_before_generated_ones(tmp_path: Path) -> None:
     warehouse.write(data, warehouse.empty_tables() | {"trace_files": pl.DataFrame(files)})
     html = build_report(data).read_text(encoding="utf-8")
     assert re.findall(r"<h1><bdi>(.*?)</bdi>", html) == ["aa-real", "zz-real", "bb-made"]
+
+
+def test_a_report_is_of_one_warehouse_whatever_is_built_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, newer = DataFolder(tmp_path / "data"), DataFolder(tmp_path / "newer")
+    for folder, name in ((data, "before"), (newer, "after")):
+        files = pl.DataFrame([warehouse.trace_file(name, 0)])
+        warehouse.write(folder, warehouse.empty_tables() | {"trace_files": files})
+    known: list[str] = []
+
+    def built_meanwhile(source: Source) -> Section:
+        newer.warehouse.rename(data.warehouse)
+        known.extend(cluster_names(source.data))
+        return load(source)
+
+    monkeypatch.setitem(SECTIONS, "load", built_meanwhile)
+    build_report(data, section="load")
+    assert known == ["before"] and cluster_names(data) == ["after"]
