@@ -39,6 +39,8 @@ class Closures:
         }
         self._read: dict[str, Source] = {}
         self._needed: dict[str, frozenset[str]] = {}
+        self._states: dict[str, bytes] = {}
+        self._libraries: dict[str, frozenset[str]] = {}
 
     @property
     def modules(self) -> Collection[str]:
@@ -69,20 +71,14 @@ class Closures:
 
     def libraries(self, *roots: str, but: Collection[str] = ()) -> frozenset[str]:
         """Top-level names of what the closure imports that is neither Baton's nor Python's own."""
-        names = {
-            name.partition(".")[0] for module in self.closure(*roots, but=but) for name in self._source(module).imports
-        }
-        return frozenset(names - set(PACKAGES) - sys.stdlib_module_names)
+        return self._libraries_of(self.closure(*roots, but=but))
 
     def digest(self, *roots: str, but: Collection[str] = ()) -> str:
         """SHA-256 over the code of the closure, the files that it opens, and the versions of its libraries."""
-        state = hashlib.sha256()
-        for module in sorted(self.closure(*roots, but=but)):
-            state.update(f"{module}\0{self._source(module).code}\n".encode())
-            for file in self.opened(module):
-                content = hashlib.sha256((self.root / file).read_bytes()).hexdigest()
-                state.update(f"{file}\0{content}\n".encode())
-        for name in sorted(self.libraries(*roots, but=but)):
+        state, modules = hashlib.sha256(), self.closure(*roots, but=but)
+        for module in sorted(modules):
+            state.update(self._state(module))
+        for name in sorted(self._libraries_of(modules)):
             state.update(f"{name}=={installed_version(name)}\n".encode())
         sources.keep()
         return state.hexdigest()
@@ -93,6 +89,23 @@ class Closures:
             return []
         folder = os.path.dirname(self._files[module])
         return sorted(file for file in _files_below(self.root, folder) if not file.endswith(".py"))
+
+    def _state(self, module: str) -> bytes:
+        """What a digest says of the module: its code, and the content of each file that it opens."""
+        if module not in self._states:
+            files = ((file, hashlib.sha256((self.root / file).read_bytes())) for file in self.opened(module))
+            lines = [f"{module}\0{self._source(module).code}\n"]
+            lines += [f"{file}\0{content.hexdigest()}\n" for file, content in files]
+            self._states[module] = "".join(lines).encode()
+        return self._states[module]
+
+    def _libraries_of(self, modules: Collection[str]) -> frozenset[str]:
+        ours = {*PACKAGES, *sys.stdlib_module_names}
+        for module in modules:
+            if module not in self._libraries:
+                names = {name.partition(".")[0] for name in self._source(module).imports}
+                self._libraries[module] = frozenset(names - ours)
+        return frozenset().union(*(self._libraries[module] for module in modules))
 
     def _source(self, module: str) -> Source:
         if module not in self._read:
