@@ -55,6 +55,11 @@ class Link:
         """Start of the link less the end of the one before it, h."""
         return (self.start_s - self.predecessor_end_s) / 3600
 
+    @property
+    def unavoidable_h(self) -> float:
+        """What of its wait is longer than a whole link, h: nobody who submits one link ahead could have saved it."""
+        return max((self.start_s - self.submit_s) / 3600 - LINK_H, 0.0)
+
 
 def links_of(name: str, state: State) -> list[Link]:
     """The links of a chain behind its first one, from the attempts that ran to their limit."""
@@ -75,8 +80,10 @@ def links_kept(kept: list[Kept]) -> list[Link]:
 def figures(links: list[Link]) -> dict[str, float]:
     """Means over the links, hours, with 95 % intervals from draws of whole chains."""
     gaps: dict[str, list[float]] = {}
+    unavoidable: dict[str, list[float]] = {}
     for link in links:
         gaps.setdefault(link.chain, []).append(link.gap_h)
+        unavoidable.setdefault(link.chain, []).append(link.unavoidable_h)
     chains = list(gaps.values())
     draws = np.random.default_rng(0).integers(0, len(chains), (2000, len(chains)))
     found: dict[str, float] = {"chains": len(chains), "links": len(links)}
@@ -84,6 +91,7 @@ def figures(links: list[Link]) -> dict[str, float]:
     for name, of_chains in (
         ("interruption_h", [np.maximum(one, 0) for one in chains]),
         ("overlap_h", [np.maximum(np.negative(one), 0) for one in chains]),
+        ("unavoidable_h", [np.array(one) for one in unavoidable.values()]),
         ("zero_share", [np.array(one) <= 0 for one in chains]),
         ("within_10min_share", [np.array(one) <= 1 / 6 for one in chains]),
     ):

@@ -65,6 +65,7 @@ def _kept(artifact: Path, logs: Path, **shape: Any) -> Told:
     record = logs.with_suffix(".json")
     if record.exists():
         told: Told = json.loads(record.read_text())
+        told |= figures([Link(**link) for link in told["all"]])
         print(f"{record} was there: not run again")
     else:
         told = run(artifact, logs, **shape)
@@ -86,7 +87,11 @@ def _in_words(name: str, found: Told) -> str:
         for words, key in (("interruption", "interruption_h"), ("overlap", "overlap_h"))
     )
     handovers = f"{name}: {found['links']} handovers of {found['chains']} chains"
-    return ", ".join((handovers, *ends, f"without interruption {found['zero_share']:.0%}"))
+    rest = (
+        f"without interruption {found['zero_share']:.0%}",
+        f"waits beyond a whole link {found['unavoidable_h']:.2f} h",
+    )
+    return ", ".join((handovers, *ends, *rest))
 
 
 def share_left(links: list[Link], others: list[Link]) -> tuple[float, float, float]:
