@@ -1,6 +1,6 @@
-"""The headlines of Themis, Lyra and Sia beside those of their papers, and the guidelines of the Philly study.
+"""The headlines of Themis, Lyra, Sia and Gandiva beside those of their papers, and the guidelines of the Philly study.
 
-    .venv/bin/python -m bench.gpu_headlines [--headlines themis,lyra,sia,guidelines] [--weeks 8] [--mix bert] [--seed 0]
+    .venv/bin/python -m bench.gpu_headlines [--headlines sia,gandiva] [--weeks 8] [--mix bert] [--seed 0]
 
 Two workloads. `generated`: Poisson arrivals, lognormal run times, gangs of 1 to 16 on 64 GPUs. `philly`: jobs of the
 Philly trace from 2017-10-02 on, on `--share` of its nodes. Which model a job trains and whether it is
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from bench.bench_gpu_rounds import TRACE, philly
 from features.bootstrap import interval, start_weights
 from simulator.gpu.algorithms.fairness import Trial, ideal_s
+from simulator.gpu.policies.gandiva import Gandiva
 from simulator.gpu.policies.guided import Guided
 from simulator.gpu.policies.lyra import Lyra
 from simulator.gpu.policies.sia import Sia
@@ -159,6 +160,16 @@ def sia(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> No
         )
 
 
+def gandiva(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
+    """Time slices, packing and migration, beside every job run to its end in order of arrival."""
+    shown(
+        f"gandiva, {where} (the baseline runs jobs to completion)",
+        drawn(jobs, settings, 0.0),
+        machine,
+        {"gandiva": Gandiva, "fifo": lambda: Guided(round_s=360.0)},
+    )
+
+
 def guidelines(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
     """Each guideline of the Philly study alone."""
     shown(
@@ -178,7 +189,7 @@ def guidelines(settings: Settings, jobs: list[Job], machine: Machine, where: str
 def main() -> None:
     """Runs what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--headlines", default="themis,lyra,sia,guidelines")
+    parser.add_argument("--headlines", default="themis,lyra,sia,gandiva,guidelines")
     parser.add_argument("--workloads", default="generated,philly")
     parser.add_argument("--weeks", type=int, default=8)
     parser.add_argument("--mix", choices=MODELS, default=None)
@@ -189,7 +200,7 @@ def main() -> None:
     mix = None if arguments.mix is None else {arguments.mix: 1.0}
     settings = Settings(arguments.weeks, mix, arguments.seed)
     print(f"weeks {settings.weeks}, mix {arguments.mix or 'all four models alike'}, seed {settings.seed} (generated)")
-    headlines = {"themis": themis, "lyra": lyra, "sia": sia, "guidelines": guidelines}
+    headlines = {"themis": themis, "lyra": lyra, "sia": sia, "gandiva": gandiva, "guidelines": guidelines}
     for name in arguments.headlines.split(","):
         for workload in arguments.workloads.split(","):
             if workload == "philly":
