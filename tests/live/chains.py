@@ -217,7 +217,7 @@ def main() -> None:
     parser.add_argument("--chains", type=int, default=10)
     parser.add_argument("--links", type=int, default=4)
     parser.add_argument("--side-by-side", type=int, default=5)
-    parser.add_argument("--rate", type=float, default=600.0)
+    parser.add_argument("--rate", type=float, default=300.0)
     parser.add_argument("--cycle", type=float, default=600.0)
     parser.add_argument("--kills", type=int, default=0)
     given = parser.parse_args()

@@ -125,7 +125,7 @@ def main() -> int:
     parser.add_argument("--chains", type=int, default=10)
     parser.add_argument("--links", type=int, default=4)
     parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--rate", type=float, default=600.0)
+    parser.add_argument("--rate", type=float, default=300.0)
     given = parser.parse_args()
     reason = missing(clock=True)
     if reason:
