@@ -36,7 +36,8 @@ def drift(data: DataFolder, settings: ClusterSettings, predicted: pl.DataFrame |
     """`champion_drift` of the cluster: every whole week since the champion's fit against the weeks of the fit.
 
     Weeks begin on Mondays, 00:00 UTC, and end COOL_DOWN_S or more before the last submission, so that waits and run
-    times are known. A champion that learned nothing was made from what its setting was picked on.
+    times are known. A champion that learned nothing was made from what its setting was picked on. The report window
+    that released it is no news either: a learner was fitted again on it, a rule judged by it.
 
     predicted: what agents predicted with this champion and what happened, where that was logged: `submit_utc` of the
     successor and `wait_error_s`, the wait that was predicted less the one that it had. Each week of it is held against
@@ -48,7 +49,8 @@ def drift(data: DataFolder, settings: ClusterSettings, predicted: pl.DataFrame |
     champion = tracking.champion(data, settings.name)
     if champion is None:
         return frame(CHAMPION_DRIFT, [])
-    until_s = seen_until_s(_released(data, settings.name, champion.version), settings.name)
+    released = _released(data, settings.name, champion.version)
+    until_s = seen_until_s(released, settings.name)
     described_columns = ("limit_s", "run_s", "wait_s", "eligible_wait_s", "gpu_time_s", "qos")
     jobs = _weekly(described(read_trace(data, settings.name, jobs=(*ASKED, *described_columns)), settings))
     if until_s is None or jobs.is_empty():
@@ -57,7 +59,7 @@ def drift(data: DataFolder, settings: ClusterSettings, predicted: pl.DataFrame |
     known_s = int(jobs["submit_utc"].dt.epoch("s").max()) - COOL_DOWN_S  # type: ignore[arg-type]  # of a column of times
     begin, end = pl.col("week_s"), pl.col("week_s") + WEEK_S
     fitted_on = jobs.filter((begin >= max(from_s, int(jobs["submit_utc"].dt.epoch("s").min()))) & (end <= until_s))  # type: ignore[arg-type]
-    since = jobs.filter((begin >= until_s) & (end <= known_s))
+    since = jobs.filter((begin >= max(until_s, _judged_until_s(released))) & (end <= known_s))
     rows = [
         row
         for _, week in since.group_by("week_utc", maintain_order=True)
@@ -91,6 +93,12 @@ def _released(data: DataFolder, cluster: str, version: int) -> Artifact:
             f"{folder}: the champion of cluster {cluster!r} cannot be read ({error}); "
             f"`baton promote --cluster {cluster} {version} --reason ...` writes it again"
         ) from error
+
+
+def _judged_until_s(released: Artifact) -> int:
+    """Epoch s: the end of the report window that released it; 0 where it says nothing of one."""
+    window = released.manifest.get("release", {}).get("windows", {}).get("report")
+    return 0 if window is None else instants.epoch_s(instants.parse(window["until_utc"]))
 
 
 def _weekly(rows: pl.DataFrame) -> pl.DataFrame:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import polars as pl
 import pytest
 
+from agent.artifact import Artifact
 from models.study import drift as study_drift
 from models.study.drift import cause, drift
 from models.tables import CHAMPION_DRIFT, frame
@@ -48,12 +49,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
 
 
 @pytest.fixture
-def champion(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Version 3, fitted until UNTIL on this cluster."""
+def champion(monkeypatch: pytest.MonkeyPatch) -> Artifact:
+    """Version 3, fitted until UNTIL on this cluster; what it says of itself may be changed."""
     made = artifact()
     made.manifest["trained_on"] = {"cluster": "lab", "until_s": instants.epoch_s(UNTIL)}
     monkeypatch.setattr(versions, "champion", lambda *_: RegisteredVersion(3, "", {}))
     monkeypatch.setattr(study_drift, "_released", lambda *_: made)
+    return made
 
 
 def settings(data: DataFolder) -> ClusterSettings:
@@ -71,6 +73,12 @@ def test_whole_weeks_since_the_fit_are_held_against_those_of_the_fit(data: DataF
     users = found.filter(pl.col("feature") == "user_name")
     assert users["is_beyond"].all() and set(users["n"]) == {A_WEEK} and set(users["n_before"]) == {10 * A_WEEK}
     assert (found["is_beyond"] == (found["psi"] > found["bound"])).all()
+
+
+def test_weeks_that_a_rule_was_judged_by_are_no_news_to_it(data: DataFolder, champion: Artifact) -> None:
+    until_utc = instants.text(instants.epoch_s(FIRST + timedelta(weeks=12)))
+    champion.manifest["release"] = {"windows": {"report": {"until_utc": until_utc}}}
+    assert drift(data, settings(data))["week_utc"].unique().to_list() == [FIRST + timedelta(weeks=12)]
 
 
 @pytest.mark.usefixtures("champion")
