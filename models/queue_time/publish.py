@@ -8,9 +8,6 @@ What is released is its recipe fitted on everything known, of those that have a 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,21 +17,23 @@ import polars as pl
 from agent.artifact import digests, pack_arrays
 from agent.distribution import Distribution
 from features.submission.log import SubmissionLog, why_not_rebuilt
-from models.queue_time import scores
+from models.queue_time import decisions, scores
 from models.queue_time.artifact import RELEASABLE, described, distribution, with_checks
 from models.queue_time.conformal import Calibrated
+from models.queue_time.decisions import DECISIONS
 from models.queue_time.gate import BETTER, LEAST_JOBS, Offer, judge
 from models.queue_time.ground import LEAST_FIT, Ground, ground_of, read_log
 from models.queue_time.note import card
 from models.queue_time.protocol import Float64s, Forecast
 from models.queue_time.registry import METHODS, make_method
-from models.queue_time.rows import predictions_frame, release_row, releases_frame, scores_frame
+from models.queue_time.rows import predictions_frame, release_row, scores_frame
 from models.queue_time.study import Judgement, figures_of, judge_ground
 from models.queue_time.tables import QUEUE_TIME_PREDICTIONS, QUEUE_TIME_RELEASES, QUEUE_TIME_SCORES
 from models.release import export
+from models.release.champion import alone, give_alias
+from models.release.log import DECISION_TAG
 from models.study.inputs import declared_dates
 from models.study.windows import COOL_DOWN_S, HOUR_S, WARM_UP_S, Window, Windows, split
-from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from models.tracking.queue_time import save_model
 from models.tracking.runs import NewRun
@@ -43,14 +42,13 @@ from traces import instants
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.clusters import ClusterSettings
-from traces.errors import InputError, WorkError
-from traces.files.locks import locked
+from traces.errors import WorkError
 from traces.store import derived, warehouse
 from traces.store.folder import DataFolder
 
 RELEASED_BY = "models.queue_time.publish"
 SEED = 0
-CONTENT_TAG, DECISION_TAG = "content_digest", "decision"
+CONTENT_TAG = "content_digest"
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def publish(data: DataFolder, settings: ClusterSettings) -> Published | str:
     champion. Raises WorkError where there is a champion that cannot be compared with.
     """
     cluster = settings.name
-    with _alone(data, cluster):
+    with alone(data, cluster, DECISIONS):
         made_from = digest(
             warehouse.made_from(data, cluster), declared_dates(settings), settings.nodes, code_digest(RELEASED_BY)
         )
@@ -97,7 +95,7 @@ def publish(data: DataFolder, settings: ClusterSettings) -> Published | str:
             data, QUEUE_TIME_SCORES, cluster, scores_frame(cluster, windows.report, figures_of(report)), made_from
         )
         derived.write(data, QUEUE_TIME_PREDICTIONS, cluster, predictions_frame(cluster, report), made_from)
-        _log(data, cluster, row, made_from)
+        decisions.add(data, row, made_from)
         kept = _kept(data, cluster, made_from)
         assert kept is not None
         return Published(kept.scores, kept.predictions, kept.releases, reused=False)
@@ -154,47 +152,16 @@ def _too_few(ground: Ground, window: Window) -> str | None:
     )
 
 
-@contextmanager
-def _alone(data: DataFolder, cluster: str) -> Iterator[None]:
-    """One process at a time; what a killed one left half done is finished first."""
-    with locked(data.root, f"queue-time release of {cluster}"), mlflow_store.one_line(data):
-        present = tracking.champion(data, cluster, QUEUE_TIME)
-        if present is not None:
-            export.export(data, cluster, present.version, QUEUE_TIME)
-            export.point(data, cluster, present.version, QUEUE_TIME)
-            if DECISION_TAG in present.tags:
-                stated = json.loads(present.tags[DECISION_TAG])
-                row = {**stated["row"], "decided_utc": instants.parse(stated["row"]["decided_utc"])}
-                if row["decided_utc"] not in _log_of(data, cluster)["decided_utc"]:
-                    _log(data, cluster, row, stated["made_from"])
-        yield
-
-
 def _kept(data: DataFolder, cluster: str, made_from: str) -> Published | None:
     """The tables, where they were made from that and the champion is the one of the newest decision."""
     own = (QUEUE_TIME_SCORES, QUEUE_TIME_PREDICTIONS)
     if any(derived.made_from(data, table.name, cluster) != made_from for table in own):
         return None
     present = tracking.champion(data, cluster, QUEUE_TIME)
-    wanted = digest(made_from, None if present is None else present.version)
-    if derived.made_from(data, QUEUE_TIME_RELEASES.name, cluster) != wanted:
+    if not decisions.stands(data, cluster, made_from, present):
         return None
     scored, said, log = (derived.read(data, table.name, cluster) for table in (*own, QUEUE_TIME_RELEASES))
     return Published(scored, said, log, reused=True)
-
-
-def _log_of(data: DataFolder, cluster: str) -> pl.DataFrame:
-    try:
-        return derived.read(data, QUEUE_TIME_RELEASES.name, cluster)
-    except InputError:
-        return releases_frame([])
-
-
-def _log(data: DataFolder, cluster: str, row: dict[str, Any], made_from: str) -> None:
-    """One more decision."""
-    log = pl.concat([_log_of(data, cluster), releases_frame([row])]).unique("decided_utc", keep="last")
-    fingerprint = digest(made_from, row["registered_version"])
-    derived.write(data, QUEUE_TIME_RELEASES, cluster, log.sort("decided_utc"), fingerprint)
 
 
 def _champion(data: DataFolder, cluster: str, version: int) -> Distribution:
@@ -235,10 +202,8 @@ def _release(
     row = release_row(cluster, now, offer, version, champion_method, versions[offer.candidate])
     if offer.released is not None:
         export.export(data, cluster, version, QUEUE_TIME)
-        stated = {"row": {**row, "decided_utc": now.isoformat()}, "made_from": made_from}
-        tracking.set_version_tag(data, cluster, version, DECISION_TAG, json.dumps(stated), QUEUE_TIME)
-        tracking.set_alias(data, cluster, tracking.CHAMPION, version, QUEUE_TIME)
-        export.point(data, cluster, version, QUEUE_TIME)
+        tracking.set_version_tag(data, cluster, version, DECISION_TAG, decisions.tag_of(row, made_from), QUEUE_TIME)
+        give_alias(data, cluster, version, QUEUE_TIME)
     if offer.candidate != offer.released:
         tracking.set_alias(data, cluster, tracking.CHALLENGER, versions[offer.candidate], QUEUE_TIME)
     return row

@@ -9,11 +9,12 @@ that becomes champion first gets the decision as a tag; whoever finds a champion
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 import polars as pl
 
-from features.conventions import FAILED, PASSED
+from features.conventions import BY_HAND, FAILED, PASSED
 from models.tables import RELEASE_LOG, release_log_frame
 from models.tracking import versions as tracking
 from traces import instants
@@ -69,6 +70,21 @@ def stands(data: DataFolder, cluster: str, made_from: str) -> bool:
 def tag_of(row: dict[str, Any], made_from: str) -> str:
     """The decision as a tag of the version that it makes champion."""
     return json.dumps({"row": {**row, "released_utc": row["released_utc"].isoformat()}, "made_from": made_from})
+
+
+def tag_by_hand(cluster: str, version: tracking.RegisteredVersion, reason: str, now: datetime) -> str:
+    """The decision of a person who makes this version champion, as its tag."""
+    row = {
+        "cluster": cluster,
+        "released_utc": now,
+        "registered_version": version.version,
+        "candidate_version": version.version,
+        "policy": version.tags.get("policy", "unknown"),
+        "verdict": BY_HAND,
+        "provisional": False,
+        "reason": reason,
+    }
+    return tag_of(row, BY_HAND)
 
 
 def decision_of(cluster: str, champion: tracking.RegisteredVersion) -> tuple[dict[str, Any], str] | None:

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from models.tracking.sql import rows
 from models.tracking.store import database
-from models.tracking.versions import champion, model_name
+from models.tracking.versions import POLICY, champion, model_name
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 
 
-def versions(data: DataFolder, cluster: str) -> list[int]:
+def versions(data: DataFolder, cluster: str, model: str = POLICY) -> list[int]:
     """Registered versions in order; none where there is no registry yet."""
     statement = "SELECT version FROM model_versions WHERE name = ? AND current_stage <> 'Deleted_Internal'"
-    return sorted(int(version) for (version,) in rows(database(data), statement, (model_name(cluster),)))
+    return sorted(int(version) for (version,) in rows(database(data), statement, (model_name(cluster, model),)))
 
 
-def champion_version(data: DataFolder, cluster: str) -> int | None:
+def champion_version(data: DataFolder, cluster: str, model: str = POLICY) -> int | None:
     """The version that carries the alias `champion`."""
-    present = champion(data, cluster)
+    present = champion(data, cluster, model)
     return None if present is None else present.version
 
 
@@ -34,8 +34,8 @@ def check_champion(data: DataFolder, cluster: str) -> int:
     return version
 
 
-def check_version(data: DataFolder, cluster: str, version: int) -> None:
+def check_version(data: DataFolder, cluster: str, version: int, model: str = POLICY) -> None:
     """Raises InputError for a version that is not registered, listing those that are."""
-    if version not in (known := versions(data, cluster)):
+    if version not in (known := versions(data, cluster, model)):
         registered = ", ".join(map(str, known)) or "none"
-        raise InputError(f"{model_name(cluster)} has no version {version}; registered: {registered}")
+        raise InputError(f"{model_name(cluster, model)} has no version {version}; registered: {registered}")

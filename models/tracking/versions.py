@@ -226,24 +226,24 @@ def set_version_tag(data: DataFolder, cluster: str, version: int, key: str, valu
     client(data).set_model_version_tag(model_name(cluster, model), str(version), key, value)
 
 
-def delete_version_tag(data: DataFolder, cluster: str, version: int, key: str) -> None:
+def delete_version_tag(data: DataFolder, cluster: str, version: int, key: str, model: str = POLICY) -> None:
     """Takes a tag off one version, where it has it."""
-    registered = find_version(data, cluster, version)
+    registered = find_version(data, cluster, version, model)
     if registered is not None and key in registered.tags:
-        client(data).delete_model_version_tag(model_name(cluster), str(version), key)
+        client(data).delete_model_version_tag(model_name(cluster, model), str(version), key)
 
 
-def model_tag(data: DataFolder, cluster: str, key: str) -> str | None:
+def model_tag(data: DataFolder, cluster: str, key: str, model: str = POLICY) -> str | None:
     """A tag of the registered model as a whole."""
-    if champion(data, cluster) is None:
+    if champion(data, cluster, model) is None:
         return None
-    value = client(data).get_registered_model(model_name(cluster)).tags.get(key)
+    value = client(data).get_registered_model(model_name(cluster, model)).tags.get(key)
     return None if value is None else str(value)
 
 
-def set_model_tag(data: DataFolder, cluster: str, key: str, value: str) -> None:
+def set_model_tag(data: DataFolder, cluster: str, key: str, value: str, model: str = POLICY) -> None:
     """Sets a tag of the registered model as a whole."""
-    client(data).set_registered_model_tag(model_name(cluster), key, value)
+    client(data).set_registered_model_tag(model_name(cluster, model), key, value)
 
 
 def download(data: DataFolder, cluster: str, version: int, into: Path | None = None, model: str = POLICY) -> Path:

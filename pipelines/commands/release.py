@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipelines import options
 from pipelines.options import ClusterName, Data, Json
-from traces.errors import WorkError
+from traces.errors import InputError, WorkError
 from traces.store.folder import DataFolder
+
+if TYPE_CHECKING:
+    from models.release.champion import Decisions
+
+POLICY = "policy"  # of `models.tracking.versions`, which takes long to import
+KINDS = (POLICY, "queue-time")
+Kind = Annotated[str, typer.Option("--model", metavar="KIND", help=f"What is released: {' or '.join(KINDS)}.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -24,48 +31,64 @@ def promote(
     version: Annotated[int, typer.Argument(help="Registered version of the cluster's policy.", min=1)],
     cluster: ClusterName,
     reason: Annotated[str, typer.Option("--reason", help="Why by hand: logged, and kept with the version.")],
+    model: Kind = POLICY,
     data: Data = None,
     json: Json = False,
 ) -> None:
     """Make a registered version its cluster's champion, whatever the gate said."""
-    folder = _of_cluster(context, data, cluster)
+    folder = _of_cluster(context, data, cluster, model)
     from models.tracking import registered
 
-    registered.check_version(folder, cluster, version)
+    registered.check_version(folder, cluster, version, model)
     from models.release.champion import promote as promote_
 
-    _announce(cluster, promote_(folder, cluster, version, reason), json, "promoted")
+    promoted = promote_(folder, cluster, version, reason, _decisions(model))
+    _announce(cluster, promoted, json, "promoted", model)
 
 
-def rollback(context: typer.Context, cluster: ClusterName, data: Data = None, json: Json = False) -> None:
+def rollback(
+    context: typer.Context, cluster: ClusterName, model: Kind = POLICY, data: Data = None, json: Json = False
+) -> None:
     """Make the cluster's champion before this one the champion again."""
-    folder = _of_cluster(context, data, cluster)
+    folder = _of_cluster(context, data, cluster, model)
     from models.tracking import registered, versions
 
-    if registered.champion_version(folder, cluster) is None:
-        name = versions.model_name(cluster)
-        raise WorkError(f"{name} has no champion to roll back from; release a policy first")
+    if registered.champion_version(folder, cluster, model) is None:
+        name = versions.model_name(cluster, model)
+        raise WorkError(f"{name} has no champion to roll back from; release a {model} model first")
     from models.release.champion import rollback as rollback_
 
-    _announce(cluster, rollback_(folder, cluster), json, "rolled back to")
+    _announce(cluster, rollback_(folder, cluster, _decisions(model)), json, "rolled back to", model)
 
 
-def _of_cluster(context: typer.Context, data: Path | None, cluster: str) -> DataFolder:
-    """The data folder, whose registry has this cluster's model under its own name. Raises InputError for no cluster."""
+def _decisions(model: str) -> Decisions:
+    from models.queue_time.decisions import DECISIONS
+    from models.release.champion import POLICIES
+
+    return {one.model: one for one in (POLICIES, DECISIONS)}[model]
+
+
+def _of_cluster(context: typer.Context, data: Path | None, cluster: str, model: str) -> DataFolder:
+    """The data folder, whose registry has this cluster's model under its own name.
+
+    Raises InputError for no cluster, and for an unknown kind of model.
+    """
     from models.tracking import versions
     from traces import clusters
 
+    if model not in KINDS:
+        raise InputError(f"--model {model}: known are {', '.join(KINDS)}")
     folder = options.data_folder(context, data)
     clusters.check_name(cluster)
     versions.take_over(folder, cluster)
     return folder
 
 
-def _announce(cluster: str, version: int, json: bool, what: str) -> None:
+def _announce(cluster: str, version: int, json: bool, what: str, model: str) -> None:
     from models.tracking.versions import model_name
 
     with options.output(json) as out:
         if json:
-            options.write_json(out, {"model": model_name(cluster), "champion": version})
+            options.write_json(out, {"model": model_name(cluster, model), "champion": version})
         else:
-            out.write(f"{what} {model_name(cluster)} version {version}\n")
+            out.write(f"{what} {model_name(cluster, model)} version {version}\n")

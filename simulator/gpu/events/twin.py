@@ -1,62 +1,41 @@
-"""The plain twin of the compiled clock, for the schedulers that go by one order: fifo, sjf, srtf and tiresias.
+"""The plain twin of the compiled clock. Policies that share between groups are in `twin_groups`.
 
 Obvious Python on dictionaries, without profiles, resources other than GPUs, types or racks. Slow.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
-from simulator.gpu.algorithms.placement import packed
+import numpy as np
+from numpy.typing import NDArray
+
 from simulator.gpu.cluster import Cluster
+from simulator.gpu.events import twin_groups
+from simulator.gpu.events.twin_job import NEVER, TwinJob, start, stop
 from simulator.gpu.jobs import GpuJobs, origin_s
-from simulator.gpu.rounds import RESTART_S
 
-NEVER = float("inf")
+BY_GROUP = ("yarn", "drf", "tetris")
 NEAR = 1e-6
 
 
-@dataclass(eq=False)
-class _Job:
-    number: int
-    submit: float
-    gpus: int
-    run: float
-    left: float
-    service: float = 0.0
-    level: int = 0
-    ran: float = 0.0
-    since: float = 0.0
-    resume: float = 0.0
-    start: float = -1.0
-    end: float = NEVER
-    pended: float = 0.0
-    preemptions: int = 0
-    placed: dict[int, int] = field(default_factory=dict)
-
-    def settle(self, now: float) -> None:
-        """Brings it up to `now`, if it runs."""
-        if self.placed:
-            self.left = max(0.0, self.left - max(0.0, now - max(self.since, self.resume)))
-            self.service += (now - self.since) * self.gpus
-            self.ran += now - self.since
-        self.since = now
-
-
-def simulate(cluster: Cluster, jobs: GpuJobs, name: str, knobs: dict[str, float]) -> list[tuple[float, float, int]]:
-    """(start, end, preemptions) of each job, s from the origin."""
+def simulate(
+    cluster: Cluster, jobs: GpuJobs, name: str, knobs: dict[str, float], quota: Sequence[float] = ()
+) -> list[tuple[float, float, int]]:
+    """(start, end, preemptions) of each job, s from the origin; `quota`: GPUs of each group, for yarn."""
     origin = origin_s(jobs)
+    columns = (jobs.submit_s - origin, jobs.gpus, jobs.run_s, jobs.group)
     everyone = [
-        _Job(at, float(jobs.submit_s[at]) - origin, int(jobs.gpus[at]), float(jobs.run_s[at]), float(jobs.run_s[at]))
-        for at in range(len(jobs))
+        TwinJob(at, submit, gpus, run, group, left=run)
+        for at, (submit, gpus, run, group) in enumerate(zip(*(one.tolist() for one in columns), strict=True))
     ]
     free = cluster.capacity[:, 0].copy()
-    there: list[_Job] = []
+    there: list[TwinJob] = []
     coming = list(everyone)
     now = 0.0
     while coming or there:
         ahead = [job.submit for job in coming[:1]] + [job.end for job in there]
-        now = max(now, min(ahead + [_wake(job, knobs) for job in there if name == "tiresias"]))
+        now = max(now, min(ahead + [_wake(job, now, name, knobs) for job in there]))
         for job in there:
             job.settle(min(now, job.end))
             if job.end <= now:
@@ -70,14 +49,16 @@ def simulate(cluster: Cluster, jobs: GpuJobs, name: str, knobs: dict[str, float]
             there.append(job)
         if name == "fifo":
             for job in there:
-                if not job.placed and not _start(job, free, now):
+                if not job.placed and not start(job, free, now):
                     break
         elif name == "sjf":
             for job in sorted(there, key=lambda job: job.run):
                 if not job.placed:
-                    _start(job, free, now)
+                    start(job, free, now)
         elif name == "srtf":
             _follow(sorted(there, key=lambda job: job.left), free, now, cluster.gpus)
+        elif name in BY_GROUP:
+            twin_groups.decide(name, there, free, now, cluster, list(quota), knobs)
         else:
             for job in there:
                 _level(job, now, knobs)
@@ -89,14 +70,19 @@ def _thresholds(knobs: dict[str, float]) -> list[float]:
     return [knobs["threshold_1"], knobs["threshold_2"]]
 
 
-def _level(job: _Job, now: float, knobs: dict[str, float]) -> None:
+def _level(job: TwinJob, now: float, knobs: dict[str, float]) -> None:
     if job.placed:
         job.level = max([job.level] + [i + 1 for i, at in enumerate(_thresholds(knobs)) if job.service >= at - NEAR])
     elif job.level and knobs["promote"] and now - job.pended >= knobs["promote"] * job.ran - NEAR:
         job.level, job.service = 0, 0.0
 
 
-def _wake(job: _Job, knobs: dict[str, float]) -> float:
+def _wake(job: TwinJob, now: float, name: str, knobs: dict[str, float]) -> float:
+    """When the policy wants to be asked though nothing happens; `now` is when it was asked last."""
+    if name == "yarn" and not job.placed and job.submit + knobs["hold_s"] > now:
+        return job.submit + knobs["hold_s"]
+    if name != "tiresias":
+        return NEVER
     if job.placed and job.level < 2:
         return job.since + max(0.0, _thresholds(knobs)[job.level] - job.service) / job.gpus
     if not job.placed and job.level and knobs["promote"]:
@@ -104,20 +90,7 @@ def _wake(job: _Job, knobs: dict[str, float]) -> float:
     return NEVER
 
 
-def _start(job: _Job, free: object, now: float) -> bool:
-    placed = packed(free, job.gpus)  # type: ignore[arg-type]
-    if placed is None:
-        return False
-    for node, gpus in placed.items():
-        free[node] -= gpus  # type: ignore[index]
-    job.placed, job.since = placed, now
-    job.resume = now if job.start < 0.0 else now + RESTART_S
-    job.start = now if job.start < 0.0 else job.start
-    job.end = job.resume + job.left
-    return True
-
-
-def _follow(order: list[_Job], free: object, now: float, room: int) -> None:
+def _follow(order: list[TwinJob], free: NDArray[np.int64], now: float, room: int) -> None:
     """The first in order that the GPUs hold run; who runs behind them is stopped; the rest takes what is left."""
     begins, stopped = [], []
     for job in order:
@@ -127,12 +100,9 @@ def _follow(order: list[_Job], free: object, now: float, room: int) -> None:
         elif job.placed:
             stopped.append(job)
     for job in stopped:
-        for node, gpus in job.placed.items():
-            free[node] += gpus  # type: ignore[index]
-        job.placed, job.end, job.pended = {}, NEVER, now
-        job.preemptions += 1
+        stop(job, free, now)
     for job in begins:
-        _start(job, free, now)
+        start(job, free, now)
     for job in order:
         if not job.placed:
-            _start(job, free, now)
+            start(job, free, now)

@@ -12,14 +12,18 @@ import pytest
 
 from agent.distribution import Distribution
 from features.submission.index import FEATURES
+from models.queue_time import decisions
 from models.queue_time import publish as module
+from models.queue_time.decisions import DECISIONS
 from models.queue_time.gate import BETTER, CANNOT_TELL, WORSE, judge
 from models.queue_time.publish import Published, publish
 from models.release import export
+from models.release.champion import promote, rollback
 from models.tracking import versions as tracking
 from models.tracking.versions import QUEUE_TIME
 from tests.features.submission.logs import generated_log
 from traces.clusters import ClusterSettings
+from traces.errors import InputError
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 
@@ -120,7 +124,7 @@ def test_a_killed_process_leaves_what_the_next_one_finishes(lab: Any, monkeypatc
     data, now, _ = lab
     before = len(publish(data, LAB).releases)  # type: ignore[union-attr]
     now["made_from"] = "second"
-    own, killed = module._log, []
+    own, killed = decisions.add, []
 
     def kill(*arguments: Any) -> None:
         killed.append(arguments)
@@ -128,11 +132,11 @@ def test_a_killed_process_leaves_what_the_next_one_finishes(lab: Any, monkeypatc
 
     # Nobody is champion: the second release gives the alias again.
     tracking.delete_alias(data, "lab", tracking.CHAMPION, QUEUE_TIME)
-    monkeypatch.setattr(module, "_log", kill)
+    monkeypatch.setattr(decisions, "add", kill)
     with pytest.raises(KeyboardInterrupt):
         publish(data, LAB)
     assert len(killed) == 1
-    monkeypatch.setattr(module, "_log", own)
+    monkeypatch.setattr(decisions, "add", own)
     found = publish(data, LAB)
     assert isinstance(found, Published) and len(found.releases) == before + 1 and found.reused
 
@@ -149,6 +153,31 @@ def test_a_champion_is_held_against_jobs_that_it_was_not_fitted_on(lab: Any) -> 
     assert row["verdict"] == CANNOT_TELL and row["jobs"] == 0 and row["registered_version"] == champion.version
     challenger = tracking.aliased(data, "lab", tracking.CHALLENGER, QUEUE_TIME)
     assert challenger is not None and challenger.version == row["candidate_version"]
+
+
+def test_a_person_promotes_the_challenger_and_rolls_it_back(lab: Any) -> None:
+    data, _, _ = lab
+    before = tracking.champion(data, "lab", QUEUE_TIME)
+    challenger = tracking.aliased(data, "lab", tracking.CHALLENGER, QUEUE_TIME)
+    assert before is not None and challenger is not None and challenger.version != before.version
+    policy = tracking.champion(data, "lab")
+    link = export.folder(data, "lab", QUEUE_TIME) / "champion"
+
+    assert promote(data, "lab", challenger.version, " more  of it ", DECISIONS) == challenger.version
+    row = decisions.read(data, "lab").row(-1, named=True)
+    assert (row["verdict"], row["reason"], row["registered_version"]) == ("by hand", "more of it", challenger.version)
+    assert row["champion_method"] == challenger.tags["method"]
+    assert link.resolve().name == str(challenger.version)
+    assert tracking.aliased(data, "lab", tracking.CHALLENGER, QUEUE_TIME) is None
+    found = publish(data, LAB)
+    assert isinstance(found, Published) and not found.reused, "a promotion by hand asks for a new decision"
+    assert found.releases["registered_version"][-1] == challenger.version
+
+    assert rollback(data, "lab", DECISIONS) == before.version
+    assert link.resolve().name == str(before.version)
+    with pytest.raises(InputError, match="baton-queue-time-lab has no version 99; registered: 1"):
+        promote(data, "lab", 99, "try", DECISIONS)
+    assert tracking.champion(data, "lab") == policy, "policies are left alone"
 
 
 def test_a_log_too_short_says_why(lab: Any) -> None:

@@ -26,15 +26,22 @@ def instance(seed: int, jobs: int = 40) -> tuple[Cluster, GpuJobs]:
     return cluster, of_arrays(submit, gpus, rng.integers(1, 6000, jobs).astype(float), rng.integers(0, 3, jobs))
 
 
-@pytest.mark.parametrize("name", ["fifo", "sjf", "srtf", "tiresias"])
-def test_equal_to_the_plain_twin(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "told"), [*((name, {}) for name in EVENTS), ("tetris", {"fairness": 0.7}), ("yarn", {"hold_s": 0.0})]
+)
+def test_equal_to_the_plain_twin(name: str, told: dict[str, float]) -> None:
+    stopped = 0
     for seed in range(12):
         cluster, jobs = instance(seed)
-        result = simulate(cluster, jobs, name).result
-        plain = twin.simulate(cluster, jobs, name, parameters(name))
+        declared = {jobs.groups[0]: cluster.gpus // 2, jobs.groups[1]: cluster.gpus // 4} if seed % 2 else {}
+        result = simulate(cluster, jobs, name, told, declared).result
+        share = quota(cluster, jobs, declared)[0].tolist()
+        plain = twin.simulate(cluster, jobs, name, parameters(name) | told, share)
+        stopped += sum(row[2] for row in plain)
         np.testing.assert_allclose(result.start_s, [row[0] for row in plain], atol=1e-3)
         np.testing.assert_allclose(result.end_s, [row[1] for row in plain], atol=1e-3)
         assert result.preemptions.tolist() == [row[2] for row in plain]
+    assert (stopped == 0) == (name in NEVER_STOPS)
 
 
 @pytest.mark.parametrize("name", EVENTS)

@@ -1,0 +1,93 @@
+"""The log of decisions about a cluster's queue-time releases, and what `models.release.champion` needs of it.
+
+The version that becomes champion has its decision as a tag before the alias moves, so that whoever comes after a kill
+puts it into the log.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from features.conventions import BY_HAND
+from models.queue_time.rows import releases_frame
+from models.queue_time.tables import QUEUE_TIME_RELEASES
+from models.release.champion import Decisions
+from models.release.log import DECISION_TAG
+from models.tracking.versions import QUEUE_TIME, RegisteredVersion, model_name
+from traces import instants
+from traces.cache.digests import digest
+from traces.errors import InputError, WorkError
+from traces.store import derived
+from traces.store.folder import DataFolder
+
+
+def read(data: DataFolder, cluster: str) -> pl.DataFrame:
+    """The cluster's decisions, the newest last; no rows where there was none."""
+    try:
+        return derived.read(data, QUEUE_TIME_RELEASES.name, cluster)
+    except InputError:
+        return releases_frame([])
+
+
+def add(data: DataFolder, row: dict[str, Any], made_from: str) -> None:
+    """One more decision, a row of `queue_time_releases`, with what it was made from."""
+    cluster = str(row["cluster"])
+    log = pl.concat([read(data, cluster), releases_frame([row])]).unique("decided_utc", keep="last")
+    fingerprint = digest(made_from, row["registered_version"])
+    derived.write(data, QUEUE_TIME_RELEASES, cluster, log.sort("decided_utc"), fingerprint)
+
+
+def stands(data: DataFolder, cluster: str, made_from: str, champion: RegisteredVersion | None) -> bool:
+    """Whether the newest decision was made from that, and its champion is champion still."""
+    wanted = digest(made_from, None if champion is None else champion.version)
+    return derived.made_from(data, QUEUE_TIME_RELEASES.name, cluster) == wanted
+
+
+def tag_of(row: dict[str, Any], made_from: str) -> str:
+    """The decision as a tag of the version that it makes champion."""
+    return json.dumps({"row": {**row, "decided_utc": row["decided_utc"].isoformat()}, "made_from": made_from})
+
+
+def tag_by_hand(cluster: str, version: RegisteredVersion, reason: str, now: datetime) -> str:
+    """The decision of a person who makes this version champion, as its tag."""
+    method = version.tags.get("method", "unknown")
+    row = {
+        "cluster": cluster,
+        "decided_utc": now,
+        "registered_version": version.version,
+        "champion_method": method,
+        "candidate_version": version.version,
+        "method": method,
+        "verdict": BY_HAND,
+        "provisional": False,
+        "reason": reason,
+        "opponent": "",
+        "jobs": 0,
+        "blocks": 0,
+    }
+    return tag_of(row, BY_HAND)
+
+
+def restore(data: DataFolder, cluster: str, champion: RegisteredVersion) -> None:
+    """Puts the decision that made this version champion into the log, where it is not there yet."""
+    if DECISION_TAG not in champion.tags:
+        return
+    try:
+        stated = json.loads(champion.tags[DECISION_TAG])
+        row = {**stated["row"], "decided_utc": instants.parse(stated["row"]["decided_utc"]), "cluster": cluster}
+        made_from = str(stated["made_from"])
+        releases_frame([row])
+    except (ValueError, KeyError, TypeError) as error:
+        raise WorkError(
+            f"tag {DECISION_TAG!r} of {model_name(cluster, QUEUE_TIME)} version {champion.version} is no decision as "
+            f"this program writes them ({type(error).__name__}: {error}); delete the tag in MLflow"
+        ) from error
+    if row["decided_utc"] not in read(data, cluster)["decided_utc"]:
+        add(data, row, made_from)
+
+
+DECISIONS = Decisions(QUEUE_TIME, tag_by_hand, restore)

@@ -1,0 +1,99 @@
+"""The plain twins of the policies that share a cluster between groups: yarn, drf and tetris. GPUs are all there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.gpu.cluster import Cluster
+from simulator.gpu.events.twin_job import TwinJob, start, stop
+from simulator.gpu.policies.tetris import LOOKED_AT
+
+Free = NDArray[np.int64]
+
+
+def decide(
+    name: str,
+    there: list[TwinJob],
+    free: Free,
+    now: float,
+    cluster: Cluster,
+    quota: list[float],
+    knobs: dict[str, float],
+) -> None:
+    """One decision about the jobs that are there, in order of arrival. `quota`: GPUs of each group."""
+    if name == "yarn":
+        _yarn(there, free, now, cluster, quota, knobs)
+    elif name == "drf":
+        _offer(there, free, lambda job: start(job, free, now), lambda group: _used(there, group) / cluster.gpus)
+    else:
+        while _tetris_starts_one(there, free, now, cluster, knobs):
+            pass
+
+
+def _used(there: list[TwinJob], group: int) -> int:
+    return sum(job.gpus for job in there if job.placed and job.group == group)
+
+
+def _offer(
+    there: list[TwinJob], free: Free, start_it: Callable[[TwinJob], bool], share: Callable[[int], float]
+) -> None:
+    """Everybody who waits gets one try, the first of the group with the least share next."""
+    waiting: dict[int, list[TwinJob]] = {}
+    for job in there:
+        if not job.placed:
+            waiting.setdefault(job.group, []).append(job)
+    while waiting and free.sum() > 0:
+        group = min(waiting, key=lambda number: (share(number), number))
+        start_it(waiting[group].pop(0))
+        if not waiting[group]:
+            del waiting[group]
+
+
+def _yarn(
+    there: list[TwinJob], free: Free, now: float, cluster: Cluster, quota: list[float], knobs: dict[str, float]
+) -> None:
+    widest = int(cluster.capacity[:, 0].max())
+
+    def start_it(job: TwinJob) -> bool:
+        holds_out = now - job.submit < knobs["hold_s"]
+        return start(job, free, now, -(-job.gpus // widest) if holds_out else None)
+
+    _offer(there, free, start_it, lambda group: _used(there, group) / max(quota[group], 1e-9))
+    if cluster.gpus - free.sum() < knobs["reclaim_at"] * cluster.gpus:
+        return
+    for job in there:
+        if not job.placed and _used(there, job.group) + job.gpus <= quota[job.group]:
+            _reclaim(job, there, free, now, quota)
+
+
+def _reclaim(job: TwinJob, there: list[TwinJob], free: Free, now: float, quota: list[float]) -> None:
+    lent = sum(max(0.0, _used(there, group) - own) for group, own in enumerate(quota))
+    if free.sum() + lent < job.gpus:
+        return
+    while not start(job, free, now):
+        over = [it for it in there if it.placed and _used(there, it.group) - it.gpus >= quota[it.group]]
+        if not over:
+            return
+        stop(over[-1], free, now)
+
+
+def _tetris_starts_one(there: list[TwinJob], free: Free, now: float, cluster: Cluster, knobs: dict[str, float]) -> bool:
+    """Whether one of the candidates was started: the one of the highest score that fits."""
+    waiting = [job for job in there if not job.placed]
+    groups = sorted({job.group for job in waiting}, key=lambda group: (_used(there, group), group))
+    allowed = groups[: max(1, int((1.0 - knobs["fairness"]) * len(groups) + 0.999999))]
+    candidates = [job for job in waiting if job.group in allowed and job.gpus <= free.sum()][:LOOKED_AT]
+    room = cluster.capacity[:, 0]
+    aligned = {
+        job.number: max(min(job.gpus, have) / of * (have / of) for have, of in zip(free.tolist(), room, strict=True))
+        for job in candidates
+    }
+    work = {job.number: job.run * job.gpus for job in candidates}
+    if not sum(aligned.values()):
+        return False
+    unit = knobs["work_weight"] * sum(aligned.values()) / sum(work.values())
+    by_score = sorted(candidates, key=lambda job: -(aligned[job.number] - unit * work[job.number]))
+    return any(start(job, free, now) for job in by_score)

@@ -1,0 +1,64 @@
+"""A job of the plain twin, and what starting and stopping it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.gpu.algorithms.placement import packed, take
+from simulator.gpu.rounds import RESTART_S
+
+NEVER = float("inf")
+
+
+@dataclass(eq=False)
+class TwinJob:
+    """One job; times in s from the origin. `placed` is {node: GPUs}, empty while it does not run."""
+
+    number: int
+    submit: float
+    gpus: int
+    run: float
+    group: int
+    left: float
+    service: float = 0.0
+    level: int = 0
+    ran: float = 0.0
+    since: float = 0.0
+    resume: float = 0.0
+    start: float = -1.0
+    end: float = NEVER
+    pended: float = 0.0
+    preemptions: int = 0
+    placed: dict[int, int] = field(default_factory=dict)
+
+    def settle(self, now: float) -> None:
+        """Brings it up to `now`, if it runs."""
+        if self.placed:
+            self.left = max(0.0, self.left - max(0.0, now - max(self.since, self.resume)))
+            self.service += (now - self.since) * self.gpus
+            self.ran += now - self.since
+        self.since = now
+
+
+def start(job: TwinJob, free: NDArray[np.int64], now: float, most_nodes: int | None = None) -> bool:
+    """Whether it fits on what is free, on up to `most_nodes`; if so it runs. Who ran before pays for a restart."""
+    placed = packed(free, job.gpus, most_nodes)
+    if placed is None:
+        return False
+    take(free, placed)
+    job.placed, job.since = placed, now
+    job.resume = now if job.start < 0.0 else now + RESTART_S
+    job.start = now if job.start < 0.0 else job.start
+    job.end = job.resume + job.left
+    return True
+
+
+def stop(job: TwinJob, free: NDArray[np.int64], now: float) -> None:
+    """Takes the GPUs of a job that was settled at `now`."""
+    for node, gpus in job.placed.items():
+        free[node] += gpus
+    job.placed, job.end, job.pended = {}, NEVER, now
+    job.preemptions += 1
