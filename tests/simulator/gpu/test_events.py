@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from simulator.gpu.cluster import Cluster, of_nodes
-from simulator.gpu.events import twin
 from simulator.gpu.figures import FIGURES, figures, jct_s
 from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.gpu.registry import SCHEDULERS, Event, parameters
 from simulator.gpu.run import quota, simulate
+from simulator.gpu.twin import clock as twin
 from traces.errors import InputError
 
 EVENTS = [name for name, found in SCHEDULERS.items() if isinstance(found, Event)]

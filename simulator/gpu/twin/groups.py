@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.gpu.cluster import Cluster
-from simulator.gpu.events.twin_job import TwinJob, start, stop
 from simulator.gpu.policies.tetris import LOOKED_AT
+from simulator.gpu.twin.job import TwinJob, start, stop
 
 Free = NDArray[np.int64]
 

@@ -1,4 +1,4 @@
-"""The plain twin of the compiled clock. Policies that share between groups are in `twin_groups`.
+"""The plain twin of the compiled clock. Policies that share between groups are in `groups`.
 
 Obvious Python on dictionaries, without profiles, resources other than GPUs, types or racks. Slow.
 """
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.gpu.cluster import Cluster
-from simulator.gpu.events import twin_groups
-from simulator.gpu.events.twin_job import NEVER, TwinJob, start, stop
 from simulator.gpu.jobs import GpuJobs, origin_s
+from simulator.gpu.twin import groups
+from simulator.gpu.twin.job import NEVER, TwinJob, start, stop
 
 BY_GROUP = ("yarn", "drf", "tetris")
 NEAR = 1e-6
@@ -58,7 +58,7 @@ def simulate(
         elif name == "srtf":
             _follow(sorted(there, key=lambda job: job.left), free, now, cluster.gpus)
         elif name in BY_GROUP:
-            twin_groups.decide(name, there, free, now, cluster, list(quota), knobs)
+            groups.decide(name, there, free, now, cluster, list(quota), knobs)
         else:
             for job in there:
                 _level(job, now, knobs)
