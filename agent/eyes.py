@@ -71,6 +71,12 @@ class Eyes:
         sight = sight_of(self.queue, self.scene, self._memory, predecessor, self.request)
         return sight if self.site is None else self._ahead(sight, self.queue, self.scene, predecessor, self.site)
 
+    def newcomer(self) -> Sight:
+        """What a job that no other precedes would meet at the last look."""
+        if self.queue is None or self.scene is None:
+            raise ValueError("nothing has been looked at")
+        return sight_of(self.queue, self.scene, self._memory, None, self.request)
+
     def _ahead(self, sight: Sight, queue: Queue, scene: Scene, predecessor: Job, site: Site) -> Sight:
         """The sight with what futures say, or with why they were not played."""
         if why := hides_futures(queue, scene):

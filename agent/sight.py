@@ -9,7 +9,8 @@ The meaning of each number is `features.snapshot` and `features.observe`; here s
   them: tier of the partition, priority, id. The waiting tasks of an array count one by one.
 - Held is a job whose Reason is neither the queue's own nor a limit on its user (`is_held`).
 - The successor's place: it would enter with the priority of its predecessor less what that one had gained by waiting,
-  behind the jobs of that priority or more. Under priority/basic it would enter last.
+  behind the jobs of that priority or more. Under priority/basic it would enter last. A job that no other precedes would
+  enter with the priority of the pending job that came last, its user's own if there is one.
 """
 
 from __future__ import annotations
@@ -117,18 +118,25 @@ def hidden_features(queue: Queue, scene: Scene) -> dict[str, str]:
     return hidden
 
 
-def sight_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job, request: Request) -> Sight:
-    """The sight of one instant. Raises ValueError for a predecessor that does not run, or an unknown partition."""
+def sight_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job | None, request: Request) -> Sight:
+    """The sight of one instant; of a job that no other precedes the features of a predecessor mean nothing.
+
+    Raises ValueError for a predecessor that does not run, or an unknown partition.
+    """
     hidden = hidden_features(queue, scene)
     snapshot = snapshot_of(queue, scene, memory, predecessor, request)
     seen = zip(FEATURES, observe(snapshot).tolist(), strict=True)
     return Sight(snapshot, {name: value for name, value in seen if name not in hidden}, hidden)
 
 
-def snapshot_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job, request: Request) -> Snapshot:
+def snapshot_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job | None, request: Request) -> Snapshot:
     """The snapshot of one instant; without limits that are not known, and without a past that is not known."""
-    if predecessor.start_s is None or not holds_nodes(predecessor):
-        raise ValueError(f"job {predecessor.id} is {predecessor.state}: a predecessor runs")
+    begun_s, waited_s, end_s = queue.now_s, 0, queue.now_s
+    if predecessor is not None:
+        if predecessor.start_s is None or not holds_nodes(predecessor):
+            raise ValueError(f"job {predecessor.id} is {predecessor.state}: a predecessor runs")
+        begun_s, end_s = predecessor.start_s, predecessor.start_s + predecessor.limit_s
+        waited_s = max(begun_s - predecessor.submit_s, 0)
     asked, place, sharing = _around(scene, request)
     pending, running = _pending(queue.jobs, sharing), _running(queue.jobs, place, sharing)
     users = _numbers([request.user, *(job.user for job in pending), *(job.user for job, _ in running)])
@@ -153,13 +161,13 @@ def snapshot_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job, re
         running_start_s=_ints(job.start_s or queue.now_s for job, _ in running),
         running_user=_ints(users[job.user] for job, _ in running),
         **recent._asdict(),
-        predecessor_start_s=predecessor.start_s,
-        predecessor_wait_s=max(predecessor.start_s - predecessor.submit_s, 0),
-        predecessor_end_s=predecessor.start_s + predecessor.limit_s,
+        predecessor_start_s=begun_s,
+        predecessor_wait_s=waited_s,
+        predecessor_end_s=end_s,
         successor_nodes=request.nodes,
         successor_limit_s=request.limit_s,
         successor_user=users[request.user],
-        successor_place=_place(pending, sharing, asked, predecessor, scene.settings),
+        successor_place=_place(pending, sharing, asked, _enters_with(pending, predecessor, request, scene.settings)),
         user_max_jobs=limits.jobs,
         user_max_nodes=limits.nodes,
     )
@@ -253,13 +261,22 @@ def _place(
     pending: list[Job],
     sharing: dict[str, Partition],
     asked: list[Partition],
-    predecessor: Job,
-    settings: Settings | None,
+    priority: int,
 ) -> int:
-    """How many of the pending jobs would go ahead of the successor if it were submitted now."""
+    """How many of the pending jobs would go ahead of one that were submitted now with that priority."""
     tier = max(one.tier for one in asked)
-    ahead = (-tier, -_priority(predecessor, settings))
+    ahead = (-tier, -priority)
     return sum(_rank(job, sharing)[:2] <= ahead for job in pending)
+
+
+def _enters_with(pending: list[Job], predecessor: Job | None, request: Request, settings: Settings | None) -> int:
+    """The priority of the successor, or of a job that no other precedes; -1: behind all others."""
+    if predecessor is not None:
+        return _priority(predecessor, settings)
+    if settings is not None and settings.priority_type == BASIC:
+        return -1
+    alike = [job for job in pending if job.user == request.user] or pending
+    return max(alike, key=lambda job: (job.submit_s, -job.priority)).priority if alike else -1
 
 
 def _priority(predecessor: Job, settings: Settings | None) -> int:

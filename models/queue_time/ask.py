@@ -69,6 +69,13 @@ def _known(stored: Stored, request: Request) -> tuple[Request, list[str]]:
         told = getattr(request, name)
         if told and told not in groups[name]:
             notes.append(f"{name} {told!r} was never seen: the waits of all jobs stand in for those of that {name}")
+    if "live_since_utc" in stored.manifest:
+        told = stored.manifest["live_since_utc"]
+        notes.append(f"live: what became of earlier jobs is from the log, which ends at {told} UTC")
+    hidden = stored.manifest.get("hidden", {})
+    for why in dict.fromkeys(hidden.values()):
+        count = sum(one == why for one in hidden.values())
+        notes.append(f"{count} of {len(FEATURES)} numbers have their usual values: {why}")
     return request, notes
 
 
@@ -114,6 +121,8 @@ def observed_of(stored: Stored, request: Request) -> Float32s:
         oldest_s = 0 if code == nobody else int(stored.group_oldest_s[code])
         age_s = m["now_s"] - oldest_s if oldest_s else 0
         write(state, code, everybody, m["now_s"], age_s, out, TALLIED_AT + k * len(TALLIED))
+    unknown = [COLUMN[name] for name in m.get("hidden", ())]
+    out[unknown] = stored.typical[unknown]
     return out[None]
 
 

@@ -38,6 +38,9 @@ def wait(
     qos: Annotated[str, typer.Option("--qos", help="QOS; default: the one with most jobs.")] = "",
     like: Annotated[str | None, typer.Option("--like", help="Ask for what this job asked for.")] = None,
     script: Annotated[Path | None, typer.Option("--script", help="Ask for what its #SBATCH lines ask for.")] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Ask the Slurm of this machine for its queue, instead of where the log ends.")
+    ] = False,
     from_: Annotated[str | None, typer.Option("--from", help="Judge jobs submitted from here (UTC).")] = None,
     to: Annotated[str | None, typer.Option("--to", help="... and before here.")] = None,
     until: Annotated[
@@ -48,7 +51,7 @@ def wait(
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Say when a job would start if it were submitted as the log ends; or score every method on a window.
+    """Say when a job would start if it were submitted as the log ends, or now; or score every method on a window.
 
     docs/queue-time.md says what the methods are, what they see and what the figures mean.
     """
@@ -59,6 +62,7 @@ def wait(
     is_scored = from_ is not None or to is not None
     asked = {"--nodes": nodes, "--gpus": gpus, "--limit": limit, "--like": like, "--script": script}
     given = [name for name, value in asked.items() if value is not None]
+    given += ["--live"] if live else []
     if is_scored and given:
         raise InputError(f"{', '.join(given)} ask about one job, --from and --to judge a window: give one or the other")
     if not is_scored and (until or methods):
@@ -69,7 +73,8 @@ def wait(
         if is_scored:
             result = _scored(folder, settings, from_, to, until, methods, seed)
         else:
-            result = _answered(folder, settings, _request(folder, settings, asked, (partition, user, account, qos)))
+            request = _request(folder, settings, asked, (partition, user, account, qos))
+            result = _answered(folder, settings, request, live)
         if json:
             options.write_json(out, result)
         else:
@@ -96,17 +101,28 @@ def _scored(
     return score_window(folder, settings, bounds[0], bounds[1], known_s=bounds[2], methods=names, seed=seed)
 
 
-def _answered(folder: DataFolder, settings: ClusterSettings, request: Request) -> dict[str, Any]:
-    from dataclasses import asdict
+def _answered(folder: DataFolder, settings: ClusterSettings, request: Request, live: bool) -> dict[str, Any]:
+    from dataclasses import asdict, replace
 
     from models.queue_time.ask import answer
     from models.queue_time.make import stored_for
     from traces import instants
 
     stored = stored_for(folder, settings)
+    if live:
+        from getpass import getuser
+
+        from agent import sight
+        from agent.slurm.commands import Commands
+        from models.queue_time.live import look
+
+        request = replace(request, user=request.user or getuser())
+        stored, partition = look(Commands(), stored, sight.Request(**asdict(request)))
+        request = replace(request, partition=partition)
     manifest = stored.manifest
     return {
         "cluster": settings.name,
+        "live": live,
         "submitted_utc": instants.text(manifest["now_s"]),
         "fitted_on": manifest["fitted_on"],
         "unit": manifest["unit"],

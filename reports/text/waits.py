@@ -51,7 +51,7 @@ def answer_text(result: dict[str, Any]) -> str:
     asked = result["request"]
     lines = [
         f"{result['cluster']}, {asked['nodes']:,} {result['unit']} for {_span(asked['limit_s'])}, submitted at "
-        f"{result['submitted_utc']} UTC, where the log ends"
+        f"{result['submitted_utc']} UTC, {'now' if result['live'] else 'where the log ends'}"
     ]
     if result["never"]:
         lines.append(f"    {result['never']}")

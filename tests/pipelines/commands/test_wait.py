@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 from simulator.recorded.record import NEVER
+from tests.agent.fake_slurm import ME, FakeSlurm
+from tests.agent.programs import programs
 from tests.features.submission.logs import generated_log
 from tests.pipelines.conftest import Baton
 from traces import instants
@@ -92,6 +96,32 @@ def test_one_job_is_answered_and_what_is_missing_is_said(lab: Baton, tmp_path: P
         (("--like", "nope"), "no job 'nope'"),
         (("--nodes", "2", "--from", "2023-12-01"), "give one or the other"),
         (("--limit", "1h", "--until", "2023-12-01"), "belong to --from and --to"),
+        (("--live", "--from", "2023-12-01", "--to", "2023-12-05"), "--live ask about one job"),
     ):
         refused = lab("wait", "--cluster", "lab", *arguments)
         assert refused.code == 2 and said in refused.err and refused.out == ""
+
+
+@pytest.mark.slow
+def test_the_slurm_of_this_machine_is_asked(lab: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = FakeSlurm(nodes=4, now_s=int(time.time()))
+    with programs(slurm, tmp_path / "bin") as running:
+        monkeypatch.setenv("PATH", str(running.folder), prepend=os.pathsep)
+        with running.lock:
+            for user, nodes in (("u1", 3), ("u2", 2), (ME, 2), ("u3", 4)):
+                slurm.submit("job", user=user, nodes=nodes)
+        asked = ("wait", "--cluster", "lab", "--nodes", "2", "--limit", "2h", "--live")
+        told = lab(*asked, "--json").json
+        assert told["live"] and told["request"]["user"] == ME and told["request"]["partition"] == "gpu"
+        submitted_s = instants.epoch_s(instants.parse(told["submitted_utc"]))
+        assert 0 <= slurm.now_s - submitted_s < 120, "to the minute"
+        assert any(
+            "live: what became of earlier jobs is from the log, which ends at 2023-12" in n for n in told["notes"]
+        )
+        assert ", now\n" in lab(*asked).out
+        assert "never: it asks for 5 nodes, and the cluster has 4" in lab(*asked, "--nodes", "5").out
+        refused = lab(*asked, "--partition", "cpu")
+        assert refused.code == 2 and "--live: partition cpu; there are gpu" in refused.err
+    monkeypatch.setenv("PATH", str(tmp_path))
+    away = lab(*asked)
+    assert away.code == 1 and away.out == "" and away.err.startswith("baton: --live: ")
