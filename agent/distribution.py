@@ -49,7 +49,7 @@ MAX_PARTS = 64
 SHORT_S = 600  # "under ten minutes"
 LEVELS: NDArray[np.float64] = np.arange(1, 40) / 40.0  # of every forecast: .025, .05 ... .975
 LONGEST_S = 366 * 86400.0  # a wait is cut here
-BLOCK_ROWS = 2048
+BLOCK_ROWS = 256
 TREES = ("feature", "threshold", "child", "value", "root")
 MOVES = ("moved_group", "moved_level", "moved_of_all")
 KEYS: dict[str, type] = {
@@ -320,17 +320,23 @@ def move(quantiles_s: Float64s, group: Int64s, groups: Int64s, level: Float64s, 
 def leaves(trees: Arrays, rows: Float32s) -> Float64s:
     """(n, trees) the value of the leaf that each row comes to in each tree. Right where input > threshold.
 
-    All trees of all rows go down one level a step; a leaf is its own child. Raises ValueError for trees over MAX_DEPTH
-    deep.
+    All trees of all rows go down one level a step, and those that have come to a leaf, which is its own child, are left
+    there. Raises ValueError for trees over MAX_DEPTH deep.
     """
     feature, threshold, child, value = (trees[name] for name in ("feature", "threshold", "child", "value"))
-    node = np.broadcast_to(trees["root"].astype(np.int64), (len(rows), len(trees["root"])))
-    row = np.arange(len(rows))[:, None]
+    feature, child, root = feature.astype(np.intp), child.astype(np.intp), trees["root"].astype(np.intp)
+    flat = np.ascontiguousarray(rows).ravel()
+    at = np.tile(root, len(rows))  # node that each row is at in each tree
     leaf = child == np.arange(len(child))
+    walking = np.flatnonzero(~leaf.take(at))
+    node, first = at.take(walking), walking // len(root) * rows.shape[1]
     for _ in range(MAX_DEPTH):
-        if leaf[node].all():
-            return np.asarray(value[node], np.float64)
-        node = child[node] + (rows[row, feature[node]] > threshold[node])
+        if not len(walking):
+            return np.asarray(value.take(at).reshape(len(rows), len(root)), np.float64)
+        node = child.take(node) + (flat.take(first + feature.take(node)) > threshold.take(node))
+        at[walking] = node
+        inner = np.flatnonzero(~leaf.take(node))
+        walking, node, first = walking.take(inner), node.take(inner), first.take(inner)
     raise ValueError(f"a tree of the distribution is over {MAX_DEPTH} levels deep")
 
 

@@ -59,14 +59,8 @@ def wait(
     from traces.store import contents
 
     folder = options.data_folder(context, data)
-    is_scored = from_ is not None or to is not None
     asked = {"--nodes": nodes, "--gpus": gpus, "--limit": limit, "--like": like, "--script": script}
-    given = [name for name, value in asked.items() if value is not None]
-    given += ["--live"] if live else []
-    if is_scored and given:
-        raise InputError(f"{', '.join(given)} ask about one job, --from and --to judge a window: give one or the other")
-    if not is_scored and (until or methods):
-        raise InputError("--until and --methods belong to --from and --to: give these too")
+    is_scored = _is_scored(asked | {"--live": live or None}, (from_, to), (until, methods))
     with options.output(json) as out:
         settings = clusters.resolve(folder, cluster=cluster)
         contents.check_clusters(folder, [cluster])
@@ -81,6 +75,17 @@ def wait(
             from reports.text import waits
 
             out.write(waits.scores_text(result) if is_scored else waits.answer_text(result))
+
+
+def _is_scored(asked: dict[str, Any], window: tuple[str | None, str | None], of_window: tuple[str | None, ...]) -> bool:
+    """Whether a window is judged, and no one job asked about. Raises InputError for options of both."""
+    given = [name for name, value in asked.items() if value is not None]
+    is_scored = any(window)
+    if is_scored and given:
+        raise InputError(f"{', '.join(given)} ask about one job, --from and --to judge a window: give one or the other")
+    if not is_scored and any(of_window):
+        raise InputError("--until and --methods belong to --from and --to: give these too")
+    return is_scored
 
 
 def _scored(
