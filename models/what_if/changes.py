@@ -91,22 +91,46 @@ def _nodes(scene: Scene, value: str, change: str) -> Scene:
 
 
 def _type(scene: Scene, value: str, change: str) -> Scene:
-    """Every node has GPUs of that type; run times were recorded on the present reference type."""
-    if value not in BACKWARD_S:
-        raise InputError(f"change {change!r}: unknown GPU type {value!r}: known are {', '.join(BACKWARD_S)}")
+    """Nodes have GPUs of other types: `A100` all of them, `T4:12,A100:4` the first twelve and the four after them.
+
+    Run times stay as recorded where nodes of the present reference type are left; else they are scaled to the type that
+    is named first.
+    """
+    types = _types(value, scene.cluster.nodes, change)
     if (scene.jobs.model < 0).all():
         raise InputError(f"change {change!r} needs profiles of models: do not switch them off with --profiles none")
     from simulator.gpu.profiles.scaling import goodput
     from simulator.gpu.profiles.table import MODELS
 
-    models = list(MODELS.values())
-    speed = np.array(
-        [goodput(m, value, 1, 1, 1) / goodput(m, scene.cluster.reference, 1, 1, 1) for m in models], dtype=np.float64
-    )
+    before = scene.cluster.reference
+    after = before if before in types else types[0]
+    cluster = scene.cluster._replace(types=types, reference=after)
+    if after == before:
+        line = f"{change}: run times are those of {before}, on other types at the speed of the drawn models"
+        return _feasible(replace(scene, cluster=cluster, said=(*scene.said, line)), change)
+    speed = np.array([goodput(m, after, 1, 1, 1) / goodput(m, before, 1, 1, 1) for m in MODELS.values()])
     jobs = replace(scene.jobs, run_s=scene.jobs.run_s / speed[scene.jobs.model])
-    cluster = scene.cluster._replace(types=(value,) * scene.cluster.nodes, reference=value)
     line = f"{change}: run times are scaled by the profiles of the drawn models on one GPU"
-    return replace(scene, cluster=cluster, jobs=jobs, said=(*scene.said, line))
+    return _feasible(replace(scene, cluster=cluster, jobs=jobs, said=(*scene.said, line)), change)
+
+
+def _types(value: str, nodes: int, change: str) -> tuple[str, ...]:
+    """The GPU type of each node. Raises InputError for an unknown type, and for counts that are not `nodes` in all."""
+    counts: dict[str, int] = {}
+    for part in value.split(","):
+        name, colon, count = (word.strip() for word in part.partition(":"))
+        if name not in BACKWARD_S:
+            raise InputError(f"change {change!r}: unknown GPU type {name!r}: known are {', '.join(BACKWARD_S)}")
+        if name in counts:
+            raise InputError(f"change {change!r}: GPU type {name} is named twice")
+        if colon and re.fullmatch(r"[1-9]\d{0,8}", count) is None:
+            raise InputError(
+                f"change {change!r}: {count!r} nodes of {name}: write a number from 1 on, as in T4:12,A100:4"
+            )
+        counts[name] = int(count) if colon else nodes
+    if sum(counts.values()) != nodes:
+        raise InputError(f"change {change!r} names {sum(counts.values())} nodes: the cluster has {nodes}")
+    return tuple(name for name, count in counts.items() for _ in range(count))
 
 
 def _limit(scene: Scene, value: str, change: str) -> Scene:

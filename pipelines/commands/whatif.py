@@ -33,7 +33,7 @@ def whatif(
     schedulers: Annotated[str, typer.Option("--schedulers", help="Names, the first is the base: yarn,tiresias.")] = "",
     change: Annotated[
         list[str] | None,
-        typer.Option("--change", help="One thing changed: nodes=+10%, type=A100, limit=24h, arrivals=+20%, ..."),
+        typer.Option("--change", help="One thing changed: nodes=+10%, type=T4:12,A100:4, limit=24h, ..."),
     ] = None,
     nodes: Nodes = None,
     gpus_per_node: GpusPerNode = None,

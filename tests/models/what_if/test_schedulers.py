@@ -56,6 +56,11 @@ def test_changes_do_what_they_say() -> None:
         ("nodes=-100%", "leaves 0 nodes of 3"),
         ("limit=soon", "duration 'soon' is not understood"),
         ("type=H900", "unknown GPU type 'H900': known are K80"),
+        ("type=T4:2,H900:1", "unknown GPU type 'H900': known are K80"),
+        ("type=T4:2,A100:2", "names 4 nodes: the cluster has 3"),
+        ("type=T4:3,A100", "names 6 nodes: the cluster has 3"),
+        ("type=T4:2,A100:0", "'0' nodes of A100: write a number from 1 on"),
+        ("type=T4:2,T4:1", "GPU type T4 is named twice"),
         ("type=A100", "needs profiles of models"),
         ("elastic=1", "needs profiles of models"),
         ("arrivals=-100%", "0 times the arrival rate"),
@@ -70,6 +75,24 @@ def test_changes_do_what_they_say() -> None:
 def test_what_cannot_be_changed_is_refused_by_name(change: str, why: str) -> None:
     with pytest.raises(InputError, match=why):
         changed(scene(), change, ALL)
+
+
+def test_nodes_of_several_types() -> None:
+    base = scene()
+    few = base.jobs.take(np.flatnonzero(base.jobs.gpus <= 4)).drawn(0)
+    drawn = Scene(base.cluster, few)
+    mixed = changed(drawn, "type=T4:2,A100:1", ALL)
+    assert mixed.cluster.types == ("T4", "T4", "A100") and mixed.cluster.reference == "T4"
+    assert (mixed.jobs.run_s == few.run_s).all()  # recorded on a type that is still there
+    moved = changed(drawn, "type=V100:1,A100:2", ALL)
+    assert moved.cluster.reference == "V100" and (moved.jobs.run_s < few.run_s).all()
+    asked = combinations(drawn, ["fifo", "sia"], ["type=T4:2,A100:1"])
+    figures = {(one.scheduler, one.change): one.figures for one in replays(asked, lambda _: None, workers=1)}
+    faster, slower = figures["sia", "type=T4:2,A100:1"], figures["sia", AS_IT_IS]
+    assert faster["mean_jct_s"] < slower["mean_jct_s"]
+    wide = Scene(base.cluster, base.jobs.drawn(0))
+    with pytest.raises(InputError, match=r"is not feasible: .* no longer fit, the largest of 8 GPUs"):
+        changed(wide, "type=T4:1,V100:1,A100:1", ALL)  # a gang is of one type
 
 
 def test_each_change_is_replayed_with_each_scheduler_that_it_concerns() -> None:
