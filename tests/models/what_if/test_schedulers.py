@@ -79,7 +79,7 @@ def test_what_cannot_be_changed_is_refused_by_name(change: str, why: str) -> Non
 
 def test_nodes_of_several_types() -> None:
     base = scene()
-    few = base.jobs.take(np.flatnonzero(base.jobs.gpus <= 4)).drawn(0)
+    few = base.jobs.take(np.flatnonzero(base.jobs.gpus <= 4)[:4]).drawn(0)  # Sia replays round by round
     drawn = Scene(base.cluster, few)
     mixed = changed(drawn, "type=T4:2,A100:1", ALL)
     assert mixed.cluster.types == ("T4", "T4", "A100") and mixed.cluster.reference == "T4"
