@@ -189,9 +189,9 @@ def _words(stored: Stored, name: str, row: dict[str, float], request: Request) -
 def sooner(stored: Stored, request: Request, median_s: float) -> list[dict[str, Any]]:
     """Changes of the request under which the same model's median is at most SOONER of it, the best first."""
     changes = {}
-    if request.nodes > 1:
-        changes[f"with {request.nodes // 2} {stored.manifest['unit']}"] = replace(request, nodes=request.nodes // 2)
     if request.nodes > 3:
+        changes[f"with {request.nodes // 2} {stored.manifest['unit']}"] = replace(request, nodes=request.nodes // 2)
+    if request.nodes > 1:
         changes[f"with 1 of the {stored.manifest['unit']}"] = replace(request, nodes=1)
     for part in (2, 4):
         if request.limit_s // part >= 600:

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from features.observe import FEATURES
 from models.environment import ENV_ID, ProvisioningEnv, ScaledObservation
+from models.registry import make_policy
 from models.scaling import Scaling
 from models.study.cluster import open_study
 from models.study.from_data import make_env, pairs_of
@@ -25,12 +27,12 @@ from traces.store import warehouse
 from traces.store.folder import DataFolder
 
 SCENARIO: dict[str, Any] = {"pair_nodes": (1, 4), "limit_s": 24 * HOUR_S, "every_s": 24 * HOUR_S}
-DECLARED = "[lab]\nnodes = 16\n[short]\nnodes = 16\n[unlimited]\nnodes = 16\n"
+DECLARED = "[lab]\nnodes = 16\n[short]\nnodes = 16\n[unlimited]\nnodes = 16\n[alone]\nnodes = 16\n"
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four generated weeks of one cluster, three days of another, and a third without limits."""
+    """Four generated weeks of one cluster, three days of another, a third without limits, and a fourth of one user."""
     folder = tmp_path_factory.mktemp("from_data")
     data = DataFolder(folder / "data")
     data.ensure_writable()
@@ -42,7 +44,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     days = sorted({row.split("|")[submit][:10] for row in rows})
     few = [row for row in rows if row.split("|")[submit][:10] in days[:3]]
     none = [[*row.split("|")[:limit], "UNLIMITED", *row.split("|")[limit + 1 :]] for row in few]
-    logs = {"lab": rows, "short": few, "unlimited": ["|".join(cells) for cells in none]}
+    user = names.index("User")
+    one = [[*row.split("|")[:user], "solo", *row.split("|")[user + 1 :]] for row in rows]
+    logs = {"lab": rows, "short": few} | {
+        name: ["|".join(cells) for cells in table] for name, table in (("unlimited", none), ("alone", one))
+    }
     for cluster, lines in logs.items():
         path = folder / f"{cluster}.psv"
         path.write_text("\n".join([header, *lines]) + "\n")
@@ -64,6 +70,18 @@ def test_the_pairs_are_those_that_policies_are_fitted_and_judged_on(data: Path) 
     assert (select.successor_start_s[select.last] < study.windows.select.until_s).all()
     np.testing.assert_array_equal(report.observations, study.pairs(study.windows.report).observations)
     assert set(report.pair_nodes.tolist()) == {1, 4}
+
+
+def test_a_log_of_one_user_is_learned_from_as_any_other(data: Path) -> None:
+    """Its own jobs are all jobs, so what tells users apart tells nothing, and nothing may break by that."""
+    alone, lab = (pairs_of(data, cluster, "fit", **SCENARIO) for cluster in ("alone", "lab"))
+    own = FEATURES.index("own_pending_jobs")
+    np.testing.assert_array_equal(alone.successor_start_s, lab.successor_start_s)
+    assert (alone.observations[:, own] >= lab.observations[:, own]).all()
+    for name in ("start-estimate", "forest", "lightgbm", "fitted-q"):
+        fitted, _ = make_policy(name).fit(alone, 0)
+        rows = pairs_of(data, "alone", "report", **SCENARIO).observations
+        assert np.isfinite(fitted.score(rows)).all() and len(fitted.decide(rows)) == len(rows)
 
 
 def test_a_window_of_ones_own_and_a_path_as_text(data: Path) -> None:
