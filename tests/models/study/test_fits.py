@@ -112,7 +112,7 @@ def test_a_fingerprint_changes_with_what_a_fit_is_made_from(study: Study) -> Non
 
 def registered(monkeypatch: pytest.MonkeyPatch, one: Artifact | None) -> None:
     version = None if one is None else SimpleNamespace(version=3)
-    monkeypatch.setattr(tracking_registered, "champion", lambda data, cluster: {"toy": version}[cluster])
+    monkeypatch.setattr(tracking_registered, "champion", lambda data, cluster, *_: {"toy": version}[cluster])
     monkeypatch.setattr(versions, "load_artifact", lambda data, cluster, number: {("toy", 3): one}[cluster, number])
 
 
