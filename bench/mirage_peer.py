@@ -8,7 +8,7 @@ hour, as its own serial validator does. Rows are printed by load too (light: rea
     python bench/mirage_peer.py --data data --cluster ls6 --window select --minutes 60 --seeds 0
 
 A foundation goes on from `DATA/mirage/KIND-SEED.npz` where that is. `--width` makes the foundations narrower, and
-`--of` takes every so many pairs: what was run with either is no longer what was published.
+`--of` takes every so many pairs to fit on: what was run with either is no longer what was published.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--window", choices=("select", "report"), default="select")
     parser.add_argument("--minutes", type=float, default=60.0, help="of pre-training, a foundation and seed")
     parser.add_argument("--width", type=int, default=Sizes().width)
-    parser.add_argument("--of", type=int, default=1, help="take every so many pairs")
+    parser.add_argument("--of", type=int, default=1, help="fit on every so many pairs")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     options = parser.parse_args()
@@ -116,7 +116,7 @@ def main() -> None:
     study = open_study(data, clusters.resolve(data, cluster=options.cluster))
     fit = hourly(study.pairs(study.windows.fit).known_before(study.windows.fit.until_s))
     judged = hourly(study.pairs(getattr(study.windows, options.window)))
-    fit, judged = (pairs.take(np.arange(0, len(pairs), options.of)) for pairs in (fit, judged))
+    fit = fit.take(np.arange(0, len(fit), options.of))
     say(f"{len(fit)} pairs to fit on, {len(judged)} to judge, {len(judged.decision_s):,} decisions")
     on_fit, on_judged = histories_of(study, fit), histories_of(study, judged)
     budget = Budget(options.minutes * 60, Sizes(width=options.width), data.root / "mirage")
