@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from models.learning.networks import repeatable
 from models.mirage import checkpoints
-from models.mirage.checkpoints import Place
 from models.mirage.networks import Sizes
 from models.mirage.snapshots import Histories
 from models.protocol import PairTable
@@ -49,6 +48,15 @@ class Stage:
     epochs: int
     rate: float  # of Adam
     batch: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a pre-training stands: so many epochs of that stage are done, in so many seconds all in all."""
+
+    stage: int = 0
+    epoch: int = 0
+    seconds: float = 0.0
 
 
 def probe_rows(pairs: PairTable) -> Int64s:
@@ -93,25 +101,26 @@ def pretrain(
     """
     import torch
 
-    place = Place()
-    remembered: dict[int, dict[str, Any]] = {}
+    place, made_for = Place(), {"sizes": asdict(sizes), "seed": seed}
+    moments: checkpoints.Moments = {}
     if checkpoint is not None and checkpoint.exists():
-        place, remembered = checkpoints.load(checkpoint, network, sizes, seed)
+        meta, moments = checkpoints.load(checkpoint, network, made_for)
+        place = Place(int(meta["stage"]), int(meta["epoch"]), float(meta["seconds"]))
     errors: list[list[float]] = [[] for _ in stages]
     for number in range(place.stage, len(stages)):
         stage = stages[number]
         until_s = budget_s * (number + 1) / len(stages)
         part = network.get_submodule(stage.part)
         adam = torch.optim.Adam(part.parameters(), stage.rate)
-        if remembered:
-            adam.load_state_dict({**adam.state_dict(), "state": remembered})
-            remembered = {}
+        if moments:
+            checkpoints.remind(adam, moments)
+            moments = {}
         while place.epoch < stage.epochs and place.seconds < until_s:
             began = time.perf_counter()
             errors[number].append(_epoch(part, adam, histories, stage, (seed, number, place.epoch)))
             place = Place(number, place.epoch + 1, place.seconds + time.perf_counter() - began)
             if checkpoint is not None:
-                checkpoints.save(checkpoint, network, adam, place, sizes, seed)
+                checkpoints.save(checkpoint, network, adam, made_for | asdict(place))
         if number + 1 < len(stages):
             place = Place(number + 1, 0, place.seconds)
     return errors, place
@@ -132,7 +141,7 @@ def _epoch(
         part.train()
         for begin in range(0, len(order), stage.batch):
             rows = order[begin : begin + stage.batch]
-            found = part(torch.from_numpy(histories.at(rows)))
+            found = part(torch.from_numpy(histories.at(rows)))[:, 0]
             loss = torch.nn.functional.mse_loss(found, torch.from_numpy(gap_h[rows].astype(np.float32)))
             adam.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -152,7 +161,7 @@ def looked_at(network: Any, histories: Histories, rows: Int64s, each: bool = Fal
     with torch.no_grad():
         for begin in range(0, len(rows), BATCH_ROWS):
             states = torch.from_numpy(histories.at(rows[begin : begin + BATCH_ROWS]))
-            found.append((network.each(states) if each else network(states)[:, None]).numpy())
+            found.append((network.each(states)[:, :, 0] if each else network(states)).numpy())
     return np.concatenate(found) if found else np.zeros((0, 1), np.float32)
 
 

@@ -59,7 +59,8 @@ def test_shapes_are_those_that_were_released() -> None:
     with torch.no_grad():
         each, gate = network.each(states), network.gate(states)  # type: ignore[operator]
         np.testing.assert_allclose(gate.sum(dim=1), 1.0, rtol=1e-5)
-        np.testing.assert_allclose(network(states), (each * gate).sum(dim=1), rtol=1e-5)
+        assert each.shape == (3, 10, 1)
+        np.testing.assert_allclose(network(states), (each * gate[:, :, None]).sum(dim=1), rtol=1e-5)
 
 
 def test_probes_are_seven_a_pair_evenly_over_its_run() -> None:
@@ -149,7 +150,7 @@ def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "kept.npz"
     path.write_bytes(b"PK nothing")
     with pytest.raises(InputError, match="no whole checkpoint"):
-        checkpoints.load(path, networks.transformer(SMALL), SMALL, 0)
+        checkpoints.load(path, networks.transformer(SMALL), {})
 
 
 def test_a_head_learns_when_to_submit_from_what_its_foundation_says() -> None:
