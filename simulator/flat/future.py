@@ -62,8 +62,8 @@ def start_in_future(
 ) -> int:
     """The start of row `successor`, submitted at `now`; `last_s` where it has not started by then; or NO_ROOM.
 
-    there: the branch, advanced to the second before `now` or to `now` itself; it stays as it is. `room.jobs.run_s` holds
-    what was drawn for every row that pends or runs in it.
+    there: the branch, advanced to the second before `now` or to `now` itself; it stays as it is. `room.jobs.run_s`
+    holds what was drawn for every row that pends or runs in it.
     """
     state, scalars = room.state, room.state.scalars
     copy_state(state, there)
