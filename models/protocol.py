@@ -83,7 +83,7 @@ class PairTable:
             if len(self.ahead) != len(self.observations):
                 raise InputError(
                     f"policy {artifact.manifest['policy']!r} looks at simulated futures, which were not made for these "
-                    "pairs; they are made by `baton train` and `baton evaluate` in --world calibrated or recorded-wait"
+                    "pairs; they are made by `baton train` and `baton evaluate`"
                 )
             return self.seen_ahead
         return self.observations

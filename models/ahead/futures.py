@@ -125,7 +125,7 @@ def start_in_futures(
     order = np.argsort(asked.at_s, kind="stable")
     week = week_of(asked.at_s[order])
     cycles = cycles_s(futures)
-    most = _most_rows(record, cycles, int(asked.horizon_s.max()))
+    most = most_arrivals(record.submit_s, cycles, int(asked.horizon_s.max()))
     parts = [(int(from_s), order[week == from_s]) for from_s in np.unique(week)]
     done = np.zeros(len(parts), np.int64)
 
@@ -149,9 +149,8 @@ def start_in_futures(
     return starts
 
 
-def _most_rows(record: Record, cycles: Int64s, horizon_s: int) -> int:
-    """Jobs that may arrive in a future, at most."""
-    submit_s = record.submit_s
+def most_arrivals(submit_s: Int64s, cycles: Int64s, horizon_s: int) -> int:
+    """Jobs that may arrive in a future, at most. submit_s: of all that may come again, rising."""
     most = 0
     for cycle in np.unique(cycles):
         within = np.searchsorted(submit_s, submit_s + cycle) - np.arange(len(submit_s))

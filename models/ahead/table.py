@@ -1,4 +1,4 @@
-"""The futures of every decision of a table of recorded pairs.
+"""The futures of every decision of a table of recorded pairs, and what becomes of any table's.
 
 They are played anew every half hour within NEAR_S of the predecessor's end, every hour within MIDDLE_S, and every two
 hours before that. A decision between two such looks ahead with the futures of the last one: in each the successor
@@ -56,7 +56,12 @@ def starts_ahead(
     asked, fresh = asked_of(table, record, predecessors), is_fresh(table)
     columns = {name: getattr(asked, name)[fresh] for name in asked.__dataclass_fields__}
     played = start_in_futures(record, Asked(**columns), futures=futures, fit_span_s=fit_span_s, told=told)
-    last = np.cumsum(fresh) - 1  # each pair's first decision is fresh
+    return carried_over(table, played)
+
+
+def carried_over(table: PairTable, played: Int64s) -> Int64s:
+    """The starts of all decisions, (d, K), from those of the fresh ones, (fresh, K)."""
+    last = np.cumsum(is_fresh(table)) - 1  # each pair's first decision is fresh
     starts: Int64s = np.maximum(played[last], table.decision_s[:, None])
     return starts
 

@@ -94,7 +94,9 @@ def test_other_policies_know_nothing_of_futures() -> None:
     assert pairs.inputs_of(without) is pairs.observations
 
 
-def test_injected_pairs_have_no_futures() -> None:
-    with pytest.raises(InputError, match=r"'simulate-ahead' .*--world calibrated or recorded-wait, not plain"):
-        check_world(Scenario("toy", capacity=80), "simulate-ahead")
+def test_pairs_under_slurm_have_no_futures() -> None:
+    with pytest.raises(InputError, match=r"'simulate-ahead' .*not under --scheduler slurm: give one of fifo, easy, .*"):
+        check_world(Scenario("toy", capacity=80, scheduler="slurm"), "simulate-ahead")
+    check_world(Scenario("toy", capacity=80), "simulate-ahead")
+    check_world(Scenario("toy", capacity=80, scheduler="slurm", world="calibrated"), "simulate-ahead")
     check_world(Scenario("toy", capacity=80, world="recorded-wait"), "simulate-ahead")

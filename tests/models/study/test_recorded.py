@@ -242,7 +242,7 @@ def test_policies_that_look_ahead_are_fitted_and_compared(data: DataFolder, capf
         return int(stopped.value.code or 0), out, err
 
     calibrated = [*of, "--world", CALIBRATED]
-    code, _, err = answer("train", *of, "--pair-nodes", "1")
+    code, _, err = answer("train", *of, "--pair-nodes", "1", "--scheduler", "slurm")
     assert code == 2 and "'simulate-ahead' looks at simulated futures" in err
     until = instants.text(study.usable.from_s + 12 * DAY_S)
     assert answer("train", *calibrated, "--until", until, "--seeds", "1")[0] == 0
@@ -252,6 +252,12 @@ def test_policies_that_look_ahead_are_fitted_and_compared(data: DataFolder, capf
     assert code == 0 and {"simulate-ahead", "xgboost-ahead", "xgboost-ahead-untrained", "start-estimate"} <= compared
     kept = list((data.artifacts / "pairs" / CUT).glob("*-futures-*.npz"))
     assert len(kept) >= 2
+    injected = [*of, "--pair-nodes", "1", "--limit", "6h"]
+    assert answer("train", *injected, "--until", until, "--seeds", "1")[0] == 0
+    code, out, _ = answer("evaluate", *injected, *window)
+    compared = {row["policy"] for row in json.loads(out)["results"]}
+    assert code == 0 and {"simulate-ahead", "xgboost-ahead", "start-estimate"} <= compared
+    assert len(list((data.artifacts / "pairs" / CUT).glob("*-futures-*.npz"))) > len(kept)
     code, _, err = answer("evaluate", *calibrated, *window, "--chain", "2")
     assert code == 2 and "'simulate-ahead' looks at simulated futures, which chains of jobs have not" in err
 
