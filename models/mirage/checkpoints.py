@@ -72,7 +72,7 @@ def remind(adam: torch.optim.Adam, moments: Moments) -> None:
 
 def _flat(tensors: Iterable[torch.Tensor]) -> NDArray[Any]:
     """All of them end to end: a file of few arrays, however many weights there are."""
-    return np.concatenate([tensor.numpy().ravel() for tensor in tensors])
+    return np.concatenate([tensor.cpu().numpy().ravel() for tensor in tensors])
 
 
 def _parts(flat: NDArray[Any], like: Iterable[torch.Tensor]) -> list[torch.Tensor]:

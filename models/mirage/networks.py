@@ -28,6 +28,13 @@ class Sizes:
     gate: int = 32  # units between the state and the gate's weights
 
 
+def fastest() -> str:
+    """Where foundations are trained: the first GPU that torch sees, else the processor."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def transformer(sizes: Sizes, layers: int | None = None, heads: int | None = None, outputs: int = 1) -> torch.nn.Module:
     """States (b, HISTORY, INPUTS) to (b, outputs): linear, encoder, flattened, linear."""
     import torch

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from models.learning.networks import repeatable
 from models.mirage import checkpoints
-from models.mirage.networks import Sizes
+from models.mirage.networks import Sizes, fastest
 from models.mirage.snapshots import Histories
 from models.protocol import PairTable
 
@@ -97,10 +97,11 @@ def pretrain(
 
     Goes on from `checkpoint` where that file is, and writes it after each epoch. Returns the mean squared error on what
     was held out (h^2), a list a stage and a number an epoch made here, and where it ended. Raises what
-    `checkpoints.load` raises.
+    `checkpoints.load` raises. On a GPU where there is one: there dropout draws other numbers.
     """
     import torch
 
+    network.to(fastest())
     place, made_for = Place(), {"sizes": asdict(sizes), "seed": seed}
     moments: checkpoints.Moments = {}
     if checkpoint is not None and checkpoint.exists():
@@ -136,13 +137,13 @@ def _epoch(
     shuffled = np.random.default_rng([seed, number]).permutation(stage.rows)  # the same split in each epoch
     cut = max(int(TRAINED * len(shuffled)), 1)
     order = np.random.default_rng([seed, number, epoch]).permutation(shuffled[:cut])
-    gap_h = histories.pairs.gap_h
+    gap_h, device = histories.pairs.gap_h, next(part.parameters()).device
     with repeatable(int(np.random.default_rng([seed, number, epoch, 1]).integers(2**31))):
         part.train()
         for begin in range(0, len(order), stage.batch):
             rows = order[begin : begin + stage.batch]
-            found = part(torch.from_numpy(histories.at(rows)))[:, 0]
-            loss = torch.nn.functional.mse_loss(found, torch.from_numpy(gap_h[rows].astype(np.float32)))
+            found = part(torch.from_numpy(histories.at(rows)).to(device))[:, 0]
+            loss = torch.nn.functional.mse_loss(found, torch.from_numpy(gap_h[rows].astype(np.float32)).to(device))
             adam.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             adam.step()
@@ -157,11 +158,11 @@ def looked_at(network: Any, histories: Histories, rows: Int64s, each: bool = Fal
     import torch
 
     network.eval()
-    found = []
+    found, device = [], next(network.parameters()).device
     with torch.no_grad():
         for begin in range(0, len(rows), BATCH_ROWS):
-            states = torch.from_numpy(histories.at(rows[begin : begin + BATCH_ROWS]))
-            found.append((network.each(states)[:, :, 0] if each else network(states)).numpy())
+            states = torch.from_numpy(histories.at(rows[begin : begin + BATCH_ROWS])).to(device)
+            found.append((network.each(states)[:, :, 0] if each else network(states)).cpu().numpy())
     return np.concatenate(found) if found else np.zeros((0, 1), np.float32)
 
 

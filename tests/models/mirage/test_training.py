@@ -115,6 +115,19 @@ def test_foundations_learn_from_probes() -> None:
     assert min(errors[0]) < 0.7 * errors[0][0]
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
+def test_a_gpu_learns_what_the_processor_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = []
+    for device in ("cuda", "cpu"):
+        monkeypatch.setattr(training, "fastest", lambda device=device: device)
+        with repeatable(0):
+            network = networks.transformer(SMALL)
+        stages = [training.Stage("", training.probe_rows(PAIRS), 20, 1e-2, 16)]
+        found, _ = training.pretrain(network, HISTORIES, stages, sizes=SMALL, seed=0, budget_s=60.0)
+        errors.append(found[0][-1])
+    assert errors[0] == pytest.approx(errors[1], rel=0.2)  # dropout draws other numbers there
+
+
 def test_a_budget_ends_the_training_after_the_epoch_that_used_it_up() -> None:
     rows = training.probe_rows(PAIRS)
     stages = [training.Stage("", rows[:10], 1000, 1e-3, 16)]
