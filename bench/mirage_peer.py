@@ -9,8 +9,8 @@ an hour, as its own serial validator does, at the setting that the select window
     python bench/mirage_peer.py --data data --cluster ls6 --window report --minutes 60 --seeds 0
 
 What reads histories goes on from `DATA/mirage/KIND-SEED.npz` where that is. `--width`, `--inner` and `--experts` make
-encoders smaller, and `--of` fits on every so many pairs: what was run with one of them is no longer what was published.
-`--judge-of` judges on every so many.
+encoders smaller, and `--of` takes every so many pairs to fit on: what was run with one of them is no longer what was
+published.
 """
 
 from __future__ import annotations
@@ -110,7 +110,6 @@ def main() -> None:
     parser.add_argument("--inner", type=int, default=Sizes().inner)
     parser.add_argument("--experts", type=int, default=Sizes().experts)
     parser.add_argument("--of", type=int, default=1, help="fit on every so many pairs")
-    parser.add_argument("--judge-of", type=int, default=1, help="judge on every so many pairs")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--loads", nargs="+", choices=("all", "light", "medium", "heavy"), default=["all"])
@@ -122,10 +121,8 @@ def main() -> None:
     known = [study.windows.fit, study.windows.select]  # settings too are picked by what was known in time
     tables = [study.pairs(window).known_before(window.until_s) for window in known]
     tables += [study.pairs(study.windows.report)] if options.window == "report" else []
-    every = [options.of] + [options.judge_of] * len(windows)
-    fit, *judged = (
-        pairs.take(np.arange(0, len(pairs), of)) for pairs, of in zip(map(hourly, tables), every, strict=True)
-    )
+    fit, *judged = map(hourly, tables)
+    fit = fit.take(np.arange(0, len(fit), options.of))
     say(f"{len(fit)} pairs to fit on, {[len(pairs) for pairs in judged]} to judge")
     on_fit, on_judged = histories_of(study, fit), [histories_of(study, pairs) for pairs in judged]
     sizes = Sizes(width=options.width, inner=options.inner, experts=options.experts)
