@@ -104,6 +104,31 @@ def test_a_training_that_was_interrupted_goes_on_as_if_it_had_not_been(tmp_path:
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
+def test_a_mixture_of_the_released_ten_can_be_gone_on_with(tmp_path: Path) -> None:
+    """It has hundreds of weights, more than the reader of arrays lists in one file."""
+    sizes, path = Sizes(width=4, inner=4), tmp_path / "ten.npz"
+    network, other = networks.mixture(sizes), networks.mixture(sizes)
+    adam = torch.optim.Adam(network.parameters())
+    network(torch.randn(2, 144, 42)).sum().backward()
+    adam.step()
+    checkpoints.save(path, network, adam, {"sizes": [4]})
+    meta, moments = checkpoints.load(path, other, {"sizes": (4,)})
+    again = torch.optim.Adam(other.parameters())
+    checkpoints.remind(again, moments)
+    assert meta["sizes"] == [4] and len(list(other.parameters())) > 150
+    for expected, found in zip(network.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+        for name, value in adam.state[expected].items():
+            torch.testing.assert_close(again.state[found][name], value, rtol=0, atol=0)
+
+
+def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kept.npz"
+    trained(path, 1)
+    with pytest.raises(InputError, match=r"no whole checkpoint \(\d+ numbers where there are \d+ weights\)"):
+        checkpoints.load(path, networks.transformer(SMALL), {})
+
+
 def test_foundations_learn_from_probes() -> None:
     rows = training.probe_rows(PAIRS)
     with torch.random.fork_rng(devices=[]):
