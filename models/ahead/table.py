@@ -68,11 +68,16 @@ def carried_over(table: PairTable, played: Int64s) -> Int64s:
 
 def is_fresh(table: PairTable) -> NDArray[np.bool_]:
     """(d,) whether the futures of a decision are played anew: see above. The first of each pair is."""
-    left_s = table.predecessor_end_s[table.pair_of] - table.decision_s
-    every_s = np.where(left_s <= NEAR_S, NEAR_EVERY_S, np.where(left_s <= MIDDLE_S, MIDDLE_EVERY_S, FAR_EVERY_S))
-    fresh: NDArray[np.bool_] = left_s % every_s == 0
+    fresh = is_due(table.predecessor_end_s[table.pair_of] - table.decision_s)
     fresh[table.offset[:-1]] = True
     return fresh
+
+
+def is_due(left_s: Int64s) -> NDArray[np.bool_]:
+    """Whether futures are played anew so long before the predecessor's end, s, whatever was played before."""
+    every_s = np.where(left_s <= NEAR_S, NEAR_EVERY_S, np.where(left_s <= MIDDLE_S, MIDDLE_EVERY_S, FAR_EVERY_S))
+    due: NDArray[np.bool_] = left_s % every_s == 0
+    return due
 
 
 def with_futures(table: PairTable, start_s: Int64s) -> PairTable:
