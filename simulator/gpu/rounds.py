@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -33,14 +34,20 @@ STUCK_S = 14 * 86_400.0  # in which nobody runs though jobs are there, before th
 RESTART_S = 30.0  # of a job that names no model: stated, the least of Sia's but one
 
 
-class Machine(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Machine:
     """The cluster: GPUs and GPU type of each node, (nodes,) each; what a job's recorded run time was on."""
 
     gpus: Int64s
     types: list[str]
     reference: str
 
-    @property
+    @cached_property
+    def total(self) -> int:
+        """GPUs of all nodes."""
+        return int(self.gpus.sum())
+
+    @cached_property
     def widest(self) -> int:
         """GPUs of the largest node of the reference type."""
         own = [int(gpus) for gpus, kind in zip(self.gpus, self.types, strict=True) if kind == self.reference]
@@ -244,7 +251,7 @@ class _Clock:
                 self.decisions += 1
                 self.apply(self.policy.decide(View(tick, self.machine, list(self.active.values()))), tick)
                 held = sum(job.held for job in self.active.values())
-                self.free = max(0, int(self.machine.gpus.sum()) - held)
+                self.free = max(0, self.machine.total - held)
                 is_running = any(job.placed for job in self.active.values())
                 idle_s = 0.0 if is_running else idle_s + self.policy.round_s
                 if idle_s > STUCK_S:
@@ -259,7 +266,7 @@ def simulate_rounds(jobs: Sequence[Job], machine: Machine, policy: RoundPolicy) 
     Raises InputError for a job that is wider than the machine, WorkError where the policy breaks a rule or starts
     nobody for ever.
     """
-    total = int(machine.gpus.sum())
+    total = machine.total
     for job in jobs:
         if job.gpus > total:
             raise InputError(f"job {job.number} asks for {job.gpus} GPUs, the cluster has {total}: leave it out")
