@@ -24,7 +24,7 @@ from simulator.gpu.algorithms.configurations import Configuration, Pool, configu
 from simulator.gpu.algorithms.placement import Int64s, packed, take
 from simulator.gpu.profiles.scaling import goodput
 from simulator.gpu.profiles.table import Model
-from simulator.gpu.rounds import RESTART_S, Job, Machine, Placed, View, check_seconds
+from simulator.gpu.rounds import NOBODY, RESTART_S, Job, Machine, Placed, View, check_seconds
 from traces.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -37,7 +37,7 @@ class Sia:
     """
 
     pause_s: float | None = None
-    jobs_per_gpu = 1
+    guests = NOBODY
 
     def __init__(self, round_s: float = 360.0, most_times: int = 4, limit_s: float = 5.0) -> None:
         check_seconds("sia", round_s=round_s)

@@ -21,7 +21,7 @@ import numpy as np
 from simulator.gpu.algorithms.auction import auction, worst_off
 from simulator.gpu.algorithms.fairness import Trial, bid, ideal_s, rho
 from simulator.gpu.algorithms.placement import Int64s, packed, take
-from simulator.gpu.rounds import Job, Placed, View, check_seconds
+from simulator.gpu.rounds import NOBODY, Job, Placed, View, check_seconds
 from traces.errors import InputError
 
 
@@ -32,7 +32,7 @@ class Themis:
     """
 
     pause_s: float | None = None
-    jobs_per_gpu = 1
+    guests = NOBODY
 
     def __init__(
         self,
