@@ -1,9 +1,11 @@
 """Two weeks of Philly in rounds of six minutes under Sia and Themis, on its 2,490 GPUs: the time it takes.
 
     .venv/bin/python -m bench.bench_gpu_rounds [--trace FILE] [--days 14] [--policies sia,themis] [--share 0.2]
+        [--rate 4.5] [--begin 2017-10-09]
 
-The whole cluster is hardly ever full in this trace, so few programmes have to be solved; with `--share` of its nodes
-it is.
+The whole cluster is hardly ever full in this trace, so few programmes have to be solved. It is with `--share` of its
+nodes, or at `--rate` times its arrival rate (generated): then the jobs of `days` times `rate` days of the log are
+submitted within `days`, each with its own size and run time.
 
 Published beside it: the simulators of the literature process 121 to 286 jobs a second (Tiresias' and blox, on other
 machines). The trace names no models, so each job draws one (generated); a fifth of the gangs is taken to be elastic.
@@ -18,12 +20,15 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.policies.themis import Themis
 from simulator.gpu.profiles import draw
 from simulator.gpu.profiles.table import MODELS
-from simulator.gpu.rounds import Job, Machine, RoundPolicy, simulate_rounds
+from simulator.gpu.rounds import Job, Machine, Result, RoundPolicy, simulate_rounds
+
+Floats = NDArray[np.float64]
 
 TRACE = Path(__file__).resolve().parents[2] / "shared" / "traces" / "philly" / "philly.csv"
 FROM = datetime(2017, 10, 9, tzinfo=UTC)
@@ -36,11 +41,11 @@ def machine(share: float) -> Machine:
     return Machine(gpus, ["P100"] * len(gpus), "P100")
 
 
-def philly(trace: Path, days: int, begin: datetime = FROM) -> list[Job]:
-    """Jobs submitted in `days` days from `begin`."""
+def philly(trace: Path, days: int, begin: datetime = FROM, rate: float = 1.0) -> list[Job]:
+    """Jobs submitted in `days` days from `begin`, at `rate` times the log's arrival rate."""
     rows = pl.read_csv(trace, try_parse_dates=True).filter(pl.col("duration") > 0)
     rows = rows.sort("timestamp", maintain_order=True)
-    submit = rows["timestamp"].dt.epoch("s").to_numpy() - int(begin.timestamp())
+    submit = ((rows["timestamp"].dt.epoch("s").to_numpy() - int(begin.timestamp())) / rate).round()
     inside = (submit >= 0) & (submit < days * 86_400)
     submit, gpus, run = submit[inside], rows["num_gpus"].to_numpy()[inside], rows["duration"].to_numpy()[inside]
     group = rows["cluster"].to_numpy()[inside]
@@ -51,6 +56,12 @@ def philly(trace: Path, days: int, begin: datetime = FROM) -> list[Job]:
     ]
 
 
+def waiting(submit_s: Floats, result: Result, until_s: float) -> float:
+    """Jobs that were there and had not begun, in the mean of the time until `until_s`."""
+    begun_s = np.minimum(result.start_s, until_s)
+    return float(np.maximum(0.0, begun_s - submit_s).sum() / until_s)
+
+
 def main() -> None:
     """Runs what was asked for and prints a line each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -58,23 +69,33 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=14)
     parser.add_argument("--policies", default="sia,themis")
     parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--rate", type=float, default=1.0)
+    parser.add_argument("--begin", type=lambda day: datetime.fromisoformat(day).replace(tzinfo=UTC), default=FROM)
     arguments = parser.parse_args()
     if not arguments.trace.exists():
         print(f"skipped: the Philly trace is not at {arguments.trace}")
         return
     cluster = machine(arguments.share)
     for name in arguments.policies.split(","):
-        jobs = philly(arguments.trace, arguments.days)
+        jobs = philly(arguments.trace, arguments.days, arguments.begin, arguments.rate)
         policy: RoundPolicy = POLICIES[name]()
-        began = time.perf_counter()
+        began, began_cpu = time.perf_counter(), time.process_time()
         result = simulate_rounds(jobs, cluster, policy)
-        wall_s = time.perf_counter() - began
-        jct_h = (result.end_s - np.array([job.submit_s for job in jobs])) / 3600.0
+        wall_s, cpu_s = time.perf_counter() - began, time.process_time() - began_cpu
+        submit_s = np.array([job.submit_s for job in jobs])
+        jct_h, wait_h = (result.end_s - submit_s) / 3600.0, (result.end_s - submit_s - result.ran_s) / 3600.0
+        until_s = arguments.days * 86_400.0
+        work = sum(job.gpus * job.run_s for job in jobs) / (cluster.gpus.sum() * until_s)
         print(
-            f"{name}: {len(jobs)} jobs of {arguments.days} days, {cluster.gpus.sum()} GPUs; "
-            f"{result.decisions} rounds to the last one's end, {wall_s:.0f} s, "
+            f"{name}: {len(jobs)} jobs of {arguments.days} days at {arguments.rate:g} times the log's rate, "
+            f"{work:.2f} of what {cluster.gpus.sum()} GPUs can do in them; "
+            f"{result.decisions} rounds to the last one's end, {wall_s:.0f} s ({cpu_s:.0f} s of processor), "
             f"{1000 * wall_s / result.decisions:.1f} ms a round, {len(jobs) / wall_s:.0f} jobs/s; "
-            f"mean JCT {jct_h.mean():.2f} h, {result.restarts.sum()} restarts"
+            f"mean JCT {jct_h.mean():.2f} h, queueing {wait_h.mean():.2f} h, "
+            f"{waiting(submit_s, result, until_s):.0f} jobs not begun in the mean of the {arguments.days} days, "
+            f"{result.restarts.sum()} restarts, "
+            f"{policy.timed_out if isinstance(policy, Sia) else 0} rounds cut short",
+            flush=True,
         )
 
 

@@ -161,12 +161,19 @@ def sia(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> No
 
 
 def gandiva(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
-    """Time slices, packing and migration, beside every job run to its end in order of arrival."""
+    """Its mechanisms together, and each taken away, beside every job run to its end in order of arrival."""
     shown(
-        f"gandiva, {where} (the baseline runs jobs to completion)",
-        drawn(jobs, settings, 0.0),
+        f"gandiva, {where}, a fifth of the gangs elastic (the baseline runs jobs to completion)",
+        drawn(jobs, settings, 0.2),
         machine,
-        {"gandiva": Gandiva, "fifo": lambda: Guided(round_s=360.0)},
+        {
+            "all": Gandiva,
+            "no slices": lambda: Gandiva(slices=False),
+            "no packs": lambda: Gandiva(least_together=2.0),
+            "no moves": lambda: Gandiva(migrates=False),
+            "no growth": lambda: Gandiva(grows=False),
+            "fifo": lambda: Guided(round_s=360.0),
+        },
     )
 
 

@@ -13,8 +13,10 @@ start costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -30,17 +32,24 @@ Floats = NDArray[np.float64]
 Placed = dict[int, int]  # node -> GPUs
 
 STUCK_S = 14 * 86_400.0  # in which nobody runs though jobs are there, before the run is given up
+NOBODY: Mapping[int, int] = MappingProxyType({})  # the guests of a policy that packs no jobs
 RESTART_S = 30.0  # of a job that names no model: stated, the least of Sia's but one
 
 
-class Machine(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Machine:
     """The cluster: GPUs and GPU type of each node, (nodes,) each; what a job's recorded run time was on."""
 
     gpus: Int64s
     types: list[str]
     reference: str
 
-    @property
+    @cached_property
+    def total(self) -> int:
+        """GPUs of all nodes."""
+        return int(self.gpus.sum())
+
+    @cached_property
     def widest(self) -> int:
         """GPUs of the largest node of the reference type."""
         own = [int(gpus) for gpus, kind in zip(self.gpus, self.types, strict=True) if kind == self.reference]
@@ -99,7 +108,11 @@ class RoundPolicy(Protocol):
 
     round_s: float
     pause_s: float | None  # what stopping and going on costs; None: the model's restart
-    jobs_per_gpu: int  # over 1 only where the policy packs jobs
+
+    @property
+    def guests(self) -> Mapping[int, int]:
+        """Of the last decision, where the policy packs jobs: a job -> the one whose GPUs it shares."""
+        ...
 
     def decide(self, view: View) -> dict[int, Placed]:
         """Job number -> {node: GPUs} of every job that shall run until the next tick; who is missing is stopped."""
@@ -139,6 +152,7 @@ class _Clock:
         self.arriving = sorted(jobs, key=lambda job: (job.submit_s, job.number))[::-1]
         self.machine, self.policy = machine, policy
         self.active: dict[int, Job] = {}
+        self.beside: dict[int, int] = {}  # jobs that share GPUs, each with the other
         self.decisions = 0
         self.stranded_gpu_s = 0.0
         self.free = 0  # GPUs, since the last tick
@@ -175,7 +189,7 @@ class _Clock:
     def apply(self, wanted: dict[int, Placed], now_s: float) -> None:
         """Starts, stops and changes jobs so that exactly `wanted` runs."""
         self.check(wanted)
-        shared = self.neighbours(wanted) if self.policy.jobs_per_gpu > 1 else {}
+        beside = {a: b for pair in self.policy.guests.items() for a, b in (pair, pair[::-1])}
         for number, job in self.active.items():
             placed = wanted.get(number, {})
             if placed != job.placed:
@@ -183,11 +197,13 @@ class _Clock:
                     self.change(job, now_s)
                 else:
                     job.preemptions += 1
-            if placed and (placed != job.placed or self.policy.jobs_per_gpu > 1):
+            if placed and (placed != job.placed or beside.get(number) != self.beside.get(number)):
                 job.speed = speed(job, placed, self.machine)
-                if job.model is not None and number in shared:
-                    job.speed *= packed_share(job.model, shared[number])
+                other = self.active[beside[number]].model if number in beside else None
+                if job.model is not None and other is not None:
+                    job.speed *= packed_share(job.model, [other])
             job.placed = placed
+        self.beside = beside
 
     def change(self, job: Job, now_s: float) -> None:
         """A first start, or a restart with its charge."""
@@ -200,35 +216,25 @@ class _Clock:
 
     def check(self, wanted: dict[int, Placed]) -> None:
         """Raises WorkError where a policy hands out what is not there, or to whom it may not."""
-        used = np.zeros(len(self.machine.gpus), dtype=np.int64)
+        used = [0] * len(self.machine.gpus)
+        guests = self.policy.guests
         for number, placed in wanted.items():
             if number not in self.active:
                 raise WorkError(f"{type(self.policy).__name__} gives GPUs to job {number}, which is not there")
+            if number in guests:
+                if wanted.get(guests[number]) != placed or guests[number] in guests:
+                    raise WorkError(f"{type(self.policy).__name__} packs job {number} with one that is not on its GPUs")
+                continue
             for node, gpus in placed.items():
                 used[node] += gpus
-        over = np.flatnonzero(used > self.machine.gpus * self.policy.jobs_per_gpu)
+        over = np.flatnonzero(np.array(used) > self.machine.gpus)
         if len(over):
             raise WorkError(
                 f"{type(self.policy).__name__} gives {used[over[0]]} GPUs of node {over[0]}, "
                 f"which has {self.machine.gpus[over[0]]}"
             )
-
-    def neighbours(self, wanted: dict[int, Placed]) -> dict[int, list[Model]]:
-        """Models of the jobs that are on the same GPUs: exactly the same allocation, as packing pairs them."""
-        by_place: dict[tuple[tuple[int, int], ...], list[int]] = {}
-        for number, placed in wanted.items():
-            by_place.setdefault(tuple(sorted(placed.items())), []).append(number)
-        full = np.zeros(len(self.machine.gpus), dtype=np.int64)
-        for placed in wanted.values():
-            for node, gpus in placed.items():
-                full[node] += gpus
-        found = {}
-        for place, numbers in by_place.items():
-            if len(numbers) > 1 and any(full[node] > self.machine.gpus[node] for node, _ in place):
-                for number in numbers:
-                    models = [self.active[other].model for other in numbers if other != number]
-                    found[number] = [model for model in models if model is not None]
-        return found
+        if len(set(guests.values())) < len(guests):
+            raise WorkError(f"{type(self.policy).__name__} packs three jobs on the same GPUs: two is the most")
 
     def run(self) -> None:
         tick, idle_s = 0.0, 0.0
@@ -243,8 +249,9 @@ class _Clock:
             if self.active:
                 self.decisions += 1
                 self.apply(self.policy.decide(View(tick, self.machine, list(self.active.values()))), tick)
-                held = sum(job.held for job in self.active.values())
-                self.free = max(0, int(self.machine.gpus.sum()) - held)
+                guests = self.policy.guests
+                held = sum(job.held for number, job in self.active.items() if number not in guests)
+                self.free = self.machine.total - held
                 is_running = any(job.placed for job in self.active.values())
                 idle_s = 0.0 if is_running else idle_s + self.policy.round_s
                 if idle_s > STUCK_S:
@@ -259,7 +266,7 @@ def simulate_rounds(jobs: Sequence[Job], machine: Machine, policy: RoundPolicy) 
     Raises InputError for a job that is wider than the machine, WorkError where the policy breaks a rule or starts
     nobody for ever.
     """
-    total = int(machine.gpus.sum())
+    total = machine.total
     for job in jobs:
         if job.gpus > total:
             raise InputError(f"job {job.number} asks for {job.gpus} GPUs, the cluster has {total}: leave it out")

@@ -42,7 +42,7 @@ def configurations(pools: Sequence[Pool]) -> list[Configuration]:
 
 
 def restart_factor(age_s: float, restarts: int, restart_s: float) -> float:
-    """By what a job's goodput elsewhere is multiplied before it is compared with staying, in (0, 1].
+    """By what a running job's goodput elsewhere is multiplied before it is compared with staying, in (0, 1].
 
     (age - n S) / (age + S), with n restarts so far of S seconds: what is left of the time so far after one restart more
     (Sia). 1 until the job is as old as one restart, as the released solver has it; never under 0.01, so that
@@ -50,21 +50,26 @@ def restart_factor(age_s: float, restarts: int, restart_s: float) -> float:
     """
     if age_s < restart_s:
         return 1.0
-    return float(max(0.01, (age_s - restarts * restart_s) / (age_s + restart_s)))
+    return max(0.01, (age_s - restarts * restart_s) / (age_s + restart_s))
 
 
-def values(
-    goodput: Callable[[Configuration], float],
-    allowed: Sequence[Configuration],
-    current: Configuration | None,
-    factor: float,
-) -> NDArray[np.float64]:
+def values(goodput: Callable[[Configuration], float], allowed: Sequence[Configuration]) -> NDArray[np.float64]:
     """A job's row of Sia's matrix, (len(allowed),): goodputs scaled so that the least equals its number of GPUs.
 
-    All but `current` are multiplied by `factor` after it. The least goodput stands for the smallest number of GPUs
-    that the job can run on: so rows of jobs of unlike models can be compared.
+    The least goodput stands for the smallest number of GPUs that the job can run on: so rows of jobs of unlike models
+    can be compared.
     """
     raw = np.array([goodput(configuration) for configuration in allowed])
-    row = raw / raw.min() * min(configuration.gpus for configuration in allowed)
-    moved = np.array([current is not None and configuration != current for configuration in allowed])
-    return np.asarray(np.where(moved, row * factor, row), dtype=np.float64)
+    return np.asarray(raw / raw.min() * min(configuration.gpus for configuration in allowed), dtype=np.float64)
+
+
+def moving(row: NDArray[np.float64], current: int | None, factor: float) -> NDArray[np.float64]:
+    """`row` with all but the `current` position multiplied by the restart factor; as it is for a job that has nothing.
+
+    The released solver too discounts only jobs that have an allocation.
+    """
+    if current is None:
+        return row
+    moved = row * factor
+    moved[current] = row[current]
+    return moved

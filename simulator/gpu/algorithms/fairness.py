@@ -26,6 +26,8 @@ def ideal_s(trials: Sequence[Trial], share_gpus: float) -> float:
     """Seconds that `trials` take alone on `share_gpus` GPUs, s: the slowest gang, or all the work, whichever is
     longer.
     """
+    if len(trials) == 1:  # its work on the share never takes longer than it does
+        return trials[0].run_s * max(1.0, trials[0].gpus / share_gpus)
     slowest = max(trial.run_s * max(1.0, trial.gpus / share_gpus) for trial in trials)
     work = sum(trial.run_s * trial.gpus for trial in trials)
     return max(slowest, work / share_gpus)

@@ -1,13 +1,16 @@
 """Gandiva: jobs share GPUs in time slices and in pairs, move to where they run better, and grow into what is idle.
 
 Xiao et al., "Gandiva: Introspective cluster scheduling for deep learning" (OSDI 2018). Where jobs want more GPUs than
-there are, those that had no slice for the longest time come next; suspending and going on costs `pause_s` (migration
-takes one to two seconds there). Where no GPU is left, a waiting job is packed with a running one of as many GPUs, if
-both together do more than `least_together` of what one does alone. A job on more nodes than it needs moves as soon as
-fewer can hold it. Where nobody waits, elastic jobs grow to twice what they asked for, and shrink when somebody comes.
+there are, those that had no slice for the longest time come next, each where it was before if that is free, else where
+the fewest nodes hold it; suspending and going on costs `pause_s` (migration takes one to two seconds there). What finds
+no such place is spread over what is left. Where no GPU is left, a waiting job is packed with a running one of as many
+GPUs, if both together do more than `least_together` of what one does alone. A job on more nodes than it needs moves as
+soon as fewer can hold it. Where nobody waits, elastic jobs grow to twice what they asked for, and shrink when somebody
+comes. `slices`, `migrates` and `grows` switch these off one by one, and `least_together` of 2 packing.
 
-Our reading: slices are decided for the whole cluster at once every `round_s` seconds (60 there), not per server, and
-what two packed jobs do together is known from their profiles, where Gandiva tries it out.
+Our reading: slices are decided for the whole cluster at once every `round_s` seconds (60 there), not per server;
+without them jobs run to their end in order of arrival, and who does not fit lets others pass. What two packed jobs do
+together is known from their profiles, where Gandiva tries it out.
 """
 
 from __future__ import annotations
@@ -23,65 +26,95 @@ TRIED = 30  # waiting jobs that packing is tried for in one round
 class Gandiva:
     """Time slices for everybody, pairs of jobs on the same GPUs, migration, growth into what is idle."""
 
-    jobs_per_gpu = 2
-
-    def __init__(self, round_s: float = 60.0, pause_s: float | None = 2.0, least_together: float = 1.2) -> None:
+    def __init__(
+        self,
+        round_s: float = 60.0,
+        pause_s: float | None = 2.0,
+        least_together: float = 1.2,
+        slices: bool = True,
+        migrates: bool = True,
+        grows: bool = True,
+    ) -> None:
         check_seconds("gandiva", round_s=round_s, pause_s=pause_s)
         self.round_s, self.pause_s, self.least_together = round_s, pause_s, least_together
+        self.slices, self.migrates, self.grows = slices, migrates, grows
         self.packed_pairs = 0
+        self.guests: dict[int, int] = {}
         self._slice: dict[int, float] = {}  # when a job last had GPUs
+        self._home: dict[int, Placed] = {}  # where it was then, of the GPUs that it asked for
 
     def decide(self, view: View) -> dict[int, Placed]:
         """As `simulator.gpu.rounds.RoundPolicy`."""
         self._slice = {job.number: self._slice.get(job.number, -1.0) for job in view.jobs}
-        free = view.machine.gpus.copy()
-        order = sorted(view.jobs, key=lambda job: (self._slice[job.number], job.submit_s, job.number))
-        chosen, waiting, left = [], [], int(free.sum())
+        self._home = {job.number: self._home.get(job.number, {}) for job in view.jobs}
+        order = sorted(view.jobs, key=self._turn)
+        chosen, left = [], view.machine.total
         for job in order:
             if job.gpus <= left:
                 chosen.append(job)
                 left -= job.gpus
-            else:
-                waiting.append(job)
-        placed = self._place(chosen, free, view.machine.widest)
-        waiting.extend(job for job in chosen if job.number not in placed)
+        free = view.machine.gpus.copy()
+        placed = self._together(chosen, free, view.machine.widest)
+        waiting = self._spread([job for job in order if job.number not in placed], free, placed)
         self._pack(waiting, [job for job in chosen if job.number in placed], placed)
-        if not waiting:
-            self._grow(chosen, free, placed)
         for number in placed:
-            self._slice[number] = view.now_s
+            self._slice[number], self._home[number] = view.now_s, placed[number]
+        if self.grows and not waiting:
+            self._grow(order, free, placed)
         return placed
+
+    def _turn(self, job: Job) -> tuple[float, float, int]:
+        """Who comes first: with slices the one that had none for the longest time, without them who runs."""
+        return (self._slice[job.number] if self.slices else float(not job.placed), job.submit_s, job.number)
+
+    def _together(self, chosen: list[Job], free: Int64s, widest: int) -> dict[int, Placed]:
+        """Each where it was, if that is free, else on the fewest nodes: of those that nobody wants back, if they do.
+
+        A job that was on more nodes than it needs does not go back there, if jobs migrate. Takes out of `free`.
+        """
+        fewest = {job.number: fewest_nodes(job.gpus, widest) for job in chosen}
+        spare, back = free.copy(), {}
+        for job in chosen:
+            home = self._home[job.number]
+            if home and (len(home) == fewest[job.number] or not self.migrates) and _holds(spare, home):
+                back[job.number] = home
+                take(spare, home)
+        placed: dict[int, Placed] = {}
+        for job in chosen:
+            home = back.get(job.number, {})
+            if home and _holds(free, home):
+                found: Placed | None = home
+            else:
+                found = packed(spare.clip(0), job.gpus, fewest[job.number]) or packed(
+                    free, job.gpus, fewest[job.number]
+                )
+                take(spare, {node: -gpus for node, gpus in home.items()})
+                take(spare, found or {})
+            if found:
+                placed[job.number] = found
+                take(free, found)
+        return placed
+
+    def _spread(self, jobs: list[Job], free: Int64s, placed: dict[int, Placed]) -> list[Job]:
+        """What is left goes to `jobs` in their order, where each was or else anywhere; returns who gets nothing."""
+        waiting, left = [], int(free.sum())
+        for job in jobs:
+            home = self._home[job.number]
+            found = None if job.gpus > left else home if home and _holds(free, home) else packed(free, job.gpus)
+            if found is None:
+                waiting.append(job)
+                continue
+            placed[job.number] = found
+            take(free, found)
+            left -= job.gpus
+        return waiting
 
     def said(self) -> list[str]:
         """What was assumed, for the person who asked."""
         return [f"gandiva: {self.packed_pairs} pairs of jobs were packed, by what their profiles say they do together"]
 
-    def _place(self, jobs: list[Job], free: Int64s, widest: int) -> dict[int, Placed]:
-        """Running jobs stay, unless fewer nodes can hold them now; then the others, the widest first."""
-        placed: dict[int, Placed] = {}
-        taken = free.copy()
-        for job in jobs:
-            base = _own(job)
-            if base and all(taken[node] >= gpus for node, gpus in base.items()):
-                placed[job.number] = base
-                take(taken, base)
-        for job in sorted(jobs, key=lambda job: (-job.gpus, job.number)):
-            if job.number in placed:
-                fewest = fewest_nodes(job.gpus, widest)
-                base = placed[job.number]
-                if len(base) == fewest:
-                    continue
-                take(taken, {node: -gpus for node, gpus in base.items()})
-                found = packed(taken, job.gpus, most_nodes=len(base) - 1) or base
-            else:
-                found = packed(taken, job.gpus) or {}
-            if found:
-                placed[job.number] = found
-                take(taken, found)
-        free[:] = taken
-        return placed
-
     def _pack(self, waiting: list[Job], running: list[Job], placed: dict[int, Placed]) -> None:
+        self.guests = {}
         tried = {job.number: job for job in waiting[:TRIED] if job.model is not None}
         sizes = {job.gpus for job in tried.values()}
         hosts = {job.number: job for job in running if job.model is not None and job.gpus in sizes}
@@ -95,7 +128,7 @@ class Gandiva:
 
         for a, b in pairs([(number, job.gpus) for number, job in jobs.items()], together, self.least_together):
             guest, host = (a, b) if a in tried else (b, a)
-            placed[guest] = dict(placed[host])
+            placed[guest], self.guests[guest] = dict(placed[host]), host
             self.packed_pairs += 1
 
     def _grow(self, jobs: list[Job], free: Int64s, placed: dict[int, Placed]) -> None:
@@ -103,7 +136,8 @@ class Gandiva:
             if not job.elastic or job.number not in placed:
                 continue
             base = placed[job.number]
-            more = {node: gpus - base.get(node, 0) for node, gpus in job.placed.items()} if base == _own(job) else {}
+            goes_on = all(job.placed.get(node, 0) >= gpus for node, gpus in base.items())
+            more = {node: gpus - base.get(node, 0) for node, gpus in job.placed.items()} if goes_on else {}
             extra: Placed | None = {node: gpus for node, gpus in more.items() if gpus > 0}
             if not extra or any(free[node] < gpus for node, gpus in extra.items()):
                 extra = packed(free, job.gpus)
@@ -113,12 +147,5 @@ class Gandiva:
             placed[job.number] = {node: base.get(node, 0) + extra.get(node, 0) for node in {**base, **extra}}
 
 
-def _own(job: Job) -> Placed:
-    """Of what a job holds the first so many GPUs that it asked for; nothing where it holds fewer."""
-    own: Placed = {}
-    left = job.gpus
-    for node, gpus in job.placed.items():
-        if left > 0:
-            own[node] = min(gpus, left)
-            left -= own[node]
-    return own if left == 0 else {}
+def _holds(free: Int64s, placed: Placed) -> bool:
+    return all(free[node] >= gpus for node, gpus in placed.items())

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from simulator.gpu.algorithms.placement import Int64s, fewest_nodes, packed, take
-from simulator.gpu.rounds import Job, Placed, View, check_seconds
+from simulator.gpu.rounds import NOBODY, Job, Placed, View, check_seconds
 from traces.errors import InputError
 
 SMALL = 2  # GPUs: stated
@@ -33,7 +33,7 @@ class Guided:
     """
 
     pause_s: float | None = None
-    jobs_per_gpu = 1
+    guests = NOBODY
 
     def __init__(
         self,

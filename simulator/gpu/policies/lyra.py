@@ -23,7 +23,7 @@ from simulator.gpu.algorithms.knapsack import choose
 from simulator.gpu.algorithms.placement import Int64s, packed, take
 from simulator.gpu.algorithms.reclaim import choose_servers
 from simulator.gpu.profiles.draw import inference_servers
-from simulator.gpu.rounds import RESTART_S, Job, Placed, View, check_seconds, speed
+from simulator.gpu.rounds import NOBODY, RESTART_S, Job, Placed, View, check_seconds, speed
 from traces.errors import InputError
 
 
@@ -35,7 +35,7 @@ class Lyra:
     `loans` or `grows` false that half of the scheduler is off; what is left with both off is shortest job first.
     """
 
-    jobs_per_gpu = 1
+    guests = NOBODY
 
     def __init__(
         self,

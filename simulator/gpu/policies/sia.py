@@ -7,7 +7,9 @@ type.
 
 Our reading: nodes of one type with different numbers of GPUs are pools of their own; a job that is still paying for
 its last restart is pinned; a job whose configuration finds no room on as few nodes as it should have is spread over
-more; and the goodput is the profile's, known beforehand, where Sia learns it while the job runs.
+more; and the goodput is the profile's, known beforehand, where Sia learns it while the job runs. The restart factor is
+of jobs that run, as in the released solver: one that was stopped competes again at its full value, so who waits is
+swapped against who runs wherever that gains, and ties are broken for who runs (`algorithms.assignment`).
 """
 
 from __future__ import annotations
@@ -15,13 +17,17 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.gpu.algorithms.assignment import Choice, assign
-from simulator.gpu.algorithms.configurations import Configuration, Pool, configurations, restart_factor, values
+from simulator.gpu.algorithms.configurations import Configuration, Pool, configurations, moving, restart_factor, values
 from simulator.gpu.algorithms.placement import Int64s, packed, take
 from simulator.gpu.profiles.scaling import goodput
-from simulator.gpu.rounds import RESTART_S, Job, Machine, Placed, View, check_seconds
+from simulator.gpu.profiles.table import Model
+from simulator.gpu.rounds import NOBODY, RESTART_S, Job, Machine, Placed, View, check_seconds
 from traces.errors import InputError
+
+Floats = NDArray[np.float64]
 
 
 class Sia:
@@ -31,7 +37,7 @@ class Sia:
     """
 
     pause_s: float | None = None
-    jobs_per_gpu = 1
+    guests = NOBODY
 
     def __init__(self, round_s: float = 360.0, most_times: int = 4, limit_s: float = 5.0) -> None:
         check_seconds("sia", round_s=round_s)
@@ -49,18 +55,20 @@ class Sia:
             self._learn(view.machine)
         there = {job.number for job in view.jobs}
         self._given = {number: given for number, given in self._given.items() if number in there}
-        choices = [self._choice(job, view) for job in view.jobs]
         capacity = {key: int(view.machine.gpus[nodes].sum()) for key, nodes in self._nodes.items()}
-        chosen = self._best_for_all(choices, capacity)
-        if chosen is None:
-            assignment = assign(choices, capacity, self.limit_s)
-            self.timed_out += assignment.timed_out
-            chosen = assignment.chosen
-        wanted = {
-            job.number: (job, choice.allowed[index])
-            for job, choice, index in zip(view.jobs, choices, chosen, strict=True)
-            if index is not None
-        }
+        wanted: dict[int, tuple[Job, Configuration]] = {}
+        for job in view.jobs:
+            if job.placed and job.resume_s > view.now_s:
+                pinned = self._given[job.number]
+                wanted[job.number] = (job, pinned)
+                capacity[pinned.gpu_type] -= pinned.gpus
+        jobs = [job for job in view.jobs if job.number not in wanted]
+        choices = [self._choice(job, view) for job in jobs]
+        assignment = assign(choices, capacity, self.limit_s)
+        self.timed_out += assignment.timed_out
+        for job, choice, index in zip(jobs, choices, assignment.chosen, strict=True):
+            if index is not None:
+                wanted[job.number] = (job, choice.allowed[index])
         return self._place(wanted, view.machine.gpus.copy())
 
     def said(self) -> list[str]:
@@ -80,34 +88,20 @@ class Sia:
 
     def _choice(self, job: Job, view: View) -> Choice:
         current = self._given.get(job.number) if job.placed else None
-        if current is not None and job.resume_s > view.now_s:
-            return Choice([current], np.array([float(current.gpus)]), 0)
         most = self.most_times * job.gpus if job.elastic else job.gpus
         held = current.gpus if current is not None else job.gpus
-        allowed = _allowed(tuple(self._pools.values()), job.gpus, job.elastic, min(most, max(1, 2 * held)))
-        if not allowed:
+        rows = _row(tuple(self._pools.values()), job.model, job.gpus, job.elastic, min(most, max(1, 2 * held)))
+        if rows is None:
             most = max(pool.nodes * pool.gpus_per_node for pool in self._pools.values())
             raise InputError(
                 f"sia: job {job.number} asks for {job.gpus} GPUs, and no kind of node has more than {most} in all: "
                 "leave it out, or take another scheduler"
             )
-        if current is not None and current not in allowed:
-            allowed = [*allowed, current]
+        allowed, row = rows
+        position = None if current is None else allowed.index(current)
         restart_s = RESTART_S if job.model is None else job.model.restart_s
         factor = restart_factor(view.now_s - job.submit_s, job.restarts, restart_s)
-        row = values(lambda configuration: _goodput(job, configuration), allowed, current, factor)
-        return Choice(allowed, row, None if current is None else allowed.index(current))
-
-    def _best_for_all(self, choices: list[Choice], capacity: dict[str, int]) -> list[int | None] | None:
-        """Everyone's best where there is room for it: then it is the programme's answer, and none is solved."""
-        best: list[int | None] = []
-        left = dict(capacity)
-        for choice in choices:
-            index = int(np.argmax(choice.values)) if len(choice.allowed) else None
-            best.append(index)
-            if index is not None:
-                left[choice.allowed[index].gpu_type] -= choice.allowed[index].gpus
-        return best if all(gpus >= 0 for gpus in left.values()) else None
+        return Choice(allowed, moving(row, position, factor), position)
 
     def _place(self, wanted: dict[int, tuple[Job, Configuration]], free: Int64s) -> dict[int, Placed]:
         """Who keeps its configuration keeps its GPUs; the others by size, each packed in its pool."""
@@ -129,20 +123,21 @@ class Sia:
 
 
 @lru_cache(maxsize=10_000)
-def _allowed(pools: tuple[Pool, ...], own: int, elastic: bool, most: int) -> list[Configuration]:
-    """What a job of `own` GPUs may have: any configuration of at most `most` GPUs, or `own` GPUs in each pool."""
+def _row(
+    pools: tuple[Pool, ...], model: Model | None, own: int, elastic: bool, most: int
+) -> tuple[list[Configuration], Floats] | None:
+    """What a job of `own` GPUs may have, and its values: any configuration of at most `most` GPUs, or `own` GPUs in
+    each pool; None where there is none.
+    """
     if elastic:
-        return [given for given in _configurations(pools) if given.gpus <= most]
-    fitting = [pool for pool in pools if own <= pool.nodes * pool.gpus_per_node]
-    return [Configuration(pool.gpu_type, -(-own // pool.gpus_per_node), own) for pool in fitting]
+        allowed = [given for given in configurations(pools) if given.gpus <= most]
+    else:
+        fitting = [pool for pool in pools if own <= pool.nodes * pool.gpus_per_node]
+        allowed = [Configuration(pool.gpu_type, -(-own // pool.gpus_per_node), own) for pool in fitting]
+    return (allowed, values(lambda given: _goodput(model, own, given), allowed)) if allowed else None
 
 
-@lru_cache(maxsize=16)
-def _configurations(pools: tuple[Pool, ...]) -> list[Configuration]:
-    return configurations(pools)
-
-
-def _goodput(job: Job, given: Configuration) -> float:
-    if job.model is None:
+def _goodput(model: Model | None, own: int, given: Configuration) -> float:
+    if model is None:
         return float(given.gpus)
-    return goodput(job.model, given.gpu_type.split("/")[0], given.gpus, given.nodes, job.gpus)
+    return goodput(model, given.gpu_type.split("/")[0], given.gpus, given.nodes, own)

@@ -21,7 +21,7 @@ import numpy as np
 from simulator.gpu.algorithms.auction import auction, worst_off
 from simulator.gpu.algorithms.fairness import Trial, bid, ideal_s, rho
 from simulator.gpu.algorithms.placement import Int64s, packed, take
-from simulator.gpu.rounds import Job, Placed, View, check_seconds
+from simulator.gpu.rounds import NOBODY, Job, Placed, View, check_seconds
 from traces.errors import InputError
 
 
@@ -32,7 +32,7 @@ class Themis:
     """
 
     pause_s: float | None = None
-    jobs_per_gpu = 1
+    guests = NOBODY
 
     def __init__(
         self,
@@ -50,8 +50,10 @@ class Themis:
         self._chance = np.random.default_rng(seed)
         self._lease_end_s: dict[int, float] = {}  # of a job
         self._came_s: dict[int, float] = {}  # of an app
-        self._contention: dict[int, float] = {}  # app seconds that others and itself were there, since it came
-        self._whole: dict[int, dict[int, Trial]] = {}  # app -> its trials as they came, also those that ended
+        self._app_s = 0.0  # app seconds in all, up to the last tick
+        self._app_s_before: dict[int, float] = {}  # of an app: what they were before it came
+        self._whole: dict[int, list[Trial]] = {}  # app -> its trials as they came, also those that ended
+        self._known: set[int] = set()  # jobs
         self._last_s = 0.0
 
     def decide(self, view: View) -> dict[int, Placed]:
@@ -85,19 +87,20 @@ class Themis:
         for job in view.jobs:
             app = self.trials.get(job.number, job.number)
             apps.setdefault(app, []).append(job)
-            self._came_s.setdefault(app, job.submit_s)
-            self._whole.setdefault(app, {})[job.number] = Trial(job.gpus, job.run_s)
-        passed = view.now_s - self._last_s
-        for app in apps:
-            self._contention[app] = self._contention.get(app, 0.0) + passed * len(apps)
+            if job.number not in self._known:
+                self._known.add(job.number)
+                self._came_s.setdefault(app, job.submit_s)
+                self._app_s_before.setdefault(app, self._app_s)
+                self._whole.setdefault(app, []).append(Trial(job.gpus, job.run_s))
+        self._app_s += (view.now_s - self._last_s) * len(apps)
         self._last_s = view.now_s
         return apps
 
     def _share(self, app: int, apps: int, view: View) -> float:
         """GPUs of a 1/N share, at least one; N is the mean number of apps since the app came."""
         age_s = view.now_s - self._came_s[app]
-        mean = self._contention[app] / age_s if age_s >= self.round_s else float(apps)
-        return max(1.0, float(view.machine.gpus.sum()) / max(1.0, mean))
+        mean = (self._app_s - self._app_s_before[app]) / age_s if age_s >= self.round_s else float(apps)
+        return max(1.0, view.machine.total / max(1.0, mean))
 
     def _worst_first(self, apps: Mapping[int, list[Job]], view: View) -> list[int]:
         """Apps by rho, largest first, as if each had from now on what it asks for."""
@@ -106,7 +109,7 @@ class Themis:
             rho(
                 view.now_s - self._came_s[app],
                 max(job.left_s for job in apps[app]),
-                ideal_s(list(self._whole[app].values()), self._share(app, len(apps), view)),
+                ideal_s(self._whole[app], self._share(app, len(apps), view)),
             )
             for app in numbers
         ]
@@ -130,7 +133,7 @@ class Themis:
                 bid(
                     [Trial(job.gpus, job.left_s) for job in waiting[app]],
                     view.now_s - self._came_s[app],
-                    ideal_s(list(self._whole[app].values()), share),
+                    ideal_s(self._whole[app], share),
                     share,
                     self.lease_s,
                     capacity,

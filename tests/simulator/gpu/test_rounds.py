@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
 
 from simulator.gpu.profiles.scaling import goodput, packed_share
 from simulator.gpu.profiles.table import MODELS
-from simulator.gpu.rounds import Job, Machine, Placed, Result, View, simulate_rounds, speed
+from simulator.gpu.rounds import NOBODY, Job, Machine, Placed, Result, View, simulate_rounds, speed
 from traces.errors import InputError, WorkError
 
 MACHINE = Machine(np.array([4, 4]), ["T4", "A100"], "T4")
@@ -21,16 +21,19 @@ class Script:
 
     pause_s: float | None = None
 
-    def __init__(self, plan: Callable[[float], dict[int, Placed]], jobs_per_gpu: int = 1) -> None:
-        self.plan, self.round_s, self.jobs_per_gpu = plan, 10.0, jobs_per_gpu
+    def __init__(self, plan: Callable[[float], dict[int, Placed]], guests: Mapping[int, int] = NOBODY) -> None:
+        self.plan, self.round_s, self.all_guests = plan, 10.0, guests
+        self.guests: Mapping[int, int] = NOBODY
 
     def decide(self, view: View) -> dict[int, Placed]:
         there = {job.number for job in view.jobs}
-        return {number: placed for number, placed in self.plan(view.now_s).items() if number in there}
+        wanted = {number: placed for number, placed in self.plan(view.now_s).items() if number in there}
+        self.guests = {a: b for a, b in self.all_guests.items() if a in wanted and b in there}
+        return wanted
 
 
-def run(jobs: list[Job], plan: Callable[[float], dict[int, Placed]], jobs_per_gpu: int = 1) -> Result:
-    return simulate_rounds(jobs, MACHINE, Script(plan, jobs_per_gpu=jobs_per_gpu))
+def run(jobs: list[Job], plan: Callable[[float], dict[int, Placed]], guests: Mapping[int, int] = NOBODY) -> Result:
+    return simulate_rounds(jobs, MACHINE, Script(plan, guests))
 
 
 def test_a_job_starts_at_a_tick_and_ends_at_its_second() -> None:
@@ -73,11 +76,29 @@ def test_work_passes_at_the_speed_of_the_allocation() -> None:
 
 def test_two_on_one_gpu_share_it() -> None:
     jobs = [Job(0, 0.0, 4, 30.0, model=BERT), Job(1, 0.0, 4, 500.0, model=BERT)]
-    result = run(jobs, lambda now: {0: {0: 4}, 1: {0: 4}}, jobs_per_gpu=2)
+    result = run(jobs, lambda now: {0: {0: 4}, 1: {0: 4}}, guests={1: 0})
     share = packed_share(BERT, [BERT])
     first_s = 30.0 / share
     together_s = np.ceil(first_s / 10.0) * 10.0  # until the next tick the other keeps its packed speed
     assert result.end_s == pytest.approx([first_s, together_s + 500.0 - together_s * share])
+
+
+def test_a_guest_slows_its_host_and_nobody_else_on_the_node() -> None:
+    jobs = [Job(n, 0.0, 1, 30.0, model=BERT) for n in range(5)]
+    result = run(jobs, lambda now: {n: {0: 1} for n in range(5)}, guests={4: 0})
+    assert list(result.end_s[1:4]) == [30.0, 30.0, 30.0]
+    assert list(result.end_s[[0, 4]]) == pytest.approx([30.0 / packed_share(BERT, [BERT])] * 2)
+
+
+@pytest.mark.parametrize(
+    ("guests", "message"),
+    [({1: 0}, "packs job 1 with one that is not on its GPUs"), ({2: 0, 3: 0}, "packs three jobs on the same GPUs")],
+)
+def test_whom_no_policy_may_pack(guests: dict[int, int], message: str) -> None:
+    place: dict[int, Placed] = {0: {0: 2}, 1: {0: 1}, 2: {0: 2}, 3: {0: 2}}
+    jobs = [Job(n, 0.0, sum(placed.values()), 25.0) for n, placed in place.items()]
+    with pytest.raises(WorkError, match=message):
+        run(jobs, lambda now: {n: place[n] for n in (0, *guests)}, guests)
 
 
 @pytest.mark.parametrize(

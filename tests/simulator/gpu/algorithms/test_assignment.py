@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.gpu.algorithms.assignment import Choice, assign, cost
-from simulator.gpu.algorithms.configurations import Configuration, Pool, configurations, restart_factor, values
+from simulator.gpu.algorithms.configurations import Configuration, Pool, configurations, moving, restart_factor, values
 from simulator.gpu.algorithms.packing import pairs
 
 POOLS = [Pool("V100", 2, 4), Pool("A100", 1, 2)]
@@ -37,9 +37,10 @@ def test_the_restart_factor_is_what_is_left_after_one_more() -> None:
 
 def test_a_row_is_scaled_to_its_least_gpus_and_moving_costs() -> None:
     allowed = [Configuration("V100", 1, gpus) for gpus in (2, 4)]
-    row = values(lambda configuration: 100.0 * configuration.gpus**0.5, allowed, allowed[0], 0.8)
-    assert row == pytest.approx([2.0, 2.0 * 2**0.5 * 0.8])
-    assert values(lambda _: 7.0, allowed, None, 0.8) == pytest.approx([2.0, 2.0])
+    row = values(lambda configuration: 100.0 * configuration.gpus**0.5, allowed)
+    assert moving(row, 0, 0.8) == pytest.approx([2.0, 2.0 * 2**0.5 * 0.8])
+    assert moving(row, None, 0.8) == pytest.approx([2.0, 2.0 * 2**0.5])
+    assert values(lambda _: 7.0, allowed) == pytest.approx([2.0, 2.0])
 
 
 def choice(rows: list[tuple[int, float]]) -> Choice:
@@ -79,6 +80,38 @@ def test_a_solver_cut_short_leaves_everyone_where_it_is() -> None:
     many = [Choice(allowed, rng.uniform(1.0, 90.0, len(allowed)), current=1 if job < 3 else None) for job in range(200)]
     found = assign(many, {"V100": 480}, limit_s=0.0)
     assert found.timed_out and found.chosen == [1, 1, 1] + [None] * 197
+
+
+def test_of_equal_answers_who_runs_stays_and_then_the_older_goes_first() -> None:
+    allowed, row = [Configuration("V100", 1, 1)], np.array([1.0])
+    alike = [
+        Choice(allowed, row, None),
+        Choice(allowed, row, None),
+        Choice(allowed, row, 0),
+        Choice(allowed, row, None),
+    ]
+    assert assign(alike, {"V100": 1}).chosen == [None, None, 0, None]
+    assert assign(alike, {"V100": 2}).chosen == [0, None, 0, None]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(range(6)), st.integers(0, 2)), min_size=1, max_size=5), st.integers(0, 5))
+def test_alike_jobs_are_as_good_together_as_one_by_one(kinds: list[tuple[int, int]], v100: int) -> None:
+    allowed = configurations(POOLS)
+    rows = [np.array([1.0, 1.7, 2.4, 2.9, 1.3 + kind, 2.6]) for kind in range(3)]
+    choices = [Choice(allowed, rows[kind], current if kind else None) for current, kind in kinds]
+    capacity = {"V100": v100, "A100": 2}
+    found = assign(choices, capacity, gap=0.0)
+    every = product(*([None, *range(len(allowed))] for _ in choices))
+    possible = [chosen for chosen in every if all(gpus(choices, chosen, kind) <= capacity[kind] for kind in capacity)]
+    least = min(cost(choices, chosen) for chosen in possible)
+    assert tuple(found.chosen) in possible and cost(choices, found.chosen) == pytest.approx(least, abs=1e-6)
+    stay = max(kept(choices, chosen) for chosen in possible if cost(choices, chosen) < least + 1e-6)
+    assert kept(choices, tuple(found.chosen)) == stay
+
+
+def kept(choices: list[Choice], chosen: tuple[int | None, ...]) -> int:
+    return sum(index is not None and index == choice.current for choice, index in zip(choices, chosen, strict=True))
 
 
 def test_nothing_to_assign() -> None:

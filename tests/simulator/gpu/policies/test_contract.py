@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 
 import numpy as np
@@ -31,8 +31,12 @@ class Watched:
 
     def __init__(self, policy: RoundPolicy) -> None:
         self.policy = policy
-        self.round_s, self.pause_s, self.jobs_per_gpu = policy.round_s, policy.pause_s, policy.jobs_per_gpu
+        self.round_s, self.pause_s = policy.round_s, policy.pause_s
         self.unserved = 0  # decisions that left a job waiting though it fitted into free GPUs
+
+    @property
+    def guests(self) -> Mapping[int, int]:
+        return self.policy.guests
 
     def decide(self, view: View) -> dict[int, Placed]:
         before = deepcopy([(job.number, job.placed, job.left_s) for job in view.jobs])
