@@ -30,9 +30,10 @@ from features.ahead.summary import FUTURES
 from models.recorded_pairs import week_of, week_world
 from simulator.cluster import advance
 from simulator.compiled import njit
-from simulator.recorded.branch import ARRIVED, OWN, TAKEN, Branch, Cluster, usable_nodes
+from simulator.recorded.branch import ARRIVED, OWN, TAKEN, Branch, Cluster, until_submission, usable_nodes
 from simulator.recorded.future import (
     CYCLE_S,
+    FIRST_ROW,
     LAST_S,
     MOMENT,
     NOW_S,
@@ -80,6 +81,7 @@ class Asked:
     horizon_s: Int64s  # a future in which it has not started after so long counts as started then
     own_row: Int64s  # row of the record of a job that is known to run until `own_end_s`: a predecessor; NONE
     own_end_s: Int64s
+    row: Int64s  # row of the record that it is: all that came before it is seen, and it does not come again; NONE
 
     def __len__(self) -> int:
         return len(self.at_s)
@@ -182,7 +184,7 @@ def _week(
     ageing = Ageing(cluster.beyond.key_per_s, cluster.beyond.origin_s)
     own = np.where((asked.priority == NONE) | (not has_priority), NONE, HOUR_S * asked.priority)
     columns = [asked.at_s, asked.nodes, asked.limit_s, asked.user, asked.name, own, asked.horizon_s]
-    columns += [asked.own_row, asked.own_end_s]
+    columns += [asked.own_row, asked.own_end_s, asked.row, np.where(asked.row == NONE, NONE, place[asked.row])]
     wanted = np.stack([column[rows] for column in columns], axis=1).astype(np.int64)
     found = np.zeros((len(rows), len(cycles)), np.int64)
     at = np.flatnonzero(place != NONE)
@@ -205,7 +207,9 @@ def _play(
     starts: Int64s,
     done: Int64s,
 ) -> None:
-    """Fill `starts` (n, futures) of `wanted` (n, 7), rising by time, columns as in `Asked`; counts them in `done` (1,).
+    """Fill `starts` (n, futures) of `wanted` (n, 11), rising by time; counts them in `done` (1,).
+
+    Columns are as in `Asked`, then the row of the cluster's record that each is, or NONE.
 
     at: row of the past of each row of the cluster's record.
 
@@ -217,7 +221,10 @@ def _play(
     quantile, drawn_s, moment = np.empty(futures), np.empty(futures, np.int64), np.zeros(MOMENT, np.int64)
     for d in range(len(wanted)):
         now = wanted[d, 0]
-        advance(cluster, followed, now - 1)
+        if wanted[d, 10] == NONE:
+            advance(cluster, followed, now - 1)
+        else:
+            until_submission(cluster, followed, wanted[d, 10])
         there = followed.state
         pending, running = there.scalars[PENDING], there.scalars[RUNNING]
         count = pending + running
@@ -255,12 +262,18 @@ def _play(
             cluster.jobs, cluster.rules, cluster.log, now, followed.scalars[TAKEN], followed.scalars[OWN]
         )
         coming = first_not_before(past.submit_s, 0, len(past.submit_s), now)
+        if wanted[d, 9] != NONE:
+            coming = wanted[d, 9] + 1
+        moment[FIRST_ROW] = coming
         while told.arrivals and coming < len(past.submit_s) and past.submit_s[coming] < now + wanted[d, 6]:
+            if told.run_times:
+                room.drawn_s[coming] = max(past.end_s[coming] - past.start_s[coming], 1)
+                coming += 1
+                continue
             limit_s = past.limit_s[coming]
             found = like_runs(known, past.user[coming], past.name[coming], limit_s, 0, now, share, weight)
             draw_run_s(share, weight, found, limit_s, 0, np.array([uniform(coming, d, RUN)]), drawn_s)
-            lasted_s = past.end_s[coming] - past.start_s[coming]
-            room.drawn_s[coming] = max(lasted_s, 1) if told.run_times else drawn_s[0]
+            room.drawn_s[coming] = drawn_s[0]
             coming += 1
         for k in range(futures):
             clear(state)

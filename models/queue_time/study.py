@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 
 from features.submission.log import why_not_rebuilt
+from models.ahead.futures import Told
 from models.queue_time import scores
+from models.queue_time.ahead import LOOKS, with_futures
 from models.queue_time.conformal import Calibrated
 from models.queue_time.ground import LEAST_FIT, Ground, ground_of, read_log
+from models.queue_time.methods.ahead import Futures
 from models.queue_time.protocol import SHORT_S, Fitted, Forecast, Method, Rows
 from models.queue_time.registry import METHODS, make_method
 from models.queue_time.scores import Judged
@@ -146,10 +149,16 @@ def judge_ground(
     fitted: dict[str, Fitted] = {}
     told: dict[str, Forecast] = {}
     seconds: dict[str, float] = {}
+    futures: dict[Told, tuple[Rows, Rows]] = {}
     for method in methods:
         began = time.monotonic()
-        fitted[method.name] = Calibrated(method).fit(fitted_on, seed)
-        told[method.name] = fitted[method.name].forecast(rows)
+        of_fit, of_window = fitted_on, rows
+        if (what := LOOKS.get(method.name)) is not None:
+            if what not in futures:
+                futures[what] = with_futures(ground, fit_on, judge, what)
+            of_fit, of_window = futures[what]
+        fitted[method.name] = (method if isinstance(method, Futures) else Calibrated(method)).fit(of_fit, seed)
+        told[method.name] = fitted[method.name].forecast(of_window)
         seconds[method.name] = time.monotonic() - began
         say(f"{method.name}: {len(rows):,} jobs, {seconds[method.name]:.1f} s")
     return Judgement(ground, (from_s, to_s), len(fitted_on), rows, judged, methods, fitted, told, seconds)
