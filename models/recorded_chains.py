@@ -249,7 +249,7 @@ class _Play:
                 self._ground.room.drawn_s[out] = self.limit_s
         name = record.name[row] if len(record.name) else NONE
         columns = (now, record.size[row], self.limit_s, record.user[row], name, record.priority[row])
-        wanted = np.array([*columns, end_s - now + BEYOND_S, NONE, NONE], np.int64)
+        wanted = np.array([*columns, end_s - now + BEYOND_S, NONE, NONE, NONE], np.int64)
         starts = np.zeros(FUTURES, np.int64)
         play(self._ground, self.branches[1], wanted, CYCLES_S, starts)
         return starts

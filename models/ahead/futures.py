@@ -30,9 +30,10 @@ from features.ahead.summary import FUTURES
 from models.recorded_pairs import week_of, week_world
 from simulator.cluster import Built, advance
 from simulator.compiled import njit
-from simulator.recorded.branch import ARRIVED, OWN, TAKEN, Branch, Cluster, usable_nodes
+from simulator.recorded.branch import ARRIVED, OWN, TAKEN, Branch, Cluster, until_submission, usable_nodes
 from simulator.recorded.future import (
     CYCLE_S,
+    FIRST_ROW,
     LAST_S,
     MOMENT,
     NOW_S,
@@ -80,6 +81,7 @@ class Asked:
     horizon_s: Int64s  # a future in which it has not started after so long counts as started then
     own_row: Int64s  # row of the record of a job that is known to run until `own_end_s`: a predecessor; NONE
     own_end_s: Int64s
+    row: Int64s  # row of the record that it is: all that came before it is seen, and it does not come again; NONE
 
     def __len__(self) -> int:
         return len(self.at_s)
@@ -168,10 +170,15 @@ def _week(
     ground = ground_of(record, known, world, place, most)
     followed = world.branch(0, 0)
     columns = [asked.at_s, asked.nodes, asked.limit_s, asked.user, asked.name, asked.priority, asked.horizon_s]
-    wanted = np.stack([column[rows] for column in (*columns, asked.own_row, asked.own_end_s)], axis=1).astype(np.int64)
+    columns += [asked.own_row, asked.own_end_s, asked.row]
+    wanted = np.stack([column[rows] for column in columns], axis=1).astype(np.int64)
     found = np.zeros((len(rows), len(cycles)), np.int64)
     for d in range(len(rows)):
-        advance(ground.cluster, followed, int(wanted[d, 0]) - 1)
+        row = int(asked.row[rows[d]])
+        if row == NONE:
+            advance(ground.cluster, followed, int(wanted[d, 0]) - 1)
+        else:
+            until_submission(ground.cluster, followed, int(place[row]))
         play(ground, followed, wanted[d], cycles, found[d], told, d)
         done[0] += 1
     return found
@@ -226,7 +233,7 @@ def play(
 ) -> None:
     """Fill `starts` (futures,) of one decision, to which `branch` has advanced; it stays as it is.
 
-    wanted: (9,) int64, the columns of `Asked`. Rows beyond the record that run are links of a chain and run to their
+    wanted: (10,) int64, the columns of `Asked`. Rows beyond the record that run are links of a chain and run to their
     limits. number: of the decision, for what is drawn where arrivals are told.
     """
     one = wanted.copy()
@@ -250,7 +257,7 @@ def _play(
     number: int,
     starts: Int64s,
 ) -> None:
-    """Fill `starts` (futures,) of one decision, `wanted` (9,): columns as in `Asked`.
+    """Fill `starts` (futures,) of one decision, `wanted` (10,): columns as in `Asked`.
 
     at: row of the past of each row of the cluster's record.
 
@@ -298,13 +305,17 @@ def _play(
     room.run_s[count] = wanted[2]
     usable_yet = usable_nodes(cluster, followed, now)
     usable = most_in_use(cluster.jobs, cluster.rules, cluster.log, now, followed.scalars[TAKEN], followed.scalars[OWN])
-    coming = first_not_before(past.submit_s, 0, len(past.submit_s), now)
+    coming = first_not_before(past.submit_s, 0, len(past.submit_s), now) if wanted[9] == NONE else wanted[9] + 1
+    moment[FIRST_ROW] = coming
     while told.arrivals and coming < len(past.submit_s) and past.submit_s[coming] < now + wanted[6]:
+        if told.run_times:
+            room.drawn_s[coming] = max(past.end_s[coming] - past.start_s[coming], 1)
+            coming += 1
+            continue
         limit_s = past.limit_s[coming]
         found = like_runs(known, past.user[coming], past.name[coming], limit_s, 0, now, share, weight)
         draw_run_s(share, weight, found, limit_s, 0, np.array([uniform(coming, number, RUN)]), drawn_s)
-        lasted_s = past.end_s[coming] - past.start_s[coming]
-        room.drawn_s[coming] = max(lasted_s, 1) if told.run_times else drawn_s[0]
+        room.drawn_s[coming] = drawn_s[0]
         coming += 1
     for k in range(futures):
         clear(state)

@@ -40,6 +40,7 @@ def asked_of(table: PairTable, record: Record, predecessors: Predecessors) -> As
         horizon_s=table.predecessor_end_s[pair] - table.decision_s + BEYOND_S,
         own_row=row,
         own_end_s=table.predecessor_end_s[pair],
+        row=np.full(len(row), NONE),
     )
 
 

@@ -95,7 +95,7 @@ def test_the_futures_of_a_told_slurm_are_those_of_the_table(now_s: int) -> None:
     row = running_row(record, now_s)
     end_s = int(record.start_s[row] + record.limit_s[row])
     columns = (now_s, record.size[row], record.limit_s[row], record.user[row], record.name[row], NONE)
-    beyond = (end_s - now_s + DAY, row, end_s)
+    beyond = (end_s - now_s + DAY, row, end_s, NONE)
     compiled = start_in_futures(record, Asked(*(np.array([value], np.int64) for value in (*columns, *beyond))))
     slurm = told_slurm(record, now_s)
     eyes = Eyes(slurm, request_of(record, row), SITE)
