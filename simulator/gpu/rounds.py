@@ -257,11 +257,24 @@ class _Clock:
                 if idle_s > STUCK_S:
                     stuck = next(iter(self.active.values()))
                     raise WorkError(f"job {stuck.number} of {stuck.gpus} GPUs is never started: it fits no allocation")
-            tick += self.policy.round_s
+            tick = self.next_tick(tick)
+
+    def next_tick(self, tick: float) -> float:
+        """The end of this round, or where the policy has `settled` of the one in which a job comes or ends."""
+        following = tick + self.policy.round_s
+        if not self.active or not getattr(self.policy, "settled", False):
+            return following
+        event_s = min(max(job.since_s, job.resume_s) + job.left_s / job.speed for job in self.active.values())
+        if self.arriving:
+            event_s = min(event_s, self.arriving[-1].submit_s)
+        return max(following, float(np.ceil(event_s / self.policy.round_s) * self.policy.round_s))
 
 
 def simulate_rounds(jobs: Sequence[Job], machine: Machine, policy: RoundPolicy) -> Result:
     """Runs fresh `jobs` to the last one's end, as the policy's `prepared` makes them where it has one.
+
+    A policy may say that it has `settled`: its last decision, in which everyone runs, stands until a job comes or ends.
+    It is not asked before.
 
     Raises InputError for a job that is wider than the machine, WorkError where the policy breaks a rule or starts
     nobody for ever.

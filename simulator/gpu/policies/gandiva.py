@@ -39,6 +39,7 @@ class Gandiva:
         self.round_s, self.pause_s, self.least_together = round_s, pause_s, least_together
         self.slices, self.migrates, self.grows = slices, migrates, grows
         self.packed_pairs = 0
+        self.settled = False  # nobody waits: what was decided stands until a job comes or ends
         self.guests: dict[int, int] = {}
         self._slice: dict[int, float] = {}  # when a job last had GPUs
         self._home: dict[int, Placed] = {}  # where it was then, of the GPUs that it asked for
@@ -56,6 +57,7 @@ class Gandiva:
         free = view.machine.gpus.copy()
         placed = self._together(chosen, free, view.machine.widest)
         waiting = self._spread([job for job in order if job.number not in placed], free, placed)
+        self.settled = not waiting
         self._pack(waiting, [job for job in chosen if job.number in placed], placed)
         for number in placed:
             self._slice[number], self._home[number] = view.now_s, placed[number]

@@ -38,6 +38,10 @@ class Watched:
     def guests(self) -> Mapping[int, int]:
         return self.policy.guests
 
+    @property
+    def settled(self) -> bool:
+        return getattr(self.policy, "settled", False)
+
     def decide(self, view: View) -> dict[int, Placed]:
         before = deepcopy([(job.number, job.placed, job.left_s) for job in view.jobs])
         wanted = self.policy.decide(view)

@@ -95,6 +95,21 @@ def test_gandiva_slices_time() -> None:
     assert list(result.end_s) == [1140.0, 1200.0] and list(result.preemptions) == [9, 9]
 
 
+class Restless(Gandiva):
+    """Gandiva that is asked at every tick."""
+
+    settled = property(lambda self: False, lambda self, value: None)
+
+
+def test_gandiva_is_not_asked_again_before_somebody_comes_or_ends() -> None:
+    def jobs() -> list[Job]:
+        return [Job(0, 0.0, 1, 6000.0), Job(1, 0.0, 1, 3000.0), Job(2, 4000.0, 2, 600.0)]
+
+    result, restless = (run(policy(pause_s=0.0), nodes(2), *jobs()) for policy in (Gandiva, Restless))
+    assert result.decisions < 50 < restless.decisions
+    assert all(np.array_equal(a, b) for a, b in zip(result[:7], restless[:7], strict=True))
+
+
 @pytest.mark.parametrize(("model", "ends_s"), [(CIFAR, [600.0, 600.0]), (IMAGENET, None)])
 def test_gandiva_packs_where_two_do_more_than_one(model: object, ends_s: list[float] | None) -> None:
     policy = Gandiva(pause_s=0.0)
