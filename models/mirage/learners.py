@@ -49,7 +49,7 @@ ENCODERS: dict[str, Callable[[Sizes], torch.nn.Module]] = {
 }
 LEARNERS: dict[str, Callable[[str, int | None], DQN | PolicyGradient]] = {
     "dqn": lambda name, updates: DQN(name, updates=updates or 240, batch=64, steps_ahead=8, looks=5),
-    # at the rate of today's learner, 3e-3, an actor with an encoder lost more with every look
+    # a tenth of the rate of today's learner: by what both lost on January (docs/results.md)
     "policy-gradient": lambda name, updates: PolicyGradient(
         name, updates=updates or 70, batch_pairs=4, looks=5, learning_rate=3e-4
     ),
