@@ -82,3 +82,5 @@ def check(name: str, told: dict[str, float]) -> None:
         if not 0.0 <= value <= most:
             bounds = "at least 0" if most == float("inf") else f"from 0 to {most:g}"
             raise InputError(f"{name}.{key} of {value:g}: it must be {bounds}")
+    if isinstance(found := scheduler(name), Rounds):  # its own bounds, now and not after the base was replayed
+        getattr(import_module(found.module), found.name)(**{key: type(known[key])(told[key]) for key in told})

@@ -13,6 +13,7 @@ from simulator.gpu.policies.lyra import Lyra
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.policies.themis import Themis
 from simulator.gpu.profiles.table import MODELS
+from simulator.gpu.registry import check
 from simulator.gpu.rounds import Job, Machine, Result, RoundPolicy, View, simulate_rounds
 from tests.simulator.gpu.workloads import ALIKE, generated
 from traces.errors import InputError
@@ -224,6 +225,12 @@ def test_under_pressure_knowing_the_future_helps() -> None:
 def test_settings_that_are_refused(make: Callable[[], RoundPolicy], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_a_setting_is_refused_before_anything_is_replayed() -> None:
+    with pytest.raises(InputError, match="sia: an elastic job may have 0 times its GPUs"):
+        check("sia", {"most_times": 0.0})
+    check("gandiva", {"slices": 0.0, "round_s": 120.0})
 
 
 def test_sia_names_the_job_that_fits_no_configuration() -> None:
