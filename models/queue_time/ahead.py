@@ -18,7 +18,7 @@ from models.queue_time.protocol import Bools, Int64s, Rows
 from simulator.recorded.record import NONE
 
 HORIZON_S = 14 * 86_400
-MOST_PLAYED = 6_000  # rows of a fit whose futures are played, the newest
+MOST_PLAYED = 2_000  # rows of a fit whose futures are played, the newest: they take most of the time
 ALL = Told(run_times=True, arrivals=True, holds=True)
 LOOKS: dict[str, Told] = {"simulate-ahead": NOTHING, "boosting-ahead": NOTHING, "informed": ALL}
 

@@ -46,9 +46,7 @@ def wait(
     until: Annotated[
         str | None, typer.Option("--until", help="Fit on what was known at this date; default: --from.")
     ] = None,
-    refit: Annotated[
-        str | None, typer.Option("--refit", help="Fit again so often within the window: 28d; default: never.")
-    ] = None,
+    refit: Annotated[str | None, typer.Option("--refit", help="Fit again so often: 28d; default: never.")] = None,
     methods: Annotated[str | None, typer.Option("--methods", help="Methods to judge: a,b,c; default: all.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="Of what is judged.")] = 0,
     data: Data = None,
