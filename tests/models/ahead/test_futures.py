@@ -65,6 +65,14 @@ def test_told_the_truth_all_futures_are_the_one_that_came() -> None:
     assert (np.ptp(starts, axis=1) == 0).all()
 
 
+def test_what_came_in_truth_comes_once() -> None:
+    """Where the log ends nobody comes any more, and the job starts when those before it are gone."""
+    record = busy()
+    wanted = asked(record, int(record.submit_s[-1]) - 6 * HOUR)
+    starts = start_in_futures(record, wanted, told=ALL, futures=1)[:, 0]
+    assert (starts > wanted.at_s).all() and (starts < record.end_s.max() + 2 * DAY).all()
+
+
 def test_a_job_of_the_record_sees_who_came_in_its_second() -> None:
     """Told the truth it starts when it did; of three alike submitted in one second each waits for those before it."""
     record = busy()
