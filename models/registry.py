@@ -46,6 +46,8 @@ LOOKING_AHEAD: dict[str, Named] = {
     "simulate-ahead": Named("models.policies.simulate_ahead:SimulateAhead"),
     "xgboost-ahead": Named("models.policies.xgboost_ahead:XGBoostAhead"),
     "fitted-q-ahead": Named("models.policies.fitted_q_ahead:FittedQAhead"),
+    "dqn-ahead": Named("models.policies.dqn_ahead:DQNAhead"),
+    "policy-gradient-ahead": Named("models.policies.policy_gradient_ahead:PolicyGradientAhead"),
 }
 # What every comparison holds whatever was asked for: rules that learn nothing.
 RULES = ("reactive", "average-wait", "start-estimate", "start-expected")

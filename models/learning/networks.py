@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
+from features.ahead.summary import SEEN_AHEAD
 from features.observe import FEATURES
 from models.learning.stopping_rows import INPUTS, REMAINING
 from models.protocol import PairTable
@@ -27,6 +28,11 @@ THREADS = 1  # networks this small gain nothing from a second, and lose tenfold 
 # Inputs beside the cost weight are estimates relative to the remaining time and nothing else: what a network makes of
 # the size of a backlog in a calm month says nothing in a congested one.
 RELATIVE = INPUTS
+RELATIVE_AHEAD = (
+    "ahead_wait_p50_h",
+    "ahead_wait_p25_h",
+    *RELATIVE,
+)  # of those that look at futures; the first is the base
 LOG_WEIGHT_SCALE = 3.0  # log of the cost weight, divided by it, is the network's last input
 WEIGHTS = (0.01, 100.0)  # cost weights of overlap met in training
 # Weights between which the rule that a network imitates first may change.
@@ -85,18 +91,20 @@ class Inputs:
     scaling: Scaling
 
     @classmethod
-    def of(cls, observations: NDArray[np.float32]) -> Inputs:
-        """Standardised on these very observations."""
+    def of(cls, seen: NDArray[np.float32], names: Sequence[str] = RELATIVE) -> Inputs:
+        """Standardised on these very observations; behind them what futures say, where any of the names is theirs."""
         import torch
 
-        scaling = Scaling.of(observations, *columns())
-        return cls(torch.from_numpy(scaling(observations)), scaling)
+        scaling = Scaling.of(seen, *columns(names))
+        return cls(torch.from_numpy(scaling(seen)), scaling)
 
     def of_pairs(self, pairs: PairTable) -> Inputs:
         """The observations of other pairs by the scaling of these."""
         import torch
 
-        return Inputs(torch.from_numpy(self.scaling(pairs.observations)), self.scaling)
+        looks_ahead = bool((self.scaling.column >= len(FEATURES)).any())
+        seen = pairs.seen_ahead if looks_ahead else pairs.observations
+        return Inputs(torch.from_numpy(self.scaling(seen)), self.scaling)
 
     @classmethod
     def of_artifact(cls, artifact: Artifact) -> Inputs:
@@ -148,10 +156,10 @@ class Inputs:
         return arrays
 
 
-def columns() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def columns(names: Sequence[str] = RELATIVE) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(i,) feature of each input, and the one it is taken relative to (-1: none)."""
-    column = [FEATURES.index(name) for name in RELATIVE]
-    return np.asarray(column, np.int64), np.full(len(RELATIVE), REMAINING, np.int64)
+    column = [SEEN_AHEAD.index(name) for name in names]
+    return np.asarray(column, np.int64), np.full(len(names), REMAINING, np.int64)
 
 
 def network(inputs: int, hidden: Sequence[int], outputs: int) -> torch.nn.Module:

@@ -7,14 +7,19 @@ from numpy.typing import NDArray
 
 from models.batched_pairs import rewards
 from models.policies.estimates import average_wait, start_estimate, start_expected
+from models.policies.simulate_ahead import SimulateAhead
 from models.protocol import PairTable
 from models.stopping import stopping_rows
 
 
-def best_rules(pairs: PairTable, weights: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """(k, d) decisions of the rule and setting of least mean cost at each of the weights (k,), on these very pairs."""
-    rules = [rule().fit(pairs, 0)[0] for rule in (average_wait, start_estimate, start_expected)]
-    submit = np.concatenate([rule.decisions(pairs.observations) for rule in rules])
+def best_rules(pairs: PairTable, weights: NDArray[np.float64], looks_ahead: bool = False) -> NDArray[np.bool_]:
+    """(k, d) decisions of the rule and setting of least mean cost at each of the weights (k,), on these very pairs.
+
+    With `looks_ahead` the rule on the pairs' futures is among them.
+    """
+    kinds = (average_wait, start_estimate, start_expected, *((SimulateAhead,) if looks_ahead else ()))
+    rules = [rule().fit(pairs, 0)[0] for rule in kinds]
+    submit = np.concatenate([rule.decisions(pairs.inputs_of(rule)) for rule in rules])
     gap = pairs.gap_h[stopping_rows(pairs, submit)]
     interruption_h, overlap_h = np.maximum(gap, 0.0), np.maximum(-gap, 0.0)
     best = [int(np.argmax(rewards(interruption_h, overlap_h, weight).mean(axis=1))) for weight in weights.tolist()]

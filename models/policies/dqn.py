@@ -31,6 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
+from features.ahead.summary import SEEN_AHEAD
+from features.observe import FEATURES
 from models.batched_pairs import BatchedPairs, rewards
 from models.learning import early_stopping, networks
 from models.learning.exploring_starts import ExploringStarts
@@ -72,17 +74,23 @@ class DQN:
     target_rate: float = 0.02  # of the target network's steps towards the online one
     reward_scale_h: float = 4.0  # costs are divided by it: values are of the order of one
     looks: int = 40  # at the pairs held out
+    # what is seen
+    inputs: tuple[str, ...] = networks.RELATIVE  # hours each: of the observation, and of its futures
+    looks_ahead: bool = False
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """The artifact and the metrics; one seed gives the same bytes on every x86-64 machine."""
         early, newest = early_stopping.held_out(pairs)
         with networks.repeatable(seed):
-            inputs = networks.Inputs.of(early.observations)
+            inputs = networks.Inputs.of(early.seen_ahead if self.looks_ahead else early.observations, self.inputs)
             learner = Learner(self, inputs, early, newest, np.random.default_rng(seed))
             losses = learner.run()
             arrays = inputs.export(learner.target)
         parameters = {"head": "q", "layers": len(self.hidden) + 1}
-        artifact = new_artifact(self, "mlp", networks.DEFAULT_WEIGHT, parameters=parameters, arrays=arrays)
+        features = SEEN_AHEAD if self.looks_ahead else FEATURES
+        artifact = new_artifact(
+            self, "mlp", networks.DEFAULT_WEIGHT, parameters=parameters, arrays=arrays, features=features
+        )
         tenths = [part for part in np.array_split(np.asarray(losses), 10) if len(part)]
         metrics = {"loss": [float(part.mean()) for part in tenths]}
         return artifact, metrics | ({"newest_cost_h": learner.best.costs} if learner.best.costs else {})
@@ -113,7 +121,7 @@ class Learner:
         self.last = pairs.last[pairs.pair_of]  # (d,) row of the exact end of each decision's pair
         self.gap_h = pairs.gap_h
         # the row at which the best rule submits after waiting, at each of `networks.RULE_WEIGHTS`
-        self.rule_rows = following_rows(pairs, best_rules(pairs, networks.RULE_WEIGHTS))
+        self.rule_rows = following_rows(pairs, best_rules(pairs, networks.RULE_WEIGHTS, policy.looks_ahead))
         self.online = inputs.network(policy.hidden, 2)
         self.target = inputs.network(policy.hidden, 2)
         self.target.load_state_dict(self.online.state_dict())

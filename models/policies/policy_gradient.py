@@ -32,6 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
+from features.ahead.summary import SEEN_AHEAD
+from features.observe import FEATURES
 from models.batched_pairs import rewards
 from models.learning import early_stopping, networks
 from models.learning.manifest import new_artifact
@@ -78,17 +80,23 @@ class PolicyGradient:
     gradient_norm: float = 2.0  # above which a gradient is scaled down to it
     entropy: float = 0.05  # weight of the entropy bonus, at first; it falls linearly to 0
     looks: int = 40  # at the pairs held out
+    # what is seen
+    inputs: tuple[str, ...] = networks.RELATIVE  # hours each: of the observation, and of its futures
+    looks_ahead: bool = False
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """The artifact and the metrics; one seed gives the same bytes on every x86-64 machine."""
         early, newest = early_stopping.held_out(pairs)
         with networks.repeatable(seed):
-            inputs = networks.Inputs.of(early.observations)
+            inputs = networks.Inputs.of(early.seen_ahead if self.looks_ahead else early.observations, self.inputs)
             learner = Learner(self, inputs, early, newest, np.random.default_rng(seed))
             series = learner.run()
             arrays = inputs.export(learner.average)
         parameters = {"head": "logit", "layers": len(self.hidden) + 1}
-        artifact = new_artifact(self, "mlp", networks.DEFAULT_WEIGHT, parameters=parameters, arrays=arrays)
+        features = SEEN_AHEAD if self.looks_ahead else FEATURES
+        artifact = new_artifact(
+            self, "mlp", networks.DEFAULT_WEIGHT, parameters=parameters, arrays=arrays, features=features
+        )
         tenths = [part for part in np.array_split(np.arange(self.updates), 10) if len(part)]
         names = ("objective", "entropy", "return_h")
         metrics = {name: [float(np.mean(series[part, i])) for part in tenths] for i, name in enumerate(names)}
@@ -134,7 +142,7 @@ class Learner:
 
         self.policy, self.inputs, self.pairs, self.rng = policy, inputs, pairs, rng
         self.gap_h = pairs.gap_h
-        self.rule = best_rules(pairs, networks.RULE_WEIGHTS)
+        self.rule = best_rules(pairs, networks.RULE_WEIGHTS, policy.looks_ahead)
         self.actor = policy.first_actor(inputs)
         self.average = inputs.network(policy.hidden, 1)
         self.average.load_state_dict(self.actor.state_dict())
@@ -246,7 +254,7 @@ def start_from_estimate(network: torch.nn.Module, inputs: networks.Shown, sharpn
 
     logit = sharpness x (log of (1 h + estimate) / (1 h + remaining) - caution x log weight), so that learning begins
     at a sensible rule and what is learned is the departure from it (residual policy learning, Silver et al.,
-    arXiv 1812.06298). The estimate is the first of `networks.RELATIVE`.
+    arXiv 1812.06298). The estimate is the first of the inputs.
     """
     import torch
 
