@@ -1,0 +1,72 @@
+"""What each input of a learner is worth: the same fits without one of them, on the select window.
+
+    .venv/bin/python -m bench.bench_inputs --data DIR --cluster NAME [--policies dqn,policy-gradient] [--seeds 3]
+
+Recorded pairs, calibrated world, fitted on the fit window and judged on those pairs of the select window whose outcome
+was known at its end: a development window, on which these inputs were chosen. A line a learner and set of inputs:
+interruption in hours at a mean overlap of .25, .5 and 1 h and the least cost of weight 1, each the mean over seeds,
+with the least and the largest of a seed behind the cost. The first input of each stays: the untrained rule follows it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from bench.bench_ahead import BUDGETS_H
+from models.comparison.outcomes import Outcome, at_overlap, play
+from models.learning.masking import hidden_at_random
+from models.protocol import PairTable, Policy
+from models.registry import make_policy
+from models.study.cluster import open_study
+from traces import clusters
+from traces.store.folder import DataFolder
+
+
+def words(outcome: Outcome, pairs: PairTable) -> str:
+    """Interruption at each budget and the least cost, of gaps (seeds, settings, pairs)."""
+    lost, doubled = outcome.interruption_h.mean(axis=2), outcome.overlap_h.mean(axis=2)
+    reactive_h = np.full(len(lost), np.maximum(pairs.gap_h[pairs.last], 0.0).mean())
+    at = [np.nanmean(at_overlap(lost, doubled, reactive_h, budget)) for budget in BUDGETS_H]
+    least = (lost + doubled).min(axis=1)
+    shown = " | ".join(f"{value:.2f}" for value in (*at, least.mean()))
+    return f"{shown} ({least.min():.2f} to {least.max():.2f})"
+
+
+def forms(name: str) -> Iterator[tuple[str, Policy]]:
+    """The policy with all of its inputs, and without each but the first."""
+    policy: Any = make_policy(name)
+    yield "all", policy
+    for left_out in policy.inputs[1:]:
+        kept = tuple(one for one in policy.inputs if one != left_out)
+        yield f"without {left_out}", cast(Policy, replace(policy, inputs=kept))
+
+
+def main() -> None:
+    """Fits, judges, prints."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--policies", default="fitted-q,dqn,policy-gradient")
+    parser.add_argument("--seeds", type=int, default=3)
+    given = parser.parse_args()
+    names, data = given.policies.split(","), DataFolder(given.data)
+    study = open_study(data, clusters.resolve(data, cluster=given.cluster), world="calibrated").seeing(names)
+    window, judged_on = study.windows.fit, study.windows.select
+    fit = hidden_at_random(study.known_before(window.until_s).fit_pairs(window).known_before(window.until_s))
+    pairs = study.pairs(judged_on).known_before(judged_on.until_s)
+    print(f"fitted on {len(fit)} pairs, judged on {len(pairs)}, {given.seeds} seeds")
+    print("| learner | inputs | I@.25 | I@.5 | I@1 | least cost (of a seed) |\n|---|---|---|---|---|---|", flush=True)
+    for name in names:
+        for told, policy in forms(name):
+            artifacts = [policy.fit(fit, seed)[0] for seed in range(given.seeds)]
+            print(f"| {name} | {told} | {words(play(pairs, artifacts, name), pairs)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
