@@ -1,0 +1,175 @@
+"""How well run times are known: CRPS of the time that running jobs have left, of four methods, no figures of time.
+
+    .venv/bin/python -m bench.run_times --data DIR --cluster NAME --from DATE --to DATE [--instants 150]
+
+At evenly spread instants of the window, each job that runs then: hours left, by its limit; by the mean share of their
+limits that the last 100 ended jobs used; by `features.ahead.run_times`, which the futures draw from; and by boosting
+(LightGBM, a quantile a model) on the quantiles of that distribution, the share of the limit used so far, the limit, the
+nodes, the hour, and how the last runs of the user and name went, fitted on jobs that had ended before the window. All
+are judged by the mean pinball loss at 19 levels, doubled, which is the CRPS up to the spacing of the levels; 95 % by
+7-day blocks.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from features.ahead.run_times import LEVELS, ROOM, History, group_of, like_runs
+from features.bootstrap import interval, resampled_means, seed_weights, start_weights
+from models.ahead.futures import history_of
+from models.study.cluster import open_study
+from models.study.inputs import read_record
+from simulator.recorded.record import NEVER, Record
+from traces import clusters, instants
+from traces.store.folder import DataFolder
+
+Floats = NDArray[np.float64]
+Int64s = NDArray[np.int64]
+
+QUANTILES = np.arange(1, 20) / 20
+SEEN = np.array([1, 5, 9, 13, 17])  # of them, those that boosting is shown
+RECENT = 100
+CUTS = 3  # instants of a job's run that boosting is fitted on
+SEED = 0
+
+
+class Asked(NamedTuple):
+    """Running jobs (n,): rows of the record, and when they are asked about, epoch s."""
+
+    row: Int64s
+    at_s: Int64s
+
+
+def running(record: Record, at_s: Int64s) -> Asked:
+    """Each job that runs at each of the instants and ended later."""
+    rows = [np.flatnonzero((record.start_s <= at) & (record.end_s > at) & (record.end_s < NEVER)) for at in at_s]
+    return Asked(np.concatenate(rows), np.repeat(at_s, [len(row) for row in rows]))
+
+
+def by_habit(record: Record, known: History, asked: Asked) -> tuple[Floats, Floats]:
+    """(n, 19) quantiles of the share of the limit at which the jobs end, and (n, 2 LEVELS) the last runs of each level.
+
+    Of a level: the mean share of up to 20 last runs, and how many there are.
+    """
+    share, weight = np.empty(ROOM), np.empty(ROOM)
+    found, last = np.empty((len(asked.row), len(QUANTILES))), np.zeros((len(asked.row), 2 * LEVELS))
+    for i, (row, now) in enumerate(zip(asked.row.tolist(), asked.at_s.tolist(), strict=True)):
+        user, limit_s = int(record.user[row]), int(record.limit_s[row])
+        name = int(record.name[row]) if len(record.name) else 0
+        elapsed_s = now - int(record.start_s[row])
+        count = like_runs(known, user, name, limit_s, elapsed_s, now, share, weight)
+        used = min(elapsed_s / limit_s, 1.0)
+        if count:
+            found[i] = share[:count][np.minimum(np.searchsorted(np.cumsum(weight[:count]), QUANTILES), count - 1)]
+        else:
+            found[i] = used + QUANTILES * (1.0 - used)
+        for level in range(LEVELS):
+            group = group_of(known, level, user, name, limit_s)
+            if group >= 0:
+                first, after = known.first[group], known.first[group + 1]
+                after = first + int(np.searchsorted(known.end_s[first:after], now))
+                runs = known.share[max(first, after - 20) : after]
+                last[i, 2 * level : 2 * level + 2] = (runs.mean() if len(runs) else -1.0), len(runs)
+    return found, last
+
+
+def inputs(record: Record, asked: Asked, habit: Floats, last: Floats) -> Floats:
+    """(n, i) what boosting sees."""
+    row = asked.row
+    used = (asked.at_s - record.start_s[row]) / record.limit_s[row]
+    hour = asked.at_s % 86400 / 3600.0
+    columns = (used, np.log(record.limit_s[row]), record.size[row], hour)
+    return np.column_stack([*columns, habit[:, SEEN], last])
+
+
+def left_share(record: Record, asked: Asked) -> Floats:
+    """(n,) the time left as a share of what the limit leaves, 0 to 1."""
+    limit_end_s = record.start_s[asked.row] + record.limit_s[asked.row]
+    share: Floats = np.clip((record.end_s[asked.row] - asked.at_s) / np.maximum(limit_end_s - asked.at_s, 60), 0.0, 1.0)
+    return share
+
+
+def boosted(record: Record, known: History, until_s: int, asked: Asked, seen: Floats) -> Floats:
+    """(n, 19) quantiles of `left_share`, of models fitted on jobs that had ended before `until_s`, rising."""
+    import lightgbm
+
+    rng = np.random.default_rng(SEED)
+    ended = np.repeat(np.flatnonzero(record.ran & (record.end_s < until_s)), CUTS)
+    ran_s = record.end_s[ended] - record.start_s[ended]
+    fit = Asked(ended, record.start_s[ended] + (rng.random(len(ended)) * ran_s).astype(np.int64))
+    given, target = inputs(record, fit, *by_habit(record, known, fit)), left_share(record, fit)
+    left_h = (record.limit_s[ended] * (1.0 - given[:, 0])).clip(60) / 3600.0
+    weight = left_h * ran_s / 3600.0  # a share counts by its hours, and a job by how long it is there to be asked about
+    options = {"num_leaves": 15, "learning_rate": 0.06, "min_data_in_leaf": 60, "verbosity": -1, "num_threads": 1}
+    found = []
+    for quantile in QUANTILES:
+        wanted = {**options, "objective": "quantile", "alpha": float(quantile), "seed": SEED}
+        model = lightgbm.train(wanted, lightgbm.Dataset(given, target, weight=weight), 150)
+        found.append(np.clip(model.predict(seen), 0.0, 1.0))
+    return np.sort(np.column_stack(found), axis=1)
+
+
+def crps_h(record: Record, asked: Asked, left_h: Floats) -> Floats:
+    """(n,) of quantiles (n, 19), or of one number (n, 1), of the hours left."""
+    true_h = (record.end_s[asked.row] - asked.at_s)[:, None] / 3600.0
+    over = true_h - left_h
+    return np.asarray(2.0 * np.maximum(QUANTILES * over, (QUANTILES - 1.0) * over).mean(axis=1))
+
+
+def words(name: str, crps: Floats, base: Floats, at_s: Int64s) -> str:
+    """A line, with the difference to the habit's."""
+    weights, less = start_weights(at_s), crps - base
+    ends = None
+    if weights is not None and less.any():
+        ends = interval(resampled_means(less[None, None], weights, seed_weights(1))[:, 0])
+    shown = "" if ends is None else f"{less.mean():+.2f} [{ends[0]:+.2f}, {ends[1]:+.2f}]"
+    return f"| {name} | {crps.mean():.2f} | {shown} |"
+
+
+def main() -> None:
+    """Asks, judges, prints."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--from", dest="first", required=True)
+    parser.add_argument("--to", dest="until", required=True)
+    parser.add_argument("--instants", type=int, default=150)
+    given = parser.parse_args()
+    data = DataFolder(given.data)
+    study = open_study(data, clusters.resolve(data, cluster=given.cluster), world="calibrated")
+    record = read_record(data, given.cluster, study.scenario.from_s, None)
+    first_s, until_s = (instants.epoch_s(instants.parse(text)) for text in (given.first, given.until))
+    asked, known = (
+        running(record, np.linspace(first_s, until_s - 1, given.instants).astype(np.int64)),
+        history_of(record),
+    )
+    habit, last = by_habit(record, known, asked)
+    row = asked.row
+    limit_h, elapsed_h = record.limit_s[row] / 3600.0, (asked.at_s - record.start_s[row]) / 3600.0
+    order = np.argsort(record.end_s[record.ran], kind="stable")
+    ends_s = record.end_s[record.ran][order]
+    share = np.minimum((record.end_s - record.start_s) / record.limit_s, 1.0)[record.ran][order]
+    before = np.searchsorted(ends_s, asked.at_s)
+    mean_use = np.array([share[max(0, k - RECENT) : k].mean() if k else 1.0 for k in before])
+    least_h = 1.0 / 60
+    methods = {
+        "the limit": (limit_h - elapsed_h)[:, None],
+        "mean use of the last 100": (mean_use * limit_h - elapsed_h)[:, None],
+        "like jobs (what the futures draw from)": habit * limit_h[:, None] - elapsed_h[:, None],
+        "boosting on them": boosted(record, known, first_s, asked, inputs(record, asked, habit, last))
+        * (limit_h - elapsed_h).clip(0.0)[:, None],
+    }
+    crps = {name: crps_h(record, asked, np.maximum(left_h, least_h)) for name, left_h in methods.items()}
+    print(f"{len(row)} running jobs at {given.instants} instants")
+    print("| time left by | CRPS, h | less that of like jobs, 95 % |\n|---|---|---|")
+    for name in methods:
+        print(words(name, crps[name], crps["like jobs (what the futures draw from)"], asked.at_s))
+
+
+if __name__ == "__main__":
+    main()
