@@ -8,7 +8,9 @@ The futures are those that the policy was trained on (`features.ahead.played`). 
 - Limits hold for all users alike: those on the chain's own user, else those that showed where the policy was trained.
 - Nodes that are out come back: as many become usable as were held at once over the last WINDOW_S.
 
-Playing ends after BUDGET_S, with at least LEAST of the futures or with none.
+Playing ends after BUDGET_S, with at least LEAST of the futures or with none. It ends earlier where the rest cannot
+change the decision: the policy decides alike if the successor starts at once in all that were not played and if it
+starts in none (`between`).
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ WINDOW_S = 3 * DAY_S
 HOUR_S = 3600
 BUDGET_S = 8.0  # a future under way is given up; what is around it takes far less than a second
 LEAST = 4  # futures that tell anything
+SETTLED = "the others cannot change the decision"
 LINK = re.compile(r"-[0-9a-f]{8}-\d+\.\d+$")  # what `agent.state.State.job_name` puts behind a chain's name
 TIER_KEY = 1 << 60  # a tier of the partition counts for more than any priority
 
@@ -54,14 +57,21 @@ class Site:
     siblings: bool  # a job waits for held ones of its user ahead of it
 
 
+Numbers = Mapping[str, float]  # of `features.ahead.summary`, by name
+
+
 @dataclass(frozen=True)
 class Ahead:
-    """What the futures say: the numbers of `features.ahead.summary` by name, or why there are none."""
+    """What the futures say, or why there is nothing.
 
-    numbers: Mapping[str, float]
+    why: where numbers are there, why no more futures were played; "" where all were.
+    """
+
+    numbers: Numbers
     played: int = 0
     wall_s: float = 0.0
     why: str = ""
+    futures: int = FUTURES  # that were to be played
 
     @property
     def text(self) -> str:
@@ -69,7 +79,8 @@ class Ahead:
         if not self.numbers:
             return f"no futures: {self.why}"
         waits = " / ".join(f"{self.numbers[name]:.2f}" for name in QUANTILES)
-        return f"in {self.played} futures it waits {waits} h (10, 25, 50, 75, 90 %)"
+        played = f"{self.played} of {self.futures}" if self.why else f"{self.played}"
+        return f"in {played} futures it waits {waits} h (10, 25, 50, 75, 90 %){self.why and '; '}{self.why}"
 
 
 def site_of(manifest: Mapping[str, Any]) -> Site:
@@ -89,15 +100,51 @@ def site_of(manifest: Mapping[str, Any]) -> Site:
     return Site(counts[0], counts[1], growth, told["siblings"])
 
 
-def look_ahead(scene: Scene, end_s: int, clock: Callable[[], float] = time.monotonic, futures: int = FUTURES) -> Ahead:
-    """Play the futures of a scene. end_s: the predecessor's end, epoch s; clock: seconds."""
+def look_ahead(
+    scene: Scene,
+    end_s: int,
+    clock: Callable[[], float] = time.monotonic,
+    futures: int = FUTURES,
+    settles: Callable[[Sequence[Numbers]], bool] = lambda _: False,
+) -> Ahead:
+    """Play the futures of a scene. end_s: the predecessor's end, epoch s; clock: seconds.
+
+    settles: whether a decision is the same for all three of `between`, and for whatever lies between them.
+    """
     began = clock()
-    found = starts(scene, futures, lambda: clock() - began < BUDGET_S)
+    is_settled = False
+
+    def is_enough(found: Sequence[int]) -> bool:
+        nonlocal is_settled
+        is_settled = LEAST <= len(found) < futures and settles(between(found, futures, scene, end_s))
+        return is_settled
+
+    found = starts(scene, futures, lambda: clock() - began < BUDGET_S, is_enough)
     wall_s = clock() - began
     if len(found) < min(LEAST, futures):
-        return Ahead({}, len(found), wall_s, f"{len(found)} of {futures} were played in {wall_s:.1f} s")
-    row = summary(found[None], np.array([scene.now_s]), np.array([end_s]))[0]
-    return Ahead(dict(zip(AHEAD, row.tolist(), strict=True)), len(found), wall_s)
+        return Ahead({}, len(found), wall_s, f"{len(found)} of {futures} were played in {wall_s:.1f} s", futures)
+    why = SETTLED if is_settled else "" if len(found) == futures else f"{wall_s:.1f} s were over"
+    return Ahead(_numbers_of(found.tolist(), scene.now_s, end_s), len(found), wall_s, why, futures)
+
+
+def between(found: Sequence[int], futures: int, scene: Scene, end_s: int) -> tuple[Numbers, Numbers, Numbers]:
+    """The numbers of all futures lie between the first and the last of these, whatever the rest say; so do the second.
+
+    found: starts in those that were played, epoch s. The first are the numbers if the successor starts at once in all
+    of the rest, the last if it starts in none of them, the second those of the played ones alone: with linear
+    interpolation the p-quantile of k numbers is no less than that of the k with more below them, and no more than that
+    of the k with more above them.
+    """
+    rest = futures - len(found)
+    soonest, latest = [scene.now_s] * rest, [scene.now_s + scene.horizon_s] * rest
+    low, so_far, high = (_numbers_of([*found, *more], scene.now_s, end_s) for more in (soonest, [], latest))
+    return low, so_far, high
+
+
+def _numbers_of(start_s: Sequence[int], now_s: int, end_s: int) -> Numbers:
+    """The seven numbers of such starts."""
+    row = summary(np.array([start_s], np.int64), np.array([now_s]), np.array([end_s]))[0]
+    return dict(zip(AHEAD, row.tolist(), strict=True))
 
 
 @dataclass(frozen=True)

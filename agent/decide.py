@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from features.observe import FEATURES, VERSION
 
 Observation = Mapping[str, float | None]
 POLICY, ESTIMATE, END = "policy", "start estimate", "predecessor's end"
+ONE_NUMBER = "estimate-ratio"  # the kind of artifact whose score moves one way with one number of the futures
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,24 @@ class Policy:
             return by_rule(observed, f"the policy cannot decide: {error}")
         answer = "submits" if submit else "waits"
         return Decision(submit, POLICY, f"{self.name} {answer}, score {score:+.2f}; {seen(observed)}", score)
+
+    def decides_alike(self, observed: Sequence[Observation]) -> bool:
+        """Whether it decides the same on these and on all between them, which differ in what futures say alone."""
+        return decides_alike(self.artifact, self.setting, observed)
+
+
+def decides_alike(artifact: Artifact, setting: float, observed: Sequence[Observation]) -> bool:
+    """Whether a policy decides the same on these observations, and on all between them. See `Policy.decides_alike`.
+
+    False of one whose decision is no matter of one number: between two observations it may decide otherwise.
+    """
+    if artifact.manifest["kind"] != ONE_NUMBER:
+        return False
+    try:
+        submit = artifact.decide([artifact.row(each) for each in observed], setting)
+    except ValueError:  # where something else is not observed, `Policy.decide` says so
+        return False
+    return bool(submit.all() or not submit.any())
 
 
 def load(path: Path, setting: float | None) -> Artifact:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from agent.ahead import PAST_S, Site, look_ahead, scene_of
+from agent.ahead import PAST_S, Numbers, Site, look_ahead, scene_of
 from agent.memory import Memory, holds_nodes
 from agent.sight import Request, Scene, Sight, asked_partitions, hides_futures, live_of, sharing_partitions, sight_of
 from agent.slurm import json_form
@@ -23,6 +23,7 @@ CALLS_A_LOOK = 2  # squeue, sinfo; one more of each in the look that finds its t
 CALLS_A_REFRESH = 6  # scontrol twice, sacctmgr twice, sacct up to twice
 
 Answer = TypeVar("Answer")
+Observation = Mapping[str, float]
 
 
 class Eyes:
@@ -64,28 +65,36 @@ class Eyes:
         self.queue = replace(queue, form="; ".join(self._as_json.values()))
         return self.queue
 
-    def sight(self, predecessor: Job) -> Sight:
-        """What a policy may know at the last look. Raises ValueError for a predecessor that does not run."""
+    def sight(
+        self, predecessor: Job, decides_alike: Callable[[Sequence[Observation]], bool] = lambda _: False
+    ) -> Sight:
+        """What a policy may know at the last look. Raises ValueError for a predecessor that does not run.
+
+        decides_alike: `agent.decide.Policy.decides_alike`, so that no more futures are played than its decision needs.
+        """
         if self.queue is None or self.scene is None:
             raise ValueError("nothing has been looked at")
         sight = sight_of(self.queue, self.scene, self._memory, predecessor, self.request)
-        return sight if self.site is None else self._ahead(sight, self.queue, self.scene, predecessor, self.site)
+        if self.site is None:
+            return sight
+        if why := hides_futures(self.queue, self.scene):
+            return replace(sight, hidden=sight.hidden | dict.fromkeys(AHEAD, why), ahead=f"no futures: {why}")
+        live = live_of(self.queue, self.scene, self._memory, predecessor, self.request)
+        scene, end_s = scene_of(live, sight.snapshot, predecessor, self.site), sight.snapshot.predecessor_end_s
+
+        def settles(numbers: Sequence[Numbers]) -> bool:
+            return decides_alike([sight.observation | dict(each) for each in numbers])
+
+        found = look_ahead(scene, end_s, settles=settles)
+        hidden = {} if found.numbers else dict.fromkeys(AHEAD, found.why)
+        observation = sight.observation | dict(found.numbers)
+        return replace(sight, observation=observation, hidden=sight.hidden | hidden, ahead=found.text)
 
     def newcomer(self) -> Sight:
         """What a job that no other precedes would meet at the last look."""
         if self.queue is None or self.scene is None:
             raise ValueError("nothing has been looked at")
         return sight_of(self.queue, self.scene, self._memory, None, self.request)
-
-    def _ahead(self, sight: Sight, queue: Queue, scene: Scene, predecessor: Job, site: Site) -> Sight:
-        """The sight with what futures say, or with why they were not played."""
-        if why := hides_futures(queue, scene):
-            return replace(sight, hidden=sight.hidden | dict.fromkeys(AHEAD, why), ahead=f"no futures: {why}")
-        live = live_of(queue, scene, self._memory, predecessor, self.request)
-        found = look_ahead(scene_of(live, sight.snapshot, predecessor, site), sight.snapshot.predecessor_end_s)
-        hidden = {} if found.numbers else dict.fromkeys(AHEAD, found.why)
-        observation = sight.observation | dict(found.numbers)
-        return replace(sight, observation=observation, hidden=sight.hidden | hidden, ahead=found.text)
 
     def _either(self, program: str, text: Callable[[], Answer], as_json: Callable[[], Answer]) -> Answer:
         """What a program shows, by its text or, where that is no use, by its JSON. Raises SlurmError, the text's."""

@@ -10,7 +10,7 @@ import math
 import os
 import pwd
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -41,7 +41,7 @@ class Seeing(Protocol):
     def look(self, now_s: int) -> Queue:
         """The queue of now."""
 
-    def sight(self, predecessor: Job) -> Sight:
+    def sight(self, predecessor: Job, decides_alike: Callable[[Sequence[Observation]], bool]) -> Sight:
         """What a policy may know at the last look."""
 
 
@@ -251,7 +251,7 @@ class Agent:
         if (request, self.policy.site) != (self._eyes.request, self._eyes.site):
             self._eyes = self.world.eyes(request, self.policy.site)
             self._eyes.look(sight.now_s)
-        return self._eyes.sight(job)
+        return self._eyes.sight(job, self.policy.decides_alike)
 
     def _partition(self, default: str) -> str:
         return option(self.chain.submitted_options, "--partition", "-p") or default

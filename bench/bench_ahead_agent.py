@@ -5,21 +5,30 @@
 Decisions spread evenly over the recorded pairs of the window. Printed are processor seconds a decision, who pended and
 ran, and in how many futures the compiled ones start in the same second, and within a minute: a pass comes there also
 when a job that was withdrawn from the queue would come again.
+
+A line a setting of `simulate-ahead` says what is played where the agent stops as soon as the rest cannot change the
+decision, and on how many decisions that is the one of all futures. The decision knows the time left and its futures.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from agent.ahead import HOUR_S, Numbers, look_ahead
+from agent.artifact import REMAINING, Artifact
+from agent.decide import decides_alike
 from bench.ahead_scenes import scene_of
-from features.ahead.played import starts
-from features.ahead.summary import FUTURES
+from features.ahead.played import Scene, starts
+from features.ahead.summary import AHEAD, FUTURES, summary
+from features.observe import FEATURES
 from models.ahead.futures import Asked, start_in_futures
 from models.ahead.table import asked_of
+from models.policies.simulate_ahead import SimulateAhead
 from models.study.cluster import open_study
 from models.study.pair_tables import predecessors_in
 from models.study.windows import FIT_DECISION_S, Window
@@ -27,9 +36,25 @@ from simulator.recorded.future import STEP_S
 from traces import clusters, instants
 from traces.store.folder import DataFolder
 
+SETTINGS = (0.4, 0.7, 1.0, 1.4, 5.0)
+
+
+def stopping(rule: Artifact, setting: float, scene: Scene, end_s: int, every: Numbers) -> tuple[int, float, bool]:
+    """Futures that an agent plays at that setting, in how many processor seconds, and: does it decide as on `every`?"""
+    left = {**dict.fromkeys(FEATURES, 0.0), REMAINING: (end_s - scene.now_s) / HOUR_S}
+
+    def settles(numbers: Sequence[Numbers]) -> bool:
+        return decides_alike(rule, setting, [left | dict(each) for each in numbers])
+
+    began = time.process_time()
+    some = look_ahead(scene, end_s, clock=lambda: 0.0, settles=settles)
+    took_s = time.process_time() - began
+    submits = rule.decide([rule.row(left | dict(numbers)) for numbers in (some.numbers, every)], setting)
+    return some.played, took_s, bool(submits[0] == submits[1])
+
 
 def main() -> None:
-    """Prints a line on the times and one on the agreement."""
+    """Prints a line on the times, one on the agreement, and one a setting on stopping early."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--cluster", required=True)
@@ -46,7 +71,8 @@ def main() -> None:
     rows = np.unique(np.linspace(0, len(every) - 1, given.decisions).astype(np.int64))
     asked = Asked(**{name: getattr(every, name)[rows] for name in Asked.__dataclass_fields__})
     compiled = start_in_futures(record, asked)
-    took_s, apart_s, there = [], [], []
+    rule = SimulateAhead().fit(pairs, 0)[0]
+    took_s, apart_s, there, stopped = [], [], [], []
     for d in range(len(asked)):
         scene = scene_of(record, asked, d)
         began = time.process_time()
@@ -54,6 +80,10 @@ def main() -> None:
         took_s.append(time.process_time() - began)
         apart_s.append(np.abs(played - compiled[d]))
         there.append((len(scene.pending), len(scene.running)))
+        end_s = int(asked.own_end_s[d])
+        row = summary(played[None], asked.at_s[d : d + 1], asked.own_end_s[d : d + 1])[0]
+        on_all = dict(zip(AHEAD, row.tolist(), strict=True))
+        stopped.append([stopping(rule, setting, scene, end_s, on_all) for setting in SETTINGS])
     pending, running = np.array(there).max(axis=0)
     print(
         f"{len(asked)} decisions of {len(pairs)} pairs, at most {pending} jobs pending and {running} running: "
@@ -64,6 +94,12 @@ def main() -> None:
         f"of {apart.size} futures {np.sum(apart == 0)} start in the same second as the compiled ones, "
         f"{np.sum(apart <= STEP_S)} within a minute, all within {apart.max() / 60:.0f} min"
     )
+    for setting, found in zip(SETTINGS, zip(*stopped, strict=True), strict=True):
+        counts, seconds, same = (np.array(column) for column in zip(*found, strict=True))
+        print(
+            f"factor {setting}: {counts.mean():.1f} of {FUTURES} futures in the mean, {np.median(counts):.0f} in the "
+            f"median, {seconds.sum() / sum(took_s):.2f} of the processor time, the same decision on {same.sum()}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
 """Mirage's own methods on the same pairs as Baton's: interruption, overlap, and how far their training came.
 
 Pairs of 1 and 8 nodes are injected into the plain world under Mirage's own scheduler. Fitted are, once a seed,
-its transformer and its mixture of experts (value and REINFORCE heads), its random forest and XGBoost, on the fit
-window; peers: reactive, its average, the start estimate, `lightgbm` and `fitted-q` on the same pairs. Asked once an
-hour, as its own serial validator does. Rows are printed by load too (light: reactive loses at most 2 h, medium 12 h).
+its transformer and its mixture of experts (value and REINFORCE heads), its random forest and XGBoost, and Baton's DQN
+and policy gradient over the same 144 snapshots (`models.mirage.learners`), on the fit window; peers: reactive, its
+average, the start estimate, `lightgbm`, `fitted-q`, `dqn` and `policy-gradient` on the same pairs. All are asked once
+an hour, as its own serial validator does, at the setting that the select window picks.
 
-    python bench/mirage_peer.py --data data --cluster ls6 --window select --minutes 60 --seeds 0
+    python bench/mirage_peer.py --data data --cluster ls6 --window report --minutes 60 --seeds 0
 
-A foundation goes on from `DATA/mirage/KIND-SEED.npz` where that is. `--width` makes the foundations narrower, and
-`--of` takes every so many pairs: what was run with either is no longer what was published.
+What reads histories goes on from `DATA/mirage/KIND-SEED.npz` where that is. `--width`, `--inner` and `--experts` make
+encoders smaller, and `--of` takes every so many pairs to fit on: what was run with one of them is no longer what was
+published.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from __future__ import annotations
 import argparse
 import platform
 import sys
-import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,10 +27,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from features.bootstrap import interval, resampled_means, start_weights
-from models.comparison.outcomes import Outcome, load_masks, play, play_frozen_average, play_oracle
+from bench.peer_rows import print_table
+from models.comparison.outcomes import Outcome, play, play_frozen_average, play_oracle
+from models.mirage import learners
 from models.mirage.networks import Sizes
-from models.mirage.peers import Budget, Fitted, fit_foundation, fit_trees
+from models.mirage.peers import Budget, fit_foundation, fit_trees
 from models.mirage.snapshots import HISTORY, STEP_S, Histories, take_snapshots
 from models.protocol import PairTable
 from models.registry import make_policy
@@ -38,8 +42,8 @@ from traces.progress import say
 from traces.store.folder import DataFolder
 
 HOUR_S = 3600
-BESIDE = ("reactive", "start-estimate", "lightgbm", "fitted-q")
-KINDS = ("transformer", "mixture", "forest", "xgboost")
+BESIDE = ("reactive", "start-estimate", "lightgbm", "fitted-q", "dqn", "policy-gradient")
+KINDS = ("transformer", "mixture", "forest", "xgboost", *learners.KINDS)
 
 
 def histories_of(study: Study, pairs: PairTable) -> Histories:
@@ -47,7 +51,7 @@ def histories_of(study: Study, pairs: PairTable) -> Histories:
     jobs = study.workload
     made = replay(jobs, scheduler=study.scenario.scheduler, capacity=study.scenario.capacity)
     end_s = np.where(made.starts < 0, made.starts, made.starts + made.run_s)
-    first_s = int(pairs.decision_s.min()) - HISTORY * STEP_S
+    first_s = max(int(pairs.decision_s.min()) - HISTORY * STEP_S, int(jobs.submit_s.min()))
     last_s = int(pairs.decision_s.max())
     snapshots = take_snapshots(jobs.submit_s, made.starts, end_s, jobs.size, jobs.limit_s, first_s, last_s)
     return Histories.of(snapshots, pairs)
@@ -64,39 +68,34 @@ def hourly(pairs: PairTable) -> PairTable:
     return PairTable(**{**columns, "offset": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)})
 
 
-def rows_of(outcome: Outcome, pairs: PairTable) -> None:
-    """Prints a line a load: interruption and overlap at the default setting, with the cost's interval."""
-    at = outcome.settings.index(outcome.default_setting)
-    gap = outcome.gap_h[:, at]
-    for load, mask in load_masks(pairs.gap_h[pairs.last]).items():
-        if not mask.any():
-            continue
-        part = gap[:, mask]
-        cost = np.abs(part)
-        weights = start_weights(pairs.submit_s[mask])
-        ends = "-"
-        if weights is not None:
-            seeds = np.full((len(weights), len(cost)), 1.0 / len(cost))
-            found = interval(resampled_means(cost[:, None], weights, seeds)[:, 0])
-            ends = "-" if found is None else f"[{found[0]:.2f}, {found[1]:.2f}]"
-        print(
-            f"{outcome.policy:26s} {load:7s} {mask.sum():4d}  {np.maximum(part, 0).mean():6.2f} "
-            f"{np.maximum(-part, 0).mean():6.2f} {100 * (part <= 0).mean():4.0f} %  {cost.mean():6.2f} {ends}"
-        )
-
-
-def fitted(kind: str, histories: Histories, budget: Budget, seed: int) -> list[Fitted]:
-    """The rows of one kind, with what their training came to on standard error."""
-    began = time.perf_counter()
+def rows_of(
+    kind: str, on_fit: Histories, on_judged: Sequence[Histories], budget: Budget, seed: int, updates: int | None
+) -> Iterator[list[Outcome]]:
+    """The rows of one kind, each on all that is judged, with what their training came to on standard error."""
+    if kind in learners.KINDS:
+        learned = learners.fit(kind, on_fit, budget, seed, updates)
+        tell(kind, seed, learned.metrics)
+        yield [learned.outcome(histories) for histories in on_judged]
+        return
     made = (
-        fit_foundation(kind, histories, budget, seed, 1)
+        fit_foundation(kind, on_fit, budget, seed, 1)
         if kind in ("transformer", "mixture")
-        else [fit_trees(kind, histories, seed)]
+        else [fit_trees(kind, on_fit, seed)]
     )
     for one in made:
-        told = {name: [round(value, 2) for value in series[-12:]] for name, series in one.metrics.items()}
-        say(f"{one.name}, seed {seed}: {time.perf_counter() - began:.0f} s, {told}")
-    return made
+        tell(one.name, seed, one.metrics)
+        yield [one.outcome(histories, 1) for histories in on_judged]
+
+
+def together(parts: Sequence[Outcome]) -> Outcome:
+    """The outcomes of all seeds as one."""
+    return replace(parts[0], gap_h=np.concatenate([one.gap_h for one in parts]))
+
+
+def tell(name: str, seed: int, metrics: dict[str, list[float]]) -> None:
+    """What a training came to, on standard error."""
+    told = {what: [round(value, 2) for value in series[-12:]] for what, series in metrics.items()}
+    say(f"{name}, seed {seed}: {told}")
 
 
 def main() -> None:
@@ -105,43 +104,51 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--cluster", required=True)
     parser.add_argument("--window", choices=("select", "report"), default="select")
-    parser.add_argument("--minutes", type=float, default=60.0, help="of pre-training, a foundation and seed")
+    parser.add_argument("--minutes", type=float, default=60.0, help="of training, an encoder and seed")
+    parser.add_argument("--updates", type=int, help="of Baton's learners over histories; their own number if not given")
     parser.add_argument("--width", type=int, default=Sizes().width)
-    parser.add_argument("--of", type=int, default=1, help="take every so many pairs")
+    parser.add_argument("--inner", type=int, default=Sizes().inner)
+    parser.add_argument("--experts", type=int, default=Sizes().experts)
+    parser.add_argument("--of", type=int, default=1, help="fit on every so many pairs")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--loads", nargs="+", choices=("all", "light", "medium", "heavy"), default=["all"])
     options = parser.parse_args()
 
     data = DataFolder(options.data)
     study = open_study(data, clusters.resolve(data, cluster=options.cluster))
-    fit = hourly(study.pairs(study.windows.fit).known_before(study.windows.fit.until_s))
-    judged = hourly(study.pairs(getattr(study.windows, options.window)))
-    fit, judged = (pairs.take(np.arange(0, len(pairs), options.of)) for pairs in (fit, judged))
-    say(f"{len(fit)} pairs to fit on, {len(judged)} to judge, {len(judged.decision_s):,} decisions")
-    on_fit, on_judged = histories_of(study, fit), histories_of(study, judged)
-    budget = Budget(options.minutes * 60, Sizes(width=options.width), data.root / "mirage")
+    windows = ["select"] if options.window == "select" else ["select", "report"]
+    known = [study.windows.fit, study.windows.select]  # settings too are picked by what was known in time
+    tables = [study.pairs(window).known_before(window.until_s) for window in known]
+    tables += [study.pairs(study.windows.report)] if options.window == "report" else []
+    fit, *judged = map(hourly, tables)
+    fit = fit.take(np.arange(0, len(fit), options.of))
+    say(f"{len(fit)} pairs to fit on, {[len(pairs) for pairs in judged]} to judge")
+    on_fit, on_judged = histories_of(study, fit), [histories_of(study, pairs) for pairs in judged]
+    sizes = Sizes(width=options.width, inner=options.inner, experts=options.experts)
+    budget = Budget(options.minutes * 60, sizes, data.root / "mirage")
 
-    outcomes: dict[str, list[Outcome]] = {}
+    played: list[dict[str, list[Outcome]]] = [{} for _ in windows]
     for kind in options.kinds:
         for seed in options.seeds:
-            for one in fitted(kind, on_fit, budget, seed):
-                outcomes.setdefault(one.name, []).append(one.outcome(on_judged, 1))
-    for name in BESIDE:
-        artifacts = [make_policy(name).fit(fit, seed)[0] for seed in options.seeds]
-        outcomes[name] = [play(judged, artifacts, name)]
-    outcomes["mirage-average"] = [play_frozen_average(judged)]
-    outcomes["oracle"] = [play_oracle(judged)]
+            for of_row in rows_of(kind, on_fit, on_judged, budget, seed, options.updates):
+                for outcome, in_window in zip(of_row, played, strict=True):
+                    in_window.setdefault(outcome.policy, []).append(outcome)
+    beside = {name: [make_policy(name).fit(fit, seed)[0] for seed in options.seeds] for name in BESIDE}
+    found = []
+    for pairs, in_window in zip(judged, played, strict=True):
+        outcomes = [together(parts) for parts in in_window.values()]
+        outcomes += [play(pairs, artifacts, name) for name, artifacts in beside.items()]
+        found.append([*outcomes, play_frozen_average(pairs), play_oracle(pairs)])
 
     today = datetime.now(UTC).date()
-    print(f"{today}, {platform.machine()}, seeds {options.seeds}, {options.minutes:g} min, width {options.width}")
-    for nodes in np.unique(judged.pair_nodes):
-        mask = judged.pair_nodes == nodes
-        print(f"\n{nodes}-node pairs of 48 h\n{'policy':26s} load       n     I h    O h  zero    cost  95 %")
-        for name, parts in outcomes.items():
-            first = parts[0]
-            gap = np.concatenate([one.gap_h for one in parts])[:, :, mask]
-            whole = Outcome(name, first.version, first.knob, first.settings, first.default_setting, gap)
-            rows_of(whole, judged.take(mask))
+    print(f"{today}, {platform.machine()}, seeds {options.seeds}, at most {options.minutes:g} min, {sizes}")
+    for window, pairs, outcomes in zip(windows, judged, found, strict=True):
+        for nodes in np.unique(pairs.pair_nodes):
+            print(f"\n{window}, {nodes}-node pairs of 48 h, asked hourly")
+            select = {one.policy: one.take(judged[0].pair_nodes == nodes) for one in found[0]}
+            mask = pairs.pair_nodes == nodes
+            print_table(pairs.take(mask), [one.take(mask) for one in outcomes], select, options.loads)
 
 
 if __name__ == "__main__":

@@ -31,15 +31,16 @@ given = options.parse_args()
 
 data = DataFolder(Path(given.data))
 cluster = clusters.resolve(data, cluster=given.cluster)
-study = open_study(data, cluster, world=given.world, every_s=given.every * 3600)
+names = given.policies.split(",")
+study = open_study(data, cluster, world=given.world, every_s=given.every * 3600).seeing(names)
 windows = []
 for number in reversed(range(given.windows)):
     until_s = study.usable.until_s - number * given.days * DAY_S
     report = Window(until_s - given.days * DAY_S, until_s)
     select = Window(report.from_s - given.days * DAY_S, report.from_s)
     fit = study.fit_window(select.from_s)
-    names, seeds = given.policies.split(","), range(given.seeds)
-    trained = train(study.fit_pairs(fit), names, context=study.context(fit.until_s), seeds=seeds)
+    context = study.context(fit.until_s)
+    trained = train(study.fit_pairs(fit), names, context=context, seeds=range(given.seeds))
     windows.append(compare_on(study, trained, report, select).differences)
 
 for row in pool(windows):

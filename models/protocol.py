@@ -83,10 +83,15 @@ class PairTable:
             if len(self.ahead) != len(self.observations):
                 raise InputError(
                     f"policy {artifact.manifest['policy']!r} looks at simulated futures, which were not made for these "
-                    "pairs; they are made by `baton train` and `baton evaluate` in --world calibrated or recorded-wait"
+                    "pairs; they are made by `baton train` and `baton evaluate`"
                 )
-            return np.concatenate([self.observations, self.ahead], axis=1)
+            return self.seen_ahead
         return self.observations
+
+    @property
+    def seen_ahead(self) -> Float32s:
+        """(d, len(SEEN_AHEAD)) what is observed, and behind it what the futures say; only where there are futures."""
+        return np.concatenate([self.observations, self.ahead], axis=1)
 
     def take(self, pairs: NDArray[np.bool_] | Int64s) -> PairTable:
         """The given pairs (mask or positions) with all their decisions."""

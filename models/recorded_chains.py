@@ -8,6 +8,9 @@ submitted where the policy says so, starts by the forked form, and from its star
 decision is anchored to the record, as those of `models.recorded_pairs` are; that the others would have started later
 because of the links is not carried from one decision to the next.
 
+A policy that looks ahead (`features.ahead`) decides on futures of what is seen then, the links among those that
+run, until their limits. They are played as often as for a table of pairs (`models.ahead.table`).
+
 The oracle simulates every decision of a link and takes the one of least interruption + overlap, the earliest of equals.
 It begins to decide of the next link when the one before has ended.
 """
@@ -18,13 +21,20 @@ import heapq
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
+from agent.decide import looks_ahead
 from features import observe
+from features.ahead.arrivals import cycles_s
+from features.ahead.run_times import History
+from features.ahead.summary import BEYOND_S, FUTURES, summary
+from models.ahead.futures import Ground, ground_of, history_of, most_arrivals, play
+from models.ahead.table import is_due
 from models.pairs import write_observation
 from models.recorded_pairs import Predecessors, decision_instants, week_of, week_world
 from simulator.cluster import NONE, advance, copy, place_of, start_of, submit, visible
@@ -40,6 +50,7 @@ Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]
 _Due: TypeAlias = "tuple[int, int, _Chain]"  # a decision: its instant, the chain's place among all, the chain
 
+CYCLES_S = cycles_s(FUTURES)
 SAMPLE = 64  # decisions that are timed to say what all will cost
 NOTHING_YET = (int(np.iinfo(np.int64).max), NONE, NONE)
 
@@ -51,8 +62,13 @@ class Player:
     artifact: Artifact | None
     setting: float | None = None  # None: the artifact's own
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether it decides on futures too."""
+        return self.artifact is not None and looks_ahead(self.artifact)
+
     def submits(self, observation: Float32s) -> bool:
-        """Whether it submits now; observation: (len(features.observe.FEATURES),)."""
+        """Whether it submits now; observation: of the artifact's features."""
         return self.artifact is not None and bool(self.artifact.decide(observation[None], self.setting)[0])
 
 
@@ -97,6 +113,7 @@ class _Chain:
     wait_s: int  # of the last of them
     instants: Iterator[int]  # decisions of the last link that are still to come
     best: tuple[int, int, int] = NOTHING_YET  # of the oracle: cost (s), start of the next link, and its submission
+    ahead_s: Int64s | None = None  # starts of the next link in the futures that were played last, epoch s
 
 
 def play_chains(
@@ -165,6 +182,7 @@ class _Play:
         self.record, self.predecessors, self.links = record, predecessors, links
         self.limit_s, self.decision_s, self.fit_span_s = limit_s, decision_s, fit_span_s
         self.observation = np.zeros(len(observe.FEATURES), np.float32)
+        self._ground: Ground | None = None  # of the week, once futures are played in it
         self.begin_again()
 
     def begin_again(self) -> None:
@@ -198,7 +216,10 @@ class _Play:
         pair = (start_s[-1], chain.wait_s, end_s, self.record.size[row], self.limit_s, self.record.user[row])
         out = self.out[chain.number]
         _look(self.cluster, self.branches, now, first, np.array(start_s, np.int64), out, pair, self.observation)
-        if player.artifact is not None and not player.submits(self.observation):
+        seen = self.observation
+        if player.looks_ahead:
+            seen = np.append(seen, self._ahead(chain, now, end_s))
+        if player.artifact is not None and not player.submits(seen):
             return False
         following_s = int(_start(self.cluster, self.branches[1], first + len(start_s), now))
         chain.best = min(chain.best, (abs(following_s - end_s), following_s, now))
@@ -206,8 +227,36 @@ class _Play:
             return False
         _, following_s, submit_s = chain.best
         chain.start_s.append(following_s)
-        chain.wait_s, chain.instants = following_s - submit_s, iter(())
+        chain.wait_s, chain.instants, chain.ahead_s = following_s - submit_s, iter(()), None
         return True
+
+    def _ahead(self, chain: _Chain, now: int, end_s: int) -> Float32s:
+        """What futures say at `now`, `features.ahead.summary`, in the branch that `_look` left."""
+        if chain.ahead_s is None or is_due(np.array([end_s - now]))[0]:
+            chain.ahead_s = self._played(chain, now, end_s)
+        chain.ahead_s = np.maximum(chain.ahead_s, now)
+        seen: Float32s = summary(chain.ahead_s[None], np.array([now]), np.array([end_s]))[0]
+        return seen
+
+    def _played(self, chain: _Chain, now: int, end_s: int) -> Int64s:
+        """When the next link would start in each future, if it were submitted now."""
+        record, row = self.record, int(self.predecessors.row[chain.number])
+        if self._ground is None:
+            most = most_arrivals(record.submit_s, CYCLES_S, self.limit_s + BEYOND_S)
+            self._ground = ground_of(record, self._known, self.world, self.place, most)
+        for out in (row, int(self.predecessors.next_row[chain.number])):
+            if out != NONE:  # should it come again, it runs as the links do
+                self._ground.room.drawn_s[out] = self.limit_s
+        name = record.name[row] if len(record.name) else NONE
+        columns = (now, record.size[row], self.limit_s, record.user[row], name, record.priority[row])
+        wanted = np.array([*columns, end_s - now + BEYOND_S, NONE, NONE, NONE], np.int64)
+        starts = np.zeros(FUTURES, np.int64)
+        play(self._ground, self.branches[1], wanted, CYCLES_S, starts)
+        return starts
+
+    @cached_property
+    def _known(self) -> History:
+        return history_of(self.record)
 
     def _turn_to(self, now: int) -> None:
         """The world of the week of `now`; decisions come in order of time, so each week is built once."""
@@ -217,7 +266,8 @@ class _Play:
         row, record = self.predecessors.row, self.record
         columns = (record.size[row], np.full(len(row), self.limit_s), record.user[row], record.priority[row])
         extra = Extra(*(np.repeat(column, self.links) for column in columns))
-        world, place = week_world(record, week_s, extra, self.fit_span_s)
+        self.world, self.place = world, place = week_world(record, week_s, extra, self.fit_span_s)
+        self._ground = None
         rows = np.stack([row, self.predecessors.next_row], axis=1)
         self.week_s, self.first_extra = week_s, world.first_extra
         self.cluster: Any = world.clusters[0]

@@ -45,6 +45,7 @@ POLICIES: dict[str, Named] = {
 LOOKING_AHEAD: dict[str, Named] = {
     "simulate-ahead": Named("models.policies.simulate_ahead:SimulateAhead"),
     "xgboost-ahead": Named("models.policies.xgboost_ahead:XGBoostAhead"),
+    "fitted-q-ahead": Named("models.policies.fitted_q_ahead:FittedQAhead"),
 }
 # What every comparison holds whatever was asked for: rules that learn nothing.
 RULES = ("reactive", "average-wait", "start-estimate", "start-expected")

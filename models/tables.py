@@ -29,6 +29,10 @@ _INTERRUPTION = Column("interruption_h", FLOAT, "h", "mean interruption a pair",
 _OVERLAP = Column("overlap_h", FLOAT, "h", "mean overlap a pair", nullable=False)
 _ZERO = Column("zero_share", FLOAT, "", "share of pairs without interruption (gap <= 0)", nullable=False)
 _COST_1 = Column("cost_w1", FLOAT, "h", "interruption + overlap a pair", nullable=False)
+_IN_WORLD = Column("world", TEXT, "", f"simulated world: {' or '.join(WORLDS)}", nullable=False)
+_BLOCKS = Column("blocks", INT, "blocks", f"{BLOCK_DAYS}-day blocks that hold these pairs", nullable=False)
+_SEEDS = Column("seeds", INT, "seeds", "training seeds averaged", nullable=False)
+_INDICATIVE = Column("indicative", FLAG, "", _FEW_BLOCKS, nullable=False)
 
 POLICY_RESULTS = Table(
     "policy_results",
@@ -40,16 +44,16 @@ POLICY_RESULTS = Table(
         Column("from_utc", UTC, "", "submission of the first predecessor measured", nullable=False),
         Column("to_utc", UTC, "", "submission of the last predecessor measured", nullable=False),
         Column("policy_version", TEXT, "", "digest of the artifacts compared", nullable=False),
-        Column("world", TEXT, "", f"simulated world: {' or '.join(WORLDS)}", nullable=False),
+        _IN_WORLD,
         Column("load", TEXT, "", f"all, or by reactive's gap: {LOADS_IN_WORDS}", nullable=False),
         Column("pairs", TEXT, "", "injected into the world, or recorded: jobs cut by their limit", nullable=False),
         _SIZE,
         _NODES,
         _LIMIT,
         _PAIRS,
-        Column("blocks", INT, "blocks", f"{BLOCK_DAYS}-day blocks that hold these pairs", nullable=False),
-        Column("seeds", INT, "seeds", "training seeds averaged", nullable=False),
-        Column("indicative", FLAG, "", _FEW_BLOCKS, nullable=False),
+        _BLOCKS,
+        _SEEDS,
+        _INDICATIVE,
         Column("knob", TEXT, "", "what a setting means, with its unit", nullable=False),
         Column("setting", FLOAT, "", "headline setting: least cost_w1 on the select window"),
         _INTERRUPTION,
@@ -118,13 +122,13 @@ POLICY_PROMISES = Table(
         CLUSTER,
         _POLICY,
         Column("risk", FLOAT, "", "probability of an interruption that is promised at most", nullable=False),
-        Column("world", TEXT, "", f"simulated world: {' or '.join(WORLDS)}", nullable=False),
+        _IN_WORLD,
         Column("from_utc", UTC, "", "submission of the first predecessor judged", nullable=False),
         Column("to_utc", UTC, "", "submission of the last one", nullable=False),
         _PAIRS,
-        Column("seeds", INT, "seeds", "training seeds averaged", nullable=False),
-        Column("blocks", INT, "blocks", f"{BLOCK_DAYS}-day blocks that hold these pairs", nullable=False),
-        Column("indicative", FLAG, "", _FEW_BLOCKS, nullable=False),
+        _SEEDS,
+        _BLOCKS,
+        _INDICATIVE,
         Column("weeks", INT, "weeks", "weeks with a pair", nullable=False),
         Column("promised_weeks", INT, "weeks", "those with a setting that kept the risk", nullable=False),
         Column("promised_pairs", INT, "pairs", "pairs of these weeks", nullable=False),

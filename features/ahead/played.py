@@ -71,10 +71,16 @@ class Scene:
     horizon_s: int
 
 
-def starts(scene: Scene, futures: int, goes_on: Callable[[], bool] = lambda: True) -> Int64s:
+def starts(
+    scene: Scene,
+    futures: int,
+    goes_on: Callable[[], bool] = lambda: True,
+    is_enough: Callable[[Sequence[int]], bool] = lambda _: False,
+) -> Int64s:
     """When the successor starts in each of so many futures, epoch s, int64, (up to futures,).
 
-    goes_on: asked again and again; where it says no, the futures that were played by then are returned.
+    goes_on: asked again and again; where it says no, the futures that were played by then are returned. is_enough:
+    asked after each future, with the starts so far; where it says yes, these are returned.
     """
     run_s = {}
     for job in (*scene.pending, *scene.running):
@@ -82,7 +88,7 @@ def starts(scene: Scene, futures: int, goes_on: Callable[[], bool] = lambda: Tru
             return np.zeros(0, np.int64)
         run_s[job.number] = _run_s(scene, job, futures)
     release_s = {job.number: _release_s(scene, job, futures) for job in scene.pending if job.is_held}
-    found = []
+    found: list[int] = []
     for future, cycle_s in enumerate(cycles_s(futures).tolist()):
         drawn = {number: int(each[future]) for number, each in run_s.items()}
         released = {number: int(each[future]) for number, each in release_s.items()}
@@ -90,6 +96,8 @@ def starts(scene: Scene, futures: int, goes_on: Callable[[], bool] = lambda: Tru
         if start_s is None:
             break
         found.append(start_s)
+        if is_enough(found):
+            break
     return np.array(found, np.int64)
 
 

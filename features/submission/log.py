@@ -20,7 +20,7 @@ NODES, CPUS = "nodes", "CPUs"
 COLUMNS = (
     "job_key", "job_id", "job_id_raw", "array_job_id", "array_task_id", "submit_utc", "start_utc", "end_utc", "run_s",
     "allocated_nodes", "requested_nodes", "requested_cpus", "allocated_cpus", "requested_gpus", "allocated_gpus",
-    "requested_mem_mib", "user_name", "account", "partition", "qos", "priority", "is_open",
+    "requested_mem_mib", "job_name", "user_name", "account", "partition", "qos", "priority", "is_open",
 )  # fmt: skip
 KNOWN_SHARE = 0.9  # of jobs whose nodes a log must know for sizes to be counted in nodes
 LEAST_SPAN = 0.5  # ends must span so much of what submissions span, else the log was cut by ends

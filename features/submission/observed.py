@@ -21,21 +21,10 @@ from features.submission.log import SubmissionLog
 from features.submission.tally import tallies
 from simulator.cluster import Visible, visible
 from simulator.compiled import njit
-from simulator.recorded.branch import (
-    ARRIVED,
-    NEXT_PASS_S,
-    TAKEN,
-    Branch,
-    Cluster,
-    advance,
-    new_branch,
-    new_cluster,
-    pass_due,
-)
-from simulator.recorded.follow import take
+from simulator.recorded.branch import Branch, Cluster, advance, new_branch, new_cluster, until_submission
 from simulator.recorded.judge import ALL
 from simulator.recorded.parameters import Parameters, jobs_of, rules_of
-from simulator.recorded.record import NONE, SUBMITTED, events
+from simulator.recorded.record import NONE, events
 from simulator.recorded.state import PENDING, goes_ahead
 from simulator.recorded.world import build as build  # its module implements `visible` for the recorded cluster
 
@@ -100,17 +89,11 @@ def present(log: SubmissionLog, parameters: Parameters) -> Present:
 @njit
 def _follow(cluster: Cluster, branch: Branch, rows: Int64s, asked: Float64s, out: Float32s) -> None:
     """Follow the log up to the submission of each of `rows` (rising), and write what is seen there."""
-    log, state, scalars = cluster.log, branch.state, branch.scalars
+    state = branch.state
     for i in range(len(rows)):
         job = rows[i]
         now = cluster.jobs.submit_s[job]
-        advance(cluster, branch, now - 1, NONE)
-        if scalars[NEXT_PASS_S] == now:
-            pass_due(cluster, branch, NONE)
-        while not (log.job[scalars[TAKEN]] == job and log.kind[scalars[TAKEN]] == SUBMITTED):
-            take(cluster.jobs, cluster.rules, log, state, scalars[TAKEN])
-            scalars[ARRIVED] += log.kind[scalars[TAKEN]] == SUBMITTED
-            scalars[TAKEN] += 1
+        until_submission(cluster, branch, job)
         place = 0
         while place < state.scalars[PENDING] and goes_ahead(state, state.pending[place], job):
             place += 1

@@ -28,11 +28,12 @@ from features.ahead.draws import RELEASE, RUN, spread, uniform
 from features.ahead.run_times import ROOM, History, draw_run_s, history, like_runs
 from features.ahead.summary import FUTURES
 from models.recorded_pairs import week_of, week_world
-from simulator.cluster import advance
+from simulator.cluster import Built, advance
 from simulator.compiled import njit
-from simulator.recorded.branch import ARRIVED, OWN, TAKEN, Branch, Cluster, usable_nodes
+from simulator.recorded.branch import ARRIVED, OWN, TAKEN, Branch, Cluster, until_submission, usable_nodes
 from simulator.recorded.future import (
     CYCLE_S,
+    FIRST_ROW,
     LAST_S,
     MOMENT,
     NOW_S,
@@ -80,6 +81,7 @@ class Asked:
     horizon_s: Int64s  # a future in which it has not started after so long counts as started then
     own_row: Int64s  # row of the record of a job that is known to run until `own_end_s`: a predecessor; NONE
     own_end_s: Int64s
+    row: Int64s  # row of the record that it is: all that came before it is seen, and it does not come again; NONE
 
     def __len__(self) -> int:
         return len(self.at_s)
@@ -113,23 +115,15 @@ def start_in_futures(
     starts = np.zeros((len(asked), futures), np.int64)
     if not len(asked):
         return starts
-    ended = record.ran & (record.end_s < NEVER)
-    name = record.name if len(record.name) else np.zeros_like(record.user)
-    known = history(
-        record.end_s[ended],
-        (record.end_s - record.start_s)[ended],
-        record.limit_s[ended],
-        record.user[ended],
-        name[ended],
-    )
+    known = history_of(record)
     order = np.argsort(asked.at_s, kind="stable")
     week = week_of(asked.at_s[order])
     cycles = cycles_s(futures)
-    most = _most_rows(record, cycles, int(asked.horizon_s.max()))
+    most = most_arrivals(record.submit_s, cycles, int(asked.horizon_s.max()))
     parts = [(int(from_s), order[week == from_s]) for from_s in np.unique(week)]
     done = np.zeros(len(parts), np.int64)
 
-    def play(place: int) -> None:
+    def play_week(place: int) -> None:
         from_s, rows = parts[place]
         starts[rows] = _week(
             record, known, asked, rows, from_s, cycles, most, fit_span_s, told, done[place : place + 1]
@@ -140,8 +134,8 @@ def start_in_futures(
         ThreadPoolExecutor(threads) as pool,
         Progress(f"{futures} futures of {len(asked):,} submissions", len(asked), stays=False, each=True) as progress,
     ):
-        play(0)  # compiles here: numba's compiler is not safe in threads
-        work = [pool.submit(play, place) for place in range(1, len(parts))]
+        play_week(0)  # compiles here: numba's compiler is not safe in threads
+        work = [pool.submit(play_week, place) for place in range(1, len(parts))]
         while wait(work, timeout=1).not_done:
             progress.reach(int(done.sum()))
         for one in work:
@@ -149,9 +143,8 @@ def start_in_futures(
     return starts
 
 
-def _most_rows(record: Record, cycles: Int64s, horizon_s: int) -> int:
-    """Jobs that may arrive in a future, at most."""
-    submit_s = record.submit_s
+def most_arrivals(submit_s: Int64s, cycles: Int64s, horizon_s: int) -> int:
+    """Jobs that may arrive in a future, at most. submit_s: of all that may come again, rising."""
     most = 0
     for cycle in np.unique(cycles):
         within = np.searchsorted(submit_s, submit_s + cycle) - np.arange(len(submit_s))
@@ -174,20 +167,79 @@ def _week(
     """The starts of those of `asked` whose rules are fitted at `from_s`; rows in order of time."""
     nobody = np.zeros(0, np.int64)
     world, place = week_world(record, from_s, Extra(nobody, nobody, nobody, nobody), fit_span_s)
+    ground = ground_of(record, known, world, place, most)
+    followed = world.branch(0, 0)
+    columns = [asked.at_s, asked.nodes, asked.limit_s, asked.user, asked.name, asked.priority, asked.horizon_s]
+    columns += [asked.own_row, asked.own_end_s, asked.row]
+    wanted = np.stack([column[rows] for column in columns], axis=1).astype(np.int64)
+    found = np.zeros((len(rows), len(cycles)), np.int64)
+    for d in range(len(rows)):
+        row = int(asked.row[rows[d]])
+        if row == NONE:
+            advance(ground.cluster, followed, int(wanted[d, 0]) - 1)
+        else:
+            until_submission(ground.cluster, followed, int(place[row]))
+        play(ground, followed, wanted[d], cycles, found[d], told, d)
+        done[0] += 1
+    return found
+
+
+class Ground(NamedTuple):
+    """What the futures of a week's decisions are played on, by one thread."""
+
+    cluster: Any  # `simulator.recorded.branch.Cluster`
+    past: Past
+    known: History
+    ageing: Ageing
+    room: Room
+    at: Int64s  # row of the past of each row of the cluster's record
+    has_priority: bool
+
+
+def history_of(record: Record) -> History:
+    """How long the jobs of a record ran that ended."""
+    ended = record.ran & (record.end_s < NEVER)
+    return history(
+        record.end_s[ended],
+        (record.end_s - record.start_s)[ended],
+        record.limit_s[ended],
+        record.user[ended],
+        _names(record)[ended],
+    )
+
+
+def _names(record: Record) -> Int64s:
+    return record.name if len(record.name) else np.zeros_like(record.user)
+
+
+def ground_of(record: Record, known: History, world: Built, place: Int64s, most: int) -> Ground:
+    """The ground of a week, of which `week_world` made the world and place. most: jobs that may arrive in a future."""
     cluster: Any = world.clusters[0]
     has_priority = bool(cluster.beyond.usual.any())
     past = past_of(record, has_priority=has_priority)
-    users = record.users + 1
-    room = new_room(len(cluster.jobs.user) + most + 1, users, past)
+    room = new_room(len(cluster.jobs.user) + most + 1, record.users + 1, past)
     ageing = Ageing(cluster.beyond.key_per_s, cluster.beyond.origin_s)
-    own = np.where((asked.priority == NONE) | (not has_priority), NONE, HOUR_S * asked.priority)
-    columns = [asked.at_s, asked.nodes, asked.limit_s, asked.user, asked.name, own, asked.horizon_s]
-    columns += [asked.own_row, asked.own_end_s]
-    wanted = np.stack([column[rows] for column in columns], axis=1).astype(np.int64)
-    found = np.zeros((len(rows), len(cycles)), np.int64)
-    at = np.flatnonzero(place != NONE)
-    _play(cluster, world.branch(0, 0), past, known, ageing, room, at, wanted, cycles, told, found, done)
-    return found
+    return Ground(cluster, past, known, ageing, room, np.flatnonzero(place != NONE), has_priority)
+
+
+def play(
+    ground: Ground,
+    branch: Branch,
+    wanted: Int64s,
+    cycles: Int64s,
+    starts: Int64s,
+    told: Told = NOTHING,
+    number: int = 0,
+) -> None:
+    """Fill `starts` (futures,) of one decision, to which `branch` has advanced; it stays as it is.
+
+    wanted: (10,) int64, the columns of `Asked`. Rows beyond the record that run are links of a chain and run to their
+    limits. number: of the decision, for what is drawn where arrivals are told.
+    """
+    one = wanted.copy()
+    one[5] = NONE if wanted[5] == NONE or not ground.has_priority else HOUR_S * wanted[5]
+    cluster, past, known, ageing, room, at, _ = ground
+    _play(cluster, branch, past, known, ageing, room, at, one, cycles, told, number, starts)
 
 
 @njit
@@ -202,10 +254,10 @@ def _play(
     wanted: Int64s,
     cycles: Int64s,
     told: Told,
+    number: int,
     starts: Int64s,
-    done: Int64s,
 ) -> None:
-    """Fill `starts` (n, futures) of `wanted` (n, 7), rising by time, columns as in `Asked`; counts them in `done` (1,).
+    """Fill `starts` (futures,) of one decision, `wanted` (10,): columns as in `Asked`.
 
     at: row of the past of each row of the cluster's record.
 
@@ -215,70 +267,73 @@ def _play(
     jobs, state = room.jobs, room.state
     share, weight = np.empty(ROOM), np.empty(ROOM)
     quantile, drawn_s, moment = np.empty(futures), np.empty(futures, np.int64), np.zeros(MOMENT, np.int64)
-    for d in range(len(wanted)):
-        now = wanted[d, 0]
-        advance(cluster, followed, now - 1)
-        there = followed.state
-        pending, running = there.scalars[PENDING], there.scalars[RUNNING]
-        count = pending + running
-        run_s, release_s = np.empty((count, futures), np.int64), np.full((count, futures), NEVER)
+    now = wanted[0]
+    there = followed.state
+    pending, running = there.scalars[PENDING], there.scalars[RUNNING]
+    count = pending + running
+    run_s, release_s = np.empty((count, futures), np.int64), np.full((count, futures), NEVER)
+    for i in range(count):
+        row = there.pending[i] if i < pending else there.running[i - pending]
+        user, limit_s = cluster.jobs.user[row], cluster.jobs.limit_s[row]
+        jobs.submit_s[i] = state.submit_s[i] = there.submit_s[row]
+        jobs.size[i], jobs.limit_s[i], jobs.user[i] = cluster.jobs.size[row], limit_s, user
+        state.key[i] = there.key[row]
+        if row >= len(at):
+            run_s[i] = limit_s
+            continue
+        elapsed_s = 0 if i < pending else now - there.start_s[row]
+        found = like_runs(known, user, past.name[at[row]], limit_s, elapsed_s, now, share, weight)
+        spread(at[row], RUN, quantile)
+        draw_run_s(share, weight, found, limit_s, elapsed_s, quantile, drawn_s)
+        if at[row] == wanted[7]:
+            drawn_s[:] = wanted[8] - there.start_s[row]
+        if told.run_times:
+            begun_s = past.start_s[at[row]] if past.start_s[at[row]] < NEVER else now
+            drawn_s[:] = max(past.end_s[at[row]] - begun_s, 1)
+        run_s[i] = drawn_s
+        if i < pending and there.held[row] == 1:
+            spread(at[row], RELEASE, quantile)
+            for k in range(futures):
+                longer_s = (now - there.submit_s[row]) * quantile[k] / (1.0 - quantile[k])
+                release_s[i, k] = now + int(min(longer_s, 1e9))
+                if told.holds:
+                    release_s[i, k] = min(past.start_s[at[row]], past.end_s[at[row]]) - 60
+    own_key = cluster.beyond.usual[followed.scalars[ARRIVED]] if wanted[5] == NONE else wanted[5]
+    jobs.submit_s[count] = state.submit_s[count] = now
+    jobs.size[count], jobs.limit_s[count], jobs.user[count] = wanted[1], wanted[2], wanted[3]
+    state.key[count] = key_at(ageing, own_key, now)
+    room.run_s[count] = wanted[2]
+    usable_yet = usable_nodes(cluster, followed, now)
+    usable = most_in_use(cluster.jobs, cluster.rules, cluster.log, now, followed.scalars[TAKEN], followed.scalars[OWN])
+    coming = first_not_before(past.submit_s, 0, len(past.submit_s), now) if wanted[9] == NONE else wanted[9] + 1
+    moment[FIRST_ROW] = coming
+    while told.arrivals and coming < len(past.submit_s) and past.submit_s[coming] < now + wanted[6]:
+        if told.run_times:
+            room.drawn_s[coming] = max(past.end_s[coming] - past.start_s[coming], 1)
+            coming += 1
+            continue
+        limit_s = past.limit_s[coming]
+        found = like_runs(known, past.user[coming], past.name[coming], limit_s, 0, now, share, weight)
+        draw_run_s(share, weight, found, limit_s, 0, np.array([uniform(coming, number, RUN)]), drawn_s)
+        room.drawn_s[coming] = drawn_s[0]
+        coming += 1
+    for k in range(futures):
+        clear(state)
         for i in range(count):
             row = there.pending[i] if i < pending else there.running[i - pending]
-            user, limit_s = cluster.jobs.user[row], cluster.jobs.limit_s[row]
-            elapsed_s = 0 if i < pending else now - there.start_s[row]
-            found = like_runs(known, user, past.name[at[row]], limit_s, elapsed_s, now, share, weight)
-            spread(at[row], RUN, quantile)
-            draw_run_s(share, weight, found, limit_s, elapsed_s, quantile, drawn_s)
-            if at[row] == wanted[d, 7]:
-                drawn_s[:] = wanted[d, 8] - there.start_s[row]
-            if told.run_times:
-                begun_s = past.start_s[at[row]] if past.start_s[at[row]] < NEVER else now
-                drawn_s[:] = max(past.end_s[at[row]] - begun_s, 1)
-            run_s[i] = drawn_s
-            jobs.submit_s[i] = state.submit_s[i] = there.submit_s[row]
-            jobs.size[i], jobs.limit_s[i], jobs.user[i] = cluster.jobs.size[row], limit_s, user
-            state.key[i] = there.key[row]
-            if i < pending and there.held[row] == 1:
-                spread(at[row], RELEASE, quantile)
-                for k in range(futures):
-                    longer_s = (now - there.submit_s[row]) * quantile[k] / (1.0 - quantile[k])
-                    release_s[i, k] = now + int(min(longer_s, 1e9))
-                    if told.holds:
-                        release_s[i, k] = min(past.start_s[at[row]], past.end_s[at[row]]) - 60
-        own_key = cluster.beyond.usual[followed.scalars[ARRIVED]] if wanted[d, 5] == NONE else wanted[d, 5]
-        jobs.submit_s[count] = state.submit_s[count] = now
-        jobs.size[count], jobs.limit_s[count], jobs.user[count] = wanted[d, 1], wanted[d, 2], wanted[d, 3]
-        state.key[count] = key_at(ageing, own_key, now)
-        room.run_s[count] = wanted[d, 2]
-        usable_yet = usable_nodes(cluster, followed, now)
-        usable = most_in_use(
-            cluster.jobs, cluster.rules, cluster.log, now, followed.scalars[TAKEN], followed.scalars[OWN]
-        )
-        coming = first_not_before(past.submit_s, 0, len(past.submit_s), now)
-        while told.arrivals and coming < len(past.submit_s) and past.submit_s[coming] < now + wanted[d, 6]:
-            limit_s = past.limit_s[coming]
-            found = like_runs(known, past.user[coming], past.name[coming], limit_s, 0, now, share, weight)
-            draw_run_s(share, weight, found, limit_s, 0, np.array([uniform(coming, d, RUN)]), drawn_s)
-            lasted_s = past.end_s[coming] - past.start_s[coming]
-            room.drawn_s[coming] = max(lasted_s, 1) if told.run_times else drawn_s[0]
-            coming += 1
-        for k in range(futures):
-            clear(state)
-            for i in range(pending):
-                state.pending[i] = i
-                state.held[i] = there.held[there.pending[i]]
+            if row < len(at):
+                room.drawn_s[at[row]] = run_s[i, k]
+            if i < pending:
+                state.pending[i], state.held[i] = i, there.held[row]
                 room.run_s[i], room.release_s[i] = run_s[i, k], release_s[i, k]
-                room.drawn_s[at[there.pending[i]]] = run_s[i, k]
-            state.scalars[PENDING] = pending
-            for i in range(running):
-                row = there.running[i]
-                room.drawn_s[at[row]] = run_s[pending + i, k]
-                begin(jobs, state, pending + i, there.start_s[row], there.start_s[row] + run_s[pending + i, k])
-            enter(state, count)
-            cycle_s = 0 if told.arrivals else cycles[k]
-            moment[NOW_S], moment[CYCLE_S], moment[LAST_S] = now, cycle_s, now + wanted[d, 6]
-            moment[USABLE], moment[USABLE_YET] = max(usable, usable_yet), max(usable_yet, state.scalars[BUSY])
-            moment[OWN_USER], moment[OWN_NAME] = wanted[d, 3], wanted[d, 4]
-            moment[WATCHED], moment[ROWS] = count, count + 1
-            starts[d, k] = start_in_future(past, ageing, cluster.rules, room, moment)
-        done[0] += 1
+        state.scalars[PENDING] = pending
+        for i in range(pending, count):
+            start_s = there.start_s[there.running[i - pending]]
+            begin(jobs, state, i, start_s, start_s + run_s[i, k])
+        enter(state, count)
+        cycle_s = 0 if told.arrivals else cycles[k]
+        moment[NOW_S], moment[CYCLE_S], moment[LAST_S] = now, cycle_s, now + wanted[6]
+        moment[USABLE], moment[USABLE_YET] = max(usable, usable_yet), max(usable_yet, state.scalars[BUSY])
+        moment[OWN_USER], moment[OWN_NAME] = wanted[3], wanted[4]
+        moment[WATCHED], moment[ROWS] = count, count + 1
+        starts[k] = start_in_future(past, ageing, cluster.rules, room, moment)

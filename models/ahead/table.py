@@ -1,4 +1,4 @@
-"""The futures of every decision of a table of recorded pairs.
+"""The futures of every decision of a table of recorded pairs, and what becomes of any table's.
 
 They are played anew every half hour within NEAR_S of the predecessor's end, every hour within MIDDLE_S, and every two
 hours before that. A decision between two such looks ahead with the futures of the last one: in each the successor
@@ -40,6 +40,7 @@ def asked_of(table: PairTable, record: Record, predecessors: Predecessors) -> As
         horizon_s=table.predecessor_end_s[pair] - table.decision_s + BEYOND_S,
         own_row=row,
         own_end_s=table.predecessor_end_s[pair],
+        row=np.full(len(row), NONE),
     )
 
 
@@ -56,18 +57,28 @@ def starts_ahead(
     asked, fresh = asked_of(table, record, predecessors), is_fresh(table)
     columns = {name: getattr(asked, name)[fresh] for name in asked.__dataclass_fields__}
     played = start_in_futures(record, Asked(**columns), futures=futures, fit_span_s=fit_span_s, told=told)
-    last = np.cumsum(fresh) - 1  # each pair's first decision is fresh
+    return carried_over(table, played)
+
+
+def carried_over(table: PairTable, played: Int64s) -> Int64s:
+    """The starts of all decisions, (d, K), from those of the fresh ones, (fresh, K)."""
+    last = np.cumsum(is_fresh(table)) - 1  # each pair's first decision is fresh
     starts: Int64s = np.maximum(played[last], table.decision_s[:, None])
     return starts
 
 
 def is_fresh(table: PairTable) -> NDArray[np.bool_]:
     """(d,) whether the futures of a decision are played anew: see above. The first of each pair is."""
-    left_s = table.predecessor_end_s[table.pair_of] - table.decision_s
-    every_s = np.where(left_s <= NEAR_S, NEAR_EVERY_S, np.where(left_s <= MIDDLE_S, MIDDLE_EVERY_S, FAR_EVERY_S))
-    fresh: NDArray[np.bool_] = left_s % every_s == 0
+    fresh = is_due(table.predecessor_end_s[table.pair_of] - table.decision_s)
     fresh[table.offset[:-1]] = True
     return fresh
+
+
+def is_due(left_s: Int64s) -> NDArray[np.bool_]:
+    """Whether futures are played anew so long before the predecessor's end, s, whatever was played before."""
+    every_s = np.where(left_s <= NEAR_S, NEAR_EVERY_S, np.where(left_s <= MIDDLE_S, MIDDLE_EVERY_S, FAR_EVERY_S))
+    due: NDArray[np.bool_] = left_s % every_s == 0
+    return due
 
 
 def with_futures(table: PairTable, start_s: Int64s) -> PairTable:

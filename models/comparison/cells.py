@@ -38,7 +38,8 @@ class Cell:
 
 def cells(pairs: PairTable, outcomes: Sequence[Outcome], draws: int, seed: int, among: Mask) -> list[Cell]:
     """The pairs of each load that has any, of those in `among`; all share one set of draws over the whole window."""
-    oracle = next(outcome for outcome in outcomes if outcome.policy == ORACLE).cost_h(1.0)[0, 0]
+    bound = next(outcome for outcome in outcomes if outcome.policy == ORACLE)
+    oracle = bound.cost_h(1.0)[0, bound.settings.index(bound.default_setting)]
     starts = start_weights(pairs.submit_s, draws, seed)
     reactive = pairs.gap_h[pairs.last]
     kept = {load: mask & among for load, mask in load_masks(reactive).items()}

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from features.conventions import ORACLE
 from models.comparison.outcomes import Outcome
 
 
 def headline(outcome: Outcome, select: Outcome | None) -> int:
     """Position of the setting at which a policy is judged.
 
-    It is the one of least mean cost (weight 1) on the select window, the first of equals; without a select window it
-    is the artifact's default.
+    It is the one of least mean cost (weight 1) on the select window, the first of equals; without a select window, and
+    of the oracle, whose setting is the weight, it is the default.
     """
-    if select is not None:
+    if select is not None and outcome.policy != ORACLE:
         return int(np.argmin(select.cost_h(1.0).mean(axis=(0, 2))))
     return int(np.argmin(np.abs(np.asarray(outcome.settings) - outcome.default_setting)))
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from features.observe import FEATURES
 from models.batched_pairs import rewards
-from models.learning.networks import Inputs
+from models.learning.networks import Shown
 from models.protocol import PairTable
 from models.stopping import stopping_rows
 
@@ -38,6 +37,11 @@ def held_out(pairs: PairTable, share: float = SHARE) -> tuple[PairTable, PairTab
     late = pairs.take(np.sort(newest))
     early = pairs.take(pairs.submit_s < late.submit_s.min()).known_before(int(late.submit_s.min()))
     return (early, late) if len(early) >= LEAST_PAIRS else (pairs, None)
+
+
+def is_look(update: int, updates: int, looks: int) -> bool:
+    """Whether the network is judged after that update, numbered from 0: `looks` times, evenly, the last at the end."""
+    return (update + 1) in np.linspace(0, updates, looks + 1).astype(int)[1:]
 
 
 def mean_cost(pairs: PairTable, submit: Bools) -> float:
@@ -74,31 +78,25 @@ class Best:
             network.load_state_dict(self.state)
 
 
-def q_decisions(inputs: Inputs, pairs: PairTable | None) -> Callable[[torch.nn.Module], Bools]:
+def q_decisions(inputs: Shown, pairs: PairTable | None) -> Callable[[torch.nn.Module], Bools]:
     """What `Best.decide` is for a network of two values, waiting and submitting, on those pairs."""
-    return _decisions(inputs, pairs, lambda found: found[:, 1] >= found[:, 0])
+    return _decisions(inputs, pairs, lambda found: found[..., 1] >= found[..., 0])
 
 
-def logit_decisions(inputs: Inputs, pairs: PairTable | None) -> Callable[[torch.nn.Module], Bools]:
+def logit_decisions(inputs: Shown, pairs: PairTable | None) -> Callable[[torch.nn.Module], Bools]:
     """What `Best.decide` is for a network of one logit on those pairs."""
-    return _decisions(inputs, pairs, lambda found: found[:, 0] >= 0.0)
+    return _decisions(inputs, pairs, lambda found: found[..., 0] >= 0.0)
 
 
 def _decisions(
-    inputs: Inputs, pairs: PairTable | None, submits: Callable[[torch.Tensor], torch.Tensor]
+    inputs: Shown, pairs: PairTable | None, submits: Callable[[torch.Tensor], torch.Tensor]
 ) -> Callable[[torch.nn.Module], Bools]:
-    observations = np.empty((0, len(FEATURES)), np.float32) if pairs is None else pairs.observations
-    shown = inputs.of_other(observations)
-    rows = np.arange(len(observations))
+    shown = None if pairs is None else inputs.of_pairs(pairs)
 
     def decide(network: torch.nn.Module) -> Bools:
-        import torch
-
-        made = []
-        with torch.no_grad():
-            for weight in WEIGHTS:
-                condition = np.full(len(rows), np.log(weight), np.float32)
-                made.append(submits(network(shown.at(rows, condition))).numpy())
-        return np.stack(made)
+        if shown is None:
+            return np.zeros((len(WEIGHTS), 0), bool)
+        made: Bools = submits(shown.found(network, WEIGHTS)).numpy()
+        return made
 
     return decide

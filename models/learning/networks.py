@@ -9,7 +9,7 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from agent.artifact import Artifact
 from features.observe import FEATURES
 from models.learning.stopping_rows import INPUTS, REMAINING
+from models.protocol import PairTable
 from models.scaling import Scaling
 
 if TYPE_CHECKING:
@@ -51,6 +52,31 @@ def repeatable(seed: int) -> Iterator[None]:
             torch.set_num_threads(threads)
 
 
+class Shown(Protocol):
+    """The d decisions of a pair table as networks see them, and the networks that can read them."""
+
+    @property
+    def scaling(self) -> Scaling:
+        """Of the inputs that stand first, the estimates."""
+        ...
+
+    def of_pairs(self, pairs: PairTable) -> Self:
+        """Other pairs, by the scaling of these."""
+        ...
+
+    def at(self, rows: NDArray[np.int64], log_weight: NDArray[np.float32]) -> torch.Tensor:
+        """(b, i) inputs at rows (b,) of the table, each with the log of its cost weight (b,)."""
+        ...
+
+    def network(self, hidden: Sequence[int], outputs: int) -> torch.nn.Module:
+        """One that reads (b, i) and says (b, outputs); its last two linear layers are those of `network()`."""
+        ...
+
+    def found(self, network: torch.nn.Module, weights: Sequence[float]) -> torch.Tensor:
+        """(k, d, outputs) what it says of all decisions at each cost weight (k of them)."""
+        ...
+
+
 @dataclass(frozen=True)
 class Inputs:
     """Observations (d, F) as a network sees them, and the scaling that made them so, which the artifact carries."""
@@ -66,11 +92,11 @@ class Inputs:
         scaling = Scaling.of(observations, *columns())
         return cls(torch.from_numpy(scaling(observations)), scaling)
 
-    def of_other(self, observations: NDArray[np.float32]) -> Inputs:
-        """Other observations (e, F) by the scaling of these."""
+    def of_pairs(self, pairs: PairTable) -> Inputs:
+        """The observations of other pairs by the scaling of these."""
         import torch
 
-        return Inputs(torch.from_numpy(self.scaling(observations)), self.scaling)
+        return Inputs(torch.from_numpy(self.scaling(pairs.observations)), self.scaling)
 
     @classmethod
     def of_artifact(cls, artifact: Artifact) -> Inputs:
@@ -90,6 +116,18 @@ class Inputs:
 
         condition = torch.from_numpy(np.ascontiguousarray(log_weight, np.float32) / np.float32(LOG_WEIGHT_SCALE))
         return torch.cat([self.normal[torch.from_numpy(rows)], condition[:, None]], dim=1)
+
+    def network(self, hidden: Sequence[int], outputs: int) -> torch.nn.Module:
+        """A network of these inputs."""
+        return network(self.width, hidden, outputs)
+
+    def found(self, network: torch.nn.Module, weights: Sequence[float]) -> torch.Tensor:
+        """(k, d, outputs) what it says of all rows at each cost weight (k of them)."""
+        import torch
+
+        rows = np.arange(len(self.normal))
+        with torch.no_grad():
+            return torch.stack([network(self.at(rows, np.full(len(rows), np.log(w), np.float32))) for w in weights])
 
     def export(self, network: torch.nn.Module) -> dict[str, NDArray[Any]]:
         """The arrays of an `mlp` artifact, from a network of `network()`."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import signed_log
+from features.ahead.summary import SEEN_AHEAD
 from features.observe import FEATURES
 from models.protocol import PairTable
 
@@ -31,10 +32,13 @@ NEAR_H = 24.0  # within it every decision counts, before it one in FAR_EVERY_S
 FAR_EVERY_S = 4 * 3600
 
 
-def relative_inputs(observations: Float32s, names: tuple[str, ...] = INPUTS) -> Float64s:
-    """(d, len(names)) signed logarithm of each less that of the remaining time; observations (d, len(FEATURES))."""
-    columns = [FEATURES.index(name) for name in names]
-    return signed_log(observations[:, columns]) - signed_log(observations[:, [REMAINING]])
+def relative_inputs(seen: Float32s, names: tuple[str, ...] = INPUTS) -> Float64s:
+    """(d, len(names)) signed logarithm of each less that of the remaining time.
+
+    seen: what is observed, (d, len(FEATURES)), and behind it what the futures say, where any of the names is theirs.
+    """
+    columns = [SEEN_AHEAD.index(name) for name in names]
+    return signed_log(seen[:, columns]) - signed_log(seen[:, [REMAINING]])
 
 
 def rows_to_fit(pairs: PairTable) -> Int64s:

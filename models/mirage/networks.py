@@ -1,7 +1,8 @@
 """Mirage's foundation networks as released: a transformer encoder, and a mixture of ten with a gate.
 
 Sizes, layers and initial weights are those of the authors' code (github.com/zhaozhang/Mirage, src/model): no
-normalisation of the inputs, no encoding of positions. torch is imported inside functions.
+normalisation of the inputs, no encoding of positions. There they say one number of a state; Baton's own learners
+(`models.mirage.learners`) have them say several. torch is imported inside functions.
 """
 
 from __future__ import annotations
@@ -27,8 +28,15 @@ class Sizes:
     gate: int = 32  # units between the state and the gate's weights
 
 
-def transformer(sizes: Sizes, layers: int | None = None, heads: int | None = None) -> torch.nn.Module:
-    """States (b, HISTORY, INPUTS) to (b,) one number: linear, encoder, flattened, linear."""
+def fastest() -> str:
+    """Where foundations are trained: the first GPU that torch sees, else the processor."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def transformer(sizes: Sizes, layers: int | None = None, heads: int | None = None, outputs: int = 1) -> torch.nn.Module:
+    """States (b, HISTORY, INPUTS) to (b, outputs): linear, encoder, flattened, linear."""
     import torch
 
     layer = torch.nn.TransformerEncoderLayer(
@@ -40,26 +48,26 @@ def transformer(sizes: Sizes, layers: int | None = None, heads: int | None = Non
             super().__init__()
             self.embed = torch.nn.Linear(INPUTS, sizes.width)
             self.encoder = torch.nn.TransformerEncoder(layer, layers or sizes.layers, enable_nested_tensor=False)
-            self.head = torch.nn.Linear(HISTORY * sizes.width, 1)
+            self.head = torch.nn.Linear(HISTORY * sizes.width, outputs)
 
         def forward(self, states: torch.Tensor) -> torch.Tensor:
-            found: torch.Tensor = self.head(self.encoder(self.embed(states)).flatten(1))[:, 0]
+            found: torch.Tensor = self.head(self.encoder(self.embed(states)).flatten(1))
             return found
 
     return Transformer()
 
 
-def mixture(sizes: Sizes) -> torch.nn.Module:
-    """States to (b,): transformers of one layer and one head, weighted by a gate that sees the whole state.
+def mixture(sizes: Sizes, outputs: int = 1) -> torch.nn.Module:
+    """States to (b, outputs): transformers of one layer and one head, weighted by a gate that sees the whole state.
 
-    `experts` are its transformers, and `each` gives their numbers apart, (b, experts).
+    `experts` are its transformers, and `each` gives their numbers apart, (b, experts, outputs).
     """
     import torch
 
     class Mixture(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.experts = torch.nn.ModuleList(transformer(sizes, 1, 1) for _ in range(sizes.experts))
+            self.experts = torch.nn.ModuleList(transformer(sizes, 1, 1, outputs) for _ in range(sizes.experts))
             self.gate = torch.nn.Sequential(
                 torch.nn.Flatten(),
                 torch.nn.Linear(HISTORY * INPUTS, sizes.gate),
@@ -71,7 +79,7 @@ def mixture(sizes: Sizes) -> torch.nn.Module:
             return torch.stack([expert(states) for expert in self.experts], dim=1)
 
         def forward(self, states: torch.Tensor) -> torch.Tensor:
-            found: torch.Tensor = (self.gate(states) * self.each(states)).sum(dim=1)
+            found: torch.Tensor = (self.gate(states)[:, :, None] * self.each(states)).sum(dim=1)
             return found
 
     return Mixture()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from models.learning.networks import repeatable
 from models.mirage import checkpoints
-from models.mirage.checkpoints import Place
-from models.mirage.networks import Sizes
+from models.mirage.networks import Sizes, fastest
 from models.mirage.snapshots import Histories
 from models.protocol import PairTable
 
@@ -49,6 +48,15 @@ class Stage:
     epochs: int
     rate: float  # of Adam
     batch: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a pre-training stands: so many epochs of that stage are done, in so many seconds all in all."""
+
+    stage: int = 0
+    epoch: int = 0
+    seconds: float = 0.0
 
 
 def probe_rows(pairs: PairTable) -> Int64s:
@@ -89,29 +97,31 @@ def pretrain(
 
     Goes on from `checkpoint` where that file is, and writes it after each epoch. Returns the mean squared error on what
     was held out (h^2), a list a stage and a number an epoch made here, and where it ended. Raises what
-    `checkpoints.load` raises.
+    `checkpoints.load` raises. On a GPU where there is one: there dropout draws other numbers.
     """
     import torch
 
-    place = Place()
-    remembered: dict[int, dict[str, Any]] = {}
+    network.to(fastest())
+    place, made_for = Place(), {"sizes": asdict(sizes), "seed": seed}
+    moments: checkpoints.Moments = {}
     if checkpoint is not None and checkpoint.exists():
-        place, remembered = checkpoints.load(checkpoint, network, sizes, seed)
+        meta, moments = checkpoints.load(checkpoint, network, made_for)
+        place = Place(int(meta["stage"]), int(meta["epoch"]), float(meta["seconds"]))
     errors: list[list[float]] = [[] for _ in stages]
     for number in range(place.stage, len(stages)):
         stage = stages[number]
         until_s = budget_s * (number + 1) / len(stages)
         part = network.get_submodule(stage.part)
         adam = torch.optim.Adam(part.parameters(), stage.rate)
-        if remembered:
-            adam.load_state_dict({**adam.state_dict(), "state": remembered})
-            remembered = {}
+        if moments:
+            checkpoints.remind(adam, moments)
+            moments = {}
         while place.epoch < stage.epochs and place.seconds < until_s:
             began = time.perf_counter()
             errors[number].append(_epoch(part, adam, histories, stage, (seed, number, place.epoch)))
             place = Place(number, place.epoch + 1, place.seconds + time.perf_counter() - began)
             if checkpoint is not None:
-                checkpoints.save(checkpoint, network, adam, place, sizes, seed)
+                checkpoints.save(checkpoint, network, adam, made_for | asdict(place))
         if number + 1 < len(stages):
             place = Place(number + 1, 0, place.seconds)
     return errors, place
@@ -127,13 +137,13 @@ def _epoch(
     shuffled = np.random.default_rng([seed, number]).permutation(stage.rows)  # the same split in each epoch
     cut = max(int(TRAINED * len(shuffled)), 1)
     order = np.random.default_rng([seed, number, epoch]).permutation(shuffled[:cut])
-    gap_h = histories.pairs.gap_h
+    gap_h, device = histories.pairs.gap_h, next(part.parameters()).device
     with repeatable(int(np.random.default_rng([seed, number, epoch, 1]).integers(2**31))):
         part.train()
         for begin in range(0, len(order), stage.batch):
             rows = order[begin : begin + stage.batch]
-            found = part(torch.from_numpy(histories.at(rows)))
-            loss = torch.nn.functional.mse_loss(found, torch.from_numpy(gap_h[rows].astype(np.float32)))
+            found = part(torch.from_numpy(histories.at(rows)).to(device))[:, 0]
+            loss = torch.nn.functional.mse_loss(found, torch.from_numpy(gap_h[rows].astype(np.float32)).to(device))
             adam.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             adam.step()
@@ -148,11 +158,11 @@ def looked_at(network: Any, histories: Histories, rows: Int64s, each: bool = Fal
     import torch
 
     network.eval()
-    found = []
+    found, device = [], next(network.parameters()).device
     with torch.no_grad():
         for begin in range(0, len(rows), BATCH_ROWS):
-            states = torch.from_numpy(histories.at(rows[begin : begin + BATCH_ROWS]))
-            found.append((network.each(states) if each else network(states)[:, None]).numpy())
+            states = torch.from_numpy(histories.at(rows[begin : begin + BATCH_ROWS])).to(device)
+            found.append((network.each(states)[:, :, 0] if each else network(states)).cpu().numpy())
     return np.concatenate(found) if found else np.zeros((0, 1), np.float32)
 
 

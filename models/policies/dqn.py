@@ -100,7 +100,7 @@ class Learner:
     def __init__(
         self,
         policy: DQN,
-        inputs: networks.Inputs,
+        inputs: networks.Shown,
         pairs: PairTable,
         newest: PairTable | None,
         rng: np.random.Generator,
@@ -114,8 +114,8 @@ class Learner:
         self.gap_h = pairs.gap_h
         # the row at which the best rule submits after waiting, at each of `networks.RULE_WEIGHTS`
         self.rule_rows = following_rows(pairs, best_rules(pairs, networks.RULE_WEIGHTS))
-        self.online = networks.network(inputs.width, policy.hidden, 2)
-        self.target = networks.network(inputs.width, policy.hidden, 2)
+        self.online = inputs.network(policy.hidden, 2)
+        self.target = inputs.network(policy.hidden, 2)
         self.target.load_state_dict(self.online.state_dict())
         self.best = early_stopping.Best(newest, early_stopping.q_decisions(inputs, newest))
         self.optimizer = torch.optim.Adam(self.online.parameters(), policy.learning_rate)
@@ -123,15 +123,16 @@ class Learner:
 
     def run(self) -> list[float]:
         """Losses of all updates. The target network is then what it was at its best."""
-        policy = self.policy
-        looks = set(np.linspace(0, policy.updates, policy.looks + 1).astype(int)[1:].tolist())
-        losses = []
-        for update in range(policy.updates):
-            losses.append(self.update(update < policy.imitated * policy.updates))
-            if update + 1 in looks:
-                self.best.look(self.target)
+        losses = [self.step(update) for update in range(self.policy.updates)]
         self.best.restore(self.target)
         return losses
+
+    def step(self, update: int) -> float:
+        """Update number `update`, from 0, and a look at the pairs held out where one is due; returns the loss."""
+        loss = self.update(update < self.policy.imitated * self.policy.updates)
+        if early_stopping.is_look(update, self.policy.updates, self.policy.looks):
+            self.best.look(self.target)
+        return loss
 
     def update(self, imitate: bool) -> float:
         """One step of Adam on decisions drawn from the table; returns the loss."""

@@ -31,6 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
+from features.ahead.summary import SEEN_AHEAD
+from features.observe import FEATURES
 from models.batched_pairs import rewards
 from models.learning.manifest import new_artifact
 from models.learning.stopping_rows import BASE, INPUTS, REMAINING, folds_in_time, relative_inputs, rows_to_fit
@@ -72,6 +74,9 @@ class FittedQ:
     min_data_in_leaf: int = 60  # rows, at least
     feature_fraction: float = 0.6  # share of the inputs that a tree sees
     bagging_fraction: float = 0.6  # share of the rows that a tree sees, drawn anew for each
+    base: str = BASE  # estimate in hours that the untrained rule follows
+    inputs: tuple[str, ...] = INPUTS  # hours each: of the observation, and of its futures
+    looks_ahead: bool = False
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """The artifact and the metrics. Raises InputError where no pair has a decision before its predecessor's end."""
@@ -102,12 +107,15 @@ class FittedQ:
 
     def _artifact(self, arrays: dict[str, NDArray[Any]]) -> Artifact:
         parameters = {
-            "inputs": list(INPUTS),
-            "base": BASE,
+            "inputs": list(self.inputs),
+            "base": self.base,
             "sharpness": self.sharpness,
             "prices": list(self.prices),
         }
-        return new_artifact(self, "stopping-trees", DEFAULT_PRICE, parameters=parameters, arrays=arrays)
+        features = SEEN_AHEAD if self.looks_ahead else FEATURES
+        return new_artifact(
+            self, "stopping-trees", DEFAULT_PRICE, parameters=parameters, arrays=arrays, features=features
+        )
 
 
 @dataclass(frozen=True)
@@ -135,8 +143,9 @@ class Stopping:
                 f"{policy.name}: none of the {len(pairs)} pairs has a decision before its predecessor's end; fit on "
                 "pairs of a longer limit, or decide more often"
             )
-        self.inputs = relative_inputs(pairs.observations).astype(np.float32)  # (d, i), as the artifact sees them
-        self.base = policy.sharpness * relative_inputs(pairs.observations, (BASE,))[:, 0]  # (d,)
+        seen = pairs.seen_ahead if policy.looks_ahead else pairs.observations
+        self.inputs = relative_inputs(seen, policy.inputs).astype(np.float32)  # (d, i), as the artifact sees them
+        self.base = policy.sharpness * relative_inputs(seen, (policy.base,))[:, 0]  # (d,)
         self.is_late = pairs.gap_h > 0.0  # (d,)
         self.fold = folds_in_time(pairs, min(policy.folds, len(pairs)))  # (d,)
 
@@ -177,7 +186,7 @@ class Stopping:
         options = {
             "objective": "binary",
             "metric": "binary_logloss",
-            "monotone_constraints": [1] * len(INPUTS),
+            "monotone_constraints": [1] * len(policy.inputs),
             "num_leaves": policy.leaves,
             "learning_rate": policy.learning_rate,
             "min_data_in_leaf": policy.min_data_in_leaf,

@@ -100,9 +100,9 @@ class PolicyGradient:
         with networks.repeatable(seed):
             return replace(artifact, arrays=inputs.export(self.first_actor(inputs)))
 
-    def first_actor(self, inputs: networks.Inputs) -> torch.nn.Module:
+    def first_actor(self, inputs: networks.Shown) -> torch.nn.Module:
         """A new actor, as the rule that it starts as."""
-        actor = networks.network(inputs.width, self.hidden, 1)
+        actor = inputs.network(self.hidden, 1)
         start_from_estimate(actor, inputs, self.sharpness, self.caution)
         return actor
 
@@ -125,7 +125,7 @@ class Learner:
     def __init__(
         self,
         policy: PolicyGradient,
-        inputs: networks.Inputs,
+        inputs: networks.Shown,
         pairs: PairTable,
         newest: PairTable | None,
         rng: np.random.Generator,
@@ -136,7 +136,7 @@ class Learner:
         self.gap_h = pairs.gap_h
         self.rule = best_rules(pairs, networks.RULE_WEIGHTS)
         self.actor = policy.first_actor(inputs)
-        self.average = networks.network(inputs.width, policy.hidden, 1)
+        self.average = inputs.network(policy.hidden, 1)
         self.average.load_state_dict(self.actor.state_dict())
         self.best = early_stopping.Best(newest, early_stopping.logit_decisions(inputs, newest))
         self.optimizer = torch.optim.Adam(self.actor.parameters(), policy.learning_rate)
@@ -144,18 +144,20 @@ class Learner:
 
     def run(self) -> Float64s:
         """(updates, 3) objective, entropy and return. The averaged actor is then what it was at its best."""
-        policy = self.policy
-        looks = set(np.linspace(0, policy.updates, policy.looks + 1).astype(int)[1:].tolist())
-        out = np.empty((policy.updates, 3))
-        for update in range(policy.updates):
-            bonus = policy.entropy * (1.0 - update / policy.updates)
-            out[update] = self.update(self.draw(), bonus, update < policy.imitated * policy.updates)
-            networks.follow(self.average, self.actor, policy.average_rate)
-            self.schedule.step()
-            if update + 1 in looks:
-                self.best.look(self.average)
+        out = np.array([self.step(update) for update in range(self.policy.updates)]).reshape(-1, 3)
         self.best.restore(self.average)
         return out
+
+    def step(self, update: int) -> tuple[float, float, float]:
+        """Update number `update`, from 0, and a look at the pairs held out where one is due; returns what it says."""
+        policy = self.policy
+        bonus = policy.entropy * (1.0 - update / policy.updates)
+        said = self.update(self.draw(), bonus, update < policy.imitated * policy.updates)
+        networks.follow(self.average, self.actor, policy.average_rate)
+        self.schedule.step()
+        if early_stopping.is_look(update, policy.updates, policy.looks):
+            self.best.look(self.average)
+        return said
 
     def draw(self) -> Batch:
         """Pairs drawn from the table."""
@@ -239,7 +241,7 @@ def clipped(now: torch.Tensor, old: torch.Tensor, advantage: torch.Tensor, clip:
     return torch.minimum(now * advantage, held * advantage)
 
 
-def start_from_estimate(network: torch.nn.Module, inputs: networks.Inputs, sharpness: float, caution: float) -> None:
+def start_from_estimate(network: torch.nn.Module, inputs: networks.Shown, sharpness: float, caution: float) -> None:
     """Makes a network of one output begin as the rule "submit when the start estimate reaches the remaining time".
 
     logit = sharpness x (log of (1 h + estimate) / (1 h + remaining) - caution x log weight), so that learning begins

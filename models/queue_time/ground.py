@@ -9,9 +9,8 @@ import numpy as np
 from features.submission.index import ASKED_AT, CALENDAR, FEATURES, GROUPS, TALLIED, TALLIED_AT
 from features.submission.log import COLUMNS, SubmissionLog, from_jobs, why_not_rebuilt
 from models.queue_time.protocol import Bools, Float32s, Int64s, Past, Rows
-from models.study.inputs import declared_dates, read_jobs
+from models.study.inputs import read_jobs
 from simulator.recorded.record import events
-from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 
@@ -54,14 +53,6 @@ class Ground:
         return int(((record.submit_s >= from_s) & (record.submit_s < to_s) & ~record.ran).sum())
 
 
-def read_ground(data: DataFolder, settings: ClusterSettings, known_s: int) -> Ground:
-    """The jobs of the cluster; the rules of the queue are those inferred from what was recorded before `known_s`.
-
-    Raises InputError where no job ran.
-    """
-    return ground_of(read_log(data, settings.name), known_s, declared_dates(settings).fit_from_s)
-
-
 def read_log(data: DataFolder, cluster: str) -> SubmissionLog:
     """All jobs of the cluster. Raises InputError where none is known with its submission."""
     frame, longest_s = read_jobs(data, cluster, COLUMNS, None, None)
@@ -72,7 +63,10 @@ def read_log(data: DataFolder, cluster: str) -> SubmissionLog:
 
 
 def ground_of(log: SubmissionLog, known_s: int, fit_from_s: int | None = None) -> Ground:
-    """The rows of a log. Where its queue cannot be rebuilt they hold the request, the calendar and past outcomes."""
+    """The rows of a log; the rules of its queue are those inferred from what was recorded before `known_s`.
+
+    Where the queue cannot be rebuilt they hold the request, the calendar and past outcomes.
+    """
     record = log.record
     why = why_not_rebuilt(log)
     ran = record.ran

@@ -42,6 +42,7 @@ class Rows:
     partition: Int64s  # (n,) number of the partition
     size_class: Int64s  # (n,) 0 the smallest size, 1 up to four times that, 2 above
     past: Past
+    futures_s: Int64s | None = None  # (n, futures) how long each waits in its futures; None where none were played
 
     def __len__(self) -> int:
         return len(self.submit_s)
@@ -49,7 +50,8 @@ class Rows:
     def take(self, chosen: Bools | slice) -> Rows:
         """The rows of a mask or a slice, with the same past."""
         columns = ("observed", "submit_s", "wait_s", "partition", "size_class")
-        return replace(self, **{name: getattr(self, name)[chosen] for name in columns})
+        futures_s = None if self.futures_s is None else self.futures_s[chosen]
+        return replace(self, futures_s=futures_s, **{name: getattr(self, name)[chosen] for name in columns})
 
     def feature(self, name: str) -> Float64s:
         """(n,) one column of `observed`."""

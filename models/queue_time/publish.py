@@ -18,6 +18,7 @@ from agent.artifact import digests, pack_arrays
 from agent.distribution import Distribution
 from features.submission.log import SubmissionLog, why_not_rebuilt
 from models.queue_time import decisions, scores
+from models.queue_time.ahead import LOOKS
 from models.queue_time.artifact import RELEASABLE, described, distribution, with_checks
 from models.queue_time.conformal import Calibrated
 from models.queue_time.decisions import DECISIONS
@@ -80,7 +81,7 @@ def publish(data: DataFolder, settings: ClusterSettings) -> Published | str:
             return "the log is too short for three windows" if windows is None else f"its queue is not known: {why}"
         fit_from_s = declared_dates(settings).fit_from_s
         judged = []
-        for window, names in ((windows.select, _offered()), (windows.report, list(METHODS))):
+        for window, names in ((windows.select, _offered()), (windows.report, _judged())):
             ground = ground_of(log, window.from_s, fit_from_s)
             if why := _too_few(ground, window):
                 return why
@@ -133,6 +134,11 @@ def _crps_of(champion: Distribution, report: Judgement, fresh: Any) -> Float64s:
 def _offered() -> list[str]:
     """What is scored on the select window: whatever can be released, and every naive method."""
     return [name for name in METHODS if name in RELEASABLE or make_method(name).is_naive]
+
+
+def _judged() -> list[str]:
+    """What is scored on the report window: every method but those whose futures take minutes, and the bound."""
+    return [name for name in METHODS if name not in LOOKS]
 
 
 def _windows(log: SubmissionLog, settings: ClusterSettings) -> Windows | None:

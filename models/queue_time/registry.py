@@ -20,6 +20,9 @@ METHODS: dict[str, str] = {
     "trout": "models.queue_time.methods.trout:TroutNetwork",
     "trout-boosting": "models.queue_time.methods.trout_boosting:TroutBoosting",
     "boosting": "models.queue_time.methods.boosting:Boosting",
+    "simulate-ahead": "models.queue_time.methods.ahead:simulate_ahead",
+    "boosting-ahead": "models.queue_time.methods.ahead:BoostingAhead",
+    "informed": "models.queue_time.methods.ahead:informed",
     "combination": "models.queue_time.methods.combination:Combination",
 }
 

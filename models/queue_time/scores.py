@@ -31,11 +31,11 @@ class Judged:
     submit_s: Int64s
     wait_s: Int64s
     size_class: Int64s
-    threshold: float  # share of short waits in the fit: from this probability on a job is called short
+    threshold: float | Float64s  # share of short waits in the fit, or (n,): from this probability on a job is short
     weights: Float64s | None  # (draws, n); None where the window is no longer than one block
 
     @classmethod
-    def of(cls, submit_s: Int64s, wait_s: Int64s, size_class: Int64s, threshold: float) -> Judged:
+    def of(cls, submit_s: Int64s, wait_s: Int64s, size_class: Int64s, threshold: float | Float64s) -> Judged:
         """n jobs by rising submission, at least one."""
         return cls(submit_s, wait_s, size_class, threshold, start_weights(submit_s))
 

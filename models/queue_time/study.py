@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from features.submission.log import why_not_rebuilt
+from models.ahead.futures import Told
 from models.queue_time import scores
+from models.queue_time.ahead import LOOKS, with_futures
 from models.queue_time.conformal import Calibrated
-from models.queue_time.ground import LEAST_FIT, Ground, read_ground
+from models.queue_time.ground import LEAST_FIT, Ground, ground_of, read_log
+from models.queue_time.methods.ahead import Futures
 from models.queue_time.protocol import SHORT_S, Fitted, Forecast, Method, Rows
 from models.queue_time.registry import METHODS, make_method
 from models.queue_time.scores import Judged
+from models.study.inputs import declared_dates
 from traces import instants
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
@@ -31,13 +36,16 @@ def score_window(
     to_s: int,
     *,
     known_s: int | None = None,
+    refit_s: int | None = None,
     methods: list[str] | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
     """What `baton wait --from --to` prints: every method on the jobs submitted in [from_s, to_s), epoch s.
 
-    Fitted on what was known at `known_s` (default: from_s). `methods`: names; None all that the log allows. Raises
-    InputError for a window or a fit without enough jobs, and for methods that need a queue where there is none.
+    Fitted on what was known at `known_s` (default: from_s), and again every `refit_s` from then on, each fit judged on
+    the jobs until the next (a rolling origin: Tashman, International Journal of Forecasting 16(4), 2000); the figures
+    are of all jobs together. `methods`: names; None all that the log allows. Raises InputError for a window or a fit
+    without enough jobs, and for methods that need a queue where there is none.
     """
     known_s = from_s if known_s is None else known_s
     if to_s <= from_s:
@@ -48,19 +56,24 @@ def score_window(
             "judged on"
         )
     chosen = [make_method(name) for name in (methods or METHODS)]
-    ground = read_ground(data, settings, known_s)
-    if ground.why_request_only is not None:
+    log, fit_from_s = read_log(data, settings.name), declared_dates(settings).fit_from_s
+    why_request_only = why_not_rebuilt(log)
+    if why_request_only is not None:
         if methods and (needy := [method.name for method in chosen if method.needs_queue]):
-            raise InputError(
-                f"cluster {settings.name!r}: {', '.join(needy)} cannot be judged: {ground.why_request_only}"
-            )
+            raise InputError(f"cluster {settings.name!r}: {', '.join(needy)} cannot be judged: {why_request_only}")
         chosen = [method for method in chosen if not method.needs_queue]
+    again_s = [] if refit_s is None else list(range(from_s + refit_s, to_s, refit_s))
+    parts = []
+    for begin, end, at_s in zip([from_s, *again_s], [*again_s, to_s], [known_s, *again_s], strict=True):
+        ground = ground_of(log, at_s, fit_from_s)
+        parts.append(judge_ground(ground, settings.name, begin, end, at_s, chosen, seed))
     return {
         "cluster": settings.name,
         "from_utc": instants.text(from_s),
         "to_utc": instants.text(to_s),
         "known_utc": instants.text(known_s),
-        **figures_of(judge_ground(ground, settings.name, from_s, to_s, known_s, chosen, seed)),
+        "refitted_utc": [instants.text(at_s) for at_s in again_s],
+        **figures_of(pooled(parts)),
     }
 
 
@@ -83,6 +96,34 @@ class Judgement:
         if not names:
             return None
         return min(names, key=lambda name: float(scores.crps_h(self.told[name], self.rows.wait_s).mean()))
+
+
+def pooled(parts: list[Judgement]) -> Judgement:
+    """Judgements of one log and the same methods on windows that follow each other as one; its fit is the last.
+
+    A job is called short by the share of short waits in the fit that it was judged by.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    last, names = parts[-1], [method.name for method in parts[-1].methods]
+    window_s = parts[0].window_s[0], last.window_s[1]
+    rows = last.ground.rows.take(last.ground.within(*window_s))
+    threshold = np.concatenate([np.broadcast_to(part.judged.threshold, len(part.rows)) for part in parts])
+    told = {
+        name: Forecast(
+            np.concatenate([part.told[name].quantiles_s for part in parts]),
+            np.concatenate([part.told[name].p_under_600s for part in parts]),
+        )
+        for name in names
+    }
+    return replace(
+        last,
+        window_s=window_s,
+        rows=rows,
+        judged=Judged.of(rows.submit_s, rows.wait_s, rows.size_class, threshold),
+        told=told,
+        seconds={name: sum(part.seconds[name] for part in parts) for name in names},
+    )
 
 
 def judge_ground(
@@ -108,10 +149,16 @@ def judge_ground(
     fitted: dict[str, Fitted] = {}
     told: dict[str, Forecast] = {}
     seconds: dict[str, float] = {}
+    futures: dict[Told, tuple[Rows, Rows]] = {}
     for method in methods:
         began = time.monotonic()
-        fitted[method.name] = Calibrated(method).fit(fitted_on, seed)
-        told[method.name] = fitted[method.name].forecast(rows)
+        of_fit, of_window = fitted_on, rows
+        if (what := LOOKS.get(method.name)) is not None:
+            if what not in futures:
+                futures[what] = with_futures(ground, fit_on, judge, what)
+            of_fit, of_window = futures[what]
+        fitted[method.name] = (method if isinstance(method, Futures) else Calibrated(method)).fit(of_fit, seed)
+        told[method.name] = fitted[method.name].forecast(of_window)
         seconds[method.name] = time.monotonic() - began
         say(f"{method.name}: {len(rows):,} jobs, {seconds[method.name]:.1f} s")
     return Judgement(ground, (from_s, to_s), len(fitted_on), rows, judged, methods, fitted, told, seconds)
@@ -132,7 +179,7 @@ def figures_of(found: Judgement) -> dict[str, Any]:
         "unit": ground.log.unit,
         "request_only": ground.why_request_only,
         "short_share": float(np.mean(judged.is_short)),
-        "threshold": judged.threshold,
+        "threshold": float(np.mean(judged.threshold)),
         "mean_wait_h": float(rows.wait_s.mean() / scores.HOUR_S),
         "results": results,
     }

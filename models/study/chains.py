@@ -15,7 +15,6 @@ from features.bootstrap import block_count, interval, resampled_means, seed_weig
 from features.conventions import INDICATIVE_BELOW_BLOCKS, ORACLE
 from models.comparison.outcomes import play
 from models.protocol import TrainedPolicy
-from models.registry import looks_ahead
 from models.scenario import HOUR_S
 from models.study.cluster import Study
 from models.study.pair_tables import predecessors_in
@@ -33,16 +32,12 @@ def chain_rows(
 
     A chain begins where each predecessor of the report window did. Settings are those of least cost (weight 1) on the
     pairs of the select window; without one they are the artifacts' own. `beyond_log` is how many chains went on after
-    the log's last submission, where nobody arrives any more. Raises InputError for a policy that looks ahead.
+    the log's last submission, where nobody arrives any more.
     """
     from models.recorded_chains import Player, play_chains
     from simulator.recorded.parameters import LEAST_FIT_S
 
-    for name in (str(one.artifact.manifest["policy"]) for one in trained):
-        if looks_ahead(name):
-            raise InputError(
-                f"policy {name!r} looks at simulated futures, which chains of jobs have not; leave it out, or --chain"
-            )
+    study = study.seeing(str(one.artifact.manifest["policy"]) for one in trained)
     scenario = study.scenario
     record, predecessors = predecessors_in(study.data, scenario, report)
     if not len(predecessors.row):

@@ -1,18 +1,21 @@
-"""The futures of a window's recorded pairs: simulated once, kept beside the pairs, and read from there."""
+"""The futures of a window's pairs: simulated once, kept beside the pairs, and read from there."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
+from numpy.typing import NDArray
 
 from models.protocol import PairTable
-from models.scenario import CALIBRATED, RECORDED, RECORDED_WAIT, Scenario
+from models.scenario import CALIBRATED, INJECTED, RECORDED_WAIT, Scenario
 from models.study.pair_tables import DAMAGED, pair_path, pair_table, predecessors_in
 from models.study.windows import Window
+from simulator.names import SCHEDULERS, SLURM
 from simulator.workload import Workload
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
@@ -21,23 +24,26 @@ from traces.files import whole
 from traces.files.locks import locked
 from traces.store.folder import DataFolder
 
+if TYPE_CHECKING:
+    from models.ahead.injected import Who
+
 log = logging.getLogger(__name__)
 
-MADE_BY = "models.ahead.table"
+MADE_BY = ("models.ahead.table", "models.ahead.injected")
 
 
 def check_world(scenario: Scenario, policy: str) -> None:
     """Raises InputError for a world in which no futures are simulated."""
-    if scenario.pairs != RECORDED:
+    if scenario.pairs == INJECTED and scenario.scheduler == SLURM:
         raise InputError(
-            f"policy {policy!r} looks at simulated futures, which there are for recorded pairs alone: give --world "
-            f"{CALIBRATED} or {RECORDED_WAIT}, not {scenario.world}"
+            f"policy {policy!r} looks at simulated futures, which there are not under --scheduler {SLURM}: give one of "
+            f"{', '.join(SCHEDULERS)}, or --world {CALIBRATED} or {RECORDED_WAIT}"
         )
 
 
 def futures_digest() -> str:
     """Changes when the code that simulates futures does."""
-    return code_digest(MADE_BY)
+    return code_digest(*MADE_BY)
 
 
 def site_of(data: DataFolder, scenario: Scenario, until_s: int) -> dict[str, Any]:
@@ -59,21 +65,20 @@ def site_of(data: DataFolder, scenario: Scenario, until_s: int) -> dict[str, Any
 
 
 def table_with_futures(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
-    """`pair_table` of that window with `PairTable.ahead`, for recorded pairs.
+    """`pair_table` of that window with `PairTable.ahead`.
 
     In the recorded-wait world the futures are those of the calibrated one: what is seen is the same in both.
     """
-    calibrated = replace(scenario, world=CALIBRATED)
-    table = _calibrated(data, workload, calibrated, window)
     if scenario.world == RECORDED_WAIT:
         from models.recorded_waits import with_recorded_waits
 
+        table = _kept_or_made(data, workload, replace(scenario, world=CALIBRATED), window)
         return with_recorded_waits(table, *predecessors_in(data, scenario, window))
-    return table
+    return _kept_or_made(data, workload, scenario, window)
 
 
-def _calibrated(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
-    """The pairs of the calibrated world; a second process that wants the same waits for the first."""
+def _kept_or_made(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
+    """The pairs with their futures; a second process that wants the same waits for the first."""
     table = pair_table(data, workload, scenario, window)
     path = _path(data, scenario, window)
     if (kept := _kept(path, table)) is not None:
@@ -83,15 +88,49 @@ def _calibrated(data: DataFolder, workload: Workload, scenario: Scenario, window
             return kept
         if path.exists():
             log.warning("%s is damaged: these futures are simulated again", path)
-        from models.ahead.table import starts_ahead, with_futures
-        from simulator.recorded.parameters import LEAST_FIT_S
+        from models.ahead.table import with_futures
 
-        record, predecessors = predecessors_in(data, scenario, window)
-        span_s = None if scenario.from_s is None else LEAST_FIT_S
-        made = with_futures(table, starts_ahead(table, record, predecessors, fit_span_s=span_s))
+        starts = _injected if scenario.pairs == INJECTED else _recorded
+        made = with_futures(table, starts(data, table, workload, scenario, window))
         with whole.whole_file(path) as part, part.open("wb") as file:
             np.savez_compressed(file, ahead=made.ahead)
         return made
+
+
+def _recorded(
+    data: DataFolder, table: PairTable, workload: Workload, scenario: Scenario, window: Window
+) -> NDArray[np.int64]:
+    """Starts in futures of recorded pairs."""
+    from models.ahead.table import starts_ahead
+    from simulator.recorded.parameters import LEAST_FIT_S
+
+    record, predecessors = predecessors_in(data, scenario, window)
+    span_s = None if scenario.from_s is None else LEAST_FIT_S
+    return starts_ahead(table, record, predecessors, fit_span_s=span_s)
+
+
+def _injected(
+    data: DataFolder, table: PairTable, workload: Workload, scenario: Scenario, window: Window
+) -> NDArray[np.int64]:
+    """Starts in futures of pairs injected into the workload."""
+    from models.ahead.injected import starts_ahead
+
+    who = who_of(data, workload, scenario)
+    return starts_ahead(table, workload, who, scheduler=scenario.scheduler, capacity=scenario.capacity)
+
+
+def who_of(data: DataFolder, workload: Workload, scenario: Scenario) -> Who:
+    """Whose the jobs of the scenario's workload are, by the log."""
+    from models.ahead.injected import Who
+    from models.study.inputs import read_record, read_workload
+
+    every, keys = read_workload(data, scenario.cluster, scenario.from_s, scenario.known_until_s)
+    keys = keys.filter(pl.Series(every.size <= workload.size.max(initial=0)))  # those too wide for it were left out
+    record = read_record(data, scenario.cluster, scenario.from_s, scenario.known_until_s)
+    row = {key: place for place, key in enumerate(record.job_key)}
+    at = np.array([row.get(key, len(record)) for key in keys], np.int64)  # the last is nobody known: times are odd
+    name = record.name if len(record.name) else np.zeros(len(record), np.int64)
+    return Who(np.append(record.user, record.users)[at], np.append(name, 0)[at])
 
 
 def _path(data: DataFolder, scenario: Scenario, window: Window) -> Path:

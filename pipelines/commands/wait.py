@@ -46,6 +46,7 @@ def wait(
     until: Annotated[
         str | None, typer.Option("--until", help="Fit on what was known at this date; default: --from.")
     ] = None,
+    refit: Annotated[str | None, typer.Option("--refit", help="Fit again so often: 28d; default: never.")] = None,
     methods: Annotated[str | None, typer.Option("--methods", help="Methods to judge: a,b,c; default: all.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="Of what is judged.")] = 0,
     data: Data = None,
@@ -60,12 +61,12 @@ def wait(
 
     folder = options.data_folder(context, data)
     asked = {"--nodes": nodes, "--gpus": gpus, "--limit": limit, "--like": like, "--script": script}
-    is_scored = _is_scored(asked | {"--live": live or None}, (from_, to), (until, methods))
+    is_scored = _is_scored(asked | {"--live": live or None}, (from_, to), (until, refit, methods))
     with options.output(json) as out:
         settings = clusters.resolve(folder, cluster=cluster)
         contents.check_clusters(folder, [cluster])
         if is_scored:
-            result = _scored(folder, settings, from_, to, until, methods, seed)
+            result = _scored(folder, settings, (from_, to, until), refit, methods, seed)
         else:
             request = _request(folder, settings, asked, (partition, user, account, qos))
             result = _answered(folder, settings, request, live)
@@ -84,26 +85,30 @@ def _is_scored(asked: dict[str, Any], window: tuple[str | None, str | None], of_
     if is_scored and given:
         raise InputError(f"{', '.join(given)} ask about one job, --from and --to judge a window: give one or the other")
     if not is_scored and any(of_window):
-        raise InputError("--until and --methods belong to --from and --to: give these too")
+        raise InputError("--until, --refit and --methods belong to --from and --to: give these too")
     return is_scored
 
 
 def _scored(
     folder: DataFolder,
     settings: ClusterSettings,
-    from_: str | None,
-    to: str | None,
-    until: str | None,
+    dates: tuple[str | None, str | None, str | None],
+    refit: str | None,
     methods: str | None,
     seed: int,
 ) -> dict[str, Any]:
+    """Of --from, --to and --until."""
+    from_, to, until = dates
     if from_ is None or to is None:
         raise InputError("--from and --to go together: the window whose jobs are judged")
     names = None if methods is None else options.names(methods)
     bounds = options.utc_s(from_), options.utc_s(to), None if until is None else options.utc_s(until)
+    refit_s = None if refit is None else options.duration_s(refit)
     from models.queue_time.study import score_window
 
-    return score_window(folder, settings, bounds[0], bounds[1], known_s=bounds[2], methods=names, seed=seed)
+    return score_window(
+        folder, settings, bounds[0], bounds[1], known_s=bounds[2], refit_s=refit_s, methods=names, seed=seed
+    )
 
 
 def _answered(folder: DataFolder, settings: ClusterSettings, request: Request, live: bool) -> dict[str, Any]:

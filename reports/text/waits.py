@@ -11,7 +11,8 @@ def scores_text(result: dict[str, Any]) -> str:
         f"{result['cluster']}: {result['jobs']:,} jobs submitted from {result['from_utc']} to {result['to_utc']} that "
         f"started ({result['never_started']:,} did not), mean wait {result['mean_wait_h']:.2f} h, "
         f"{result['short_share']:.0%} under ten minutes; fitted on {result['fitted_on']:,} "
-        f"known at {result['known_utc']}"
+        f"known at {(result['refitted_utc'] or [result['known_utc']])[-1]}"
+        + (f", the last of {len(result['refitted_utc']) + 1} fits" if result["refitted_utc"] else "")
     ]
     if result["request_only"]:
         lines.append(f"by request and past waits alone, for the queue cannot be rebuilt: {result['request_only']}")

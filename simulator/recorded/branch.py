@@ -147,6 +147,23 @@ def advance(cluster: Cluster, branch: Branch, until_s: int, watched: int) -> int
     return NONE
 
 
+@kernel
+def until_submission(cluster: Cluster, branch: Branch, job: int) -> None:
+    """Follow the log up to the submission of a row of the record: all that came before it, and not the row itself.
+
+    Rows that are asked for one after the other rise.
+    """
+    log, state, scalars = cluster.log, branch.state, branch.scalars
+    now = cluster.jobs.submit_s[job]
+    advance(cluster, branch, now - 1, NONE)
+    if scalars[NEXT_PASS_S] == now:
+        pass_due(cluster, branch, NONE)
+    while not (log.job[scalars[TAKEN]] == job and log.kind[scalars[TAKEN]] == SUBMITTED):
+        take(cluster.jobs, cluster.rules, log, state, scalars[TAKEN])
+        scalars[ARRIVED] += log.kind[scalars[TAKEN]] == SUBMITTED
+        scalars[TAKEN] += 1
+
+
 @kernel_inline
 def pass_due(cluster: Cluster, branch: Branch, watched: int) -> bool:
     """Go on to the next pass; whether `watched` (a row, or NONE) starts in it."""

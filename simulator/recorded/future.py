@@ -53,7 +53,8 @@ OWN_USER = 5  # whose jobs of the name OWN_NAME do not come: the successor stand
 OWN_NAME = 6
 WATCHED = 7  # the row whose start is asked for
 ROWS = 8  # rows in use; an arrival takes the next one
-MOMENT = 9
+FIRST_ROW = 9  # of the past that comes, where CYCLE_S is 0
+MOMENT = 10
 
 
 class Past(NamedTuple):
@@ -132,7 +133,9 @@ def start_in_future(past: Past, ageing: Ageing, rules: Rules, room: Room, moment
     back_s = moment[NOW_S] + OUT_S
     cycle_s = moment[CYCLE_S]
     count = len(past.submit_s)
-    first = first_not_before(past.submit_s, 0, count, moment[NOW_S] - cycle_s)
+    first = moment[FIRST_ROW]
+    if cycle_s > 0:
+        first = first_not_before(past.submit_s, 0, count, moment[NOW_S] - cycle_s)
     end = count if cycle_s == 0 else first_not_before(past.submit_s, 0, count, moment[NOW_S])
     coming, later_s = first, cycle_s
     held = 0
@@ -151,7 +154,9 @@ def start_in_future(past: Past, ageing: Ageing, rules: Rules, room: Room, moment
                 return NO_ROOM
             _arrive(past, ageing, room, moment, coming, later_s)
             coming += 1
-            if coming == end:
+            if coming == end and cycle_s == 0:
+                first = end  # what came in truth comes once
+            elif coming == end:
                 coming, later_s = first, later_s + cycle_s
         if held > 0:
             for i in range(scalars[PENDING]):

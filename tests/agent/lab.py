@@ -65,7 +65,7 @@ class FakeEyes:
         """The queue of now."""
         return read_queue(self.commands, now_s)
 
-    def sight(self, predecessor: Job) -> Sight:
+    def sight(self, predecessor: Job, decides_alike: object) -> Sight:
         """The time left of the predecessor."""
         assert predecessor.start_s is not None
         left_h = (predecessor.start_s + predecessor.limit_s - self.commands.slurm.now_s) / 3600

@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from agent.ahead import BUDGET_S, Site, look_ahead, most_held, points_per_hour, scene_of, script_name, site_of
+from agent.ahead import (
+    BUDGET_S,
+    SETTLED,
+    Site,
+    between,
+    look_ahead,
+    most_held,
+    points_per_hour,
+    scene_of,
+    script_name,
+    site_of,
+)
 from agent.check import WARNING, check
-from agent.decide import POLICY, Policy
+from agent.decide import POLICY, Policy, decides_alike
 from agent.eyes import Eyes
 from agent.sight import Request, live_of
 from agent.slurm.accounting import PastJob, parse_named_past
 from agent.slurm.commands import SlurmError
 from agent.slurm.settings import BASIC, Settings
 from agent.state import State
+from features.ahead.played import Scene
 from features.ahead.summary import AHEAD, FUTURES, SEEN_AHEAD, summary
+from features.observe import FEATURES
 from models import recorded_pairs
 from models.ahead.futures import Asked, start_in_futures
 from models.policies.simulate_ahead import SimulateAhead
+from models.policies.xgboost_ahead import XGBoostAhead
 from simulator.recorded.parameters import Parameters
 from simulator.recorded.record import NEVER, NONE, Record
 from tests.agent.told import FOR_EVER, Told, ToldSlurm
@@ -77,7 +95,7 @@ def test_the_futures_of_a_told_slurm_are_those_of_the_table(now_s: int) -> None:
     row = running_row(record, now_s)
     end_s = int(record.start_s[row] + record.limit_s[row])
     columns = (now_s, record.size[row], record.limit_s[row], record.user[row], record.name[row], NONE)
-    beyond = (end_s - now_s + DAY, row, end_s)
+    beyond = (end_s - now_s + DAY, row, end_s, NONE)
     compiled = start_in_futures(record, Asked(*(np.array([value], np.int64) for value in (*columns, *beyond))))
     slurm = told_slurm(record, now_s)
     eyes = Eyes(slurm, request_of(record, row), SITE)
@@ -114,6 +132,60 @@ def released(folder: Path) -> Policy:
     return Policy(folder / "policy")
 
 
+starts_s = st.lists(st.integers(1, 40 * HOUR), min_size=FUTURES, max_size=FUTURES)
+SHORT_S = st.lists(st.integers(0, 3), min_size=FUTURES, max_size=FUTURES).map(lambda all_of: [5 + k for k in all_of])
+RULE = SimulateAhead().fit(queue_table(), 0)[0]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(starts_s, SHORT_S), st.integers(1, 20 * HOUR), st.sampled_from(RULE.settings), st.booleans())
+def test_no_future_that_is_left_out_would_change_the_decision(
+    waits_s: list[int], left_s: int, setting: float, is_at_the_brink: bool
+) -> None:
+    """After each number of futures: where the policy decides alike at both ends, it decides as on all of them."""
+    if is_at_the_brink:
+        left_s = max(round(setting * sorted(waits_s)[4]), 1)
+    scene = cast(Scene, SimpleNamespace(now_s=FIRST_S, horizon_s=40 * HOUR))
+    observed = {**dict.fromkeys(FEATURES, 0.0), "remaining_h": left_s / HOUR}
+    found, end_s = [FIRST_S + wait_s for wait_s in waits_s], FIRST_S + left_s
+    on_all = summary(np.array([found]), np.array([FIRST_S]), np.array([end_s]))[0].tolist()
+    wanted = RULE.decide([RULE.row(observed | dict(zip(AHEAD, on_all, strict=True)))], setting)[0]
+    settled = []
+    for played in range(1, FUTURES + 1):
+        ends = [observed | dict(each) for each in between(found[:played], FUTURES, scene, end_s)]
+        settled.append(decides_alike(RULE, setting, ends))
+        if settled[-1]:
+            assert RULE.decide([RULE.row(ends[1])], setting)[0] == wanted
+    assert settled[-1] and settled == sorted(settled)  # once settled, settled for good
+
+
+def test_trees_on_all_numbers_of_the_futures_want_all_of_them() -> None:
+    pairs = replace(queue_table(), ahead=np.zeros((len(queue_table().decision_s), len(AHEAD)), np.float32))
+    trees = XGBoostAhead().fit(pairs, 0)[0]
+    alike = [dict.fromkeys(SEEN_AHEAD, 1.0)] * 3
+    assert not decides_alike(trees, 1.0, alike) and decides_alike(RULE, 1.0, alike)
+    assert not decides_alike(RULE, 1.0, [{}] * 3)  # nothing that it could decide on
+
+
+@pytest.mark.parametrize("setting", [RULE.settings[0], 1.0, RULE.settings[-1]])
+def test_a_live_decision_on_fewer_futures_is_that_on_all(setting: float, tmp_path: Path) -> None:
+    record = busy(seed=3)
+    released(tmp_path)
+    policy = Policy(tmp_path / "policy", setting)
+    played = []
+    for now_s in INSTANTS:
+        row = running_row(record, now_s)
+        eyes = Eyes(told_slurm(record, now_s), request_of(record, row), SITE)
+        predecessor = next(job for job in eyes.look(now_s).jobs if job.id == str(row))
+        some, every = eyes.sight(predecessor, policy.decides_alike), eyes.sight(predecessor)
+        assert policy.decide(some.observation).submit == policy.decide(every.observation).submit
+        told = re.match(rf"in (\d+)( of 16)? futures it waits [^;]*(; {SETTLED})?$", some.ahead)
+        assert told is not None and (told[2] is None) == (told[3] is None) == (told[1] == "16")
+        assert set(some.observation) == set(SEEN_AHEAD)
+        played.append(int(told[1]))
+    assert min(played) < FUTURES
+
+
 def test_futures_end_with_their_time() -> None:
     record, now_s = busy(seed=3), INSTANTS[1]
     row = running_row(record, now_s)
@@ -126,6 +198,7 @@ def test_futures_end_with_their_time() -> None:
     ticks = iter(np.arange(0.0, 1e6, BUDGET_S / 200))
     some = look_ahead(scene, sight.snapshot.predecessor_end_s, clock=lambda: float(next(ticks)))
     assert 4 <= some.played < FUTURES and set(some.numbers) == set(AHEAD)
+    assert some.text.startswith(f"in {some.played} of 16 futures ") and some.text.endswith(" s were over")
     late = iter(np.arange(0.0, 1e6, BUDGET_S / 20))
     none = look_ahead(scene, sight.snapshot.predecessor_end_s, clock=lambda: float(next(late)))
     assert not none.numbers and none.text.startswith(f"no futures: {none.played} of 16 were played in 8.")

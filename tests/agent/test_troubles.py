@@ -298,7 +298,7 @@ def test_what_became_of_a_link_is_asked_until_accounting_answers(tmp_path: Path)
 
 
 def test_without_any_sight_the_successor_waits_for_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def blind(eyes: FakeEyes, predecessor: Job) -> Sight:
+    def blind(eyes: FakeEyes, predecessor: Job, decides_alike: object) -> Sight:
         raise ValueError("nothing has been looked at")
 
     monkeypatch.setattr(FakeEyes, "sight", blind)

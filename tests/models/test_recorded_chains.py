@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from features.observe import AT
+from features.observe import AT, FEATURES
 from models import recorded_pairs
 from models.policies.reactive import Reactive
 from models.protocol import NONE
@@ -116,7 +116,8 @@ def test_the_oracle_decides_of_a_link_from_the_end_of_the_one_before() -> None:
 class Recorder:
     """Stands for an artifact: keeps what it was shown, and submits so many seconds before the end."""
 
-    def __init__(self, lead_s: int) -> None:
+    def __init__(self, lead_s: int, features: Sequence[str] = FEATURES) -> None:
+        self.manifest = {"features": list(features)}
         self.shown: list[NDArray[np.float32]] = []
         self.lead_s = lead_s
 

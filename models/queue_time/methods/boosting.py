@@ -21,7 +21,7 @@ from models.queue_time.methods.bins import Bins
 from models.queue_time.model import BASE_CUTS_H, Model, Part, base_class
 from models.queue_time.protocol import COLUMN, SHORT_S, Float64s, Int64s, Rows
 
-BASE = "start_estimate_expected_h"
+BASE = COLUMN["start_estimate_expected_h"]
 BINS = 16
 ROUNDS = 80
 OPTIONS = {
@@ -50,16 +50,17 @@ class Boosting:
     name: str = "boosting"
     needs_queue: bool = True
     is_naive: bool = False
+    base: int = BASE  # column of the estimate that trees start from, h
 
     def fit(self, rows: Rows, seed: int) -> Model:
         """Two fits; the same seed gives the same bytes."""
         log_wait = np.log1p(rows.wait_s)
-        base = np.log1p(np.maximum(rows.feature(BASE), 0.0) * 3600.0)
-        kind = base_class(rows.observed[:, COLUMN[BASE]])
+        base = np.log1p(np.maximum(rows.observed[:, self.base].astype(np.float64), 0.0) * 3600.0)
+        kind = base_class(rows.observed[:, self.base])
         plain = _part(rows, log_wait, kind, Bins.of(log_wait, BINS, float(np.log1p(SHORT_S))), seed, relative=False)
         ratio = log_wait - base
         relative = _part(rows, ratio, kind, Bins.of(ratio, BINS), seed + 1, relative=True)
-        return Model((plain, relative), COLUMN[BASE], float(rows.wait_s.max()), tuple(FEATURES))
+        return Model((plain, relative), self.base, float(rows.wait_s.max()), tuple(FEATURES))
 
 
 def _part(rows: Rows, values: Float64s, kind: Int64s, bins: Bins, seed: int, *, relative: bool) -> Part:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def asked(record: Record, at_s: int, count: int = 6) -> Asked:
     none = np.full(count, NONE)
     horizon_s = np.full(count, 3 * DAY)
     return Asked(
-        at_s + 2 * HOUR * place, 1 + place % 2, none * 0 + 4 * HOUR, place % 4, none, none, horizon_s, none, none
+        at_s + 2 * HOUR * place, 1 + place % 2, none * 0 + 4 * HOUR, place % 4, none, none, horizon_s, none, none, none
     )
 
 
@@ -62,6 +63,32 @@ def test_told_the_truth_all_futures_are_the_one_that_came() -> None:
     record, at_s = busy(), FIRST_S + 30 * DAY
     starts = start_in_futures(record, asked(record, at_s), told=ALL)
     assert (np.ptp(starts, axis=1) == 0).all()
+
+
+def test_what_came_in_truth_comes_once() -> None:
+    """Where the log ends nobody comes any more, and the job starts when those before it are gone."""
+    record = busy()
+    wanted = asked(record, int(record.submit_s[-1]) - 6 * HOUR)
+    starts = start_in_futures(record, wanted, told=ALL, futures=1)[:, 0]
+    assert (starts > wanted.at_s).all() and (starts < record.end_s.max() + 2 * DAY).all()
+
+
+def test_a_job_of_the_record_sees_who_came_in_its_second() -> None:
+    """Told the truth it starts when it did; of three alike submitted in one second each waits for those before it."""
+    record = busy()
+    row = np.flatnonzero(record.submit_s > FIRST_S + 29 * DAY)[:40]
+    at_s = record.submit_s.copy()
+    at_s[row[0] : row[0] + 3] = at_s[row[0]]
+    record = replace(record, submit_s=at_s)
+    none = np.full(len(row), NONE)
+    of = (record.submit_s[row], record.size[row], record.limit_s[row], record.user[row], none, record.priority[row])
+    wanted = Asked(*of, np.full(len(row), 5 * DAY), none, none, row)
+    told_s, blind_s = start_in_futures(record, wanted, told=ALL, futures=1)[:, 0], start_in_futures(record, wanted)
+    error_s = np.abs(told_s - record.start_s[row])
+    blind_error_s = np.abs(np.median(blind_s, axis=1) - record.start_s[row])
+    assert np.median(error_s) < 120 and error_s.mean() < 0.5 * blind_error_s.mean()
+    beside_s = start_in_futures(record, replace(wanted, row=none), told=ALL, futures=1)[:, 0]
+    assert beside_s[1] == beside_s[2] == beside_s[0] == told_s[0] and told_s[2] > told_s[1] > told_s[0] + HOUR
 
 
 def pairs(record: Record) -> Predecessors:

@@ -59,7 +59,8 @@ def test_shapes_are_those_that_were_released() -> None:
     with torch.no_grad():
         each, gate = network.each(states), network.gate(states)  # type: ignore[operator]
         np.testing.assert_allclose(gate.sum(dim=1), 1.0, rtol=1e-5)
-        np.testing.assert_allclose(network(states), (each * gate).sum(dim=1), rtol=1e-5)
+        assert each.shape == (3, 10, 1)
+        np.testing.assert_allclose(network(states), (each * gate[:, :, None]).sum(dim=1), rtol=1e-5)
 
 
 def test_probes_are_seven_a_pair_evenly_over_its_run() -> None:
@@ -103,6 +104,31 @@ def test_a_training_that_was_interrupted_goes_on_as_if_it_had_not_been(tmp_path:
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
+def test_a_mixture_of_the_released_ten_can_be_gone_on_with(tmp_path: Path) -> None:
+    """It has hundreds of weights, more than the reader of arrays lists in one file."""
+    sizes, path = Sizes(width=4, inner=4), tmp_path / "ten.npz"
+    network, other = networks.mixture(sizes), networks.mixture(sizes)
+    adam = torch.optim.Adam(network.parameters())
+    network(torch.randn(2, 144, 42)).sum().backward()
+    adam.step()
+    checkpoints.save(path, network, adam, {"sizes": [4]})
+    meta, moments = checkpoints.load(path, other, {"sizes": (4,)})
+    again = torch.optim.Adam(other.parameters())
+    checkpoints.remind(again, moments)
+    assert meta["sizes"] == [4] and len(list(other.parameters())) > 150
+    for expected, found in zip(network.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+        for name, value in adam.state[expected].items():
+            torch.testing.assert_close(again.state[found][name], value, rtol=0, atol=0)
+
+
+def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kept.npz"
+    trained(path, 1)
+    with pytest.raises(InputError, match=r"no whole checkpoint \(\d+ numbers where there are \d+ weights\)"):
+        checkpoints.load(path, networks.transformer(SMALL), {})
+
+
 def test_foundations_learn_from_probes() -> None:
     rows = training.probe_rows(PAIRS)
     with torch.random.fork_rng(devices=[]):
@@ -112,6 +138,19 @@ def test_foundations_learn_from_probes() -> None:
     errors, place = training.pretrain(network, HISTORIES, stages, sizes=SMALL, seed=0, budget_s=1e9)
     assert place.epoch == 15 and place.seconds > 0
     assert min(errors[0]) < 0.7 * errors[0][0]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
+def test_a_gpu_learns_what_the_processor_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = []
+    for device in ("cuda", "cpu"):
+        monkeypatch.setattr(training, "fastest", lambda device=device: device)
+        with repeatable(0):
+            network = networks.transformer(SMALL)
+        stages = [training.Stage("", training.probe_rows(PAIRS), 20, 1e-2, 16)]
+        found, _ = training.pretrain(network, HISTORIES, stages, sizes=SMALL, seed=0, budget_s=60.0)
+        errors.append(found[0][-1])
+    assert errors[0] == pytest.approx(errors[1], rel=0.2)  # dropout draws other numbers there
 
 
 def test_a_budget_ends_the_training_after_the_epoch_that_used_it_up() -> None:
@@ -149,7 +188,7 @@ def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "kept.npz"
     path.write_bytes(b"PK nothing")
     with pytest.raises(InputError, match="no whole checkpoint"):
-        checkpoints.load(path, networks.transformer(SMALL), SMALL, 0)
+        checkpoints.load(path, networks.transformer(SMALL), {})
 
 
 def test_a_head_learns_when_to_submit_from_what_its_foundation_says() -> None:

@@ -14,6 +14,7 @@ from agent.decide import Policy, load
 from features.ahead.summary import AHEAD
 from features.observe import FEATURES
 from models.comparison.outcomes import play
+from models.policies.fitted_q_ahead import FittedQAhead
 from models.policies.simulate_ahead import SimulateAhead
 from models.policies.xgboost_ahead import XGBoostAhead
 from models.protocol import PairTable
@@ -44,7 +45,7 @@ def cost_h(pairs: PairTable, artifact: Artifact) -> float:
 def test_is_made_by_name_and_never_without_being_asked_for(name: str) -> None:
     check_policy(name)
     assert looks_ahead(name) and name not in every_policy() and not looks_ahead("xgboost")
-    assert isinstance(make_policy(name), SimulateAhead | XGBoostAhead)
+    assert isinstance(make_policy(name), SimulateAhead | XGBoostAhead | FittedQAhead)
     with pytest.raises(InputError, match=r"known: reactive.*simulate-ahead"):
         check_policy("simulate-behind")
 
@@ -61,9 +62,10 @@ def test_decides_on_the_futures_beside_the_observation(name: str) -> None:
         replace(pairs, ahead=pairs.ahead[:0]).inputs_of(artifact)
 
 
-def test_what_is_learned_corrects_futures_that_are_wrong() -> None:
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"simulate-ahead"}))
+def test_what_is_learned_corrects_futures_that_are_wrong(name: str) -> None:
     wrong = clairvoyant(factor=3.0)
-    rule, learner = (make_policy(name).fit(wrong, 0)[0] for name in ("simulate-ahead", "xgboost-ahead"))
+    rule, learner = (make_policy(one).fit(wrong, 0)[0] for one in ("simulate-ahead", name))
     at_one = [artifact.settings.index(1.0) for artifact in (rule, learner)]
     missed = [
         float(play(wrong, [artifact], "any").cost_h(1.0)[0, at].mean())
@@ -92,7 +94,9 @@ def test_other_policies_know_nothing_of_futures() -> None:
     assert pairs.inputs_of(without) is pairs.observations
 
 
-def test_injected_pairs_have_no_futures() -> None:
-    with pytest.raises(InputError, match=r"'simulate-ahead' .*--world calibrated or recorded-wait, not plain"):
-        check_world(Scenario("toy", capacity=80), "simulate-ahead")
+def test_pairs_under_slurm_have_no_futures() -> None:
+    with pytest.raises(InputError, match=r"'simulate-ahead' .*not under --scheduler slurm: give one of fifo, easy, .*"):
+        check_world(Scenario("toy", capacity=80, scheduler="slurm"), "simulate-ahead")
+    check_world(Scenario("toy", capacity=80), "simulate-ahead")
+    check_world(Scenario("toy", capacity=80, scheduler="slurm", world="calibrated"), "simulate-ahead")
     check_world(Scenario("toy", capacity=80, world="recorded-wait"), "simulate-ahead")

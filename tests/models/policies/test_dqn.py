@@ -35,6 +35,7 @@ def weights(network: torch.nn.Module) -> list[np.ndarray]:
 
 def values(made: Learner, network: torch.nn.Module, row: int, log: float) -> torch.Tensor:
     """Of waiting and of submitting at that row."""
+    assert isinstance(made.inputs, networks.Inputs)
     seen = torch.cat([made.inputs.normal[row], torch.tensor([log / 3.0])])
     out: torch.Tensor = network(seen[None].float())[0]
     return out

@@ -32,6 +32,7 @@ def weights(network: torch.nn.Module) -> list[np.ndarray]:
 
 def shown(made: Learner, batch: Batch) -> torch.Tensor:
     """(n, width) what the actor sees: the scaled observation, and a third of the weight's logarithm."""
+    assert isinstance(made.inputs, networks.Inputs)
     seen = made.inputs.normal.numpy()[batch.rows]
     return torch.tensor(np.concatenate([seen, batch.log_weight[:, None] / np.float32(3.0)], axis=1))
 
@@ -166,7 +167,7 @@ def test_training_imitates_first_fades_the_bonus_and_averages_the_actor() -> Non
 def test_training_begins_at_the_rule() -> None:
     """The learner's actor has the linear path of `start_from_estimate`, which no random network has."""
     made = learner(sharpness=3.0, caution=0.4)
-    rule = networks.network(made.inputs.width, (8,), 1)
+    rule = made.inputs.network((8,), 1)
     start_from_estimate(rule, made.inputs, 3.0, 0.4)
     path, expected = (one.state_dict()["skip.weight"] for one in (made.actor, rule))
     assert expected.abs().sum() > 0

@@ -15,7 +15,10 @@ DAY_S = 86_400
 
 @cache
 def generated_rows(count: int = 700, seed: int = 0, days: int = 42) -> Rows:
-    """Half the jobs find room at once and wait for seconds; the others wait about as long as the estimate says."""
+    """Half the jobs find room at once and wait for seconds; the others wait about as long as the estimate says.
+
+    So do their futures.
+    """
     rng = np.random.default_rng(seed)
     submit = ORIGIN_S + np.sort(rng.integers(0, days * DAY_S, count))
     observed = np.abs(rng.normal(size=(count, len(FEATURES)))).astype(np.float32)
@@ -27,7 +30,8 @@ def generated_rows(count: int = 700, seed: int = 0, days: int = 42) -> Rows:
         estimate_h == 0, rng.exponential(30, count), estimate_h * 3600 * rng.lognormal(0, 0.3 + 0.5 * size_class, count)
     ).astype(np.int64)
     partition = rng.integers(0, 2, count)
+    futures = np.rint(estimate_h[:, None] * 3600 * rng.lognormal(0, 0.4, (count, 8))).astype(np.int64)
     start = submit + wait
     order = np.argsort(start, kind="stable")
     past = Past(start[order], wait[order], partition[order])
-    return Rows(observed, submit, wait, partition, size_class, past)
+    return Rows(observed, submit, wait, partition, size_class, past, futures)

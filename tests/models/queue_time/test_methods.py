@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import binom
 
 from models.queue_time.conformal import Calibrated, ranks
+from models.queue_time.methods.ahead import Futures
 from models.queue_time.methods.bins import POINTS, Bins
 from models.queue_time.methods.boosting import Boosting, start_from
 from models.queue_time.methods.combination import _brier, _pinball, best_weights
@@ -79,7 +80,10 @@ def test_one_seed_gives_one_forecast(name: str) -> None:
     assert (again.quantiles_s == told(name).quantiles_s).all()
 
 
-@pytest.mark.parametrize("name", ["limits", "expected", "trout-boosting", "boosting", "combination"])
+SEEING = ["limits", "expected", "trout-boosting", "boosting", "simulate-ahead", "boosting-ahead", "combination"]
+
+
+@pytest.mark.parametrize("name", SEEING)
 def test_those_that_see_the_queue_beat_those_that_do_not(name: str) -> None:
     wait_s = parts()[1].wait_s
     naive = crps_h(told("partition-median"), wait_s).mean()
@@ -90,10 +94,28 @@ def test_those_that_see_the_queue_beat_those_that_do_not(name: str) -> None:
 def test_every_job_alike_and_every_wait_short_can_be_fitted(name: str) -> None:
     rows = generated_rows(count=60, seed=1)
     past = replace(rows.past, wait_s=np.full(60, 5))
-    same = replace(rows, observed=np.zeros_like(rows.observed), wait_s=np.full(60, 5), past=past)
+    alike = {"observed": np.zeros_like(rows.observed), "futures_s": np.full((60, 8), 1)}
+    same = replace(rows, **alike, wait_s=np.full(60, 5), past=past)
     forecast = make_method(name).fit(same, 0).forecast(same)
     assert np.isfinite(forecast.quantiles_s).all()
     assert (forecast.p_under_600s > 0.9).all()
+
+
+def test_futures_are_dressed_with_the_errors_of_the_nearest() -> None:
+    rows = generated_rows(count=90, seed=4)
+    said = np.tile([10, 1000, 40_000], (90, 1))
+    wait = np.tile([20, 1500, 40_000], 30)
+    played = replace(rows, futures_s=said, wait_s=wait)
+    dressed = Futures("simulate-ahead").fit(played, 0)
+    for one, error in ((0, np.log(21 / 11)), (1, np.log(1501 / 1001)), (3, 0.0)):
+        assert np.allclose(dressed.error[one], error)
+    forecast = dressed.forecast(played)
+    assert (
+        forecast.quantiles_s[0, [0, MEDIAN, -1]] == pytest.approx([20, 1500, 40_000])
+        and 0.3 < forecast.p_under_600s[0] < 0.37
+    )
+    with pytest.raises(ValueError, match="were not played"):
+        dressed.forecast(replace(played, futures_s=None))
 
 
 def test_the_mean_and_the_median_are_those_of_the_partition() -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from models.ahead.futures import NOTHING
 from models.queue_time import scores
+from models.queue_time.ahead import ALL, waits_in_futures
 from models.queue_time.ground import GAP_S, Ground, ground_of
 from models.queue_time.protocol import LEVELS, Forecast, forecast_of
 from models.queue_time.registry import make_method
 from models.queue_time.scores import Judged
-from models.queue_time.study import figures_of, judge_ground
+from models.queue_time.study import figures_of, judge_ground, pooled
 from tests.features.submission.logs import DAY_S, ORIGIN_S, generated_log
 from traces.errors import InputError
 
@@ -87,6 +91,48 @@ def test_what_is_known_started_before_and_a_day_before(ground: Ground) -> None:
     assert later.rows.submit_s[later.known(at_s)].min() >= ORIGIN_S + 5 * DAY_S
     withdrawn = ~ground.log.record.ran
     assert ground.never_started(ORIGIN_S, ORIGIN_S + 31 * DAY_S) == withdrawn.sum() > 0
+
+
+def test_fits_that_follow_each_other_are_judged_together(ground: Ground) -> None:
+    ends = [ORIGIN_S + days * DAY_S for days in (20, 25, 30)]
+    methods = [make_method(name) for name in ("partition-median", "qbets")]
+    grounds = [ground, ground_of(ground.log, ends[1])]
+    parts = [
+        judge_ground(on, "lab", from_s, to_s, from_s, methods, 0)
+        for on, from_s, to_s in zip(grounds, ends[:-1], ends[1:], strict=True)
+    ]
+    both = pooled(parts)
+    assert parts[0].fitted_on < both.fitted_on == parts[1].fitted_on and both.window_s == (ends[0], ends[2])
+    assert (both.rows.submit_s == np.concatenate([part.rows.submit_s for part in parts])).all()
+    assert len(both.told["qbets"].p_under_600s) == len(both.rows) == len(np.atleast_1d(both.judged.threshold))
+    shares, found = [len(part.rows) / len(both.rows) for part in parts], figures_of(both)
+    for at, row in enumerate(found["results"]):
+        singly = [figures_of(part)["results"][at] for part in parts]
+        assert row["crps_h"] == pytest.approx(np.dot(shares, [one["crps_h"] for one in singly]))
+        assert row["coverage"]["0.95"] == pytest.approx(np.dot(shares, [one["coverage"]["0.95"] for one in singly]))
+    once = figures_of(judge_ground(ground, "lab", ends[0], ends[2], ends[0], methods, 0))
+    assert once["results"][0]["crps_h"] != found["results"][0]["crps_h"]
+
+
+def test_futures_see_no_more_than_the_queue_and_the_bound_sees_all(ground: Ground) -> None:
+    from_s, to_s = ORIGIN_S + 20 * DAY_S, ORIGIN_S + 30 * DAY_S
+    methods = [make_method(name) for name in ("partition-median", "simulate-ahead", "boosting-ahead", "informed")]
+    found = judge_ground(ground, "lab", from_s, to_s, from_s, methods, 0)
+    naive, ahead, _, _ = (row["crps_h"] for row in figures_of(found)["results"])
+    assert ahead < 0.7 * naive
+    at_s = int(found.rows.submit_s[found.rows.wait_s.argmax()])  # of whom the later alterations matter most
+    record, wanted = ground.log.record, (ground.rows.submit_s <= at_s) & (ground.rows.submit_s >= from_s)
+    start_s = record.start_s + 5000 * (record.ran & (record.start_s > at_s))
+    end_s = record.end_s + 9000 * (record.end_s > at_s)
+    altered = replace(record, start_s=start_s, end_s=end_s, size=np.where(record.submit_s > at_s, 4, record.size))
+    judged = ground.within(from_s, to_s)
+    blind_s, told_s = (waits_in_futures(ground.log, judged, told) for told in (NOTHING, ALL))
+    error_s = [np.abs(np.median(one, axis=1) - found.rows.wait_s).mean() for one in (blind_s, told_s)]
+    assert told_s.shape[1] == 1 and error_s[1] < 0.5 * error_s[0]
+    same = waits_in_futures(replace(ground.log, record=altered), wanted)
+    np.testing.assert_array_equal(same, waits_in_futures(ground.log, wanted))
+    then_s, now_s = (waits_in_futures(log, wanted, ALL) for log in (replace(ground.log, record=altered), ground.log))
+    assert (then_s != now_s).any(), "what is told is another truth"
 
 
 def test_a_window_is_scored_and_a_short_one_is_refused(ground: Ground) -> None:
