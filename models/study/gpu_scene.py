@@ -63,19 +63,32 @@ def read_scene(
 
 
 def _machine(data: DataFolder, settings: ClusterSettings) -> tuple[Cluster, list[str]]:
-    """Declared nodes, else the machine list; and what was assumed."""
-    assumed = [f"{NODES_A_RACK} nodes share a switch (the log does not say)", "all GPUs are of one type, taken as T4"]
+    """Declared nodes, else the machine list in order of names, with the declared GPU types; and what was assumed."""
     if settings.nodes is not None and settings.gpus_per_node:
-        return of_nodes(np.full(settings.nodes, settings.gpus_per_node), rack_nodes=NODES_A_RACK), assumed
-    listed = warehouse.read(
-        data, "SELECT gpus FROM nodes WHERE cluster = ? AND gpus > 0 ORDER BY node", (settings.name,)
-    )
-    if listed.is_empty():
-        raise InputError(
-            f"how many GPUs cluster {settings.name!r} has is not known: give --nodes and --gpus-per-node, declare them "
-            "in clusters.toml, or ingest a machine list"
+        gpus = np.full(settings.nodes, settings.gpus_per_node)
+    else:
+        listed = warehouse.read(
+            data, "SELECT gpus FROM nodes WHERE cluster = ? AND gpus > 0 ORDER BY node", (settings.name,)
         )
-    return of_nodes(listed["gpus"].to_numpy(), rack_nodes=NODES_A_RACK), assumed
+        if listed.is_empty():
+            raise InputError(
+                f"how many GPUs cluster {settings.name!r} has is not known: give --nodes and --gpus-per-node, declare "
+                "them in clusters.toml, or ingest a machine list"
+            )
+        gpus = listed["gpus"].to_numpy()
+    types = tuple(kind for kind, nodes in settings.gpu_types.items() for _ in range(nodes))
+    if types and len(types) != len(gpus):
+        raise InputError(
+            f"gpu_types of cluster {settings.name!r} in clusters.toml are {len(types):,} nodes: it has {len(gpus):,}"
+        )
+    cluster = of_nodes(gpus, types or None, rack_nodes=NODES_A_RACK)
+    if types:
+        mixed = ", ".join(f"{nodes:,} of {kind}" for kind, nodes in settings.gpu_types.items())
+        most = f"run times are taken as those of {cluster.reference}, the type of most GPUs"
+        line = f"nodes are {mixed}, as declared; {most}"
+    else:
+        line = f"all GPUs are of one type, taken as {cluster.reference}"
+    return cluster, [f"{NODES_A_RACK} nodes share a switch (the log does not say)", line]
 
 
 def _jobs(rows: pl.DataFrame) -> tuple[GpuJobs, str]:
