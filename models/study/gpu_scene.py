@@ -111,6 +111,7 @@ def _jobs(rows: pl.DataFrame) -> tuple[GpuJobs, str]:
         users=users,
         model=np.full(count, -1, dtype=np.int64),
         elastic=np.zeros(count, dtype=np.bool_),
+        pod_gpus=np.ones(count, dtype=np.int64),
     )
     if len(groups) < 2:
         return jobs, "nothing: the log names neither partitions nor users, so all jobs are of one group"
