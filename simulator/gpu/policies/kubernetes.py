@@ -83,21 +83,23 @@ class Kubernetes:
 
     def _whole(self, queue: list[Job], free: Int64s) -> list[Job]:
         """The jobs all of whose pods fit, in order; their places are `_held` and taken out of `free`."""
+        left = int(free.sum())
         for job in queue:
-            if int((free // job.pod_gpus).sum()) >= job.pods:  # pods of one job are alike
+            if job.gpus <= left and int((free // job.pod_gpus).sum()) >= job.pods:  # pods of one job are alike
                 self._held[job.number] = [_place(job, free) for _ in range(job.pods)]
+                left -= job.gpus
         return [job for job in queue if job.number in self._held]
 
     def _by_pod(self, queue: list[Job], free: Int64s, now_s: float) -> list[Job]:
         """Places every pod that fits; the jobs that are whole then."""
-        pods = [job for job in queue for _ in range(job.pods - len(self._held.get(job.number, [])))]
         widest = int(free.max())
-        for job in pods:
-            if job.pod_gpus > widest:
-                continue
-            self._since_s[job.number] = self._since_s[job.number] if job.number in self._held else now_s
-            self._held.setdefault(job.number, []).append(_place(job, free))
-            widest = int(free.max())
+        for job in queue:
+            if widest == 0:
+                break
+            while job.pod_gpus <= widest and len(self._held.get(job.number, [])) < job.pods:
+                self._since_s[job.number] = self._since_s[job.number] if job.number in self._held else now_s
+                self._held.setdefault(job.number, []).append(_place(job, free))
+                widest = int(free.max())
         return [job for job in queue if len(self._held.get(job.number, [])) == job.pods]
 
 
