@@ -31,6 +31,27 @@ def scene(weeks: int, load: float) -> Scene:
     return without_unplaceable(Scene(cluster, of_arrays(submit_s, gpus, run_s).drawn(0)))
 
 
+def tell(base: Scene, schedulers: list[str], draws: int) -> None:
+    """Replays the scene as it is under each scheduler in turn, and prints every figure beside the first's."""
+    for line in base.said:
+        print(line)
+    began = time.process_time()
+
+    def done(name: str) -> None:
+        print(f"{name}: {time.process_time() - began:.0f} s of processor so far", flush=True)
+
+    outcomes = replays(combinations(base, schedulers, [], draws), done, workers=1)
+    for line in dict.fromkeys(line for outcome in outcomes for line in outcome.said):
+        print(line)
+    for row in rows(base.jobs, outcomes):
+        low, high = row["draws"]
+        line = f"{row['scheduler']} {row['figure']} {row['value']:,.4g} [{low:,.4g} to {high:,.4g} over draws]"
+        if row["difference_ci95"] is not None:
+            least, most = row["difference_ci95"]
+            line += f"; {row['difference']:+,.4g} [{least:+,.4g}, {most:+,.4g}] to the first"
+        print(line)
+
+
 def main() -> None:
     """A line a scheduler and figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -41,21 +62,7 @@ def main() -> None:
     given = parser.parse_args()
     base = scene(given.weeks, given.load)
     print(f"{len(base.jobs):,} jobs of {given.weeks} weeks, {base.cluster.gpus} GPUs, {given.draws} draws (generated)")
-    for line in base.said:
-        print(line)
-    began = time.process_time()
-
-    def tell(name: str) -> None:
-        print(f"{name}: {time.process_time() - began:.0f} s of processor so far", flush=True)
-
-    outcomes = replays(combinations(base, given.schedulers.split(","), [], given.draws), tell, workers=1)
-    for row in rows(base.jobs, outcomes):
-        low, high = row["draws"]
-        line = f"{row['scheduler']} {row['figure']} {row['value']:,.4g} [{low:,.4g} to {high:,.4g} over draws]"
-        if row["difference_ci95"] is not None:
-            least, most = row["difference_ci95"]
-            line += f"; {row['difference']:+,.4g} [{least:+,.4g}, {most:+,.4g}] to the first"
-        print(line)
+    tell(base, given.schedulers.split(","), given.draws)
 
 
 if __name__ == "__main__":

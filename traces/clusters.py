@@ -33,6 +33,7 @@ class ClusterSettings:
     timezone: str = "UTC"  # zone in which the raw logs print their times
     nodes: int | None = None
     gpus_per_node: int | None = None
+    gpu_types: dict[str, int] = field(default_factory=dict)  # GPU type -> nodes of it, in order; {}: one type, not said
     nodes_by_date: tuple[tuple[datetime, int], ...] = ()  # (from this instant, nodes), ascending
     quotas: dict[str, int] = field(default_factory=dict)  # partition -> GPUs
     folder: str | None = None  # name of the raw folder that means this cluster
@@ -53,6 +54,7 @@ MOST_SEEDS = 1_000
 MOST_PAIR_SIZES = 8
 MOST_WHAT_IFS = 8  # schedulers, and changes, of the pipeline's replays
 MOST_REPLAYED = 1_000_000  # jobs of them
+MOST_GPU_TYPES = 16
 _INSTANTS = ("fit_from", "fit_until", "select_until", "report_until")
 _COUNTS = {"nodes": schema.MOST["nodes"], "gpus_per_node": schema.MOST["gpus"]}  # the most allowed
 
@@ -165,6 +167,8 @@ def _converted(path: Path, name: str, table: Any) -> dict[str, Any]:
             value = _by_date(value, f"{where} {key}")
         elif key in _COUNTS:
             value = _count(value, f"{where} {key}", _COUNTS[key])
+        elif key == "gpu_types":
+            value = _gpu_types(value, f"{where} gpu_types")
         elif key == "seeds":
             if not _count(value, f"{where} seeds", MOST_SEEDS):
                 raise InputError(f"{where} seeds: at least 1, got {_shown(value)}")
@@ -200,6 +204,18 @@ def _hyperparameters(value: Any, where: str) -> dict[str, dict[str, int | float]
         for name, number in of_policy.items():
             if not isinstance(number, int | float) or isinstance(number, bool):
                 raise InputError(f"{where}.{policy[:80]}.{name[:80]}: a number, got {_shown(number)}")
+    return value
+
+
+def _gpu_types(value: Any, where: str) -> dict[str, int]:
+    """Nodes of each GPU type; which types there are, and that they are all nodes, is known where they are replayed."""
+    if not isinstance(value, dict) or not 1 <= len(value) <= MOST_GPU_TYPES:
+        raise InputError(
+            f"{where}: a table of 1 to {MOST_GPU_TYPES} types such as {{ T4 = 12, A100 = 4 }}, got {_shown(value)}"
+        )
+    for kind, nodes in value.items():
+        if not _count(nodes, f"{where}.{kind[:80]}", schema.MOST["nodes"]):
+            raise InputError(f"{where}.{kind[:80]}: at least 1 node, got {_shown(nodes)}")
     return value
 
 

@@ -16,10 +16,11 @@ from traces.store.folder import DataFolder
 
 NODES_A_RACK = 16  # where nothing says which nodes share a switch
 _JOBS = """
-SELECT job_key, submit_utc, run_s, partition, user_name,
-    CASE WHEN allocated_gpus > 0 THEN allocated_gpus ELSE requested_gpus END AS gpus
+SELECT job_key, submit_utc, run_s, partition, user_name, qos, requested_cpus, requested_mem_mib, gpu_time_s,
+    CASE WHEN allocated_gpus > 0 THEN allocated_gpus ELSE requested_gpus END AS gpus, 1::BIGINT AS pod_gpus
 FROM jobs WHERE cluster = ? ORDER BY submit_utc, job_key
 """
+_OF_PODS = "SELECT count(*) AS files FROM trace_files WHERE cluster = ? AND format = 'openb-pods'"
 
 
 def read_scene(
@@ -43,6 +44,9 @@ def read_scene(
     said = []
     if len(rows) < len(every):
         said.append(f"{len(every) - len(rows):,} jobs without GPUs, run time or submission are left out")
+    if warehouse.read(data, _OF_PODS, (settings.name,))["files"][0]:
+        rows, line = _gangs(rows)
+        said.append(line)
     if from_s is not None:
         rows = rows.filter(pl.col("submit_s") >= from_s)
     if until_s is not None:
@@ -62,20 +66,55 @@ def read_scene(
     return without_unplaceable(Scene(cluster, jobs, quotas, said=tuple(said), seed=seed))
 
 
-def _machine(data: DataFolder, settings: ClusterSettings) -> tuple[Cluster, list[str]]:
-    """Declared nodes, else the machine list; and what was assumed."""
-    assumed = [f"{NODES_A_RACK} nodes share a switch (the log does not say)", "all GPUs are of one type, taken as T4"]
-    if settings.nodes is not None and settings.gpus_per_node:
-        return of_nodes(np.full(settings.nodes, settings.gpus_per_node), rack_nodes=NODES_A_RACK), assumed
-    listed = warehouse.read(
-        data, "SELECT gpus FROM nodes WHERE cluster = ? AND gpus > 0 ORDER BY node", (settings.name,)
+def _gangs(pods: pl.DataFrame) -> tuple[pl.DataFrame, str]:
+    """Jobs made of pods, in a log that names pods alone: a row a gang; and what was assumed.
+
+    Those of whole GPUs that were created in one second with one request are one gang, which holds all of its GPUs for
+    as long as the pod that ran longest. One that takes a part of a GPU is a job of its own.
+    """
+    is_part = pl.col("gpu_time_s") < pl.col("gpus") * pl.col("run_s")
+    request = ("submit_utc", "submit_s", "gpus", "requested_cpus", "requested_mem_mib", "partition", "qos", "alone")
+    gangs = (
+        pods.with_columns(alone=pl.when(is_part).then("job_key"))
+        .group_by(request, maintain_order=True)
+        .agg(pl.col("job_key", "user_name").first(), pl.col("run_s").max(), pods=pl.len())
+        .with_columns(pod_gpus=pl.col("gpus"), gpus=pl.col("gpus") * pl.col("pods"))
     )
-    if listed.is_empty():
-        raise InputError(
-            f"how many GPUs cluster {settings.name!r} has is not known: give --nodes and --gpus-per-node, declare them "
-            "in clusters.toml, or ingest a machine list"
+    wide = int((gangs["pods"] > 1).sum())
+    return gangs, (
+        f"the log names pods and no jobs: {len(pods):,} pods, of which those created in one second with one request "
+        f"are one, make {len(gangs):,} jobs, {wide:,} of several pods; a part of a GPU counts as one, and only "
+        "kubernetes keeps the GPUs of a pod on one node"
+    )
+
+
+def _machine(data: DataFolder, settings: ClusterSettings) -> tuple[Cluster, list[str]]:
+    """Declared nodes, else the machine list in order of names, with the declared GPU types; and what was assumed."""
+    if settings.nodes is not None and settings.gpus_per_node:
+        gpus = np.full(settings.nodes, settings.gpus_per_node)
+    else:
+        listed = warehouse.read(
+            data, "SELECT gpus FROM nodes WHERE cluster = ? AND gpus > 0 ORDER BY node", (settings.name,)
         )
-    return of_nodes(listed["gpus"].to_numpy(), rack_nodes=NODES_A_RACK), assumed
+        if listed.is_empty():
+            raise InputError(
+                f"how many GPUs cluster {settings.name!r} has is not known: give --nodes and --gpus-per-node, declare "
+                "them in clusters.toml, or ingest a machine list"
+            )
+        gpus = listed["gpus"].to_numpy()
+    types = tuple(kind for kind, nodes in settings.gpu_types.items() for _ in range(nodes))
+    if types and len(types) != len(gpus):
+        raise InputError(
+            f"gpu_types of cluster {settings.name!r} in clusters.toml are {len(types):,} nodes: it has {len(gpus):,}"
+        )
+    cluster = of_nodes(gpus, types or None, rack_nodes=NODES_A_RACK)
+    if types:
+        mixed = ", ".join(f"{nodes:,} of {kind}" for kind, nodes in settings.gpu_types.items())
+        most = f"run times are taken as those of {cluster.reference}, the type of most GPUs"
+        line = f"nodes are {mixed}, as declared; {most}"
+    else:
+        line = f"all GPUs are of one type, taken as {cluster.reference}"
+    return cluster, [f"{NODES_A_RACK} nodes share a switch (the log does not say)", line]
 
 
 def _jobs(rows: pl.DataFrame) -> tuple[GpuJobs, str]:
@@ -98,6 +137,7 @@ def _jobs(rows: pl.DataFrame) -> tuple[GpuJobs, str]:
         users=users,
         model=np.full(count, -1, dtype=np.int64),
         elastic=np.zeros(count, dtype=np.bool_),
+        pod_gpus=rows["pod_gpus"].to_numpy().astype(np.int64),
     )
     if len(groups) < 2:
         return jobs, "nothing: the log names neither partitions nor users, so all jobs are of one group"

@@ -126,8 +126,7 @@ def answer(
 
 def made_from(data: DataFolder, settings: ClusterSettings) -> str:
     """What the pipeline's own answer is made from."""
-    machine = (settings.nodes, settings.gpus_per_node, sorted(settings.quotas.items()))
-    return f"{_until(data, settings)}-declared-{digest(machine)}"
+    return f"{_until(data, settings)}-declared-{digest(_machine(settings))}"
 
 
 def kept(data: DataFolder, settings: ClusterSettings) -> list[pl.DataFrame] | None:
@@ -146,10 +145,15 @@ def keep(
     """Stores the answer to a question that was asked by hand, whole: what was stored before it is there until then."""
     from models.what_if.differences import frames
 
-    machine = (settings.nodes, settings.gpus_per_node, sorted(settings.quotas.items()))
-    fingerprint = f"{_until(data, settings)}-asked-{digest(astuple(question), machine)}"
+    fingerprint = f"{_until(data, settings)}-asked-{digest(astuple(question), _machine(settings))}"
     for table, frame in zip(TABLES, frames(settings.name, every, outcomes), strict=True):
         derived.write(data, table, settings.name, frame, fingerprint)
+
+
+def _machine(settings: ClusterSettings) -> tuple[object, ...]:
+    """What is declared of the machine; GPU types in their order, which is that of the nodes."""
+    types = list(settings.gpu_types.items())
+    return settings.nodes, settings.gpus_per_node, types, sorted(settings.quotas.items())
 
 
 def _until(data: DataFolder, settings: ClusterSettings) -> str:

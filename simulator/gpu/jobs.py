@@ -34,13 +34,14 @@ class GpuJobs:
     users: tuple[str, ...]
     model: Int64s  # index into the profiles' MODELS; -1 for a job without profile
     elastic: Bools
+    pod_gpus: Int64s  # of one pod, all on one node; divides `gpus`; 1 where the log has no pods
 
     def __len__(self) -> int:
         return len(self.number)
 
     def take(self, index: Int64s | Bools) -> GpuJobs:
         """The jobs at `index` (positions or mask)."""
-        of_jobs = ("number", "submit_s", "gpus", "run_s", "need", "group", "user", "model", "elastic")
+        of_jobs = ("number", "submit_s", "gpus", "run_s", "need", "group", "user", "model", "elastic", "pod_gpus")
         return replace(self, **{name: getattr(self, name)[index] for name in of_jobs})
 
     def drawn(self, seed: int, mix: dict[str, float] | None = None, elastic_share: float = 0.2) -> GpuJobs:
@@ -66,6 +67,7 @@ class GpuJobs:
                 group=self.groups[self.group[at]] if self.groups else "",
                 model=models[self.model[at]] if self.model[at] >= 0 else None,
                 elastic=bool(self.elastic[at]),
+                pod_gpus=int(self.pod_gpus[at]),
             )
             for at in range(len(self))
         ]
@@ -101,4 +103,5 @@ def of_arrays(
         users=(),
         model=none.copy(),
         elastic=np.zeros(count, dtype=np.bool_),
+        pod_gpus=np.ones(count, dtype=np.int64),
     )

@@ -50,6 +50,7 @@ SCHEDULERS: dict[str, Event | Rounds] = {
     "lyra": Rounds("simulator.gpu.policies.lyra", "Lyra"),
     "gandiva": Rounds("simulator.gpu.policies.gandiva", "Gandiva"),
     "sia": Rounds("simulator.gpu.policies.sia", "Sia"),
+    "kubernetes": Rounds("simulator.gpu.policies.kubernetes", "Kubernetes"),
     "guided": Rounds("simulator.gpu.policies.guided", "Guided"),
 }
 

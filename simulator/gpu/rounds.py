@@ -67,6 +67,7 @@ class Job:
     group: str = ""  # virtual cluster or user, where the trace has one
     model: Model | None = None
     elastic: bool = False
+    pod_gpus: int = 1  # GPUs of a pod, all on one node; divides `gpus`
     left_s: float = 0.0  # of run_s, when its allocation last changed or the policy was last asked
     gpu_s: float = 0.0  # attained, charges included
     lost_gpu_s: float = 0.0  # of those, charges
@@ -79,6 +80,11 @@ class Job:
     start_s: float = -1.0
     end_s: float = -1.0
     ran_s: float = 0.0  # seconds in which it held GPUs
+
+    @property
+    def pods(self) -> int:
+        """Pods that it has, where pods are what is placed."""
+        return self.gpus // self.pod_gpus
 
     @property
     def held(self) -> int:

@@ -81,14 +81,15 @@ def _events(cluster: Cluster, jobs: GpuJobs, name: str, share: Floats, knobs: Fl
 
 
 def fits(cluster: Cluster, jobs: GpuJobs) -> Bools:
-    """Which jobs an empty cluster can hold on GPUs of one type, (jobs,)."""
+    """Which jobs an empty cluster can hold on GPUs of one type, each pod on one node, (jobs,)."""
     able = np.zeros(len(jobs), dtype=np.bool_)
-    needs, of = np.unique(jobs.need, axis=0, return_inverse=True)
+    needs, of = np.unique(np.column_stack([jobs.pod_gpus, jobs.need]), axis=0, return_inverse=True)
     for kind in sorted(set(cluster.types)):
         nodes = cluster.capacity[np.array(cluster.types) == kind]
-        for index, need in enumerate(needs):
+        for index, (pod, *need_of_gpu) in enumerate(needs):
+            need = np.array(need_of_gpu)
             asked = need > 0
-            room = int((nodes[:, asked] // need[asked]).min(axis=1).sum())
+            room = int(pod * ((nodes[:, asked] // need[asked]).min(axis=1) // pod).sum())
             able |= (of.reshape(-1) == index) & (jobs.gpus <= room)
     return able
 

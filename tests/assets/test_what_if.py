@@ -63,6 +63,35 @@ def test_what_is_declared_is_replayed_once_and_what_was_asked_by_hand_is_kept(da
     assert derived.read(data, "what_if_schedulers", "small")["scheduler"].to_list() == ["sjf"]
 
 
+def test_gpus_of_several_types_are_declared_and_another_mix_is_replayed_anew(data: DataFolder) -> None:
+    start = "[small]\nnodes = 2\ngpus_per_node = 4\n"
+    question = '[small.what_if]\nschedulers = ["fifo"]\nchanges = []\nseeds = 1\n'
+    data.clusters_toml.write_text(start + question)
+    alike = made(data)
+    assert "all GPUs are of one type, taken as T4" in alike["assumed"]
+    data.clusters_toml.write_text(f"{start}gpu_types = {{ A100 = 1, K80 = 1 }}\n{question}")
+    mixed = made(data)
+    assert not mixed["reused"]
+    assert "nodes are 1 of A100, 1 of K80, as declared; run times are taken as those of A100" in mixed["assumed"]
+    scene = gpu_what_ifs.scene_of(data, clusters.load(data)["small"], gpu_what_ifs.Question())
+    assert scene.cluster.types == ("A100", "K80") and scene.cluster.reference == "A100"
+    data.clusters_toml.write_text(f"{start}gpu_types = {{ K80 = 1, A100 = 1 }}\n{question}")
+    assert not made(data)["reused"]  # the order is that of the nodes
+
+
+@pytest.mark.parametrize(
+    ("types", "why"),
+    [
+        ("{ A100 = 2, T4 = 1 }", "gpu_types of cluster 'small' in clusters.toml are 3 nodes: it has 2"),
+        ("{ H900 = 2 }", "unknown GPU type 'H900': known are K80"),
+    ],
+)
+def test_gpu_types_that_cannot_be_are_refused_in_one_line(baton: Baton, data: DataFolder, types: str, why: str) -> None:  # noqa: F811
+    data.clusters_toml.write_text(f"[small]\nnodes = 2\ngpus_per_node = 4\ngpu_types = {types}\n")
+    ended = baton("whatif", "--cluster", "small", "--schedulers", "fifo", "--data", data.root)
+    assert ended.code == 2 and why in ended.err and ended.err.count("\n") == 1
+
+
 def test_an_unknown_scheduler_that_is_declared_is_refused_by_name(data: DataFolder) -> None:
     data.clusters_toml.write_text('[small]\nwhat_if.schedulers = ["lottery"]\n')
     with pytest.raises(InputError, match="unknown scheduler 'lottery': known are fifo"):

@@ -54,6 +54,23 @@ def test_what_is_asked_of_gpu_schedulers_is_a_table(tmp_path: Path) -> None:
             clusters.load(DataFolder(tmp_path))
 
 
+def test_gpu_types_are_nodes_of_each_in_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "clusters.toml"
+    path.write_text("[mine]\ngpu_types = { T4 = 12, A100 = 4 }\n")
+    assert list(clusters.load(DataFolder(tmp_path))["mine"].gpu_types.items()) == [("T4", 12), ("A100", 4)]
+    for value, told in {
+        '"T4:12,A100:4"': "gpu_types: a table of 1 to 16 types such as { T4 = 12, A100 = 4 }, got 'T4:12,A100:4'",
+        "{}": "gpu_types: a table of 1 to 16 types",
+        "{ T4 = 0 }": r"gpu_types\.T4: at least 1 node, got 0",
+        "{ T4 = -3 }": r"gpu_types\.T4: a whole number from 0 to",
+        '{ T4 = "all" }': r"gpu_types\.T4: a whole number from 0 to",
+        "{ T4 = true }": r"gpu_types\.T4: a whole number from 0 to",
+    }.items():
+        path.write_text(f"[mine]\ngpu_types = {value}\n")
+        with pytest.raises(InputError, match=told):
+            clusters.load(DataFolder(tmp_path))
+
+
 def test_found_by_name_or_folder_and_flags_override(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
     assert clusters.resolve(data, raw=tmp_path / "tacc-lonestar6").name == "ls6"

@@ -50,8 +50,9 @@ class Themis:
         self._chance = np.random.default_rng(seed)
         self._lease_end_s: dict[int, float] = {}  # of a job
         self._came_s: dict[int, float] = {}  # of an app
-        self._app_s = 0.0  # app seconds in all, up to the last tick
-        self._app_s_before: dict[int, float] = {}  # of an app: what they were before it came
+        self._app_s = 0.0  # app seconds in all, those of a round are of who was there when it began
+        self._there = 0  # apps, at the last tick
+        self._seen: dict[int, tuple[float, float]] = {}  # of an app: the tick that first saw it, app seconds then
         self._whole: dict[int, list[Trial]] = {}  # app -> its trials as they came, also those that ended
         self._known: set[int] = set()  # jobs
         self._last_s = 0.0
@@ -83,6 +84,7 @@ class Themis:
         return ["themis: the time that a job has left is known to it; an app is one job unless the trace says more"]
 
     def _apps(self, view: View) -> dict[int, list[Job]]:
+        self._app_s += (view.now_s - self._last_s) * self._there
         apps: dict[int, list[Job]] = {}
         for job in view.jobs:
             app = self.trials.get(job.number, job.number)
@@ -90,16 +92,15 @@ class Themis:
             if job.number not in self._known:
                 self._known.add(job.number)
                 self._came_s.setdefault(app, job.submit_s)
-                self._app_s_before.setdefault(app, self._app_s)
+                self._seen.setdefault(app, (view.now_s, self._app_s))
                 self._whole.setdefault(app, []).append(Trial(job.gpus, job.run_s))
-        self._app_s += (view.now_s - self._last_s) * len(apps)
-        self._last_s = view.now_s
+        self._last_s, self._there = view.now_s, len(apps)
         return apps
 
     def _share(self, app: int, apps: int, view: View) -> float:
-        """GPUs of a 1/N share, at least one; N is the mean number of apps since the app came."""
-        age_s = view.now_s - self._came_s[app]
-        mean = (self._app_s - self._app_s_before[app]) / age_s if age_s >= self.round_s else float(apps)
+        """GPUs of a 1/N share, at least one; N is the mean number of apps in the rounds since the app came."""
+        first_s, app_s = self._seen[app]
+        mean = (self._app_s - app_s) / (view.now_s - first_s) if view.now_s > first_s else float(apps)
         return max(1.0, view.machine.total / max(1.0, mean))
 
     def _worst_first(self, apps: Mapping[int, list[Job]], view: View) -> list[int]:

@@ -42,6 +42,13 @@ class TwinJob:
             self.ran += now - self.since
         self.since = now
 
+    def begin(self, placed: dict[int, int], now: float) -> None:
+        """Runs on `placed` from now on; who ran before pays for a restart."""
+        self.placed, self.since = placed, now
+        self.resume = now if self.start < 0.0 else now + RESTART_S
+        self.start = now if self.start < 0.0 else self.start
+        self.end = self.resume + self.left
+
 
 def start(job: TwinJob, free: NDArray[np.int64], now: float, most_nodes: int | None = None) -> bool:
     """Whether it fits on what is free, on up to `most_nodes`; if so it runs. Who ran before pays for a restart."""
@@ -49,10 +56,7 @@ def start(job: TwinJob, free: NDArray[np.int64], now: float, most_nodes: int | N
     if placed is None:
         return False
     take(free, placed)
-    job.placed, job.since = placed, now
-    job.resume = now if job.start < 0.0 else now + RESTART_S
-    job.start = now if job.start < 0.0 else job.start
-    job.end = job.resume + job.left
+    job.begin(placed, now)
     return True
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from simulator.gpu.policies.gandiva import Gandiva
 from simulator.gpu.policies.guided import Guided
+from simulator.gpu.policies.kubernetes import Kubernetes
 from simulator.gpu.policies.lyra import Lyra
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.policies.themis import Themis
@@ -22,6 +23,8 @@ POLICIES: dict[str, Callable[[], RoundPolicy]] = {
     "gandiva": lambda: Gandiva(round_s=300.0),
     "lyra": Lyra,
     "guided": Guided,
+    "kubernetes": Kubernetes,
+    "kubernetes, gang": lambda: Kubernetes(gang=True),
     "guided, all": lambda: Guided(hold_s=600.0, small_share=0.2, defragment=True, prerun_s=120.0),
 }
 
@@ -69,11 +72,11 @@ def test_contract(name: str, machine: Machine) -> None:
     assert not done.any()
     again = simulate_rounds(generated(120), machine, POLICIES[name]())
     assert all(np.array_equal(getattr(result, name), getattr(again, name)) for name in result._fields)
-    if name in ("themis", "guided"):  # those that promise it
+    if name in ("themis", "guided", "kubernetes, gang"):  # those that promise it
         assert watched.unserved == 0
 
 
-@pytest.mark.parametrize("name", ["themis", "gandiva", "guided", "sia"])
+@pytest.mark.parametrize("name", ["themis", "gandiva", "guided", "sia", "kubernetes", "kubernetes, gang"])
 def test_a_lone_job_takes_its_own_time(name: str) -> None:
     (job,) = [job for job in generated(40, elastic=0.0) if job.gpus == 16][:1]
     job.submit_s = 0.0

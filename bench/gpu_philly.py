@@ -1,0 +1,44 @@
+"""Philly's jobs on nodes of 8 GPUs under any schedulers, the figures of `baton whatif` with their intervals.
+
+    .venv/bin/python -m bench.gpu_philly [--schedulers fifo,yarn,drf,tetris,sjf,tiresias,srtf] [--gpus 600]
+    .venv/bin/python -m bench.gpu_philly --begin 2017-10-02 --weeks 2 --schedulers fifo,themis,kubernetes
+
+The derived file, real jobs without profiles; all of them, or those of a stretch. The first scheduler is the base:
+intervals are 95 % over resampled weeks of the jobs' differences to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+
+import numpy as np
+
+from bench.bench_gpu import TRACE, philly
+from bench.gpu_mixed import tell
+from models.what_if.changes import Scene
+from models.what_if.schedulers import without_unplaceable
+from simulator.gpu.cluster import of_nodes
+
+WEEK_S = 7 * 86_400
+
+
+def main() -> None:
+    """A line a scheduler and figure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--schedulers", default="fifo,yarn,drf,tetris,sjf,tiresias,srtf")
+    parser.add_argument("--gpus", type=int, default=600, help="in nodes of 8")
+    parser.add_argument("--begin", type=datetime.fromisoformat, default=datetime(2017, 10, 2))
+    parser.add_argument("--weeks", type=int, help="from --begin on; by default the whole trace")
+    given = parser.parse_args()
+    jobs = philly(TRACE)
+    if given.weeks is not None:
+        passed_s = jobs.submit_s - given.begin.replace(tzinfo=UTC).timestamp()
+        jobs = jobs.take((passed_s >= 0) & (passed_s < given.weeks * WEEK_S))
+    cluster = of_nodes(np.full(given.gpus // 8, 8, dtype=np.int64))
+    print(f"{len(jobs):,} jobs of Philly, {cluster.gpus} GPUs")
+    tell(without_unplaceable(Scene(cluster, jobs)), given.schedulers.split(","), 1)
+
+
+if __name__ == "__main__":
+    main()

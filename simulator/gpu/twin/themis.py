@@ -1,0 +1,137 @@
+"""The plain twin of Themis, clock of rounds included: every outcome of an auction is tried. Slow, for tests.
+
+Apps are jobs without profiles, so that a gang runs at speed 1 wherever it is; GPUs are all there is.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import ceil, log
+
+import numpy as np
+
+from simulator.gpu.algorithms.placement import packed, take
+from simulator.gpu.cluster import Cluster
+from simulator.gpu.jobs import GpuJobs, origin_s
+from simulator.gpu.twin.job import NEVER, TwinJob, stop
+
+SAME = 1e-12  # two sums of logarithms are one
+
+
+class Themis:
+    """What the scheduler keeps from one round to the next."""
+
+    def __init__(self, cluster: Cluster, lease_s: float, filter_share: float, seed: int) -> None:
+        self.cluster, self.lease_s, self.filter_share = cluster, lease_s, filter_share
+        self.chance = np.random.default_rng(seed)
+        self.lease_end: dict[int, float] = {}
+        self.first_round: dict[int, int] = {}
+        self.apps: list[int] = []  # at each round so far
+
+    def decide(self, there: list[TwinJob], now: float) -> dict[int, dict[int, int]]:
+        """Job -> {node: GPUs} until the next round; `there` in order of arrival, settled at `now`."""
+        self.apps.append(len(there))
+        for job in there:
+            self.first_round.setdefault(job.number, len(self.apps) - 1)
+        free = self.cluster.capacity[:, 0].copy()
+        placed = {job.number: job.placed for job in there if job.placed and self.lease_end[job.number] > now}
+        for given in placed.values():
+            take(free, given)
+        order = sorted(there, key=lambda job: -(now - job.submit + job.left) / self._alone(job, job.run))
+        open_ = [job for job in order if job.number not in placed]
+        if sum(job.gpus for job in open_) > free.sum():
+            bidders = open_[: max(1, ceil((1.0 - self.filter_share) * len(open_)))]
+            for job in self._winners(bidders, int(free.sum()), now):
+                placed[job.number] = _place(job, free)
+        rest = [job for job in open_ if job.number not in placed]
+        for job in [job for job in rest if job.placed] + [job for job in rest if not job.placed]:
+            if job.gpus <= free.sum():
+                placed[job.number] = _place(job, free)
+        for number in placed:
+            if self.lease_end.get(number, 0.0) <= now:
+                self.lease_end[number] = now + self.lease_s
+        return placed
+
+    def _alone(self, job: TwinJob, run: float) -> float:
+        """Seconds of `run` on a 1/N share; N is the mean of the apps in the rounds since it came, before this one."""
+        since = self.apps[self.first_round[job.number] : -1] or self.apps[-1:]
+        share = max(1.0, self.cluster.gpus / max(1.0, sum(since) / len(since)))
+        return run * max(1.0, job.gpus / share)
+
+    def _winners(self, bidders: list[TwinJob], free: int, now: float) -> list[TwinJob]:
+        """Those whose bundle is in the outcome of the largest product, and who keep it."""
+        values = []  # of nothing, and of the gang
+        for job in bidders:
+            age, alone = now - job.submit, self._alone(job, job.run)
+            values.append(
+                (log(alone / (age + self.lease_s + self._alone(job, job.left))), log(alone / (age + job.left)))
+            )
+        everyone = list(range(len(bidders)))
+        best = _best(bidders, values, everyone, free)
+        found = []
+        for at in everyone:
+            if not best[at]:
+                continue
+            others = [other for other in everyone if other != at]
+            without = _best(bidders, values, others, free)
+            paid = sum(values[other][best[other]] - values[other][without[other]] for other in others)
+            if self.chance.random() < min(1.0, np.exp(paid)):
+                found.append(bidders[at])
+        return found
+
+
+def _best(
+    bidders: list[TwinJob], values: list[tuple[float, float]], taking_part: list[int], free: int
+) -> dict[int, bool]:
+    """Who wins where the sum of the values is largest; of equal ones that in which the last wins nothing."""
+    best, most = dict.fromkeys(taking_part, False), -NEVER
+    for wins in sorted(product((False, True), repeat=len(taking_part)), key=lambda wins: wins[::-1]):
+        chosen = dict(zip(taking_part, wins, strict=True))
+        is_bid = all(values[at][1] > values[at][0] for at in taking_part if chosen[at])
+        total = sum(values[at][chosen[at]] for at in taking_part)
+        if is_bid and sum(bidders[at].gpus for at in taking_part if chosen[at]) <= free and total > most + SAME:
+            best, most = chosen, total
+    return best
+
+
+def _place(job: TwinJob, free: np.ndarray[tuple[int], np.dtype[np.int64]]) -> dict[int, int]:
+    """Where it runs now if that is free, else packed; taken out of `free`."""
+    stays = bool(job.placed) and all(free[node] >= gpus for node, gpus in job.placed.items())
+    found = job.placed if stays else packed(free, job.gpus)
+    assert found is not None
+    take(free, found)
+    return found
+
+
+def simulate(
+    cluster: Cluster, jobs: GpuJobs, *, round_s: float, lease_s: float, filter_share: float, seed: int
+) -> list[tuple[float, float, int]]:
+    """(start, end, preemptions) of each job, s from the origin."""
+    columns = (jobs.submit_s - origin_s(jobs), jobs.gpus, jobs.run_s)
+    everyone = [
+        TwinJob(at, submit, gpus, run, 0, left=run)
+        for at, (submit, gpus, run) in enumerate(zip(*(one.tolist() for one in columns), strict=True))
+    ]
+    themis = Themis(cluster, lease_s, filter_share, seed)
+    coming, now = list(everyone), 0.0
+    there: list[TwinJob] = []
+    while coming or there:
+        if not there:
+            now = ceil(coming[0].submit / round_s) * round_s
+        for job in there:
+            job.settle(min(now, job.end))
+            job.since = now
+        there = [job for job in there if job.end > now]
+        while coming and coming[0].submit <= now:
+            there.append(coming.pop(0))
+        if there:
+            wanted = themis.decide(there, now)
+            free = cluster.capacity[:, 0].copy()
+            for job in there:
+                if job.placed and job.number not in wanted:
+                    stop(job, free, now)
+            for job in there:
+                if wanted.get(job.number, job.placed) != job.placed:
+                    job.begin(wanted[job.number], now)
+        now += round_s
+    return [(job.start, job.end, job.preemptions) for job in everyone]

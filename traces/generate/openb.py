@@ -1,0 +1,57 @@
+"""A generated log of pods in the format of Alibaba's openb trace, whose shapes are stated and measured nowhere.
+
+The format is that of cluster-trace-gpu-v2023 of the public repository alibaba/clusterdata. That trace names no jobs;
+here the pods of one are created in one second with one request. Every number below is invented: no row is of a real
+cluster.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from traces import generated
+from traces.generate.text import open_text
+
+PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
+NODES = "sn,cpu_milli,memory_mib,gpu,model"
+GPUS_OF_A_POD, THEIR_SHARES = (1, 2, 4, 8), (0.6, 0.15, 0.1, 0.15)
+PODS_OF_A_JOB, SHARES = (1, 2, 4, 8), (0.55, 0.2, 0.15, 0.1)
+PART_SHARE, PARTS = 0.3, (250, 500)  # of jobs of one pod of one GPU: they take so many thousandths of it
+MEDIAN_RUN_S, SPREAD = 1800.0, 1.5  # of a lognormal, natural logarithm
+DAY_S, WEEK_S = 86_400, 7 * 86_400
+
+
+def generate_openb(out: Path, *, weeks: int, nodes: int, load: float, seed: int) -> list[Path]:
+    """Writes a pod list and a node list into the folder `out`, and returns their paths.
+
+    Every fourth node has 4 GPUs, the others 8. The jobs of `weeks` weeks, none wider than half of the cluster, ask for
+    `load` times the GPU time of the nodes.
+    """
+    rng = np.random.default_rng(seed)
+    gpus = [4 if node % 4 == 3 else 8 for node in range(nodes)]
+    left, jobs = load * sum(gpus) * weeks * WEEK_S, []
+    while left > 0.0:
+        pods, of_pod = int(rng.choice(PODS_OF_A_JOB, p=SHARES)), int(rng.choice(GPUS_OF_A_POD, p=THEIR_SHARES))
+        if pods * of_pod * 2 > sum(gpus):
+            continue
+        run_s = int(np.clip(rng.lognormal(np.log(MEDIAN_RUN_S), SPREAD), 60, 2 * DAY_S))
+        is_part = pods == of_pod == 1 and rng.random() < PART_SHARE
+        jobs.append((pods, of_pod, int(rng.choice(PARTS)) if is_part else 1000, run_s))
+        left -= pods * of_pod * run_s
+    at_s = np.sort(rng.integers(0, weeks * WEEK_S, len(jobs))).tolist()
+    paths = [out / f"openb_pod_list_generated{seed}.csv", out / f"openb_node_list_generated{seed}.csv"]
+    with open_text(paths[0], compress=False) as text:
+        text.write(PODS + "\n")
+        number = 0
+        for at, (pods, of_pod, part, run_s) in zip(at_s, jobs, strict=True):
+            for _ in range(pods):
+                request = f"{6000 * of_pod},{24_576 * of_pod},{of_pod},{part},,LS"
+                text.write(f"openb-pod-{number:06d},{request},Succeeded,{at},{at + run_s},{at}\n")
+                number += 1
+    with open_text(paths[1], compress=False) as text:
+        text.write(NODES + "\n")
+        text.writelines(f"openb-node-{n:04d},96000,393216,{own},T4\n" for n, own in enumerate(gpus))
+    generated.write_list(paths)
+    return paths
