@@ -52,6 +52,7 @@ WRITTEN_BY = {
     "policy_promises": "policy_comparison",
     "release_log": "provisioning_policy",
     **dict.fromkeys((declared.name for declared in QUEUE_TIME), "queue_time_model"),
+    "queue_time_drift": "queue_time_drift",
 }
 
 

@@ -1,4 +1,4 @@
-"""Queue time: every method scored on the report window, and the model that passes the gate released, a cluster each."""
+"""Queue time: every method scored on the report window, what passes the gate released, and how it does since."""
 
 import os
 import time
@@ -14,9 +14,16 @@ from assets import warehouse
 from assets.metadata import numbers, plot, shown, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
-from models.queue_time import publish
+from models.queue_time import drift, publish
+from models.queue_time.tables import QUEUE_TIME_DRIFT
+from models.study.drift import cause
+from models.tracking import versions as tracking
+from reports.drift import queue_time_sentence
+from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.errors import InputError
+from traces.store import derived
+from traces.store import warehouse as canonical
 
 KEY = "queue_time_model"
 COVERS = (0.93, 0.97)  # of the 95 % intervals, where they are calibrated
@@ -113,4 +120,50 @@ def _loads(folder: Path) -> dg.AssetCheckResult:
         passed=seconds <= MOST_LOAD_S,
         severity=dg.AssetCheckSeverity.WARN,
         metadata=numbers(load_and_answer_s=seconds, artifact_bytes=size),
+    )
+
+
+DRIFT_CHECK = "as_promised"
+NOTHING_YET = "no champion, or no whole week since its release with known outcomes, or too few weeks before it"
+
+
+@dg.asset(
+    deps=[warehouse.key("jobs"), KEY],
+    group_name="queue_time",
+    partitions_def=CLUSTERS,
+    kinds={"polars", "parquet"},
+    owners=OWNERS,
+    check_specs=[
+        dg.AssetCheckSpec(
+            DRIFT_CHECK,
+            asset=QUEUE_TIME_DRIFT.name,
+            description="The champion did no worse in the newest week than in those it was judged by; else train.",
+        )
+    ],
+    metadata=computed_by(drift.__name__),
+    description="Each whole week since the queue-time champion's release: its scores against those it promised.",
+)
+def queue_time_drift(context: dg.AssetExecutionContext, baton: Baton) -> Iterator[Yielded]:
+    data, cluster = baton.folder, context.partition_key
+    settings = baton.settings(cluster)
+    champion = tracking.champion(data, cluster, tracking.QUEUE_TIME)
+    version = None if champion is None else champion.version
+    made_from = digest(canonical.made_from(data, cluster), settings, version, code_digest(drift.__name__))
+    (found,), reused = derived.read_or_compute(
+        data, [QUEUE_TIME_DRIFT], cluster, made_from, lambda: [drift.drift(data, settings)]
+    )
+    said = queue_time_sentence(found) or NOTHING_YET
+    yield shown(
+        rows=len(found),
+        reused=reused,
+        version=made_from,
+        verdict=said,
+        **numbers(scores_beyond=int(found.filter(pl.col("week_utc") == pl.col("week_utc").max())["is_beyond"].sum())),
+        weeks=table(found.drop("cluster"), length=300),
+    )
+    yield dg.AssetCheckResult(
+        check_name=DRIFT_CHECK,
+        passed=cause(found) is None,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"verdict": said},
     )

@@ -21,7 +21,10 @@ from traces.store.stamps import read_stamp, write_stamp
 from traces.store.warehouse import read
 
 REPLAYS = ["simulation_replay", "simulation_what_if", "simulation_what_if_schedulers"]
-POLICIES = ["simulation_calibration", "policy_comparison", "provisioning_policy", "champion_drift", "queue_time_model"]
+POLICIES = [
+    "simulation_calibration", "policy_comparison", "provisioning_policy", "champion_drift", "queue_time_model",
+    "queue_time_drift",
+]  # fmt: skip
 REPORTING = "reports.build"
 FIRST = {"dagster/priority": "10"}  # of what is ready to run, a report goes before any training
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from bench.bench_ahead import BUDGETS_H
 from features.ahead.summary import AHEAD
 from features.bootstrap import block_count, interval, start_weights
-from models.ahead.futures import Told
 from models.ahead.table import starts_ahead, with_futures
+from models.ahead.told import Told
 from models.comparison.outcomes import at_overlap, oracle_rows, stopping_rows
 from models.policies.simulate_ahead import FACTORS
 from models.protocol import PairTable

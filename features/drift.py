@@ -1,13 +1,8 @@
 """How far one week differs from a set of earlier weeks, with a bound that such weeks exceed by a stated share.
 
 A feature's distance of a week is the population stability index (`features.load`) of its rows against those of all
-other weeks together, in ten bins of equal mass of all of them; names have a bin each. Its score is the distance over
-the median of the weeks' distances, so that features can be held against each other. (Divided by their spread as well,
-one feature that hardly moves sets the bounds of all.) Of each week the highest score of any feature counts. Earlier
-weeks and the new one are treated alike. So where weeks are exchangeable, the new one is as likely as any other to stand
-at any rank, and it stands above the k-th highest of m earlier weeks in at most k of m + 1 cases, however many features
-there are (full conformal prediction; Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005,
-chapter 2).
+other weeks together, in ten bins of equal mass of all of them; names have a bin each. What distance is too much is said
+by `features.bounds`.
 """
 
 from __future__ import annotations
@@ -19,11 +14,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from features.bounds import LEAST_ROWS, LEAST_WEEKS, bounds
 from features.load import BINS, stability_index
-
-CHANCE = 0.05  # of a week like the earlier ones to be beyond a bound, where they are enough; else one of all weeks
-LEAST_WEEKS = 6  # earlier ones: then one of seven at most
-LEAST_ROWS = 20  # of a week that know a feature, or the feature does not count
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -72,25 +64,22 @@ def against(
         counts = _counts(rows[feature], place, is_number=feature in numbers)
         if counts.sum(axis=1).min() >= LEAST_ROWS:
             found.append((feature, counts, _distances(counts)))
-    varied = [(*one, typical) for one in found if (typical := float(np.median(one[2]))) > 0]
-    if not varied:
+    held = bounds({feature: distances for feature, _, distances in found}, now_at)
+    if held is None:
         return None
-    score = np.stack([distances / typical for _, _, distances, typical in varied])
-    earlier = np.delete(score.max(axis=0), now_at)
-    allowed = max(1, int(CHANCE * (len(weeks) + 1)))
-    limit = float(np.sort(earlier)[-allowed])
     return Against(
         weeks=len(weeks),
-        chance=allowed / (len(weeks) + 1),
+        chance=held.chance,
         distances=[
             Distance(
                 feature=feature,
                 n_before=int(np.delete(counts, now_at, axis=0).sum()),
                 n=int(counts[now_at].sum()),
                 psi=float(distances[now_at]),
-                bound=limit * typical,
+                bound=held.of[feature],
             )
-            for feature, counts, distances, typical in varied
+            for feature, counts, distances in found
+            if feature in held.of
         ],
     )
 

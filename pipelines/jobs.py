@@ -11,11 +11,12 @@ from assets.tuning import search_hyperparameters
 _NOT_MADE = dg.AssetSelection.assets("raw_file")
 ANALYTICS = dg.AssetSelection.assets("report").upstream().required_multi_asset_neighbors() - _NOT_MADE
 # Queue-time models are made by a job of their own: fitting and scoring them takes minutes, and no policy reads them.
-_QUEUE_TIME = dg.AssetSelection.groups("queue_time")
-WHOLE = dg.AssetSelection.all() - _QUEUE_TIME
+WHOLE = dg.AssetSelection.all() - dg.AssetSelection.assets("queue_time_model")
 POLICIES = WHOLE - ANALYTICS - _NOT_MADE
 # Of a cluster that has policies, what new logs change without training: the report is made once, with them.
-_KNOWN = dg.AssetSelection.assets("champion_drift", ["warehouse", "policy_tables"], "report_with_policies")
+_KNOWN = dg.AssetSelection.assets(
+    "champion_drift", "queue_time_drift", ["warehouse", "policy_tables"], "report_with_policies"
+)
 INTAKE = (ANALYTICS - dg.AssetSelection.assets("report")) | _KNOWN
 # Of all clusters at once: where several are materialized one after the other, the last one's run makes them.
 REPORT = dg.AssetSelection.groups("reports")
@@ -33,7 +34,7 @@ intake = dg.define_asset_job(
     selection=INTAKE,
     partitions_def=CLUSTERS,
     executor_def=dg.in_process_executor,
-    description="New raw logs of one cluster to the analytics, the champion's drift and the report: no training.",
+    description="New raw logs of one cluster to the analytics, the champions' drift and the report: no training.",
 )
 
 everything = dg.define_asset_job(
@@ -57,7 +58,8 @@ what_if = dg.define_asset_job(
 
 queue_time = dg.define_asset_job(
     "queue_time",
-    selection=_QUEUE_TIME | dg.AssetSelection.assets(["warehouse", "policy_tables"], "report_with_policies"),
+    selection=dg.AssetSelection.groups("queue_time")
+    | dg.AssetSelection.assets(["warehouse", "policy_tables"], "report_with_policies"),
     partitions_def=CLUSTERS,
     executor_def=dg.in_process_executor,
     description="When jobs of one cluster would start: methods scored, the better one released, the report again.",

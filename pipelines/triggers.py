@@ -1,4 +1,4 @@
-"""What starts runs by itself: a sensor on data/raw/CLUSTER/, one on drift, and a weekly schedule that retrains.
+"""What starts runs by itself: a sensor on data/raw/CLUSTER/, two on drift, and two weekly schedules that train.
 
 They are on wherever Dagster's daemon runs (`make dev`), unless BATON_TRIGGERS is `off`; the UI turns each on and off.
 """
@@ -7,17 +7,21 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
+import polars as pl
 
 from assets.resources import CLUSTERS, Baton
+from models.queue_time.tables import QUEUE_TIME_DRIFT
 from models.study import drift
 from models.tables import CHAMPION_DRIFT
 from models.tracking import registered
+from models.tracking.versions import POLICY, QUEUE_TIME
 from pipelines.jobs import everything, intake, queue_time
 from pipelines.runs import attempts, killed
-from reports.drift import sentence
+from reports.drift import queue_time_sentence, sentence
 from traces import clusters
 from traces.errors import BatonError, InputError
 from traces.store import derived
@@ -107,15 +111,35 @@ def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorRes
     description="The newest week is unlike those that the cluster's champion was fitted on.",
 )
 def drifted(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorResult:
-    """One training run a cause, which is a champion and a week that is beyond a bound; more where the run fails.
+    """It is read from the table that the asset `champion_drift` made, where that is about the present champion."""
+    return _training(context, baton, CHAMPION_DRIFT.name, POLICY, "drift", sentence)
 
-    It is read from the table that the asset `champion_drift` made, where that is about the present champion.
-    """
+
+@dg.sensor(
+    job=queue_time,
+    minimum_interval_seconds=60,
+    default_status=SENSOR_STATUS,
+    description="In the newest week the cluster's queue-time champion did worse than it promised.",
+)
+def queue_time_drifted(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorResult:
+    """It is read from the table that the asset `queue_time_drift` made, where that is about the present champion."""
+    return _training(context, baton, QUEUE_TIME_DRIFT.name, QUEUE_TIME, "queue-time-drift", queue_time_sentence)
+
+
+def _training(
+    context: dg.SensorEvaluationContext,
+    baton: Baton,
+    table: str,
+    model: str,
+    asked_by: str,
+    said: Callable[[pl.DataFrame], str],
+) -> dg.SensorResult:
+    """One training run a cause, which is a champion and a week that is beyond a bound; more where the run fails."""
     requests, reasons = [], []
     for name in sorted(context.instance.get_dynamic_partitions(str(CLUSTERS.name))):
         try:
-            found = derived.read(baton.folder, CHAMPION_DRIFT.name, name)
-            champion = registered.champion_version(baton.folder, name)
+            found = derived.read(baton.folder, table, name)
+            champion = registered.champion_version(baton.folder, name, model)
         except InputError:
             continue  # never made
         except BatonError as error:
@@ -124,8 +148,8 @@ def drifted(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorResul
         cause = drift.cause(found.filter(champion_version=champion))
         if cause is None:
             continue
-        reasons.append(f"cluster {name}: {sentence(found)}")
-        attempt = attempts.next_attempt(context.instance, f"{name}-drift-{cause}", time.time())
+        reasons.append(f"cluster {name}: {said(found)}")
+        attempt = attempts.next_attempt(context.instance, f"{name}-{asked_by}-{cause}", time.time())
         reasons += [f"cluster {name}: {attempt.failure}"] if attempt.failure else []
         if attempt.run_key is not None:
             context.log.info(reasons[-1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 from reports import format as fmt
@@ -44,3 +46,33 @@ def sentence(rows: pl.DataFrame) -> str:
         f"The week of {fmt.day(row['week_utc'])} differs from {among} by more than these among themselves in "
         f"{listed(beyond)} ({by_chance}): retraining is asked for."
     )
+
+
+def queue_time_sentence(rows: pl.DataFrame) -> str:
+    """The newest week of `queue_time_drift` against what the release promised, and whether training is asked for.
+
+    Empty where there are no rows.
+    """
+    newest = rows.filter(pl.col("week_utc") == pl.col("week_utc").max()) if len(rows) else rows
+    if newest.is_empty():
+        return ""
+    row = newest.row(0, named=True)
+    said = " and ".join(_against(one) for one in newest.to_dicts())
+    found = (
+        f"In the week of {fmt.day(row['week_utc'])} queue-time champion version {row['champion_version']} had, on "
+        f"{row['n']:,} jobs, {said}; promised are the medians of the {row['weeks']} weeks that it was judged by."
+    )
+    if not newest["is_beyond"].any():
+        return f"{found} It does no worse than promised."
+    by_chance = f"by chance one week in {round(1 / row['chance'])} would be"
+    return f"{found} That is worse than these weeks ({by_chance}): training is asked for."
+
+
+def _against(row: dict[str, Any]) -> str:
+    """A score of the week, what was promised of it, and its bound."""
+    figures = [row[name] for name in ("value", "promised", "bound")]
+    if row["score"] == "missed_95":
+        value, promised, bound = (fmt.percent(min(one, 1.0)) for one in figures)
+        return f"{value} of waits outside its 95 % intervals (promised {promised}, at most {bound})"
+    value, promised, bound = (f"{one:.2f} h" for one in figures)
+    return f"a CRPS of {value} (promised {promised}, at most {bound})"

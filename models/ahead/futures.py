@@ -27,6 +27,7 @@ from features.ahead.arrivals import cycles_s
 from features.ahead.draws import RELEASE, RUN, spread, uniform
 from features.ahead.run_times import ROOM, History, draw_run_s, history, like_runs
 from features.ahead.summary import FUTURES
+from models.ahead.told import NOTHING, Told
 from models.recorded_pairs import week_of, week_world
 from simulator.cluster import Built, advance
 from simulator.compiled import njit
@@ -85,17 +86,6 @@ class Asked:
 
     def __len__(self) -> int:
         return len(self.at_s)
-
-
-class Told(NamedTuple):
-    """What futures are told of the truth, to say what it is worth to know it; by default nothing."""
-
-    run_times: bool = False
-    arrivals: bool = False
-    holds: bool = False  # when held jobs are released
-
-
-NOTHING = Told()
 
 
 def start_in_futures(

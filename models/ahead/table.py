@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.ahead.summary import BEYOND_S, FUTURES, summary
-from models.ahead.futures import NOTHING, Asked, Int64s, Told, start_in_futures
+from models.ahead.futures import Asked, Int64s, start_in_futures
+from models.ahead.told import NOTHING, Told
 from models.protocol import PairTable
 from models.recorded_pairs import Predecessors
 from simulator.recorded.record import NONE, Record

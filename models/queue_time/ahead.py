@@ -12,7 +12,7 @@ import numpy as np
 
 from features.ahead.summary import FUTURES
 from features.submission.log import SubmissionLog
-from models.ahead.futures import NOTHING, Asked, Told, start_in_futures
+from models.ahead.told import NOTHING, Told
 from models.queue_time.ground import Ground
 from models.queue_time.protocol import Bools, Int64s, Rows
 from simulator.recorded.record import NONE
@@ -28,6 +28,8 @@ def waits_in_futures(log: SubmissionLog, wanted: Bools, told: Told = NOTHING) ->
 
     The rules of each week are those inferred from what was recorded before it. One future where all is told.
     """
+    from models.ahead.futures import Asked, start_in_futures  # which compiles
+
     record = log.record
     row = np.flatnonzero(record.ran)[wanted]
     none = np.full(len(row), NONE)

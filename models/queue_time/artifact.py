@@ -26,7 +26,10 @@ from models.queue_time.methods.trout_boosting import Boosted
 from models.queue_time.model import BASE_CUTS_H, Model
 from models.queue_time.moves import Moved
 from models.queue_time.protocol import COLUMN, LEVELS, Fitted, Rows
-from traces.errors import InputError
+from models.release import export
+from models.tracking.versions import QUEUE_TIME
+from traces.errors import InputError, WorkError
+from traces.store.folder import DataFolder
 
 RELEASABLE = ("limits", "expected", "partition-mean", "partition-median", "boosting", "trout-boosting", "combination")
 CHECKED = 32  # observations that a released distribution carries with their answers
@@ -88,6 +91,15 @@ def with_checks(released: Distribution, rows: Rows, partitions: Sequence[str]) -
     at = np.unique(np.linspace(0, len(rows) - 1, CHECKED).astype(np.int64))
     names = [partitions[one] for one in rows.partition[at].tolist()]
     return released.with_checks(rows.observed[at], names)
+
+
+def released(data: DataFolder, cluster: str, version: int) -> Distribution:
+    """A released model. Raises WorkError where it cannot be read, or sees other features than this program writes."""
+    folder = export.folder(data, cluster, QUEUE_TIME) / str(version)
+    try:
+        return Distribution.load(folder, FEATURES)
+    except ValueError as error:
+        raise WorkError(f"the queue-time model cannot be used: {error}") from error
 
 
 def _parts(method: str, fitted: Fitted, of_wait: float, of_short: float) -> list[Part]:

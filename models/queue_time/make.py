@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from agent.distribution import Distribution
-from features.submission.index import FEATURES, GROUPS
+from features.submission.index import GROUPS
 from features.submission.log import SubmissionLog
-from models.queue_time.artifact import described, distribution
+from models.queue_time.artifact import described, distribution, released
 from models.queue_time.conformal import Calibrated
 from models.queue_time.ground import LEAST_FIT, ground_of, read_log
 from models.queue_time.methods.boosting import Boosting
@@ -23,7 +23,7 @@ from models.tracking.versions import CHAMPION, QUEUE_TIME
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.clusters import ClusterSettings
-from traces.errors import InputError, WorkError
+from traces.errors import InputError
 from traces.files.locks import locked
 from traces.progress import say
 from traces.store import warehouse
@@ -38,8 +38,8 @@ def stored_for(data: DataFolder, settings: ClusterSettings) -> Stored:
 
     Raises InputError where the queue cannot be rebuilt or too few jobs are known.
     """
-    released = export.folder(data, settings.name, QUEUE_TIME)
-    folder, link = released / NOW, released / CHAMPION
+    place = export.folder(data, settings.name, QUEUE_TIME)
+    folder, link = place / NOW, place / CHAMPION
     version = int(os.readlink(link)) if link.is_symlink() else None
     made_from = digest(warehouse.made_from(data, settings.name), declared_dates(settings), settings.nodes, version)
     code = code_digest("models.queue_time.ask")
@@ -50,7 +50,7 @@ def stored_for(data: DataFolder, settings: ClusterSettings) -> Stored:
     with locked(folder, NOW):
         if (found := _kept(folder, made_from, code)) is None:
             say(f"{settings.name}: reading its log, once until the log or its champion changes")
-            model = None if version is None else _champion(released / str(version))
+            model = None if version is None else released(data, settings.name, version)
             note = {"made_from": made_from, "code": code, "champion": version}
             found = make(read_log(data, settings.name), settings, note, model)
             found.save(folder)
@@ -64,14 +64,6 @@ def _kept(folder: Path, made_from: str, code: str) -> Stored | None:
         return None
     is_same = found.manifest.get("made_from") == made_from and found.manifest.get("code") == code
     return found if is_same else None
-
-
-def _champion(folder: Path) -> Distribution:
-    """The released model. Raises WorkError where it cannot be read, or sees other features than this program writes."""
-    try:
-        return Distribution.load(folder, FEATURES)
-    except ValueError as error:
-        raise WorkError(f"the queue-time champion cannot be used: {error}") from error
 
 
 def make(

@@ -19,12 +19,13 @@ from agent.distribution import Distribution
 from features.submission.log import SubmissionLog, why_not_rebuilt
 from models.queue_time import decisions, scores
 from models.queue_time.ahead import LOOKS
-from models.queue_time.artifact import RELEASABLE, described, distribution, with_checks
+from models.queue_time.artifact import RELEASABLE, described, distribution, released, with_checks
 from models.queue_time.conformal import Calibrated
 from models.queue_time.decisions import DECISIONS
 from models.queue_time.gate import BETTER, LEAST_JOBS, Offer, judge
 from models.queue_time.ground import LEAST_FIT, Ground, ground_of, read_log
 from models.queue_time.note import card
+from models.queue_time.promise import Scored, by_week
 from models.queue_time.protocol import Float64s, Forecast
 from models.queue_time.registry import METHODS, make_method
 from models.queue_time.rows import predictions_frame, release_row, scores_frame
@@ -43,7 +44,6 @@ from traces import instants
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.clusters import ClusterSettings
-from traces.errors import WorkError
 from traces.store import derived, warehouse
 from traces.store.folder import DataFolder
 
@@ -89,9 +89,10 @@ def publish(data: DataFolder, settings: ClusterSettings) -> Published | str:
             judged.append(judge_ground(ground, cluster, window.from_s, window.until_s, window.from_s, methods, SEED))
         select, report = judged
         version = tracking.champion(data, cluster, QUEUE_TIME)
-        champion = None if version is None else _champion(data, cluster, version.version)
+        champion = None if version is None else released(data, cluster, version.version)
         offer = decide(select, report, champion)
-        row = _release(data, settings, log, windows, offer, report, made_from)
+        promises = {name: _promise(select, report, name) for name in (offer.candidate, offer.released) if name}
+        row = _release(data, settings, log, windows, offer, report, promises, made_from)
         derived.write(
             data, QUEUE_TIME_SCORES, cluster, scores_frame(cluster, windows.report, figures_of(report)), made_from
         )
@@ -129,6 +130,11 @@ def _crps_of(champion: Distribution, report: Judgement, fresh: Any) -> Float64s:
     names = described(report.ground).partitions
     said = champion.forecast(held.observed, [names[one] for one in held.partition.tolist()])
     return scores.crps_h(Forecast(*said), held.wait_s)
+
+
+def _promise(select: Judgement, report: Judgement, method: str) -> list[Scored]:
+    """Its scores by week on both windows, each time of jobs later than all that it was fitted on."""
+    return [week for one in (select, report) for week in by_week(one.told[method], one.rows, *one.window_s)]
 
 
 def _offered() -> list[str]:
@@ -170,17 +176,9 @@ def _kept(data: DataFolder, cluster: str, made_from: str) -> Published | None:
     return Published(scored, said, log, reused=True)
 
 
-def _champion(data: DataFolder, cluster: str, version: int) -> Distribution:
-    place = export.folder(data, cluster, QUEUE_TIME) / str(version)
-    try:
-        return Distribution.load(place)
-    except ValueError as error:
-        raise WorkError(f"{place}: the champion cannot be compared with: {error}") from error
-
-
 def _release(
     data: DataFolder, settings: ClusterSettings, log: SubmissionLog, windows: Windows, offer: Offer, report: Judgement,
-    made_from: str,
+    promises: dict[str, list[Scored]], made_from: str,
 ) -> dict[str, Any]:  # fmt: skip
     """Registers the candidate, and what becomes champion in its place or as it; returns the row of the decision.
 
@@ -188,7 +186,7 @@ def _release(
     """
     cluster, now = settings.name, datetime.now(UTC).replace(tzinfo=None)
     judged_at = {"windows": _stated(windows), "gate": offer.judged.figures(), "results": _results(report)}
-    note = {
+    note: dict[str, Any] = {
         "cluster": cluster,
         "unit": log.unit,
         "made_from": made_from,
@@ -198,7 +196,9 @@ def _release(
     versions: dict[str, int] = {}
     for method in dict.fromkeys(filter(None, (offer.candidate, offer.released))):
         known_s = int(log.record.submit_s[-1]) + 1 if method == offer.released else windows.report.from_s
-        made = _fitted(log, settings, method, note, known_s)
+        promised = [one._asdict() for one in promises[method]]
+        own = {**note, "release": {**note["release"], "weeks": promised}}
+        made = _fitted(log, settings, method, own, known_s)
         versions[method] = _registered(data, cluster, made, offer)
     if offer.released is not None:
         version, champion_method = versions[offer.released], offer.released

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from features.submission.log import why_not_rebuilt
-from models.ahead.futures import Told
+from models.ahead.told import Told
 from models.queue_time import scores
 from models.queue_time.ahead import LOOKS, with_futures
 from models.queue_time.conformal import Calibrated
@@ -17,6 +17,7 @@ from models.queue_time.ground import LEAST_FIT, Ground, ground_of, read_log
 from models.queue_time.methods.ahead import Futures
 from models.queue_time.protocol import SHORT_S, Fitted, Forecast, Method, Rows
 from models.queue_time.registry import METHODS, make_method
+from models.queue_time.rolling import Rolling, rolled
 from models.queue_time.scores import Judged
 from models.study.inputs import declared_dates
 from traces import instants
@@ -38,14 +39,16 @@ def score_window(
     known_s: int | None = None,
     refit_s: int | None = None,
     methods: list[str] | None = None,
+    rolling: bool = False,
     seed: int = 0,
 ) -> dict[str, Any]:
     """What `baton wait --from --to` prints: every method on the jobs submitted in [from_s, to_s), epoch s.
 
     Fitted on what was known at `known_s` (default: from_s), and again every `refit_s` from then on, each fit judged on
     the jobs until the next (a rolling origin: Tashman, International Journal of Forecasting 16(4), 2000); the figures
-    are of all jobs together. `methods`: names; None all that the log allows. Raises InputError for a window or a fit
-    without enough jobs, and for methods that need a queue where there is none.
+    are of all jobs together. `methods`: names; None all that the log allows. `rolling`: each of them once more, its
+    forecasts corrected as outcomes become known. Raises InputError for a window or a fit without enough jobs, and for
+    methods that need a queue where there is none.
     """
     known_s = from_s if known_s is None else known_s
     if to_s <= from_s:
@@ -67,13 +70,14 @@ def score_window(
     for begin, end, at_s in zip([from_s, *again_s], [*again_s, to_s], [known_s, *again_s], strict=True):
         ground = ground_of(log, at_s, fit_from_s)
         parts.append(judge_ground(ground, settings.name, begin, end, at_s, chosen, seed))
+    found = with_rolling(pooled(parts)) if rolling else pooled(parts)
     return {
         "cluster": settings.name,
         "from_utc": instants.text(from_s),
         "to_utc": instants.text(to_s),
         "known_utc": instants.text(known_s),
         "refitted_utc": [instants.text(at_s) for at_s in again_s],
-        **figures_of(pooled(parts)),
+        **figures_of(found),
     }
 
 
@@ -124,6 +128,18 @@ def pooled(parts: list[Judgement]) -> Judgement:
         told=told,
         seconds={name: sum(part.seconds[name] for part in parts) for name in names},
     )
+
+
+def with_rolling(found: Judgement) -> Judgement:
+    """The same with a row more for each method: its forecasts corrected by the outcomes known at each submission."""
+    rows, told, seconds = found.rows, dict(found.told), dict(found.seconds)
+    methods: list[Method] = []
+    for method in found.methods:
+        also, began = Rolling(method), time.monotonic()
+        told[also.name] = rolled(told[method.name], rows.submit_s, rows.wait_s)
+        seconds[also.name] = time.monotonic() - began
+        methods += [method, also]
+    return replace(found, methods=methods, told=told, seconds=seconds)
 
 
 def judge_ground(

@@ -1,4 +1,4 @@
-"""Derived tables of queue-time prediction: scores of methods, predictions by job, decisions about releases."""
+"""Derived tables of queue-time prediction: scores of methods, predictions by job, decisions about releases, drift."""
 
 from __future__ import annotations
 
@@ -96,4 +96,29 @@ QUEUE_TIME_RELEASES = Table(
     key=("cluster", "decided_utc"),
 )
 
-TABLES: tuple[Table, ...] = (QUEUE_TIME_SCORES, QUEUE_TIME_PREDICTIONS, QUEUE_TIME_RELEASES)
+QUEUE_TIME_DRIFT = Table(
+    "queue_time_drift",
+    "One row a whole week since the queue-time champion was released, and score: how it did against what was promised",
+    (
+        CLUSTER,
+        Column("week_utc", UTC, "", "Monday 00:00 UTC; the outcomes of the week are known", nullable=False),
+        Column(
+            "score",
+            TEXT,
+            "",
+            "crps_h; missed_95: (waits outside 95 % intervals + 1) / (n + 1)",
+            nullable=False,
+        ),
+        Column("champion_version", INT, "", "registered version that was champion", nullable=False),
+        Column("weeks", INT, "weeks", "weeks that it was judged by before its release", nullable=False),
+        Column("n", INT, "jobs", "jobs of this week that started", nullable=False),
+        Column("value", FLOAT, "", "of this week; less is better", nullable=False),
+        Column("promised", FLOAT, "", "median of the weeks before the release", nullable=False),
+        Column("bound", FLOAT, "", "of the value, from the spread between those weeks", nullable=False),
+        Column("chance", FLOAT, "", "share of weeks like those with either score over its bound", nullable=False),
+        Column("is_beyond", FLAG, "", "value over the bound: training is asked for", nullable=False),
+    ),
+    key=("cluster", "week_utc", "score"),
+)
+
+TABLES: tuple[Table, ...] = (QUEUE_TIME_SCORES, QUEUE_TIME_PREDICTIONS, QUEUE_TIME_RELEASES, QUEUE_TIME_DRIFT)

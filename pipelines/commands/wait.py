@@ -47,6 +47,9 @@ def wait(
         str | None, typer.Option("--until", help="Fit on what was known at this date; default: --from.")
     ] = None,
     refit: Annotated[str | None, typer.Option("--refit", help="Fit again so often: 28d; default: never.")] = None,
+    rolling: Annotated[
+        bool, typer.Option("--rolling", help="Each method also with forecasts corrected as outcomes become known.")
+    ] = False,
     methods: Annotated[str | None, typer.Option("--methods", help="Methods to judge: a,b,c; default: all.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="Of what is judged.")] = 0,
     data: Data = None,
@@ -61,12 +64,12 @@ def wait(
 
     folder = options.data_folder(context, data)
     asked = {"--nodes": nodes, "--gpus": gpus, "--limit": limit, "--like": like, "--script": script}
-    is_scored = _is_scored(asked | {"--live": live or None}, (from_, to), (until, refit, methods))
+    is_scored = _is_scored(asked | {"--live": live or None}, (from_, to), (until, refit, methods, rolling or None))
     with options.output(json) as out:
         settings = clusters.resolve(folder, cluster=cluster)
         contents.check_clusters(folder, [cluster])
         if is_scored:
-            result = _scored(folder, settings, (from_, to, until), refit, methods, seed)
+            result = _scored(folder, settings, (from_, to, until), refit, methods, rolling, seed)
         else:
             request = _request(folder, settings, asked, (partition, user, account, qos))
             result = _answered(folder, settings, request, live)
@@ -78,14 +81,16 @@ def wait(
             out.write(waits.scores_text(result) if is_scored else waits.answer_text(result))
 
 
-def _is_scored(asked: dict[str, Any], window: tuple[str | None, str | None], of_window: tuple[str | None, ...]) -> bool:
+def _is_scored(
+    asked: dict[str, Any], window: tuple[str | None, str | None], of_window: tuple[str | bool | None, ...]
+) -> bool:
     """Whether a window is judged, and no one job asked about. Raises InputError for options of both."""
     given = [name for name, value in asked.items() if value is not None]
     is_scored = any(window)
     if is_scored and given:
         raise InputError(f"{', '.join(given)} ask about one job, --from and --to judge a window: give one or the other")
     if not is_scored and any(of_window):
-        raise InputError("--until, --refit and --methods belong to --from and --to: give these too")
+        raise InputError("--until, --refit, --rolling and --methods belong to --from and --to: give these too")
     return is_scored
 
 
@@ -95,6 +100,7 @@ def _scored(
     dates: tuple[str | None, str | None, str | None],
     refit: str | None,
     methods: str | None,
+    rolling: bool,
     seed: int,
 ) -> dict[str, Any]:
     """Of --from, --to and --until."""
@@ -107,8 +113,9 @@ def _scored(
     from models.queue_time.study import score_window
 
     return score_window(
-        folder, settings, bounds[0], bounds[1], known_s=bounds[2], refit_s=refit_s, methods=names, seed=seed
-    )
+        folder, settings, bounds[0], bounds[1], known_s=bounds[2], refit_s=refit_s, methods=names, rolling=rolling,
+        seed=seed,
+    )  # fmt: skip
 
 
 def _answered(folder: DataFolder, settings: ClusterSettings, request: Request, live: bool) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import polars as pl
 
 from reports import figures
 from reports import format as fmt
+from reports.drift import queue_time_sentence
 from reports.layout import Figure, Section, TableView, columns
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
@@ -36,6 +37,8 @@ def start(source: Source) -> Section:
     ending = source.caption(spoken["n"], "jobs", None, (spoken["from_utc"], spoken["to_utc"]))
     section.sentences += _sentences(spoken, newest)
     section.sentences += _failures(spoken)
+    if drifted := queue_time_sentence(source.rows("queue_time_drift")):
+        section.sentences.append(drifted)
     section.figures += _figures(source, spoken, ending)
     section.tables += [_methods(rows, ending), _parts(spoken, ending)]
     return section

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from features.drift import CHANCE, LEAST_ROWS, LEAST_WEEKS, against
+from features.bounds import CHANCE, LEAST_ROWS, LEAST_WEEKS
+from features.drift import against
 from features.load import stability_index
 
 MONDAY = datetime(2026, 1, 5)

@@ -1,4 +1,4 @@
-"""The sensors on data/raw/<cluster>/ and on drift, the weekly schedule, and the switch of all three."""
+"""The sensors on data/raw/<cluster>/ and on drift, the weekly schedules, and the switch of all of them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ import dagster as dg
 import pytest
 
 from assets.resources import Baton
+from models.queue_time.tables import QUEUE_TIME_DRIFT
 from models.tables import CHAMPION_DRIFT, frame
 from models.tracking import registered
+from models.tracking.versions import QUEUE_TIME
 from pipelines import triggers
 from tests.pipelines.conftest import dump
+from tests.reports.started import queue_time_drift
 from traces.errors import InputError
 from traces.store import derived
 from traces.store.folder import DataFolder
@@ -296,6 +299,36 @@ def test_a_drifted_champion_is_trained_again_once_a_cause(
     assert requests(drifted(tmp_path, instance)) not in ([], [(cluster, key)])
 
 
+def test_a_queue_time_champion_that_does_worse_than_promised_is_trained_again_once_a_cause(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registered, "champion_version", lambda _data, _cluster, model: {QUEUE_TIME: 2}.get(model))
+    instance.add_dynamic_partitions("clusters", ["calm", "lab", "unseen"])
+    folder = DataFolder(tmp_path)
+    folder.ensure_writable()
+    derived.write(folder, QUEUE_TIME_DRIFT, "calm", queue_time_drift("calm", value=0.1), "")
+    derived.write(folder, QUEUE_TIME_DRIFT, "lab", queue_time_drift("lab", value=0.2), "")
+    drift_of(tmp_path, "lab", beyond=True)
+
+    def asked() -> dg.SensorResult:
+        with dg.build_sensor_context(instance=instance, resources={"baton": Baton(data=str(tmp_path))}) as context:
+            result = triggers.queue_time_drifted(context)
+        assert isinstance(result, dg.SensorResult)
+        return result
+
+    first = asked()
+    ((cluster, key),) = requests(first)
+    assert cluster == "lab" and key and key.startswith("lab-queue-time-drift-")
+    assert triggers.queue_time_drifted.job_name == "queue_time"
+    launched(instance, first, fails=False)
+    assert requests(asked()) == []
+    later = queue_time_drift("lab", value=0.2, week=datetime(2024, 3, 18))
+    derived.write(folder, QUEUE_TIME_DRIFT, "lab", later, "")
+    assert requests(asked()) not in ([], [(cluster, key)]), "another week is another cause"
+    monkeypatch.setattr(registered, "champion_version", lambda *_: 3)
+    assert requests(asked()) == [], "the table is about a champion that was replaced"
+
+
 def test_a_table_that_cannot_be_read_stops_no_other_cluster(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -319,7 +352,8 @@ def test_the_switch_says_whether_triggers_are_on(switch: str | None, status: str
     environment |= {} if switch is None else {triggers.SWITCH: switch}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:-1] == [
-        f"{name} {status}" for name in ("drifted", "raw_files", "weekly_queue_time", "weekly_retraining")
+        f"{name} {status}"
+        for name in ("drifted", "queue_time_drifted", "raw_files", "weekly_queue_time", "weekly_retraining")
     ]
 
 

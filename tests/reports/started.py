@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from models.queue_time.tables import QUEUE_TIME_PREDICTIONS, QUEUE_TIME_RELEASES, QUEUE_TIME_SCORES
+from models.queue_time.tables import QUEUE_TIME_DRIFT, QUEUE_TIME_PREDICTIONS, QUEUE_TIME_RELEASES, QUEUE_TIME_SCORES
 from models.tables import frame
 
 FROM = datetime(2024, 2, 1)
@@ -40,8 +40,18 @@ def _scored(cluster: str, method: str, crps_h: float, is_naive: bool) -> dict[st
     }  # fmt: skip
 
 
+def queue_time_drift(cluster: str, *, value: float, week: datetime = datetime(2024, 3, 11)) -> pl.DataFrame:
+    """A week whose waits outside the intervals are `value`, where .06 was promised and .15 is the bound."""
+    row = {
+        "cluster": cluster, "week_utc": week, "champion_version": 2, "weeks": 9, "n": 50, "chance": 0.1,
+        "score": "crps_h", "value": 1.5, "promised": 1.25, "bound": 2.5, "is_beyond": False,
+    }  # fmt: skip
+    missed = {"score": "missed_95", "value": value, "promised": 0.06, "bound": 0.15, "is_beyond": value > 0.15}
+    return frame(QUEUE_TIME_DRIFT, [row, row | missed])
+
+
 def started_tables(cluster: str) -> dict[str, pl.DataFrame]:
-    """The three tables of the cluster."""
+    """The four tables of the cluster."""
     predictions = [
         {
             "cluster": cluster, "method": method, "job_key": str(k), "submit_utc": FROM + timedelta(hours=k),
@@ -61,4 +71,5 @@ def started_tables(cluster: str) -> dict[str, pl.DataFrame]:
         QUEUE_TIME_SCORES.name: frame(QUEUE_TIME_SCORES, scores),
         QUEUE_TIME_PREDICTIONS.name: frame(QUEUE_TIME_PREDICTIONS, predictions),
         QUEUE_TIME_RELEASES.name: frame(QUEUE_TIME_RELEASES, [release]),
+        QUEUE_TIME_DRIFT.name: queue_time_drift(cluster, value=0.2),
     }

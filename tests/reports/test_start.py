@@ -7,14 +7,16 @@ from pathlib import Path
 import polars as pl
 
 from reports.build import build_report, section_data
+from reports.drift import queue_time_sentence
 from tests.reports import warehouse
+from tests.reports.started import queue_time_drift
 from traces.clusters import ClusterSettings
 from traces.store.folder import DataFolder
 
 
 def test_the_section_says_who_answers_how_well_and_where_it_fails(full_data: DataFolder) -> None:
     found = section_data(full_data, "gpu-lab", "start")
-    how_well, who, where = found["sentences"]
+    how_well, who, where, drifted = found["sentences"]
     assert (
         "Half of the 120 jobs that waited over 10 minutes started within 1 h 30 min of what boosting said" in how_well
     )
@@ -22,6 +24,18 @@ def test_the_section_says_who_answers_how_well_and_where_it_fails(full_data: Dat
     assert "Asked is version 2, boosting (the newest candidate, boosting, was better than the best naive" in who
     assert "It fails in the week of 2024-02-15: there 95 % intervals held 60.0 % of 50 waits" in where
     assert "longer than said (median 9 h, predicted 2 h)" in where and "1 of 6 weeks and sizes" in where
+    assert drifted == (
+        "In the week of 2024-03-11 queue-time champion version 2 had, on 50 jobs, a CRPS of 1.50 h (promised 1.25 h, "
+        "at most 2.50 h) and 20.0 % of waits outside its 95 % intervals (promised 6.0 %, at most 15.0 %); promised are "
+        "the medians of the 9 weeks that it was judged by. That is worse than these weeks (by chance one week in 10 "
+        "would be): training is asked for."
+    )
+
+
+def test_a_week_as_promised_asks_for_nothing() -> None:
+    said = queue_time_sentence(queue_time_drift("lab", value=0.05))
+    assert said.endswith("It does no worse than promised.") and "asked for" not in said
+    assert queue_time_sentence(queue_time_drift("lab", value=0.05).clear()) == ""
 
 
 def test_every_method_has_n_and_its_intervals(full_data: DataFolder) -> None:

@@ -12,8 +12,9 @@ from bench.ahead_scenes import scene_of
 from features.ahead.played import starts
 from features.ahead.summary import BEYOND_S
 from models import recorded_pairs
-from models.ahead.futures import Asked, Told, start_in_futures
+from models.ahead.futures import Asked, start_in_futures
 from models.ahead.table import is_fresh, starts_ahead, with_futures
+from models.ahead.told import Told
 from models.recorded_pairs import Predecessors, build_recorded_pairs
 from simulator.recorded.parameters import Parameters, known_before
 from simulator.recorded.record import NEVER, NONE, Record

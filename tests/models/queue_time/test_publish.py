@@ -19,9 +19,11 @@ from models.queue_time.gate import BETTER, CANNOT_TELL, WORSE, judge
 from models.queue_time.publish import Published, publish
 from models.release import export
 from models.release.champion import promote, rollback
+from models.study.windows import WEEK_S
 from models.tracking import versions as tracking
 from models.tracking.versions import QUEUE_TIME
 from tests.features.submission.logs import generated_log
+from traces import instants
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.store import warehouse
@@ -87,6 +89,10 @@ def test_a_first_release_makes_tables_a_champion_and_a_folder(lab: Any) -> None:
     assert model.manifest["method"] == row["champion_method"] and model.checks is not None
     release = model.manifest["release"]
     assert set(release["windows"]) == {"fit", "select", "report"} and len(release["results"]) == len(FEW)
+    weeks = [week["week_s"] for week in release["weeks"]]
+    first_s, last_s = (instants.epoch_s(instants.parse(release["windows"][name][end])) for name, end in
+                       (("select", "from_utc"), ("report", "until_utc")))  # fmt: skip
+    assert weeks == list(range(first_s, last_s, WEEK_S)), "windows move in whole weeks, and all of them are promised"
     assert (place / "MODEL_CARD.md").read_text().startswith("# Queue time of cluster `lab`")
 
 

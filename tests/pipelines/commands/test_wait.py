@@ -59,6 +59,9 @@ def test_every_method_is_scored_on_a_window(lab: Baton) -> None:
     assert "limits*" in told and "fitted on" in told and "qbets*" in told
     again = lab("wait", *window, "--methods", "qbets", "--refit", "4d", "--json").json
     assert again["refitted_utc"] == ["2023-12-09T00:00", "2023-12-13T00:00"]
+    corrected = lab("wait", *window, "--methods", "qbets", "--rolling", "--json").json["results"]
+    assert [(row["method"], row["is_naive"]) for row in corrected] == [("qbets", True), ("qbets, rolling", False)]
+    assert corrected[0]["crps_h"] != corrected[1]["crps_h"] and corrected[1]["difference_to_best_naive"] is not None
     assert again["jobs"] == found["jobs"] and again["fitted_on"] > found["fitted_on"]
 
 
@@ -72,7 +75,8 @@ def test_every_method_is_scored_on_a_window(lab: Baton) -> None:
         (("--from", "2023-12-05", "--to", "2023-12-14", "--methods", "best"), "unknown method 'best'"),
         (("--from", "2023-11-15", "--to", "2023-11-20"), "may be fitted on"),
         (("--from", "2023-12-05", "--to", "2023-12-14", "--refit", "1h"), "at least 20 are needed"),
-        (("--refit", "7d", "--nodes", "2", "--limit", "1h"), "--refit and --methods belong"),
+        (("--refit", "7d", "--nodes", "2", "--limit", "1h"), "--refit, --rolling and --methods belong"),
+        (("--rolling", "--nodes", "2", "--limit", "1h"), "--rolling and --methods belong"),
     ],
 )
 def test_what_cannot_be_scored_is_refused_in_a_line(lab: Baton, arguments: tuple[str, ...], said: str) -> None:
