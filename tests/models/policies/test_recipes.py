@@ -13,13 +13,16 @@ import numpy as np
 import pytest
 
 from models.learning.regression_rows import INPUTS, training_rows
+from models.learning.stopping_rows import INPUTS as RATIOS
 from models.protocol import Policy
 from models.registry import POLICIES, make_policy
 from tests.models.policies.learning_task import table
 
 FACTORS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0)
 WEIGHTS = (40.0, 20.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.5, 0.3, 0.15, 0.06, 0.02)
-NETWORK = {"settings": WEIGHTS, "hidden": (64, 64), "last_rate": 0.05, "looks": 40}
+NETWORK = {
+    "settings": WEIGHTS, "hidden": (64, 64), "last_rate": 0.05, "looks": 40, "inputs": RATIOS, "looks_ahead": False,
+}  # fmt: skip
 RECIPES: dict[str, dict[str, Any]] = {
     "reactive": {"settings": (0.0,)},
     "average-wait": {
@@ -47,7 +50,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "fitted-q": {
         "settings": WEIGHTS, "sharpness": 4.0, "prices": (0.02, 0.15, 0.7, 2.0, 8.0, 40.0), "folds": 3, "rounds": 50,
         "improvement_rounds": 50, "leaves": 7, "learning_rate": 0.06, "min_data_in_leaf": 60, "feature_fraction": 0.6,
-        "bagging_fraction": 0.6,
+        "bagging_fraction": 0.6, "base": "start_estimate_h", "inputs": RATIOS, "looks_ahead": False,
     },
     "dqn": {
         **NETWORK, "updates": 1200, "imitated": 0.25, "batch": 512, "steps_ahead": 16, "learning_rate": 1e-3,
