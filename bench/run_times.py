@@ -3,11 +3,11 @@
     .venv/bin/python -m bench.run_times --data DIR --cluster NAME --from DATE --to DATE [--instants 150]
 
 At evenly spread instants of the window, each job that runs then: hours left, by its limit; by the mean share of their
-limits that the last 100 ended jobs used; by `features.ahead.run_times`, which the futures draw from; and by boosting
-(LightGBM, a quantile a model) on the quantiles of that distribution, the share of the limit used so far, the limit, the
-nodes, the hour, and how the last runs of the user and name went, fitted on jobs that had ended before the window. All
-are judged by the mean pinball loss at 19 levels, doubled, which is the CRPS up to the spacing of the levels; 95 % by
-7-day blocks.
+limits that those of the last 100 ended jobs used that went beyond what it has used (`features.start_estimate`); by
+`features.ahead.run_times`, which the futures draw from; and by boosting (LightGBM, a quantile a model) on the
+quantiles of that distribution, the share of the limit used so far, the limit, the nodes, the hour, and how the last
+runs of the user and name went, fitted on jobs that had ended before the window. All are judged by the mean pinball
+loss at 19 levels, doubled, which is the CRPS up to the spacing of the levels; 95 % by 7-day blocks.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from features.ahead.run_times import LEVELS, ROOM, History, group_of, like_runs
 from features.bootstrap import interval, resampled_means, seed_weights, start_weights
+from features.start_estimate import expected_left
 from models.ahead.futures import history_of
 from models.study.cluster import open_study
 from models.study.inputs import read_record
@@ -155,11 +156,14 @@ def main() -> None:
     ends_s = record.end_s[record.ran][order]
     share = np.minimum((record.end_s - record.start_s) / record.limit_s, 1.0)[record.ran][order]
     before = np.searchsorted(ends_s, asked.at_s)
-    mean_use = np.array([share[max(0, k - RECENT) : k].mean() if k else 1.0 for k in before])
+    expected_s = [
+        expected_left(ran_s, limit_s, np.sort(share[max(0, k - RECENT) : k]))
+        for ran_s, limit_s, k in zip(3600.0 * elapsed_h, 3600.0 * limit_h, before, strict=True)
+    ]
     least_h = 1.0 / 60
     methods = {
         "the limit": (limit_h - elapsed_h)[:, None],
-        "mean use of the last 100": (mean_use * limit_h - elapsed_h)[:, None],
+        "mean use of the last 100 beyond its own": np.array(expected_s)[:, None] / 3600.0,
         "like jobs (what the futures draw from)": habit * limit_h[:, None] - elapsed_h[:, None],
         "boosting on them": boosted(record, known, first_s, asked, inputs(record, asked, habit, last))
         * (limit_h - elapsed_h).clip(0.0)[:, None],

@@ -1,6 +1,6 @@
 """Baton's networks beside published DQN and PPO, with as much processor time each, on the same recorded pairs.
 
-    .venv/bin/python -m bench.bench_published --data DIR --cluster NAME [--window report] [--seeds 5] [--times 4]
+    .venv/bin/python -m bench.published_peers --data DIR --cluster NAME [--window report] [--seeds 5] [--times 4]
 
 Peers are stable-baselines3's DQN and PPO with its own hyper-parameters and with those that CleanRL (Huang et al., JMLR
 23 (2022)) publishes for its `dqn.py` and `ppo.py`; both pairs are run by stable-baselines3's code, since CleanRL is

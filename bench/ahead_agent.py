@@ -1,6 +1,6 @@
 """How long an agent takes to play the futures of a decision, and whether they are those that policies were trained on.
 
-    .venv/bin/python -m bench.bench_ahead_agent --data DIR --cluster NAME --from DATE --to DATE [--decisions 40]
+    .venv/bin/python -m bench.ahead_agent --data DIR --cluster NAME --from DATE --to DATE [--decisions 40]
 
 Decisions spread evenly over the recorded pairs of the window. Printed are processor seconds a decision, who pended and
 ran, and in how many futures the compiled ones start in the same second, and within a minute: a pass comes there also

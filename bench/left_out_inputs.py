@@ -1,6 +1,6 @@
 """What each input of a learner is worth: the same fits without one of them, on the select window.
 
-    .venv/bin/python -m bench.bench_inputs --data DIR --cluster NAME [--policies dqn,policy-gradient] [--seeds 3]
+    .venv/bin/python -m bench.left_out_inputs --data DIR --cluster NAME [--policies dqn,policy-gradient] [--seeds 3]
 
 Recorded pairs, calibrated world, fitted on the fit window and judged on those pairs of the select window whose outcome
 was known at its end: a development window, on which these inputs were chosen. A line a learner and set of inputs:
@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from bench.bench_ahead import BUDGETS_H
+from bench.ahead_rules import BUDGETS_H
 from models.comparison.outcomes import Outcome, at_overlap, play
 from models.learning.masking import hidden_at_random
 from models.protocol import PairTable, Policy

@@ -1,6 +1,6 @@
 """What stands in the way of looking ahead: the same rule on futures that are told parts of the truth.
 
-    .venv/bin/python -m bench.bench_ahead_known --data DIR --cluster NAME --from DATE --to DATE [--every 6]
+    .venv/bin/python -m bench.ahead_known --data DIR --cluster NAME --from DATE --to DATE [--every 6]
 
 Every so-manyth recorded pair of the window, half-hourly decisions. A line for each of run times, arrivals and releases
 of held jobs told or drawn, alone and together, then the oracle. Interruption in hours at a mean overlap of .25, .5 and
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.bench_ahead import BUDGETS_H
+from bench.ahead_rules import BUDGETS_H
 from features.ahead.summary import AHEAD
 from features.bootstrap import block_count, interval, start_weights
 from models.ahead.table import starts_ahead, with_futures

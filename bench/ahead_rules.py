@@ -1,6 +1,6 @@
 """What looking ahead is worth on recorded pairs: interruption at fixed mean overlaps, of rules that fit nothing.
 
-    .venv/bin/python -m bench.bench_ahead --data DIR --cluster NAME --from DATE --to DATE
+    .venv/bin/python -m bench.ahead_rules --data DIR --cluster NAME --from DATE --to DATE
 
 Half-hourly decisions. A line a rule: the start estimates that `squeue --start` shows and expects, and each number of
 the futures, scaled by the factors of its policy; interruption in hours at a mean overlap of .25, .5 and 1 h.
