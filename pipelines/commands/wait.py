@@ -58,6 +58,9 @@ def wait(
     """Say when a job would start if it were submitted as the log ends, or now; or score every method on a window.
 
     docs/queue-time.md says what the methods are, what they see and what the figures mean.
+
+    \f
+    Over 50 lines: the options are the declaration of the command line.
     """
     from traces import clusters
     from traces.store import contents
