@@ -17,10 +17,11 @@ def scores_text(result: dict[str, Any]) -> str:
     if result["request_only"]:
         lines.append(f"by request and past waits alone, for the queue cannot be rebuilt: {result['request_only']}")
     rows = sorted(result["results"], key=lambda row: row["crps_h"])
+    wide = max([18, *(len(row["method"]) + 2 for row in rows)])
     if rows and rows[0]["indicative"]:
         lines.append(f"{rows[0]['blocks']} blocks of 7 days: intervals are indicative")
     lines.append(
-        f"{'method':<18}{'CRPS h':>8}{'less best naive, 95 %':>26}{'bal.acc.':>9}{'Brier':>7}{'med.err h':>10}"
+        f"{'method':<{wide}}{'CRPS h':>8}{'less best naive, 95 %':>26}{'bal.acc.':>9}{'Brier':>7}{'med.err h':>10}"
         f"{'in x2':>7}{'rho':>7}{'50 %':>7}{'80 %':>7}{'95 %':>7}{'width h':>9}"
     )
     for row in rows:
@@ -28,7 +29,7 @@ def scores_text(result: dict[str, Any]) -> str:
         shown = "" if difference is None else _signed(difference["crps_h"], difference["ci95"])
         coverage = "".join(f"{_figure(row['coverage'][name]):>7}" for name in ("0.5", "0.8", "0.95"))
         lines.append(
-            f"{row['method'] + ('*' if row['is_naive'] else ''):<18}{_figure(row['crps_h']):>8}{shown:>26}"
+            f"{row['method'] + ('*' if row['is_naive'] else ''):<{wide}}{_figure(row['crps_h']):>8}{shown:>26}"
             f"{_figure(row['balanced_accuracy']):>9}{_figure(row['brier']):>7}{_figure(row['median_ae_h'], 2):>10}"
             f"{_figure(row['within_factor_2']):>7}{_figure(row['spearman']):>7}{coverage}"
             f"{_figure(row['width_h'], 1):>9}"
