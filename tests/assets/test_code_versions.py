@@ -149,7 +149,7 @@ def test_words_make_nothing_out_of_date(copy: Path) -> None:
         ("simulator.gpu.policies.sia", {"simulation_what_if_schedulers"}),
         ("simulator.flat.kernel", {"simulation_replay", "simulation_what_if", "pair_tables"}),
         ("features.load", {"load", "drift", "champion_drift"}),
-        ("models.policies.dqn", {"fit dqn", "trained_policies"}),
+        ("models.policies.dqn", {"fit dqn", "fit dqn-ahead", "trained_policies"}),
         ("traces.readers.philly.samples", {"reader philly-gpu-util", "trace_files", "raw_file"}),
         ("reports.build", {"report", "report_with_policies"}),
     ],
