@@ -50,7 +50,7 @@ with orderly_end(), in_memory() as connection:
     ready()
     connection.execute("SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 1")
 """
-# Short sleeps: a signal in the instant before a sleep begins does not wake it (CPython looks for one before, not within).
+# Short sleeps: CPython looks for a signal before a sleep, and one that comes in the instant between does not end it.
 CLEAN = """
 with orderly_end():
     try:
