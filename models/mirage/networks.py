@@ -28,7 +28,7 @@ class Sizes:
     gate: int = 32  # units between the state and the gate's weights
 
 
-def fastest() -> str:
+def training_device() -> str:
     """Where foundations are trained: the first GPU that torch sees, else the processor."""
     import torch
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from models.learning.networks import repeatable
 from models.mirage import checkpoints
-from models.mirage.networks import Sizes, fastest
+from models.mirage.networks import Sizes, training_device
 from models.mirage.snapshots import Histories
 from models.protocol import PairTable
 
@@ -101,7 +101,7 @@ def pretrain(
     """
     import torch
 
-    network.to(fastest())
+    network.to(training_device())
     place, made_for = Place(), {"sizes": asdict(sizes), "seed": seed}
     moments: checkpoints.Moments = {}
     if checkpoint is not None and checkpoint.exists():

@@ -144,7 +144,7 @@ def test_foundations_learn_from_probes() -> None:
 def test_a_gpu_learns_what_the_processor_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     errors = []
     for device in ("cuda", "cpu"):
-        monkeypatch.setattr(training, "fastest", lambda device=device: device)
+        monkeypatch.setattr(training, "training_device", lambda device=device: device)
         with repeatable(0):
             network = networks.transformer(SMALL)
         stages = [training.Stage("", training.probe_rows(PAIRS), 20, 1e-2, 16)]

@@ -1,6 +1,6 @@
 """What each input of a learner is worth: the same fits without one of them, on the select window.
 
-    .venv/bin/python -m bench.left_out_inputs --data DIR --cluster NAME [--policies dqn,policy-gradient] [--seeds 3]
+    .venv/bin/python -m bench.input_ablation --data DIR --cluster NAME [--policies dqn,policy-gradient] [--seeds 3]
 
 Recorded pairs, calibrated world, fitted on the fit window and judged on those pairs of the select window whose outcome
 was known at its end: a development window, on which these inputs were chosen. A line a learner and set of inputs:
