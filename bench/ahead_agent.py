@@ -12,10 +12,8 @@ decision, and on how many decisions that is the one of all futures. The decision
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -23,18 +21,15 @@ from agent.ahead import HOUR_S, Numbers, look_ahead
 from agent.artifact import REMAINING, Artifact
 from agent.decide import decides_alike
 from bench.ahead_scenes import scene_of
+from bench.asked_window import opened, parser
 from features.ahead.played import Scene, starts
 from features.ahead.summary import AHEAD, FUTURES, summary
 from features.observe import FEATURES
 from models.ahead.futures import Asked, start_in_futures
 from models.ahead.table import asked_of
 from models.policies.simulate_ahead import SimulateAhead
-from models.study.cluster import open_study
 from models.study.pair_tables import predecessors_in
-from models.study.windows import FIT_DECISION_S, Window
 from simulator.recorded.future import STEP_S
-from traces import clusters, instants
-from traces.store.folder import DataFolder
 
 SETTINGS = (0.4, 0.7, 1.0, 1.4, 5.0)
 
@@ -55,18 +50,11 @@ def stopping(rule: Artifact, setting: float, scene: Scene, end_s: int, every: Nu
 
 def main() -> None:
     """Prints a line on the times, one on the agreement, and one a setting on stopping early."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--cluster", required=True)
-    parser.add_argument("--from", dest="first", required=True)
-    parser.add_argument("--to", dest="until", required=True)
-    parser.add_argument("--decisions", type=int, default=40)
-    given = parser.parse_args()
-    data = DataFolder(given.data)
-    study = open_study(data, clusters.load(data)[given.cluster], world="calibrated")
-    first_s, until_s = (instants.epoch_s(instants.parse(text)) for text in (given.first, given.until))
-    window = Window(first_s, until_s, FIT_DECISION_S)
-    pairs, (record, predecessors) = study.pairs(window), predecessors_in(data, study.scenario, window)
+    wanted = parser(__doc__)
+    wanted.add_argument("--decisions", type=int, default=40)
+    given = wanted.parse_args()
+    study, window = opened(given)
+    pairs, (record, predecessors) = study.pairs(window), predecessors_in(study.data, study.scenario, window)
     every = asked_of(pairs, record, predecessors)
     rows = np.unique(np.linspace(0, len(every) - 1, given.decisions).astype(np.int64))
     asked = Asked(**{name: getattr(every, name)[rows] for name in Asked.__dataclass_fields__})

@@ -10,14 +10,13 @@ the world that judges: futures that are told all three differ from it by when pa
 
 from __future__ import annotations
 
-import argparse
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.ahead_rules import BUDGETS_H
+from bench.asked_window import opened, parser
 from features.ahead.summary import AHEAD
 from features.bootstrap import block_count, interval, start_weights
 from models.ahead.table import starts_ahead, with_futures
@@ -26,11 +25,7 @@ from models.comparison.outcomes import at_overlap, oracle_rows, stopping_rows
 from models.policies.simulate_ahead import FACTORS
 from models.protocol import PairTable
 from models.recorded_pairs import Predecessors
-from models.study.cluster import open_study
 from models.study.pair_tables import predecessors_in
-from models.study.windows import FIT_DECISION_S, Window
-from traces import clusters, instants
-from traces.store.folder import DataFolder
 
 LOWER = AHEAD.index("ahead_wait_p25_h")
 
@@ -58,20 +53,13 @@ def figures(pairs: PairTable, gap_h: NDArray[np.float64]) -> str:
 
 def main() -> None:
     """Simulates the futures of each line and prints it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--cluster", required=True)
-    parser.add_argument("--from", dest="first", required=True)
-    parser.add_argument("--to", dest="until", required=True)
-    parser.add_argument("--every", type=int, default=6)
-    parser.add_argument("--futures", type=int, default=8)
-    given = parser.parse_args()
-    data = DataFolder(given.data)
-    study = open_study(data, clusters.load(data)[given.cluster], world="calibrated")
-    first_s, until_s = (instants.epoch_s(instants.parse(text)) for text in (given.first, given.until))
-    window = Window(first_s, until_s, FIT_DECISION_S)
+    wanted = parser(__doc__)
+    wanted.add_argument("--every", type=int, default=6)
+    wanted.add_argument("--futures", type=int, default=8)
+    given = wanted.parse_args()
+    study, window = opened(given)
     chosen = np.arange(0, len(study.pairs(window)), given.every)
-    pairs, (record, every) = study.pairs(window).take(chosen), predecessors_in(data, study.scenario, window)
+    pairs, (record, every) = study.pairs(window).take(chosen), predecessors_in(study.data, study.scenario, window)
     predecessors = Predecessors(every.row[chosen], every.next_row[chosen])
     left_h = (pairs.predecessor_end_s[pairs.pair_of] - pairs.decision_s) / 3600.0
     blocks = block_count(pairs.submit_s, int(pairs.submit_s.min()))

@@ -8,22 +8,16 @@ the futures, scaled by the factors of its policy; interruption in hours at a mea
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.asked_window import opened, parser
 from features.ahead.summary import AHEAD, IN_TIME
 from features.observe import AT
 from models.comparison.outcomes import at_overlap, stopping_rows
 from models.policies.estimates import start_estimate, start_expected
 from models.policies.simulate_ahead import FACTORS
 from models.protocol import PairTable
-from models.study.cluster import open_study
-from models.study.windows import FIT_DECISION_S, Window
-from traces import clusters, instants
-from traces.store.folder import DataFolder
 
 BUDGETS_H = (0.25, 0.5, 1.0)
 
@@ -40,16 +34,8 @@ def line(pairs: PairTable, name: str, wait_h: NDArray[np.float32], factors: tupl
 
 def main() -> None:
     """Simulates the window's futures, or reads those that are kept, and prints the lines."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--cluster", required=True)
-    parser.add_argument("--from", dest="first", required=True)
-    parser.add_argument("--to", dest="until", required=True)
-    given = parser.parse_args()
-    data = DataFolder(given.data)
-    study = open_study(data, clusters.load(data)[given.cluster], world="calibrated").seeing(["simulate-ahead"])
-    first_s, until_s = (instants.epoch_s(instants.parse(text)) for text in (given.first, given.until))
-    pairs = study.pairs(Window(first_s, until_s, FIT_DECISION_S))
+    study, window = opened(parser(__doc__).parse_args())
+    pairs = study.seeing(["simulate-ahead"]).pairs(window)
     print(f"{len(pairs)} pairs, {len(pairs.decision_s)} decisions; interruption at overlap {BUDGETS_H} h")
     print(line(pairs, "start-estimate", pairs.observations[:, AT.start_estimate_h], start_estimate().settings))
     print(line(pairs, "start-expected", pairs.observations[:, AT.start_estimate_expected_h], start_expected().settings))

@@ -12,22 +12,18 @@ loss at 19 levels, doubled, which is the CRPS up to the spacing of the levels; 9
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.asked_window import opened, parser
 from features.ahead.run_times import LEVELS, ROOM, History, group_of, like_runs
 from features.bootstrap import interval, resampled_means, seed_weights, start_weights
 from features.start_estimate import expected_left
 from models.ahead.futures import history_of
-from models.study.cluster import open_study
 from models.study.inputs import read_record
 from simulator.recorded.record import NEVER, Record
-from traces import clusters, instants
-from traces.store.folder import DataFolder
 
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
@@ -134,19 +130,13 @@ def words(name: str, crps: Floats, base: Floats, at_s: Int64s) -> str:
 
 def main() -> None:
     """Asks, judges, prints."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--cluster", required=True)
-    parser.add_argument("--from", dest="first", required=True)
-    parser.add_argument("--to", dest="until", required=True)
-    parser.add_argument("--instants", type=int, default=150)
-    given = parser.parse_args()
-    data = DataFolder(given.data)
-    study = open_study(data, clusters.resolve(data, cluster=given.cluster), world="calibrated")
-    record = read_record(data, given.cluster, study.scenario.from_s, None)
-    first_s, until_s = (instants.epoch_s(instants.parse(text)) for text in (given.first, given.until))
+    wanted = parser(__doc__)
+    wanted.add_argument("--instants", type=int, default=150)
+    given = wanted.parse_args()
+    study, window = opened(given)
+    record = read_record(study.data, given.cluster, study.scenario.from_s, None)
     asked, known = (
-        running(record, np.linspace(first_s, until_s - 1, given.instants).astype(np.int64)),
+        running(record, np.linspace(window.from_s, window.until_s - 1, given.instants).astype(np.int64)),
         history_of(record),
     )
     habit, last = by_habit(record, known, asked)
@@ -165,7 +155,7 @@ def main() -> None:
         "the limit": (limit_h - elapsed_h)[:, None],
         "mean use of the last 100 beyond its own": np.array(expected_s)[:, None] / 3600.0,
         "like jobs (what the futures draw from)": habit * limit_h[:, None] - elapsed_h[:, None],
-        "boosting on them": boosted(record, known, first_s, asked, inputs(record, asked, habit, last))
+        "boosting on them": boosted(record, known, window.from_s, asked, inputs(record, asked, habit, last))
         * (limit_h - elapsed_h).clip(0.0)[:, None],
     }
     crps = {name: crps_h(record, asked, np.maximum(left_h, least_h)) for name, left_h in methods.items()}
