@@ -118,7 +118,10 @@ def why(source: Source) -> str:
     in_use = None if allocated is None else f"{fmt.percent(allocated)} of the capacity was in use on average"
     room = None if in_use is None else in_use[0].upper() + in_use[1:]
     if whole is None or not whole["wait_total_s"]:
-        return f"{room}." if room else "The log does not tell how much of the cluster was in use."
+        if room:
+            return f"{room}."
+        untold = "The log does not tell how much of the cluster was in use."
+        return source.why_empty("queueing_by", "start_utc", untold) if whole is None else untold
     causes = list(shares(whole).items())
     if not causes:
         held = holder(source)

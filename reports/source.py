@@ -133,6 +133,15 @@ class Source:
                 frame = frame.with_columns(pl.col(column).replace_strict(known, hidden, return_dtype=pl.String))
         return frame
 
+    def why_empty(self, table: str, field: str, why: str) -> str:
+        """Why a derived table has no rows of this cluster: `why`, where no job has that `field` of `jobs`.
+
+        Where one has, `baton ingest` alone has been here: the table is not made yet.
+        """
+        if self.jobs[field].null_count() == self.jobs.height:
+            return why
+        return f"The table {table} is not made yet for this cluster: run `baton analyze`."
+
     @cached_property
     def jobs(self) -> pl.DataFrame:
         """The cluster's jobs, the columns that any section needs."""

@@ -22,7 +22,8 @@ def fails(source: Source) -> Section:
     section = Section("fails", "What fails")
     by, bad = source.rows("failures_by"), source.rows("failures")
     if by.is_empty():
-        section.missing.append("The table failures_by holds nothing for this cluster: no job of it has a start.")
+        no_start = "The table failures_by holds nothing for this cluster: no job of it has a start."
+        section.missing.append(source.why_empty("failures_by", "start_utc", no_start))
         return section
     states = by.filter(pl.col("dimension") == "state").sort("jobs", descending=True)
     section.sentences.append(_sentence(states))

@@ -22,7 +22,8 @@ def load(source: Source) -> Section:
     section = Section("load", "Load and drift")
     days = source.rows("load")
     if days.is_empty():
-        section.missing.append("The log holds no submission, so nothing is known of its load.")
+        no_submission = "The log holds no submission, so nothing is known of its load."
+        section.missing.append(source.why_empty("load", "submit_utc", no_submission))
         return section
     days = days.sort("day_utc")
     section.sentences.append(_sentence(days))

@@ -37,10 +37,13 @@ def _floats(frame: pl.DataFrame, column: str) -> NDArray[np.float64]:
 
 def _allocated(source: Source, section: Section) -> None:
     held = source.rows("utilization_allocated")
-    if not held.is_empty():
-        held = held.filter(pl.col("scope") == "cluster").sort("hour_utc")
+    unknown = "How much was allocated over time is not known: no run has both a time and a size."
+    if held.is_empty():
+        section.missing.append(source.why_empty("utilization_allocated", "start_utc", unknown))
+        return
+    held = held.filter(pl.col("scope") == "cluster").sort("hour_utc")
     if held.is_empty() or held["allocated_share"].null_count() == held.height:
-        section.missing.append("How much was allocated over time is not known: no run has both a time and a size.")
+        section.missing.append(unknown)
         return
     unit, basis = held["unit"][0], held["capacity_source"][0]
     share = float(held["allocated_s"].sum()) / max(float(held["capacity_s"].sum()), 1.0)

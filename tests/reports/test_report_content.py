@@ -283,6 +283,9 @@ def test_missing_tables_are_said_not_left_blank(tmp_path: Path) -> None:
     )  # summary and read need no other table; study is for Philly's logs alone, deployed for those of the agent, start
     # where a model was made
     assert "hold nothing for this cluster" in html
+    for table in ("failures_by", "load", "utilization_allocated", "queueing_by"):  # the log is not to blame
+        assert f"The table {table} is not made yet for this cluster: run `baton analyze`." in html
+    assert "no job of it has a start" not in html and "holds no submission" not in html
 
 
 def test_cluster_without_jobs(tmp_path: Path) -> None:
