@@ -85,13 +85,12 @@ class PairTable:
                     f"policy {artifact.manifest['policy']!r} looks at simulated futures, which were not made for these "
                     "pairs; they are made by `baton train` and `baton evaluate`"
                 )
-            return self.seen_ahead
+            return self.seen(looks_ahead=True)
         return self.observations
 
-    @property
-    def seen_ahead(self) -> Float32s:
-        """(d, len(SEEN_AHEAD)) what is observed, and behind it what the futures say; only where there are futures."""
-        return np.concatenate([self.observations, self.ahead], axis=1)
+    def seen(self, looks_ahead: bool) -> Float32s:
+        """(d, F) the observations, and behind them what futures say where that is asked for: then there must be some."""
+        return np.concatenate([self.observations, self.ahead], axis=1) if looks_ahead else self.observations
 
     def take(self, pairs: NDArray[np.bool_] | Int64s) -> PairTable:
         """The given pairs (mask or positions) with all their decisions."""

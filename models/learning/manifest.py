@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
 from numpy.typing import NDArray
 
 from agent.artifact import FORMAT_VERSION, Artifact
-from features.ahead.summary import AHEAD_FILLS
+from features.ahead.summary import AHEAD_FILLS, SEEN_AHEAD
 from features.observe import FEATURES, FILLS
 from features.observe import VERSION as OBSERVE_VERSION
 from models.protocol import Policy
@@ -22,9 +21,13 @@ def new_artifact(
     *,
     parameters: dict[str, Any] | None = None,
     arrays: dict[str, NDArray[Any]] | None = None,
-    features: Sequence[str] = FEATURES,
+    looks_ahead: bool = False,
 ) -> Artifact:
-    """The artifact of a fitted policy, which decides on those features. It needs numpy, pinned as installed."""
+    """The artifact of a fitted policy. It needs numpy, pinned as installed.
+
+    looks_ahead: it decides on what futures say (`features.ahead.summary`) beside what is observed.
+    """
+    features = SEEN_AHEAD if looks_ahead else FEATURES
     manifest = {
         "policy": policy.name,
         "kind": kind,

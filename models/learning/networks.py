@@ -28,11 +28,7 @@ THREADS = 1  # networks this small gain nothing from a second, and lose tenfold 
 # Inputs beside the cost weight are estimates relative to the remaining time and nothing else: what a network makes of
 # the size of a backlog in a calm month says nothing in a congested one.
 RELATIVE = INPUTS
-RELATIVE_AHEAD = (
-    "ahead_wait_p50_h",
-    "ahead_wait_p25_h",
-    *RELATIVE,
-)  # of those that look at futures; the first is the base
+RELATIVE_AHEAD = ("ahead_wait_p50_h", "ahead_wait_p25_h", *RELATIVE)  # where futures are seen too
 LOG_WEIGHT_SCALE = 3.0  # log of the cost weight, divided by it, is the network's last input
 WEIGHTS = (0.01, 100.0)  # cost weights of overlap met in training
 # Weights between which the rule that a network imitates first may change.
@@ -103,8 +99,7 @@ class Inputs:
         import torch
 
         looks_ahead = bool((self.scaling.column >= len(FEATURES)).any())
-        seen = pairs.seen_ahead if looks_ahead else pairs.observations
-        return Inputs(torch.from_numpy(self.scaling(seen)), self.scaling)
+        return Inputs(torch.from_numpy(self.scaling(pairs.seen(looks_ahead))), self.scaling)
 
     @classmethod
     def of_artifact(cls, artifact: Artifact) -> Inputs:

@@ -31,8 +31,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from features.ahead.summary import SEEN_AHEAD
-from features.observe import FEATURES
 from models.batched_pairs import BatchedPairs, rewards
 from models.learning import early_stopping, networks
 from models.learning.exploring_starts import ExploringStarts
@@ -82,15 +80,13 @@ class DQN:
         """The artifact and the metrics; one seed gives the same bytes on every x86-64 machine."""
         early, newest = early_stopping.held_out(pairs)
         with networks.repeatable(seed):
-            inputs = networks.Inputs.of(early.seen_ahead if self.looks_ahead else early.observations, self.inputs)
+            inputs = networks.Inputs.of(early.seen(self.looks_ahead), self.inputs)
             learner = Learner(self, inputs, early, newest, np.random.default_rng(seed))
             losses = learner.run()
             arrays = inputs.export(learner.target)
         parameters = {"head": "q", "layers": len(self.hidden) + 1}
-        features = SEEN_AHEAD if self.looks_ahead else FEATURES
-        artifact = new_artifact(
-            self, "mlp", networks.DEFAULT_WEIGHT, parameters=parameters, arrays=arrays, features=features
-        )
+        weight, looks_ahead = networks.DEFAULT_WEIGHT, self.looks_ahead
+        artifact = new_artifact(self, "mlp", weight, parameters=parameters, arrays=arrays, looks_ahead=looks_ahead)
         tenths = [part for part in np.array_split(np.asarray(losses), 10) if len(part)]
         metrics = {"loss": [float(part.mean()) for part in tenths]}
         return artifact, metrics | ({"newest_cost_h": learner.best.costs} if learner.best.costs else {})

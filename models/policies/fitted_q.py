@@ -31,8 +31,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from features.ahead.summary import SEEN_AHEAD
-from features.observe import FEATURES
 from models.batched_pairs import rewards
 from models.learning.manifest import new_artifact
 from models.learning.stopping_rows import BASE, INPUTS, REMAINING, folds_in_time, relative_inputs, rows_to_fit
@@ -112,9 +110,8 @@ class FittedQ:
             "sharpness": self.sharpness,
             "prices": list(self.prices),
         }
-        features = SEEN_AHEAD if self.looks_ahead else FEATURES
         return new_artifact(
-            self, "stopping-trees", DEFAULT_PRICE, parameters=parameters, arrays=arrays, features=features
+            self, "stopping-trees", DEFAULT_PRICE, parameters=parameters, arrays=arrays, looks_ahead=self.looks_ahead
         )
 
 
@@ -143,7 +140,7 @@ class Stopping:
                 f"{policy.name}: none of the {len(pairs)} pairs has a decision before its predecessor's end; fit on "
                 "pairs of a longer limit, or decide more often"
             )
-        seen = pairs.seen_ahead if policy.looks_ahead else pairs.observations
+        seen = pairs.seen(policy.looks_ahead)
         self.inputs = relative_inputs(seen, policy.inputs).astype(np.float32)  # (d, i), as the artifact sees them
         self.base = policy.sharpness * relative_inputs(seen, (policy.base,))[:, 0]  # (d,)
         self.is_late = pairs.gap_h > 0.0  # (d,)

@@ -32,8 +32,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from features.ahead.summary import SEEN_AHEAD
-from features.observe import FEATURES
 from models.batched_pairs import rewards
 from models.learning import early_stopping, networks
 from models.learning.manifest import new_artifact
@@ -88,15 +86,13 @@ class PolicyGradient:
         """The artifact and the metrics; one seed gives the same bytes on every x86-64 machine."""
         early, newest = early_stopping.held_out(pairs)
         with networks.repeatable(seed):
-            inputs = networks.Inputs.of(early.seen_ahead if self.looks_ahead else early.observations, self.inputs)
+            inputs = networks.Inputs.of(early.seen(self.looks_ahead), self.inputs)
             learner = Learner(self, inputs, early, newest, np.random.default_rng(seed))
             series = learner.run()
             arrays = inputs.export(learner.average)
         parameters = {"head": "logit", "layers": len(self.hidden) + 1}
-        features = SEEN_AHEAD if self.looks_ahead else FEATURES
-        artifact = new_artifact(
-            self, "mlp", networks.DEFAULT_WEIGHT, parameters=parameters, arrays=arrays, features=features
-        )
+        weight, looks_ahead = networks.DEFAULT_WEIGHT, self.looks_ahead
+        artifact = new_artifact(self, "mlp", weight, parameters=parameters, arrays=arrays, looks_ahead=looks_ahead)
         tenths = [part for part in np.array_split(np.arange(self.updates), 10) if len(part)]
         names = ("objective", "entropy", "return_h")
         metrics = {name: [float(np.mean(series[part, i])) for part in tenths] for i, name in enumerate(names)}

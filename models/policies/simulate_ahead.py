@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.artifact import Artifact
-from features.ahead.summary import SEEN_AHEAD
 from models.learning.manifest import new_artifact
 from models.protocol import PairTable
 
@@ -29,4 +28,4 @@ class SimulateAhead:
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """Nothing to fit."""
         parameters = {"feature": "ahead_wait_p25_h"}
-        return new_artifact(self, "estimate-ratio", 1.0, parameters=parameters, features=SEEN_AHEAD), {}
+        return new_artifact(self, "estimate-ratio", 1.0, parameters=parameters, looks_ahead=True), {}

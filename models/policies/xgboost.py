@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from features.ahead.summary import SEEN_AHEAD
-from features.observe import FEATURES
 from models.learning.manifest import new_artifact
 from models.learning.regression_rows import BASE, DEFAULT_FACTOR, FACTORS, INPUTS, KNOB, training_rows
 from models.learning.trees import Tree, flatten, without_trees
@@ -59,9 +57,14 @@ class XGBoostMean:
             options, data, self.rounds, evals=[(data, "fit")], evals_result=history, verbose_eval=False
         )
         parameters = {"base": self.base, "inputs": list(self.inputs)}
-        features = SEEN_AHEAD if self.looks_ahead else FEATURES
-        arrays = from_xgboost(booster)
-        artifact = new_artifact(self, "trees", DEFAULT_FACTOR, parameters=parameters, arrays=arrays, features=features)
+        artifact = new_artifact(
+            self,
+            "trees",
+            DEFAULT_FACTOR,
+            parameters=parameters,
+            arrays=from_xgboost(booster),
+            looks_ahead=self.looks_ahead,
+        )
         return artifact, {"fit_rmse_log_ratio": [float(v) for v in history["fit"]["rmse"]]}
 
     def untrained(self, artifact: Artifact, seed: int) -> Artifact:
