@@ -89,7 +89,7 @@ class PairTable:
         return self.observations
 
     def seen(self, looks_ahead: bool) -> Float32s:
-        """(d, F) the observations, and behind them what futures say where that is asked for: then there must be some."""
+        """(d, F) the observations, and with `looks_ahead` what the futures say behind them."""
         return np.concatenate([self.observations, self.ahead], axis=1) if looks_ahead else self.observations
 
     def take(self, pairs: NDArray[np.bool_] | Int64s) -> PairTable:
