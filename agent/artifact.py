@@ -7,7 +7,8 @@ libraries to every agent, and XGBoost ends the process on a malformed one.
 
 It imports nothing of Baton, because a released model carries a copy of this file.
 
-Over 400 lines: the copy must be one file, so it holds the folder and a short section for each kind of model.
+Over 400 lines: a released policy carries this one file and nothing else, so that what is read, checked and decided
+belongs together in every copy; it holds the folder and a short section for each kind of model.
 """
 
 from __future__ import annotations

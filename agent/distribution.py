@@ -1,13 +1,11 @@
 """The loader of released queue-time models: a distribution of a job's wait from what is known at its submission.
 
 A folder as `agent.artifact` has it: `manifest.json`, `arrays.npz` (no pickles) and `checks.json`, observations with the
-answers that they must give wherever it is loaded. numpy, and `agent.artifact` for the folder: a released model carries
-a copy of both files.
+answers that they must give wherever it is loaded. numpy, `agent.artifact` for the folder and `agent.trees`: a released
+model carries a copy of the three files.
 
 A distribution is a weighted mean of parts, quantile by quantile, whose quantiles are then moved by what they covered on
 rows held back (`models.queue_time.conformal`). Each part has one of FORMS.
-
-Over 400 lines: a release carries it, so it holds the folder, what must hold of it, and a short section for each form.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,9 +27,7 @@ from agent.artifact import (
     MAX_ARRAY_BYTES,
     MAX_CHECKS,
     MAX_CHECKS_BYTES,
-    MAX_DEPTH,
     MAX_FEATURES,
-    MAX_NODES,
     difference,
     digests,
     json_object,
@@ -40,17 +37,16 @@ from agent.artifact import (
     unpack_arrays,
     write_folder,
 )
+from agent.trees import TREES, Forest, check_trees
 
 FORMAT_VERSION = 1
 KIND = "distribution"
 MAX_MANIFEST_BYTES = 1 << 22  # names of partitions, and the release's figures; 20 kB
-MAX_TREES = 1 << 16  # of a part; 1,500
 MAX_PARTS = 64
 SHORT_S = 600  # "under ten minutes"
 LEVELS: NDArray[np.float64] = np.arange(1, 40) / 40.0  # of every forecast: .025, .05 ... .975
 LONGEST_S = 366 * 86400.0  # a wait is cut here
-BLOCK_ROWS = 256
-TREES = ("feature", "threshold", "child", "value", "root")
+BLOCK_ROWS = 512
 MOVES = ("moved_group", "moved_level", "moved_of_all")
 KEYS: dict[str, type] = {
     "kind": str,
@@ -84,7 +80,15 @@ class Told(NamedTuple):
     group: Int64s  # (n,) partition x size, negative likewise
 
 
-Form = Callable[[Arrays, Mapping[str, Any], Told], Waits]
+class Part(NamedTuple):
+    """A part of a distribution as it is asked."""
+
+    stated: Mapping[str, Any]  # of it in the manifest
+    arrays: Arrays
+    forests: Mapping[str, Forest]  # by the prefix of their arrays
+
+
+Form = Callable[[Part, Told], Waits]
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ class Distribution:
                 raise ValueError(f"array {name} of the distribution is not numeric but {array.dtype}")
         check_moves(self.arrays)
         for k, part in enumerate(self.manifest["parts"]):
-            own = self.part(k)
+            own = self._arrays_of(k)
             wanted, trees = NEEDED[part["form"]]
             lacking = [name for name in wanted if name not in own]
             lacking += [f"{prefix}{name}" for prefix in trees for name in TREES if f"{prefix}{name}" not in own]
@@ -120,10 +124,21 @@ class Distribution:
             for prefix in trees:
                 check_trees({name: own[f"{prefix}{name}"] for name in TREES}, len(self.manifest["features"]))
 
-    def part(self, k: int) -> dict[str, NDArray[Any]]:
+    def _arrays_of(self, k: int) -> dict[str, NDArray[Any]]:
         """The arrays of part k, without its number before their names."""
         begins = f"{k}_"
         return {name.removeprefix(begins): array for name, array in self.arrays.items() if name.startswith(begins)}
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """With the tables of their trees. Raises ValueError for trees that are too deep."""
+        made = []
+        for k, stated in enumerate(self.manifest["parts"]):
+            own = self._arrays_of(k)
+            _, trees = NEEDED[stated["form"]]
+            forests = {prefix: Forest({name: own[f"{prefix}{name}"] for name in TREES}) for prefix in trees}
+            made.append(Part(stated, own, forests))
+        return made
 
     def forecast(self, observations: ArrayLike, partition: Sequence[str] | None = None) -> Waits:
         """Of observations (n, features) and the name of each one's partition; None, or one never seen, is any.
@@ -141,14 +156,13 @@ class Distribution:
         size_class = np.searchsorted(np.asarray(self.manifest["sizes"], np.float64), size)
         told = Told(rows, code, np.where(code < 0, -1, code * 3 + size_class))
         quantiles, short = np.zeros((len(rows), len(LEVELS))), np.zeros(len(rows))
-        parts = [(part, self.part(k)) for k, part in enumerate(self.manifest["parts"])]
         for begin in range(0, len(rows), BLOCK_ROWS):
             block = slice(begin, begin + BLOCK_ROWS)
             of_block = Told(told.observed[block], told.partition[block], told.group[block])
-            for part, arrays in parts:
-                said = FORMS[part["form"]](arrays, part, of_block)
-                quantiles[block] += float(part["of_wait"]) * ordered(said.quantiles_s)
-                short[block] += float(part["of_short"]) * said.p_under_600s
+            for part in self.parts:
+                said = FORMS[part.stated["form"]](part, of_block)
+                quantiles[block] += float(part.stated["of_wait"]) * ordered(said.quantiles_s)
+                short[block] += float(part.stated["of_short"]) * said.p_under_600s
         group, level, of_all = (self.arrays[name] for name in MOVES)
         return Waits(move(ordered(quantiles), told.group, group, level, of_all), np.clip(short, 0.0, 1.0))
 
@@ -268,28 +282,6 @@ def check_moves(arrays: Arrays) -> None:
         raise ValueError("moved levels must lie within 0 to 1")
 
 
-def check_trees(trees: Arrays, features: int) -> None:
-    """Every node in range, every child after its one parent: a walk ends. (trees,) roots, (nodes,) all else."""
-    feature, threshold, child, value, root = (trees[name] for name in TREES)
-    nodes = len(child)
-    if nodes > MAX_NODES or len(root) > MAX_TREES or any(array.ndim != 1 for array in trees.values()):
-        raise ValueError(f"trees must be at most {MAX_TREES} of {MAX_NODES} nodes, in arrays of one dimension")
-    if not len(feature) == len(threshold) == len(value) == nodes:
-        raise ValueError("the trees' feature, threshold, child and value must be of one length")
-    if any(array.dtype.kind not in "iu" for array in (feature, child, root)):
-        raise ValueError("the trees' feature, child and root must be integers")
-    child, root = child.astype(np.int64), root.astype(np.int64)
-    leaf = child == np.arange(nodes)
-    if (child < np.arange(nodes)).any() or (child + ~leaf >= nodes).any() or (root < 0).any() or (root >= nodes).any():
-        raise ValueError("the trees' child or root points outside them or backwards")
-    if (np.bincount(np.concatenate([child[~leaf], child[~leaf] + 1, root])) > 1).any():
-        raise ValueError("a node of the trees has two parents")
-    if (feature < 0).any() or (feature >= features).any():
-        raise ValueError("a tree splits on a feature that there is not")
-    if np.isnan(threshold).any() or not np.isfinite(value).all():
-        raise ValueError("the trees' thresholds and values must be numbers")
-
-
 # -- arithmetic that fits share ------------------------------------------------------------------------------------
 
 
@@ -315,29 +307,6 @@ def move(quantiles_s: Float64s, group: Int64s, groups: Int64s, level: Float64s, 
         part = (wanted - ends[at]) / (ends[at + 1] - ends[at])
         out[rows] = padded[rows][:, at] * (1 - part) + padded[rows][:, at + 1] * part
     return ordered(out)
-
-
-def leaves(trees: Arrays, rows: Float32s) -> Float64s:
-    """(n, trees) the value of the leaf that each row comes to in each tree. Right where input > threshold.
-
-    All trees of all rows go down one level a step, and those that have come to a leaf, which is its own child, are left
-    there. Raises ValueError for trees over MAX_DEPTH deep.
-    """
-    feature, threshold, child, value = (trees[name] for name in ("feature", "threshold", "child", "value"))
-    feature, child, root = feature.astype(np.intp), child.astype(np.intp), trees["root"].astype(np.intp)
-    flat = np.ascontiguousarray(rows).ravel()
-    at = np.tile(root, len(rows))  # node that each row is at in each tree
-    leaf = child == np.arange(len(child))
-    walking = np.flatnonzero(~leaf.take(at))
-    node, first = at.take(walking), walking // len(root) * rows.shape[1]
-    for _ in range(MAX_DEPTH):
-        if not len(walking):
-            return np.asarray(value.take(at).reshape(len(rows), len(root)), np.float64)
-        node = child.take(node) + (flat.take(first + feature.take(node)) > threshold.take(node))
-        at[walking] = node
-        inner = np.flatnonzero(~leaf.take(node))
-        walking, node, first = walking.take(inner), node.take(inner), first.take(inner)
-    raise ValueError(f"a tree of the distribution is over {MAX_DEPTH} levels deep")
 
 
 def of_bins(score: Float64s, points: Float64s, base: Float64s, longest_s: float) -> Waits:
@@ -372,44 +341,45 @@ def of_hierarchy(p: Float64s, log_wait: Float64s, short_s: Float64s, error: Floa
 # -- forms ---------------------------------------------------------------------------------------------------------
 
 
-def bins(arrays: Arrays, part: Mapping[str, Any], told: Told) -> Waits:
+def bins(part: Part, told: Told) -> Waits:
     """Trees score classes of the wait, from a start by the estimate of feature `column` (h), in classes of `cuts_h`.
 
     `is_relative`: the points are relative to it. `start` (classes of estimates, classes), `of_class` (trees,).
     """
-    base_h = told.observed[:, part["column"]].astype(np.float64)
-    score = arrays["start"][np.searchsorted(np.asarray(part["cuts_h"]), base_h)].astype(np.float64)
-    values = leaves(arrays, told.observed)
-    for one in range(values.shape[1]):
-        score[:, arrays["of_class"][one]] += values[:, one]
-    base = np.log1p(np.maximum(base_h, 0.0) * 3600.0) if part["is_relative"] else np.zeros(len(base_h))
-    return of_bins(score, arrays["points"], base, float(part["longest_s"]))
+    stated, arrays = part.stated, part.arrays
+    base_h = told.observed[:, stated["column"]].astype(np.float64)
+    start = arrays["start"][np.searchsorted(np.asarray(stated["cuts_h"]), base_h)].astype(np.float64)
+    score = part.forests[""].sums(told.observed, arrays["of_class"], start)
+    base = np.log1p(np.maximum(base_h, 0.0) * 3600.0) if stated["is_relative"] else np.zeros(len(base_h))
+    return of_bins(score, arrays["points"], base, float(stated["longest_s"]))
 
 
-def hierarchy(arrays: Arrays, part: Mapping[str, Any], told: Told) -> Waits:
+def hierarchy(part: Part, told: Told) -> Waits:
     """The log-odds of a short wait are the sum of the trees `class_`, log(1 + s) of a long one that of `number_`."""
     odds, number = (
-        leaves({name: arrays[f"{prefix}{name}"] for name in TREES}, told.observed).sum(axis=1)
+        np.ascontiguousarray(part.forests[prefix].leaves(told.observed).T).sum(axis=1)  # row by row, pairwise
         for prefix in ("class_", "number_")
     )
     p = 1.0 / (1.0 + np.exp(-np.clip(odds, -50.0, 50.0)))
-    return of_hierarchy(p, number, arrays["short_s"], arrays["error"], float(part["longest_s"]))
+    return of_hierarchy(p, number, part.arrays["short_s"], part.arrays["error"], float(part.stated["longest_s"]))
 
 
-def residuals(arrays: Arrays, part: Mapping[str, Any], told: Told) -> Waits:
+def residuals(part: Part, told: Told) -> Waits:
     """The estimate of feature `column` (h) with its residuals, by class of estimate (`cuts_s`) and group."""
-    point_s = told.observed[:, part["column"]].astype(np.float64) * 3600.0
-    kind = np.searchsorted(np.asarray(part["cuts_s"]), point_s, side="right")
+    stated, arrays = part.stated, part.arrays
+    point_s = told.observed[:, stated["column"]].astype(np.float64) * 3600.0
+    kind = np.searchsorted(np.asarray(stated["cuts_s"]), point_s, side="right")
     level, short = arrays["of_class"][kind].astype(np.float64), arrays["short"][kind].astype(np.float64)
     for k in range(len(arrays["group"])):
         mine = (kind == arrays["group_class"][k]) & (told.group == arrays["group"][k])
         level[mine], short[mine] = arrays["group_level"][k], arrays["group_short"][k]
     quantiles = np.expm1(np.log1p(np.maximum(point_s, 0.0))[:, None] + level)
-    return Waits(np.minimum(quantiles, float(part["longest_s"])), short)
+    return Waits(np.minimum(quantiles, float(stated["longest_s"])), short)
 
 
-def table(arrays: Arrays, part: Mapping[str, Any], told: Told) -> Waits:
+def table(part: Part, told: Told) -> Waits:
     """The quantiles and the share of short waits of each partition; of all jobs for one that was never seen."""
+    arrays = part.arrays
     place = {int(one): at for at, one in enumerate(arrays["partition"])}
     at = np.array([place.get(int(one), len(place)) for one in told.partition], np.int64)
     return Waits(arrays["quantiles_s"][at].astype(np.float64), arrays["short"][at].astype(np.float64))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from features.ahead.arrivals import cycles_s
 from features.ahead.draws import RELEASE, RUN, spread
+from features.ahead.holds import held_longer_s
 from features.ahead.plain import FAR_S, Job, Limits, Usable, start_in_future
 from features.ahead.run_times import ROOM, History, draw_run_s, like_runs
 
@@ -116,12 +117,11 @@ def _run_s(scene: Scene, job: Seen, futures: int) -> Int64s:
 
 
 def _release_s(scene: Scene, job: Seen, futures: int) -> Int64s:
-    """When a held job is released in so many futures, epoch s: after as long again as it pends, in the median."""
+    """When a held job is released in so many futures, epoch s."""
     quantile = np.empty(futures)
     spread(job.number, RELEASE, quantile)
-    longer_s = (scene.now_s - job.submit_s) * quantile / (1.0 - quantile)
-    release_s: Int64s = scene.now_s + np.minimum(longer_s, 1e9).astype(np.int64)
-    return release_s
+    longer_s = [held_longer_s(scene.now_s - job.submit_s, one) for one in quantile.tolist()]
+    return np.array(longer_s, np.int64) + scene.now_s
 
 
 def _start(

@@ -3,12 +3,8 @@
 At t the cluster is the recorded one, as a branch that follows the log shows it: who runs since when, who pends, who is
 held, which nodes are out; under the rules inferred from what was recorded before the week. What is not visible is
 drawn: how long each job there will run (`features.ahead.run_times`, by the jobs that had ended before t), when held
-ones are released, and who arrives (`features.ahead.arrivals`, by the weeks before t). Each future is then played out by
-`simulator.recorded.future` until the job starts.
-
-A job that has been held for a seconds is released after another x or later with probability a / (a + x): for as long
-again in the median, whatever holds it (the law of succession for a duration of which nothing else is known; Gott,
-Nature 363, 1993).
+ones are released (`features.ahead.holds`), and who arrives (`features.ahead.arrivals`, by the weeks before t). Each
+future is then played out by `simulator.recorded.future` until the job starts.
 """
 
 from __future__ import annotations
@@ -25,6 +21,7 @@ from numpy.typing import NDArray
 from features.ahead import run_times
 from features.ahead.arrivals import cycles_s
 from features.ahead.draws import RELEASE, RUN, spread, uniform
+from features.ahead.holds import held_longer_s
 from features.ahead.run_times import ROOM, History, draw_run_s, history, like_runs
 from features.ahead.summary import FUTURES
 from models.ahead.told import NOTHING, Told
@@ -65,7 +62,7 @@ Int64s = NDArray[np.int64]
 HOUR_S = 3600
 DAY_S = 86400
 
-for _function in (uniform, spread, run_times.group_of, like_runs, draw_run_s):
+for _function in (uniform, spread, held_longer_s, run_times.group_of, like_runs, draw_run_s):
     register_jitable(_function)
 
 
@@ -284,8 +281,7 @@ def _play(
         if i < pending and there.held[row] == 1:
             spread(at[row], RELEASE, quantile)
             for k in range(futures):
-                longer_s = (now - there.submit_s[row]) * quantile[k] / (1.0 - quantile[k])
-                release_s[i, k] = now + int(min(longer_s, 1e9))
+                release_s[i, k] = now + held_longer_s(now - there.submit_s[row], quantile[k])
                 if told.holds:
                     release_s[i, k] = min(past.start_s[at[row]], past.end_s[at[row]]) - 60
     own_key = cluster.beyond.usual[followed.scalars[ARRIVED]] if wanted[5] == NONE else wanted[5]

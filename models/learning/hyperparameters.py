@@ -81,6 +81,8 @@ TUNABLE: dict[str, dict[str, Bounds]] = {
         "average_rate": Bounds(0.01, 0.5, log=True),
     },
 }
+# Those that look ahead are made by the same recipes.
+TUNABLE |= {f"{name}-ahead": TUNABLE[name] for name in ("xgboost", "fitted-q", "dqn", "policy-gradient")}
 
 
 def tunable(policy: str) -> dict[str, Bounds]:

@@ -20,7 +20,12 @@ from simulator.recorded.record import NONE
 HORIZON_S = 14 * 86_400
 MOST_PLAYED = 2_000  # rows of a fit whose futures are played, the newest: they take most of the time
 ALL = Told(run_times=True, arrivals=True, holds=True)
-LOOKS: dict[str, Told] = {"simulate-ahead": NOTHING, "boosting-ahead": NOTHING, "informed": ALL}
+LOOKS: dict[str, Told] = {
+    "simulate-ahead": NOTHING,
+    "boosting-ahead": NOTHING,
+    "combination-ahead": NOTHING,
+    "informed": ALL,
+}
 
 
 def waits_in_futures(log: SubmissionLog, wanted: Bools, told: Told = NOTHING) -> Int64s:
@@ -51,8 +56,14 @@ def waits_in_futures(log: SubmissionLog, wanted: Bools, told: Told = NOTHING) ->
 
 
 def with_futures(ground: Ground, fit_on: Bools, judge: Bools, told: Told) -> tuple[Rows, Rows]:
-    """With their futures, the newest MOST_PLAYED rows that are fitted on, and those that are judged (masks)."""
+    """The rows that are fitted on and those that are judged (masks) with their futures.
+
+    Of the rows of the fit those of the newest MOST_PLAYED are played, those of the others are negative.
+    """
     newest = fit_on & (np.cumsum(fit_on) > fit_on.sum() - MOST_PLAYED)
     wanted = newest | judge
-    played = replace(ground.rows.take(wanted), futures_s=waits_in_futures(ground.log, wanted, told))
-    return played.take(newest[wanted]), played.take(judge[wanted])
+    waits_s = waits_in_futures(ground.log, wanted, told)
+    futures_s = np.full((len(wanted), waits_s.shape[1]), NONE)
+    futures_s[wanted] = waits_s
+    rows = replace(ground.rows, futures_s=futures_s)
+    return rows.take(fit_on), rows.take(judge)

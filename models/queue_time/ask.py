@@ -12,6 +12,7 @@ from features.submission.index import FEATURES, GROUPS, TALLIED, TALLIED_AT, Ask
 from features.submission.numbers import write
 from features.submission.shape import shapes
 from models.queue_time.protocol import COLUMN, LEVELS, Float32s, Forecast, forecast_of
+from models.queue_time.rolling import classes
 from models.queue_time.stored import Stored
 
 LONG_HISTORY_DAYS = 28.0  # a fit on less is made wider
@@ -35,13 +36,18 @@ class Request:
 
 
 def answer(stored: Stored, request: Request) -> dict[str, Any]:
-    """`quantiles_s, p_under_600s, reasons, sooner, notes`, and `never`: why it cannot start at all, else None."""
+    """`quantiles_s, p_under_600s, reasons, sooner, notes, outcomes`, and `never`: why it cannot start, else None."""
     request, notes = _known(stored, request)
     if why := why_never(stored, request):
         empty = dict.fromkeys(QUANTILES)
-        return {"quantiles_s": empty, "p_under_600s": 0.0, "never": why, "reasons": [why], "sooner": [], "notes": notes}
+        nothing = {"quantiles_s": empty, "p_under_600s": 0.0, "never": why, "reasons": [why], "sooner": []}
+        return {**nothing, "notes": notes, "outcomes": 0}
     observed = observed_of(stored, request)
-    forecast = _forecast(stored, request, observed)
+    told = _told(stored, request, observed)
+    forecast = _corrected(stored, told)
+    outcomes = int(stored.correction.outcomes[classes(told)[0]])
+    if outcomes:
+        notes.append(f"moved by what became of {outcomes} jobs since the model was fitted")
     days = float(stored.manifest["fitted_days"])
     if days < LONG_HISTORY_DAYS:
         notes.append(f"fitted on {days:.0f} days of history: the interval is made wider for it")
@@ -52,6 +58,7 @@ def answer(stored: Stored, request: Request) -> dict[str, Any]:
         "reasons": reasons(stored, request, observed),
         "sooner": sooner(stored, request, float(forecast.median_s[0])),
         "notes": notes,
+        "outcomes": outcomes,
     }
 
 
@@ -127,13 +134,22 @@ def observed_of(stored: Stored, request: Request) -> Float32s:
 
 
 def _forecast(stored: Stored, request: Request, observed: Float32s) -> Forecast:
-    """Calibrated, and made wider where the history is short."""
-    told = Forecast(*stored.model.forecast(observed, [request.partition] * len(observed)))
+    return _corrected(stored, _told(stored, request, observed))
+
+
+def _told(stored: Stored, request: Request, observed: Float32s) -> Forecast:
+    """As the model says it."""
+    return Forecast(*stored.model.forecast(observed, [request.partition] * len(observed)))
+
+
+def _corrected(stored: Stored, told: Forecast) -> Forecast:
+    """By the outcomes since the fit, and made wider where the history is short."""
+    moved = stored.correction(told)
     if float(stored.manifest["fitted_days"]) >= LONG_HISTORY_DAYS:
-        return told
-    log = np.log1p(told.quantiles_s)
+        return moved
+    log = np.log1p(moved.quantiles_s)
     middle = log[:, len(LEVELS) // 2][:, None]
-    return forecast_of(np.expm1(middle + WIDER * (log - middle)), told.p_under_600s)
+    return forecast_of(np.expm1(middle + WIDER * (log - middle)), moved.p_under_600s)
 
 
 def _begins(*names: str) -> list[int]:

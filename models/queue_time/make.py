@@ -14,8 +14,10 @@ from features.submission.index import GROUPS
 from features.submission.log import SubmissionLog
 from models.queue_time.artifact import described, distribution, released
 from models.queue_time.conformal import Calibrated
-from models.queue_time.ground import LEAST_FIT, ground_of, read_log
+from models.queue_time.ground import LEAST_FIT, Ground, ground_of, read_log
 from models.queue_time.methods.boosting import Boosting
+from models.queue_time.protocol import Forecast
+from models.queue_time.rolling import Correction
 from models.queue_time.stored import Stored
 from models.release import export
 from models.study.inputs import declared_dates
@@ -102,8 +104,17 @@ def make(
     }  # fmt: skip
     return Stored(
         manifest, model, seen, here.pending_key, tally.first, tally.state, tally.oldest_submit_s,
-        np.median(rows.observed, axis=0).astype(np.float32),
+        np.median(rows.observed, axis=0).astype(np.float32), _correction(ground, model, now_s),
     )  # fmt: skip
+
+
+def _correction(ground: Ground, model: Distribution, now_s: int) -> Correction:
+    """By what had become before `now_s` of the jobs that were submitted since the model was fitted."""
+    fitted_s = int(model.manifest.get("trained_on", {}).get("until_s", now_s))
+    since = ground.rows.take(ground.within(fitted_s, now_s))
+    names = described(ground).partitions
+    told = model.forecast(since.observed, [names[one] for one in since.partition.tolist()])
+    return Correction.at(now_s, Forecast(*told), since.submit_s, since.wait_s)
 
 
 def _described(log: SubmissionLog, settings: ClusterSettings) -> dict[str, Any]:

@@ -8,12 +8,14 @@ quantiles of the parts are averaged level by level (Vincent, 1912, as in Ratclif
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agent.distribution import Waits, of_bins
+from agent.trees import Forest
 from models.queue_time.protocol import LEVELS, Float32s, Float64s, Forecast, Int64s, Rows, forecast_of
 
 BASE_CUTS_H = (1 / 360, 1 / 6, 1.0, 3.0, 6.0, 12.0, 24.0)  # classes of the start estimate
@@ -40,11 +42,16 @@ class Part:
         """How many classes there are."""
         return int(self.start.shape[1])
 
+    @cached_property
+    def forest(self) -> Forest:
+        """The trees with their tables."""
+        return Forest(self.trees)
+
     def scores(self, observed: Float32s, kind: Int64s) -> Float64s:
         """(n, classes) of observations (n, F) whose estimates are of `kind` (n,)."""
-        from models.queue_time.walk import scores
-
-        return self.start[kind] + scores(self.trees, self.of_class, self.classes, observed)
+        if not self.trees:
+            return self.start[kind]
+        return self.start[kind] + self.forest.sums(observed, self.of_class, np.zeros((len(observed), self.classes)))
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Rows:
     partition: Int64s  # (n,) number of the partition
     size_class: Int64s  # (n,) 0 the smallest size, 1 up to four times that, 2 above
     past: Past
-    futures_s: Int64s | None = None  # (n, futures) how long each waits in its futures; None where none were played
+    futures_s: Int64s | None = None  # (n, futures) how long each waits in its futures, negative where not played
 
     def __len__(self) -> int:
         return len(self.submit_s)

@@ -22,6 +22,7 @@ METHODS: dict[str, str] = {
     "boosting": "models.queue_time.methods.boosting:Boosting",
     "simulate-ahead": "models.queue_time.methods.ahead:simulate_ahead",
     "boosting-ahead": "models.queue_time.methods.ahead:BoostingAhead",
+    "combination-ahead": "models.queue_time.methods.ahead:CombinationAhead",
     "informed": "models.queue_time.methods.ahead:informed",
     "combination": "models.queue_time.methods.combination:Combination",
 }

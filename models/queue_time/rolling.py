@@ -57,10 +57,8 @@ def rolled(forecast: Forecast, submit_s: Int64s, wait_s: Int64s) -> Forecast:
     The wait of a job (s) is used for jobs submitted after its start alone. The probability of a short wait stays.
     """
     start_s = submit_s + wait_s
-    said = np.log1p(forecast.quantiles_s)
-    residual = np.log1p(wait_s.astype(np.float64))[:, None] - said
-    kind = np.searchsorted(np.asarray(CUTS_S), forecast.median_s, side="right")
-    out = said.copy()
+    residual, kind = _residuals(forecast, wait_s), classes(forecast)
+    out = np.log1p(forecast.quantiles_s)
     for one in np.unique(kind):
         mine = np.flatnonzero(kind == one)
         by_start = mine[np.argsort(start_s[mine], kind="stable")]
@@ -69,6 +67,42 @@ def rolled(forecast: Forecast, submit_s: Int64s, wait_s: Int64s) -> Forecast:
             newest = by_start[max(count - WINDOW, 0) : count]
             out[mine[known == count]] += _moves(residual[newest])
     return forecast_of(np.expm1(out), forecast.p_under_600s)
+
+
+@dataclass(frozen=True)
+class Correction:
+    """By class of the predicted median, what `rolled` would move the forecast of a job submitted at one instant by."""
+
+    moves: Float64s  # (classes, levels) on log(1 + s)
+    outcomes: Int64s  # (classes,) of how many jobs; 0 where nothing moves
+
+    @classmethod
+    def at(cls, at_s: int, forecast: Forecast, submit_s: Int64s, wait_s: Int64s) -> Correction:
+        """Of n jobs that were forecast, those that had started before `at_s` (epoch s)."""
+        start_s, residual, kind = submit_s + wait_s, _residuals(forecast, wait_s), classes(forecast)
+        moves, outcomes = np.zeros((len(CUTS_S) + 1, len(LEVELS))), np.zeros(len(CUTS_S) + 1, np.int64)
+        for one in np.unique(kind[start_s < at_s]):
+            known = np.flatnonzero((kind == one) & (start_s < at_s))
+            newest = known[np.argsort(start_s[known], kind="stable")][-WINDOW:]
+            moves[one], outcomes[one] = _moves(residual[newest]), len(newest)
+        return cls(moves, outcomes)
+
+    def __call__(self, forecast: Forecast) -> Forecast:
+        """The forecast, corrected; the very same where no outcome is known. The probability of a short wait stays."""
+        if not self.outcomes.any():
+            return forecast
+        moved = np.expm1(np.log1p(forecast.quantiles_s) + self.moves[classes(forecast)])
+        return forecast_of(moved, forecast.p_under_600s)
+
+
+def classes(forecast: Forecast) -> Int64s:
+    """(n,) the class of each predicted median."""
+    return np.searchsorted(np.asarray(CUTS_S), forecast.median_s, side="right").astype(np.int64)
+
+
+def _residuals(forecast: Forecast, wait_s: Int64s) -> Float64s:
+    """(n, levels) how much longer than each quantile each job waited, on log(1 + s)."""
+    return np.asarray(np.log1p(wait_s.astype(np.float64))[:, None] - np.log1p(forecast.quantiles_s), np.float64)
 
 
 def _moves(residual: Float64s) -> Float64s:

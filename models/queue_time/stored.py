@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from agent.artifact import json_object, one_line, pack_arrays, read_file, unpack_arrays
 from agent.distribution import Distribution
 from features.snapshot import Snapshot
-from models.queue_time.protocol import Float64s, Int64s
+from models.queue_time.methods.residuals import CUTS_S
+from models.queue_time.protocol import LEVELS, Float64s, Int64s
+from models.queue_time.rolling import Correction
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MODEL = "model"  # the folder of the distribution
 MOST_MANIFEST_BYTES, MOST_ARRAY_BYTES = 1 << 25, 1 << 28
 SEEN = (
@@ -27,6 +29,7 @@ SEEN = (
     "running_limit_s", "running_start_s", "running_user", "recent_start_s", "recent_wait_s", "recent_nodes",
     "ended_use", "arrived_submit_s", "arrived_node_s",
 )  # fmt: skip
+COLUMNS = ("pending_key", "group_first", "group_state", "group_oldest_s", "typical")
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Stored:
     group_state: Float64s
     group_oldest_s: Int64s
     typical: NDArray[np.float32]  # (features,) the medians of the fit
+    correction: Correction  # by what became of the jobs submitted since the fit
 
     def snapshot(self, nodes: int, limit_s: int, user: int, place: int) -> Snapshot:
         """The cluster of now with the job that is asked about at `place` of the queue."""
@@ -58,10 +62,8 @@ class Stored:
     def save(self, folder: Path) -> None:
         """Write the model and both files; the manifest comes last and tells that the folder is whole."""
         arrays: dict[str, NDArray[Any]] = {f"seen_{name}": column for name, column in self.seen.items()}
-        arrays |= {
-            "pending_key": self.pending_key, "group_first": self.group_first, "group_state": self.group_state,
-            "group_oldest_s": self.group_oldest_s, "typical": self.typical,
-        }  # fmt: skip
+        arrays |= {name: getattr(self, name) for name in COLUMNS}
+        arrays |= {"moves": self.correction.moves, "outcomes": self.correction.outcomes}
         manifest = {**self.manifest, "format_version": FORMAT_VERSION}
         folder.mkdir(parents=True, exist_ok=True)
         self.model.save(folder / MODEL)
@@ -88,5 +90,16 @@ class Stored:
                 manifest,
                 Distribution.load(folder / MODEL),
                 seen,
-                *(arrays[name] for name in ("pending_key", "group_first", "group_state", "group_oldest_s", "typical")),
+                **{name: arrays[name] for name in COLUMNS},
+                correction=_correction(arrays["moves"], arrays["outcomes"]),
             )
+
+
+def _correction(moves: NDArray[Any], outcomes: NDArray[Any]) -> Correction:
+    """Raises ValueError unless there are finite moves and a number of outcomes for each class."""
+    count = len(CUTS_S) + 1
+    if moves.shape != (count, len(LEVELS)) or outcomes.shape != (count,) or outcomes.dtype.kind not in "iu":
+        raise ValueError(f"moves must be {len(LEVELS)} numbers, and outcomes one, for each of {count} classes")
+    if not np.isfinite(moves).all() or (outcomes < 0).any():
+        raise ValueError("moves must be finite, and outcomes no less than 0")
+    return Correction(moves, outcomes)

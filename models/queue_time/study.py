@@ -14,7 +14,6 @@ from models.queue_time import scores
 from models.queue_time.ahead import LOOKS, with_futures
 from models.queue_time.conformal import Calibrated
 from models.queue_time.ground import LEAST_FIT, Ground, ground_of, read_log
-from models.queue_time.methods.ahead import Futures
 from models.queue_time.protocol import SHORT_S, Fitted, Forecast, Method, Rows
 from models.queue_time.registry import METHODS, make_method
 from models.queue_time.rolling import Rolling, rolled
@@ -173,7 +172,7 @@ def judge_ground(
             if what not in futures:
                 futures[what] = with_futures(ground, fit_on, judge, what)
             of_fit, of_window = futures[what]
-        fitted[method.name] = (method if isinstance(method, Futures) else Calibrated(method)).fit(of_fit, seed)
+        fitted[method.name] = (Calibrated(method) if what is None else method).fit(of_fit, seed)
         told[method.name] = fitted[method.name].forecast(of_window)
         seconds[method.name] = time.monotonic() - began
         say(f"{method.name}: {len(rows):,} jobs, {seconds[method.name]:.1f} s")

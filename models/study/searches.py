@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from models.learning.hyperparameters import tunable
+from models.registry import looks_ahead
 from models.study.cluster import Study
 from models.study.fits import scenario_key
+from models.study.futures import futures_digest
 from models.study.pair_tables import pair_fingerprint
 from models.study.windows import Window
 from models.training.sweep import Found, sweep
@@ -26,7 +28,7 @@ def search(study: Study, policy: str, window: Window, *, trials: int, budget_s: 
     from models.tracking.search_runs import search_run
 
     tunable(policy)
-    known = study.known_before(window.until_s)
+    known = study.seeing([policy]).known_before(window.until_s)
     pairs = known.fit_pairs(window).known_before(window.until_s)
     with (
         locked(study.data.root, f"search of {study.scenario.cluster} {policy}"),
@@ -39,7 +41,8 @@ def search(study: Study, policy: str, window: Window, *, trials: int, budget_s: 
 def journal_path(study: Study, policy: str, window: Window, seed: int) -> Path:
     """Where Optuna writes the trials; the name holds what they are made from."""
     pairs = [pair_fingerprint(study.data, one, window) for one in study.fit_scenarios(window.until_s)]
-    made_from = digest(pairs, policy, seed, code_digest(*MADE_BY))
+    ahead = [futures_digest()] if looks_ahead(policy) else []
+    made_from = digest(pairs, policy, seed, code_digest(*MADE_BY), *ahead)
     where = study.data.artifacts / FOLDER / study.scenario.cluster / scenario_key(study)
     return where / f"{policy}-{made_from[:12]}.journal"
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from agent.distribution import Distribution
 
 ENTRY = "models.tracking.queue_time_entry"
-# Copied into every release as modules of one package: the second imports the first from beside it.
-LOADER = ("agent.artifact", "agent.distribution")
+# Copied into every release as modules of one package, which import each other from beside them.
+LOADER = ("agent.artifact", "agent.trees", "agent.distribution")
 SHIPPED = (ENTRY, *LOADER)
 PARTITION = "partition"  # the one input that is no number
 
@@ -52,7 +52,7 @@ def save_model(model: Distribution, folder: Path, card: str) -> None:
         (place / "code" / "__init__.py").write_text("")
         for module in LOADER:
             source = present().path(module)
-            text = source.read_text(encoding="utf-8").replace("from agent.artifact import", "from .artifact import")
+            text = source.read_text(encoding="utf-8").replace("from agent.", "from .")
             (place / "code" / source.name).write_text(text, encoding="utf-8")
         shutil.copyfile(present().path(ENTRY), place / "entry.py")
         mlflow.pyfunc.save_model(

@@ -8,6 +8,7 @@ was visible at a submission and never fitted on a wait, so every row of the fit 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,9 +16,10 @@ import numpy as np
 from features.ahead.summary import HOUR_S
 from features.ahead.summary import LEVELS as TOLD
 from features.submission.index import FEATURES
+from models.queue_time.conformal import Calibrated
 from models.queue_time.methods.boosting import Boosting
-from models.queue_time.model import Model
-from models.queue_time.protocol import LEVELS, SHORT_S, Float64s, Forecast, Int64s, Rows, forecast_of
+from models.queue_time.methods.trout_boosting import TroutBoosting
+from models.queue_time.protocol import LEVELS, SHORT_S, Fitted, Float64s, Forecast, Int64s, Rows, forecast_of
 
 CUTS_S = (90.0, 3600.0, 6 * 3600.0)  # classes of what a future says
 POINTS = 39  # quantiles of the errors, which dress each future; nine lose the tails (January: .84 of 95 %, not .90)
@@ -36,7 +38,8 @@ class Futures:
     is_naive: bool = False
 
     def fit(self, rows: Rows, seed: int) -> Dressed:
-        """Errors of the rows of a fit, at least one."""
+        """Errors of the rows of a fit whose futures were played, at least one."""
+        rows = _played(rows)
         told, wait = np.log1p(_futures(rows)), np.log1p(rows.wait_s)
         at = np.abs(told - wait[:, None]).argmin(axis=1)
         nearest = told[np.arange(len(rows)), at]
@@ -69,6 +72,11 @@ def _futures(rows: Rows) -> Float64s:
     return rows.futures_s.astype(np.float64)
 
 
+def _played(rows: Rows) -> Rows:
+    """Those whose futures were played."""
+    return rows.take(_futures(rows)[:, 0] >= 0)
+
+
 def simulate_ahead() -> Futures:
     """What the policies of that name look at, for jobs of the log."""
     return Futures("simulate-ahead")
@@ -87,20 +95,21 @@ class BoostingAhead:
     needs_queue: bool = True
     is_naive: bool = False
 
-    def fit(self, rows: Rows, seed: int) -> Looking:
-        """Two fits; the same seed gives the same bytes."""
-        return Looking(Boosting(base=len(FEATURES) + TOLD.index(0.5)).fit(_beside(rows), seed))
+    def fit(self, rows: Rows, seed: int) -> Fitted:
+        """Two fits, calibrated, on the rows whose futures were played; the same seed gives the same bytes."""
+        recipe = Calibrated(Boosting(base=len(FEATURES) + TOLD.index(0.5)))
+        return Looking(recipe.fit(_beside(_played(rows)), seed))
 
 
 @dataclass(frozen=True)
 class Looking:
     """A fitted distribution that sees the futures beside the observation."""
 
-    model: Model
+    fitted: Fitted
 
     def forecast(self, rows: Rows) -> Forecast:
         """Of jobs at their submission."""
-        return self.model.forecast(_beside(rows))
+        return self.fitted.forecast(_beside(rows))
 
 
 def _beside(rows: Rows) -> Rows:
@@ -109,3 +118,33 @@ def _beside(rows: Rows) -> Rows:
     columns = [*np.quantile(told, TOLD, axis=1) / HOUR_S, told.mean(axis=1) / HOUR_S, (told < SHORT_S).mean(axis=1)]
     observed = np.column_stack([rows.observed, *columns]).astype(np.float32)
     return replace(rows, observed=observed)
+
+
+@dataclass(frozen=True)
+class CombinationAhead:
+    """The mean of what `simulate-ahead` and `trout-boosting` say, quantile by quantile, with nothing left to learn.
+
+    The one knows the queue's rules and who is in it, the other what became of jobs like this one. Weights that are
+    learned held for no other month (`combination`).
+    """
+
+    name: str = "combination-ahead"
+    needs_queue: bool = True
+    is_naive: bool = False
+
+    def fit(self, rows: Rows, seed: int) -> Fitted:
+        """The futures on the rows where they were played, the trees on all."""
+        return Mean((simulate_ahead().fit(rows, seed), Calibrated(TroutBoosting()).fit(rows, seed)))
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Fitted methods that count alike."""
+
+    parts: Sequence[Fitted]
+
+    def forecast(self, rows: Rows) -> Forecast:
+        """Means of their quantiles and of their probabilities of a short wait."""
+        told = [part.forecast(rows) for part in self.parts]
+        quantiles_s = np.mean([one.quantiles_s for one in told], axis=0)
+        return forecast_of(quantiles_s, np.mean([one.p_under_600s for one in told], axis=0))

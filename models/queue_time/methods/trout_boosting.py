@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from agent.trees import Forest
 from models.learning.trees import flatten
 from models.policies.lightgbm import tree_of
 from models.queue_time.methods.hierarchy import Hierarchy, Predict
 from models.queue_time.protocol import Float32s, Float64s
-from models.queue_time.walk import scores
 
 OPTIONS = {
     "learning_rate": 0.05,
@@ -41,10 +42,15 @@ class Boosted:
     trees: dict[str, NDArray[Any]]
     is_probability: bool
 
+    @cached_property
+    def forest(self) -> Forest:
+        """The trees with their tables."""
+        return Forest(self.trees)
+
     def __call__(self, observed: Float32s) -> Float64s:
         """(n,) of observations (n, F)."""
         every = np.zeros(len(self.trees["root"]), np.int64)
-        total = scores(self.trees, every, 1, observed)[:, 0]
+        total = self.forest.sums(observed, every, np.zeros((len(observed), 1)))[:, 0]
         return np.asarray(1.0 / (1.0 + np.exp(-total)) if self.is_probability else total, np.float64)
 
 

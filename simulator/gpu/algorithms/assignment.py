@@ -6,7 +6,8 @@ With values G (`configurations.values`) and p < 0 it minimises
 
 so a job that gets nothing costs lambda. p = -0.5, lambda = 1.1, G^p rounded to two decimals and at most 3,000 are the
 released solver's (Sia). Nothing in it prefers a job that runs to one like it that waits, so every round might swap the
-two; our tie rule: of answers that cost the same the one that leaves most jobs as they are, then the older job.
+two; our tie rule: of answers that cost the same the one that leaves most jobs as they are, then the older job. An
+answer within `gap` of the best is taken as it is, so the rule holds where the programme is solved exactly.
 
 **Solved from the cheap end.** Everyone's best is the answer where there is room for it. Jobs of equal rows are one
 variable with a count. Then the linear relaxation, of which a vertex splits at most as many rows as there are GPU types:

@@ -9,8 +9,9 @@ soon as fewer can hold it. Where nobody waits, elastic jobs grow to twice what t
 comes. `slices`, `migrates` and `grows` switch these off one by one, and `least_together` of 2 packing.
 
 Our reading: slices are decided for the whole cluster at once every `round_s` seconds (60 there), not per server;
-without them jobs run to their end in order of arrival, and who does not fit lets others pass. What two packed jobs do
-together is known from their profiles, where Gandiva tries it out.
+without them jobs run to their end in order of arrival, and who does not fit lets others pass; a job on another's GPUs
+is one that waits, and is packed anew every round. What two packed jobs do together is known from their profiles, where
+Gandiva tries it out. Where nobody waits, what was decided stands until a job comes or ends.
 """
 
 from __future__ import annotations
@@ -18,13 +19,18 @@ from __future__ import annotations
 from simulator.gpu.algorithms.packing import pairs
 from simulator.gpu.algorithms.placement import Int64s, fewest_nodes, packed, take
 from simulator.gpu.profiles.scaling import packed_share
-from simulator.gpu.rounds import Job, Placed, View, check_seconds
+from simulator.gpu.profiles.table import MODELS
+from simulator.gpu.rounds import RESTART_S, Job, Placed, View, check_seconds
+from traces.errors import InputError
 
 TRIED = 30  # waiting jobs that packing is tried for in one round
 
 
 class Gandiva:
-    """Time slices for everybody, pairs of jobs on the same GPUs, migration, growth into what is idle."""
+    """Time slices for everybody, pairs of jobs on the same GPUs, migration, growth into what is idle.
+
+    Raises InputError for slices that a restart could fill: in them no job would ever end.
+    """
 
     def __init__(
         self,
@@ -36,6 +42,9 @@ class Gandiva:
         grows: bool = True,
     ) -> None:
         check_seconds("gandiva", round_s=round_s, pause_s=pause_s)
+        restart_s = max(RESTART_S, *(model.restart_s for model in MODELS.values())) if pause_s is None else pause_s
+        if slices and restart_s >= round_s:
+            raise InputError(f"gandiva: slices of {round_s} s: they must be above {restart_s} s, the longest restart")
         self.round_s, self.pause_s, self.least_together = round_s, pause_s, least_together
         self.slices, self.migrates, self.grows = slices, migrates, grows
         self.packed_pairs = 0
@@ -66,8 +75,9 @@ class Gandiva:
         return placed
 
     def _turn(self, job: Job) -> tuple[float, float, int]:
-        """Who comes first: with slices the one that had none for the longest time, without them who runs."""
-        return (self._slice[job.number] if self.slices else float(not job.placed), job.submit_s, job.number)
+        """Who comes first: with slices who had none for the longest time, without them who has GPUs of its own."""
+        has_own = bool(job.placed) and job.number not in self.guests
+        return (self._slice[job.number] if self.slices else float(not has_own), job.submit_s, job.number)
 
     def _together(self, chosen: list[Job], free: Int64s, widest: int) -> dict[int, Placed]:
         """Each where it was, if that is free, else on the fewest nodes: of those that nobody wants back, if they do.
@@ -87,10 +97,10 @@ class Gandiva:
             if home and _holds(free, home):
                 found: Placed | None = home
             else:
+                take(spare, {node: -gpus for node, gpus in home.items()})
                 found = packed(spare.clip(0), job.gpus, fewest[job.number]) or packed(
                     free, job.gpus, fewest[job.number]
                 )
-                take(spare, {node: -gpus for node, gpus in home.items()})
                 take(spare, found or {})
             if found:
                 placed[job.number] = found

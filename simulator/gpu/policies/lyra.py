@@ -127,14 +127,14 @@ class Lyra:
         return packed(free, gpus)
 
     def _grow(self, jobs: list[Job], free: Int64s, view: View) -> None:
+        self._drop_taken(free.copy())
         groups, extras = [], []
         for job in jobs:
             base_s = job.left_s / speed(job, self._base[job.number], view.machine)
             now = sum(self._extra.get(job.number, {}).values())
             restart_s = self._restart_s(job)
-            charge = {gpus: 0.0 if gpus == now else restart_s for gpus in (0, *self._sizes(job))}
-            if not job.placed:
-                charge = dict.fromkeys(charge, 0.0)
+            keeps = _joined(self._base[job.number], self._extra.get(job.number, {})) == job.placed
+            charge = {gpus: 0.0 if keeps and gpus == now else restart_s for gpus in (0, *self._sizes(job))}
             sizes = [gpus for gpus in charge if gpus > 0]
             groups.append([(gpus, base_s + charge[0] - self._end_s(job, gpus, view) - charge[gpus]) for gpus in sizes])
             extras.append(sizes)
@@ -145,8 +145,7 @@ class Lyra:
             for job, sizes, index in zip(jobs, extras, chosen, strict=True)
         }
         for number, placed in self._extra.items():
-            fits = all(free[node] >= gpus for node, gpus in placed.items())
-            if fits and wanted.get(number, 0) == sum(placed.values()):
+            if wanted.get(number, 0) == sum(placed.values()):
                 kept[number] = placed
                 take(free, placed)
         for number, gpus in wanted.items():
@@ -155,6 +154,14 @@ class Lyra:
                 kept[number] = found
                 take(free, found)
         self._extra = kept
+
+    def _drop_taken(self, free: Int64s) -> None:
+        """Extra GPUs that others hold by now are lost, of what does not fit together the later ones."""
+        for number, placed in list(self._extra.items()):
+            if all(free[node] >= gpus for node, gpus in placed.items()):
+                take(free, placed)
+            else:
+                del self._extra[number]
 
     def _restart_s(self, job: Job) -> float:
         if self.pause_s is not None:

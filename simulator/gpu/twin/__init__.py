@@ -1,1 +1,1 @@
-"""The plain twins of the compiled GPU schedulers, and of Themis: obvious Python, slow, for tests to compare with."""
+"""Plain twins of the GPU schedulers: obvious Python, slow, for tests."""

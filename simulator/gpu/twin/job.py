@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.gpu.algorithms.placement import packed, take
+from simulator.gpu.profiles.table import Model
 from simulator.gpu.rounds import RESTART_S
 
 NEVER = float("inf")
@@ -22,7 +23,9 @@ class TwinJob:
     gpus: int
     run: float
     group: int
-    left: float
+    left: float  # of `run`
+    model: Model | None = None
+    elastic: bool = False
     service: float = 0.0
     level: int = 0
     ran: float = 0.0
@@ -32,22 +35,30 @@ class TwinJob:
     end: float = NEVER
     pended: float = 0.0
     preemptions: int = 0
+    restarts: int = 0
+    speed: float = 1.0  # work a second
     placed: dict[int, int] = field(default_factory=dict)
 
     def settle(self, now: float) -> None:
         """Brings it up to `now`, if it runs."""
         if self.placed:
-            self.left = max(0.0, self.left - max(0.0, now - max(self.since, self.resume)))
+            self.left = max(0.0, self.left - max(0.0, now - max(self.since, self.resume)) * self.speed)
             self.service += (now - self.since) * self.gpus
             self.ran += now - self.since
         self.since = now
 
-    def begin(self, placed: dict[int, int], now: float) -> None:
-        """Runs on `placed` from now on; who ran before pays for a restart."""
+    def begin(self, placed: dict[int, int], now: float, restart_s: float = RESTART_S) -> None:
+        """Runs on `placed` from now on; who ran before pays for a restart of `restart_s` seconds."""
         self.placed, self.since = placed, now
-        self.resume = now if self.start < 0.0 else now + RESTART_S
+        self.restarts += self.start >= 0.0
+        self.resume = now if self.start < 0.0 else now + restart_s
         self.start = now if self.start < 0.0 else self.start
         self.end = self.resume + self.left
+
+    def run_at(self, speed: float) -> None:
+        """Works at `speed` from the instant on up to which it is settled."""
+        self.speed = speed
+        self.end = max(self.since, self.resume) + self.left / speed
 
 
 def start(job: TwinJob, free: NDArray[np.int64], now: float, most_nodes: int | None = None) -> bool:

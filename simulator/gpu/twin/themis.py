@@ -1,4 +1,4 @@
-"""The plain twin of Themis, clock of rounds included: every outcome of an auction is tried. Slow, for tests.
+"""The plain twin of Themis: every outcome of an auction is tried. Slow, for tests.
 
 Apps are jobs without profiles, so that a gang runs at speed 1 wherever it is; GPUs are all there is.
 """
@@ -12,8 +12,7 @@ import numpy as np
 
 from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.cluster import Cluster
-from simulator.gpu.jobs import GpuJobs, origin_s
-from simulator.gpu.twin.job import NEVER, TwinJob, stop
+from simulator.gpu.twin.job import NEVER, TwinJob
 
 SAME = 1e-12  # two sums of logarithms are one
 
@@ -21,8 +20,12 @@ SAME = 1e-12  # two sums of logarithms are one
 class Themis:
     """What the scheduler keeps from one round to the next."""
 
-    def __init__(self, cluster: Cluster, lease_s: float, filter_share: float, seed: int) -> None:
-        self.cluster, self.lease_s, self.filter_share = cluster, lease_s, filter_share
+    pause_s: float | None = None
+    settled = False
+
+    def __init__(self, cluster: Cluster, round_s: float, lease_s: float, filter_share: float, seed: int) -> None:
+        self.cluster, self.round_s, self.lease_s, self.filter_share = cluster, round_s, lease_s, filter_share
+        self.guests: dict[int, int] = {}
         self.chance = np.random.default_rng(seed)
         self.lease_end: dict[int, float] = {}
         self.first_round: dict[int, int] = {}
@@ -101,37 +104,3 @@ def _place(job: TwinJob, free: np.ndarray[tuple[int], np.dtype[np.int64]]) -> di
     assert found is not None
     take(free, found)
     return found
-
-
-def simulate(
-    cluster: Cluster, jobs: GpuJobs, *, round_s: float, lease_s: float, filter_share: float, seed: int
-) -> list[tuple[float, float, int]]:
-    """(start, end, preemptions) of each job, s from the origin."""
-    columns = (jobs.submit_s - origin_s(jobs), jobs.gpus, jobs.run_s)
-    everyone = [
-        TwinJob(at, submit, gpus, run, 0, left=run)
-        for at, (submit, gpus, run) in enumerate(zip(*(one.tolist() for one in columns), strict=True))
-    ]
-    themis = Themis(cluster, lease_s, filter_share, seed)
-    coming, now = list(everyone), 0.0
-    there: list[TwinJob] = []
-    while coming or there:
-        if not there:
-            now = ceil(coming[0].submit / round_s) * round_s
-        for job in there:
-            job.settle(min(now, job.end))
-            job.since = now
-        there = [job for job in there if job.end > now]
-        while coming and coming[0].submit <= now:
-            there.append(coming.pop(0))
-        if there:
-            wanted = themis.decide(there, now)
-            free = cluster.capacity[:, 0].copy()
-            for job in there:
-                if job.placed and job.number not in wanted:
-                    stop(job, free, now)
-            for job in there:
-                if wanted.get(job.number, job.placed) != job.placed:
-                    job.begin(wanted[job.number], now)
-        now += round_s
-    return [(job.start, job.end, job.preemptions) for job in everyone]

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from models.learning.hyperparameters import TUNABLE, check_values, tunable, values_of, with_values
-from models.registry import POLICIES, make_policy
+from models.registry import LOOKING_AHEAD, POLICIES, make_policy
 from traces.errors import InputError
 
 
 def test_every_learner_is_tunable_and_no_rule_is() -> None:
-    assert set(TUNABLE) == {name for name in POLICIES if make_policy(name).is_learned}
+    assert set(TUNABLE) == {name for name in (*POLICIES, *LOOKING_AHEAD) if make_policy(name).is_learned}
     with pytest.raises(InputError, match="policy 'reactive' has no hyper-parameters; those that have: forest"):
         tunable("reactive")
     assert values_of(make_policy("reactive")) == {}

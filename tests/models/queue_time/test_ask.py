@@ -8,11 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agent.artifact import pack_arrays, unpack_arrays
 from features.submission.index import FEATURES
 from features.submission.log import SubmissionLog
 from features.submission.observed import observe_log
 from models.queue_time.ask import Request, answer, observed_of, why_never
+from models.queue_time.ground import ground_of
 from models.queue_time.make import make
+from models.queue_time.protocol import Forecast
+from models.queue_time.rolling import rolled
 from models.queue_time.stored import Stored
 from simulator.recorded.parameters import fit
 from simulator.recorded.record import ARRAYS, NEVER, Record
@@ -127,3 +131,38 @@ def test_a_log_that_cannot_be_rebuilt_is_refused(log: SubmissionLog) -> None:
     waited = replace(log.record, start_s=log.record.start_s + HOUR_S, end_s=log.record.end_s + HOUR_S)
     with pytest.raises(InputError, match="its queue cannot be rebuilt"):
         make(replace(log, record=waited), LAB, {})
+
+
+def test_a_model_fitted_earlier_is_corrected_by_what_became_of_the_jobs_since(
+    log: SubmissionLog, stored: Stored, tmp_path: Path
+) -> None:
+    now_s = int(stored.manifest["now_s"])
+    request = Request(4, DAY_S, partition="p0", qos=stored.manifest["usual"]["qos"])
+    told = answer(stored, request)
+    assert told["outcomes"] == 0 and not any("became of" in note for note in told["notes"])
+    earlier = replace(stored.model, manifest={**stored.model.manifest, "trained_on": {"until_s": now_s - 10 * DAY_S}})
+    made = make(log, LAB, {"made_from": "", "code": "", "champion": 1}, earlier)
+    told = answer(made, request)
+    assert told["outcomes"] > 0
+    assert f"moved by what became of {told['outcomes']} jobs since the model was fitted" in told["notes"]
+
+    rows = ground_of(log, now_s).rows
+    since = rows.take((rows.submit_s >= now_s - 10 * DAY_S) & (rows.submit_s < now_s))
+    names = sorted(set(log.names["partition"]))
+    said = earlier.forecast(since.observed, [names[one] for one in since.partition.tolist()])
+    asked = earlier.forecast(observed_of(made, request), ["p0"])
+    both = Forecast(*(np.concatenate([a, b]) for a, b in zip(said, asked, strict=True)))
+    wait = np.append(since.wait_s, 0)
+    wanted = rolled(both, np.append(since.submit_s, now_s), wait).quantiles_s[-1]
+    long = replace(made, manifest={**made.manifest, "fitted_days": 90.0})
+    assert answer(long, request)["quantiles_s"]["0.5"] == pytest.approx(wanted[19], rel=1e-12)
+    assert wanted[19] != pytest.approx(asked.quantiles_s[0, 19])
+
+    made.save(tmp_path)
+    assert answer(Stored.load(tmp_path), request) == told
+    arrays = unpack_arrays((tmp_path / "arrays.npz").read_bytes())
+    moves, outcomes = arrays["moves"], arrays["outcomes"]
+    for name, damage in (("moves", moves[:1]), ("moves", moves * np.nan), ("outcomes", -outcomes), ("outcomes", moves)):
+        (tmp_path / "arrays.npz").write_bytes(pack_arrays({**arrays, name: damage}))
+        with pytest.raises(ValueError, match="unreadable prediction model"):
+            Stored.load(tmp_path)

@@ -16,7 +16,6 @@ from models.queue_time.methods.bins import POINTS, Bins
 from models.queue_time.methods.boosting import Boosting, start_from
 from models.queue_time.methods.combination import _brier, _pinball, best_weights
 from models.queue_time.methods.qbets import CONFIDENCE, LAST, places
-from models.queue_time.model import Model
 from models.queue_time.protocol import (
     LEVELS,
     LONGEST_S,
@@ -31,7 +30,6 @@ from models.queue_time.protocol import (
 )
 from models.queue_time.registry import METHODS, make_method
 from models.queue_time.scores import crps_h
-from models.queue_time.walk import plain, scores
 from tests.models.queue_time.grounds import generated_rows
 from traces.errors import InputError
 
@@ -80,7 +78,8 @@ def test_one_seed_gives_one_forecast(name: str) -> None:
     assert (again.quantiles_s == told(name).quantiles_s).all()
 
 
-SEEING = ["limits", "expected", "trout-boosting", "boosting", "simulate-ahead", "boosting-ahead", "combination"]
+AHEAD = ["simulate-ahead", "boosting-ahead", "combination-ahead"]
+SEEING = ["limits", "expected", "trout-boosting", "boosting", "combination", *AHEAD]
 
 
 @pytest.mark.parametrize("name", SEEING)
@@ -99,6 +98,27 @@ def test_every_job_alike_and_every_wait_short_can_be_fitted(name: str) -> None:
     forecast = make_method(name).fit(same, 0).forecast(same)
     assert np.isfinite(forecast.quantiles_s).all()
     assert (forecast.p_under_600s > 0.9).all()
+
+
+@pytest.mark.parametrize("name", AHEAD)
+def test_rows_without_futures_are_fitted_on_by_what_needs_none_alone(name: str) -> None:
+    fit, later = parts()
+    assert fit.futures_s is not None
+    played = np.arange(len(fit)) >= 200
+    some = replace(fit, futures_s=np.where(played[:, None], fit.futures_s, -1))
+    found = make_method(name).fit(some, 0).forecast(later)
+    few = make_method(name).fit(fit.take(played), 0).forecast(later)
+    is_same = (found.quantiles_s == few.quantiles_s).all()
+    assert is_same == (name != "combination-ahead"), "whose trees see every row"
+
+
+def test_the_combination_is_the_mean_of_its_parts() -> None:
+    fit, later = parts()
+    ahead, trees = make_method("simulate-ahead"), Calibrated(make_method("trout-boosting"))
+    parts_told = [method.fit(fit, 0).forecast(later) for method in (ahead, trees)]
+    found = make_method("combination-ahead").fit(fit, 0).forecast(later)
+    assert np.allclose(found.quantiles_s, np.mean([one.quantiles_s for one in parts_told], axis=0))
+    assert np.allclose(found.p_under_600s, np.mean([one.p_under_600s for one in parts_told], axis=0))
 
 
 def test_futures_are_dressed_with_the_errors_of_the_nearest() -> None:
@@ -162,17 +182,6 @@ def test_trees_start_from_what_became_of_jobs_with_a_like_estimate() -> None:
     assert start[0, 0] > start[3, 0] == pytest.approx(0.9) and start[7, 1] == pytest.approx((10 + 30 * 0.1) / 40)
 
 
-def test_few_rows_and_many_get_the_same_scores() -> None:
-    model = fitted("boosting")
-    assert isinstance(model, Model)
-    rows = parts()[1].observed
-    for part in model.parts:
-        assert len(part.of_class) == len(part.trees["root"]) > 0
-        many = scores(part.trees, part.of_class, part.classes, rows)
-        assert np.allclose(many, plain(part.trees, part.of_class, part.classes, rows), rtol=0, atol=1e-12)
-    assert np.allclose(model.of(rows[:5]).quantiles_s, told("boosting").quantiles_s[:5])
-
-
 def test_the_scores_are_those_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     import lightgbm
 
@@ -187,7 +196,7 @@ def test_the_scores_are_those_of_the_library(monkeypatch: pytest.MonkeyPatch) ->
     rows, later = parts()
     model = Boosting().fit(rows, 0)
     for part, booster in zip(model.parts, kept, strict=True):
-        ours = scores(part.trees, part.of_class, part.classes, later.observed)
+        ours = part.scores(later.observed, np.zeros(len(later), np.int64)) - part.start[0]
         assert np.allclose(ours, booster.predict(later.observed, raw_score=True), atol=1e-9)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models.queue_time.protocol import LEVELS, MEDIAN, Forecast, Int64s, forecast_of
-from models.queue_time.rolling import LEANS, WINDOW, rolled
+from models.queue_time.rolling import LEANS, WINDOW, Correction, classes, rolled
 from models.queue_time.scores import INTERVALS
 
 HOUR_S = 3600
@@ -70,3 +70,22 @@ def test_classes_of_what_was_said_are_apart_and_the_oldest_outcomes_forgotten() 
     share = WINDOW / (WINDOW + LEANS)
     assert found[WINDOW] == pytest.approx(np.expm1(np.log1p(5) + np.log(3001 / 6) * share))
     assert found[count - 1, MEDIAN] == pytest.approx(np.expm1(np.log1p(5) + np.log(51 / 6) * share), rel=1e-3)
+
+
+def test_one_job_is_corrected_as_it_would_be_in_a_window() -> None:
+    forecast, submit, wait = drawn(2000, 3.0)
+    forecast = forecast_of(forecast.quantiles_s * np.resize([0.01, 1.0, 4.0], 2000)[:, None], forecast.p_under_600s)
+    wanted = rolled(forecast, submit, wait)
+    for at in (1, 300, 1000, 1999):
+        one = Forecast(forecast.quantiles_s[at : at + 1], forecast.p_under_600s[at : at + 1])
+        correction = Correction.at(int(submit[at]), forecast, submit, wait)
+        assert correction(one).quantiles_s[0] == pytest.approx(wanted.quantiles_s[at], rel=1e-12)
+        assert correction(one).p_under_600s == one.p_under_600s
+        started = (submit + wait < submit[at]) & (classes(forecast) == classes(one))
+        assert correction.outcomes[classes(one)[0]] == min(started.sum(), WINDOW)
+
+
+def test_without_outcomes_nothing_moves() -> None:
+    forecast, submit, wait = drawn(50, 3.0)
+    correction = Correction.at(0, forecast, submit, wait)
+    assert not correction.outcomes.any() and correction(forecast) is forecast

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from features.ahead.summary import AHEAD
 from models.learning.early_stopping import WEIGHTS
 from models.protocol import PairTable
 from models.registry import make_policy
@@ -51,12 +52,16 @@ def test_a_curve_costs_what_its_best_setting_does_at_each_weight() -> None:
     assert curve_cost(few, submit) == pytest.approx(total / len(WEIGHTS))
 
 
-def test_a_cost_is_that_of_the_policy_fitted_before_and_judged_after() -> None:
-    policy = replace(make_policy("lightgbm"), rounds=20, leaves=4)  # type: ignore[type-var]
-    before, after = splits(PAIRS)[1]
+@pytest.mark.parametrize("name", ["lightgbm", "fitted-q-ahead"])
+def test_a_cost_is_that_of_the_policy_fitted_before_and_judged_after(name: str) -> None:
+    waits_h = np.random.default_rng(1).random((len(PAIRS.decision_s), len(AHEAD)), np.float32)
+    pairs = replace(PAIRS, ahead=waits_h)
+    policy = replace(make_policy(name), rounds=20, leaves=4)  # type: ignore[type-var]
+    before, after = splits(pairs)[1]
     artifact, _ = policy.fit(before, 5)
-    expected = curve_cost(after, artifact.decisions(after.observations))
-    assert list(costs("lightgbm", {"rounds": 20, "leaves": 4}, PAIRS, 5))[1] == pytest.approx(expected)
+    seen = np.concatenate([after.observations, after.ahead], axis=1) if name.endswith("ahead") else after.observations
+    expected = curve_cost(after, artifact.decisions(seen))
+    assert list(costs(name, {"rounds": 20, "leaves": 4}, pairs, 5))[1] == pytest.approx(expected)
 
 
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:

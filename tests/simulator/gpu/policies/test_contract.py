@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import deepcopy
 
 import numpy as np
@@ -15,6 +15,7 @@ from simulator.gpu.policies.lyra import Lyra
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.policies.themis import Themis
 from simulator.gpu.rounds import Machine, Placed, RoundPolicy, View, simulate_rounds
+from tests.simulator.gpu.twins import Between
 from tests.simulator.gpu.workloads import ALIKE, MIXED, generated
 
 POLICIES: dict[str, Callable[[], RoundPolicy]] = {
@@ -29,21 +30,12 @@ POLICIES: dict[str, Callable[[], RoundPolicy]] = {
 }
 
 
-class Watched:
-    """A policy between the clock and the test, which looks at every decision."""
+class Watched(Between):
+    """A policy whose every decision is looked at."""
 
     def __init__(self, policy: RoundPolicy) -> None:
-        self.policy = policy
-        self.round_s, self.pause_s = policy.round_s, policy.pause_s
+        super().__init__(policy)
         self.unserved = 0  # decisions that left a job waiting though it fitted into free GPUs
-
-    @property
-    def guests(self) -> Mapping[int, int]:
-        return self.policy.guests
-
-    @property
-    def settled(self) -> bool:
-        return getattr(self.policy, "settled", False)
 
     def decide(self, view: View) -> dict[int, Placed]:
         before = deepcopy([(job.number, job.placed, job.left_s) for job in view.jobs])

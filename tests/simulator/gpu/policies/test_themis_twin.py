@@ -1,4 +1,4 @@
-"""Themis equals its plain twin, job by job."""
+"""Themis equals its plain twin, decision by decision."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import pytest
 
 from simulator.gpu.cluster import of_nodes
 from simulator.gpu.jobs import of_arrays
-from simulator.gpu.run import simulate
+from simulator.gpu.policies.themis import Themis
 from simulator.gpu.twin import themis
+from tests.simulator.gpu.twins import assert_equal
 
 
 @pytest.mark.parametrize("filter_share", [0.8, 0.5])
@@ -20,10 +21,6 @@ def test_equal_to_the_plain_twin(seed: int, filter_share: float) -> None:
     submit[18:] += 200_000.0  # the cluster is empty in between
     gpus = np.minimum(rng.choice([1, 1, 2, 3, 4, 8], 24), cluster.gpus)
     jobs = of_arrays(submit, gpus, rng.integers(60, 6000, 24).astype(float))
-    told = {"round_s": 360.0, "lease_s": 1200.0, "filter_share": filter_share, "seed": seed}
-    result = simulate(cluster, jobs, "themis", told).result
-    plain = themis.simulate(cluster, jobs, round_s=360.0, lease_s=1200.0, filter_share=filter_share, seed=seed)
-    assert sum(row[2] for row in plain) > 0
-    np.testing.assert_allclose(result.start_s, [row[0] for row in plain], atol=1e-6)
-    np.testing.assert_allclose(result.end_s, [row[1] for row in plain], atol=1e-6)
-    assert result.preemptions.tolist() == [row[2] for row in plain]
+    told = (360.0, 1200.0, filter_share, seed)
+    run = assert_equal(cluster.machine(), jobs.objects(), Themis(*told), themis.Themis(cluster, *told))
+    assert sum(job.preemptions for job in run.jobs) > 0

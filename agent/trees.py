@@ -1,0 +1,184 @@
+"""Binary trees that answer many rows at once. numpy alone: a released model carries a copy of this file.
+
+QuickScorer (Lucchese et al., "QuickScorer: a fast algorithm to rank documents with additive ensembles of regression
+trees", SIGIR 2015), by column of numpy arrays. The leaves of a tree are the bits of a word, from left to right. A split
+whose answer is "right" rules out the leaves on its left side; of those that all splits of a tree leave, the leftmost is
+the one that a walk comes to. What the splits of a tree on one feature rule out together depends on how many of the
+feature's thresholds lie below the input, and stands in a table, made once.
+
+Trees as `models.learning.trees.flatten` lays them out: all nodes in one numbering, a right child after its left one, a
+leaf its own child; right where input > threshold, and so left where the input is not a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent.artifact import MAX_DEPTH, MAX_NODES
+
+MAX_TREES = 1 << 16  # of a part; 880
+MAX_CELLS = 1 << 24  # words of all tables of a part; 440,000
+MAX_LEAVES = 64  # of a tree, for tables: bits of the longest word
+WORDS = (np.uint8, np.uint16, np.uint32, np.uint64)
+TREES = ("feature", "threshold", "child", "value", "root")
+
+Arrays = Mapping[str, NDArray[Any]]
+Float32s = NDArray[np.float32]
+Float64s = NDArray[np.float64]
+Int64s = NDArray[np.int64]
+Words = NDArray[Any]  # one of WORDS
+
+
+class Order(NamedTuple):
+    """The leaves of every tree from left to right."""
+
+    tree: Int64s  # (nodes,) that the node is of
+    first: Int64s  # (nodes,) place of its leftmost leaf among those of its tree
+    leaves: Int64s  # (nodes,) how many are below it; 1 of a leaf
+
+
+class Splits(NamedTuple):
+    """All splits on one feature, m distinct thresholds in k trees."""
+
+    feature: int
+    threshold: NDArray[Any]  # (m,) rising
+    tree: Int64s  # (k,)
+    left: Words  # (k, m + 1) the leaves that they do not rule out, by the number of thresholds below the input
+
+
+class Forest:
+    """Trees (`arrays`, those of TREES, as `check_trees` has them) and their tables."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        """Raises ValueError for trees over MAX_DEPTH deep."""
+        self.arrays = arrays
+        order = order_of(arrays)
+        root = arrays["root"].astype(np.int64)
+        most = int(order.leaves[root].max(initial=1))
+        self.splits: list[Splits] | None = None
+        if most <= MAX_LEAVES and cells(arrays, order) <= MAX_CELLS:
+            self.word = next(word for word in WORDS if np.iinfo(word).bits >= most)
+            self.splits = list(_splits(arrays, order, self.word))
+            leaf = np.flatnonzero((order.leaves == 1) & (order.tree >= 0))
+            self.begin = np.cumsum(order.leaves[root]) - order.leaves[root]
+            self.value = np.empty(len(leaf), np.float64)
+            self.value[self.begin[order.tree[leaf]] + order.first[leaf]] = arrays["value"][leaf]
+
+    def leaves(self, rows: Float32s) -> Float64s:
+        """(trees, n) the value of the leaf that each of the rows (n, features) comes to in each tree."""
+        if self.splits is None:
+            return walked(self.arrays, rows)
+        words = np.full((len(self.begin), len(rows)), np.iinfo(self.word).max, self.word)
+        columns = np.where(np.isnan(rows), np.float32(-np.inf), rows).T.copy()  # what is no number is above nothing
+        for feature, threshold, tree, left in self.splits:
+            words[tree] &= left.take(np.searchsorted(threshold, columns[feature]), axis=1)
+        lowest = (words & -words).astype(np.float32)  # a power of two: its exponent is the place of the leaf
+        leaf = (lowest.view(np.int32) >> 23) - 127
+        return np.asarray(self.value.take(leaf + self.begin[:, None]), np.float64)
+
+    def sums(self, rows: Float32s, of_class: Int64s, start: Float64s) -> Float64s:
+        """(n, classes) `start` and, added one after the other, the leaves of the trees of each class (trees,)."""
+        total = start.T.copy()
+        for one, leaf in zip(of_class.tolist(), self.leaves(rows), strict=True):
+            total[one] += leaf
+        return np.ascontiguousarray(total.T)
+
+
+def check_trees(trees: Arrays, features: int) -> None:
+    """Every node in range, every child after its one parent: a walk ends. (trees,) roots, (nodes,) all else."""
+    feature, threshold, child, value, root = (trees[name] for name in TREES)
+    nodes = len(child)
+    if nodes > MAX_NODES or len(root) > MAX_TREES or any(array.ndim != 1 for array in trees.values()):
+        raise ValueError(f"trees must be at most {MAX_TREES} of {MAX_NODES} nodes, in arrays of one dimension")
+    if not len(feature) == len(threshold) == len(value) == nodes:
+        raise ValueError("the trees' feature, threshold, child and value must be of one length")
+    if any(array.dtype.kind not in "iu" for array in (feature, child, root)):
+        raise ValueError("the trees' feature, child and root must be integers")
+    child, root = child.astype(np.int64), root.astype(np.int64)
+    leaf = child == np.arange(nodes)
+    if (child < np.arange(nodes)).any() or (child + ~leaf >= nodes).any() or (root < 0).any() or (root >= nodes).any():
+        raise ValueError("the trees' child or root points outside them or backwards")
+    if (np.bincount(np.concatenate([child[~leaf], child[~leaf] + 1, root])) > 1).any():
+        raise ValueError("a node of the trees has two parents")
+    if (feature < 0).any() or (feature >= features).any():
+        raise ValueError("a tree splits on a feature that there is not")
+    if np.isnan(threshold).any() or not np.isfinite(value).all():
+        raise ValueError("the trees' thresholds and values must be numbers")
+
+
+def order_of(trees: Arrays) -> Order:
+    """Level by level down for the nodes of each tree, and up again for what lies below each.
+
+    A node of no tree is in tree -1. Raises ValueError for trees over MAX_DEPTH deep.
+    """
+    child, root = trees["child"].astype(np.int64), trees["root"].astype(np.int64)
+    tree, first, count = (np.full(len(child), one) for one in (-1, 0, 1))
+    tree[root] = np.arange(len(root))
+    inner = child != np.arange(len(child))
+    levels = [root[inner[root]]]
+    while len(here := levels[-1]):
+        if len(levels) > MAX_DEPTH:
+            raise ValueError(f"a tree of the distribution is over {MAX_DEPTH} levels deep")
+        left = child[here]
+        tree[left] = tree[left + 1] = tree[here]
+        below = np.concatenate([left, left + 1])
+        levels.append(below[inner[below]])
+    for here in reversed(levels):
+        count[here] = count[child[here]] + count[child[here] + 1]
+    for here in levels:
+        left = child[here]
+        first[left], first[left + 1] = first[here], first[here] + count[left]
+    return Order(tree, first, count)
+
+
+def _by_feature(trees: Arrays, order: Order) -> Iterator[tuple[int, Int64s]]:
+    """Each feature that any tree splits on, with the nodes that do."""
+    nodes = np.flatnonzero(order.leaves > 1)
+    feature = trees["feature"][nodes]
+    for one in np.unique(feature).tolist():
+        yield one, nodes[feature == one]
+
+
+def cells(trees: Arrays, order: Order) -> int:
+    """How many words the tables would hold."""
+    return sum(
+        len(np.unique(order.tree[nodes])) * (len(np.unique(trees["threshold"][nodes])) + 1)
+        for _, nodes in _by_feature(trees, order)
+    )
+
+
+def _splits(trees: Arrays, order: Order, word: type[Any]) -> Iterator[Splits]:
+    for feature, nodes in _by_feature(trees, order):
+        left = trees["child"][nodes]
+        many, first = order.leaves[left].astype(np.uint64), order.first[left].astype(np.uint64)
+        ruled_out = ((np.uint64(1) << many) - np.uint64(1)) << first
+        threshold, below = np.unique(trees["threshold"][nodes], return_inverse=True)
+        tree, row = np.unique(order.tree[nodes], return_inverse=True)
+        table = np.full((len(tree), len(threshold) + 1), np.iinfo(word).max, word)
+        np.bitwise_and.at(table, (row, below + 1), (~ruled_out).astype(word))
+        yield Splits(feature, threshold, tree, np.bitwise_and.accumulate(table, axis=1))
+
+
+def walked(trees: Arrays, rows: Float32s) -> Float64s:
+    """`Forest.leaves` without tables, for trees that are too large for them.
+
+    All trees of all rows go down one level a step, and those that have come to a leaf, which is its own child, are left
+    there.
+    """
+    feature, threshold, child, value = (trees[name] for name in ("feature", "threshold", "child", "value"))
+    feature, child, root = feature.astype(np.intp), child.astype(np.intp), trees["root"].astype(np.intp)
+    flat = np.ascontiguousarray(rows).ravel()
+    at = np.tile(root, len(rows))  # node that each row is at in each tree
+    leaf = child == np.arange(len(child))
+    walking = np.flatnonzero(~leaf.take(at))
+    node, first = at.take(walking), walking // len(root) * rows.shape[1]
+    while len(walking):
+        node = child.take(node) + (flat.take(first + feature.take(node)) > threshold.take(node))
+        at[walking] = node
+        inner = np.flatnonzero(~leaf.take(node))
+        walking, node, first = walking.take(inner), node.take(inner), first.take(inner)
+    return np.asarray(value.take(at).reshape(len(rows), len(root)).T, np.float64)

@@ -1,0 +1,127 @@
+"""The plain twin of Gandiva: slices, pairs, moves and growth, each worked out from the rule alone. Slow, for tests.
+
+Equal to `simulator.gpu.policies.gandiva` with all of its switches, on nodes of any sizes and types, for gangs with and
+without profiles, elastic and rigid, that fit the machine.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from simulator.gpu.policies.gandiva import TRIED
+from simulator.gpu.profiles.scaling import packed_share
+from simulator.gpu.rounds import Machine
+from simulator.gpu.twin.job import TwinJob
+from simulator.gpu.twin.rounds import Placed, best_fit, holds, less
+
+
+class Gandiva:
+    """What the scheduler keeps from one round to the next."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        round_s: float,
+        pause_s: float | None,
+        least_together: float,
+        slices: bool,
+        migrates: bool,
+        grows: bool,
+    ) -> None:
+        self.machine, self.round_s, self.pause_s, self.least_together = machine, round_s, pause_s, least_together
+        self.slices, self.migrates, self.grows = slices, migrates, grows
+        self.guests: dict[int, int] = {}
+        self.settled = False
+        self.had_slice: dict[int, float] = {}  # of a job that ever had one: when that was
+        self.home: dict[int, Placed] = {}  # where it was then, without what it had grown by
+
+    def decide(self, there: list[TwinJob], now: float) -> dict[int, Placed]:
+        """As `simulator.gpu.twin.rounds.Policy`."""
+        order = sorted(there, key=self._turn)
+        running: list[TwinJob] = []
+        for job in order:
+            if sum(other.gpus for other in running) + job.gpus <= self.machine.total:
+                running.append(job)
+        waiting = [job for job in order if job not in running]
+        placed = self._places(running)
+        self._pack(waiting, running, placed)
+        for job in there:
+            if job.number in placed:
+                self.had_slice[job.number], self.home[job.number] = now, placed[job.number]
+        self.settled = not waiting
+        if self.grows and not waiting:
+            self._grow(order, placed)
+        return placed
+
+    def _turn(self, job: TwinJob) -> tuple[float, float, int]:
+        """The one without a slice for the longest time first; without slices those with GPUs of their own."""
+        waits = not job.placed or job.number in self.guests
+        return self.had_slice.get(job.number, -1.0) if self.slices else float(waits), job.submit, job.number
+
+    def _places(self, running: list[TwinJob]) -> dict[int, Placed]:
+        """Each where it was, or together, or where anything is left."""
+        free = self.machine.gpus.tolist()
+        fewest = {job.number: ceil(job.gpus / self.machine.widest) for job in running}
+        claims: dict[int, Placed] = {}  # who wants its old GPUs back, and finds that nobody before it does
+        for job in running:
+            home = self.home.get(job.number)
+            goes_back = home and (len(home) == fewest[job.number] or not self.migrates)
+            if home and goes_back and holds(less(free, *claims.values()), home):
+                claims[job.number] = home
+        placed: dict[int, Placed] = {}
+        for job in running:
+            claim = claims.pop(job.number, None)
+            left = less(free, *placed.values())
+            if claim and holds(left, claim):
+                placed[job.number] = claim
+                continue
+            for room in (less(left, *claims.values()), left):
+                found = best_fit(room, job.gpus)
+                if found and len(found) <= fewest[job.number]:
+                    placed[job.number] = found
+                    break
+        for job in running:
+            if job.number not in placed:
+                left = less(free, *placed.values())
+                home = self.home.get(job.number)
+                found = home if home and holds(left, home) else best_fit(left, job.gpus)
+                assert found is not None, "those that run fit the machine"
+                placed[job.number] = found
+        return placed
+
+    def _pack(self, waiting: list[TwinJob], running: list[TwinJob], placed: dict[int, Placed]) -> None:
+        """Pairs of one that waits and one that runs, both of as many GPUs: always the best that is left."""
+        self.guests = {}
+        guests, hosts = list(waiting[:TRIED]), list(running)
+        while True:
+            pairs = [
+                (-_together(guest, host), guest.number, host.number)
+                for guest in guests
+                for host in hosts
+                if guest.gpus == host.gpus and _together(guest, host) > self.least_together
+            ]
+            if not pairs:
+                return
+            _, guest_number, host_number = min(pairs)
+            placed[guest_number], self.guests[guest_number] = placed[host_number], host_number
+            guests = [job for job in guests if job.number != guest_number]
+            hosts = [job for job in hosts if job.number != host_number]
+
+    def _grow(self, order: list[TwinJob], placed: dict[int, Placed]) -> None:
+        """Elastic jobs get as many GPUs again: those that they had so far, if these are free, else any."""
+        for job in order:
+            base = placed[job.number]
+            free = less(self.machine.gpus.tolist(), *placed.values())
+            had: Placed = {}
+            if holds([job.placed.get(node, 0) for node in range(len(free))], base):
+                had = {node: gpus - base.get(node, 0) for node, gpus in job.placed.items() if gpus > base.get(node, 0)}
+            extra = had if had and holds(free, had) else best_fit(free, job.gpus)
+            if job.elastic and extra:
+                placed[job.number] = {node: base.get(node, 0) + extra.get(node, 0) for node in {**base, **extra}}
+
+
+def _together(one: TwinJob, other: TwinJob) -> float:
+    """What both together do, of what one does alone."""
+    if one.model is None or other.model is None:
+        return 0.0
+    return packed_share(one.model, [other.model]) + packed_share(other.model, [one.model])
