@@ -151,7 +151,7 @@ def simulation_what_if_schedulers(context: dg.AssetExecutionContext, baton: Bato
             gpu_what_ifs.TABLES,
             cluster,
             made_from,
-            lambda: gpu_what_ifs.answer(data, settings, gpu_what_ifs.declared(settings), workers=1),
+            lambda: gpu_what_ifs.answer(data, settings, gpu_what_ifs.declared(data, settings), workers=1),
         )
     best = schedulers.sort("mean_jct_s", "place").row(0, named=True)
     return shown(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 # What one record may hold at most, by how its column's name ends or by all of it. No machine comes near: more is a
 # fault or an attack, and the record is refused with the value. No product of two of them leaves 64 bits, nor does the
@@ -211,6 +211,7 @@ NODES = Table(
         CLUSTER,
         Column("node", TEXT, "", "node name", nullable=False),
         Column("gpus", INT, "GPUs", "GPUs in it, by the machine list"),
+        Column("gpu_type", TEXT, "", "model of its GPUs, as the machine list writes it; null where it names none"),
         Column("gpu_mem_gb", FLOAT, "GB", "memory of one GPU"),
         FILE,
         LINE,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import polars as pl
 
 from models.what_if.changes import Scene
 from models.what_if.schedulers import without_unplaceable
-from simulator.gpu.cluster import Cluster, of_nodes
+from simulator.gpu.cluster import PLAIN, Cluster, of_nodes
 from simulator.gpu.jobs import GpuJobs
+from simulator.gpu.profiles.table import BACKWARD_S
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.store import warehouse
 from traces.store.folder import DataFolder
+from traces.visible import visible
 
 NODES_A_RACK = 16  # where nothing says which nodes share a switch
+MOST_NAMED, MOST_NAME = 8, 30  # GPU types without a profile that are named, and letters of one
 _JOBS = """
 SELECT job_key, submit_utc, run_s, partition, user_name, qos, requested_cpus, requested_mem_mib, gpu_time_s,
     CASE WHEN allocated_gpus > 0 THEN allocated_gpus ELSE requested_gpus END AS gpus, 1::BIGINT AS pod_gpus
@@ -44,7 +49,7 @@ def read_scene(
     said = []
     if len(rows) < len(every):
         said.append(f"{len(every) - len(rows):,} jobs without GPUs, run time or submission are left out")
-    if warehouse.read(data, _OF_PODS, (settings.name,))["files"][0]:
+    if names_pods(data, settings):
         rows, line = _gangs(rows)
         said.append(line)
     if from_s is not None:
@@ -64,6 +69,11 @@ def read_scene(
         said.append(f"the log names no models: each job draws one from the stated mix, seed {seed} (generated)")
     quotas = {group: quota for group, quota in settings.quotas.items() if group in jobs.groups}
     return without_unplaceable(Scene(cluster, jobs, quotas, said=tuple(said), seed=seed))
+
+
+def names_pods(data: DataFolder, settings: ClusterSettings) -> bool:
+    """Whether the cluster's log names pods and no jobs."""
+    return bool(warehouse.read(data, _OF_PODS, (settings.name,))["files"][0])
 
 
 def _gangs(pods: pl.DataFrame) -> tuple[pl.DataFrame, str]:
@@ -89,12 +99,14 @@ def _gangs(pods: pl.DataFrame) -> tuple[pl.DataFrame, str]:
 
 
 def _machine(data: DataFolder, settings: ClusterSettings) -> tuple[Cluster, list[str]]:
-    """Declared nodes, else the machine list in order of names, with the declared GPU types; and what was assumed."""
+    """Nodes as declared, else as listed, in order of names; so their GPU types; and what was assumed."""
+    types = tuple(kind for kind, nodes in settings.gpu_types.items() for _ in range(nodes))
+    by = "as declared"
     if settings.nodes is not None and settings.gpus_per_node:
         gpus = np.full(settings.nodes, settings.gpus_per_node)
     else:
         listed = warehouse.read(
-            data, "SELECT gpus FROM nodes WHERE cluster = ? AND gpus > 0 ORDER BY node", (settings.name,)
+            data, "SELECT gpus, gpu_type FROM nodes WHERE cluster = ? AND gpus > 0 ORDER BY node", (settings.name,)
         )
         if listed.is_empty():
             raise InputError(
@@ -102,19 +114,35 @@ def _machine(data: DataFolder, settings: ClusterSettings) -> tuple[Cluster, list
                 "them in clusters.toml, or ingest a machine list"
             )
         gpus = listed["gpus"].to_numpy()
-    types = tuple(kind for kind, nodes in settings.gpu_types.items() for _ in range(nodes))
+        if not types and listed["gpu_type"].null_count() < len(listed):
+            types, by = _profiled(listed["gpu_type"])
     if types and len(types) != len(gpus):
         raise InputError(
             f"gpu_types of cluster {settings.name!r} in clusters.toml are {len(types):,} nodes: it has {len(gpus):,}"
         )
     cluster = of_nodes(gpus, types or None, rack_nodes=NODES_A_RACK)
     if types:
-        mixed = ", ".join(f"{nodes:,} of {kind}" for kind, nodes in settings.gpu_types.items())
+        mixed = ", ".join(f"{nodes:,} of {kind}" for kind, nodes in Counter(types).items())
         most = f"run times are taken as those of {cluster.reference}, the type of most GPUs"
-        line = f"nodes are {mixed}, as declared; {most}"
+        line = f"nodes are {mixed}, {by}; {most}, and a job may run on any"
     else:
         line = f"all GPUs are of one type, taken as {cluster.reference}"
     return cluster, [f"{NODES_A_RACK} nodes share a switch (the log does not say)", line]
+
+
+def _profiled(listed: pl.Series) -> tuple[tuple[str, ...], str]:
+    """The type of each node of a machine list that there are profiles of, and in words where they are from.
+
+    A name may end in its memory in GB (V100M32). A type without a profile, or without a name, is taken as PLAIN.
+    """
+    names = listed.fill_null("unnamed").str.replace(r"M\d+$", "").to_list()
+    unknown = sorted({name for name in names if name not in BACKWARD_S})
+    types = tuple(name if name in BACKWARD_S else PLAIN for name in names)
+    if not unknown:
+        return types, "by the machine list"
+    more = f" and {len(unknown) - MOST_NAMED:,} more" if len(unknown) > MOST_NAMED else ""
+    told = ", ".join(visible(name[:MOST_NAME]) for name in unknown[:MOST_NAMED])
+    return types, f"by the machine list, {told}{more} without a profile taken as {PLAIN}"
 
 
 def _jobs(rows: pl.DataFrame) -> tuple[GpuJobs, str]:

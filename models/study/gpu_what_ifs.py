@@ -48,13 +48,20 @@ class Question:
     until_s: int | None = None
 
 
-def declared(settings: ClusterSettings) -> Question:
-    """What the pipeline asks of the cluster: its `what_if` in clusters.toml over the defaults.
+OF_PODS = Question(
+    schedulers=("kubernetes", "yarn", "tiresias"), changes=("kubernetes.gang=1", "nodes=+10%", "mix=none")
+)  # what is asked of a log of pods
+
+
+def declared(data: DataFolder, settings: ClusterSettings) -> Question:
+    """What the pipeline asks of the cluster: its `what_if` in clusters.toml over what is usual for such a log.
 
     Raises InputError for a scheduler that is not known.
     """
+    from models.study.gpu_scene import names_pods
+
     told = settings.what_if
-    usual = Question()
+    usual = OF_PODS if names_pods(data, settings) else Question()
     question = Question(
         schedulers=tuple(told.get("schedulers", usual.schedulers)),
         changes=tuple(told.get("changes", usual.changes)),

@@ -13,6 +13,8 @@ from reports.source import Source
 
 KNOW_RUN_TIMES = ("sjf", "srtf")  # marks to reach: no cluster can run them
 NOT_TO_CHOOSE = ("mix=", "elastic=", "arrivals=")  # changes that an operator does not make
+PODS = ("kubernetes", "as it is"), ("kubernetes", "kubernetes.gang=1")
+HELD = "kubernetes: pods whose job was not whole held "  # how the line begins that says what it cost
 MOST_PARTS = 20  # of those who gain and lose, by the time that they gain or lose together
 
 
@@ -29,6 +31,7 @@ def gpu_schedulers(source: Source, section: Section) -> None:
     base, others = rows[0], rows[1:]
     best = _recommended(base, others)
     section.sentences.append(_best(base, best))
+    section.sentences += _gangs(source, rows)
     section.tables.append(_schedulers(source, base, rows))
     if best is not None:
         _parts(source, section, best)
@@ -123,6 +126,35 @@ def _best(base: dict[str, Any], best: dict[str, Any] | None) -> str:
         f"{words}. It stops running jobs {fmt.count(best['preemptions'])} times ({fmt.number(per_job)} a job), and "
         f"restarts take {fmt.gpu_time(best['lost_gpu_s'])}."
     )
+
+
+def _gangs(source: Source, rows: list[dict[str, Any]]) -> list[str]:
+    """Pods placed one by one against all pods of a job or none, where both were replayed; who gains, who loses."""
+    by_pod, gangs = (next((row for row in rows if (row["scheduler"], row["asked"]) == key), None) for key in PODS)
+    if by_pod is None or gangs is None:
+        return []
+    said = next(line for line in by_pod["assumptions"].splitlines() if line.startswith(HELD)).removeprefix(HELD)
+    mean, before = (fmt.duration(row["mean_jct_s"]) for row in (gangs, by_pod))
+    told = (
+        f"Placed pod by pod, jobs that were not whole held {fmt.text(said)}. With gangs a job is complete {mean} after "
+        f"its submission in the mean, not {before}"
+    )
+    tail = f"the slowest of a hundred {fmt.duration(gangs['p99_jct_s'])}, not {fmt.duration(by_pod['p99_jct_s'])}."
+    if by_pod["place"] != 1:
+        return [f"{told} (no interval: kubernetes is not the base of these replays); {tail}"]
+    if gangs["interval"] is None:
+        return [f"{told} (the log is too short for an interval); {tail}"]
+    is_told = _is_sure(gangs, -1) or _is_sure(gangs, 1)
+    ends = fmt.interval_s(gangs["interval"])
+    sentences = [f"{told} (change {ends}{'' if is_told else ', which chance may have done'}); {tail}"]
+    groups = source.rows("what_if_groups").filter(
+        (pl.col("scheduler") == PODS[1][0]) & (pl.col("change") == PODS[1][1]) & (pl.col("dimension") == "size")
+    )
+    for word, sign in (("sooner", -1), ("later", 1)):
+        names = [row["name"] for row in groups.to_dicts() if _is_sure(row, sign)]
+        if names:
+            sentences.append(f"Beyond chance gangs are {word} for jobs of {', '.join(map(fmt.text, names))} GPUs.")
+    return sentences
 
 
 def _named(row: dict[str, Any]) -> str:

@@ -95,4 +95,4 @@ def test_gpu_types_that_cannot_be_are_refused_in_one_line(baton: Baton, data: Da
 def test_an_unknown_scheduler_that_is_declared_is_refused_by_name(data: DataFolder) -> None:
     data.clusters_toml.write_text('[small]\nwhat_if.schedulers = ["lottery"]\n')
     with pytest.raises(InputError, match="unknown scheduler 'lottery': known are fifo"):
-        gpu_what_ifs.declared(clusters.load(data)["small"])
+        gpu_what_ifs.declared(data, clusters.load(data)["small"])

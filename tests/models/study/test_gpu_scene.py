@@ -39,6 +39,33 @@ def test_pods_of_one_second_and_request_are_one_gang(baton: Baton, tmp_path: Pat
     assert "6 pods, of which" in scene.said[1] and "are one, make 5 jobs, 1 of several pods" in scene.said[1]
 
 
+@pytest.mark.parametrize(
+    ("models", "types", "line"),
+    [
+        (("V100M32", "T4"), ("V100", "T4"), "1 of V100, 1 of T4, by the machine list; run times"),
+        (("G2", "A100"), ("T4", "A100"), "1 of T4, 1 of A100, by the machine list, G2 without a profile taken as T4"),
+        (("", "A100"), ("T4", "A100"), "by the machine list, unnamed without a profile taken as T4"),
+        (("", ""), ("T4", "T4"), "all GPUs are of one type, taken as T4"),
+        (("\x1b[2J" + "x" * 90, "T4"), ("T4", "T4"), r"list, \x1b[2J" + "x" * 26 + " without a profile"),
+    ],
+)
+def test_gpu_types_of_a_machine_list(
+    baton: Baton,  # noqa: F811
+    tmp_path: Path,
+    models: tuple[str, str],
+    types: tuple[str, str],
+    line: str,
+) -> None:
+    data = DataFolder(tmp_path / "data")
+    machines = "".join(f"n{n},96000,1024,{8 - n},{name}\n" for n, name in enumerate(models))
+    for name, text in (("pods.csv", f"{PODS}\n{ROWS}"), ("nodes.csv", NODES.partition("\n")[0] + "\n" + machines)):
+        (tmp_path / name).write_text(text)
+        assert baton("ingest", tmp_path / name, "--cluster", "pods", "--data", data.root).code == 0
+    scene = read_scene(data, clusters.resolve(data, cluster="pods"), profiles=False)
+    assert scene.cluster.types == types and scene.cluster.capacity[:, 0].tolist() == [8, 7]
+    assert any(line in said for said in scene.said), scene.said
+
+
 @pytest.fixture
 def generated_pods(baton: Baton, tmp_path: Path) -> DataFolder:  # noqa: F811
     data = DataFolder(tmp_path / "data")

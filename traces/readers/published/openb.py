@@ -86,7 +86,7 @@ class Nodes:
     """`openb_node_list_*.csv`: name, CPUs, memory, GPUs and their model, whose name may hold its memory (V100M32)."""
 
     name = "openb-nodes"
-    version = 2
+    version = 3
     header = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
@@ -96,7 +96,7 @@ class Nodes:
     def read(self, file: RawFile) -> Parsed:
         """All nodes; the later line of a node named twice is a duplicate. Raises InputError where there is none."""
         parsed = Parsed()
-        rows: dict[str, tuple[str, int, float | None, int]] = {}
+        rows: dict[str, tuple[str, int, str | None, float | None, int]] = {}
         try:
             with file.open() as stream:
                 names = header_names(stream.readline(HEAD_BYTES))
@@ -115,12 +115,15 @@ class Nodes:
                         elif node in rows:
                             parsed.duplicates += 1
                         else:
-                            rows[node] = (node, gpus, float(memory[1]) if memory and gpus else None, line)
+                            of_one = (model or None, float(memory[1]) if memory else None) if gpus else (None, None)
+                            rows[node] = (node, gpus, *of_one, line)
         except UNREADABLE as error:
             raise InputError(f"{file.path}: cannot be read: {error}: is the file whole?") from error
         if not parsed.records:
             raise InputError(f"{file.path}: no node under the header")
-        kinds = {"node": pl.String, "gpus": pl.Int64, "gpu_mem_gb": pl.Float64, "line": pl.Int64}
+        kinds = {
+            "node": pl.String, "gpus": pl.Int64, "gpu_type": pl.String, "gpu_mem_gb": pl.Float64, "line": pl.Int64,
+        }  # fmt: skip
         parsed.samples = len(rows)
         parsed.tables = {"nodes": pl.DataFrame(list(rows.values()), schema=kinds, orient="row")}
         return parsed

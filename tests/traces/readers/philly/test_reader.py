@@ -183,6 +183,7 @@ def test_machine_list(lake: Lake) -> None:
     (result,) = lake.ingest(lake.put("cluster_machine_list", text))
     assert (result.rows, result.samples, result.duplicates, result.rejects) == (4, 2, 1, 1)
     assert [(n["node"], n["gpus"], n["gpu_mem_gb"]) for n in lake.rows("nodes")] == [("m0", 2, 12.0), ("m31", 8, 24.0)]
+    assert [n["gpu_type"] for n in lake.rows("nodes")] == [None, None]
 
 
 @pytest.mark.parametrize("text", ["[]", GPU, "time,machine_id,mem_total\n", "machineId, number of GPUs\n"])

@@ -155,7 +155,8 @@ def test_nodes_of_openb(lake: Lake) -> None:
     text = f"{NODES}\nn1,96000,786432,8,V100M32\nn2,1,1,some,T4\nn1,96000,786432,8,V100M32\nn3,64000,262144,2,P100\n"
     (result,) = lake.ingest(lake.put("nodes", text))
     assert (result.rows, result.samples, result.duplicates, result.rejects) == (4, 2, 1, 1)
-    assert [(n["node"], n["gpus"], n["gpu_mem_gb"]) for n in lake.rows("nodes")] == [("n1", 8, 32.0), ("n3", 2, None)]
+    told = [(n["node"], n["gpus"], n["gpu_type"], n["gpu_mem_gb"]) for n in lake.rows("nodes")]
+    assert told == [("n1", 8, "V100M32", 32.0), ("n3", 2, "P100", None)]
 
 
 def test_runs_of_an_swf_job_that_was_stopped_and_went_on(lake: Lake) -> None:
