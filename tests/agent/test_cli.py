@@ -367,7 +367,8 @@ def test_stopping_a_real_process_takes_no_time(tmp_path: Path) -> None:
     chain = chain_of(tmp_path)
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name, text in {"scontrol": f"printf '%s' '{CONFIG}'", "sbatch": "echo 7", "sdiag": "true"}.items():
+    answers = {"scontrol": f"printf '%s' '{CONFIG}'", "sbatch": "echo 7", "sdiag": "true"}
+    for name, text in (answers | dict.fromkeys(("squeue", "sinfo", "sacct"), "exit 1")).items():
         (programs / name).write_text(f"#!/bin/sh\n{text}\n")
         (programs / name).chmod(0o755)
     command = [sys.executable, "-m", "agent.cli", "run", str(chain.script), "--links", "2", "--artifact",
