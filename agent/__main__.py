@@ -3,7 +3,7 @@
 FOLDER is the artifact itself (manifest.json, arrays.npz) or the MLflow model that holds it. With `--decide` every line
 of standard input is an observation, a JSON object with one number a feature, and every line of standard output its
 answer: `submit` (true or false) and `score` (submit where it is not negative, or where the predecessor has ended).
-Exit status: 0 done, 2 a folder or an observation that cannot be used.
+Exit status: 0 done, 1 nobody reads the answers any more, 2 a folder or an observation that cannot be used.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.artifact import Artifact
+from agent.streams import reader_gone
 from traces.visible import visible
 
 SHOWN = ("policy", "kind", "knob", "settings", "default_setting", "trained_on", "requirements", "features")
@@ -28,11 +29,13 @@ def main(arguments: list[str] | None = None) -> int:
         if not options.decide:
             shown = {name: artifact.manifest[name] for name in SHOWN if name in artifact.manifest}
             shown |= {"promises": artifact.promises} if artifact.promises else {}
-            print(json.dumps(shown, indent=1))
+            print(json.dumps(shown, indent=1), flush=True)
             return 0
         for number, line in enumerate(sys.stdin, 1):
             if line.strip():
                 print(json.dumps(decision(artifact, line, f"standard input:{number}", options.setting)), flush=True)
+    except BrokenPipeError:
+        return reader_gone()
     except ValueError as error:
         sys.stderr.write(f"agent: {visible(' '.join(str(error).split()))}\n")
         return 2

@@ -7,6 +7,7 @@ line on standard error, nothing submitted), 3 its user cancelled it, 4 the agent
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import pwd
 import signal
@@ -33,6 +34,7 @@ from agent.slurm.queue import read_queue
 from agent.slurm.settings import read_partitions
 from agent.slurm_time import SlurmTime
 from agent.state import GOING, Attempt, Busy, Folder, State, new_state
+from agent.streams import reader_gone
 from traces.slurm.text import MOST_NODES, parse_limit_s
 from traces.visible import visible
 
@@ -49,7 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _wrong("status takes no options of sbatch")
     try:
         code: int = options.do(options, of_sbatch)
+        sys.stdout.flush()
         return code
+    except BrokenPipeError:
+        return reader_gone()
     except (ValueError, Busy) as error:
         return _wrong(str(error))
     except OSError as error:
@@ -179,9 +184,10 @@ def _default_state(name: str) -> Path:
 
 
 def say(text: str) -> None:
-    """A line of the log on standard error."""
-    sys.stderr.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {visible(text)}\n")
-    sys.stderr.flush()
+    """A line of the log on standard error. Where nobody can read it the chain goes on."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {visible(text)}\n")
+        sys.stderr.flush()
 
 
 # -- the other commands -----------------------------------------------------------------------------------------------

@@ -103,7 +103,11 @@ def judge(
     mean_h = float(difference_h.mean())
     window = (len(submit_s), blocks, int(losing.sum()), int(submit_s.min()), int(submit_s.max()), mean_h)
     if found is None:
-        reason = f"{len(submit_s)} pairs against {opponent} span less than two blocks of 7 days; add newer logs"
+        days = (int(submit_s.max()) - int(submit_s.min())) / DAY_S
+        reason = (
+            f"{len(submit_s)} pairs against {opponent} begin within {days:.1f} days, less than two whole blocks of 7; "
+            "add newer logs"
+        )
         return Gate(CANNOT_TELL, reason, *window)
     verdict, why = PASSED, f"not worse than {opponent}"
     if found.high > NOT_WORSE_H:

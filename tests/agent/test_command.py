@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -15,6 +16,7 @@ import pytest
 
 from agent.__main__ import main
 from agent.artifact import Artifact
+from agent.cli import say
 from tests.conftest import REPOSITORY
 
 FEATURES = ["remaining_h", "free_nodes", "start_estimate_h"]
@@ -101,6 +103,35 @@ def test_a_process_answers_each_line_before_it_is_given_the_next(tmp_path: Path)
         process.stdin.close()
         assert process.wait(30) == 2
         assert process.stderr.read().count("\n") == 1
+
+
+@pytest.mark.parametrize("of_agent", [True, False])
+def test_nobody_reads_the_answer_any_more(tmp_path: Path, of_agent: bool) -> None:
+    """As behind `| head`: no traceback, and a status that says it."""
+    Artifact(MANIFEST).save(tmp_path)
+    given = ["agent.cli", "check", "--", "--nodes=2"] if of_agent else ["agent", str(tmp_path)]
+    read, write = os.pipe()
+    os.close(read)
+    environment = {**os.environ, "PATH": "/nonexistent"}  # a Slurm that is not there: its absence is the answer
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", *given], cwd=REPOSITORY, env=environment, stdout=write, stderr=subprocess.PIPE,
+            text=True, timeout=60,
+        )  # fmt: skip
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_log_that_nobody_reads_does_not_end_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as closed:
+        monkeypatch.setattr("sys.stderr", closed)
+        say("told to nobody")
+        monkeypatch.undo()
+        with contextlib.suppress(BrokenPipeError):
+            closed.close()
 
 
 def test_a_setting_that_is_no_number_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

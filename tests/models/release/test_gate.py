@@ -93,7 +93,7 @@ def test_the_interval_is_students_over_block_means() -> None:
     ("days", "losing_every", "reason"),
     [
         (27, 4, "fewer than 4 blocks of 7 days"),
-        (6, 4, "span less than two blocks of 7 days"),
+        (6, 4, "begin within 5.8 days, less than two whole blocks of 7; add newer logs"),
         (56, 20, "a calm window"),
         (56, 10**6, "a calm window"),
     ],
