@@ -98,7 +98,8 @@ class Slurm:
         env = self.real_env if real_clock else self.env
         done = subprocess.run(command, env=env, capture_output=True, timeout=timeout, check=False)
         if done.returncode:
-            raise RuntimeError(f"{command[0]}: {done.stderr.decode(errors='replace').strip()}")
+            told = done.stderr.strip() or done.stdout.strip()
+            raise RuntimeError(f"{command[0]}: {told.decode(errors='replace')}")
         return done.stdout.decode(errors="surrogateescape")
 
     def sbatch(self, *options: str, script: str = "sleep 1") -> str:
@@ -191,7 +192,7 @@ class Slurm:
 
     def _configure(self) -> None:
         f = self.folder
-        for name in ("etc", "log", "run", "spool/ctld", "sql", "munge", "dev"):
+        for name in ("etc", "log", "run", "spool/ctld", "sql", "sql-tmp", "munge", "dev"):
             (f / name).mkdir(parents=True, exist_ok=True)
         (f / "munge/key").write_bytes(secrets.token_bytes(128))
         (f / "munge/key").chmod(0o600)
@@ -201,7 +202,7 @@ class Slurm:
         host = socket.gethostname().split(".")[0]
         (f / "etc/password").write_text(password)
         (f / "etc/my.cnf").write_text(
-            f"[mariadbd]\ndatadir={f}/sql\nsocket={f}/run/sql.sock\npid-file={f}/run/mariadb.pid\n"
+            f"[mariadbd]\ndatadir={f}/sql\ntmpdir={f}/sql-tmp\nsocket={f}/run/sql.sock\npid-file={f}/run/mariadb.pid\n"
             f"log-error={f}/log/mariadb.err\nbind-address=127.0.0.1\nport={self.ports['sql']}\nskip-name-resolve\n"
             "character-set-server=utf8mb4\ninnodb_buffer_pool_size=128M\ninnodb_lock_wait_timeout=900\n"
             "innodb_flush_log_at_trx_commit=0\nmax_allowed_packet=16M\n"
