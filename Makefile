@@ -38,20 +38,19 @@ run: setup       ## the whole pipeline on the bundled sample, or RAW=DIR (FLAGS=
 
 test: setup      ## lint, types, import rules, every test
 	$(MAKE) --no-print-directory lint
-	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not alone"
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not alone"
 	$(BIN)/pytest -q -m alone
-# Three workers on two cores: a third of the first run waits, for a Slurm, a browser, a clock. The second run bounds
-# processor time, which a neighbour on the same core stretches.
+# The second run bounds processor time, which a neighbour on the same core stretches.
 
 test-fast: setup ## the tests that need no second program
-	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not live and not browser and not slow"
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not live and not browser and not slow"
 
 # Percent of its lines that the tests must run, of each package, as measured and rounded down. Tracing costs about a quarter more
 # processor time, so `make test` goes without, and tests that bound a time are left out here.
 FLOORS := pipelines=96 assets=99 reports=98 models=97 agent=99 features=99 simulator=98 traces=98
 
 coverage: setup  ## the share of each package's lines that the tests run, not below its floor
-	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not timed" --cov --cov-report=
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not timed" --cov --cov-report=
 	@set -e; for floor in $(FLOORS); do \
 	  share=$$($(BIN)/coverage report --include="$${floor%=*}/*" --precision=2 --format=total); \
 	  echo "$${floor%=*}: $$share % of its lines, floor $${floor#*=} %"; \

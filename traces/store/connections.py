@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 
 def set_up(connection: duckdb.DuckDBPyConnection, spill: Path, limit: str | None = None) -> None:
-    """UTC, a limit on memory (`traces.store.memory` where none is given), and the folder for what goes beyond it.
+    """UTC, no progress bar, a limit on memory (`traces.store.memory`, if none is given), and a folder for the rest.
 
     Connections of one process to one file share limit and folder: those of the first stand unless a limit is given.
     They are set as literals: for a parameter DuckDB imports pandas, half a second.
     """
     connection.execute("SET TimeZone='UTC'")
+    connection.execute("SET enable_progress_bar=false")  # under `python -c` DuckDB draws one on standard output
     is_first = connection.execute("SELECT current_setting('temp_directory')").fetchone() != (str(spill),)
     if is_first:
         connection.execute(f"SET temp_directory = {sql_text(str(spill))}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import duckdb
 import polars as pl
 import pytest
 
+from tests.conftest import REPOSITORY
 from tests.traces.conftest import HEADER, Lake
 from traces import schema
 from traces.clusters import ClusterSettings
@@ -165,3 +168,14 @@ def test_a_broken_list_is_refused_wherever_its_message_is_cut(tmp_path: Path, be
     path.write_text("x" * before + "\u00e9" * 200, encoding="utf-8")
     with pytest.raises(InputError, match=r"log\.json: "):
         list(json_batches(path, {"status": "VARCHAR"}, 10))
+
+
+def test_a_long_query_draws_nothing_on_standard_output() -> None:
+    """DuckDB takes a program without a file, as under `python -c`, for one that a person watches."""
+    program = (
+        "from traces.store import connections\n"
+        "with connections.in_memory() as connection:\n"
+        "    print(connection.execute(\"SELECT current_setting('enable_progress_bar')\").fetchone())"
+    )
+    told = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert told.stdout == "(False,)\n"
