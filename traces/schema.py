@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 # What one record may hold at most, by how its column's name ends or by all of it. No machine comes near: more is a
 # fault or an attack, and the record is refused with the value. No product of two of them leaves 64 bits, nor does the
@@ -119,6 +119,7 @@ JOBS = Table(
         Column("allocated_nodes", INT, "nodes", "nodes held by the last attempt; 0 for a job that never ran"),
         Column("allocated_cpus", INT, "CPUs", "CPUs held by the last attempt"),
         Column("allocated_gpus", INT, "GPUs", "GPUs held by the last attempt"),
+        Column("allocated_mem_mib", INT, "MiB", "memory held by the last attempt, over all nodes; null where the log does not record it"),
         Column("limit_s", INT, "s", "wall-clock limit; null where unlimited or not in the log"),
         Column("run_s", INT, "s", "time run, summed over attempts, suspended time left out where the log does"),
         Column("wait_s", INT, "s", "first start minus submission; null for a job that never ran"),
@@ -129,6 +130,8 @@ JOBS = Table(
         Column("priority", INT, "", "priority as the log prints it"),
         Column("started_by", TEXT, "", "scheduler pass that started it, from sacct Flags: main, backfill or submit"),
         Column("reason", TEXT, "", "why it last waited, for other than Priority or Resources: sacct's Reason as written, None included"),
+        Column("features_asked", TEXT, "", "node features asked for, as written: sacct's Constraints, such as a100&ib"),
+        Column("dependency", TEXT, "", "jobs that it waited for, as written, where the dump has a column Dependency; sacct itself prints none"),
         Column("attempts", INT, "attempts", "runs of the job; 0 for one that never ran", nullable=False),
         Column("is_time_ambiguous", FLAG, "", "a local time fell into the hour of a clock change and nothing in the log settles it", nullable=False),
         Column("is_end_before_start", FLAG, "", "the log prints an end before the start, and the start is read as that end; null where the reader refuses such a record"),
@@ -157,7 +160,9 @@ ATTEMPTS = Table(
             nullable=False,
         ),
         Column("nodes", INT, "nodes", "nodes held"),
+        Column("cpus", INT, "CPUs", "CPUs held"),
         Column("gpus", INT, "GPUs", "GPUs held"),
+        Column("mem_mib", INT, "MiB", "memory held, over all nodes"),
         Column("gpu_time_s", INT, "GPU s", "GPUs held times time run"),
         Column("exit_code", INT, "", "exit status"),
         Column("exit_signal", INT, "", "signal; 0 for none"),
@@ -213,6 +218,18 @@ NODES = Table(
         Column("gpus", INT, "GPUs", "GPUs in it, by the machine list"),
         Column("gpu_type", TEXT, "", "model of its GPUs, as the machine list writes it; null where it names none"),
         Column("gpu_mem_gb", FLOAT, "GB", "memory of one GPU"),
+        Column("cpus", INT, "CPUs", "CPUs in it, by the machine list"),
+        Column("memory_mib", INT, "MiB", "memory in it, by the machine list"),
+        Column(
+            "partitions", TEXT, "", "names of its Slurm partitions, joined by commas; null where the list names none"
+        ),
+        Column("features", TEXT, "", "its features, joined by commas; null where the list names none"),
+        Column(
+            "state",
+            TEXT,
+            "",
+            "its state when the list was printed, as printed (IDLE+DRAIN, mix*); null where the list has none",
+        ),
         FILE,
         LINE,
     ),

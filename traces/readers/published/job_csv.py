@@ -25,7 +25,8 @@ _UTC = pl.Datetime("us")
 # What every row has when it gets to `finish`; null where the log does not say.
 _PLAIN: dict[str, Any] = {
     "job_id": pl.String, "state": pl.String, **{f"{name}_utc": _UTC for name in TIMES}, "requested_nodes": pl.Int64,
-    "requested_cpus": pl.Int64, "requested_gpus": pl.Int64, "run_s": pl.Int64, "gpu_time_s": pl.Int64,
+    "requested_cpus": pl.Int64, "requested_gpus": pl.Int64, "requested_mem_mib": pl.Int64, "run_s": pl.Int64,
+    "gpu_time_s": pl.Int64,
 }  # fmt: skip
 
 
@@ -177,7 +178,7 @@ def finish(parsed: Parsed, rows: pl.DataFrame, *, has_ids: bool = True) -> None:
     held = [
         pl.when(ran).then(pl.col(f"allocated_{what}") if f"allocated_{what}" in rows.columns
                           else pl.col(f"requested_{what}")).otherwise(0).alias(f"allocated_{what}")
-        for what in ("nodes", "cpus", "gpus")
+        for what in ("nodes", "cpus", "gpus", "mem_mib")
     ]  # fmt: skip
     jobs = rows.with_columns(
         job_key=pl.col("job_id"),
@@ -189,7 +190,8 @@ def finish(parsed: Parsed, rows: pl.DataFrame, *, has_ids: bool = True) -> None:
     jobs = refuse(parsed, jobs.with_columns(implausible(jobs)))
     attempts = jobs.filter(pl.col("attempts") == 1).select(
         "job_key", pl.lit(0, dtype=pl.Int64).alias("attempt"), "submit_utc", "start_utc", "end_utc", "run_s", "state",
-        pl.col("allocated_nodes").alias("nodes"), pl.col("allocated_gpus").alias("gpus"), "gpu_time_s", "line",
+        *(pl.col(f"allocated_{what}").alias(what) for what in ("nodes", "cpus", "gpus", "mem_mib")),
+        "gpu_time_s", "line",
     )  # fmt: skip
     parsed.rejects.sort(key=lambda reject: reject.line)
     parsed.allocations = parsed.jobs = len(jobs)

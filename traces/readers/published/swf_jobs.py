@@ -148,7 +148,8 @@ def _runs(parsed: Parsed, parts: pl.DataFrame, own: set[int], start: int) -> tup
                      for name, t in (("submit", submitted), ("start", begun), ("end", ended))}  # fmt: skip
             runs.append({
                 "job_key": str(row["job"]), "attempt": number, **times, "run_s": max(row["run"], 0),
-                "state": STATES[row["status"]], "line": row["line"],
+                "state": STATES[row["status"]], "cpus": row["allocated"] if row["allocated"] > 0 else None,
+                "line": row["line"],
             })  # fmt: skip
         if rows[0]["job"] not in own:
             total = sum(max(row["run"], 0) for row in rows)

@@ -12,20 +12,20 @@ from traces.readers import plausible
 from traces.readers.sacct import csv as sacct_csv
 from traces.slurm import text as slurm_text
 
-# `sacct --helpformat`, Slurm 17.11 to 24.05, and its older names.
+# `sacct --helpformat`, Slurm 17.11 to 24.05, and its older names; Dependency, which exports of the database add.
 _NAMES = """
 Account AdminComment AllocCPUS AllocGRES AllocNodes AllocTRES AssocID AveCPU AveCPUFreq AveDiskRead AveDiskWrite
 AvePages AveRSS AveVMSize BlockID Cluster Comment Constraints ConsumedEnergy ConsumedEnergyRaw Container CPUTime
-CPUTimeRAW DBIndex DerivedExitCode Elapsed ElapsedRaw Eligible End ExitCode Extra FailedNode Flags GID Group JobID
-JobIDRaw JobName Layout Licenses MaxDiskRead MaxDiskReadNode MaxDiskReadTask MaxDiskWrite MaxDiskWriteNode
+CPUTimeRAW DBIndex Dependency DerivedExitCode Elapsed ElapsedRaw Eligible End ExitCode Extra FailedNode Flags GID Group
+JobID JobIDRaw JobName Layout Licenses MaxDiskRead MaxDiskReadNode MaxDiskReadTask MaxDiskWrite MaxDiskWriteNode
 MaxDiskWriteTask MaxPages MaxPagesNode MaxPagesTask MaxRSS MaxRSSNode MaxRSSTask MaxVMSize MaxVMSizeNode MaxVMSizeTask
 McsLabel MinCPU MinCPUNode MinCPUTask NCPUS NNodes NodeList NTasks Partition Planned PlannedCPU PlannedCPURAW Priority
 QOS QOSRAW QOSREQ Reason ReqCPUFreq ReqCPUFreqGov ReqCPUFreqMax ReqCPUFreqMin ReqCPUS ReqGRES ReqMem ReqNodes ReqTRES
 Reservation ReservationId Reserved Restarts ResvCPU ResvCPURAW SLUID Start State StdErr StdIn StdOut Submit SubmitLine
 Suspended SystemComment SystemCPU Timelimit TimelimitRaw TotalCPU TRESUsageInAve TRESUsageInMax TRESUsageInMaxNode
 TRESUsageInMaxTask TRESUsageInMin TRESUsageInMinNode TRESUsageInMinTask TRESUsageInTot TRESUsageOutAve TRESUsageOutMax
-TRESUsageOutMaxNode TRESUsageOutMaxTask TRESUsageOutMin TRESUsageOutMinNode TRESUsageOutMinTask TRESUsageOutTot UID
-User UserCPU WCKey WCKeyID WorkDir
+TRESUsageOutMaxNode TRESUsageOutMaxTask TRESUsageOutMin TRESUsageOutMinNode TRESUsageOutMinTask TRESUsageOutTot UID User
+UserCPU WCKey WCKeyID WorkDir
 """
 NAMES = tuple(_NAMES.split())
 _BY_LOWER = {name.lower(): name for name in NAMES}
@@ -147,7 +147,7 @@ FORMS: dict[str, Callable[[str], Any]] = {
 }
 
 
-READ = frozenset(FORMS) | {"JobName", "QOS", "Flags", "Reason"}
+READ = frozenset(FORMS) | {"JobName", "QOS", "Flags", "Reason", "Constraints", "Dependency"}
 # What tells where a column begins when user text has broken a record. An odd value in one of these columns is no
 # reason to refuse a record that is whole.
 _USUAL_FORMS = (
@@ -162,6 +162,7 @@ _USUAL_FORMS = (
     (r"TRESUsage\w+", r"([\w/:.-]+=[^,|\s]*(,|$))*"),
     (r"Flags", r"[A-Za-z_,]*"),
     (r"Reason", r"[\w .,:()\[\]/-]*"),  # of Slurm's own words
+    (r"Dependency", r"[\w,:?()*+-]*"),
 )
 
 

@@ -23,7 +23,7 @@ from traces.readers.sacct.columns import NO_VALUE
 COLUMNS = (
     "JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "Submit", "Eligible", "Start",
     "End", "ElapsedRaw", "Suspended", "TimelimitRaw", "AllocNodes", "AllocCPUS", "ReqTRES", "AllocTRES", "NodeList",
-    "Priority", "Flags", "MaxRSS", "TotalCPU", "Reason",
+    "Priority", "Flags", "MaxRSS", "TotalCPU", "Reason", "Constraints",
 )  # fmt: skip
 BATCH = 10_000  # jobs
 PIECE_BYTES = 1 << 22
@@ -132,7 +132,7 @@ def _job(job: dict[str, Any]) -> tuple[str | None, ...]:
         _count(times.get("elapsed")), _clock(times.get("suspended")), _limit(times.get("limit")),
         _count(job.get("allocation_nodes")), None, _tres(tres.get("requested")), _tres(tres.get("allocated")),
         _text(job.get("nodes")), _count(job.get("priority")), _flags(_listed(job, "flags")), None, None,
-        _reason(job["state"]),
+        _reason(job["state"]), _text(job.get("constraints")),
     )  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def _step(step: dict[str, Any], job: dict[str, Any]) -> tuple[str | None, ...]:
         _count(times.get("elapsed")), _clock(times.get("suspended")), None,
         _count((step.get("nodes") or {}).get("count")), _cpus(held), None, _tres(held), None, None, None,
         None if most is None else str(_number(most) or 0), _clock((times.get("total") or {}).get("seconds")),
-        None,
+        None, None,
     )  # fmt: skip
 
 

@@ -85,7 +85,7 @@ def _held_while_run(rows: pl.DataFrame) -> pl.DataFrame:
     run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds() - pl.col("suspended_s")
     kept = [
         pl.when("ran").then(pl.col(name)).otherwise(pl.lit(0)).alias(name)
-        for name in ("allocated_nodes", "allocated_cpus", "allocated_gpus")
+        for name in ("allocated_nodes", "allocated_cpus", "allocated_gpus", "allocated_mem_mib")
     ]
     return rows.with_columns(
         pl.when("ran").then(pl.coalesce("elapsed_s", run)).clip(0).alias("run_s"),

@@ -58,6 +58,8 @@ def typed(
         column.mapped("ExitCode", lambda t: slurm_text.parse_exit_code(t)[1], pl.Int64).alias("exit_signal"),
         column.mapped("Flags", started_by, pl.String).alias("started_by"),
         column.text("Reason").alias("reason"),
+        column.text("Constraints").alias("features_asked"),
+        column.text("Dependency").alias("dependency"),
         column.size_kib("MaxRSS").alias("max_rss_kib"),
         column.duration("TotalCPU").alias("cpu_time_s"),
         column.nodes("NodeList").alias("nodes"),
@@ -287,7 +289,7 @@ def _sizes(column: _Columns, settings: ClusterSettings) -> list[pl.Expr]:
 
     nodes = pl.select(pl.coalesce(first("AllocNodes").replace(0, None), first("NNodes"))).to_series()
     requested_nodes = pl.select(pl.coalesce(first("ReqNodes"), tres("ReqTRES", "node"), nodes)).to_series()
-    cpus = first("AllocCPUS", "NCPUS")
+    cpus = pl.select(pl.coalesce(first("AllocCPUS", "NCPUS"), tres("AllocTRES", "cpu"))).to_series()
     requested_cpus = pl.select(pl.coalesce(first("ReqCPUS"), tres("ReqTRES", "cpu"), cpus)).to_series()
     allocated, requested = _gpus(column, nodes, requested_nodes, settings)
     return [
@@ -298,6 +300,7 @@ def _sizes(column: _Columns, settings: ClusterSettings) -> list[pl.Expr]:
         pl.lit(allocated).alias("allocated_gpus"),
         pl.lit(requested).alias("requested_gpus"),
         pl.lit(_memory(column, requested_nodes, requested_cpus)).alias("requested_mem_mib"),
+        pl.lit(_tres_mib(column, "AllocTRES").round().cast(pl.Int64)).alias("allocated_mem_mib"),
     ]
 
 
@@ -322,25 +325,32 @@ def _gpus(
     return pl.select(pl.coalesce(held, held_old, requested)).to_series(), requested
 
 
-def _memory(column: _Columns, nodes: pl.Series, cpus: pl.Series) -> pl.Series:
-    """MiB asked for over all nodes: ReqMem a node (`n`), a CPU (`c`) or in all, else mem of ReqTRES."""
+def _size_mib(text: str) -> float | None:
+    parsed = sacct_columns.memory(text)
+    return None if parsed is None else parsed[0]
 
-    def size(text: str) -> float | None:
-        parsed = sacct_columns.memory(text)
-        return None if parsed is None else parsed[0]
+
+def _tres_mib(column: _Columns, name: str) -> pl.Series:
+    """MiB of a TRES column's mem, over all nodes; null where it names none."""
+
+    def of_tres(text: str) -> float | None:
+        value = slurm_text.parse_tres(text).get("mem")
+        return _size_mib(value) if value else None
+
+    return column.mapped(name, of_tres, pl.Float64)
+
+
+def _memory(column: _Columns, nodes: pl.Series, cpus: pl.Series) -> pl.Series:
+    """MiB asked for over all nodes: mem of ReqTRES, else ReqMem a node (`n`), a CPU (`c`) or in all."""
 
     def per(text: str) -> str | None:
         parsed = sacct_columns.memory(text)
         return None if parsed is None else parsed[1]
 
-    def of_tres(text: str) -> float | None:
-        value = slurm_text.parse_tres(text).get("mem")
-        return size(value) if value else None
-
     frame = pl.DataFrame({"nodes": nodes, "cpus": cpus}).with_columns(
-        size=column.mapped("ReqMem", size, pl.Float64),
+        size=column.mapped("ReqMem", _size_mib, pl.Float64),
         per=column.mapped("ReqMem", per, pl.String),
-        tres=column.mapped("ReqTRES", of_tres, pl.Float64),
+        tres=_tres_mib(column, "ReqTRES"),
     )
     times = pl.when(pl.col("per") == "n").then("nodes").when(pl.col("per") == "c").then("cpus").otherwise(1)
     whole = pl.coalesce("tres", pl.col("size") * times).round().clip(upper_bound=2.0**62)  # `implausible` refuses it

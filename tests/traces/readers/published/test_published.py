@@ -170,6 +170,7 @@ def test_runs_of_an_swf_job_that_was_stopped_and_went_on(lake: Lake) -> None:
     waits = [(a["start_utc"] - a["submit_utc"]).total_seconds() for a in runs]
     assert waits == [10, 30] and runs[0]["end_utc"] == runs[1]["submit_utc"]
     assert job["end_utc"] == runs[1]["end_utc"]
+    assert [a["cpus"] for a in runs] == [8, 8]
 
 
 def test_a_piece_at_a_time(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,9 @@ def test_a_plain_job(lake: Lake, sacct_row: Row) -> None:
     }  # fmt: skip
     assert {name: job[name] for name in expected} == expected
     assert [(p["node"], p["gpus"]) for p in lake.rows("placements")] == [("n01", 2), ("n02", 2)]
+    (attempt,) = lake.rows("attempts")
+    held = {"nodes": 2, "cpus": 8, "gpus": 4, "mem_mib": 65_536}
+    assert {name: attempt[name] for name in held} == held
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,8 @@ def job(new: bool, **other: Any) -> dict[str, Any]:
         "partition": "gpu", "qos": "normal", "allocation_nodes": 2, "nodes": "n[01-02]", "priority": _count(9, new),
         "array": {"job_id": 0, "task_id": _count(0, new), "task": ""}, "het": {"job_id": 0, "job_offset": None},
         "state": {"current": ["COMPLETED"] if new else "COMPLETED", "reason": "None"}, "time": times,
-        "flags": ["STARTED_ON_BACKFILL"], "exit_code": {"status": "SUCCESS", "return_code": 0}, "steps": [step],
+        "flags": ["STARTED_ON_BACKFILL"], "constraints": "a100&ib",
+        "exit_code": {"status": "SUCCESS", "return_code": 0}, "steps": [step],
         "tres": {"allocated": tres, "requested": tres},
     }  # fmt: skip
     return {**plain, **other}
@@ -114,7 +115,7 @@ def test_json(lake: Lake, new: bool) -> None:
     expected = {
         "job_key": "100", "job_name": "a|b\nc", "state": "COMPLETED", "wait_s": 1800, "run_s": 3600, "limit_s": 7200,
         "allocated_gpus": 4, "requested_mem_mib": 65_536, "started_by": "backfill", "allocated_nodes": 2,
-        "reason": "None",
+        "reason": "None", "features_asked": "a100&ib", "allocated_mem_mib": 65_536, "allocated_cpus": 8,
     }  # fmt: skip
     assert {name: first[name] for name in expected} == expected
     assert (second["job_id"], second["array_job_id"], second["array_task_id"]) == ("102_3", 102, 3)

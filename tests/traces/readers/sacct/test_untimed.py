@@ -95,6 +95,21 @@ def test_the_reason_is_kept_as_written(lake: Lake) -> None:
     assert jobs_of(lake, "reason", "job_name") == [("JobHeldUser", "a"), ("None", "a|b")]
 
 
+def test_features_and_dependency_are_kept_as_written(lake: Lake) -> None:
+    """sbatch(1): `--constraint="a100|h100"` may hold the delimiter; squeue's form of `--dependency`."""
+    text = "JobID|Submit|Start|End|State|Dependency|Constraints\n"
+    text += "1|2024-05-01T10:00:00|2024-05-01T10:00:00|2024-05-01T11:00:00|COMPLETED||a100&ib\n"
+    text += "2|2024-05-01T10:00:00|2024-05-01T10:00:00|2024-05-01T11:00:00|COMPLETED|afterok:1_*(failed),singleton|x\n"
+    text += "3|2024-05-01T10:00:00|2024-05-01T10:00:00|2024-05-01T11:00:00|COMPLETED||a100|h100\n"
+    (result,) = lake.ingest(lake.put("dump.psv", text))
+    assert result.rejects == 0
+    assert jobs_of(lake, "dependency", "features_asked") == [
+        (None, "a100&ib"),
+        ("afterok:1_*(failed),singleton", "x"),
+        (None, "a100|h100"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("state", "attempts"),
     [("FAILED", 1), ("COMPLETED", 1), ("OUT_OF_MEMORY", 1), ("CANCELLED by 7", 0), ("DEADLINE", 0)],
