@@ -50,7 +50,8 @@ def test_forty_waits_are_judged_ten_a_log() -> None:
         assert len(job["main"]) == 1 or job["why"], job["id"]
         bounds = job.get("bounds", {})
         assert set(bounds) <= set(CAUSES) and all(0 <= least <= most <= 1 for least, most in bounds.values()), job["id"]
-        assert set(job["figures"]) <= set(FIGURES) and "wait_s" in job["figures"], job["id"]
+        assert "wait_s" in job["figures"], job["id"]
+    assert {name for job in JOBS for name in job["figures"]} == set(FIGURES)
 
 
 def test_the_evidence_quotes_every_figure() -> None:
@@ -102,6 +103,20 @@ def disagreements(job: dict[str, Any], row: dict[str, Any]) -> list[str]:
             found.append(f"{CAUSES[cause]} {row[f'{cause}_s']} s, not {seconds} s")
     parts = sum(row[f"{cause}_s"] for cause in CAUSES)
     return found if parts == row["wait_s"] else [*found, f"causes add up to {parts} s, not {row['wait_s']} s"]
+
+
+def test_each_contradiction_is_named() -> None:
+    job = {"main": ["own jobs"], "figures": {"wait_s": 100}, "bounds": {"own_jobs": [0.5, 1]}, "seconds": {"held": 9}}
+    agreed = {"wait_s": 100, "main_cause": "own jobs"} | {f"{cause}_s": 0 for cause in CAUSES}
+    agreed |= {"own_jobs_s": 91, "held_s": 9}
+    assert disagreements(job, agreed) == []
+    assert disagreements(job, agreed | {"main_cause": "unknown"}) == ["main cause unknown, not own jobs"]
+    assert disagreements(job, agreed | {"own_jobs_s": 41, "behind_s": 50}) == [
+        "own jobs 0.410 of the wait, not 0.5 to 1"
+    ]
+    assert disagreements(job, agreed | {"held_s": 8, "unknown_s": 1}) == ["held 8 s, not 9 s"]
+    assert disagreements(job, agreed | {"unknown_s": 1}) == ["causes add up to 101 s, not 100 s"]
+    assert disagreements(job, agreed | {"wait_s": 99})[0] == "wait 99 s, not 100 s"
 
 
 def test_the_causes_are_those_that_a_person_accepts(
