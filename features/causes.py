@@ -1,265 +1,245 @@
-"""Why each job waited: each second of a wait is given to exactly one of five causes (docs/decisions/0013).
+"""Why each job waited: each second of a wait is given to exactly one of eleven causes (docs/decisions/0013, 0041).
 
-The causes are asked in the order in which Slurm checks them, and the first that applied at that second takes it:
+The causes are asked in this order, and the first that applied at that second takes it:
 
-- `held`: the job was not yet eligible;
-- `own limit`: its user or group would have exceeded a limit or quota;
-- `cluster full`: too little was free in the pool that the job may use, wherever it might be placed;
+- `held`: the job was not yet eligible (Slurm's eligible time, or its reason where the log has no such time);
+- `likely dependency`, `own jobs`, `array limit`: it waited for jobs of its own user (`features.own_jobs`);
+- `own limit`: its user or group would have exceeded a limit or quota (`features.limits`);
+- `cluster full`: too little was free on the nodes that the job may use, wherever it might be placed;
+- `nodes down`: it would have fitted on nodes of these that were out of service;
 - `fragmented`: enough was free, but on no set of nodes of the job's shape;
-- `behind others`: it would have fitted (a higher priority, a reservation for another job, the pace of the scheduler,
-  and whatever the log does not show).
+- `reservation`: it would have fitted, and nothing of its queue started for an hour or more though jobs of several users
+  would have;
+- `behind others`: it would have fitted, and other users' jobs of its queue were ahead or started first;
+- `unknown`: it would have fitted and nobody was before it, or the log does not show yet what ran.
 
-The seconds are integrals of step functions that are 0 or 1, so they are exact: nothing is sampled.
+Inside a wait for its own jobs a job has no other cause. A reason of Slurm's that names a limit, a reservation or nodes
+that are down outweighs `behind others` and `unknown`. The seconds are integrals of step functions that are 0 or 1, so
+they are exact: nothing is sampled.
 
 Example: a job for 4 GPUs of one node is submitted at 10:00 and eligible at 10:05. Until 10:20 the cluster has 2 GPUs
-free, then 4 on two nodes; at 10:50 a whole node comes free, and at 10:51 the job starts. It was held for 5 min, the
-cluster was full for 15 min, what was free was fragmented for 30 min, and for 1 min the job was behind others.
+free, then 4 on two nodes; at 10:50 a whole node comes free, and at 10:51, just after a job of another user, the job
+starts. It was held for 5 min, the cluster was full for 15 min, what was free was fragmented for 30 min, and for 1 min
+the job was behind others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from features.limits import HOLD_REASON, LIMIT_REASON, Usage, inferred
-from features.pools import COUNTS, KNOWN, Basis, Counted, Demand, Fit, Placed, placed_pools
+from features import closures, own_jobs, precedence
+from features.capacity import capacity
+from features.fits import SHAPE, Rooms, between, span
+from features.limits import NAMED_BY, OWNER, OwnLimits, any_of, is_free
+from features.own_jobs import OwnNodes
+from features.pools import Fit
 from features.trace import Trace, beside
-from features.usage import INSTANTS, Int64s, Steps, from_epoch, overlap_area, shows_its_end, steps_of
+from features.usage import (
+    INSTANTS,
+    Int64s,
+    Steps,
+    either,
+    horizon,
+    product,
+    queue_end,
+    whole_from,
+    without,
+)  # fmt: skip
 from traces.clusters import ClusterSettings
-from traces.progress import Progress
 
 MAIN_CAUSES = {
     "held_s": "held",
+    "dependency_s": "likely dependency",
+    "own_jobs_s": "own jobs",
+    "array_limit_s": "array limit",
     "own_limit_s": "own limit",
     "cluster_full_s": "cluster full",
+    "nodes_down_s": "nodes down",
     "fragmented_s": "fragmented",
+    "reservation_s": "reservation",
     "behind_s": "behind others",
+    "unknown_s": "unknown",
 }
 CAUSES = tuple(MAIN_CAUSES)
+EXPLAINED = ("cause_basis", "own_limit", "evidence", "pool_nodes", "pool_known_by")  # what is said beside the seconds
 _READ = (
     "job_key", "submit", "eligible_from", "waiting_to", "gpus", "nodes", "user_name", "partition", "group_name",
     "quota_gpus", "quota_source",
 )  # fmt: skip
 _HELD = (
-    "job_key", "attempt", "partition", "user_name", "group_name", "start_epoch", "end_epoch", "nodes", "gpus",
+    "job_key", "attempt", "partition", "user_name", "group_name", "start_epoch", "end_epoch", "nodes", "gpus", "cpus",
+    "mem_mib",
 )  # fmt: skip
-READ_OF_JOBS = (*INSTANTS, "job_key", "partition", "state", "reason", "requested_cpus", "allocated_cpus")
-KEPT = 20_000_000  # steps of demands kept for the next pass: 320 MB
+READ_OF_JOBS = (
+    *INSTANTS, "eligible_utc", "job_key", "user_name", "partition", "state", "reason", "requested_cpus",
+    "allocated_cpus", "requested_mem_mib", "job_name", "array_job_id",
+)  # fmt: skip
+_OF_JOB = ("cpus", "mem_mib", "reason", "stem", "array")
 
 
 def with_causes(jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> pl.DataFrame:
-    """`jobs` with CAUSES, main_cause, cause_basis and own_limit; null without a wait, or with one under 0.
+    """`jobs` with CAUSES, main_cause and EXPLAINED; null without a wait, or with one under 0.
 
     jobs: job_key, submit (epoch s), eligible_from (epoch s, null where the log has none up to the start), waiting_to
     (epoch s: the first start), gpus, nodes, user_name, partition, group_name, quota_gpus, quota_source. held: see
     `usage.runs`, with a column group_name.
     """
-    cpus = pl.coalesce(pl.col("allocated_cpus").replace(0, None), "requested_cpus")
-    cpus_and_reason = trace.jobs.select("job_key", cpus.alias("cpus"), "reason")
-    waiting = jobs.lazy().select(_READ).filter(pl.col("waiting_to") >= pl.col("submit")).collect()
-    waiting = beside(waiting, cpus_and_reason, "job_key")
-    eligible = pl.coalesce("eligible_from", "submit").clip(pl.col("submit"), pl.col("waiting_to"))
-    waiting = waiting.with_columns(eligible.alias("from")).with_columns(
-        (pl.col("from") - pl.col("submit")).alias("held_s")
-    )
-    held = beside(held.select(_HELD), cpus_and_reason.select("job_key", "cpus"), "job_key")
+    about = own_jobs.with_groups(_described(trace.jobs)).select("job_key", *_OF_JOB)
+    size = capacity(trace, settings, held)
+    held = beside(held.select(_HELD), about.select("job_key", "stem", "array"), "job_key")
     held = held.with_columns(pl.lit(1).alias("jobs"))
-    rooms = _Rooms(trace, settings, held)
-    waiting = _measured(waiting, rooms)
-    waiting = _limited(waiting, rooms, held)
-    waiting = _named(waiting)
+    queue = _queue(trace, jobs, about)
+    rooms = Rooms(trace, size, held, queue.drop_nulls("left"))
+    waiting = jobs.lazy().select(_READ).filter(pl.col("waiting_to") >= pl.col("submit")).collect()
+    waiting = beside(waiting, about, "job_key")
+    eligible = pl.coalesce("eligible_from", "submit").clip(pl.col("submit"), pl.col("waiting_to"))
+    waiting = waiting.with_columns(eligible.alias("from"), *rooms.demand()).with_row_index("row")
+    waiting = waiting.with_columns((pl.col("from") - pl.col("submit")).alias("held_s"))
+    limits = OwnLimits.of(waiting, rooms)
+    waiting = own_jobs.taken_out(waiting, rooms, limits, queue)
+    waiting = _before_the_log(waiting, held)
+    waiting = _named(_counted(waiting, rooms, limits, queue))
     largest = pl.max_horizontal(CAUSES)
     main = pl.coalesce(
         pl.when((largest > 0) & (pl.col(name) == largest)).then(pl.lit(cause)) for name, cause in MAIN_CAUSES.items()
     )
-    by_cause = waiting.select(
-        "job_key", *CAUSES, "cause_basis", "own_limit", main.cast(pl.Categorical).alias("main_cause")
-    )
+    by_cause = waiting.select("job_key", *CAUSES, *EXPLAINED, main.cast(pl.Categorical).alias("main_cause"))
     return beside(jobs, by_cause, "job_key")
 
 
-@dataclass
-class _Rooms:
-    """Where jobs could have run, by partition and by what is known of a job; computed when first asked for."""
-
-    trace: Trace
-    settings: ClusterSettings
-    held: pl.DataFrame
-    placed: dict[str | None, Placed] | None = field(init=False)
-    has_cpus: bool = field(init=False)
-    fits: dict[tuple[object, ...], Fit] = field(init=False, default_factory=dict)
-    counted: dict[Basis, Counted] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        cpus = self.held["cpus"]
-        self.has_cpus = bool(len(cpus)) and cpus.count() >= KNOWN * len(cpus)
-        if not self.has_cpus:
-            self.held = self.held.with_columns(pl.lit(None, pl.Int64).alias("cpus"))
-        self.placed = placed_pools(self.trace, self.settings, self.held)
-
-    def demand(self) -> tuple[pl.Expr, ...]:
-        """Columns cause_basis, ask_gpus, ask_cpus and ask_nodes of the waiting jobs."""
-        gpus, nodes = pl.col("gpus"), pl.col("nodes")
-        ask_nodes = pl.when(nodes > 0).then(nodes).otherwise(1)
-        ask_cpus = (
-            pl.col("cpus").fill_null(0) if self.has_cpus else pl.when(gpus.is_null()).then(ask_nodes).otherwise(0)
-        )
-        if self.placed is not None:
-            basis = pl.lit("placements")
-        else:
-            basis = (
-                pl.when(gpus > 0).then(pl.lit("GPU counts"))
-                .when(pl.lit(self.has_cpus) & (pl.col("cpus") > 0)).then(pl.lit("CPU counts"))
-                .when(nodes > 0).then(pl.lit("node counts"))
-                .otherwise(pl.lit("job counts"))
-            )  # fmt: skip
-        return (
-            basis.cast(pl.Categorical).alias("cause_basis"), gpus.fill_null(0).clip(0).alias("ask_gpus"),
-            ask_cpus.alias("ask_cpus"), ask_nodes.alias("ask_nodes"),
-        )  # fmt: skip
-
-    def fit(self, basis: Basis, partition: str | None, demand: Demand) -> Fit:
-        """When the job's pool was too full for it, and when it fitted."""
-        room: Placed | Counted
-        if self.placed is not None:
-            room = self.placed[partition]
-        else:
-            if basis not in self.counted:
-                self.counted[basis] = Counted(self.held, COUNTS[basis], shows_its_end(self.trace))
-            room = self.counted[basis]
-        key = (id(room), demand)
-        if key not in self.fits:
-            while self.fits and sum(len(fit.full.times) + len(fit.fits.times) for fit in self.fits.values()) > KEPT:
-                del self.fits[next(iter(self.fits))]
-            self.fits[key] = room.fit(demand)
-        return self.fits[key]
-
-
-_SHAPE = ("cause_basis", "partition", "ask_gpus", "ask_cpus", "ask_nodes")
-
-_PRESSED = (*_SHAPE, "from", "waiting_to", "user_name", "gpus", "nodes", "reason")  # what `limits.inferred` reads
-
-
-def _by_shape(
-    waiting: pl.DataFrame, rooms: _Rooms, *also: str
-) -> Iterator[tuple[Fit, tuple[object, ...], pl.DataFrame]]:
-    """The waiting jobs of one pool and demand (and of equal `also`), and how they fitted."""
-    done = 0
-    with Progress("causes of waits", len(waiting), "jobs", stays=False) as progress:
-        for (basis, partition, gpus, cpus, nodes, *rest), rows in waiting.group_by(*_SHAPE, *also, maintain_order=True):
-            demand = Demand(int(str(gpus)), int(str(cpus)), int(str(nodes)))
-            yield rooms.fit(basis, partition, demand), tuple(rest), rows
-            done += len(rows)
-            progress.reach(done)
-
-
-def _between(steps: Steps, begin: Int64s, end: Int64s) -> Int64s:
-    return steps.area(end) - steps.area(begin)
-
-
-def _both(first: Steps, second: Steps, begin: Int64s, end: Int64s) -> Int64s:
-    return overlap_area(first, second, end) - overlap_area(first, second, begin)
-
-
-def _span(rows: pl.DataFrame) -> tuple[Int64s, Int64s]:
-    return rows["from"].to_numpy(), rows["waiting_to"].to_numpy()
-
-
-def _measured(waiting: pl.DataFrame, rooms: _Rooms) -> pl.DataFrame:
-    """With the causes that the machine decides, as if there were no limits: a pass for each pool and demand."""
-    waiting = waiting.with_columns(rooms.demand())
-    own, full, fits = (np.zeros(len(waiting), np.int64) for _ in range(3))
-    for fit, _, rows in _by_shape(waiting.select(*_SHAPE, "from", "waiting_to").with_row_index("row"), rooms):
-        (begin, end), at = _span(rows), rows["row"].to_numpy()
-        full[at], fits[at] = _between(fit.full, begin, end), _between(fit.fits, begin, end)
-    return _seconds(waiting, own, full, fits).with_columns(pl.lit(None, pl.String).alias("own_limit"))
-
-
-def _seconds(rows: pl.DataFrame, own: Int64s, full: Int64s, fits: Int64s) -> pl.DataFrame:
-    """`rows` with own_limit_s, cluster_full_s, behind_s and, the rest of the eligible wait, fragmented_s."""
-    begin, end = _span(rows)
-    return rows.with_columns(
-        pl.Series("own_limit_s", own, pl.Int64), pl.Series("cluster_full_s", full, pl.Int64),
-        pl.Series("fragmented_s", end - begin - own - full - fits, pl.Int64), pl.Series("behind_s", fits, pl.Int64),
+def _described(jobs: pl.DataFrame) -> pl.DataFrame:
+    cpus = pl.coalesce(pl.col("allocated_cpus").replace(0, None), "requested_cpus")
+    return jobs.select(
+        "job_key", "reason", "job_name", "array_job_id", "user_name", cpus.alias("cpus"),
+        pl.col("requested_mem_mib").alias("mem_mib"),
     )  # fmt: skip
 
 
-def _limited(waiting: pl.DataFrame, rooms: _Rooms, held: pl.DataFrame) -> pl.DataFrame:
-    """With the time that a given quota or an inferred limit on users takes out of the other causes."""
-    usage = Usage.of(held)
-    fitted = (pl.col("behind_s") > 0) & pl.col("user_name").is_not_null()
-    could_have_run = waiting.lazy().filter(fitted).select(_PRESSED).collect()
+def _queue(trace: Trace, jobs: pl.DataFrame, about: pl.DataFrame) -> pl.DataFrame:
+    """Every job from when it was eligible until it left the queue, for `features.precedence`."""
+    start = pl.col("start_utc").dt.epoch("s")
+    eligible = pl.coalesce(pl.when(pl.col("eligible_utc") <= pl.col("start_utc")).then("eligible_utc"), "submit_utc")
+    queue = trace.jobs.select(
+        "job_key", "partition", "user_name", eligible.dt.epoch("s").alias("from"), start.alias("start"),
+        queue_end(horizon(trace)).alias("left"),
+    )  # fmt: skip
+    width = beside(jobs.select("job_key", "nodes", "gpus"), about.select("job_key", "cpus"), "job_key")
+    return beside(queue, width, "job_key").with_columns(pl.col(precedence.WIDTH).fill_null(0)).drop_nulls("from")
 
-    def pressed(jobs: pl.DataFrame, over: Steps) -> Int64s:
-        seconds = [_both(over, fit.fits, *_span(rows)).sum() for fit, _, rows in _by_shape(jobs, rooms)]
-        return np.array(seconds, dtype=np.int64)
 
-    limits = inferred(could_have_run, usage, pressed)
-    groups_with_quota = waiting.filter((pl.col("quota_source") == "given").fill_null(False))["group_name"].unique()
-    if not limits and groups_with_quota.is_empty():
-        return waiting
-    groups = {
-        str(name): steps_of(rows, "gpus") for (name,), rows in held.group_by("group_name") if name in groups_with_quota
-    }
+def _before_the_log(waiting: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
+    """`waiting` with unknown_s, the time before the log shows what ran, and `from` moved behind it."""
+    begin = pl.col("from").clip(pl.min_horizontal(pl.lit(whole_from(held)), "waiting_to"))
+    return waiting.with_columns((begin - pl.col("from")).alias("unknown_s"), begin.alias("from"))
+
+
+class _Open(NamedTuple):
+    """Of a queue: 1 while it was closed (`shut`), and while more was free than all its jobs ask for (`plenty`)."""
+
+    shut: Steps
+    plenty: Steps
+
+
+_NEVER = Steps(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def _counted(waiting: pl.DataFrame, rooms: Rooms, limits: OwnLimits, queue: pl.DataFrame) -> pl.DataFrame:
+    """With the seconds of every cause that is left, and own_limit, the limits that took any."""
+    waiting = beside(waiting, precedence.who_was_before(queue), "job_key")
+    closed, own = closures.closed(waiting, rooms, queue), OwnNodes(rooms)
+    may_be_limited = pl.lit(not limits.are_none) & ~is_free(waiting["reason"])
+    owner = [pl.when(may_be_limited).then(pl.col(name)).alias(f"of {name}") for name in OWNER]
+    owner.append(pl.when(pl.col("user_name").is_in(own.users)).then("user_name").alias("large user"))
+    columns = ("row", *SHAPE, "from", "waiting_to", "others_until", "own_until")
     parts = []
-    owner = ("user_name", "group_name", "quota_gpus", "quota_source", "gpus")
-    for fit, (user, group, quota, source, gpus), rows in _by_shape(waiting, rooms, *owner):
-        binding: dict[str, Steps] = {}
-        if source == "given" and (asked := int(str(gpus or 0))) > 0:
-            used = groups.get(str(group), Steps(np.zeros(0, np.int64), np.zeros(0, np.int64)))
-            binding[f"{quota} GPUs for its group (given)"] = from_epoch(used).above(int(str(quota)) - asked)
-        for limit in limits:
-            if user is None or limit.partition not in (None, rows["partition"][0]):
-                continue
-            asked = {"jobs": 1, "nodes": int(rows["ask_nodes"][0]), "gpus": int(rows["ask_gpus"][0])}[limit.amount]
-            if asked and (over := usage.over(limit, str(user), asked)) is not None and over.peak:
-                binding[str(limit)] = over
-        parts.append(_taken_out(rows, fit, binding) if binding else rows)
-    return pl.concat(parts) if parts else waiting
+    for fit, of, rows in rooms.by_shape(
+        waiting.select(*columns, *owner), *(f"of {name}" for name in OWNER), "large user"
+    ):
+        basis, partition = rows["cause_basis"][0], rows["partition"][0]
+        room = _Open(closed.get(partition, _NEVER), rooms.plenty(basis, partition))
+        parts.append(_seconds(rows, fit, room, limits.binding(rows, of[:-1]), own.most(rows, of[-1])))
+    if not parts:
+        return waiting.with_columns(
+            *(pl.lit(0, pl.Int64).alias(name) for name in CAUSES if name not in waiting.columns),
+            pl.lit(None, pl.String).alias("own_limit"),
+        )
+    waiting = waiting.join(pl.concat(parts), on="row", maintain_order="left")
+    return waiting.with_columns(
+        (pl.col("unknown_s") + pl.col("nobody_s")).alias("unknown_s"),
+        (pl.col("own_jobs_s") + pl.col("behind_own_s")).alias("own_jobs_s"),
+    )
 
 
-def either(first: Steps, second: Steps) -> Steps:
-    """The step function that is 1 where at least one of two step functions of 0 and 1 is 1."""
-    times = np.union1d(first.times, second.times)
-    return Steps(times, first.at(times) | second.at(times))
+def _seconds(rows: pl.DataFrame, fit: Fit, room: _Open, binding: dict[str, Steps], most: Steps | None) -> pl.DataFrame:
+    """Of rows of one demand and owner: row, own_limit, and the seconds of each cause from `from` on.
 
-
-def _taken_out(rows: pl.DataFrame, fit: Fit, binding: dict[str, Steps]) -> pl.DataFrame:
-    """`rows` of one owner and demand, with the time in which any limit of `binding` was reached (1) as own_limit_s.
-
-    That time is taken out of cluster_full_s and behind_s; own_limit names the limits that were reached.
+    most: 1 while the user's own jobs hold most of the pool, which is then why the job does not fit.
     """
-    begin, end = _span(rows)
-    over = None
+    begin, end = span(rows)
+    over = any_of(binding) or _NEVER
+    full, away, fits = (without(steps, over) for steps in (fit.full, fit.away, fit.fits))
+    shut, free = product(fits, room.shut), without(fits, room.shut)
+    others, own = (
+        np.clip(rows[name].fill_null(precedence.NEVER).to_numpy(), begin, end) for name in ("others_until", "own_until")
+    )
+    contested = without(free, room.plenty)
+    seconds: dict[str, Int64s] = {
+        "own_limit_s": between(over, begin, end), "cluster_full_s": between(full, begin, end),
+        "nodes_down_s": between(away, begin, end), "reservation_s": between(shut, begin, end),
+        "behind_s": between(contested, begin, others),
+        "behind_own_s": between(free, begin, own) - between(contested, begin, np.minimum(own, others)),
+    }  # fmt: skip
+    seconds["nobody_s"] = between(free, begin, end) - seconds["behind_s"] - seconds["behind_own_s"]
+    seconds["fragmented_s"] = end - begin - sum(seconds.values())
+    if most is not None:
+        held = without(most, over)
+        scattered = without(without(held, either(full, away)), fits)
+        parts = {"cluster_full_s": product(held, full), "nodes_down_s": product(held, away), "fragmented_s": scattered}
+        for name, steps in parts.items():
+            seconds[name] = seconds[name] - between(steps, begin, end)
+            seconds["behind_own_s"] = seconds["behind_own_s"] + between(steps, begin, end)
     names: list[list[str]] = [[] for _ in range(len(rows))]
     for name, steps in binding.items():
-        for place in np.flatnonzero(_between(steps, begin, end)):
+        for place in np.flatnonzero(between(steps, begin, end)):
             names[place].append(name)
-        over = steps if over is None else either(over, steps)
-    assert over is not None
-    full = rows["cluster_full_s"].to_numpy() - _both(over, fit.full, begin, end)
-    fits = rows["behind_s"].to_numpy() - _both(over, fit.fits, begin, end)
-    text = pl.Series("own_limit", [" and ".join(some) or None for some in names], pl.String)
-    return _seconds(rows, _between(over, begin, end), full, fits).with_columns(text)
+    return pl.DataFrame(
+        {
+            "row": rows["row"],
+            **{name: pl.Series(values, dtype=pl.Int64) for name, values in seconds.items()},
+            "own_limit": pl.Series([" and ".join(some) or None for some in names], dtype=pl.String),
+        }
+    )
 
 
 def _named(waiting: pl.DataFrame) -> pl.DataFrame:
-    """With what the scheduler's own reason says of the time in which a job would have fitted.
+    """With what the scheduler's own reason says. Slurm keeps the last one that was not Priority or Resources.
 
-    Slurm keeps the last reason that was not Priority or Resources. One that names a limit outweighs our `behind`. One
-    that names a hold does so only where the log has no eligible time: else that time already says how long it lasted.
+    Slurm asks limits before resources, so one that names a limit has the whole eligible wait. A reservation, or nodes or
+    a partition that is down, outweighs `behind` and `unknown`. What was before the eligible time has the cause that the
+    reason names (an array's limit and a dependency make a job eligible late). Where the log has no eligible time, a
+    reason that names a hold stands for the time in which the job would have fitted.
     """
-    behind = pl.col("behind_s")
     reason = pl.col("reason").cast(pl.String)
-    limit = reason.str.contains(LIMIT_REASON).fill_null(False) & (behind > 0)
-    hold = reason.str.contains(HOLD_REASON).fill_null(False) & pl.col("eligible_from").is_null()
-    return waiting.with_columns(
-        (pl.col("own_limit_s") + pl.when(limit).then(behind).otherwise(0)).alias("own_limit_s"),
-        (pl.col("held_s") + pl.when(hold).then(behind).otherwise(0)).alias("held_s"),
-        pl.when(limit | hold).then(0).otherwise(behind).alias("behind_s"),
+    says = {name: reason.str.contains(pattern).fill_null(False) for name, pattern in NAMED_BY.items()}
+    after_held = [name for name in CAUSES if name != "held_s"]
+    limit, open_ = says["own_limit_s"], pl.col("behind_s") + pl.col("unknown_s")
+    waiting = waiting.with_columns(
+        pl.when(limit).then(pl.sum_horizontal(after_held)).otherwise("own_limit_s").alias("own_limit_s"),
+        *(pl.when(limit).then(0).otherwise(name).alias(name) for name in after_held if name != "own_limit_s"),
         pl.when(limit).then(pl.concat_str("own_limit", "reason", separator=" and ", ignore_nulls=True))
         .otherwise("own_limit").alias("own_limit"),
     )  # fmt: skip
+    hold = says["held_s"] & pl.col("eligible_from").is_null()
+    moved = {**{name: says[name] for name in ("array_limit_s", "reservation_s", "nodes_down_s")}, "held_s": hold}
+    waiting = waiting.with_columns(
+        *((pl.col(name) + pl.when(said).then(open_).otherwise(0)).alias(name) for name, said in moved.items()),
+        pl.when(pl.any_horizontal(moved.values())).then(0).otherwise(pl.col("behind_s", "unknown_s")).name.keep(),
+    )
+    late = {name: says[name] for name in ("array_limit_s", "dependency_s", "reservation_s")}
+    return waiting.with_columns(
+        *((pl.col(name) + pl.when(said).then("held_s").otherwise(0)).alias(name) for name, said in late.items()),
+        pl.when(pl.any_horizontal(late.values())).then(0).otherwise("held_s").alias("held_s"),
+    )

@@ -11,15 +11,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from features.capacity import Capacity, capacity
 from features.tables.fragmentation import EMPTY_NODES, FRAGMENTATION
 from features.trace import ASKED, Trace, read_trace, shaped
 from features.usage import (
-    Capacity,
     Int64s,
     Steps,
     asked_gpus,
     asked_nodes,
-    capacity,
     horizon,
     queue_end,
     runs,
@@ -33,6 +32,7 @@ from traces.store.frames import empty
 TABLES: tuple[Table, ...] = (FRAGMENTATION, EMPTY_NODES)
 GRID_S = 600
 MAX_INSTANTS = 100_000  # 694 days of 10 minutes; the grid gets coarser beyond
+WHOLE = 0.95  # share of the runs that must hold whole nodes before all are taken to
 CHUNK_CELLS = 4_000_000  # instants x nodes held in memory at once
 
 Table2D = NDArray[np.int64]
@@ -47,7 +47,7 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
     """Both tables from canonical frames."""
     held = runs(trace, settings)
     size = capacity(trace, settings, held)
-    nodes = node_states(trace, settings, held, size)
+    nodes = node_states(trace, held, size)
     instants = grid(held)
     if len(instants):
         series = _series(trace, settings, held, size, nodes, instants)
@@ -82,15 +82,14 @@ class NodeStates:
     held: list[Steps]
 
 
-def node_states(trace: Trace, settings: ClusterSettings, held: pl.DataFrame, size: Capacity) -> NodeStates | None:
+def node_states(trace: Trace, held: pl.DataFrame, size: Capacity) -> NodeStates | None:
     """None where the log names no nodes.
 
-    A node has the GPUs of the settings, else of the machine list, and never fewer than were held on it at once
-    (Philly's machine list contradicts its job log). Nodes of the settings that never appear are added, empty.
+    Each node has the GPUs of `size`; nodes on which nothing ran are added, empty.
     """
     if trace.placements.is_empty():
         return None
-    listed = dict(zip(trace.nodes["node"].to_list(), trace.nodes["gpus"].to_list(), strict=True))
+    gpus_of = dict(zip(size.sizes["node"].to_list(), size.sizes["gpus"].fill_null(0).to_list(), strict=True))
     on_nodes = trace.placements.select("job_key", "attempt", "node", pl.col("gpus").alias("there")).join(
         held.select("job_key", "attempt", "start_epoch", "end_epoch"), on=["job_key", "attempt"], how="inner"
     )
@@ -101,15 +100,13 @@ def node_states(trace: Trace, settings: ClusterSettings, held: pl.DataFrame, siz
     used: list[Steps] = []
     for (name,), rows in on_nodes.group_by("node", maintain_order=True):
         names.append(str(name))
-        declared = settings.gpus_per_node or listed.get(name) or 0
+        whole = gpus_of[str(name)]
         # A share of GPUs that the log does not give is taken to be the whole node.
-        rows = rows.with_columns(pl.col("there").fill_null(declared), pl.lit(1).alias("one"))
+        rows = rows.with_columns(pl.col("there").fill_null(whole), pl.lit(1).alias("one"))
         used.append(steps_of(rows, "there"))
         jobs.append(steps_of(rows, "one"))
-        counts.append(max(declared, used[-1].peak))
-    never = [settings.gpus_per_node or gpus or 0 for name, gpus in listed.items() if name not in names]
-    missing = max((size.nodes or 0) - len(counts) - len(never), 0) if size.source == "settings" else 0
-    never += [settings.gpus_per_node or 0] * missing
+        counts.append(max(whole, used[-1].peak))
+    never = size.sizes.filter(~pl.col("node").is_in(names).fill_null(False))["gpus"].fill_null(0).to_list()
     nothing = Steps(np.zeros(0, np.int64), np.zeros(0, np.int64))
     more = [nothing] * len(never)
     return NodeStates(names, np.array(counts + never, dtype=np.int64), jobs + more, used + more)
@@ -163,23 +160,35 @@ def _columns(frame: pl.DataFrame, *names: str) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def _whole_nodes(held: pl.DataFrame, size: Capacity, instants: Int64s) -> pl.DataFrame:
-    """State where only node counts are known: every job holds whole nodes. Nothing can be said of parts of nodes."""
-    busy, total = steps_of(held, "nodes").at(instants), size.nodes_at(instants)
-    empty_nodes = np.maximum(total - busy, 0)
-    per_node = size.gpus_per_node
-    free = None if per_node is None else empty_nodes * per_node
+    """State where only counts are known. Jobs are taken to hold whole nodes, unless their GPUs say that they do not:
+    then neither empty nodes nor gangs are known."""
+    busy, total = steps_of(held, "nodes").at(instants), size.at("node", instants)
+    gpus, used = (None, None) if size.gpus is None else (size.at("GPU", instants), steps_of(held, "gpus").at(instants))
+    per_node = size.gpus_per_node if size.source == "settings" else None
+    free = None if gpus is None or used is None else np.maximum(gpus - used, 0)
+    empty_nodes = np.maximum(total - busy, 0) if _holds_whole_nodes(held, size) else None
+    gang = None if empty_nodes is None or per_node is None else empty_nodes * per_node
     columns: dict[str, Int64s | None] = {
         "capacity_nodes": total,
-        "busy_nodes": busy,
+        "busy_nodes": None if empty_nodes is None else busy,
         "empty_nodes": empty_nodes,
-        "capacity_gpus": None if per_node is None else total * per_node,
-        "busy_gpus": None if size.gpus is None else steps_of(held, "gpus").at(instants),
+        "capacity_gpus": gpus,
+        "busy_gpus": used,
         "free_gpus": free,
-        "largest_node_gpus": None if per_node is None else (empty_nodes > 0) * np.int64(per_node),
+        "largest_node_gpus": None if gang is None else np.minimum(gang, np.int64(per_node or 0)),
         "largest_gang_nodes": empty_nodes,
-        "largest_gang_gpus": free,
+        "largest_gang_gpus": gang,
     }
     return pl.DataFrame({name: _int_series(values, len(instants)) for name, values in columns.items()})
+
+
+def _holds_whole_nodes(held: pl.DataFrame, size: Capacity) -> bool:
+    """False where more than one run in twenty is known to hold fewer GPUs than its nodes have."""
+    per_node = size.gpus_per_node
+    if not per_node:
+        return True
+    parts = held.select((pl.col("gpus") < pl.col("nodes") * per_node).mean()).item()
+    return (parts or 0.0) <= 1 - WHOLE
 
 
 def _int_series(values: Int64s | None, length: int) -> pl.Series:

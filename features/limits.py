@@ -15,14 +15,22 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from features.usage import Int64s, Steps
+from features.fits import SHAPE, Rooms, both_between, span
+from features.usage import Int64s, Steps, either, from_epoch, steps_of
 from simulator.recorded.parameters import BEYOND, shared_limit
 
 # Slurm's job_reason_string: reasons that name a limit of a user, account, association or QOS.
-LIMIT_REASON = (
-    r"^(?:QOS(?:Max|Grp|Min|Job|Resource|Time|Usage)|Assoc(?:Max|Grp|iation)|Max\w+PerAccount|JobArrayTaskLimit)"
-)
+LIMIT_REASON = r"^(?:QOS(?:Max|Grp|Min|Job|Resource|Time|Usage)|Assoc(?:Max|Grp|iation)|Max\w+PerAccount)"
 HOLD_REASON = r"^(?:Dependency|BeginTime|JobHeld)"
+# Cause (a column of `features.causes`) -> the reasons of Slurm's that name it, as sacct prints them.
+NAMED_BY = {
+    "held_s": HOLD_REASON,
+    "dependency_s": "^Dependency",
+    "array_limit_s": "^JobArrayTaskLimit",
+    "own_limit_s": LIMIT_REASON,
+    "reservation_s": "^(?:Reservation|ReqNodeNotAvail.*reserved)",
+    "nodes_down_s": "^(?:Partition(?:Down|Inactive)|NodeDown|.*[Nn]odes.required.for.job.are.DOWN)",
+}
 PRESSED_S = 600  # waited so long at the peak, with room in the cluster, before a user counts as stopped there
 WORDS = {"jobs": "running jobs a user", "nodes": "nodes a user", "gpus": "GPUs a user"}
 
@@ -144,3 +152,69 @@ def _shared(
     if most is None or sum(peak > most for peak in peaks.values()) * BEYOND > stopped.count(most):
         return None
     return most
+
+
+def is_free(reasons: pl.Series) -> pl.Series:
+    """Of which jobs the dump shows that no limit, dependency, hold or reservation of their own kept them.
+
+    Slurm keeps the last such reason of a job. So in a dump with reasons, one of None or without any had none.
+    """
+    text = reasons.cast(pl.String).fill_null("")
+    is_none = text.is_in(["", "None"])
+    return is_none & (not is_none.all())
+
+
+OWNER = ("user_name", "group_name", "quota_gpus", "quota_source", "gpus")  # whose limits hold for a job
+
+
+@dataclass(frozen=True)
+class OwnLimits:
+    """The limits of users and groups that are known: inferred from the record, and given quotas."""
+
+    usage: Usage
+    inferred: list[Limit]
+    groups: dict[str, Steps]
+
+    @classmethod
+    def of(cls, waiting: pl.DataFrame, rooms: Rooms) -> OwnLimits:
+        """Those that the waiting jobs show (columns SHAPE, OWNER, nodes, reason, from and waiting_to)."""
+        usage = Usage.of(rooms.held)
+
+        def pressed(jobs: pl.DataFrame, over: Steps) -> Int64s:
+            seconds = [both_between(over, fit.fits, *span(rows)).sum() for fit, _, rows in rooms.by_shape(jobs)]
+            return np.array(seconds, dtype=np.int64)
+
+        fitted = (rooms.seconds(waiting) > 0) & waiting["user_name"].is_not_null()
+        asked = dict.fromkeys((*SHAPE, "from", "waiting_to", "user_name", "gpus", "nodes", "reason"))
+        limits = inferred(waiting.filter(fitted).select(*asked), usage, pressed)
+        with_quota = waiting.filter((pl.col("quota_source") == "given").fill_null(False))["group_name"].unique()
+        by_group = rooms.held.filter(pl.col("group_name").is_in(with_quota)).group_by("group_name")
+        return cls(usage, limits, {str(name): steps_of(rows, "gpus") for (name,), rows in by_group})
+
+    @property
+    def are_none(self) -> bool:
+        """Whether no limit at all is known."""
+        return not self.inferred and not self.groups
+
+    def binding(self, rows: pl.DataFrame, owner: tuple[object, ...]) -> dict[str, Steps]:
+        """The limits that may hold `rows` of one owner (values of OWNER) and demand: 1 while it would be exceeded."""
+        user, group, quota, source, gpus = owner
+        found: dict[str, Steps] = {}
+        if source == "given" and (asked := int(str(gpus or 0))) > 0:
+            used = self.groups.get(str(group), Steps(np.zeros(0, np.int64), np.zeros(0, np.int64)))
+            found[f"{quota} GPUs for its group (given)"] = from_epoch(used).above(int(str(quota)) - asked)
+        for limit in self.inferred:
+            if user is None or limit.partition not in (None, rows["partition"][0]):
+                continue
+            asked = {"jobs": 1, "nodes": int(rows["ask_nodes"][0]), "gpus": int(rows["ask_gpus"][0])}[limit.amount]
+            if asked and (over := self.usage.over(limit, str(user), asked)) is not None and over.peak:
+                found[str(limit)] = over
+        return found
+
+
+def any_of(limits: dict[str, Steps]) -> Steps | None:
+    """1 while any of the limits holds; null without one."""
+    over: Steps | None = None
+    for one in limits.values():
+        over = one if over is None else either(over, one)
+    return over

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from features.capacity import Capacity, capacity
 from features.fragmentation import NodeStates, node_states
 from features.pools import nodes_of_partitions
 from features.tables.fragmentation import LOCALITY, PLACEMENT_SPREAD
 from features.trace import Trace, read_trace, shaped
-from features.usage import Capacity, Steps, capacity, runs, size_bucket, steps_of
+from features.usage import Steps, runs, size_bucket, steps_of
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store.folder import DataFolder
@@ -29,7 +30,7 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
     """Both tables from canonical frames."""
     held = runs(trace, settings)
     size = capacity(trace, settings, held)
-    fewest = _fewest(trace, held, size, node_states(trace, settings, held, size))
+    fewest = _fewest(trace, held, size, node_states(trace, held, size))
     spread = _spread(trace, held, fewest, settings.name)
     return {PLACEMENT_SPREAD.name: spread, LOCALITY.name: _locality(trace, spread, settings.name)}
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from features.capacity import capacity, free_gpus
 from features.tables.queueing import START_ORDER, START_ORDER_BY
 from features.trace import ASKED, Trace, ordered, read_trace, shaped
-from features.usage import Int64s, Steps, asked_gpus, capacity, free_gpus, horizon, queue_end, runs, size_bucket
+from features.usage import Int64s, Steps, asked_gpus, horizon, queue_end, runs, size_bucket
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store.folder import DataFolder
@@ -24,7 +25,7 @@ NEVER = np.iinfo(np.int64).min
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables for the cluster of `settings`, from the warehouse."""
-    return from_trace(read_trace(data, settings.name, jobs=ASKED), settings)
+    return from_trace(read_trace(data, settings.name, jobs=ASKED, by_node=True), settings)
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:

@@ -1,8 +1,9 @@
 """What was free where a job could have run: pools of nodes over time, and whether a shape of job fitted into them.
 
-With placements a pool is the nodes on which jobs of a partition ran, each followed by itself. Without them the whole
-cluster is one pool and only counts (of GPUs, CPUs, nodes or jobs) are known. Either way the machine is what the record
-shows to be in service, not what is declared: nodes that are drained are not there. No table of its own.
+With placements a pool is the nodes that a partition's jobs may use, each followed by itself. Without them the whole
+cluster is one pool and only counts (of GPUs, CPUs, nodes or jobs) are known. Each pool is known twice: with all of its
+nodes (`features.capacity`), and with those in service, where a node on which nothing ran for days is left out. No table
+of its own.
 """
 
 from __future__ import annotations
@@ -10,21 +11,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from features.capacity import OF_NODE, Capacity, Resource, by_node
+from features.in_service import usable
 from features.trace import Trace, ordered
 from features.usage import Int64s, Steps, horizon, shows_its_end, steps_of
 from simulator.recorded.parameters import WINDOW_S
-from traces.clusters import ClusterSettings
 
 Basis = Literal["placements", "GPU counts", "CPU counts", "node counts", "job counts"]
+_RESOURCES: dict[str, Resource] = {"gpus": "GPU", "cpus": "core", "nodes": "node"}
 COUNTS: dict[Basis, str] = {"GPU counts": "gpus", "CPU counts": "cpus", "node counts": "nodes", "job counts": "jobs"}
-KNOWN = 0.95  # share of the attempts of which the log must tell a thing before it is used for all
+KNOWN = 0.95  # share of the attempts of which the log must say a thing before it is used for all
 SEEN = 0.9  # Good-Turing coverage from which a partition's nodes are taken to be all known
+SHARED_SHOWN = 30  # placements that must never have shared a node before a partition is taken to give whole nodes
+ENFORCED = 1.05  # jobs that held more than this times the listed memory of a node show that memory is not enforced
+OPEN_SHARE = 0.5  # of a pool, free: so much is not kept for one job in the queue
 Int32s = NDArray[np.int32]
 FOREVER = np.iinfo(np.int64).max // 4
 
@@ -34,82 +40,84 @@ class Demand(NamedTuple):
 
     gpus: int
     cpus: int
+    mem_mib: int
     nodes: int
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Two step functions of 0 and 1 from the epoch on, never both 1: too little is free in the pool (`full`), and a
-    place is free in which the job fits (`fits`). Where both are 0 enough is free, but in no place that fits."""
+    """Three step functions of 0 and 1 from the epoch on, of which at most one is 1.
+
+    full: too little is free in the pool, were all of its nodes in service. away: it would fit, but only with nodes
+    that are out of service. fits: a place is free in which the job fits. Where all are 0 enough is free, but in no
+    place that fits.
+    """
 
     full: Steps
+    away: Steps
     fits: Steps
 
-
-def usable(used: Steps, shows_its_end: bool) -> Steps:
-    """What is in service at each change of use: the most in use within WINDOW_S before or after it, the lesser of both.
-
-    So a dip shorter than the window is idle time, and a longer one is nodes out of service. A window that reaches
-    beyond the first change is moved inside; so is one beyond the last, if the log shows the machine at its end.
-    """
-    if not len(used.times):
-        return used
-    first, last = int(used.times[0]), int(used.times[-1])
-    # A level holds up to the next change, so it counts there too.
-    times = np.stack([np.append(used.times[0], used.times[1:] - 1), used.times], axis=1).ravel()
-    values = np.stack([np.append(0, used.values[:-1]), used.values], axis=1).ravel()
-    before = _rolling(times, values, np.maximum(used.times, min(first + WINDOW_S, last)))
-    latest = min(-last + WINDOW_S, -first) if shows_its_end else -last
-    after = _rolling(-times[::-1], values[::-1], np.maximum(-used.times, latest))
-    return Steps(used.times, np.minimum(before, after))
+    @property
+    def length(self) -> int:
+        """Steps held in memory."""
+        return len(self.full.times) + len(self.away.times) + len(self.fits.times)
 
 
-def _rolling(times: Int64s, values: Int64s, at: Int64s) -> Int64s:
-    """Largest value with a time in [t - WINDOW_S, t] for each t of `at`; `times` rise, ties allowed."""
-    frame = pl.DataFrame({"time": times, "value": values})
-    most = frame.select(
-        "time", pl.col("value").rolling_max_by("time", window_size=f"{WINDOW_S}i", closed="both").alias("most")
-    )
-    largest: Int64s = most["most"].to_numpy()[np.searchsorted(times, at, side="right") - 1]
-    return largest
-
-
-def collapsed(times: Int64s, values: Int64s) -> Steps:
+def collapsed(times: Int64s, values: NDArray[np.bool_]) -> Steps:
     """The step function that is `values[i]` from `times[i]` on, without the steps that change nothing."""
     keep = np.append(True, values[1:] != values[:-1])
-    return Steps(times[keep], values[keep])
+    return Steps(times[keep], values[keep].astype(np.int64))
 
 
 class Counted:
-    """The whole cluster by counts alone."""
+    """The whole cluster by counts of one amount alone."""
 
-    def __init__(self, held: pl.DataFrame, amount: str, shows_its_end: bool) -> None:
-        """`held`: see `usage.runs`, with columns cpus and jobs; `amount` is one of COUNTS."""
-        used = steps_of(held, amount)
-        there = usable(used, shows_its_end).values
-        self._amount = amount
-        self._times = np.append(0, used.times)
-        # Before the first start the cluster is taken to be what it was then.
-        self._free = np.append(there[:1] if len(there) else 0, there - used.values)
+    def __init__(self, held: pl.DataFrame, basis: Basis, size: Capacity, queued: Steps, shows_its_end: bool) -> None:
+        """held: see `usage.runs`, with a column jobs of ones. queued: eligible jobs in the queue, over time."""
+        self._amount = COUNTS[basis]
+        used = steps_of(held, self._amount)
+        resource = _RESOURCES.get(self._amount)
+        dated = None if resource is None else size.steps(resource)
+        times = np.union1d(np.append(0, used.times), [] if dated is None else dated.times).astype(np.int64)
+        whole = np.full(len(times), used.lasting_peak) if resource is None else size.at(resource, times)
+        in_service = Steps(used.times, usable(used, queued, np.full(len(used.times), whole.max()), shows_its_end))
+        taken = used.at(times)
+        there = np.where(times < used.times[:1].sum(), whole, in_service.at(times))
+        self.nodes: int | None = size.nodes
+        self._times, self._free = times, np.minimum(there, np.maximum(whole, taken)) - taken
+        self._free_in_all = np.maximum(whole, taken) - taken
+        self.is_open = collapsed(times, self._free_in_all >= OPEN_SHARE * whole)
+
+    def plenty(self, asked: dict[str, Steps]) -> Steps:
+        """1 while more is free than all the jobs in the queue ask for; asked: amount -> what they ask for."""
+        amount = asked.get(self._amount)
+        return collapsed(self._times, self._free >= (0 if amount is None else amount.at(self._times)))
 
     def fit(self, demand: Demand) -> Fit:
         """Full while less is free than `demand`; whatever is enough is taken to fit."""
         asked = 1 if self._amount == "jobs" else getattr(demand, self._amount)
-        full = (self._free < asked).astype(np.int64)
-        return Fit(collapsed(self._times, full), collapsed(self._times, 1 - full))
+        full, fits = self._free_in_all < asked, self._free >= asked
+        return Fit(*(collapsed(self._times, values) for values in (full, ~full & ~fits, fits)))
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Named nodes, each by itself. Changes (k,) in order of time: instant (epoch s), node (its place among `gpus`), and
-    what is taken of it; `gpus` and `cpus` (nodes,): what each holds."""
+    """Named nodes, each by itself.
+
+    size (nodes, 3): GPUs, CPUs, MiB of each node. Changes (k,) in order of time: instant (epoch s), node (its place in
+    `size`), taken (k, 3) of it (negative: given back), and is_away where the node leaves service or returns to it.
+    """
 
     time: Int64s
     node: Int32s
-    taken_gpus: Int32s
-    taken_cpus: Int32s
-    gpus: Int64s
-    cpus: Int64s
+    taken: Int32s
+    is_away: NDArray[np.bool_]
+    size: Int64s
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that a job of the pool may use."""
+        return len(self.size)
 
     @cached_property
     def _last(self) -> Int64s:
@@ -121,100 +129,207 @@ class Placed:
         return np.append(0, self.time)[self._last]
 
     @cached_property
-    def _free(self) -> tuple[Int64s, Int64s]:
-        """GPUs and CPUs free on all the nodes together."""
-        both = ((self.gpus, self.taken_gpus), (self.cpus, self.taken_cpus))
-        gpus, cpus = (np.append(0, -np.cumsum(taken))[self._last] + whole.sum() for whole, taken in both)
-        return gpus, cpus
+    def _all_in_service(self) -> Placed:
+        """The same pool, were every node in service all the time."""
+        taken = np.where(self.is_away[:, None], 0, self.taken).astype(np.int32)
+        return Placed(self.time, self.node, taken, np.zeros_like(self.is_away), self.size)
+
+    @cached_property
+    def _free(self) -> Int64s:
+        """(3, instants): GPUs, CPUs and MiB free on all the nodes together."""
+        used = np.concatenate([np.zeros((1, 3), np.int64), np.cumsum(self.taken, axis=0, dtype=np.int64)])
+        free: Int64s = (self.size.sum(axis=0) - used[self._last]).T
+        return free
 
     def fit(self, demand: Demand) -> Fit:
-        """Fits: as many nodes as asked for have each their share of the GPUs and CPUs free, rounded up."""
-        nodes = demand.nodes
-        free_gpus, free_cpus = self._free
-        room = self._with_room(-(-demand.gpus // nodes), -(-demand.cpus // nodes))
-        full = ((free_gpus < demand.gpus) | (free_cpus < demand.cpus)).astype(np.int64)
-        fits = ((room >= nodes) & (full == 0)).astype(np.int64)
-        return Fit(collapsed(self._times, full), collapsed(self._times, fits))
+        """Fits: as many nodes as asked for have each their share of what is asked free, rounded up."""
+        enough, room = self._enough(demand)
+        fits = enough & room
+        if not self.is_away.any():
+            return Fit(*(collapsed(self._times, values) for values in (~enough, np.zeros_like(fits), fits)))
+        in_all, room_in_all = self._all_in_service._enough(demand)
+        away = in_all & room_in_all & ~fits
+        return Fit(*(collapsed(self._times, values) for values in (~in_all, away, fits)))
 
-    def _with_room(self, gpus: int, cpus: int) -> Int64s:
+    def plenty(self, asked: dict[str, Steps]) -> Steps:
+        """1 while more is free than all the jobs in the queue ask for; asked: amount -> what they ask for."""
+        times = np.unique(np.concatenate([self._times, *(steps.times for steps in asked.values())]))
+        enough = np.ones(len(times), np.bool_)
+        for resource, amount in enumerate(OF_NODE[:2]):
+            enough &= Steps(self._times, self._free[resource]).at(times) >= asked[amount].at(times)
+        return collapsed(times, enough)
+
+    @cached_property
+    def is_open(self) -> Steps:
+        """1 while at least OPEN_SHARE of the pool is free, in service or not."""
+        free, whole = self._all_in_service._free, self.size.sum(axis=0)
+        known = whole > 0
+        return collapsed(self._times, np.all(free[known] >= OPEN_SHARE * whole[known, None], axis=0))
+
+    def _enough(self, demand: Demand) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Whether enough is free in sum, and on enough nodes, at each instant, on nodes as large as its share."""
+        asked = np.array(demand[:3], np.int64)
+        need = -(-asked // demand.nodes)
+        enough = np.all(self._free_on(np.all(self.size >= need, axis=1)) >= asked[:, None], axis=0)
+        return enough, self._with_room(need) >= demand.nodes
+
+    def _free_on(self, nodes: NDArray[np.bool_]) -> Int64s:
+        """(3, instants): what is free on some of the nodes together."""
+        if nodes.all():
+            return self._free
+        taken = np.where(nodes[self.node][:, None], self.taken, 0)
+        return Placed(self.time, self.node, taken, self.is_away, np.where(nodes[:, None], self.size, 0))._free
+
+    def _with_room(self, need: Int64s) -> Int64s:
         from features.room import nodes_with_room  # numba: whoever only names the analytics needs no compiler
 
         count = np.zeros(len(self.time) + 1, np.int64)
-        taken = (self.node, self.taken_gpus, self.taken_cpus)
-        nodes_with_room(*taken, self.gpus.copy(), self.cpus.copy(), gpus, cpus, count)
+        nodes_with_room(self.node, self.taken, self.size.copy(), need, count)
         return count[self._last]
 
 
-def placed_pools(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> dict[str | None, Placed] | None:
+class Pools(NamedTuple):
+    """The pool of each partition."""
+
+    of: dict[str | None, Placed]
+    with_memory: bool  # whether memory is given out as GPUs and CPUs are
+
+
+def placed_pools(trace: Trace, held: pl.DataFrame, size: Capacity) -> Pools | None:
     """The nodes that the jobs of each partition may use; None where the log does not name the nodes of its jobs.
 
-    A node is out of service in every span longer than WINDOW_S in which nothing ran on it, and after its last job where
-    the log does not show the machine at its end.
+    held: see `usage.runs`. A node is out of service in every span longer than WINDOW_S in which nothing ran on it. After its
+    last job, where the log does not show the machine at its end, it is taken to run a job that is not over.
     """
-    ran = held.filter(pl.col("end_epoch") > pl.col("start_epoch")).select(
-        "job_key", "attempt", "partition", "start_epoch", "end_epoch", "nodes", "gpus", "cpus"
-    )
+    ran = held.filter(pl.col("end_epoch") > pl.col("start_epoch"))
     placed = trace.placements.select("job_key", "attempt").unique()
     if ran.is_empty() or ran.join(placed, on=["job_key", "attempt"], how="semi").height < KNOWN * ran.height:
         return None
     del placed
-    by_node = trace.placements.lazy().select("job_key", "attempt", "node", pl.col("gpus").alias("there"))
-    on_nodes = _shares(trace, settings, by_node.join(ran.lazy(), on=["job_key", "attempt"]))
+    sizes = size.sizes.with_row_index("place").with_columns(pl.col("node").fill_null(""))
+    with_memory = _enforces_memory(trace, held, size)
+    on_nodes, sizes = _shares(by_node(trace, ran), sizes, with_memory)
     del ran
-    size, of_partitions = _sizes(on_nodes), nodes_of_partitions(on_nodes)
-    changes = _changes(on_nodes, size, horizon(trace), WINDOW_S if shows_its_end(trace) else -1)
+    partitions = [None if name is None else str(name) for name in trace.jobs["partition"].unique().to_list()]
+    places = places_of_partitions(trace, on_nodes, sizes, partitions)
+    changes = _changes(on_nodes, sizes, horizon(trace), shows_its_end(trace))
     del on_nodes
-    pools: dict[str | None, Placed] = {}
-    by_nodes: dict[frozenset[str], Placed] = {}
-    everywhere = dict.fromkeys(trace.jobs["partition"].unique(), frozenset(size["node"]))  # where none was placed
-    for name, names in (everywhere | of_partitions).items():
-        if names not in by_nodes:
-            by_nodes[names] = _pool(changes, size, names)
-        pools[name] = by_nodes[names]
-    return pools
+    of_size = sizes.select(OF_NODE).to_numpy().astype(np.int64)
+    pools: dict[frozenset[int], Placed] = {}
+    for at in places.values():
+        if at not in pools:
+            pools[at] = _pool(changes, of_size, at)
+    return Pools({name: pools[at] for name, at in places.items()}, with_memory)
 
 
-def _shares(trace: Trace, settings: ClusterSettings, on_nodes: pl.LazyFrame) -> pl.DataFrame:
-    """node, partition, start_epoch, end_epoch, declared, gpus and cpus: what an attempt holds of each of its nodes.
+def _enforces_memory(trace: Trace, held: pl.DataFrame, size: Capacity) -> bool:
+    """Whether jobs wait for memory: every node's is listed or declared, and jobs never held clearly more of it."""
+    if not held.height or held["mem_mib"].count() < KNOWN * held.height or size.sizes["mem_mib"].null_count():
+        return False
+    listed = trace.nodes.select(pl.col("node").cast(pl.String), pl.col("memory_mib"))
+    if listed["memory_mib"].count() < listed.height or not listed.height:
+        return False
+    over = size.sizes.join(listed, on="node").filter(pl.col("mem_mib") > ENFORCED * pl.col("memory_mib"))
+    return over.is_empty()
 
-    A share of GPUs that the log does not give is the whole node. Where it tells no CPUs, an attempt without a GPU
-    count holds the whole node, as the one CPU that the node then has.
+
+def _shares(on_nodes: pl.DataFrame, sizes: pl.DataFrame, with_memory: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """place, partition, start_epoch, end_epoch and what an attempt holds of each of its nodes; and the nodes, no null.
+
+    A share of GPUs that the log does not give is the whole node, and so is all of a node in a partition that never let
+    two jobs share one. Where the log says no CPUs, an attempt without a GPU count holds the whole node, as the one CPU
+    that the node then has.
     """
-    listed = trace.nodes.select("node", pl.col("gpus").alias("listed"))
-    declared = pl.coalesce(pl.lit(settings.gpus_per_node, pl.Int64), "listed", pl.lit(0))
-    cpus = pl.coalesce(-(-pl.col("cpus") // pl.col("nodes").clip(1)), pl.col("gpus").is_null().cast(pl.Int64))
-    counts = (declared.alias("declared"), pl.coalesce("there", declared).alias("gpus"), cpus.alias("cpus"))
-    return (
-        on_nodes.join(listed.lazy(), on="node", how="left")
-        .select("node", "partition", "start_epoch", "end_epoch", *(count.cast(pl.Int32) for count in counts))
-        .collect()
+    has_cpus = on_nodes["cpus"].count() >= KNOWN * max(on_nodes.height, 1)
+    no_memory = [] if with_memory else [pl.lit(0, pl.Int64).alias("mem_mib")]
+    sizes = sizes.with_columns(
+        pl.col("gpus").fill_null(0), pl.col("cpus").fill_null(0) if has_cpus else pl.lit(1).alias("cpus")
     )
+    sizes = sizes.with_columns(no_memory).with_columns(pl.col(OF_NODE).cast(pl.Int64))
+    whole = sizes.select("place", pl.col("node"), *(pl.col(name).alias(f"whole {name}") for name in OF_NODE))
+    rows = on_nodes.with_columns(pl.col("node").cast(pl.String)).join(whole, on="node")
+    cpus = pl.col("cpus").fill_null(0) if has_cpus else pl.col("gpus").is_null().cast(pl.Int64)
+    rows = rows.with_columns(
+        pl.coalesce("gpus", "whole gpus").alias("gpus"), cpus.alias("cpus"),
+        pl.lit(0).alias("mem_mib") if no_memory else pl.col("mem_mib").fill_null(0),
+    )  # fmt: skip
+    alone = pl.col("partition").is_in(exclusive_partitions(rows)).fill_null(False)
+    counts = [pl.when(alone).then(f"whole {name}").otherwise(name).cast(pl.Int32).alias(name) for name in OF_NODE]
+    return rows.select("place", "partition", "start_epoch", "end_epoch", *counts), sizes
 
 
-def _sizes(on_nodes: pl.DataFrame) -> pl.DataFrame:
-    """node, gpus, cpus of each: what is declared, and never less than was held at once.
+def exclusive_partitions(on_nodes: pl.DataFrame) -> list[str]:
+    """Partitions whose jobs never shared a node, although some held a part of one: they give whole nodes.
 
-    Nobody declares CPUs. A node with GPUs has as many as any other with as many GPUs was seen to give out.
+    on_nodes: node, partition, start_epoch, end_epoch, and gpus, cpus held of `whole gpus`, `whole cpus`.
     """
-    rows = []
-    for (name,), held in on_nodes.group_by("node", maintain_order=True):
-        gpus = max(int(str(held["declared"][0])), steps_of(held, "gpus").peak)
-        rows.append((name, gpus, steps_of(held, "cpus").peak))
-    kinds = pl.Schema({"node": on_nodes.schema["node"], "gpus": pl.Int64(), "cpus": pl.Int64()})
-    size = pl.DataFrame(rows, schema=kinds, orient="row")
-    alike = pl.when(pl.col("gpus") > 0).then(pl.col("cpus").max().over("gpus")).otherwise("cpus")
-    return size.with_columns(alike.alias("cpus"))
+    is_part = (pl.col("gpus") < pl.col("whole gpus")) | (pl.col("cpus") < pl.col("whole cpus"))
+    latest = pl.col("end_epoch").cum_max().shift(1).over("partition", "node")
+    rows = on_nodes.sort("start_epoch").select(
+        "partition", "node", is_part.alias("part"), (pl.col("start_epoch") < latest).fill_null(False).alias("shared")
+    )
+    found = rows.group_by("partition").agg(
+        pl.len().alias("n"), pl.col("part").mean(), pl.col("shared").any(), pl.col("node").n_unique().alias("nodes")
+    )
+    alone = found.filter(
+        ~pl.col("shared") & (pl.col("part") > 0) & (pl.col("n") >= SHARED_SHOWN) & (pl.col("nodes") > 2)
+    )
+    return [str(name) for name in alone["partition"].drop_nulls()]
 
 
-def _changes(on_nodes: pl.DataFrame, size: pl.DataFrame, until: int, idle_at_end_s: int) -> pl.DataFrame:
-    """time, place (row of `size`), gpus, cpus in order of time: what attempts take and give back, and nodes that leave
-    and return. Narrow columns: there are twice as many rows as placements.
+def places_of_partitions(
+    trace: Trace, on_nodes: pl.DataFrame, sizes: pl.DataFrame, partitions: list[str | None]
+) -> dict[str | None, frozenset[int]]:
+    """Partition -> its nodes, as places in `sizes`: those that the machine list gives it and those with its jobs.
 
-    A node that is idle for more than `idle_at_end_s` until the log ends (`until`) has left for good.
+    A partition of which neither says a node may use all; so may the only partition of a log.
     """
-    amounts = pl.col("gpus", "cpus").cast(pl.Int32)
-    size = size.with_row_index("place").select("place", "node", amounts)
-    held = on_nodes.join(size.select("place", "node"), on="node").select("place", "start_epoch", "end_epoch", amounts)
+    everywhere = frozenset(sizes["place"].to_list())
+    seen = nodes_of_partitions(on_nodes.rename({"place": "node"}))
+    listed: dict[str | None, frozenset[int]] = {}
+    if trace.nodes["partitions"].count():
+        of = trace.nodes.select(
+            pl.col("node").cast(pl.String), pl.col("partitions").cast(pl.String).str.split(",").alias("name")
+        )
+        for (name,), rows in sizes.join(of, on="node").explode("name").group_by("name"):
+            listed[str(name)] = frozenset(rows["place"].to_list())
+    if len(partitions) == 1 and not listed:
+        return {partitions[0]: everywhere}
+    both = {name: listed.get(name, frozenset()) | seen.get(name, frozenset()) for name in {*partitions, *seen}}
+    return {name: places or everywhere for name, places in both.items()}
+
+
+def nodes_of_partitions(on_nodes: pl.DataFrame) -> dict[str | None, frozenset[Any]]:
+    """Partition -> its nodes: those on which its jobs ran. `on_nodes`: a row a placement, with partition and node.
+
+    A partition with few jobs was not seen on all of its nodes. Where more than one in ten of its placements is the only
+    one on its node (Good-Turing estimate of what is unseen), it also gets the nodes of every partition that shares one
+    with it.
+    """
+    counts = on_nodes.group_by("partition", "node", maintain_order=True).len()
+    seen: dict[str | None, frozenset[Any]] = {}
+    sure: set[str | None] = set()
+    for (name,), rows in counts.group_by("partition", maintain_order=True):
+        partition = None if name is None else str(name)
+        seen[partition] = frozenset(rows["node"].to_list())
+        if 1 - int((rows["len"] == 1).sum()) / int(rows["len"].sum()) >= SEEN:
+            sure.add(partition)
+    neighbours: Mapping[str | None, list[frozenset[Any]]] = {
+        name: [other for other in seen.values() if other & nodes] for name, nodes in seen.items()
+    }
+    return {name: nodes if name in sure else frozenset().union(*neighbours[name]) for name, nodes in seen.items()}
+
+
+def _changes(on_nodes: pl.DataFrame, sizes: pl.DataFrame, until: int, shows_end: bool) -> pl.DataFrame:
+    """time, place, gpus, cpus, mem_mib, is_away in order of time: what attempts take and give back, and nodes that
+    leave and return. Narrow columns: there are twice as many rows as placements.
+
+    A node that is idle for more than WINDOW_S until the log ends (`until`) has left for good, and one on which nothing
+    ever ran was never there.
+    """
+    amounts = [pl.col(name).cast(pl.Int32) for name in OF_NODE]
+    sizes = sizes.select(pl.col("place").cast(pl.UInt32), *amounts)
+    held = on_nodes.select("place", "start_epoch", "end_epoch", *amounts, pl.lit(False).alias("is_away"))
     first = int(str(held["start_epoch"].min()))
     idle = (
         held.select("place", "start_epoch", "end_epoch")
@@ -232,45 +347,31 @@ def _changes(on_nodes: pl.DataFrame, size: pl.DataFrame, until: int, idle_at_end
     gone = (
         held.group_by("place")
         .agg(pl.col("end_epoch").max().alias("start_epoch"))
-        .filter(until - pl.col("start_epoch") > idle_at_end_s)
-        .with_columns(pl.lit(FOREVER, pl.Int64).alias("end_epoch"))
+        .filter((until - pl.col("start_epoch") > WINDOW_S) | pl.lit(not shows_end))
     )
-    out = pl.concat([away, gone]).join(size, on="place").select(held.columns)
-    both = pl.concat([held, out])
+    never = sizes.join(held, on="place", how="anti").select("place", pl.lit(0, pl.Int64).alias("start_epoch"))
+    for_good = [part.with_columns(pl.lit(FOREVER, pl.Int64).alias("end_epoch")) for part in (gone, never)]
+    is_away = (pl.lit(True), pl.lit(shows_end), pl.lit(True))
+    parts = zip((away, *for_good), is_away, strict=True)
+    out = pl.concat([part.with_columns(away_or_held.alias("is_away")) for part, away_or_held in parts]).join(
+        sizes, on="place"
+    )
+    both = pl.concat([held, out.select(*held.columns)])
     del held, idle, away, gone, out
-    taken = (pl.col("start_epoch").alias("time"), "place", "gpus", "cpus")
-    released = (pl.col("end_epoch").alias("time"), "place", -pl.col("gpus"), -pl.col("cpus"))
+    taken: list[Any] = [pl.col("start_epoch").alias("time"), "place", *OF_NODE, "is_away"]
+    released: list[Any] = [pl.col("end_epoch").alias("time"), "place", *(-pl.col(name) for name in OF_NODE), "is_away"]
     changes = pl.concat([both.select(taken), both.select(released)])
     del both
     return ordered(changes, "time")
 
 
-def nodes_of_partitions(on_nodes: pl.DataFrame) -> dict[str | None, frozenset[str]]:
-    """Partition -> its nodes: those on which its jobs ran. `on_nodes`: a row a placement, with partition and node.
-
-    A partition with few jobs was not seen on all of its nodes. Where more than one in ten of its placements is the only
-    one on its node (Good-Turing estimate of what is unseen), it also gets the nodes of every partition that shares one
-    with it.
-    """
-    counts = on_nodes.group_by("partition", "node", maintain_order=True).len()
-    seen: dict[str | None, frozenset[str]] = {}
-    sure: set[str | None] = set()
-    for (name,), rows in counts.group_by("partition", maintain_order=True):
-        partition = None if name is None else str(name)
-        seen[partition] = frozenset(rows["node"].to_list())
-        if 1 - int((rows["len"] == 1).sum()) / int(rows["len"].sum()) >= SEEN:
-            sure.add(partition)
-    neighbours: Mapping[str | None, list[frozenset[str]]] = {
-        name: [other for other in seen.values() if other & nodes] for name, nodes in seen.items()
-    }
-    return {name: nodes if name in sure else frozenset().union(*neighbours[name]) for name, nodes in seen.items()}
-
-
-def _pool(changes: pl.DataFrame, size: pl.DataFrame, names: frozenset[str]) -> Placed:
-    mine = size.with_row_index("row").filter(pl.col("node").is_in(list(names))).sort("node")
-    place_of = np.full(len(size), -1, np.int32)
-    place_of[mine["row"].to_numpy()] = np.arange(len(mine), dtype=np.int32)
+def _pool(changes: pl.DataFrame, of_size: Int64s, places: frozenset[int]) -> Placed:
+    mine = np.array(sorted(places), np.int64)
+    place_of = np.full(len(of_size), -1, np.int32)
+    place_of[mine] = np.arange(len(mine), dtype=np.int32)
     node = place_of[changes["place"].to_numpy()]
     kept = node >= 0
-    time, gpus, cpus = (changes[name].to_numpy()[kept] for name in ("time", "gpus", "cpus"))
-    return Placed(time, node[kept], gpus, cpus, *(mine[name].to_numpy() for name in ("gpus", "cpus")))
+    taken = np.ascontiguousarray(np.stack([changes[name].to_numpy()[kept] for name in OF_NODE], axis=1), np.int32)
+    return Placed(
+        changes["time"].to_numpy()[kept], node[kept], taken, changes["is_away"].to_numpy()[kept], of_size[mine]
+    )

@@ -13,17 +13,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from features.capacity import Capacity, capacity
 from features.causes import CAUSES, READ_OF_JOBS, with_causes
 from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
 from features.trace import ASKED, Trace, beside, ordered, read_trace, shaped
 from features.usage import (
     INSTANTS,
-    Capacity,
     Int64s,
     Steps,
     asked_gpus,
     asked_nodes,
-    capacity,
     from_epoch,
     has_run,
     horizon,
@@ -49,7 +48,7 @@ DIMENSIONS = ("all", "size_bucket", "partition", "user_name", "hour_of_week", "s
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables for the cluster of `settings`, from the warehouse."""
-    for_causes = ("requested_cpus", "allocated_cpus", "reason")
+    for_causes = ("requested_cpus", "allocated_cpus", "requested_mem_mib", "reason", "job_name", "array_job_id")
     return _tables(
         queueing_delay(read_trace(data, settings.name, jobs=(*WAITED, *for_causes), by_node=True), settings), settings
     )

@@ -8,37 +8,33 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.compiled import kernel
+from simulator.compiled import kernel, kernel_inline
 
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 
 
 @kernel
-def nodes_with_room(
-    node: Int32s,
-    gpus: Int32s,
-    cpus: Int32s,
-    free_gpus: Int64s,
-    free_cpus: Int64s,
-    need_gpus: int,
-    need_cpus: int,
-    count: Int64s,
-) -> None:
-    """Nodes on which `need_gpus` GPUs and `need_cpus` CPUs are free at once, after each of k changes.
+def nodes_with_room(node: Int32s, taken: Int32s, free: Int64s, need: Int64s, count: Int64s) -> None:
+    """Nodes on which all of `need` is free at once, after each of k changes.
 
-    node, gpus, cpus (k,): changes in order of time, what is taken (negative: given back) on that node.
-    free_gpus, free_cpus (nodes,): what is free before the first change; overwritten.
+    node (k,), taken (k, 3): changes in order of time, the GPUs, CPUs and MiB taken on that node (negative: given back).
+    free (nodes, 3): what is free before the first change; overwritten. need (3,): of one node.
     count (k + 1,): out, the number of such nodes before the first change and after each.
     """
     fitting = 0
-    for place in range(len(free_gpus)):
-        fitting += free_gpus[place] >= need_gpus and free_cpus[place] >= need_cpus
+    for place in range(len(free)):
+        fitting += _has_room(free, place, need)
     count[0] = fitting
     for i in range(len(node)):
         place = node[i]
-        fitting -= free_gpus[place] >= need_gpus and free_cpus[place] >= need_cpus
-        free_gpus[place] -= gpus[i]
-        free_cpus[place] -= cpus[i]
-        fitting += free_gpus[place] >= need_gpus and free_cpus[place] >= need_cpus
+        fitting -= _has_room(free, place, need)
+        for resource in range(3):
+            free[place, resource] -= taken[i, resource]
+        fitting += _has_room(free, place, need)
         count[i + 1] = fitting
+
+
+@kernel_inline
+def _has_room(free: Int64s, place: int, need: Int64s) -> int:
+    return int(free[place, 0] >= need[0] and free[place, 1] >= need[1] and free[place, 2] >= need[2])

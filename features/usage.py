@@ -7,18 +7,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from features.trace import Trace, beside
-from traces import instants
 from traces.clusters import ClusterSettings
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
+
+
+ENDS = 10  # ends that should have been in a log before its first one: it is a dump of what ended later
+LASTING_S, LASTING_SHARE = 3600, 0.001  # for which, and of a log's span, a level must hold to be the machine's
+
+
+def lasting(values: Int64s, seconds: Int64s, least: float) -> int:
+    """The largest of `values` that is reached or exceeded for `least` seconds in sum; 0 without any."""
+    order = np.argsort(-values, kind="stable")
+    place = np.searchsorted(np.cumsum(seconds[order]), least, side="left")
+    return int(values[order][min(int(place), len(values) - 1)]) if len(values) else 0
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,17 @@ class Steps:
         """The largest value; 0 where nothing changes."""
         return int(self.values.max()) if len(self.values) else 0
 
+    @property
+    def lasting_peak(self) -> int:
+        """The largest value that was reached or exceeded for LASTING_S in sum, or for a thousandth of a shorter span.
+
+        Records whose ends and starts overlap by seconds exceed a machine for seconds, and are no machine.
+        """
+        if len(self.times) < 2:
+            return self.peak
+        least = min(LASTING_S, LASTING_SHARE * (self.times[-1] - self.times[0]))
+        return lasting(self.values[:-1], np.diff(self.times), least)
+
     def quantile(self, share: float) -> int | None:
         """The smallest value v with at least `share` of the busy time (value > 0) at or under v; null if never busy."""
         if not len(self.times):
@@ -82,33 +102,6 @@ class Steps:
         order = np.argsort(values, kind="stable")
         reached = np.cumsum(seconds[order])
         return int(values[order][np.searchsorted(reached, share * reached[-1], side="left")])
-
-
-CapacitySource = Literal["settings", "machine list", "machine list, raised to the peak in use", "peak in use"]
-
-
-@dataclass(frozen=True)
-class Capacity:
-    """Size of the cluster; `gpus` and `gpus_per_node` are null where nothing tells. Where the number of nodes changes
-    by date, `nodes` is the largest and `node_steps` holds them all."""
-
-    nodes: int | None
-    gpus: int | None
-    gpus_per_node: int | None
-    source: CapacitySource
-    node_steps: Steps | None = None
-
-    def nodes_at(self, instants: Int64s) -> Int64s:
-        """Nodes at each instant; 0 where unknown."""
-        if self.node_steps is None:
-            return np.full(len(instants), self.nodes or 0, dtype=np.int64)
-        return self.node_steps.at(instants)
-
-    def gpu_steps(self) -> Steps | None:
-        """GPUs over time where the number of nodes changes by date, else null."""
-        if self.node_steps is None or self.gpus_per_node is None:
-            return None
-        return Steps(self.node_steps.times, self.node_steps.values * self.gpus_per_node)
 
 
 def size_bucket(gpus: pl.Expr) -> pl.Expr:
@@ -168,6 +161,23 @@ def shows_its_end(trace: Trace) -> bool:
     return bool(trace.jobs.select(is_open.any()).item())
 
 
+def whole_from(held: pl.DataFrame) -> int:
+    """The instant (epoch s) from which on the log shows all that ran (`held`: see `runs`).
+
+    The first start, but in a dump of the jobs that ended within some days the first end: what ended before is missing.
+    Such a dump is known by its starts before the first end: of so many runs as began there, at least ENDS should have
+    been over by then, as long as runs of the log are.
+    """
+    ran = held.filter(pl.col("end_epoch") > pl.col("start_epoch"))
+    if ran.is_empty():
+        return 0
+    start, length = ran["start_epoch"].to_numpy(), np.sort((ran["end_epoch"] - ran["start_epoch"]).to_numpy())
+    first, first_end = int(start.min()), int(str(ran["end_epoch"].min()))
+    age = first_end - start[start < first_end]
+    expected = (np.searchsorted(length, age, side="left") / len(length)).sum()
+    return first_end if expected >= ENDS else first
+
+
 def queue_end(until: int) -> pl.Expr:
     """When a job left the queue (epoch s): at its start, else its end, else `until` where the log shows it pending.
 
@@ -179,7 +189,7 @@ def queue_end(until: int) -> pl.Expr:
 
 def runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     """Attempts that started: job_key, attempt, state, partition, account, user_name, start_epoch, end_epoch, nodes,
-    gpus, gpu_time_s.
+    gpus, cpus, mem_mib, gpu_time_s.
 
     The GPU time is defined here, once for every table and section: GPUs held times the time they were held, until the
     log's end by what still runs there; null where no GPU count is known. An end that the log does not hold is settled
@@ -188,7 +198,7 @@ def runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     until = horizon(trace)
     held_s = (pl.col("end_epoch") - pl.col("start_epoch")).clip(0)
     return (
-        trace.attempts.select("job_key", "attempt", "state", "start_utc", "end_utc", "nodes", "gpus")
+        trace.attempts.select("job_key", "attempt", "state", "start_utc", "end_utc", "nodes", "gpus", "cpus", "mem_mib")
         .filter(pl.col("start_utc").is_not_null())
         .join(given_out_again(trace), on=["job_key", "attempt"], how="left")
         .join(trace.jobs.select("job_key", "partition", "account", "user_name"), on="job_key", how="left")
@@ -198,6 +208,8 @@ def runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
             pl.coalesce(pl.coalesce("end_utc", "next_utc").dt.epoch("s"), pl.lit(until)).alias("end_epoch"),
             "nodes",
             filled_gpus(pl.col("gpus"), pl.col("nodes"), settings).alias("gpus"),
+            "cpus",
+            "mem_mib",
         )
         .with_columns((pl.col("gpus") * held_s).alias("gpu_time_s"))
     )  # fmt: skip
@@ -256,49 +268,6 @@ def steps_of(held: pl.DataFrame, amount: str) -> Steps:
     )
 
 
-def capacity(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> Capacity:
-    """By the settings, else by the machine list, else the most that was ever in use at once (`held`: see `runs`).
-
-    A machine list that has fewer GPUs than were in use at once is raised to that (Philly's contradicts its job log).
-    """
-    per_node, listed = settings.gpus_per_node, trace.nodes.height
-    dated = _node_steps(settings)
-    nodes = dated.peak if dated else settings.nodes
-    if nodes is not None:
-        return Capacity(nodes, nodes * per_node if per_node else _peak_gpus(held), per_node, "settings", dated)
-    if listed:
-        in_list = trace.nodes["gpus"]
-        total = None if in_list.null_count() else int(in_list.sum())
-        largest = per_node or (None if in_list.null_count() == listed else int(str(in_list.max())))
-        gpus, peak = total or (listed * per_node if per_node else None), _peak_gpus(held)
-        if gpus is not None and peak is not None and peak > gpus:
-            return Capacity(listed, peak, largest, "machine list, raised to the peak in use")
-        return Capacity(listed, gpus, largest, "machine list")
-    return Capacity(steps_of(held, "nodes").peak or None, _peak_gpus(held), per_node, "peak in use")
-
-
-def nodes_shown(trace: Trace, held: pl.DataFrame) -> int:
-    """How many nodes the log shows, which the cluster has at least: those on which jobs ran and those of its machine
-    list, where it names any; else the most that were ever in use at once (`held`: see `runs`).
-
-    Not the sum of what jobs held at once where nodes are named: jobs may share a node, and each counts it.
-    """
-    ran = trace.placements.join(held.select("job_key", "attempt"), on=["job_key", "attempt"], how="semi")
-    named = pl.concat([ran["node"], trace.nodes["node"]]).n_unique()
-    return named or steps_of(held, "nodes").peak
-
-
-def free_gpus(held: pl.DataFrame, size: Capacity) -> Steps | None:
-    """GPUs free in the whole cluster over time, null where the size of the cluster is unknown."""
-    if size.gpus is None:
-        return None
-    used = steps_of(held, "gpus")
-    dated = size.gpu_steps()
-    # From the epoch on, so that a job before the first start is judged by an empty cluster.
-    times = np.unique(np.concatenate([[0], used.times, dated.times if dated else used.times[:0]])).astype(np.int64)
-    return Steps(times, (size.gpus if dated is None else dated.at(times)) - used.at(times))
-
-
 def overlap_area(over: Steps, short: Steps, instants: Int64s) -> Int64s:
     """Integral of the product of two 0/1 step functions up to each instant (s)."""
     if not len(over.times):
@@ -310,22 +279,26 @@ def overlap_area(over: Steps, short: Steps, instants: Int64s) -> Int64s:
     return area
 
 
+def either(first: Steps, second: Steps) -> Steps:
+    """The step function that is 1 where at least one of two step functions of 0 and 1 is 1."""
+    times = np.union1d(first.times, second.times)
+    return Steps(times, first.at(times) | second.at(times))
+
+
+def product(first: Steps, second: Steps) -> Steps:
+    """The step function that is 1 where both of two step functions of 0 and 1 are 1."""
+    times = np.union1d(first.times, second.times)
+    return Steps(times, first.at(times) & second.at(times))
+
+
+def without(first: Steps, second: Steps) -> Steps:
+    """The step function that is 1 where the first of two step functions of 0 and 1 is 1 and the second is 0."""
+    times = np.union1d(first.times, second.times)
+    return Steps(times, first.at(times) & (1 - second.at(times)))
+
+
 def from_epoch(steps: Steps) -> Steps:
     """The same step function with a first step at the epoch, so that it tells 0 from not yet begun."""
     if len(steps.times) and steps.times[0] <= 0:
         return steps
     return Steps(np.append(0, steps.times), np.append(0, steps.values))
-
-
-def _node_steps(settings: ClusterSettings) -> Steps | None:
-    """Nodes by date; `settings.nodes`, else the first figure, holds before the first date."""
-    if not settings.nodes_by_date:
-        return None
-    first = settings.nodes if settings.nodes is not None else settings.nodes_by_date[0][1]
-    times = [0, *(instants.epoch_s(since) for since, _ in settings.nodes_by_date)]
-    values = [first, *(nodes for _, nodes in settings.nodes_by_date)]
-    return Steps(np.array(times, dtype=np.int64), np.array(values, dtype=np.int64))
-
-
-def _peak_gpus(held: pl.DataFrame) -> int | None:
-    return steps_of(held, "gpus").peak or None

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
 import polars as pl
 
+from features.capacity import AMOUNTS, KNOWN_BY, Capacity, Resource, capacity
+from features.resource import UNITS, Binding, Part, binding, of_partitions
 from features.samples import Fetch, Joined, join, quantiles
 from features.tables.utilization import (
     ALLOCATED_BY_USER,
     IDLE_GPU_TIME,
+    RESOURCES,
     UTILIZATION_ALLOCATED,
     UTILIZATION_BY,
     UTILIZATION_MEASURED,
     UTILIZATION_PERCENTILES,
 )
 from features.trace import Trace, read_trace, shaped
-from features.usage import Capacity, Int64s, Steps, capacity, runs, size_bucket, steps_of
+from features.usage import Int64s, Steps, runs, size_bucket, steps_of
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import warehouse
@@ -25,6 +29,7 @@ from traces.store.folder import DataFolder
 from traces.store.frames import empty
 
 TABLES: tuple[Table, ...] = (
+    RESOURCES,
     UTILIZATION_ALLOCATED,
     ALLOCATED_BY_USER,
     UTILIZATION_MEASURED,
@@ -61,9 +66,12 @@ def from_trace(trace: Trace, settings: ClusterSettings, fetch: Fetch | None = No
         kinds = attempts.select("job_key", "attempt", *TOLD_APART)
         joined = {resource: join(trace, settings.name, resource, kinds, fetch) for resource in ("GPU", "CPU", "memory")}
     measured = _measured(joined, settings.name)
+    whole = binding(held, size, settings)
+    parts = of_partitions(trace, held, size, settings)
     return {
-        UTILIZATION_ALLOCATED.name: allocated(held, size, settings.name),
-        ALLOCATED_BY_USER.name: _by_user(held, size, settings.name),
+        RESOURCES.name: _resources(held, size, whole, parts, settings.name),
+        UTILIZATION_ALLOCATED.name: allocated(held, size, whole, parts, settings.name),
+        ALLOCATED_BY_USER.name: _by_user(held, size, whole.resource, settings.name),
         UTILIZATION_MEASURED.name: measured,
         UTILIZATION_BY.name: _by(attempts, measured, settings.name),
         UTILIZATION_PERCENTILES.name: _percentiles(joined, attempts, settings.name),
@@ -71,65 +79,89 @@ def from_trace(trace: Trace, settings: ClusterSettings, fetch: Fetch | None = No
     }
 
 
-def allocated(held: pl.DataFrame, size: Capacity, cluster: str) -> pl.DataFrame:
-    """What is held in each hour from the first start to the last end (`held`: see `runs`), in all and by partition."""
+def _resources(
+    held: pl.DataFrame, size: Capacity, whole: Binding, parts: Mapping[str, Part], cluster: str
+) -> pl.DataFrame:
+    """What the cluster and each partition are about, and how large they are."""
+    rows: list[dict[str, object]] = [_statement("cluster", None, size, whole)]
+    rows += [_statement("partition", name, part.size, part.binding) for name, part in parts.items()]
+    frame = pl.DataFrame(rows, infer_schema_length=None).with_columns(pl.lit(cluster).alias("cluster"))
+    return shaped(frame.cast(dict.fromkeys(AMOUNTS.values(), pl.Int64)), RESOURCES)
+
+
+def _statement(scope: str, partition: str | None, size: Capacity, of: Binding) -> dict[str, object]:
+    return {
+        "scope": scope, "partition": partition, "resource": of.resource, "why": of.why, "is_declared": of.is_declared,
+        "known_by": KNOWN_BY[size.source], **{name: getattr(size, name) for name in AMOUNTS.values()},
+        "contradictions": "; ".join(size.contradictions) or None,
+    }  # fmt: skip
+
+
+def allocated(
+    held: pl.DataFrame, size: Capacity, whole: Binding, parts: Mapping[str, Part], cluster: str
+) -> pl.DataFrame:
+    """What is held in each hour from the first start to the last end (`held`: see `runs`), in all and by partition, of
+    every resource that the log knows."""
     if held.is_empty():
         return empty(UTILIZATION_ALLOCATED)
-    unit = "GPU" if size.gpus is not None else "node"
-    amount = "gpus" if unit == "GPU" else "nodes"
-    first, last = int(str(held["start_epoch"].min())), int(str(held["end_epoch"].max()))
-    edges = np.arange(first // HOUR_S * HOUR_S, last + HOUR_S, HOUR_S, dtype=np.int64)
-    if len(edges) < 2:  # one instant on the hour
-        edges = np.array([edges[0], edges[0] + HOUR_S])
-    whole = _capacity_s(size, unit, edges)
-    parts = [_hours(held, amount, edges, whole).with_columns(pl.lit("cluster").alias("scope"))]
-    for (name,), rows in held.group_by("partition", maintain_order=True):
-        part = _hours(rows, amount, edges, whole).filter(pl.col("allocated_s") > 0)
-        parts.append(part.with_columns(pl.lit("partition").alias("scope"), pl.lit(name, pl.String).alias("partition")))
-    frame = pl.concat(parts, how="diagonal").with_columns(
+    edges = _edges(held, HOUR_S, 0)
+    frames = []
+    for resource, amount in AMOUNTS.items():
+        if held[amount].count() == 0:
+            continue
+        hours = _hours(held, resource, edges, size)
+        frames.append(hours.with_columns(scope=pl.lit("cluster"), is_binding=pl.lit(resource == whole.resource)))
+        for (name,), rows in held.group_by("partition", maintain_order=True):
+            part = parts.get(str(name))
+            hours = _hours(rows, resource, edges, size if part is None else part.size).filter(pl.col("allocated_s") > 0)
+            is_binding = resource == (whole if part is None else part.binding).resource
+            of = {"scope": pl.lit("partition"), "partition": pl.lit(name, pl.String), "is_binding": pl.lit(is_binding)}
+            frames.append(hours.with_columns(**of))
+    frame = pl.concat(frames, how="diagonal").with_columns(
         pl.lit(cluster).alias("cluster"),
-        pl.lit(unit).alias("unit"),
         pl.lit(size.source).alias("capacity_source"),
         pl.when(pl.col("capacity_s") > 0).then(pl.col("allocated_s") / pl.col("capacity_s")).alias("allocated_share"),
     )
-    return shaped(frame.sort("scope", "partition", "hour_utc"), UTILIZATION_ALLOCATED)
+    return shaped(frame.sort("scope", "partition", "unit", "hour_utc"), UTILIZATION_ALLOCATED)
 
 
-def _hours(held: pl.DataFrame, amount: str, edges: Int64s, whole: Int64s | None) -> pl.DataFrame:
-    """Unit seconds held between neighbouring edges (epoch s), exactly."""
+def _edges(held: pl.DataFrame, step_s: int, zero_s: int) -> Int64s:
+    """Instants `step_s` apart, from `zero_s` counted, around all of `held`."""
+    first, last = int(str(held["start_epoch"].min())), int(str(held["end_epoch"].max()))
+    edges = np.arange((first - zero_s) // step_s * step_s + zero_s, last + step_s, step_s, dtype=np.int64)
+    return edges if len(edges) > 1 else np.array([edges[0], edges[0] + step_s])
+
+
+def _hours(held: pl.DataFrame, resource: Resource, edges: Int64s, size: Capacity) -> pl.DataFrame:
+    """Unit seconds held between neighbouring edges (epoch s), exactly, and those of the capacity."""
+    divisor = 1024 if resource == "memory" else 1  # MiB to GiB
+    whole = size.of(resource)
+    steps = size.steps(resource) or Steps(np.zeros(1, np.int64), np.array([whole or 0], np.int64))
+    capacity_s = np.diff(steps.area(edges)) // divisor if whole is not None else None
     return pl.DataFrame(
         {
             "hour_utc": pl.from_epoch(pl.Series(edges[:-1]), "s").cast(pl.Datetime("us")),
-            "allocated_s": np.diff(steps_of(held, amount).area(edges)),
-            "capacity_s": pl.Series([None] * (len(edges) - 1), dtype=pl.Int64) if whole is None else pl.Series(whole),
+            "unit": [UNITS[resource]] * (len(edges) - 1),
+            "allocated_s": np.diff(steps_of(held, AMOUNTS[resource]).area(edges)) // divisor,
+            "capacity_s": pl.Series([None] * (len(edges) - 1), dtype=pl.Int64)
+            if capacity_s is None
+            else pl.Series(capacity_s),
         }
     )
 
 
-def _capacity_s(size: Capacity, unit: str, edges: Int64s) -> Int64s | None:
-    dated: Steps | None = size.gpu_steps() if unit == "GPU" else size.node_steps
-    if dated is not None:
-        return np.diff(dated.area(edges))
-    units = size.gpus if unit == "GPU" else size.nodes
-    return None if units is None else np.diff(edges) * units
-
-
-def _by_user(held: pl.DataFrame, size: Capacity, cluster: str) -> pl.DataFrame:
-    """What each user held in each week from the first start to the last end."""
+def _by_user(held: pl.DataFrame, size: Capacity, resource: Resource, cluster: str) -> pl.DataFrame:
+    """What each user held of the binding resource in each week from the first start to the last end."""
     if held.is_empty():
         return empty(ALLOCATED_BY_USER)
-    unit, amount = ("GPU", "gpus") if size.gpus is not None else ("node", "nodes")
-    first, last = int(str(held["start_epoch"].min())), int(str(held["end_epoch"].max()))
-    edges = np.arange((first - MONDAY_S) // WEEK_S * WEEK_S + MONDAY_S, last + WEEK_S, WEEK_S, dtype=np.int64)
-    whole = _capacity_s(size, unit, edges)
+    edges = _edges(held, WEEK_S, MONDAY_S)
     parts = [
-        _hours(rows, amount, edges, whole).with_columns(pl.lit(name, pl.String).alias("user_name"))
+        _hours(rows, resource, edges, size).with_columns(pl.lit(name, pl.String).alias("user_name"))
         for (name,), rows in held.group_by("user_name", maintain_order=True)
     ]
     frame = pl.concat(parts).filter(pl.col("allocated_s") > 0).rename({"hour_utc": "week_utc"})
     frame = frame.with_columns(
         pl.lit(cluster).alias("cluster"),
-        pl.lit(unit).alias("unit"),
         (pl.col("allocated_s") / pl.col("allocated_s").sum().over("week_utc")).alias("share_of_allocated"),
         pl.when(pl.col("capacity_s") > 0).then(pl.col("allocated_s") / pl.col("capacity_s")).alias("share_of_capacity"),
     )

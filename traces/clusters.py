@@ -33,6 +33,10 @@ class ClusterSettings:
     timezone: str = "UTC"  # zone in which the raw logs print their times
     nodes: int | None = None
     gpus_per_node: int | None = None
+    cpus_per_node: int | None = None
+    memory_gib_per_node: int | None = None
+    resource: str | None = None
+    resources: dict[str, str] = field(default_factory=dict)
     gpu_types: dict[str, int] = field(default_factory=dict)  # GPU type -> nodes of it, in order; {}: one type, not said
     nodes_by_date: tuple[tuple[datetime, int], ...] = ()  # (from this instant, nodes), ascending
     quotas: dict[str, int] = field(default_factory=dict)  # partition -> GPUs

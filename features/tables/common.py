@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (one table of data: a column a line)
 """Columns that several tables of the analytics share."""
 
 from __future__ import annotations
@@ -10,6 +11,6 @@ CAPACITY_SOURCE = Column(
     "capacity_source",
     TEXT,
     "",
-    "'settings', 'machine list' (raised to the peak in use where that is more), or 'peak in use'",
+    "'settings', 'machine list', 'nodes in use' (jobs ran on them) or 'peak in use'; the larger number counts where the log contradicts it",
     nullable=False,
 )

@@ -4,33 +4,72 @@
 from __future__ import annotations
 
 from features.tables.common import ATTEMPT, CAPACITY_SOURCE, SIZE_BUCKET
-from traces.schema import CLUSTER, FLOAT, INT, JOB_KEY, TEXT, UTC, Column, Table
+from traces.schema import CLUSTER, FLAG, FLOAT, INT, JOB_KEY, TEXT, UTC, Column, Table
+
+RESOURCES = Table(
+    "resources",
+    "One row for the cluster and one a partition: the resource that it is about, and how much it has of each",
+    (
+        CLUSTER,
+        Column("scope", TEXT, "", "'cluster' or 'partition'", nullable=False),
+        Column("partition", TEXT, "", "the partition; null for the cluster"),
+        Column(
+            "resource",
+            TEXT,
+            "",
+            "'GPU', 'core', 'memory' or 'node': shares and capacity are of this one",
+            nullable=False,
+        ),
+        Column("why", TEXT, "", "why it is this one", nullable=False),
+        Column("is_declared", FLAG, "", "declared in clusters.toml, not inferred", nullable=False),
+        Column(
+            "known_by",
+            TEXT,
+            "",
+            "how the number of nodes is known: 'declared', 'in the machine list', 'seen in use' (jobs ran on them) or 'in use at the peak'",
+            nullable=False,
+        ),
+        Column("nodes", INT, "nodes", "nodes; null where nothing says them"),
+        Column("gpus", INT, "GPUs", "GPUs, node by node where nodes are named"),
+        Column("cpus", INT, "CPUs", "CPUs, likewise"),
+        Column("mem_mib", INT, "MiB", "memory, likewise"),
+        Column(
+            "contradictions",
+            TEXT,
+            "",
+            "what the log contradicts of the declared or listed machine: the larger number counts; null where nothing",
+        ),
+    ),
+    key=("cluster", "scope", "partition"),
+)
 
 UTILIZATION_ALLOCATED = Table(
     "utilization_allocated",
-    "One row an hour and scope: how much of the cluster is held by jobs",
+    "One row an hour, scope and resource: how much of it is held by jobs",
     (
         CLUSTER,
         Column("hour_utc", UTC, "", "start of the hour", nullable=False),
         Column("scope", TEXT, "", "'cluster', or 'partition' (hours in which it holds something)", nullable=False),
         Column("partition", TEXT, "", "the partition; null for the cluster, and for jobs of no known partition"),
-        Column("unit", TEXT, "", "'GPU', or 'node' where no GPU count is known", nullable=False),
+        Column("unit", TEXT, "", "'GPU', 'core', 'GiB' (memory) or 'node'", nullable=False),
+        Column(
+            "is_binding",
+            FLAG,
+            "",
+            "the resource that the cluster or partition is about, see `resources`",
+            nullable=False,
+        ),
         Column("allocated_s", INT, "unit s", "units held, integrated over the hour", nullable=False),
         Column(
             "capacity_s",
             INT,
             "unit s",
-            "units of the whole cluster, integrated over the hour; the first and last hour in full",
+            "units of the cluster or partition, integrated over the hour; the first and last hour in full",
         ),
-        Column(
-            "allocated_share",
-            FLOAT,
-            "",
-            "allocated_s over capacity_s; over 1 where the settings say less than was in use",
-        ),
+        Column("allocated_share", FLOAT, "", "allocated_s over capacity_s"),
         CAPACITY_SOURCE,
     ),
-    key=("cluster", "hour_utc", "scope", "partition"),
+    key=("cluster", "hour_utc", "scope", "partition", "unit"),
 )
 
 UTILIZATION_MEASURED = Table(
@@ -151,12 +190,12 @@ IDLE_GPU_TIME = Table(
 
 ALLOCATED_BY_USER = Table(
     "allocated_by_user",
-    "One row a week and user: GPUs (or nodes) held",
+    "One row a week and user: what is held of the resource that the cluster is about",
     (
         CLUSTER,
         Column("week_utc", UTC, "", "Monday 00:00 UTC", nullable=False),
         Column("user_name", TEXT, "", "user: hostile until escaped; null where the log names none"),
-        Column("unit", TEXT, "", "'GPU', or 'node' where no GPU count is known", nullable=False),
+        Column("unit", TEXT, "", "'GPU', 'core', 'GiB' (memory) or 'node'", nullable=False),
         Column("allocated_s", INT, "unit s", "units held, integrated over the week", nullable=False),
         Column("capacity_s", INT, "unit s", "units of the whole cluster over the week"),
         Column("share_of_allocated", FLOAT, "", "of what all users held in that week", nullable=False),

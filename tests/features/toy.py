@@ -44,6 +44,7 @@ def job(
         "start_utc": at(start), "end_utc": at(end),
         "requested_gpus": gpus, "allocated_gpus": 0 if start is None else gpus,
         "requested_nodes": more.get("nodes"), "run_s": run, "gpus": gpus,
+        "cpus": more.get("allocated_cpus"),
         "wait_s": None if start is None or submit is None else start - submit,
         "gpu_time_s": None if run is None or gpus is None else run * gpus,
         **more,

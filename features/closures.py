@@ -1,0 +1,98 @@
+"""Spells in which a queue was closed though jobs that fitted waited: a reservation or maintenance. No table of its own.
+
+Two signs are asked for, in a spell of SPELL_S at least in which JOBS jobs of USERS users waited that would have fitted
+for half of it (of JOBS jobs where the log names no users):
+
+- nothing at all started in the queue, and the spell ended in a burst of starts or the pool was open meanwhile;
+- the pool was open, that is at least half of it free, and the spell did not end with the start of one wide job, for
+  which nodes would have been collected.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from features.fits import SHAPE, Rooms, between
+from features.pools import OPEN_SHARE
+from features.usage import Int64s, Steps
+
+SPELL_S = 3 * 3600
+JOBS, USERS = 10, 5
+HALF = 0.5  # of the spell
+BURST, SOON_S = 15, 3600  # starts so soon after a spell: the queue opens again
+
+
+def closed(waiting: pl.DataFrame, rooms: Rooms, queue: pl.DataFrame) -> dict[str | None, Steps]:
+    """Partition -> 1 while its queue was closed.
+
+    waiting: row, user_name, SHAPE, from, waiting_to (epoch s). queue: partition, start (epoch s, null), nodes.
+    """
+    found: dict[str | None, Steps] = {}
+    for (name,), mine in waiting.group_by("partition", maintain_order=True):
+        partition = None if name is None else str(name)
+        started = queue.filter(pl.col("partition").eq_missing(pl.lit(name)) & pl.col("start").is_not_null()).sort(
+            "start"
+        )
+        room = rooms.room(mine["cause_basis"].mode().sort()[0], partition)
+        begin, end = _spells(started["start"].to_numpy(), room.is_open, started, room.nodes or 0)
+        kept = _pressed(mine, rooms, begin, end)
+        if kept.any():
+            begin, end = _union(begin[kept], end[kept])
+            found[partition] = Steps.of_intervals(begin, end, np.ones(len(begin), np.int64))
+    return found
+
+
+def _spells(starts: Int64s, is_open: Steps, started: pl.DataFrame, nodes: int) -> tuple[Int64s, Int64s]:
+    """Begin and end (epoch s) of the spells that show a sign."""
+    at = np.unique(starts)
+    quiet_begin, quiet_end = at[:-1], at[1:]
+    soon = np.searchsorted(starts, quiet_end + SOON_S) - np.searchsorted(starts, quiet_end)
+    open_s = between(is_open, quiet_begin, quiet_end)
+    is_quiet = (soon >= BURST) | (open_s >= HALF * (quiet_end - quiet_begin))
+    change = np.flatnonzero(is_open.values[1:] != is_open.values[:-1]) + 1
+    bounds = np.concatenate([is_open.times[:1], is_open.times[change]])
+    open_begin, open_end = bounds[:-1], bounds[1:]
+    was_open = is_open.at(open_begin) > 0
+    wide = (
+        np.sort(started.filter(pl.col("nodes") >= OPEN_SHARE * nodes)["start"].to_numpy()) if nodes > 1 else starts[:0]
+    )
+    for_wide = np.searchsorted(wide, open_end + SOON_S, side="right") > np.searchsorted(wide, open_begin)
+    begin = np.concatenate([quiet_begin[is_quiet], open_begin[was_open & ~for_wide]])
+    end = np.concatenate([quiet_end[is_quiet], open_end[was_open & ~for_wide]])
+    long = end - begin >= SPELL_S
+    return begin[long], end[long]
+
+
+def _pressed(
+    waiting: pl.DataFrame, rooms: Rooms, begin: Int64s, end: Int64s
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Whether enough jobs that fitted waited in each spell."""
+    spells = pl.DataFrame({"begin": begin, "end": end}).with_row_index("spell")
+    inside = waiting.select(*SHAPE, "user_name", "from", "waiting_to").join_where(
+        spells, pl.col("from") <= pl.col("end") - SPELL_S, pl.col("waiting_to") >= pl.col("begin") + SPELL_S
+    )
+    kept = np.zeros(len(begin), np.bool_)
+    if inside.is_empty():
+        return kept
+    inside = inside.with_columns(
+        pl.max_horizontal("from", "begin").alias("from"), pl.min_horizontal("waiting_to", "end").alias("waiting_to")
+    )
+    could = rooms.seconds(inside) >= HALF * (inside["waiting_to"] - inside["from"])
+    user = pl.col("user_name")
+    counted = (
+        inside.filter(could)
+        .group_by("spell")
+        .agg(pl.len(), user.n_unique().alias("users"), user.is_not_null().any().alias("named"))
+    )
+    enough = counted.filter((pl.col("len") >= JOBS) & ((pl.col("users") >= USERS) | ~pl.col("named")))
+    kept[enough["spell"].to_numpy()] = True
+    return kept
+
+
+def _union(begin: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
+    """The spells without overlaps, in order."""
+    order = np.argsort(begin, kind="stable")
+    begin, end = begin[order], np.maximum.accumulate(end[order])
+    first = np.append(True, begin[1:] > end[:-1])
+    return begin[first], np.append(end[:-1][first[1:]], end[-1:])

@@ -1,0 +1,106 @@
+"""Who went before a waiting job: how long other users' jobs of its queue were ahead of it or started first. No table.
+
+A queue is a partition. After the last of them a job that would have fitted has nobody in the log to wait for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from features.usage import Int64s
+
+NEVER = np.iinfo(np.int64).min
+
+
+WIDTH = ("nodes", "gpus", "cpus")  # of a job; unknown is 0
+
+
+def who_was_before(queue: pl.DataFrame) -> pl.DataFrame:
+    """Per row of `queue`, until when (epoch s) somebody was before it: others_until, own_until; NEVER where nobody was.
+
+    queue: partition, user_name, WIDTH, from (eligible, epoch s), left (start, or when it left the queue otherwise),
+    start (null where it never started). Before it are other users' jobs that were eligible earlier and still wait, and
+    those at least as wide that started first; own_until is of its user's own jobs that were eligible earlier.
+    """
+    others = np.full(queue.height, NEVER, np.int64)
+    for rows in queue.with_row_index("row").partition_by("partition"):
+        others[rows["row"].to_numpy()] = np.maximum(_ahead(rows), _started(rows))
+    by_age = queue.with_row_index("row").sort("from", "row")
+    own = pl.col("left").fill_null(NEVER).cum_max().shift(1, fill_value=NEVER).over("partition", "user_name")
+    named = pl.when(pl.col("user_name").is_not_null()).then(own).otherwise(NEVER)
+    return by_age.with_columns(named.alias("own_until")).sort("row").select(
+        "job_key", pl.Series("others_until", others), "own_until"
+    )  # fmt: skip
+
+
+def _owners(rows: pl.DataFrame) -> Int64s:
+    """A number a user; a job whose user the log does not name is nobody else's."""
+    known = rows["user_name"].cast(pl.String).rank("dense").cast(pl.Int64)
+    owners: Int64s = known.fill_null(-1).to_numpy().copy()
+    unknown = owners < 0
+    owners[unknown] = -2 - np.arange(int(unknown.sum()))
+    return owners
+
+
+def _ahead(rows: pl.DataFrame) -> Int64s:
+    """Latest that an earlier job of another user left the queue: the largest of all users but the job's own."""
+    order = np.lexsort((np.arange(rows.height), rows["from"].to_numpy()))
+    users = _owners(rows)[order]
+    left = rows["left"].fill_null(NEVER).to_numpy()[order]
+    found = np.full(rows.height, NEVER, np.int64)
+    first, second, owner = NEVER, NEVER, -1  # the largest so far, its user, and the largest of all other users
+    for i, (user, until) in enumerate(zip(users.tolist(), left.tolist(), strict=True)):
+        found[order[i]] = second if user == owner else first
+        if user == owner:
+            first = max(first, until)
+        elif until > first:
+            first, second, owner = until, first, user
+        else:
+            second = max(second, until)
+    return found
+
+
+def _started(rows: pl.DataFrame) -> Int64s:
+    """Latest start, after it was eligible and before its own start, of another user's job at least as wide."""
+    found = np.full(rows.height, NEVER, np.int64)
+    rows = rows.with_columns(pl.Series("owner", _owners(rows))).with_row_index("at")
+    started = rows.drop_nulls("start").sort("start")
+    for width, mine in rows.group_by(WIDTH):
+        as_wide = started.filter(pl.col(name) >= least for name, least in zip(WIDTH, width, strict=True))
+        starts, owners = as_wide["start"].to_numpy(), as_wide["owner"].to_numpy()
+        if not len(starts):
+            continue
+        before = np.arange(len(starts)) - 1  # the last row in order of start with another user
+        same = np.flatnonzero(np.append(False, owners[1:] == owners[:-1]))
+        for i in same:
+            before[i] = before[i - 1]
+        own_start = mine["start"].fill_null(NEVER).to_numpy()
+        place = np.searchsorted(starts, own_start, side="left") - 1
+        own = (place >= 0) & (owners[np.maximum(place, 0)] == mine["owner"].to_numpy())
+        place = np.where(own, before[np.maximum(place, 0)], place)
+        latest = np.where(place >= 0, starts[np.maximum(place, 0)], NEVER)
+        found[mine["at"].to_numpy()] = np.where(latest > mine["from"].to_numpy(), latest, NEVER)
+    return found
+
+
+def overtaken(asked: pl.DataFrame, queue: pl.DataFrame) -> NDArray[np.bool_]:
+    """Whether, from `begin` to `until`, a job of another user of the same queue that came later and is at least as wide
+    started.
+
+    asked: partition, user_name, ask_nodes, begin, until (epoch s). queue: as for `others_until`, with nodes.
+    """
+    found = np.zeros(asked.height, np.bool_)
+    started = queue.drop_nulls(["start", "nodes"])
+    of_partition = started.partition_by("partition", as_dict=True)
+    for (partition, user, nodes), rows in asked.with_row_index("at").group_by("partition", "user_name", "ask_nodes"):
+        others = of_partition.get((partition,), started.clear())
+        others = others.filter(pl.col("user_name").ne_missing(pl.lit(user)) & (pl.col("nodes") >= nodes)).sort("from")
+        if others.is_empty():
+            continue
+        came, first = others["from"].to_numpy(), np.minimum.accumulate(others["start"].to_numpy()[::-1])[::-1]
+        place = np.searchsorted(came, rows["begin"].to_numpy(), side="left")
+        earliest = np.append(first, np.iinfo(np.int64).max)[place]
+        found[rows["at"].to_numpy()] = earliest < rows["until"].to_numpy()
+    return found
