@@ -84,8 +84,8 @@ Event = Job | Command
 def full(seed: int = 1) -> list[Event]:
     """Over four hours: every scene, and a background in two waves."""
     scenes = [*own_limits(1), *dependencies(5), *holds(7), *serial(6), *outside(8), *node_out(45), *partition_down(85),
-              *reservations(100), *scattered_in_debug(125), *wide(62), *scattered(180)]  # fmt: skip
-    return _sorted([*scenes, *background(seed, 75, 44, 75), *background(seed + 1, 190, 24, 25)])
+              *reservations(100), *scattered_in_debug(125), *wide(66), *scattered(180)]  # fmt: skip
+    return _sorted([*scenes, *background(seed, 80, 44, 75), *background(seed + 1, 190, 24, 25)])
 
 
 def short(seed: int = 1) -> list[Event]:
@@ -180,9 +180,9 @@ def scattered_in_debug(at: float) -> Iterator[Event]:
 def wide(at: float) -> Iterator[Event]:
     """Half of the nodes in use, a wide job that needs more than the rest, and small ones that would delay it."""
     yield from (Job(at, 14, "games", gpus=4, name="ahead") for n in range(3))
-    yield Job(at + 2, 12, "news", nodes=4, gpus=4, qos="high", name="wide")
+    yield Job(at + 2, 12, "news", nodes=5, gpus=4, qos="high", name="wide")
     yield from (Job(at + 3, 10, "bin", limit=300, name="patient") for n in range(6))
-    yield Job(at + 46, 10, "daemon", nodes=5, gpus=4, limit=15, qos="high", name="wide")
+    yield Job(at + 44, 10, "daemon", nodes=5, gpus=4, limit=15, qos="high", name="wide")
 
 
 def scattered(at: float) -> Iterator[Event]:
