@@ -79,16 +79,16 @@ FIELDS = (
 SNAPSHOT_S = 900  # simulated seconds between two looks at the priorities
 
 
-def prepare(slurm: Slurm) -> None:
-    """The accounts, users and QOS of the workload."""
-    for name, limits in QOS.items():
+def prepare(slurm: Slurm, qos: dict[str, str] = QOS) -> None:
+    """Add the accounts and users of the workload, and `qos`: name -> limits as sacctmgr reads them."""
+    for name, limits in qos.items():
         slurm.run("sacctmgr", "-i", *(("modify", "qos", name, "set") if name == "normal" else ("add", "qos", name)),
                   *limits.split())  # fmt: skip
     for account, shares in ACCOUNTS.items():
         slurm.run("sacctmgr", "-i", "add", "account", account, "Cluster=live", f"Fairshare={shares}")
     for user, (account, shares) in USERS.items():
         slurm.run("sacctmgr", "-i", "add", "user", user, f"Account={account}", "Cluster=live", f"Fairshare={shares}",
-                  f"QOS={','.join(QOS)}", "DefaultQOS=normal")  # fmt: skip
+                  f"QOS={','.join(qos)}", "DefaultQOS=normal")  # fmt: skip
 
 
 def options(job: Submission, ids: dict[int, str], now: float) -> list[str]:
