@@ -233,10 +233,14 @@ def _named(waiting: pl.DataFrame) -> pl.DataFrame:
         .otherwise("own_limit").alias("own_limit"),
     )  # fmt: skip
     hold = says["held_s"] & pl.col("eligible_from").is_null()
-    moved = {**{name: says[name] for name in ("array_limit_s", "reservation_s", "nodes_down_s")}, "held_s": hold}
-    waiting = waiting.with_columns(
-        *((pl.col(name) + pl.when(said).then(open_).otherwise(0)).alias(name) for name, said in moved.items()),
-        pl.when(pl.any_horizontal(moved.values())).then(0).otherwise(pl.col("behind_s", "unknown_s")).name.keep(),
+    moved = {
+        **{name: says[name] for name in ("array_limit_s", "reservation_s", "nodes_down_s", "unknown_s")},
+        "held_s": hold,
+    }
+    any_said = pl.any_horizontal(moved.values())
+    left = [pl.when(any_said).then(0).otherwise(name).alias(name) for name in ("behind_s", "unknown_s")]
+    waiting = waiting.with_columns(open_.alias("open_s"), *left).with_columns(
+        (pl.col(name) + pl.when(said).then("open_s").otherwise(0)).alias(name) for name, said in moved.items()
     )
     late = {name: says[name] for name in ("array_limit_s", "dependency_s", "reservation_s")}
     return waiting.with_columns(
