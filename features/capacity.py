@@ -132,7 +132,7 @@ def _of_named_nodes(
 def by_node(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
     """One row a placement of an attempt that ran: job_key, attempt, partition, node, start_epoch, end_epoch, and what
     it holds there: gpus (null where the log does not divide them), cpus and mem_mib (its share, rounded up)."""
-    ran = held.lazy().filter(pl.col("end_epoch") > pl.col("start_epoch"))
+    ran = held.lazy()
     nodes = pl.col("nodes").clip(1)
     share = [(-(-pl.col(name) // nodes)).alias(name) for name in ("cpus", "mem_mib")]
     placed = trace.placements.lazy().select("job_key", "attempt", "node", pl.col("gpus").alias("there"))

@@ -183,11 +183,11 @@ def _whole_nodes(held: pl.DataFrame, size: Capacity, instants: Int64s) -> pl.Dat
 
 
 def _holds_whole_nodes(held: pl.DataFrame, size: Capacity) -> bool:
-    """False where more than one run in twenty is known to hold fewer GPUs than its nodes have."""
+    """False where more than one run in twenty is known to hold some GPUs, and fewer than its nodes have."""
     per_node = size.gpus_per_node
     if not per_node:
         return True
-    parts = held.select((pl.col("gpus") < pl.col("nodes") * per_node).mean()).item()
+    parts = held.select(((pl.col("gpus") > 0) & (pl.col("gpus") < pl.col("nodes") * per_node)).mean()).item()
     return (parts or 0.0) <= 1 - WHOLE
 
 

@@ -1,4 +1,4 @@
-"""The five causes of waits, by hand."""
+"""The causes of waits, by hand: what the machine, limits and reasons take. The user's own jobs: test_own_jobs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from features import limits, pools
 from features.causes import CAUSES
-from tests.features.toy import job
-from tests.features.waits import OPEN, delays, on, seconds
+from tests.features.toy import at, job
+from tests.features.waits import OPEN, delays, on, spent
 
 DAY_S = 86_400
 
@@ -31,19 +31,23 @@ def test_each_second_goes_to_the_first_cause_that_holds() -> None:
         *on("x", "n0", gpus=4), *on("y", "n1", gpus=4), *on("open", "n0", gpus=0),
     ]  # fmt: skip
     x = delays(jobs, placed, quotas={"a": 6, "b": 99})["x"]
-    # Held to 40; over the quota to 100; 3 of 8 GPUs free to 200; 4 free, but 2 and 2, to 300; then n0 is empty.
-    assert seconds(x) == (40, 60, 100, 100, 200)
-    assert (x["wait_s"], x["main_cause"], x["cause_basis"]) == (500, "behind others", "placements")
+    # Held to 40; over the quota to 100; 3 of 8 GPUs free to 200; 4 free, but 2 and 2, to 300; then n0 is empty. "y" was
+    # eligible before it and asks for 4 too; from 400 on there are 8, enough for both.
+    assert spent(x) == {
+        "held": 40, "own_limit": 60, "cluster_full": 100, "fragmented": 100, "behind": 100, "unknown": 100
+    }  # fmt: skip
+    assert (x["wait_s"], x["main_cause"], x["cause_basis"]) == (500, "cluster full", "placements")
+    assert (x["pool_nodes"], x["pool_known_by"]) == (2, "seen in use")
     assert x["own_limit"] == "6 GPUs for its group (given)"
 
 
 def test_a_gang_needs_as_many_nodes_as_it_asks_for() -> None:
     jobs = [job("a", 0, 0, 100, 1, nodes=1), job("gang", 0, 150, 200, 8, nodes=2), OPEN]
     placed = [*on("a", "n1"), *on("gang", "n0", "n1", gpus=4), *on("open", "n0", gpus=0)]
-    assert seconds(delays(jobs, placed)["gang"]) == (0, 0, 100, 0, 50)
+    assert spent(delays(jobs, placed)["gang"]) == {"cluster_full": 100, "unknown": 50}
     jobs[1] = job("gang", 0, 150, 200, 6, nodes=2)  # 5 are free until 100: three on one node and two on the other
     placed = [*on("a", "n1"), *on("gang", "n0", "n1", gpus=3), *on("open", "n0", gpus=0)]
-    assert seconds(delays(jobs, placed)["gang"]) == (0, 0, 100, 0, 50)
+    assert spent(delays(jobs, placed)["gang"]) == {"cluster_full": 100, "unknown": 50}
 
 
 def test_cpus_that_are_all_taken_leave_no_room_for_a_job_without_gpus() -> None:
@@ -52,11 +56,11 @@ def test_cpus_that_are_all_taken_leave_no_room_for_a_job_without_gpus() -> None:
 
     jobs = [cpu_job("a", 0, 100, 8), cpu_job("b", 0, 300, 6), cpu_job("x", 200, 400, 4), cpu_job("c", 0, 150, 2)]
     jobs.append(cpu_job("y", 300, 500, 8))
-    jobs.append({**OPEN, "requested_cpus": 0, "allocated_cpus": 1})
+    jobs.append({**OPEN, "requested_cpus": 0, "allocated_cpus": 1, "cpus": 1})
     placed = [*on("a", "n0", gpus=0), *on("b", "n1", gpus=0), *on("x", "n0", gpus=0), *on("c", "n1", gpus=0)]
     placed += [*on("y", "n1", gpus=0), *on("open", "n2", gpus=0)]
     # n0 and n1 have 8 CPUs, n2 one, taken. Until 100 two or none are free; from then on n0 is.
-    assert seconds(delays(jobs, placed)["x"]) == (0, 0, 100, 0, 100)
+    assert spent(delays(jobs, placed)["x"]) == {"cluster_full": 100, "unknown": 100}
 
 
 def test_a_job_waits_for_the_nodes_of_its_own_partition() -> None:
@@ -71,7 +75,7 @@ def test_a_job_waits_for_the_nodes_of_its_own_partition() -> None:
     placed += [*on("full0", "mine0"), *on("full1", "mine1")]
     jobs.append(job("x", 210, 320, 330, 1, nodes=1, partition="mine"))
     placed += on("x", "mine0")
-    assert seconds(delays(jobs, placed)["x"]) == (0, 0, 90, 0, 20)
+    assert spent(delays(jobs, placed)["x"]) == {"cluster_full": 90, "unknown": 20}
 
 
 def test_a_partition_that_was_seldom_seen_may_use_the_nodes_of_those_it_shares_one_with() -> None:
@@ -83,7 +87,7 @@ def test_a_partition_that_was_seldom_seen_may_use_the_nodes_of_those_it_shares_o
     assert found["big"] == found["small"] == {"n0", "n1", "n2", "n3"} and found["far"] == {"m0"}
 
 
-def test_a_node_on_which_nothing_ran_for_days_is_not_there() -> None:
+def test_a_node_on_which_nothing_ran_for_days_is_down() -> None:
     away = 10 * DAY_S
     jobs = [
         *(job(f"k{i}", i * DAY_S, i * DAY_S, (i + 1) * DAY_S, 4, nodes=1) for i in range(20)),
@@ -93,15 +97,18 @@ def test_a_node_on_which_nothing_ran_for_days_is_not_there() -> None:
     ]
     placed = [row for i in range(20) for row in on(f"k{i}", "n0", gpus=4)]
     placed += [*on("before", "n1", gpus=4), *on("x", "n1", gpus=4), *on("open", "n0", gpus=0)]
-    assert seconds(delays(jobs, placed)["x"]) == (0, 0, 9 * DAY_S, 0, 0)
+    assert spent(delays(jobs, placed)["x"]) == {"nodes_down": 9 * DAY_S}
 
 
 def test_a_log_that_does_not_show_its_end_tells_nothing_of_nodes_idle_there() -> None:
     """Of jobs that are over alone: what ran on n1 from 100 on may not be over."""
     jobs = [job("a", 0, 0, 1000, 1, nodes=1), job("b", 0, 0, 100, 1, nodes=1), job("x", 50, 1000, 1100, 1, nodes=1)]
     placed = [*on("a", "n0"), *on("b", "n1"), *on("x", "n0")]
-    assert seconds(delays(jobs, placed)["x"]) == (0, 0, 950, 0, 0)
-    assert seconds(delays([*jobs, OPEN], [*placed, *on("open", "n1", gpus=0)])["x"]) == (0, 0, 50, 0, 900)
+    assert spent(delays(jobs, placed)["x"]) == {"cluster_full": 950}
+    assert spent(delays([*jobs, OPEN], [*placed, *on("open", "n1", gpus=0)])["x"]) == {
+        "cluster_full": 50,
+        "unknown": 900,
+    }
 
 
 @pytest.mark.parametrize(
@@ -116,7 +123,7 @@ def test_a_log_that_does_not_show_its_end_tells_nothing_of_nodes_idle_there() ->
 def test_without_placements_counts_tell_and_say_which(ask: dict[str, Any], basis: str) -> None:
     jobs = [job("a", 0, 0, 100, **ask), job("x", 0, 130, 200, **ask), {**OPEN, "start_utc": None, "state": "PENDING"}]
     x = delays(jobs)["x"]
-    assert seconds(x) == (0, 0, 100, 0, 30) and x["cause_basis"] == basis
+    assert spent(x) == {"cluster_full": 100, "unknown": 30} and x["cause_basis"] == basis
 
 
 def test_no_wait_has_no_causes() -> None:
@@ -125,25 +132,33 @@ def test_no_wait_has_no_causes() -> None:
 
 
 def test_the_schedulers_reason_names_a_limit_or_a_hold() -> None:
-    jobs = [job(key, 0, 50, 100, 1, nodes=1) for key in ("limit", "held", "other")] + [
-        job("a", 0, 0, 40, 3, nodes=1),
+    jobs = [job(key, 0, 50, 100, 1, nodes=1) for key in ("limit", "held", "other", "down", "licence")] + [
+        job("a", 0, 0, 40, 5, nodes=1),
         OPEN,
     ]
-    told = {"limit": "QOSMaxJobsPerUserLimit", "held": "JobHeldUser", "other": "ReqNodeNotAvail,_May_be_reserved"}
-    found = delays(jobs, reason=told)
-    # All three GPUs are busy until 40.
-    assert seconds(found["limit"]) == (0, 10, 40, 0, 0) and found["limit"]["own_limit"] == told["limit"]
-    assert seconds(found["held"]) == (10, 0, 40, 0, 0)
-    assert seconds(found["other"]) == (0, 0, 40, 0, 10)
-    known = [{**row, "eligible_utc": row["submit_utc"]} for row in jobs]  # a log with eligible times tells itself
-    assert seconds(delays(known, reason=told)["held"]) == (0, 0, 40, 0, 10)
+    said = {
+        "limit": "QOSMaxJobsPerUserLimit", "held": "JobHeldUser", "other": "ReqNodeNotAvail,_May_be_reserved",
+        "down": "PartitionDown", "licence": "Licenses",
+    }  # fmt: skip
+    found = delays(jobs, reason=said)
+    # All five GPUs are busy until 40. A limit is asked before resources, so it held all the while.
+    assert spent(found["limit"]) == {"own_limit": 50} and found["limit"]["own_limit"] == said["limit"]
+    assert spent(found["held"]) == {"held": 10, "cluster_full": 40}
+    assert spent(found["other"]) == {"reservation": 10, "cluster_full": 40}
+    assert spent(found["down"]) == {"nodes_down": 10, "cluster_full": 40}
+    assert spent(found["licence"]) == {"unknown": 10, "cluster_full": 40}
+    late = [{**row, "eligible_utc": at(30) if row["submit_utc"] == at(0) else row["submit_utc"]} for row in jobs]
+    found = delays(late, reason={**said, "other": "Reservation", "down": "JobArrayTaskLimit", "limit": "Dependency"})
+    assert spent(found["held"])["held"] == 30  # a log with eligible times says itself how long
+    assert spent(found["other"])["reservation"] >= 30 and spent(found["down"])["array_limit"] >= 30
+    assert spent(found["limit"])["dependency"] == 30 and "held" not in spent(found["limit"])
 
 
 @pytest.mark.parametrize(
     ("reason", "is_limit"),
     [
         ("QOSMaxGRESPerUser", True), ("AssocGrpCpuLimit", True), ("QOSGrpNodeLimit", True), ("MaxCpuPerAccount", True),
-        ("AssociationJobLimit", True), ("AssocMaxJobsLimit", True), ("JobArrayTaskLimit", True),
+        ("AssociationJobLimit", True), ("AssocMaxJobsLimit", True), ("JobArrayTaskLimit", False),
         ("Priority", False), ("Resources", False), ("Licenses", False), ("None", False), ("x QOSMax", False),
     ],
 )  # fmt: skip
@@ -162,14 +177,14 @@ def own_limits(users: int, most: int, reason: str | None = None, hogs: int = 0) 
             start = i // most * 3600 if user < users else 0
             jobs.append(job(f"{user}-{i}", 0, start, start + 3600, 1, nodes=1, user_name=f"u{user}", partition="p"))
     for day in (-DAY_S, DAY_S):  # shows that there are 400 nodes
-        jobs.append(job(f"wide{day}", day, day, day + 60, 400, nodes=400, user_name="wide", partition="p"))
+        jobs.append(job(f"wide{day}", day, day, day + 600, 400, nodes=400, user_name="wide", partition="p"))
     return delays(jobs, reason=None if reason is None else {row["job_key"]: reason for row in jobs})
 
 
 def test_a_limit_shows_where_three_users_stop_with_a_job_waiting_that_would_have_fitted() -> None:
     found = own_limits(users=4, most=8)
     assert (
-        seconds(found["0-9"]) == (0, 3600, 0, 0, 0) and found["0-9"]["own_limit"] == "8 running jobs a user (inferred)"
+        spent(found["0-9"]) == {"own_limit": 3600} and found["0-9"]["own_limit"] == "8 running jobs a user (inferred)"
     )
     assert found["0-9"]["main_cause"] == "own limit"
 

@@ -23,6 +23,11 @@ def delays(
     return {row["job_key"]: row for row in found.to_dicts()}
 
 
+def spent(row: dict[str, Any]) -> dict[str, int]:
+    """Seconds of each cause that has any, by its column without `_s`."""
+    return {name.removesuffix("_s"): row[name] for name in CAUSES if row[name]}
+
+
 def seconds(row: dict[str, Any]) -> tuple[int, ...]:
     return tuple(row[name] for name in CAUSES)
 
