@@ -30,6 +30,8 @@ class Baton(dg.ConfigurableResource[None]):
     timezone: str | None = None
     nodes: int | None = None
     gpus_per_node: int | None = None
+    cpus_per_node: int | None = None
+    resource: str | None = None
 
     @property
     def folder(self) -> DataFolder:
@@ -62,4 +64,6 @@ class Baton(dg.ConfigurableResource[None]):
             timezone=self.timezone,
             nodes=self.nodes,
             gpus_per_node=self.gpus_per_node,
+            cpus_per_node=self.cpus_per_node,
+            resource=self.resource,
         )

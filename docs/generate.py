@@ -20,6 +20,7 @@ from features.dictionary import render
 from simulator.names import SCHEDULERS
 from tests.traces.readers import agent_lines
 from tests.traces.readers import oddities as slurm
+from tests.traces.readers.node_lists import oddities as node_lists
 from tests.traces.readers.philly import oddities as philly_oddities
 from tests.traces.readers.published import logs as published
 from traces.schema import CANONICAL, Table
@@ -51,8 +52,8 @@ def oddities() -> str:
         "",
         "What stands in raw logs, and what becomes of it. Each row is a test of its own, in tests/traces/readers: "
         "`published/logs.py` (run by `test_published.py`), `philly/oddities.py` (`test_reader.py`), `agent_lines.py` "
-        "(`test_agent.py`) and `oddities.py` (`test_oddities.py`), where of sacct's rows the columns are shown that "
-        "differ from a plain job's. `make docs` writes this page.",
+        "(`test_agent.py`), `node_lists/oddities.py` (`test_node_lists.py`) and `oddities.py` (`test_oddities.py`), "
+        "where of sacct's rows the columns are shown that differ from a plain job's. `make docs` writes this page.",
         "",
         "| format | oddity | source | in the log | what becomes of it |",
         "|---|---|---|---|---|",
@@ -64,6 +65,7 @@ def oddities() -> str:
         for row in (*published.ROWS, *philly_oddities.ROWS)
     ]
     rows += [("agent", row.name, "docs/agent.md", row.lines, row.becomes) for row in agent_lines.ROWS]
+    rows += [(row.format, row.name, row.source, row.lines, row.becomes) for row in node_lists.ROWS]
     return "\n".join([*lines, *("| " + " | ".join(map(_cell, row)) + " |" for row in rows)]) + "\n"
 
 

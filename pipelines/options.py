@@ -26,6 +26,7 @@ _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # No cluster, and no wait, comes near these; what is computed from them stays within 64 bits.
 MOST_NODES = 10_000_000
 MOST_GPUS = 10_000  # of a node
+MOST_CPUS = 1_000_000  # of a node
 MOST_SEED = 4_000_000_000  # that every library's generator takes, and some hundreds after it
 _YEARS = range(1970, 9999)  # of dates; in any zone they are dates in UTC too
 _LONGEST_S = 100 * 366 * 86400
@@ -42,6 +43,10 @@ Cluster = Annotated[str | None, typer.Option("--cluster", help="Cluster name, as
 Timezone = Annotated[str | None, typer.Option("--timezone", help="Zone of the log's local times (IANA name).")]
 Nodes = Annotated[int | None, typer.Option("--nodes", min=1, max=MOST_NODES, help="Nodes of the cluster.")]
 GpusPerNode = Annotated[int | None, typer.Option("--gpus-per-node", min=1, max=MOST_GPUS, help="GPUs in a node.")]
+CpusPerNode = Annotated[int | None, typer.Option("--cpus-per-node", min=1, max=MOST_CPUS, help="CPUs in a node.")]
+Resource = Annotated[
+    str | None, typer.Option("--resource", help="What the cluster is about: GPU, core, memory or node.")
+]
 Format = Annotated[str, typer.Option("--format", help="Reader, or auto.")]
 Fields = Annotated[str | None, typer.Option("--fields", help="Columns of a dump without a header: a,b,c.")]
 Delimiter = Annotated[str | None, typer.Option("--delimiter", help="Delimiter of a dump without a header.")]

@@ -35,8 +35,8 @@ class ClusterSettings:
     gpus_per_node: int | None = None
     cpus_per_node: int | None = None
     memory_gib_per_node: int | None = None
-    resource: str | None = None
-    resources: dict[str, str] = field(default_factory=dict)
+    resource: str | None = None  # that the cluster is about, one of RESOURCES; None: as the log shows
+    resources: dict[str, str] = field(default_factory=dict)  # partition -> the resource that it is about
     gpu_types: dict[str, int] = field(default_factory=dict)  # GPU type -> nodes of it, in order; {}: one type, not said
     nodes_by_date: tuple[tuple[datetime, int], ...] = ()  # (from this instant, nodes), ascending
     quotas: dict[str, int] = field(default_factory=dict)  # partition -> GPUs
@@ -59,8 +59,13 @@ MOST_PAIR_SIZES = 8
 MOST_WHAT_IFS = 8  # schedulers, and changes, of the pipeline's replays
 MOST_REPLAYED = 1_000_000  # jobs of them
 MOST_GPU_TYPES = 16
+RESOURCES = ("GPU", "core", "memory", "node")
 _INSTANTS = ("fit_from", "fit_until", "select_until", "report_until")
 _COUNTS = {"nodes": schema.MOST["nodes"], "gpus_per_node": schema.MOST["gpus"]}  # the most allowed
+# The same of settings that are at least 1.
+_SIZES = {
+    "seeds": MOST_SEEDS, "cpus_per_node": schema.MOST["cpus"], "memory_gib_per_node": schema.MOST["mib"] >> 10,
+}  # fmt: skip
 
 
 def check_name(name: str) -> str:
@@ -103,6 +108,8 @@ def resolve(
     timezone: str | None = None,
     nodes: int | None = None,
     gpus_per_node: int | None = None,
+    cpus_per_node: int | None = None,
+    resource: str | None = None,
     new: bool = False,
 ) -> ClusterSettings:
     """The settings of `cluster`, or of the cluster whose `folder` is the name of the folder `raw`; flags override them.
@@ -111,9 +118,10 @@ def resolve(
     holds some. Raises InputError, which lists the known, where nothing says which cluster is meant.
     """
     known = load(data)
+    counts = {"nodes": nodes, "gpus_per_node": gpus_per_node, "cpus_per_node": cpus_per_node}
     if cluster is not None:
         check_name(cluster)
-        brings = new or raw is not None or timezone is not None or nodes is not None or gpus_per_node is not None
+        brings = new or any(given is not None for given in (raw, timezone, resource, *counts.values()))
         settings = known.get(cluster)
         if settings is None and (brings or (data.lake / cluster).is_dir()):
             settings = ClusterSettings(name=cluster)
@@ -130,11 +138,13 @@ def resolve(
         settings = fits[0]
     if timezone is not None:
         settings = replace(settings, timezone=check_timezone(timezone, "--timezone"))
-    for flag, value in (("nodes", nodes), ("gpus_per_node", gpus_per_node)):
+    if resource is not None:
+        settings = replace(settings, resource=_resource(resource, "--resource"))
+    for flag, value in counts.items():
         if value is not None:
-            least = 1 if flag == "nodes" else 0
-            if not least <= value <= _COUNTS[flag]:
-                allowed = f"a whole number from {least} to {_COUNTS[flag]:,}"
+            least, most = (0 if flag == "gpus_per_node" else 1), (_COUNTS | _SIZES)[flag]
+            if not least <= value <= most:
+                allowed = f"a whole number from {least} to {most:,}"
                 raise InputError(f"--{flag.replace('_', '-')} {value}: {allowed} is allowed")
             settings = replace(settings, **{flag: value})  # type: ignore[arg-type]
     return settings
@@ -171,11 +181,15 @@ def _converted(path: Path, name: str, table: Any) -> dict[str, Any]:
             value = _by_date(value, f"{where} {key}")
         elif key in _COUNTS:
             value = _count(value, f"{where} {key}", _COUNTS[key])
+        elif key == "resource":
+            value = _resource(value, f"{where} resource")
+        elif key == "resources":
+            value = _resources(value, f"{where} resources")
         elif key == "gpu_types":
             value = _gpu_types(value, f"{where} gpu_types")
-        elif key == "seeds":
-            if not _count(value, f"{where} seeds", MOST_SEEDS):
-                raise InputError(f"{where} seeds: at least 1, got {_shown(value)}")
+        elif key in _SIZES:
+            if not _count(value, f"{where} {key}", _SIZES[key]):
+                raise InputError(f"{where} {key}: at least 1, got {_shown(value)}")
         elif key == "pair_nodes":
             value = _sizes(value, f"{where} pair_nodes")
         elif key == "quotas":
@@ -198,6 +212,21 @@ def _converted(path: Path, name: str, table: Any) -> dict[str, Any]:
     if "timezone" in result:
         check_timezone(result["timezone"], where)
     return result
+
+
+def _resource(value: Any, where: str) -> str:
+    """One of RESOURCES, in any case of its letters."""
+    found = [name for name in RESOURCES if isinstance(value, str) and name.lower() == value.lower()]
+    if not found:
+        raise InputError(f"{where}: one of {', '.join(RESOURCES)}, got {_shown(value)}")
+    return found[0]
+
+
+def _resources(value: Any, where: str) -> dict[str, str]:
+    """The resource of each partition; which partitions there are is known where the log is read."""
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: a table of partition = resource, got {_shown(value)}")
+    return {partition: _resource(one, f"{where}.{partition[:80]}") for partition, one in value.items()}
 
 
 def _hyperparameters(value: Any, where: str) -> dict[str, dict[str, int | float]]:

@@ -20,6 +20,9 @@ FORMATS = (
     "graham",
     "swf",
     "agent",
+    "scontrol-nodes",
+    "sinfo",
+    "sinfo-json",
     "sacct",
 )
 

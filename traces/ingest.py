@@ -307,6 +307,7 @@ def _stage(raw: RawFile, batch: _Batch, state: tuple[int, ...] | None, temporary
         return _Read(raw, named, state, FileResult(path, kind, skipped_reason=_without_path(error, raw.path)))
     described = {"schema_version": schema.SCHEMA_VERSION, "fingerprint": rules, "sha256": digest, "path": path}
     described["source"] = raw.shown or str(raw.path.resolve())
+    described["ingested_s"] = time.time()  # since 1970: of two node lists the later one counts
     raw_files.write(temporary, {**described, "result": asdict(result)})
     return _Read(raw, named, state, result, rules, final, temporary)
 

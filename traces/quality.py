@@ -1,10 +1,63 @@
-"""Data quality of each raw file: gaps in time, doubtful times, rows without an end."""
+"""Data quality: of each raw file gaps in time, doubtful times, rows without an end; of each cluster missing fields."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
 
 import polars as pl
 
 EVER_RAN = pl.col("attempts") > 0
+NODE_NAMES = "node names"
+# What a log may lack: columns of the table `jobs`, all null where it does, and the fields of `sacct` that fill them.
+_FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    NODE_NAMES: ((), ("NodeList",)),
+    "partitions": (("partition",), ("Partition",)),
+    "nodes held": (("allocated_nodes",), ("NNodes",)),
+    "CPUs": (("allocated_cpus", "requested_cpus"), ("AllocCPUS", "AllocTRES")),
+    "GPUs": (("allocated_gpus", "requested_gpus"), ("AllocTRES",)),
+    "memory": (("allocated_mem_mib", "requested_mem_mib"), ("ReqMem", "AllocTRES")),
+    "time limits": (("limit_s",), ("TimelimitRaw",)),
+    "users": (("user_name",), ("User",)),
+    "submissions": (("submit_utc",), ("Submit",)),
+    "eligible times": (("eligible_utc",), ("Eligible",)),
+    "reasons of waiting": (("reason",), ("Reason",)),
+}
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What the whole log of a cluster lacks (keys of _FIELDS, in words), and the fields to add to `sacct --format`.
+
+    `add` is empty where no file of the cluster is a dump of sacct.
+    """
+
+    what: tuple[str, ...]
+    add: tuple[str, ...]
+
+
+def missing_fields(jobs: pl.DataFrame, files: pl.DataFrame, placed: Collection[str]) -> dict[str, Missing]:
+    """What no job of a cluster has, by cluster; a cluster that lacks nothing, or has no job, is left out.
+
+    `jobs` and `files` are rows of the tables `jobs` and `trace_files`, `placed` the clusters with rows in `placements`.
+    What jobs hold is asked of those that ran, as the others hold 0; so a log of which no job ran lacks no node names.
+    """
+    dumped = set(files.filter(pl.col("format") == "sacct")["cluster"])
+    found = {}
+    for (cluster,), of_cluster in jobs.group_by("cluster", maintain_order=True):
+        ran = of_cluster.filter(EVER_RAN)
+        rows = of_cluster if ran.is_empty() else ran
+        what = [
+            name
+            for name, (columns, _) in _FIELDS.items()
+            if columns and all(rows[column].null_count() == len(rows) for column in columns)
+        ]
+        if not ran.is_empty() and cluster not in placed:
+            what.insert(0, NODE_NAMES)
+        fields = dict.fromkeys(field for name in what for field in _FIELDS[name][1])
+        if what:
+            found[str(cluster)] = Missing(tuple(what), tuple(fields) if cluster in dumped else ())
+    return found
 
 
 def of_jobs(jobs: pl.DataFrame) -> pl.DataFrame:

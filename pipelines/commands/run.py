@@ -10,7 +10,19 @@ import typer
 
 from features.conventions import GATE_SAID
 from pipelines import options
-from pipelines.options import Cluster, Data, Delimiter, Fields, Format, GpusPerNode, Json, Nodes, Timezone
+from pipelines.options import (
+    Cluster,
+    CpusPerNode,
+    Data,
+    Delimiter,
+    Fields,
+    Format,
+    GpusPerNode,
+    Json,
+    Nodes,
+    Resource,
+    Timezone,
+)
 from pipelines.whole_runs import last_run, raw_logs
 from pipelines.whole_runs.raw_logs import RawLogs, Reading
 from traces.errors import BatonError, InputError, WorkError
@@ -38,6 +50,8 @@ def analyze(
     format_: Format = "auto",
     nodes: Nodes = None,
     gpus_per_node: GpusPerNode = None,
+    cpus_per_node: CpusPerNode = None,
+    resource: Resource = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
@@ -46,7 +60,7 @@ def analyze(
     Without RAW it is about the logs that the data folder holds. The last line is the report's path.
     """
     folder = options.data_folder(context, data)
-    reading = Reading(cluster, timezone, nodes, gpus_per_node, format_, fields, delimiter)
+    reading = Reading(cluster, timezone, nodes, gpus_per_node, cpus_per_node, resource, format_, fields, delimiter)
     with options.output(json) as out:
         folder.ensure_writable()
         reading.check(raw or [])
@@ -78,12 +92,14 @@ def run(
     format_: Format = "auto",
     nodes: Nodes = None,
     gpus_per_node: GpusPerNode = None,
+    cpus_per_node: CpusPerNode = None,
+    resource: Resource = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
     """The whole pipeline: `analyze`, then simulation, training, comparison, release, and the report again."""
     folder = options.data_folder(context, data)
-    reading = Reading(cluster, timezone, nodes, gpus_per_node, format_, fields, delimiter)
+    reading = Reading(cluster, timezone, nodes, gpus_per_node, cpus_per_node, resource, format_, fields, delimiter)
     with options.output(json) as out:
         folder.ensure_writable()
         paths = [*(raw or []), *([raw_folder] if raw_folder else [])]

@@ -35,6 +35,8 @@ class Reading:
     timezone: str | None = None
     nodes: int | None = None
     gpus_per_node: int | None = None
+    cpus_per_node: int | None = None
+    resource: str | None = None
     format: str = "auto"
     fields: str | None = None
     delimiter: str | None = None
@@ -42,7 +44,8 @@ class Reading:
     @property
     def flags(self) -> dict[str, Any]:
         """The options that override a cluster's declared settings."""
-        return {"timezone": self.timezone, "nodes": self.nodes, "gpus_per_node": self.gpus_per_node}
+        names = ("timezone", "nodes", "gpus_per_node", "cpus_per_node", "resource")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def of_text(self) -> dict[str, Any]:

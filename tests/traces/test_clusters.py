@@ -71,11 +71,34 @@ def test_gpu_types_are_nodes_of_each_in_their_order(tmp_path: Path) -> None:
             clusters.load(DataFolder(tmp_path))
 
 
+def test_the_resource_and_the_size_of_a_node_are_declared(tmp_path: Path) -> None:
+    path = tmp_path / "clusters.toml"
+    lines = ['resource = "core"', 'resources = { gpu = "gpu", "long name" = "node" }']
+    path.write_text("\n".join(["[mine]", *lines, "cpus_per_node = 64", "memory_gib_per_node = 500"]))
+    mine = clusters.load(DataFolder(tmp_path))["mine"]
+    assert (mine.resource, mine.resources) == ("core", {"gpu": "GPU", "long name": "node"})
+    assert (mine.cpus_per_node, mine.memory_gib_per_node) == (64, 500)
+    for line, told in {
+        'resource = "disk"': r"\[mine\] resource: one of GPU, core, memory, node, got 'disk'",
+        "resource = 1": "resource: one of GPU, core, memory, node, got 1",
+        'resources = "core"': "resources: a table of partition = resource, got 'core'",
+        'resources.gpu = "disk"': r"resources\.gpu: one of GPU, core, memory, node, got 'disk'",
+        "cpus_per_node = 0": "cpus_per_node: at least 1, got 0",
+        "memory_gib_per_node = -1": "memory_gib_per_node: a whole number from 0 to 1,073,741,824, got -1",
+        "cpus_per_node = 1.5": r"cpus_per_node: a whole number from 0 to 268,435,456, got 1\.5",
+    }.items():
+        path.write_text(f"[mine]\n{line}\n")
+        with pytest.raises(InputError, match=told):
+            clusters.load(DataFolder(tmp_path))
+
+
 def test_found_by_name_or_folder_and_flags_override(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
     assert clusters.resolve(data, raw=tmp_path / "tacc-lonestar6").name == "ls6"
     assert clusters.resolve(data, cluster="ls6", nodes=72, timezone="UTC").nodes == 72
     assert clusters.resolve(data, cluster="fresh", new=True).timezone == "UTC"
+    fresh = clusters.resolve(data, cluster="fresh", cpus_per_node=64, resource="CORE")
+    assert (fresh.cpus_per_node, fresh.resource) == (64, "core")
     (data.lake / "seen").mkdir(parents=True)
     assert clusters.resolve(data, cluster="seen").name == "seen"
 
@@ -90,6 +113,8 @@ def test_found_by_name_or_folder_and_flags_override(tmp_path: Path) -> None:
         ({"cluster": "derived"}, "not allowed"),
         ({"cluster": "ls6", "timezone": "Mars/Olympus"}, "Mars"),
         ({"cluster": "ls6", "nodes": 0}, "--nodes 0"),
+        ({"cluster": "ls6", "cpus_per_node": 0}, "--cpus-per-node 0: a whole number from 1 to 268,435,456 is allowed"),
+        ({"cluster": "ls6", "resource": "disk"}, "--resource: one of GPU, core, memory, node, got 'disk'"),
     ],
 )
 def test_refused(tmp_path: Path, how: dict[str, object], told: str) -> None:

@@ -6,6 +6,7 @@ from traces.errors import InputError
 from traces.formats import AUTO, FORMATS
 from traces.readers import agent
 from traces.readers.common import RawFile, Reader
+from traces.readers.node_lists import scontrol, sinfo, sinfo_json
 from traces.readers.philly import derived as philly_derived
 from traces.readers.philly import reader as philly
 from traces.readers.published import acme, graham, helios, openb, swf_jobs
@@ -29,6 +30,9 @@ READERS: dict[str, Reader] = {
         graham.Graham(),
         swf_jobs.Swf(),
         agent.AgentLog(),
+        scontrol.ScontrolNodes(),
+        sinfo.Sinfo(),
+        sinfo_json.SinfoJson(),
         sacct.Sacct(),
     )
 }

@@ -11,6 +11,7 @@ from traces.readers.sacct.columns import NAMES
 from traces.readers.sacct.layout import DELIMITERS
 
 AGAIN = "dump the jobs with sacct -a -D -P (the README has the whole command)"
+NODES = 'print them: sinfo -N -o "%N|%P|%c|%m|%G|%f|%t"'
 MOST_LINES, MOST_NAMED = 50, 8
 # Of other commands of Slurm sets of words: a header that holds all of a set is the command's. Only squeue names jobs.
 _COMMANDS = {
@@ -32,7 +33,9 @@ def what_it_is(head: bytes, headers: Mapping[str, set[str]]) -> str:
     text = head.decode("utf-8", errors="replace")
     lines = [line for line in text.split("\n") if line.strip()][:MOST_LINES]
     first = lines[0] if lines else text
-    if command := _command(first):
+    if (command := _command(first)) == "sinfo":
+        return f"this looks like the output of sinfo without CPUs, memory or GRES: for a node list {NODES}; {AGAIN}"
+    if command:
         return f"this looks like the output of {command}, which does not tell when jobs ran: {AGAIN}"
     if columns := _headerless(lines):
         return _name_the_columns(columns)

@@ -138,6 +138,12 @@ def gres_gpus(text: str) -> int | None:
     return total if names_gpus else None
 
 
+def gres_gpu_types(text: str) -> list[str]:
+    """Types of the GPUs of a GRES text, each once: ['a100'] of `gpu:a100:4(S:0-1)`, [] of `gpu:4`."""
+    kinds = (kind for kind, _ in _GRES_GPU.findall(re.sub(r"\([^)]*\)", "", text)))
+    return list(dict.fromkeys(kind for kind in kinds if kind and not kind.isdigit()))
+
+
 def _count(value: str, text: str) -> int:
     if not value.isdigit():
         raise ValueError(f"TRES {_shown(text)}: {_shown(value)} is not a count")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,16 @@ def folders(lake: Path) -> list[Path]:
     """The folders of raw files in the lake, also those whose `file.json` is gone, in order."""
     paths = (path for path in lake.glob("[!.]*/[!.]*/") if path.parent.name != "derived")
     return sorted(path for path in paths if (path / NAME).is_file() or _FOLDER.fullmatch(path.name))
+
+
+def by_ingest(folders: Iterable[Path]) -> list[Path]:
+    """The folders in the order in which their files were ingested."""
+
+    def ingested(folder: Path) -> tuple[float, str]:
+        since = (read(folder) or {}).get("ingested_s")
+        return (float(since) if isinstance(since, int | float) else 0.0), folder.name
+
+    return sorted(folders, key=ingested)
 
 
 def damage(folder: Path, *, thorough: bool = False) -> str | None:

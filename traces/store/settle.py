@@ -3,6 +3,7 @@
 Which records of one id are of one job, the rule beside `schema.REQUEUE_WITHIN_S` says: it holds across files as it does
 within one. The start stands for a submission that a file does not print, and a record without times is of the job
 before it.
+Of a node that several machine lists hold, each column is that of the list ingested last of those that fill it.
 Attempts of such a job are the union over its files, one a start; those without times count where no file has one.
 Opens no connection: `traces.store.warehouse` hands one in.
 """
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from traces import schema
 from traces.progress import Progress
+from traces.store import raw_files
 from traces.store.quoting import parquet, sql_text
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ def fill(
         table.name: [path for folder in folders if (path := folder / f"{table.name}.parquet").is_file()]
         for table in schema.CANONICAL
     } | {name: list(paths) for name, (_, paths) in derived.items()}
+    lists = raw_files.by_ingest(path.parent for path in files[schema.NODES.name])
+    files[schema.NODES.name] = [folder / f"{schema.NODES.name}.parquet" for folder in lists]
     held = {name: _rows(connection, paths) for name, paths in files.items()}
     rows: dict[str, int] = {}
     with Progress("warehouse", sum(held.values()), "rows", stays=False) as progress:
@@ -87,7 +91,7 @@ def _canonical(
     selects["attempts"] = _select(schema.ATTEMPTS, "all_attempts", "kept")
     selects["steps"] = _STEPS
     selects["placements"] = _PLACEMENTS
-    selects["nodes"] = _first(raw["nodes"], schema.NODES)
+    selects["nodes"] = _latest_nodes(files["nodes"])
     samples = {
         "gpu_utilization": "cluster, node, sample_utc, gpu",
         "cpu_utilization": "cluster, node, sample_utc",
@@ -112,9 +116,22 @@ def _in_order(select: str, table: schema.Table) -> str:
     return f"SELECT {columns} FROM ({select})"  # noqa: S608
 
 
-def _first(select: str, table: schema.Table) -> str:
-    key = ", ".join(table.key)
-    return f"{select} QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY trace_sha256, line) = 1"
+def _latest_nodes(paths: Sequence[Path]) -> str:
+    """Each node once: of each column the value of the last list that has one, the lists in the order of `paths`.
+
+    A node without GPUs by the last list has no type of them either, whatever an earlier one says.
+    """
+    if len(paths) < 2:
+        return union(schema.NODES, paths)
+    lists = [f"SELECT *, {n} AS rank FROM ({union(schema.NODES, [path])})" for n, path in enumerate(paths)]  # noqa: S608
+    columns = []
+    for name in schema.NODES.names:
+        last = f'arg_max("{name}", rank)'
+        if name in ("gpu_type", "gpu_mem_gb"):
+            last = f"CASE WHEN arg_max(gpus, rank) > 0 THEN {last} END"
+        columns.append(f'"{name}"' if name in schema.NODES.key else f'{last} AS "{name}"')
+    rows = " UNION ALL ".join(lists)
+    return f"SELECT {', '.join(columns)} FROM ({rows}) GROUP BY cluster, node ORDER BY cluster, node"  # noqa: S608
 
 
 def _once(select: str, table: schema.Table) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.traces.readers.agent_lines import EVENTS, agent_line
+from tests.traces.readers.node_lists.oddities import BARE, GROUP, NODE
 from tests.traces.readers.published.logs import DERIVED, GRAHAM, HELIOS, KALOS, PODS, ROWS, SEREN, SWF
 from tests.traces.readers.sacct.test_shapes import fixed, job
 from tests.traces.slurm.test_accounts import ASSOC, QOS
@@ -79,6 +80,11 @@ def _json() -> Base:
     return Base(meta, tuple(records), b",", "sacct", b",\n", b'\n], "errors": []}\n')
 
 
+def _node_json(key: str, record: dict[str, Any], first: str) -> Base:
+    records = tuple(json.dumps({first: f"n{n}", **record}).encode() for n in range(60))
+    return Base(b'{"meta": {}, "%s": [\n' % key.encode(), records, b",", "sinfo-json", b",\n", b'\n], "errors": []}\n')
+
+
 def _philly() -> Base:
     lines = _unpacked(SAMPLE / "philly" / "cluster_job_log.gz")
     records = tuple(line.rstrip(b",") for line in lines[1:-1])
@@ -134,6 +140,7 @@ def bases() -> dict[str, Base]:
     """Each format by its name."""
     sample = SAMPLE / "philly"
     nodes = [b"sn,cpu_milli,memory_mib,gpu,model", *(b"n%d,96000,786432,8,V100M32" % n for n in range(99))]
+    sinfo = [b"NODELIST|CPUS|GRES|STATE", *(b"n%d|64|gpu:a100:4|idle" % n for n in range(99))]
     found = {
         "sacct": _lines("sacct", _unpacked(RECORDED), b"|"),
         "sacct generated": _lines("sacct", _unpacked(SAMPLE / "slurm" / "sacct-generated-1.psv.gz"), b"|"),
@@ -156,6 +163,12 @@ def bases() -> dict[str, Base]:
         "agent": Base(
             b"", tuple(agent_line(e, time_s=n).encode() for n in range(99) for e in EVENTS), b",", "agent"
         ),
+        "scontrol-nodes": Base(
+            b"", tuple(BARE.replace("c01", f"c{n}").encode() for n in range(99)), b" ", "scontrol-nodes"
+        ),
+        "sinfo": _lines("sinfo", sinfo, b"|", by_line=True),
+        "sinfo-json": _node_json("nodes", NODE, "name"),
+        "sinfo-json of groups": _node_json("sinfo", GROUP, "port"),
         "swf, replayed": _slurm("\n".join([SWF, *["1 0 1 60 8 -1 -1 8 60" + " -1" * 9] * 50]), b" ", read_swf),
         "slurm.conf": _slurm(CONF.read_text(), b"=", read_slurm_conf),
         "sacctmgr qos": _slurm(QOS, b"|", read_qos, head=True),

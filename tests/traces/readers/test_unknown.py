@@ -42,7 +42,10 @@ def refused(path: Path, text: str) -> str:
         ("NODELIST,NODES(A/I),AVAIL,STATE\nn1,1/0,up,idle\n", ("output of sinfo",)),
         ("JobId=7 JobName=train\n   UserId=ann(1)\n", ("output of scontrol", "sacct -a -D -P")),
         ("name,height,weight,age\nann,1,2,3\n", ("unknown format", "CSV with the columns 'name, height, weight, age'")),
-        ("Dear all,\nthe cluster is down.\n", ("unknown format, the file begins 'Dear all,'", "swf, agent, sacct")),
+        (
+            "Dear all,\nthe cluster is down.\n",
+            ("unknown format, the file begins 'Dear all,'", "swf, agent, scontrol-nodes, sinfo"),
+        ),
     ],
     ids=[
         "squeue",

@@ -14,6 +14,7 @@ from traces import schema
 from traces.errors import InputError
 from traces.readers.common import HEAD_BYTES, Parsed, RawFile, Reject, shown
 from traces.readers.csv_lines import header_names, since_zero, split, whole
+from traces.readers.plausible import implausible
 from traces.readers.published.job_csv import Field, JobCsv
 from traces.readers.raw_text import UNREADABLE, numbered_lines
 
@@ -83,10 +84,13 @@ class Pods(JobCsv):
 
 
 class Nodes:
-    """`openb_node_list_*.csv`: name, CPUs, memory, GPUs and their model, whose name may hold its memory (V100M32)."""
+    """`openb_node_list_*.csv`: name, CPUs, memory, GPUs and their model, whose name may hold its memory (V100M32).
+
+    A part of a CPU is left out.
+    """
 
     name = "openb-nodes"
-    version = 3
+    version = 4
     header = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
@@ -96,7 +100,7 @@ class Nodes:
     def read(self, file: RawFile) -> Parsed:
         """All nodes; the later line of a node named twice is a duplicate. Raises InputError where there is none."""
         parsed = Parsed()
-        rows: dict[str, tuple[str, int, str | None, float | None, int]] = {}
+        rows: dict[str, tuple[str, int, str | None, float | None, int | None, int | None, int]] = {}
         try:
             with file.open() as stream:
                 names = header_names(stream.readline(HEAD_BYTES))
@@ -106,24 +110,32 @@ class Nodes:
                 for lines in numbered_lines(stream, 2, file.path):
                     parsed.records += len(lines)
                     parts = split(parsed, lines, names)
-                    for line, raw, node, gpus, model in zip(
-                        parts["line"], parts["raw"], parts["sn"], whole(parts["gpu"]), parts["model"], strict=True
-                    ):
+                    columns = (parts["line"], parts["raw"], parts["sn"], whole(parts["gpu"]), parts["model"])
+                    for line, raw, node, gpus, model, cpus, mib, wrong in zip(*columns, *_sizes(parts), strict=True):
                         memory = re.search(r"M(\d{1,6})$", model)
                         if not node or gpus is None or gpus > schema.MOST["gpus"]:
                             parsed.rejects.append(Reject(line, f"not a node and a count of GPUs: {shown(raw)}", raw))
+                        elif wrong:
+                            parsed.rejects.append(Reject(line, wrong, raw))
                         elif node in rows:
                             parsed.duplicates += 1
                         else:
                             of_one = (model or None, float(memory[1]) if memory else None) if gpus else (None, None)
-                            rows[node] = (node, gpus, *of_one, line)
+                            rows[node] = (node, gpus, *of_one, cpus, mib, line)
         except UNREADABLE as error:
             raise InputError(f"{file.path}: cannot be read: {error}: is the file whole?") from error
         if not parsed.records:
             raise InputError(f"{file.path}: no node under the header")
         kinds = {
-            "node": pl.String, "gpus": pl.Int64, "gpu_type": pl.String, "gpu_mem_gb": pl.Float64, "line": pl.Int64,
+            "node": pl.String, "gpus": pl.Int64, "gpu_type": pl.String, "gpu_mem_gb": pl.Float64, "cpus": pl.Int64,
+            "memory_mib": pl.Int64, "line": pl.Int64,
         }  # fmt: skip
         parsed.samples = len(rows)
         parsed.tables = {"nodes": pl.DataFrame(list(rows.values()), schema=kinds, orient="row")}
         return parsed
+
+
+def _sizes(parts: pl.DataFrame) -> tuple[pl.Series, pl.Series, pl.Series]:
+    """(whole CPUs, MiB, what is out of bounds or null) of each node."""
+    sizes = pl.DataFrame({"cpus": whole(parts["cpu_milli"]) // 1000, "memory_mib": whole(parts["memory_mib"])})
+    return sizes["cpus"], sizes["memory_mib"], implausible(sizes)

@@ -16,6 +16,7 @@ from traces.readers.sacct import columns as sacct_columns
 from traces.readers.sacct.layout import Layout
 
 CUT, BROKEN = "cut short", "the delimiter or a line break in user text"
+_FEATURES = "Constraints"
 MOST_LINES = 50  # that one record may be spread over
 MOST_EXCESS = 200  # delimiters in the user text of one record
 MOST_FORGED = 8  # whole lines inside a broken record: a text of a user holds no more
@@ -146,7 +147,8 @@ class Mender:
     def _readings(self, text: str) -> list[list[str]]:
         """The columns of the text for each way of sharing out its delimiters that gives each its form, two at most.
 
-        Ways that differ only in columns that are not read (comments, command lines) are one.
+        Ways that differ only in columns that are not read (comments, command lines) are one, and so are those that
+        differ in the features asked for, which are then left blank: they say nothing of what became of the job.
         """
         parts = text.split(self.layout.delimiter)
         if self.layout.trailing and parts.pop() != "":
@@ -157,7 +159,11 @@ class Mender:
         readings: dict[tuple[str, ...], list[str]] = {}
         for fields in self._ways(parts, 0, 0, excess, len(self.layout.columns)):
             named = zip(self.layout.columns, fields, strict=True)
-            readings.setdefault(tuple(value for name, value in named if name in sacct_columns.READ), fields)
+            told = tuple(value for name, value in named if name in sacct_columns.READ and name != _FEATURES)
+            first = readings.setdefault(told, fields)
+            if _FEATURES in self.layout.columns:
+                place = self.layout.columns.index(_FEATURES)
+                first[place] = first[place] if first[place] == fields[place] else ""
             if len(readings) > 1:
                 break
         return list(readings.values()) if self.tried <= MOST_TRIED else []

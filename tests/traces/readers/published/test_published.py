@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import polars as pl
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.traces.conftest import Lake
 from tests.traces.readers.agent_lines import agent_line
+from tests.traces.readers.node_lists.oddities import BARE, NODE
 from tests.traces.readers.published.logs import DERIVED, GRAHAM, HELIOS, PODS, ROWS, SEREN, SWF, Row
 from traces import ingest as module
 from traces.clusters import ClusterSettings
@@ -40,6 +42,9 @@ WHOLE: dict[str, tuple[str, int]] = {
     "philly-mem-util": ("time,machine_id,mem_total,mem_free\n2017-11-27 00:04:00 PST,m29,4.0,2.0\n", 1),
     "philly-machines": ("machineId, number of GPUs, single GPU mem\nm0,2, 12GB\n", 1),
     "agent": (f"{agent_line()}\n{agent_line('started')}\n", 2),
+    "scontrol-nodes": (f"{BARE}\n{BARE.replace('c01', 'c02')}\n", 2),
+    "sinfo": ("NODELIST|PARTITION|CPUS|MEMORY|GRES\nn1|gpu*|64|512000|gpu:a100:4\n", 1),
+    "sinfo-json": (json.dumps({"meta": {"Slurm": {}}, "nodes": [NODE]}) + "\n", 1),
     "sacct": (
         "JobID|Submit|Start|End|State\n1|2024-05-01T10:00:00|2024-05-01T10:00:00|2024-05-01T11:00:00|FAILED\n",
         1,
@@ -155,8 +160,15 @@ def test_nodes_of_openb(lake: Lake) -> None:
     text = f"{NODES}\nn1,96000,786432,8,V100M32\nn2,1,1,some,T4\nn1,96000,786432,8,V100M32\nn3,64000,262144,2,P100\n"
     (result,) = lake.ingest(lake.put("nodes", text))
     assert (result.rows, result.samples, result.duplicates, result.rejects) == (4, 2, 1, 1)
-    told = [(n["node"], n["gpus"], n["gpu_type"], n["gpu_mem_gb"]) for n in lake.rows("nodes")]
-    assert told == [("n1", 8, "V100M32", 32.0), ("n3", 2, "P100", None)]
+    columns = ("node", "gpus", "gpu_type", "gpu_mem_gb", "cpus", "memory_mib")
+    told = [tuple(node[name] for name in columns) for node in lake.rows("nodes")]
+    assert told == [("n1", 8, "V100M32", 32.0, 96, 786_432), ("n3", 2, "P100", None, 64, 262_144)]
+
+
+def test_a_node_of_openb_beyond_any_machine_is_refused(lake: Lake) -> None:
+    (result,) = lake.ingest(lake.put("nodes", f"{NODES}\nn1,96000,786432,8,T4\nn2,{10**14},1,1,T4\n"))
+    assert (result.samples, result.rejects) == (1, 1)
+    assert lake.rows("rejects")[0]["reason"].startswith("cpus 100000000000 is not from 0 to")
 
 
 def test_runs_of_an_swf_job_that_was_stopped_and_went_on(lake: Lake) -> None:

@@ -110,6 +110,16 @@ def test_features_and_dependency_are_kept_as_written(lake: Lake) -> None:
     ]
 
 
+def test_a_record_whose_features_have_several_readings_is_kept_without_them(lake: Lake) -> None:
+    """sacct --format=ALL prints Comment and Constraints side by side, both user text."""
+    text = "JobID|Submit|Start|End|State|Comment|Constraints|ExitCode\n"
+    text += "1|2024-05-01T10:00:00|2024-05-01T10:00:00|2024-05-01T11:00:00|COMPLETED|a|ib|0:0\n"
+    text += "2|2024-05-01T10:00:00|2024-05-01T10:00:00|2024-05-01T11:00:00|COMPLETED|a|b|ib|0:0\n"
+    (result,) = lake.ingest(lake.put("dump.psv", text))
+    assert result.rejects == 0
+    assert jobs_of(lake, "job_key", "features_asked", "exit_code") == [("1", "ib", 0), ("2", None, 0)]
+
+
 @pytest.mark.parametrize(
     ("state", "attempts"),
     [("FAILED", 1), ("COMPLETED", 1), ("OUT_OF_MEMORY", 1), ("CANCELLED by 7", 0), ("DEADLINE", 0)],

@@ -1,0 +1,93 @@
+"""`sinfo` as text, with a header that names its fields: `sinfo -N -o "%N|%P|%c|%m|%G|%f|%t"` or any other order.
+
+Format: sinfo(1), options -o and -O. A line is a node (-N), or the nodes of a partition that are alike.
+"""
+
+from __future__ import annotations
+
+from traces.readers.common import Parsed, RawFile, shown
+from traces.readers.node_lists.rows import NodeRows
+from traces.slurm.text import expand_nodes
+
+# Name of a field in the header -> name of the value in `NodeRows.add`, best first.
+_FIELDS = {
+    "NODELIST": "nodes", "HOSTNAMES": "nodes", "PARTITION": "partitions", "CPUS": "cpus", "CPUS(A/I/O/T)": "cpus",
+    "MEMORY": "memory_mib", "GRES": "gres", "AVAIL_FEATURES": "features", "FEATURES": "features", "STATE": "state",
+}  # fmt: skip
+_STATES_OF_CPUS = "CPUS(A/I/O/T)"
+_SIZES = ("cpus", "memory_mib", "gres")
+_OF_JOBS = frozenset({"JOBID", "NAME", "ST", "TIME", "TIME_LEFT"})  # squeue prints them
+_DELIMITERS = ("|", "\t", ";", ",")
+
+
+class Sinfo:
+    """The reader of text of `sinfo` that prints CPUs, memory or GRES; `--fields` names them where no header does."""
+
+    name = "sinfo"
+    version = 1
+
+    def recognises(self, file: RawFile, head: bytes) -> bool:
+        """Do the first line's names, or those of `--fields`, hold nodes and a size of them?"""
+        header = head.split(b"\n", 1)[0].decode("utf-8-sig", errors="replace").strip()
+        return _is_known(_split(header, _delimiter(header))) or _is_known(_named(file))
+
+    def read(self, file: RawFile) -> Parsed:
+        """All nodes. Raises InputError where there is none."""
+        rows = NodeRows()
+        lines = file.text().split("\n")
+        header = next((line.strip() for line in lines if line.strip()), "")
+        delimiter = file.delimiter or _delimiter(header)
+        names, titles = _split(header, delimiter), {header}
+        if not _is_known(names) and _is_known(_named(file)):
+            names, titles = _named(file), set()
+        for number, line in enumerate(lines, 1):
+            text = line.strip()
+            if not text or text in titles:
+                continue
+            values = _split(text, delimiter)
+            if not _is_known(names) or len(values) != len(names):
+                rows.refuse(number, f"not {len(names)} fields as in the header: {shown(text)}", text)
+                continue
+            rows.add(number, text, _printed(names, values))
+        return rows.parsed(file.path)
+
+
+def _named(file: RawFile) -> list[str]:
+    """The names of `--fields`, in capitals as a header has them."""
+    return [name.upper() for name in file.fields or ()]
+
+
+def _delimiter(header: str) -> str:
+    """What stands between the fields; blank for spaces."""
+    return next((mark for mark in _DELIMITERS if mark in header), "")
+
+
+def _split(line: str, delimiter: str) -> list[str]:
+    return [part.strip() for part in line.split(delimiter)] if delimiter else line.split()
+
+
+def _is_known(names: list[str]) -> bool:
+    known = {_FIELDS.get(name) for name in names}
+    return "nodes" in known and any(size in known for size in _SIZES) and not _OF_JOBS.intersection(names)
+
+
+def _printed(names: list[str], values: list[str]) -> dict[str, str | None]:
+    """The values by what they are. CPUs by their state are of all nodes of the line, so of one node alone."""
+    by_name: dict[str, str] = {}
+    for name, value in zip(names, values, strict=True):
+        by_name.setdefault(name, value)
+    if _STATES_OF_CPUS in by_name:
+        nodes = by_name.get("NODELIST") or by_name.get("HOSTNAMES", "")
+        by_name[_STATES_OF_CPUS] = by_name[_STATES_OF_CPUS].rpartition("/")[2] if _is_one(nodes) else ""
+    printed: dict[str, str | None] = {}
+    for name, what in _FIELDS.items():
+        if name in by_name:
+            printed.setdefault(what, by_name[name])
+    return printed
+
+
+def _is_one(nodes: str) -> bool:
+    try:
+        return len(expand_nodes(nodes)) == 1
+    except ValueError:
+        return False  # `NodeRows.add` refuses it
