@@ -1,4 +1,4 @@
-"""How much of a machine is in service where only counts are known: the plateau of use on days with a queue. No table."""
+"""How much of a machine is in service where only counts are known: the plateau of use on days with a queue."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from features.capacity import Capacity, capacity
+from features.capacity import AMOUNTS, Capacity, capacity
+from features.resource import binding
 from features.causes import CAUSES, READ_OF_JOBS, with_causes
 from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
 from features.trace import ASKED, Trace, beside, ordered, read_trace, shaped
@@ -69,10 +70,21 @@ def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     Where the caller keeps no reference to `trace`, as `compute` does, its columns are freed as soon as they are used.
     """
     held = grouped_runs(trace, settings)
-    jobs = philly_delay(trace, settings, held)
+    jobs = _with_unit_time(philly_delay(trace, settings, held), trace, settings, held)
     trace = replace(trace, jobs=trace.jobs.select(READ_OF_JOBS), attempts=trace.attempts.select(INSTANTS))
     jobs = shaped(with_causes(jobs, trace, settings, held), QUEUEING_DELAY)
     return ordered(jobs, "submit_utc", "job_key")
+
+
+def _with_unit_time(
+    jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, held: pl.DataFrame
+) -> pl.DataFrame:
+    """`jobs` with unit_time_s, what a job held of the resource that the cluster is about."""
+    amount = AMOUNTS[binding(held, capacity(trace, settings, held), settings).resource]
+    time = pl.col(amount) * (pl.col("end_epoch") - pl.col("start_epoch")).clip(0)
+    time = time // 1024 if amount == "mem_mib" else time  # GiB
+    summed = held.drop_nulls(amount).group_by("job_key").agg(time.sum().alias("unit_time_s"))
+    return beside(jobs, summed, "job_key")
 
 
 def grouped_runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:

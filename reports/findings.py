@@ -8,17 +8,16 @@ import polars as pl
 
 from reports import format as fmt
 from reports.advice import NEARLY_ALL, actions
-from reports.causes import shares
-from reports.sizes import gpus
+from reports.causes import Cause, shares
+from reports.patterns import in_words
 from reports.source import Names, Source
 from simulator.metrics import NOTICED_WAIT_S
 from traces.store.folder import DataFolder
 
 SPREAD = 0.1  # of the waiting: where no user has as much, it is called spread over many
-STANDS_OUT = 1.5  # times the mean wait of all: an hour or a size below that is not worth a word
-ENOUGH = 0.01  # of the jobs, and at least ENOUGH_JOBS: fewer make no pattern
-ENOUGH_JOBS = 5
 NAMED = 0.1  # of the waiting: a second cause with less is left out
+ONE_USERS = 0.5  # of the waiting for a cause: a user with as much is named beside it
+LEAST_HELD = 0.01  # of the capacity, and of all that was held: a holder of less is not named
 
 
 def findings(data: DataFolder, cluster: str, names: Names | None = None) -> list[dict[str, str]]:
@@ -38,14 +37,14 @@ def who(source: Source) -> str:
     """Who waits, for how long, and in which jobs; where hardly anybody does, who holds the cluster."""
     whole, held = source.whole("queueing_by"), holder(source)
     if whole is None and source.mean_wait_s is not None:
-        return "What explains the waits of this cluster is not computed yet: run `baton analyze`."
+        return "The tables that explain the waits of this cluster are not made yet: run `baton analyze`."
     if whole is None or not whole["jobs"]:
-        return _joined("The log does not tell how long jobs waited", held)
+        return _joined("The log does not say how long jobs waited", held)
     if not whole["wait_total_s"] or whole["wait_p95_s"] <= NOTICED_WAIT_S:
         return _joined(f"Hardly anybody waits: {NEARLY_ALL} {fmt.duration(whole['wait_p95_s'])}", held)
     words = _most_waiting(source, whole)
-    longest = [part for part in (_longest_size(source, whole), _longest_hour(source, whole)) if part]
-    return f"{words}; {' and '.join(longest)} wait longest." if longest else f"{words}."
+    longest = in_words(source)
+    return f"{words}; {longest}." if longest else f"{words}."
 
 
 def _joined(first: str, second: str | None) -> str:
@@ -84,56 +83,51 @@ def _most_waiting(source: Source, whole: dict[str, Any]) -> str:
     return f"User {name} has {fmt.percent(share)} of {all_}, with {of_jobs}{where}"
 
 
-def _frequent(rows: pl.DataFrame, jobs: int) -> pl.DataFrame:
-    return rows.filter(pl.col("jobs") >= max(ENOUGH * jobs, min(ENOUGH_JOBS, jobs)))
-
-
-def _longest_size(source: Source, whole: dict[str, Any]) -> str | None:
-    rows = _frequent(_by(source, "size_bucket"), whole["jobs"]).sort("wait_mean_s", descending=True).to_dicts()
-    if len(rows) < 2 or rows[0]["wait_mean_s"] < STANDS_OUT * whole["wait_mean_s"]:
-        return None
-    mean = f"{fmt.duration(rows[0]['wait_mean_s'])} on average, against {fmt.duration(whole['wait_mean_s'])} of all"
-    return f"jobs of {gpus(rows[0]['value']).replace('>', 'more than ')} ({mean})"
-
-
-def _longest_hour(source: Source, whole: dict[str, Any]) -> str | None:
-    """The hour of the day, local time, whose submissions wait longest on average."""
-    hours = (
-        _by(source, "hour_of_week")
-        .with_columns((pl.col("value").cast(pl.Int64) % 24).alias("hour"))
-        .group_by("hour")
-        .agg(pl.col("jobs").sum(), pl.col("wait_total_s").sum())
-    )
-    hours = _frequent(hours, whole["jobs"]).with_columns((pl.col("wait_total_s") / pl.col("jobs")).alias("mean"))
-    rows = hours.sort("mean", "hour", descending=[True, False]).to_dicts()
-    if len(rows) < 2 or rows[0]["mean"] < STANDS_OUT * whole["wait_mean_s"]:
-        return None
-    hour, mean = rows[0]["hour"], fmt.duration(rows[0]["mean"])
-    return f"those submitted from {hour:02d}:00 to {hour:02d}:59 in {source.timezone} ({mean})"
-
-
 def why(source: Source) -> str:
     """What the waiting is for, and who held the cluster meanwhile."""
-    whole, allocated = source.whole("queueing_by"), allocated_share(source)
-    in_use = None if allocated is None else f"{fmt.percent(allocated)} of the capacity was in use on average"
-    room = None if in_use is None else in_use[0].upper() + in_use[1:]
+    whole, room = source.whole("queueing_by"), in_use(source)
     if whole is None or not whole["wait_total_s"]:
         if room:
             return f"{room}."
-        untold = "The log does not tell how much of the cluster was in use."
-        return source.why_empty("queueing_by", "start_utc", untold) if whole is None else untold
+        unknown = "The log does not say how much of the cluster was in use."
+        return source.why_empty("queueing_by", "start_utc", unknown) if whole is None else unknown
     causes = list(shares(whole).items())
     if not causes:
         held = holder(source)
-        return _joined(room or "What the jobs waited for cannot be told from this log", held if room else None)
+        return _joined(room or "What the jobs waited for cannot be inferred from this log", held if room else None)
     (first, share), *others = causes
-    words = f"{fmt.percent(share)} of the waiting passed {first.words}"
+    words = f"{fmt.percent(share)} of the waiting passed {first.words}{_mostly_of(source, first, whole)}"
     words += "".join(f", {fmt.percent(part)} {cause.words}" for cause, part in others[:1] if part >= NAMED)
     held = holder(source) if whole["wait_p95_s"] > NOTICED_WAIT_S else None  # else it is said of `who`
     users = _by(source, "user_name")
     if users.height == 1 and users["jobs"][0] == whole["jobs"]:
-        in_use = held = "a log of one user's jobs does not show what others held: dump it with `sacct -a`"
-    return _joined(words, "; ".join(dict.fromkeys(part for part in (in_use, held) if part)) or None)
+        room = held = "a log of one user's jobs does not show what others held: dump it with `sacct -a`"
+    elif room:
+        room = room[0].lower() + room[1:] if room[:3].isalpha() else room
+    return _joined(words, "; ".join(dict.fromkeys(part for part in (room, held) if part)) or None)
+
+
+def _mostly_of(source: Source, cause: Cause, whole: dict[str, Any]) -> str:
+    """", most of it (92 %) of user ann's jobs", where one of several users has at least half of a cause; else ''."""
+    users = _by(source, "user_name")
+    if users.height < 2 or not whole[cause.column]:
+        return ""
+    top = users.sort(cause.column, "value", descending=[True, False]).to_dicts()[0]
+    share = top[cause.column] / whole[cause.column]
+    name = fmt.text(source.hidden("user_name", top["value"]))
+    return f" ({fmt.percent(share)} of that in jobs of user {name})" if share >= ONE_USERS else ""
+
+
+def in_use(source: Source) -> str | None:
+    """How much of the cluster was in use, of what, and how its size is known, without a full stop; None where unknown."""
+    share, machine = allocated_share(source), source.machine
+    if share is None or not machine:
+        return None
+    of = {"GPU": machine["gpus"], "core": machine["cpus"], "memory": machine["mem_mib"], "node": machine["nodes"]}
+    amount = of[machine["resource"]]
+    whole = f"{amount / 1024:,.0f} GiB of memory" if machine["resource"] == "memory" else fmt.many(amount, source.unit)
+    nodes = "" if machine["resource"] == "node" or not machine["nodes"] else f" of {fmt.many(machine['nodes'], 'node')}"
+    return f"{fmt.percent(share)} of the {whole}{nodes} ({machine['known_by']}) were in use on average"
 
 
 def what_to_do(source: Source) -> str:
@@ -148,19 +142,19 @@ def what_to_do(source: Source) -> str:
 
 
 def holder(source: Source) -> str | None:
-    """Who held most of what was held, without a full stop; None where the log does not tell."""
-    held = source.rows("allocated_by_user")
-    if held.is_empty() or not held["allocated_s"].sum():
+    """Who held most of what was held, without a full stop; None where the log does not say, or that is next to nothing."""
+    held, share = source.rows("allocated_by_user"), allocated_share(source)
+    if held.is_empty() or not held["allocated_s"].sum() or (share is not None and share < LEAST_HELD):
         return None
     users = held.filter(pl.col("user_name").is_not_null()).group_by("user_name").agg(pl.col("allocated_s").sum())
     if users.is_empty():
         return None
     top = users.sort("allocated_s", "user_name", descending=[True, False]).to_dicts()[0]
     share = top["allocated_s"] / float(held["allocated_s"].sum())
-    name = fmt.text(top["user_name"])
+    name, unit = fmt.text(top["user_name"]), f"{source.unit} hours"
     if users.height == 1 and share == 1:
-        return f"user {name} held all of it"
-    return f"user {name} held most, {fmt.percent(share)} of all {held['unit'][0]} hours"
+        return f"user {name} held all {unit}"
+    return f"user {name} held most, {fmt.percent(share)} of all {unit}" if share >= LEAST_HELD else None
 
 
 def allocated_share(source: Source) -> float | None:
@@ -168,6 +162,6 @@ def allocated_share(source: Source) -> float | None:
     held = source.rows("utilization_allocated")
     if held.is_empty():
         return None
-    held = held.filter((pl.col("scope") == "cluster") & pl.col("capacity_s").is_not_null())
+    held = held.filter((pl.col("scope") == "cluster") & pl.col("is_binding") & pl.col("capacity_s").is_not_null())
     capacity = float(held["capacity_s"].sum() or 0)
     return float(held["allocated_s"].sum()) / capacity if capacity else None

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from features.resource import UNITS
 from reports import format as fmt
 from traces.errors import InputError
 from traces.store import warehouse
@@ -151,12 +152,26 @@ class Source:
         # `baton ingest` alone brought are not counted yet: of them the log's own stands.
         counted = "queueing_delay" in self.tables
         gpu_time = "coalesce(q.gpu_time_s, j.gpu_time_s)" if counted else "j.gpu_time_s"
+        unit_time = "q.unit_time_s" if counted else "NULL::BIGINT AS unit_time_s"
         joined = "LEFT JOIN queueing_delay q USING (cluster, job_key)" if counted else ""
         return self._compact(
             "SELECT j.user_name, j.state, j.submit_utc, start_utc, end_utc, run_s, j.wait_s, "  # noqa: S608 - our own names
-            f"{gpu_time} AS gpu_time_s, is_time_ambiguous, is_end_before_start, attempts, trace_sha256 "
+            f"{gpu_time} AS gpu_time_s, {unit_time}, is_time_ambiguous, is_end_before_start, attempts, trace_sha256 "
             f"FROM jobs j {joined} WHERE cluster = ?"
         )
+
+    @cached_property
+    def machine(self) -> dict[str, Any]:
+        """The row of `resources` about the whole cluster: resource, why, known_by, nodes, gpus, cpus, mem_mib; {} before
+        `baton analyze`."""
+        rows = self.rows("resources")
+        rows = rows.filter(pl.col("scope") == "cluster") if not rows.is_empty() else rows
+        return {} if rows.is_empty() else rows.to_dicts()[0]
+
+    @property
+    def unit(self) -> str:
+        """What the cluster's capacity and shares are counted in: GPU, core, GiB or node."""
+        return UNITS.get(self.machine.get("resource", "node"), "node")
 
     @cached_property
     def files(self) -> pl.DataFrame:

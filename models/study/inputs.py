@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from features.trace import read_trace
 from features.capacity import nodes_shown
+from features.trace import read_trace
 from features.usage import runs
 from models.study.as_of import RAN, RAN_OR_OPEN, jobs_as_of
 from models.study.windows import DeclaredDates

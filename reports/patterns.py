@@ -1,0 +1,88 @@
+"""Which hours and sizes wait longest: patterns that many jobs show, and that remain without the user who waits most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from reports import format as fmt
+from reports.source import Source
+
+STANDS_OUT = 1.5  # times the mean wait of all: an hour or a size below that is not worth a word
+LEAST_JOBS, LEAST_SHARE = 30, 0.01  # of the jobs that started: fewer make no pattern
+_SIZES = ((1, "1"), (4, "2 to 4"), (16, "5 to 16"), (1 << 40, "more than 16"))  # of the unit, up to
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A group of jobs that waits longer than the others do: in words, and its mean wait (s)."""
+
+    words: str
+    mean_wait_s: float
+
+
+def patterns(source: Source) -> list[Pattern]:
+    """The size and the hour of the day (local time) that wait longest, where they do so with and without the user who
+    waits most; at most one of each."""
+    amount, unit = ("gpus", "GPU") if source.machine.get("resource") == "GPU" else ("nodes", "node")
+    waits = source.read(
+        f"SELECT user_name, wait_s, {amount} AS size, submit_utc FROM queueing_delay "  # noqa: S608 - our own names
+        "WHERE cluster = ? AND wait_s IS NOT NULL AND submit_utc IS NOT NULL"
+    )
+    if waits.is_empty():
+        return []
+    local = pl.col("submit_utc").dt.replace_time_zone("UTC").dt.convert_time_zone(source.timezone)
+    size = pl.coalesce(
+        pl.when(pl.col("size").is_between(1, most)).then(pl.lit(words)) for most, words in _SIZES
+    )
+    waits = waits.with_columns(size.alias("size"), local.dt.hour().alias("hour"))
+    found = []
+    for column in ("size", "hour"):
+        longest = _longest(waits, column)
+        if longest is None:
+            continue
+        value, mean = longest
+        if column == "size":
+            words = f"jobs of {value} {unit}{'' if value == '1' else 's'}"
+        else:
+            words = f"jobs submitted from {value:02d}:00 to {value:02d}:59 ({source.timezone})"
+        found.append(Pattern(words, mean))
+    return found
+
+
+def _longest(waits: pl.DataFrame, column: str) -> tuple[object, float] | None:
+    """The value of `column` with the longest mean wait, and that mean; None where none stands out, or only one user's
+    jobs make it do so."""
+    by_user = waits.drop_nulls("user_name").group_by("user_name").agg(pl.col("wait_s").sum()).sort("wait_s", "user_name")
+    most = by_user["user_name"][-1] if by_user.height else None
+    others = waits.filter(pl.col("user_name").ne_missing(pl.lit(most))) if by_user.height > 1 else waits
+    means = _means(waits, column)
+    if means.height < 2 or not _stands_out(means, waits):
+        return None
+    value = means[column][-1]
+    rest = _means(others, column).filter(pl.col(column) == value)
+    if rest.is_empty() or not _stands_out(rest, others):
+        return None
+    return value, float(means["mean"][-1])
+
+
+def _means(waits: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Mean wait of each value with enough jobs, the longest last."""
+    least = max(LEAST_JOBS, LEAST_SHARE * waits.height)
+    by = waits.drop_nulls(column).group_by(column).agg(pl.len().alias("jobs"), pl.col("wait_s").mean().alias("mean"))
+    return by.filter(pl.col("jobs") >= least).sort("mean", column)
+
+
+def _stands_out(means: pl.DataFrame, waits: pl.DataFrame) -> bool:
+    return bool(means["mean"][-1] >= STANDS_OUT * float(str(waits["wait_s"].mean())))
+
+
+def in_words(source: Source) -> str:
+    """`patterns` as the end of a sentence, '' where there is none."""
+    found = patterns(source)
+    if not found:
+        return ""
+    whole = fmt.duration(source.mean_wait_s)
+    parts = [f"{one.words} ({fmt.duration(one.mean_wait_s)} on average, against {whole} of all)" for one in found]
+    return f"{' and '.join(parts)} wait longest"
