@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 import os
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +17,11 @@ from traces import instants
 from traces.errors import InputError
 from traces.given_paths import data_root
 from traces.progress import say as say
+from traces.slurm.text import SPAN_FORMS, parse_span_s
 from traces.store.folder import DataFolder
 from traces.visible import storable
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # No cluster, and no wait, comes near these; what is computed from them stays within 64 bits.
 MOST_NODES = 10_000_000
 MOST_GPUS = 10_000  # of a node
@@ -56,13 +55,17 @@ def data_folder(context: typer.Context, data: Path | None) -> DataFolder:
 
 
 def duration_s(text: str) -> int:
-    """Seconds of '48h', '30m', '2d', '90s' or a plain number of seconds. Raises InputError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
-    seconds = float(match[1]) * _UNIT_S[match[2] or "s"] if match else 0.0
-    if round(min(seconds, _LONGEST_S)) <= 0:
-        raise InputError(f"duration {text[:80]!r} is not understood; write 48h, 30m, 2d or seconds")
+    """Seconds of '48h', '30m', '2d', Slurm's '2-00:00:00' or a plain number of seconds. Raises InputError."""
+    try:
+        seconds = parse_span_s(text)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if seconds is None:
+        raise InputError(f"duration {text[:80]!r} has no end, and one is needed here; {SPAN_FORMS}")
+    if round(seconds) <= 0:
+        raise InputError(f"duration {text[:80]!r} is less than 1 s; {SPAN_FORMS}")
     if seconds > _LONGEST_S:
-        raise InputError(f"duration {text[:80]!r} is over 100 years; write 48h, 30m, 2d or seconds")
+        raise InputError(f"duration {text[:80]!r} is over 100 years; {SPAN_FORMS}")
     return round(seconds)
 
 

@@ -16,10 +16,10 @@ from simulator.gpu.profiles.table import BACKWARD_S
 from simulator.gpu.registry import SCHEDULERS, check, parameters
 from simulator.gpu.run import fits
 from traces.errors import InputError
+from traces.slurm.text import SPAN_FORMS, parse_span_s
 
 AS_IT_IS = "as it is"
 KNOWN = "nodes, type, limit, arrivals, mix, elastic, quota.GROUP, SCHEDULER.PARAMETER"
-_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
 
 
 @dataclass(frozen=True)
@@ -135,13 +135,23 @@ def _types(value: str, nodes: int, change: str) -> tuple[str, ...]:
 
 def _limit(scene: Scene, value: str, change: str) -> Scene:
     """Jobs end at that run time at the latest; what they would have done beyond it is not done."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value)
-    seconds = float(match[1]) * _UNIT_S[match[2]] if match else 0.0
-    if seconds <= 0.0:
-        raise InputError(f"change {change!r}: duration {value!r} is not understood; write 24h, 30m, 2d or seconds")
+    seconds = limit_of(value, change)
     cut = int((scene.jobs.run_s > seconds).sum())
     jobs = replace(scene.jobs, run_s=np.minimum(scene.jobs.run_s, seconds))
     return replace(scene, jobs=jobs, said=(*scene.said, f"{change}: {cut:,} jobs are cut, and do not come again"))
+
+
+def limit_of(value: str, change: str) -> float:
+    """Seconds of the value of `limit=`; infinite for UNLIMITED. Raises InputError."""
+    try:
+        seconds = parse_span_s(value)
+    except ValueError as error:
+        raise InputError(f"change {change!r}: {error}") from None
+    if seconds is None:
+        return float("inf")
+    if seconds <= 0.0:
+        raise InputError(f"change {change!r}: a limit of 0 s; {SPAN_FORMS}")
+    return seconds
 
 
 def _arrivals(scene: Scene, value: str, change: str) -> Scene:

@@ -177,7 +177,7 @@ def _request(
     if asked["--limit"] is not None:
         known["limit_s"] = options.duration_s(asked["--limit"])
     if "limit_s" not in known:
-        raise InputError("the limit is not said: give --limit 48h, --like JOBID or a --script with --time")
+        raise InputError("no limit is known: give --limit 48h, --like JOBID or a --script with --time")
     merged = {name: value or known.get(name, "") for name, value in told.items()}
     return Request(int(known.get("nodes", 1)), int(known["limit_s"]), **merged)
 
@@ -216,8 +216,9 @@ def _script(path: Path) -> dict[str, Any]:
         if not lines:
             raise InputError(f"{path}: it has no #SBATCH lines before its first command: give --nodes and --limit")
         found: dict[str, Any] = {}
-        if (text := option(lines, "--time", "-t")) is not None:
-            found["limit_s"] = parse_limit_s(text)
+        limit_s = parse_limit_s(option(lines, "--time", "-t") or "")
+        if limit_s is not None:  # UNLIMITED: --limit has to say one
+            found["limit_s"] = limit_s
         if (text := option(lines, "--nodes", "-N")) is not None:
             found["nodes"] = int(text.partition("-")[0])
         if (text := option(lines, "--gpus", "-G")) is not None:
