@@ -74,7 +74,7 @@ def changed(scene: Scene, change: str, schedulers: Sequence[str]) -> Scene:
 def _nodes(scene: Scene, value: str, change: str) -> Scene:
     """More or fewer nodes; further ones are copies of those that are there, from the first on."""
     now = scene.cluster.nodes
-    wanted = round(_relative(now, value, change))
+    wanted = round(relative(now, value, change))
     if wanted < 1:
         raise InputError(f"change {change!r} leaves {wanted} nodes of {now}: at least 1 is allowed")
     kept = np.arange(wanted) % now
@@ -156,11 +156,17 @@ def limit_of(value: str, change: str) -> float:
 
 def _arrivals(scene: Scene, value: str, change: str) -> Scene:
     """Jobs come at another rate: the time between submissions is divided by it."""
-    rate = _relative(1.0, value, change)
-    if not 0.01 <= rate <= 100.0:
-        raise InputError(f"change {change!r}: {rate:g} times the arrival rate: from 0.01 to 100 is allowed")
+    rate = arrival_rate(value, change)
     first = scene.jobs.submit_s.min()
     return replace(scene, jobs=replace(scene.jobs, submit_s=first + (scene.jobs.submit_s - first) / rate))
+
+
+def arrival_rate(value: str, change: str) -> float:
+    """How many times as often jobs come. Raises InputError."""
+    rate = relative(1.0, value, change)
+    if not 0.01 <= rate <= 100.0:
+        raise InputError(f"change {change!r}: {rate:g} times the arrival rate: from 0.01 to 100 is allowed")
+    return rate
 
 
 def _mix(scene: Scene, value: str, change: str) -> Scene:
@@ -218,8 +224,8 @@ def _feasible(scene: Scene, change: str) -> Scene:
     return scene
 
 
-def _relative(now: float, value: str, change: str) -> float:
-    """`+10%`, `-5`, `110%` or a plain number."""
+def relative(now: float, value: str, change: str) -> float:
+    """The number that `+10%`, `-5`, `110%` or a plain number makes of `now`. Raises InputError."""
     match = re.fullmatch(r"([+-]?)(\d+(?:\.\d+)?)(%?)", value)
     if match is None:
         raise InputError(f"change {change!r}: {value!r} is not understood; write +10%, -5 or a number")

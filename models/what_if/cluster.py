@@ -49,6 +49,11 @@ def changes(workload: Workload, capacity: int) -> Iterator[Change]:
     yield Change("half the slack in time limits", halved, BASE, capacity)
 
 
+def capacity_of(workload: Workload, nodes: int | None) -> int:
+    """Nodes of the replayed cluster: those declared, else as many as were ever in use at once; its largest job fits."""
+    return max(nodes or peak_in_use(workload), int(workload.size.max()))
+
+
 def what_if(workload: Workload, cluster: str, nodes: int | None) -> pl.DataFrame:
     """Rows of `what_if`: one a change, with the mean difference of a job's wait to the base and its 95 % interval.
 
@@ -56,7 +61,7 @@ def what_if(workload: Workload, cluster: str, nodes: int | None) -> pl.DataFrame
     """
     from simulator.flat.replay import simulate
 
-    capacity = max(nodes or peak_in_use(workload), int(workload.size.max()))
+    capacity = capacity_of(workload, nodes)
     rows: list[dict[str, object]] = []
     base = np.zeros(0, np.int64)
     for change in changes(workload, capacity):
