@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.child import end_with_parent
 from models.what_if.changes import AS_IT_IS, Scene, changed, is_drawn, parameters_of, redrawn
 from simulator.gpu.figures import figures, jct_s, queueing_s, rho
 from simulator.gpu.registry import Event, check, parameters, scheduler
@@ -97,7 +98,7 @@ def _each(asked: Sequence[Asked], tell: Callable[[str], None], workers: int | No
             simulate(one.scene.cluster, one.scene.jobs.take(np.arange(1)), one.scheduler)
             break
     outcomes: dict[int, Outcome] = {}
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
         running = {pool.submit(replayed, one): at for at, one in enumerate(asked)}
         for future in as_completed(running):
             at = running[future]

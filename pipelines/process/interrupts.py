@@ -1,12 +1,12 @@
-"""How a command ends when it is told to, by Ctrl-C (SIGINT) or SIGTERM: within seconds, whatever it is doing.
+"""How a command ends by Ctrl-C (SIGINT) or SIGTERM: within a second, whatever it is doing.
 
 Python runs the handler of a signal in the main thread, between two instructions of its own: not while that thread is
 in a compiled kernel, and a thread pool is waited for all the same. So a thread of its own hears of the signal by a
 pipe, to which the interpreter writes at once whatever the main thread does, and ends the process where the orderly way
 (an exception that passes through every `finally`) takes longer than GRACE_S. Compiled kernels release the interpreter's
-lock (`traces.compiled`), so that this thread runs beside them. Ending hard loses nothing that was finished: whatever
-the data folder holds is written whole or not at all. Processes that fit policies (`models.training.processes`) end with
-this one.
+lock (`traces.compiled`), as do numba's compiler, DuckDB and polars, so that this thread runs beside them. Ending hard
+loses nothing that was finished: whatever the data folder holds is written whole or not at all. Processes that this one
+started end with it (`models.child`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-GRACE_S = 5.0
+GRACE_S = 0.6
 _HEARD = (signal.SIGINT, signal.SIGTERM)
 _CLICK_INTERRUPTED = 130  # the exit status that typer makes of KeyboardInterrupt
 
@@ -52,10 +52,8 @@ def _watch(reading: int, received: list[int], is_announced: threading.Event) -> 
     """Wait for a signal, say what follows, and end the process with its exit status if nothing else does."""
     first = _next(reading)
     received.append(first)
-    name = signal.Signals(first).name
-    message = f"\nbaton: {name}: ending; what is finished is kept, and the same command goes on from there\n"
     with suppress(OSError):  # straight: the thread that was interrupted may hold the lock of `sys.stderr`
-        os.write(2, message.encode())
+        os.write(2, b"\nbaton: interrupted; run again to resume\n")
     is_announced.set()
     timer = threading.Timer(GRACE_S, os._exit, (128 + first,))
     timer.daemon = True
