@@ -15,7 +15,7 @@ import typer
 
 from traces import instants
 from traces.errors import InputError
-from traces.given_paths import data_root
+from traces.given_paths import data_root, exists
 from traces.progress import say as say
 from traces.slurm.text import SPAN_FORMS, parse_span_s
 from traces.store.folder import DataFolder
@@ -43,6 +43,7 @@ Nodes = Annotated[int | None, typer.Option("--nodes", min=1, max=MOST_NODES, hel
 GpusPerNode = Annotated[int | None, typer.Option("--gpus-per-node", min=1, max=MOST_GPUS, help="GPUs in a node.")]
 Format = Annotated[str, typer.Option("--format", help="Reader, or auto.")]
 Fields = Annotated[str | None, typer.Option("--fields", help="Columns of a dump without a header: a,b,c.")]
+Mkdir = Annotated[bool, typer.Option("--mkdir", help="Create the folder of a file that is written.")]
 Delimiter = Annotated[str | None, typer.Option("--delimiter", help="Delimiter of a dump without a header.")]
 
 
@@ -54,6 +55,16 @@ def data_folder(context: typer.Context, data: Path | None) -> DataFolder:
     return DataFolder(data_root(data or context.obj or REPOSITORY / "data"))
 
 
+def check_targets(targets: dict[str, Path | None], *, mkdir: bool) -> None:
+    """Raises InputError for a file to be written, by its option, whose folder does not exist; not where `mkdir` is set.
+
+    Whoever writes the file makes the folder: a misspelt path must not leave one behind without being asked to.
+    """
+    for option, path in targets.items():
+        if path is not None and not mkdir and not exists(path.parent):
+            raise InputError(f"{option} {path}: the folder {path.parent} does not exist; add --mkdir to create it")
+
+
 def duration_s(text: str) -> int:
     """Seconds of '48h', '30m', '2d', Slurm's '2-00:00:00' or a plain number of seconds. Raises InputError."""
     try:
@@ -62,10 +73,10 @@ def duration_s(text: str) -> int:
         raise InputError(str(error)) from None
     if seconds is None:
         raise InputError(f"duration {text[:80]!r} has no end, and one is needed here; {SPAN_FORMS}")
-    if round(seconds) <= 0:
-        raise InputError(f"duration {text[:80]!r} is less than 1 s; {SPAN_FORMS}")
     if seconds > _LONGEST_S:
         raise InputError(f"duration {text[:80]!r} is over 100 years; {SPAN_FORMS}")
+    if round(seconds) <= 0:
+        raise InputError(f"duration {text[:80]!r} is less than 1 s; {SPAN_FORMS}")
     return round(seconds)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines import options
-from pipelines.options import Data, Json
+from pipelines.options import Data, Json, Mkdir
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 from traces.visible import visible
@@ -52,6 +52,7 @@ def export(
     anonymise: Annotated[
         bool, typer.Option("--anonymise", help="csv and parquet: keyed hashes in place of names.")
     ] = False,
+    mkdir: Mkdir = False,
     data: Data = None,
     json: Json = False,
 ) -> None:
@@ -66,6 +67,7 @@ def export(
     with options.output(json) as stream:
         if format_ not in FORMATS:
             raise InputError(f"--format {format_!r} is not understood: allowed are {', '.join(FORMATS)}")
+        options.check_targets({"--out": out if format_ == "swf" else None}, mkdir=mkdir)
         if format_ != "swf":
             wanted = options.names(tables or "")
             contents.check_tables(folder, wanted)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pipelines import options
-from pipelines.options import Data, Json
+from pipelines.options import Data, Json, Mkdir
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 from traces.visible import visible
@@ -32,6 +32,7 @@ def report(
     offenders: Annotated[
         Path | None, typer.Option("--offenders", help="Write only the CSV of whom to write to about waste, here.")
     ] = None,
+    mkdir: Mkdir = False,
     anonymise: Annotated[bool, typer.Option("--anonymise", help="Keyed hashes in place of names.")] = False,
     data: Data = None,
     json: Json = False,
@@ -44,6 +45,7 @@ def report(
     from traces.clusters import resolve
     from traces.store.contents import check_clusters
 
+    options.check_targets({"--out": out, "--offenders": offenders}, mkdir=mkdir)
     folder = options.data_folder(context, data)
     wanted = options.names(clusters) if clusters else None
     if section is not None:

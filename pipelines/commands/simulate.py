@@ -11,7 +11,7 @@ import typer
 
 from pipelines import options
 from pipelines.commands import simulate_slurm
-from pipelines.options import Cluster, Data, Json
+from pipelines.options import Cluster, Data, Json, Mkdir
 from simulator.names import SCHEDULERS, check_names
 from traces.errors import InputError
 from traces.store.folder import DataFolder
@@ -77,6 +77,7 @@ def simulate(
     starts: Annotated[Path | None, typer.Option("--starts", help="Write a CSV of job_id,start.")] = None,
     jobs: Annotated[Path | None, typer.Option("--jobs", help="Write a CSV with one row a job.")] = None,
     plots: Annotated[Path | None, typer.Option("--plots", help="Write one HTML page of plots.")] = None,
+    mkdir: Mkdir = False,
     gantt: Annotated[str | None, typer.Option("--gantt", help="Length of the Gantt chart's window: 24h.")] = None,
     gantt_from: Annotated[
         str | None, typer.Option("--gantt-from", help="Its begin, from the first submission on: 10d.")
@@ -90,6 +91,7 @@ def simulate(
         if (trace is None) == (cluster is None):
             raise InputError("simulate needs a trace: give either --trace FILE.swf or --cluster NAME")
         window = _window(plots, gantt_from, gantt)
+        options.check_targets({"--starts": starts, "--jobs": jobs, "--plots": plots}, mkdir=mkdir)
         folder = options.data_folder(context, data)
         slurm = simulate_slurm.files(
             wanted, folder, cluster, conf=slurm_conf, qos=qos, associations=associations, reservations=reservations

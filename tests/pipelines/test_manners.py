@@ -137,6 +137,16 @@ def test_a_refusal_is_there_at_once(places: dict[str, Path], line: str) -> None:
     assert is_at_once(answer), answer
 
 
+@pytest.mark.timed
+@pytest.mark.parametrize("command", ["mlflow-uri", "dagster-home"])
+def test_where_things_lie_is_said_at_once(places: dict[str, Path], command: str) -> None:
+    """Dagster and MLflow, which take seconds to import, are for the first time alone."""
+    first = ask([command], places["data"], until_s=60)
+    again = ask([command], places["data"])
+    assert (again.code, again.out) == (0, first.out)
+    assert is_at_once(again), again
+
+
 def test_the_version() -> None:
     answer = ask(["--version"])
     assert (answer.code, answer.out) == (0, "baton 0.1.0\n") and answer.processor_s < MOST_S

@@ -34,7 +34,9 @@ NO_LIMIT = frozenset({"", "UNLIMITED", "Partition_Limit", "INFINITE", "NOT_SET",
 ENDLESS = frozenset({"UNLIMITED", "INFINITE"})
 SPAN_FORMS = "write 48h, 30m, 2d or 2-00:00:00"
 _UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_SPAN_PART = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)([smhd])", re.ASCII)
+_NUMBER = r"\d+(?:\.\d+)?"
+_PLAIN = re.compile(_NUMBER, re.ASCII)
+_SPAN_PART = re.compile(rf"({_NUMBER})([smhd])", re.ASCII)
 _SPAN = re.compile(rf"(?:{_SPAN_PART.pattern})+", re.ASCII)
 
 _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,2})(?:\.(\d{1,6}))?")
@@ -103,7 +105,7 @@ def parse_span_s(text: str, plain_s: float = 1.0) -> float | None:
             return float(parse_limit_s(text) or 0)
         except ValueError:
             raise ValueError(f"duration {_shown(text)} is not understood; {SPAN_FORMS}") from None
-    if re.fullmatch(r"\d{1,12}(?:\.\d{1,12})?", text, re.ASCII):
+    if _PLAIN.fullmatch(text):
         return float(text) * plain_s
     if not _SPAN.fullmatch(text):
         raise ValueError(f"duration {_shown(text)} is not understood; {SPAN_FORMS}")
