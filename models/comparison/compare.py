@@ -82,7 +82,7 @@ def compare(
     for one in everything:
         seeds_of.setdefault(one.name, []).append(one.seed)
     parts = groups(report, context.scenario.pairs)
-    with Progress("comparison", len(parts), "sizes of pairs", stays=False) as progress:
+    with Progress("comparing policies", len(parts), "sizes of pairs", stays=False) as progress:
         for number, group in enumerate(parts, start=1):
             pairs = report.take(group.of(report))
             on_select = _on_select(select, everything, group)

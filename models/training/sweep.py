@@ -121,7 +121,7 @@ def sweep(
         study.enqueue_trial({name: getattr(own, name) for name in bounds})
     done = _finished(study)
     ends = time.monotonic() + budget_s
-    with Progress(f"tune {policy}", trials) as progress:
+    with Progress(f"searching settings of {policy}", trials) as progress:
         progress.reach(min(len(done), trials))
         while not done or (len(done) < trials and time.monotonic() < ends):
             asked = study.ask()

@@ -90,7 +90,7 @@ def _run(world: World) -> tuple[Result, float]:
     from simulator.slurm.run import run_timed
     from traces.progress import Progress
 
-    with Progress("slurm", len(world.jobs), "jobs", stays=False) as progress:
+    with Progress("replaying under Slurm's rules", len(world.jobs), "jobs", stays=False) as progress:
         return run_timed(world, heard=progress.reach)
 
 

@@ -119,7 +119,7 @@ def _on_nodes(
     from models.what_if import flat
     from traces.progress import Progress
 
-    with Progress("replays", len(wanted) * (1 + len(changes)), stays=False) as progress:
+    with Progress("replaying", len(wanted) * (1 + len(changes)), stays=False) as progress:
         workload, nodes, outcomes = flat_replays(folder, settings, wanted, changes, window, progress.advance)
     said = (f"one pool of {nodes:,} whole nodes, one queue, time limits known", flat.distance(outcomes[0], workload))
     return _result(settings.name, flat.as_jobs(workload), outcomes, said, nodes=nodes, gpus=None, seed=0)
@@ -136,7 +136,7 @@ def _on_gpus(folder: DataFolder, settings: ClusterSettings, question: Question, 
     from traces.progress import Progress
 
     asked = gpu_what_ifs.asked(folder, settings, question)
-    with Progress("replays", len(asked), stays=False) as progress:
+    with Progress("replaying", len(asked), stays=False) as progress:
         outcomes = replays(asked, progress.advance, workers)
     gpu_what_ifs.keep(folder, settings, question, asked, outcomes)
     build(folder)

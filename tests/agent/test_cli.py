@@ -418,7 +418,7 @@ def slurm_of_four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Programs of a Slurm with four nodes and an empty queue; the folder that they lie in."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    answers = {"scontrol": f"printf '%s' '{CONFIG}'", "sbatch": "exit 0", "sdiag": "true", "squeue": "true", "sinfo": "true"}
+    answers = {"scontrol": f"printf '%s' '{CONFIG}'", **dict.fromkeys(("sbatch", "sdiag", "squeue", "sinfo"), "true")}
     for name, text in (answers | dict.fromkeys(("sacct", "sacctmgr"), "exit 1")).items():
         (programs / name).write_text(f"#!/bin/sh\n{text}\n")
         (programs / name).chmod(0o755)

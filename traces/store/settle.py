@@ -56,7 +56,7 @@ def fill(
     } | {name: list(paths) for name, (_, paths) in derived.items()}
     held = {name: _rows(connection, paths) for name, paths in files.items()}
     rows: dict[str, int] = {}
-    with Progress("warehouse", sum(held.values()), "rows", stays=False) as progress:
+    with Progress("building the warehouse", sum(held.values()), "rows", stays=False) as progress:
         progress.reach(0)
         selects = _canonical(connection, folders, {table.name: files[table.name] for table in schema.CANONICAL})
         selects |= {name: union(table, paths) for name, (table, paths) in derived.items()}
