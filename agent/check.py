@@ -17,6 +17,7 @@ from agent.slurm.queue import Job, Queue
 from agent.slurm.settings import Partition
 from features.observe import FILLS, HIDDEN_TOGETHER
 from features.snapshot import NO_LIMIT
+from traces.counted import counted
 
 PROVED = "22.05"  # the version that the agent is tried on (tests/live)
 SIZE_SLACK = 0.2  # of the nodes that a policy was trained on
@@ -80,7 +81,7 @@ def wrong_size(artifact: Artifact | None, partitions: Mapping[str, Partition], p
     if trained is None or any(abs(size - trained) <= SIZE_SLACK * trained for size in sizes):
         return ""
     return (
-        f"trained on a cluster of {trained} nodes; this one has {sizes[1]}, of them {sizes[0]} in partition "
+        f"trained on a cluster of {counted(trained, 'node')}; this one has {sizes[1]}, of them {sizes[0]} in partition "
         f"{asked[0].name} (allowed: {SIZE_SLACK:.0%} more or fewer)"
     )
 
@@ -98,9 +99,11 @@ def wrong_first(first: str, jobs: Iterable[Job], user: str) -> str:
 def _slurm(scene: Scene, queue: Queue, now_s: int) -> list[Finding]:
     """The controller, its version, its clock, the accounting, and what could not be parsed."""
     others = len({job.user for job in queue.jobs})
-    found = [Finding(GOOD, "queue", f"{len(queue.jobs)} jobs of {others} users")]
+    found = [Finding(GOOD, "queue", f"{counted(len(queue.jobs), 'job')} of {counted(others, 'user')}")]
     if queue.unread:
-        found.append(Finding(WARNING, "queue", f"{queue.unread} rows of squeue could not be parsed and are left out"))
+        found.append(
+            Finding(WARNING, "queue", f"{counted(queue.unread, 'row')} of squeue could not be parsed and are left out")
+        )
     if queue.form:
         found.append(Finding(WARNING, "queue", queue.form))
     settings = scene.settings
@@ -133,11 +136,13 @@ def _sizes(scene: Scene, request: Request) -> list[Finding]:
         found.append(Finding(PROBLEM, "partition", text))
     usable = len(place) if scene.nodes is None else scene.nodes.in_service(place)
     if request.nodes > len(place):
-        found.append(Finding(PROBLEM, "partition", f"{request.nodes} nodes; {names} has {len(place)}"))
+        found.append(Finding(PROBLEM, "partition", f"{counted(request.nodes, 'node')}; {names} has {len(place)}"))
     elif request.nodes > usable:
-        found.append(Finding(WARNING, "partition", f"{request.nodes} nodes; of {names} {usable} are in service"))
+        found.append(
+            Finding(WARNING, "partition", f"{counted(request.nodes, 'node')}; of {names} {usable} are in service")
+        )
     if not found:
-        found.append(Finding(GOOD, "partition", f"{names}: {usable} of {len(place)} nodes in service"))
+        found.append(Finding(GOOD, "partition", f"{names}: {usable} of {counted(len(place), 'node')} in service"))
     if scene.limits is not None:
         most = (("jobs", scene.limits.jobs), ("nodes", scene.limits.nodes))
         known = ", ".join(f"at most {value} {name} at once" for name, value in most if value < NO_LIMIT)

@@ -150,11 +150,6 @@ def write_json(stream: TextIO, result: dict[str, Any]) -> None:
     stream.flush()
 
 
-def counted(number: int, units: str) -> str:
-    """So many of something named in the plural: 1 row, 2,000 rows."""
-    return f"{number:,} {units.removesuffix('s') if number == 1 else units}"
-
-
 def figure(value: float) -> str:
     """A number for a person: whole ones with separators, others with four significant digits."""
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"

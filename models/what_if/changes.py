@@ -15,6 +15,7 @@ from simulator.gpu.profiles.scaling import model_of
 from simulator.gpu.profiles.table import BACKWARD_S
 from simulator.gpu.registry import SCHEDULERS, check, parameters
 from simulator.gpu.run import fits
+from traces.counted import counted
 from traces.errors import InputError
 from traces.slurm.text import SPAN_FORMS, parse_span_s
 
@@ -76,7 +77,7 @@ def _nodes(scene: Scene, value: str, change: str) -> Scene:
     now = scene.cluster.nodes
     wanted = round(relative(now, value, change))
     if wanted < 1:
-        raise InputError(f"change {change!r} leaves {wanted} nodes of {now}: at least 1 is allowed")
+        raise InputError(f"change {change!r} leaves {counted(wanted, 'node')} of {now}: at least 1 is allowed")
     kept = np.arange(wanted) % now
     cluster = scene.cluster
     smaller = Cluster(
@@ -129,7 +130,7 @@ def _types(value: str, nodes: int, change: str) -> tuple[str, ...]:
             )
         counts[name] = int(count) if colon else nodes
     if sum(counts.values()) != nodes:
-        raise InputError(f"change {change!r} names {sum(counts.values())} nodes: the cluster has {nodes}")
+        raise InputError(f"change {change!r} names {counted(sum(counts.values()), 'node')}: the cluster has {nodes}")
     return tuple(name for name, count in counts.items() for _ in range(count))
 
 
@@ -138,7 +139,9 @@ def _limit(scene: Scene, value: str, change: str) -> Scene:
     seconds = limit_of(value, change)
     cut = int((scene.jobs.run_s > seconds).sum())
     jobs = replace(scene.jobs, run_s=np.minimum(scene.jobs.run_s, seconds))
-    return replace(scene, jobs=jobs, said=(*scene.said, f"{change}: {cut:,} jobs are cut, and do not come again"))
+    return replace(
+        scene, jobs=jobs, said=(*scene.said, f"{change}: {counted(cut, 'job', 'is')} cut and not submitted again")
+    )
 
 
 def limit_of(value: str, change: str) -> float:
@@ -218,8 +221,8 @@ def _feasible(scene: Scene, change: str) -> Scene:
     outside = np.flatnonzero(~fits(scene.cluster, scene.jobs))
     if len(outside):
         raise InputError(
-            f"change {change!r} is not feasible: {len(outside):,} jobs no longer fit, the largest of "
-            f"{scene.jobs.gpus[outside].max()} GPUs on a cluster of {scene.cluster.gpus}"
+            f"change {change!r} is not feasible: {counted(len(outside), 'job', 'fits')} nowhere, the largest of "
+            f"{counted(scene.jobs.gpus[outside].max(), 'GPU')} on a cluster of {scene.cluster.gpus}"
         )
     return scene
 

@@ -17,6 +17,7 @@ from features.bootstrap import Floats, interval, start_weights
 from models.tables import WHAT_IF, frame
 from simulator.metrics import summary
 from simulator.workload import Int64s, Workload, peak_in_use
+from traces.counted import plural
 
 DAY_S = 86400
 BASE = "mirage"  # the scheduler of every other figure of the pipeline
@@ -42,7 +43,12 @@ def changes(workload: Workload, capacity: int) -> Iterator[Change]:
     for factor in NODE_FACTORS:
         nodes = round(capacity * factor)
         if nodes != capacity and nodes >= int(workload.size.max()):
-            yield Change(f"{nodes - capacity:+d} nodes ({100 * (factor - 1):+.0f} %)", workload, BASE, nodes)
+            yield Change(
+                f"{nodes - capacity:+d} {plural(abs(nodes - capacity), 'node')} ({100 * (factor - 1):+.0f} %)",
+                workload,
+                BASE,
+                nodes,
+            )
     exact = replace(workload, limit_s=np.maximum(workload.run_s, 1))
     yield Change("exact time limits", exact, BASE, capacity)
     halved = replace(workload, limit_s=np.maximum(workload.run_s, -(-(workload.run_s + workload.limit_s) // 2)))

@@ -18,6 +18,7 @@ from models.what_if.schedulers import Floats, Outcome
 from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.metrics import summary
 from simulator.workload import Int64s, Workload
+from traces.counted import counted
 from traces.errors import InputError
 
 KNOWN = ("nodes", "limit", "arrivals")
@@ -95,13 +96,15 @@ def _changed(base: Asked, change: str) -> Asked:
     if name == "nodes":
         nodes, largest = round(relative(base.capacity, value, change)), int(jobs.size.max())
         if nodes < largest:
-            raise InputError(f"change {change!r} leaves {nodes} nodes of {base.capacity}: a job needs {largest}")
+            raise InputError(
+                f"change {change!r} leaves {counted(nodes, 'node')} of {base.capacity}: a job needs {largest}"
+            )
         return base._replace(capacity=nodes, change=change)
     if name == "limit":
         most = min(limit_of(value, change), float(np.iinfo(np.int64).max >> 1))
         cut = int((jobs.run_s > most).sum())
         ends = {key: np.minimum(getattr(jobs, key), int(most)) for key in ("run_s", "limit_s")}
-        said = (f"{change}: {cut:,} jobs are cut, and do not come again",)
+        said = (f"{change}: {counted(cut, 'job', 'is')} cut and not submitted again",)
         return base._replace(workload=replace(jobs, **ends), change=change, said=said)
     first, rate = jobs.submit_s[0], arrival_rate(value, change)
     submit_s = first + np.round((jobs.submit_s - first) / rate).astype(np.int64)

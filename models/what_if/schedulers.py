@@ -21,6 +21,7 @@ from models.what_if.changes import AS_IT_IS, Scene, changed, is_drawn, parameter
 from simulator.gpu.figures import figures, jct_s, queueing_s, rho
 from simulator.gpu.registry import Event, check, parameters, scheduler
 from simulator.gpu.run import simulate
+from traces.counted import counted
 
 Floats = NDArray[np.float64]
 
@@ -134,6 +135,8 @@ def without_unplaceable(scene: Scene) -> Scene:
     if able.all():
         return scene
     if not able.any():
-        raise InputError(f"none of the {len(able):,} jobs fits the cluster of {scene.cluster.gpus} GPUs")
-    line = f"{int((~able).sum()):,} jobs fit no configuration of the cluster and are left out"
+        raise InputError(
+            f"none of the {counted(len(able), 'job')} fits the cluster of {counted(scene.cluster.gpus, 'GPU')}"
+        )
+    line = f"{counted(int((~able).sum()), 'job', 'fits')} no configuration of the cluster: left out"
     return replace(scene, jobs=scene.jobs.take(able), said=(*scene.said, line))

@@ -11,6 +11,7 @@ import typer
 
 from pipelines import options
 from pipelines.options import Data, Json, Mkdir
+from traces.counted import counted
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 from traces.visible import visible
@@ -77,7 +78,7 @@ def export(
             if json:
                 options.write_json(stream, {"files": [vars(file) for file in files]})
             for file in files if not json else ():
-                stream.write(f"{visible(str(file.path))}: {file.rows:,} rows of {file.table}\n")
+                stream.write(f"{visible(str(file.path))}: {counted(file.rows, 'row')} of {file.table}\n")
             return
         if cluster is None or tables is not None:
             raise InputError("--format swf writes the jobs of one cluster: give --cluster, and no --tables")
@@ -90,8 +91,8 @@ def export(
             options.write_json(stream, vars(done))
         else:
             stream.write(
-                f"{visible(str(done.path))}: {done.jobs:,} jobs, {done.left_out:,} without a submission left out; "
-                f"processors are {done.processors}, MaxProcs {done.max_procs:,}\n"
+                f"{visible(str(done.path))}: {counted(done.jobs, 'job')}, {done.left_out:,} without a submission "
+                f"left out; processors are {done.processors}, MaxProcs {done.max_procs:,}\n"
             )
 
 

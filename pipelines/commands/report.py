@@ -10,6 +10,7 @@ import typer
 
 from pipelines import options
 from pipelines.options import Data, Json, Mkdir
+from traces.counted import counted
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 from traces.visible import visible
@@ -89,7 +90,7 @@ def _write_offenders(
         if as_json:
             options.write_json(stream, {"path": path.resolve(), "rows": rows})
         else:
-            stream.write(f"{visible(str(path.resolve()))}: {options.counted(rows, 'rows')}\n")
+            stream.write(f"{visible(str(path.resolve()))}: {counted(rows, 'row')}\n")
 
 
 def _file(

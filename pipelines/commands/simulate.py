@@ -13,6 +13,7 @@ from pipelines import options
 from pipelines.commands import simulate_slurm
 from pipelines.options import Cluster, Data, Json, Mkdir
 from simulator.names import SCHEDULERS, check_names
+from traces.counted import counted
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 
@@ -153,7 +154,7 @@ def _of_swf(path: Path, capacity: int | None) -> Trace:
     workload, left_out = from_swf(read)
     if not len(workload):
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-        raise InputError(f"{path}: none of its {len(read):,} jobs can be replayed: {reasons}")
+        raise InputError(f"{path}: none of its {counted(len(read), 'job')} can be replayed: {reasons}")
     known = {"--capacity": capacity, "MaxProcs of the header": read.max_procs}
     return _fitting(path.name, workload, pl.Series(workload.job_id), known, "processors", left_out)
 
@@ -195,7 +196,8 @@ def _fitting(
     if not fits.any():
         smallest = int(np.argmin(workload.size))
         raise InputError(
-            f"{name}: each of its {len(workload):,} jobs is larger than the cluster of {capacity:,} {unit} ({source}); "
+            f"{name}: each of its {counted(len(workload), 'job')} is larger than the cluster of {capacity:,} {unit} "
+            f"({source}); "
             f"the smallest, {ids[smallest]!r}, takes {workload.size[smallest]:,}: give a larger --capacity"
         )
     if not fits.all():
@@ -225,7 +227,7 @@ def _about(trace: Trace) -> list[str]:
     if trace.left_out:
         total = sum(trace.left_out.values())
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in trace.left_out.items())
-        lines.append(f"left out: {total:,} of {total + len(trace.workload):,} jobs: {reasons}")
+        lines.append(f"left out: {total:,} of {counted(total + len(trace.workload), 'job')}: {reasons}")
     return lines
 
 
@@ -338,7 +340,7 @@ def _print(out: TextIO, trace: Trace, replays: Sequence[Replay]) -> None:
     from reports.format import FORMATS, text
 
     columns = _columns(trace, replays)
-    out.write(f"{text(trace.name)}: {len(trace.workload):,} jobs on {trace.capacity:,} {trace.unit}\n")
+    out.write(f"{text(trace.name)}: {counted(len(trace.workload), 'job')} on {trace.capacity:,} {trace.unit}\n")
     out.write(" " * 24 + "".join(f"{column['scheduler']:>16}" for column in columns) + "\n")
     for name, (heading, kind) in _ROWS.items():
         values = [column.get(name) for column in columns]

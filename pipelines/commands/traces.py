@@ -9,6 +9,7 @@ import typer
 
 from pipelines import options
 from pipelines.options import Data, Delimiter, Fields, Format, GpusPerNode, Json, Nodes, Timezone
+from traces.counted import counted
 from traces.errors import InputError
 from traces.given_paths import check_writable, exists
 from traces.visible import visible
@@ -75,11 +76,11 @@ def sentence(result: dict[str, Any]) -> str:
     if result.get("skipped_reason"):
         return f"{path}: skipped, {visible(result['skipped_reason'])}"
     counts = ", ".join(
-        options.counted(result[name], name)
+        counted(result[name], name.removesuffix("s"))
         for name in ("allocations", "steps", "samples", "duplicates", "rejects")
         if result[name] or name == "rejects"
     )
-    records, jobs = options.counted(result["rows"], "records"), options.counted(result["jobs"], "jobs")
+    records, jobs = counted(result["rows"], "record"), counted(result["jobs"], "job")
     why = f"; rejected first: {visible(result['first_reject'])}" if result.get("first_reject") else ""
     return f"{path}: {result['format']}, {records}: {counts}; {jobs}{why}"
 

@@ -10,6 +10,7 @@ from pipelines import options
 from pipelines.commands.models import Limit, PairNodes, Scheduler, Seed, World
 from pipelines.options import ClusterName, Data, Json
 from simulator.names import check_names
+from traces.counted import counted
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ def tune(
             options.write_json(out, _answer(found))
             return
         out.write(
-            f"{found.trials} trials, {found.pruned} of them stopped early; cost {found.best.cost_h:.3f} h a pair, with "
-            f"the policy's own values {found.own_cost_h:.3f} h\n{as_toml(study, found)}"
+            f"{counted(found.trials, 'trial')}, {found.pruned} of them stopped early; cost {found.best.cost_h:.3f} h "
+            f"a pair, with the policy's own values {found.own_cost_h:.3f} h\n{as_toml(study, found)}"
         )
 
 

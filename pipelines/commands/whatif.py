@@ -121,7 +121,10 @@ def _on_nodes(
 
     with Progress("replaying", len(wanted) * (1 + len(changes)), stays=False) as progress:
         workload, nodes, outcomes = flat_replays(folder, settings, wanted, changes, window, progress.advance)
-    said = (f"one pool of {nodes:,} whole nodes, one queue, time limits known", flat.distance(outcomes[0], workload))
+    said = (
+        f"one pool of {counted(nodes, 'whole node')}, one queue, time limits known",
+        flat.distance(outcomes[0], workload),
+    )
     return _result(settings.name, flat.as_jobs(workload), outcomes, said, nodes=nodes, gpus=None, seed=0)
 
 

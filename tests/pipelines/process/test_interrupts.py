@@ -73,15 +73,13 @@ with orderly_end():
     frame.join(frame, how="cross").join(frame, how="cross").select(pl.col("a").sort()).sum()
 """
 POOL = """
-from models.what_if import schedulers
-import tests.pipelines.process.test_interrupts as here
 with orderly_end():
     ready(float(sys.argv[1]))
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
     from models.child import end_with_parent
     with ProcessPoolExecutor(2, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
-        list(pool.map(here.spin, range(2)))
+        list(pool.map(sum, [range(10**14)] * 2))
 """
 # Short sleeps: CPython looks for a signal before a sleep, and one that comes in the instant between does not end it.
 CLEAN = """
@@ -101,12 +99,6 @@ with orderly_end():
     ready(float(sys.argv[1]))
     list(fit_each([(Forest(trees=1_000_000), 0), (Forest(trees=1_000_000), 1)], queue_table(seed=2, starts=12)))
 """
-
-
-def spin(_: int) -> None:
-    """Work that does not end."""
-    while True:
-        sum(range(1_000_000))
 
 
 def begin(program: str, *arguments: str) -> subprocess.Popen[str]:
