@@ -13,6 +13,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
+from pipelines import completion
 from traces import instants
 from traces.errors import InputError
 from traces.given_paths import data_root, exists
@@ -21,7 +22,6 @@ from traces.slurm.text import SPAN_FORMS, parse_span_s
 from traces.store.folder import DataFolder
 from traces.visible import storable
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 # No cluster, and no wait, comes near these; what is computed from them stays within 64 bits.
 MOST_NODES = 10_000_000
 MOST_GPUS = 10_000  # of a node
@@ -35,9 +35,13 @@ Data = Annotated[
         "--data", envvar="BATON_DATA", help="Data folder: lake, warehouse, mlflow, artifacts.", show_default=False
     ),
 ]
-ClusterName = Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")]
+ClusterName = Annotated[
+    str, typer.Option("--cluster", autocompletion=completion.clusters, help="Cluster name, as in clusters.toml.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
-Cluster = Annotated[str | None, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")]
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", autocompletion=completion.clusters, help="Cluster name, as in clusters.toml.")
+]
 Timezone = Annotated[str | None, typer.Option("--timezone", help="Zone of the log's local times (IANA name).")]
 Nodes = Annotated[int | None, typer.Option("--nodes", min=1, max=MOST_NODES, help="Nodes of the cluster.")]
 GpusPerNode = Annotated[int | None, typer.Option("--gpus-per-node", min=1, max=MOST_GPUS, help="GPUs in a node.")]
@@ -52,7 +56,7 @@ def data_folder(context: typer.Context, data: Path | None) -> DataFolder:
 
     Raises InputError for a path that no data folder can have.
     """
-    return DataFolder(data_root(data or context.obj or REPOSITORY / "data"))
+    return DataFolder(data_root(data or context.obj or completion.DATA))
 
 
 def check_targets(targets: dict[str, Path | None], *, mkdir: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines import options
+from pipelines import completion, options
 from pipelines.options import Data, Json
 from traces import instants
 from traces.counted import counted
@@ -27,7 +27,9 @@ def register(app: typer.Typer) -> None:
 
 def calibrate(
     context: typer.Context,
-    cluster: Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")],
+    cluster: Annotated[
+        str, typer.Option("--cluster", autocompletion=completion.clusters, help="Cluster name, as in clusters.toml.")
+    ],
     until: Annotated[
         str | None, typer.Option("--until", help="Print what was inferred before this date (UTC).")
     ] = None,

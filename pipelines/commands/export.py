@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines import options
+from pipelines import completion, options
 from pipelines.options import Data, Json, Mkdir
 from traces.counted import counted
 from traces.errors import InputError
@@ -42,7 +42,10 @@ def register(app: typer.Typer) -> None:
 def export(
     context: typer.Context,
     out: Annotated[Path, typer.Option("--out", help="File to write (swf), or folder (csv, parquet).")],
-    cluster: Annotated[str | None, typer.Option("--cluster", help="Only this cluster; swf needs it.")] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", autocompletion=completion.clusters, help="Only this cluster; swf needs it."),
+    ] = None,
     tables: Annotated[str | None, typer.Option("--tables", help="Tables for csv and parquet: a,b.")] = None,
     format_: Annotated[
         str, typer.Option("--format", help="swf (Standard Workload Format 2.2), csv or parquet.")

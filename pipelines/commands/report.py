@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipelines import options
+from pipelines import completion, options
 from pipelines.options import Data, Json, Mkdir
 from traces.counted import counted
 from traces.errors import InputError
@@ -28,8 +28,13 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", help="HTML file (default: reports/report.html; a part of it beside it).")
     ] = None,
-    section: Annotated[str | None, typer.Option("--section", help="Only this section.")] = None,
-    clusters: Annotated[str | None, typer.Option("--cluster", help="Only these clusters: a,b.")] = None,
+    section: Annotated[
+        str | None, typer.Option("--section", autocompletion=completion.sections, help="Only this section.")
+    ] = None,
+    clusters: Annotated[
+        str | None,
+        typer.Option("--cluster", autocompletion=completion.several_clusters, help="Only these clusters: a,b."),
+    ] = None,
     offenders: Annotated[
         Path | None, typer.Option("--offenders", help="Write only the CSV of whom to write to about waste, here.")
     ] = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from pipelines import options
+from pipelines import completion, options
 from pipelines.commands import simulate_slurm
 from pipelines.options import Cluster, Data, Json, Mkdir
 from simulator.names import SCHEDULERS, check_names
@@ -57,8 +57,16 @@ class Knobs:
 
 def simulate(
     context: typer.Context,
-    scheduler: Annotated[str | None, typer.Option("--scheduler", help=f"{', '.join(SCHEDULERS)} or slurm.")] = None,
-    compare: Annotated[str | None, typer.Option("--compare", help="Schedulers side by side: fifo,easy.")] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", autocompletion=completion.scheduler, help=f"{', '.join(SCHEDULERS)} or slurm."),
+    ] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            "--compare", autocompletion=completion.several_schedulers, help="Schedulers side by side: fifo,easy."
+        ),
+    ] = None,
     trace: Annotated[Path | None, typer.Option("--trace", help="A trace in the Standard Workload Format.")] = None,
     cluster: Cluster = None,
     estimate: Annotated[str, typer.Option("--estimate", help="What is planned with: limit or exact.")] = "limit",

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipelines import options
+from pipelines import completion, options
 from pipelines.options import Data, Delimiter, Fields, Format, GpusPerNode, Json, Nodes, Timezone
 from traces.counted import counted
 from traces.errors import InputError
@@ -26,7 +26,9 @@ def ingest(
     files: Annotated[
         list[Path], typer.Argument(help="Raw log files, folders of them, or - for standard input.", show_default=False)
     ],
-    cluster: Annotated[str, typer.Option("--cluster", help="Cluster that the logs come from.")],
+    cluster: Annotated[
+        str, typer.Option("--cluster", autocompletion=completion.clusters, help="Cluster that the logs come from.")
+    ],
     format_: Format = "auto",
     timezone: Timezone = None,
     fields: Fields = None,

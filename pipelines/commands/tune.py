@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines import options
+from pipelines import completion, options
 from pipelines.commands.models import Limit, PairNodes, Scheduler, Seed, World
 from pipelines.options import ClusterName, Data, Json
 from simulator.names import check_names
@@ -26,7 +26,9 @@ def register(app: typer.Typer) -> None:
 def tune(
     context: typer.Context,
     cluster: ClusterName,
-    policy: Annotated[str, typer.Option("--policy", help="Registry name of one learner.")],
+    policy: Annotated[
+        str, typer.Option("--policy", autocompletion=completion.learners, help="Registry name of one learner.")
+    ],
     trials: Annotated[int, typer.Option("--trials", min=1, max=10_000, help="In all, earlier ones counted.")] = 30,
     budget: Annotated[str, typer.Option("--budget", help="Time for this sitting: 10m, 2h.")] = "10m",
     until: Annotated[str | None, typer.Option("--until", help="Only what was known before (UTC).")] = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines import options
+from pipelines import completion, options
 from pipelines.options import Data, Json
 from traces.errors import InputError
 from traces.store.folder import DataFolder
@@ -24,7 +24,9 @@ def register(app: typer.Typer) -> None:
 
 def wait(
     context: typer.Context,
-    cluster: Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")],
+    cluster: Annotated[
+        str, typer.Option("--cluster", autocompletion=completion.clusters, help="Cluster name, as in clusters.toml.")
+    ],
     nodes: Annotated[
         int | None, typer.Option("--nodes", min=1, max=options.MOST_NODES, help="Nodes asked for.")
     ] = None,

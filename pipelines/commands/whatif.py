@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from pipelines import options
+from pipelines import completion, options
 from pipelines.options import Cluster, Data, GpusPerNode, Json, Nodes
 from simulator.names import SCHEDULERS, check_together, gpu_schedulers
 from traces.counted import counted
@@ -32,7 +32,14 @@ def register(app: typer.Typer) -> None:
 def whatif(
     context: typer.Context,
     cluster: Cluster = None,
-    schedulers: Annotated[str, typer.Option("--schedulers", help="Names, the first is the base: yarn,tiresias.")] = "",
+    schedulers: Annotated[
+        str,
+        typer.Option(
+            "--schedulers",
+            autocompletion=completion.what_if_schedulers,
+            help="Names, the first is the base: yarn,tiresias.",
+        ),
+    ] = "",
     change: Annotated[
         list[str] | None,
         typer.Option("--change", help="One thing changed: nodes=+10%, type=T4:12,A100:4, limit=24h, ..."),
