@@ -102,7 +102,7 @@ def _slurm(scene: Scene, queue: Queue, now_s: int) -> list[Finding]:
     found = [Finding(GOOD, "queue", f"{counted(len(queue.jobs), 'job')} of {counted(others, 'user')}")]
     if queue.unread:
         found.append(
-            Finding(WARNING, "queue", f"{counted(queue.unread, 'row')} of squeue could not be parsed and are left out")
+            Finding(WARNING, "queue", f"{counted(queue.unread, 'row')} of squeue could not be parsed: left out")
         )
     if queue.form:
         found.append(Finding(WARNING, "queue", queue.form))
