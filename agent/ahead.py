@@ -35,6 +35,7 @@ from features.ahead.played import Came, Scene, Seen, starts
 from features.ahead.run_times import History, history
 from features.ahead.summary import AHEAD, BEYOND_S, FUTURES, QUANTILES, summary
 from features.snapshot import Snapshot
+from traces.counted import counted
 from traces.slurm.text import parse_job_id
 
 PAST_S = MOST_S + DAY_S
@@ -79,8 +80,8 @@ class Ahead:
         if not self.numbers:
             return f"no futures: {self.why}"
         waits = " / ".join(f"{self.numbers[name]:.2f}" for name in QUANTILES)
-        played = f"{self.played} of {self.futures}" if self.why else f"{self.played}"
-        return f"in {played} futures it waits {waits} h (10, 25, 50, 75, 90 %){self.why and '; '}{self.why}"
+        played = f"{self.played} of " * bool(self.why) + counted(self.futures if self.why else self.played, "future")
+        return f"in {played} it waits {waits} h (10, 25, 50, 75, 90 %){self.why and '; '}{self.why}"
 
 
 def site_of(manifest: Mapping[str, Any]) -> Site:

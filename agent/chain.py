@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from traces.slurm.text import parse_limit_s
+from traces.slurm.text import parse_limit_s, parse_span_s
 
 HOUR_S = 3600.0
+MOST_OVERLAP_H = 1.0  # of two links where nothing else is asked for: the largest that comparisons of policies report
 MOST_LINKS = 1000
 MOST_SCRIPT_BYTES = 4 << 20  # Slurm's own bound (max_script_size)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
@@ -48,7 +49,7 @@ class Chain:
     options: tuple[str, ...] = ()  # of sbatch, as they are
     first: str = ""  # id of a job that runs or pends and is link 1
     setting: float | None = None  # of the policy's knob
-    most_overlap_h: float | None = None  # of two links; None: a successor that has started is kept
+    most_overlap_h: float = MOST_OVERLAP_H  # of two links; infinite: a successor that has started is kept
     retries: int = 1
     more_status: int = 85
     cycle_s: float = 60.0
@@ -101,6 +102,7 @@ def make(values: Mapping[str, Any]) -> Chain:
     if missing:
         raise ValueError(f"{missing[0]} is not given; a chain needs a script, links and an artifact")
     chosen = {key: value for key, value in values.items() if value is not None and key in KINDS}
+    chosen |= {key: duration(key, chosen[key]) for key in UNITS_S if isinstance(chosen.get(key), str)}
     script = Path(chosen.pop("script")).absolute()
     artifact = Path(chosen.pop("artifact")).absolute()
     name = chosen.pop("name", None) or re.sub(r"[^A-Za-z0-9_.-]", "-", script.stem).lstrip("-_.")[:40] or "chain"
@@ -116,11 +118,24 @@ KINDS: dict[str, type | tuple[type, ...]] = {
     "options": list,
     "first": str,
     "setting": (int, float),
-    "most_overlap_h": (int, float),
+    "most_overlap_h": (int, float, str),
     "retries": int,
     "more_status": int,
-    "cycle_s": (int, float),
+    "cycle_s": (int, float, str),
 }
+
+
+# Values that are durations, and the seconds that a plain number counts; others as `parse_span_s` reads them.
+UNITS_S = {"most_overlap_h": HOUR_S, "cycle_s": 1.0}
+
+
+def duration(key: str, text: str) -> float:
+    """The duration that a text says, in the unit of `key`; infinite for UNLIMITED. Raises ValueError."""
+    try:
+        seconds = parse_span_s(text, UNITS_S[key])
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from None
+    return math.inf if seconds is None else seconds / UNITS_S[key]
 
 
 def _check(chain: Chain) -> None:
@@ -131,7 +146,7 @@ def _check(chain: Chain) -> None:
     if not NAME.fullmatch(chain.name):
         raise ValueError(f"name is {chain.name!r}; allowed: up to 40 letters, digits, _ . -, none of _ . - first")
     within("links", chain.links, 1, MOST_LINKS)
-    if chain.most_overlap_h is not None:
+    if chain.most_overlap_h != math.inf:
         within("most_overlap_h", chain.most_overlap_h, 0, 10_000)
     within("retries", chain.retries, 0, 100)
     within("more_status", chain.more_status, 1, 255)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.ahead import PAST_S, site_of
 from agent.artifact import Artifact
-from agent.decide import looks_ahead
+from agent.decide import looks_ahead, trained_capacity
 from agent.eyes import CALLS_A_LOOK, CALLS_A_REFRESH, REFRESH_S, Eyes
 from agent.hidden_cost import hidden_costs, words_of
 from agent.sight import Request, Scene, asked_partitions, hidden_features, hides_futures
 from agent.slurm.accounting import DAY_S
-from agent.slurm.commands import Commands, SlurmError
-from agent.slurm.queue import Queue
+from agent.slurm.commands import NOT_RUN, Commands, SlurmError
+from agent.slurm.queue import Job, Queue
+from agent.slurm.settings import Partition
 from features.observe import FILLS, HIDDEN_TOGETHER
 from features.snapshot import NO_LIMIT
+from traces.counted import counted
 
 PROVED = "22.05"  # the version that the agent is tried on (tests/live)
+SIZE_SLACK = 0.2  # of the nodes that a policy was trained on
 CLOCK_S = 60  # a larger difference between the two clocks is a warning
 GOOD, WARNING, PROBLEM = "good", "warning", "problem"
 
@@ -38,22 +41,29 @@ def check(
     now_s: Callable[[], float],
     trial: Callable[[], object] | None = None,
     artifact: Artifact | None = None,
+    first: str = "",
 ) -> list[Finding]:
-    """Look once, as a chain would, and try the submission without submitting.
+    """Look once, as a chain would, apply the refusals of `run`, and try the submission without submitting.
 
     now_s: this host's clock, epoch s. trial: runs `sbatch --test-only` and raises SlurmError where Slurm would refuse;
-    None leaves it out. artifact: the release whose figures say what it costs that something is hidden.
-    Raises ValueError for a partition that is not there, or an artifact with other things in place of those figures.
+    None leaves it out. artifact: the release whose figures say what it costs that something is hidden. first: the id of
+    the job that is to be link 1. Raises ValueError for a partition that is not there, or an artifact with other things
+    in place of those figures.
     """
     site = site_of(artifact.manifest) if artifact is not None and looks_ahead(artifact) else None
     eyes = Eyes(commands, request, site)
     try:
         queue = eyes.look(int(now_s()))
     except SlurmError as error:
-        return [Finding(PROBLEM, "slurm", f"cannot be read: {error}")]
+        where = "; run this on a machine that has Slurm's commands" if error.detail.startswith(NOT_RUN) else ""
+        return [Finding(PROBLEM, "slurm", f"cannot be read: {error}{where}")]
     scene = eyes.scene
     assert scene is not None
     found = [*_slurm(scene, queue, int(now_s())), *_sizes(scene, request), *_hidden(queue, scene, artifact)]
+    if why := wrong_size(artifact, scene.partitions, request.partition):
+        found.append(Finding(PROBLEM, "artifact", why))
+    if why := wrong_first(first, queue.jobs, request.user):
+        found.append(Finding(PROBLEM, "first", why))
     if site is not None:
         found.append(_ahead(hides_futures(queue, scene)))
     if trial is not None:
@@ -63,12 +73,37 @@ def check(
     return found
 
 
+def wrong_size(artifact: Artifact | None, partitions: Mapping[str, Partition], partition: str) -> str:
+    """Why a policy is not for a cluster of this size; "" where it is. Raises ValueError for an unknown partition."""
+    trained = None if artifact is None else trained_capacity(artifact)
+    asked = asked_partitions(dict(partitions), partition)
+    sizes = [len(frozenset().union(*(one.nodes for one in some))) for some in (asked, partitions.values())]
+    if trained is None or any(abs(size - trained) <= SIZE_SLACK * trained for size in sizes):
+        return ""
+    return (
+        f"trained on a cluster of {counted(trained, 'node')}; this one has {sizes[1]}, of them {sizes[0]} in partition "
+        f"{asked[0].name} (allowed: {SIZE_SLACK:.0%} more or fewer)"
+    )
+
+
+def wrong_first(first: str, jobs: Iterable[Job], user: str) -> str:
+    """Why the job of that id cannot be the first link of a chain of `user`; "" where it can, or none is asked for."""
+    owner = next((job.user for job in jobs if job.id == first), None)
+    if not first or owner == user:
+        return ""
+    if owner is None:
+        return f"first is {first}: no job of that id pends or runs"
+    return f"first is {first}: that job is {owner}'s; allowed: one of {user}"
+
+
 def _slurm(scene: Scene, queue: Queue, now_s: int) -> list[Finding]:
     """The controller, its version, its clock, the accounting, and what could not be parsed."""
     others = len({job.user for job in queue.jobs})
-    found = [Finding(GOOD, "queue", f"{len(queue.jobs)} jobs of {others} users")]
+    found = [Finding(GOOD, "queue", f"{counted(len(queue.jobs), 'job')} of {counted(others, 'user')}")]
     if queue.unread:
-        found.append(Finding(WARNING, "queue", f"{queue.unread} rows of squeue could not be parsed and are left out"))
+        found.append(
+            Finding(WARNING, "queue", f"{counted(queue.unread, 'row')} of squeue could not be parsed: left out")
+        )
     if queue.form:
         found.append(Finding(WARNING, "queue", queue.form))
     settings = scene.settings
@@ -101,11 +136,13 @@ def _sizes(scene: Scene, request: Request) -> list[Finding]:
         found.append(Finding(PROBLEM, "partition", text))
     usable = len(place) if scene.nodes is None else scene.nodes.in_service(place)
     if request.nodes > len(place):
-        found.append(Finding(PROBLEM, "partition", f"{request.nodes} nodes; {names} has {len(place)}"))
+        found.append(Finding(PROBLEM, "partition", f"{counted(request.nodes, 'node')}; {names} has {len(place)}"))
     elif request.nodes > usable:
-        found.append(Finding(WARNING, "partition", f"{request.nodes} nodes; of {names} {usable} are in service"))
+        found.append(
+            Finding(WARNING, "partition", f"{counted(request.nodes, 'node')}; of {names} {usable} are in service")
+        )
     if not found:
-        found.append(Finding(GOOD, "partition", f"{names}: {usable} of {len(place)} nodes in service"))
+        found.append(Finding(GOOD, "partition", f"{names}: {usable} of {counted(len(place), 'node')} in service"))
     if scene.limits is not None:
         most = (("jobs", scene.limits.jobs), ("nodes", scene.limits.nodes))
         known = ", ".join(f"at most {value} {name} at once" for name, value in most if value < NO_LIMIT)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import pwd
 import signal
@@ -24,10 +25,10 @@ from typing import Any
 from agent import chain as chains
 from agent import status, submission
 from agent.chain import Chain, option
-from agent.check import PROBLEM, check
-from agent.decide import Policy, trained_capacity
+from agent.check import GOOD, PROBLEM, Finding, check, wrong_first, wrong_size
+from agent.decide import Policy
 from agent.eyes import Eyes
-from agent.loop import EXIT, FAILED, Agent, World
+from agent.loop import EXIT, FAILED, STOPPED, Agent, World
 from agent.sight import Request, asked_partitions
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.queue import read_queue
@@ -39,7 +40,9 @@ from traces.slurm.text import MOST_NODES, parse_limit_s
 from traces.visible import visible
 
 USAGE = 2
-SIZE_SLACK = 0.2  # of the nodes that the policy was trained on
+GRACE_S = 0.8  # after Ctrl-C; an agent that is ended at any instant goes on from there
+INTERRUPTED = 130
+RESUME = "interrupted; run again to resume"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,6 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except BrokenPipeError:
         return reader_gone()
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\nbaton-agent: {RESUME}\n")
+        return INTERRUPTED
     except (ValueError, Busy) as error:
         return _wrong(str(error))
     except OSError as error:
@@ -83,17 +89,23 @@ def _split(given: list[str]) -> tuple[list[str], bool, list[str]]:
 def run(options: argparse.Namespace, of_sbatch: list[str]) -> int:
     """Keep a chain until it is over."""
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, lambda *_: _interrupt(stop))
     commands = Commands()
     world = World(
         commands, SlurmTime(commands), stop.wait, say, partial(Eyes, commands), os.environ, stop.is_set
     )  # fmt: skip
-    values = _values(options, of_sbatch)
-    state_path = values.pop("state", None)
-    chain = chains.make(values)
-    folder = Folder(Path(state_path) if state_path else _default_state(chain.name))
+    chain, folder = _chain(_values(options, of_sbatch))
     return keep(chain, folder, world, dry_run=options.dry_run, take_over=options.take_over, metrics=options.metrics)
+
+
+def _interrupt(stop: threading.Event) -> None:
+    """Ctrl-C: end orderly, and within GRACE_S even in the middle of a call to Slurm."""
+    stop.set()
+    say(RESUME)
+    timer = threading.Timer(GRACE_S, os._exit, (STOPPED,))
+    timer.daemon = True
+    timer.start()
 
 
 def keep(
@@ -117,8 +129,8 @@ def keep(
             state = _first_state(chain, world)
             if not dry_run:
                 folder.save(state)
-        elif state.script != str(chain.script):
-            raise ValueError(f"{folder.path} holds the chain of {state.script}; give {chain.script} another --state")
+        elif why := _another_chain(folder, state, chain):
+            raise ValueError(why)
         elif state.status != GOING and not any(a.is_alive and a.withdrawn for a in state.attempts):
             world.say(f"the chain is {state.status}: {state.why}; a new one needs another --state, or this one removed")
             return EXIT[state.status]
@@ -129,6 +141,13 @@ def keep(
         folder.unlock()
 
 
+def _another_chain(folder: Folder, state: State | None, chain: Chain) -> str:
+    """Why the folder's state is not that of the chain; "" where it is, or there is none."""
+    if state is None or state.script == str(chain.script):
+        return ""
+    return f"{folder.path} holds the chain of {state.script}; give {chain.script} another --state"
+
+
 def check_with_slurm(chain: Chain, policy: Policy, commands: Commands) -> None:
     """Hold what the chain asks for against the cluster. Raises ValueError, and SlurmError where it does not answer."""
     partitions = read_partitions(commands)
@@ -137,13 +156,8 @@ def check_with_slurm(chain: Chain, policy: Policy, commands: Commands) -> None:
     if chain.limit_s > longest.limit_s:
         hours = chain.limit_s / 3600, longest.limit_s / 3600
         raise ValueError(f"the time limit is {hours[0]:g} h; partition {longest.name} allows {hours[1]:g} h")
-    trained = trained_capacity(policy.artifact)
-    sizes = [len(frozenset().union(*(one.nodes for one in some))) for some in (asked, partitions.values())]
-    if trained is not None and not any(abs(size - trained) <= SIZE_SLACK * trained for size in sizes):
-        raise ValueError(
-            f"{policy.path}: trained on a cluster of {trained} nodes; this one has {sizes[1]}, of them {sizes[0]} in "
-            f"partition {asked[0].name} (allowed: {SIZE_SLACK:.0%} more or fewer)"
-        )
+    if why := wrong_size(policy.artifact, partitions, option(chain.submitted_options, "--partition", "-p") or ""):
+        raise ValueError(f"{policy.path}: {why}")
     try:
         submission.try_only(commands, chain.script, chain.options)
     except SlurmError as error:
@@ -158,14 +172,16 @@ def _first_state(chain: Chain, world: World) -> State:
     if not chain.first:
         return state
     now_s = world.time.now_s()
-    me = pwd.getpwuid(os.getuid()).pw_name
-    found = [job for job in read_queue(world.commands, now_s).jobs if job.id == chain.first]
-    if not found:
-        raise ValueError(f"first is {chain.first}: no job of that id pends or runs")
-    if found[0].user != me:
-        raise ValueError(f"first is {chain.first}: that job is {found[0].user}'s; allowed: one of {me}")
-    attempt = Attempt(1, 1, state.job_name(1, 1), now_s, job_id=chain.first, submit_s=found[0].submit_s)
+    jobs = read_queue(world.commands, now_s).jobs
+    if why := wrong_first(chain.first, jobs, _me()):
+        raise ValueError(why)
+    found = next(job for job in jobs if job.id == chain.first)
+    attempt = Attempt(1, 1, state.job_name(1, 1), now_s, job_id=chain.first, submit_s=found.submit_s)
     return replace(state, attempts=(attempt,))
+
+
+def _me() -> str:
+    return pwd.getpwuid(os.getuid()).pw_name
 
 
 def _values(options: argparse.Namespace, of_sbatch: list[str]) -> dict[str, Any]:
@@ -176,6 +192,13 @@ def _values(options: argparse.Namespace, of_sbatch: list[str]) -> dict[str, Any]
     if of_sbatch:
         values["options"] = [*values.get("options", []), *of_sbatch]
     return values
+
+
+def _chain(values: dict[str, Any]) -> tuple[Chain, Folder]:
+    """The chain of these values, and the folder of its state. Raises ValueError."""
+    state_path = values.pop("state", None)
+    chain = chains.make(values)
+    return chain, Folder(Path(state_path) if state_path else _default_state(chain.name))
 
 
 def _default_state(name: str) -> Path:
@@ -208,9 +231,36 @@ def show(options: argparse.Namespace, of_sbatch: list[str]) -> int:
 
 
 def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
-    """Say what this Slurm shows of what a chain needs; 1 where none can be kept."""
-    script = None if options.script is None else Path(options.script)
-    asked = (*(() if script is None else chains.script_options(script)), *of_sbatch)
+    """Say what this Slurm shows of what a chain needs, and refuse what `run` would; 1 where none can be kept."""
+    values = _values(options, of_sbatch)
+    artifact = Policy(Path(values["artifact"]), values.get("setting")).artifact if "artifact" in values else None
+    chain = None
+    found: list[Finding] = []
+    if "script" in values:
+        chain, folder = _chain({"links": 1, "artifact": ".", **values})
+        if why := _another_chain(folder, folder.load(), chain):
+            found.append(Finding(PROBLEM, "state", why))
+        found.append(Finding(GOOD, "overlap", _overlap(chain)))
+    commands = Commands()
+    trial = None if chain is None else partial(submission.try_only, commands, chain.script, chain.options)
+    first = "" if chain is None else chain.first
+    request = _request(chain, values.get("options", []))
+    seen = check(commands, request, now_s=time.time, trial=trial, artifact=artifact, first=first)
+    found = seen if len(seen) == 1 else [*seen, *found]  # one: Slurm cannot be read
+    for finding in found:
+        print(f"{finding.level:8} {finding.subject}: {visible(finding.text)}")
+    return FAILED if any(finding.level == PROBLEM for finding in found) else 0
+
+
+def _overlap(chain: Chain) -> str:
+    if chain.most_overlap_h == math.inf:
+        return "a successor is kept however early it starts (--most-overlap UNLIMITED)"
+    return f"a successor that starts over {chain.most_overlap_h:g} h early is cancelled (--most-overlap)"
+
+
+def _request(chain: Chain | None, of_sbatch: list[str]) -> Request:
+    """What a link asks for; without a chain one node for an hour, but for the options of sbatch. Raises ValueError."""
+    asked = of_sbatch if chain is None else chain.submitted_options
     limit_s = parse_limit_s(option(asked, "--time", "-t") or "") or 3600
     nodes = (option(asked, "--nodes", "-N") or "1").partition("-")[0]
     if not (nodes.isascii() and nodes.isdigit() and 0 < int(nodes) <= MOST_NODES):
@@ -219,14 +269,7 @@ def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
         option(asked, long, short) or ""
         for long, short in (("--partition", "-p"), ("--account", "-A"), ("--qos", "-q"))
     ]
-    request = Request(int(nodes), limit_s, pwd.getpwuid(os.getuid()).pw_name, *names)
-    commands = Commands()
-    trial = None if script is None else partial(submission.try_only, commands, script, of_sbatch)
-    artifact = None if options.artifact is None else Policy(options.artifact).artifact
-    found = check(commands, request, now_s=time.time, trial=trial, artifact=artifact)
-    for finding in found:
-        print(f"{finding.level:8} {finding.subject}: {visible(finding.text)}")
-    return FAILED if any(finding.level == PROBLEM for finding in found) else 0
+    return Request(int(nodes), limit_s, _me(), *names)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -236,36 +279,44 @@ def parser() -> argparse.ArgumentParser:
         description="Keeps a chain of time-limited jobs running on Slurm.",
     )
     commands = whole.add_subparsers(dest="command", required=True)
-    keeping = commands.add_parser("run", help="keep a chain; run again, it goes on where it stood")
+    asking = _of_a_chain()
+    keeping = commands.add_parser("run", parents=[asking], help="keep a chain; run again to resume it")
     keeping.set_defaults(do=run)
-    keeping.add_argument("script", nargs="?", help="the job script; options of sbatch may follow after --")
-    keeping.add_argument("--chain", type=Path, metavar="FILE", help="a TOML file with any of what follows")
-    keeping.add_argument("--links", type=int, help="jobs in a row, at most")
-    keeping.add_argument("--artifact", metavar="DIR", help="the released policy; may be a link that is replaced")
-    keeping.add_argument("--setting", type=float, help="value of the policy's knob (default: the one released)")
-    keeping.add_argument("--name", help="of the chain and its jobs (default: the script's)")
-    keeping.add_argument("--state", metavar="DIR", help="default: ~/.local/state/baton-agent/NAME")
-    keeping.add_argument("--first", metavar="JOBID", help="a job of yours that runs or pends and is link 1")
-    keeping.add_argument(
-        "--most-overlap", type=float, dest="most_overlap_h", metavar="HOURS",
-        help="cancel a successor that starts earlier than that (default: keep it)",
-    )  # fmt: skip
-    keeping.add_argument("--retries", type=int, help="of links that failed, in a row (default: 1)")
-    keeping.add_argument("--more-status", type=int, metavar="N", help="exit status that asks for more (default: 85)")
-    keeping.add_argument("--cycle", type=float, dest="cycle_s", metavar="SECONDS", help="between looks (default: 60)")
     keeping.add_argument("--metrics", type=Path, metavar="FILE", help="figures for Prometheus' textfile collector")
     keeping.add_argument("--dry-run", action="store_true", help="say what would be done; submit and write nothing")
     keeping.add_argument("--take-over", action="store_true", help="end the agent of this host that keeps the chain")
     showing = commands.add_parser("status", help="a chain's jobs as a table and a timeline")
     showing.set_defaults(do=show)
     showing.add_argument("--state", type=Path, metavar="DIR", help="default: every chain in ~/.local/state/baton-agent")
-    looking = commands.add_parser("check", help="what this Slurm shows, and what stands in for what it does not")
-    looking.set_defaults(do=look)
-    looking.add_argument("script", nargs="?", help="try its submission too; options of sbatch may follow after --")
-    looking.add_argument(
-        "--artifact", type=Path, metavar="DIR", help="the released policy: what it costs that something is hidden"
+    looking = commands.add_parser(
+        "check", parents=[asking], help="what this Slurm shows, and whether `run` with the same options would refuse"
     )
+    looking.set_defaults(do=look)
     return whole
+
+
+def _of_a_chain() -> argparse.ArgumentParser:
+    """The options that describe a chain, the same for `run` and `check`."""
+    asking = argparse.ArgumentParser(add_help=False)
+    asking.add_argument("script", nargs="?", help="the job script; options of sbatch may follow after --")
+    asking.add_argument("--chain", type=Path, metavar="FILE", help="a TOML file with any of what follows")
+    asking.add_argument("--links", type=int, help="jobs in a row, at most")
+    asking.add_argument("--artifact", metavar="DIR", help="the released policy; may be a link that is replaced")
+    asking.add_argument("--setting", type=float, help="value of the policy's knob (default: the one released)")
+    asking.add_argument("--name", help="of the chain and its jobs (default: the script's)")
+    asking.add_argument("--state", metavar="DIR", help="default: ~/.local/state/baton-agent/NAME")
+    asking.add_argument("--first", metavar="JOBID", help="a job of yours that runs or pends and is link 1")
+    asking.add_argument(
+        "--most-overlap", dest="most_overlap_h", metavar="TIME",
+        help="cancel a successor that starts earlier than that before its predecessor ends: hours, 30m, 0-01:00:00, "
+        f"UNLIMITED (default: {chains.MOST_OVERLAP_H:g})",
+    )  # fmt: skip
+    asking.add_argument("--retries", type=int, help="of links that failed, in a row (default: 1)")
+    asking.add_argument("--more-status", type=int, metavar="N", help="exit status that asks for more (default: 85)")
+    asking.add_argument(
+        "--cycle", dest="cycle_s", metavar="TIME", help="between looks: seconds, 2m, 00:30 (default: 60)"
+    )
+    return asking
 
 
 if __name__ == "__main__":

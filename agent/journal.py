@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.state import COMPLETING, MISSING, Attempt, State
+from traces.counted import counted
 
 LOG_VERSION = 1
 HOUR_S = 3600
@@ -56,7 +57,7 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            return f"{self._path}: {error.strerror}; {len(self._waiting)} lines wait"
+            return f"{self._path}: {error.strerror}; {counted(len(self._waiting), 'line', 'waits')}"
         self._waiting.clear()
         return None
 

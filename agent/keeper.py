@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.slurm.queue import Job
 from agent.state import COMPLETING, GOING, MISSING, Attempt, State
+from traces.counted import counted as so_many
 from traces.slurm.text import parse_state
 
 LOOKS = 3  # times that no source may know a job before it counts as absent
@@ -252,7 +253,7 @@ def verdict(rules: Rules, state: State) -> tuple[str, str, int] | None:
     if _refusals(state) >= MOST_REFUSALS:
         return "failed", f"of {MOST_REFUSALS} submissions in a row none became a job", last.link if last else 0
     if last and next_link(rules, state) is None and not any(a.is_alive for a in counted):
-        return "done", f"all {rules.links} links are used", last.link
+        return "done", f"all {so_many(rules.links, 'link', 'is')} used", last.link
     return None
 
 

@@ -6,7 +6,6 @@ instant goes on from there.
 
 from __future__ import annotations
 
-import math
 import os
 import pwd
 import random
@@ -74,7 +73,7 @@ class Agent:
     ) -> None:
         self.chain, self.folder, self.policy, self.world = chain, folder, policy, world
         self.state = state
-        most_overlap_s = math.inf if chain.most_overlap_h is None else chain.most_overlap_h * HOUR_S
+        most_overlap_s = chain.most_overlap_h * HOUR_S
         self.rules = keeper.Rules(
             chain.links, chain.limit_s, most_overlap_s, chain.retries, chain.more_status, chain.cycle_s
         )

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from agent.journal import handovers
 from agent.state import Attempt, State
+from traces.counted import counted
 from traces.visible import visible
 
 WIDTH = 60  # characters of the timeline
@@ -15,7 +16,7 @@ COLUMNS = ("link", "job", "state", "submitted", "started", "ended", "")
 def table(state: State, now_s: int) -> str:
     """The chain in lines; times are UTC."""
     head = f"chain {state.name} ({state.chain}): {state.status}" + (f", {state.why}" if state.why else "")
-    lines = [visible(head), f"script {visible(state.script)}, {state.links} links"]
+    lines = [visible(head), f"script {visible(state.script)}, {counted(state.links, 'link')}"]
     if not state.attempts:
         return "\n".join([*lines, "nothing was submitted yet"])
     rows = [COLUMNS, *(_row(attempt) for attempt in state.attempts)]

@@ -9,6 +9,8 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from traces.counted import counted
+
 SHOWN_ROWS, CELL_LENGTH = 20, 60
 DIGITS = 5  # of a float: the tables that it is from hold it whole
 Cell = str | int | float | bool | None
@@ -26,7 +28,7 @@ def table(frame: pl.DataFrame, rows: int = SHOWN_ROWS, length: int = CELL_LENGTH
     ]
     if len(frame) > rows and head.columns:
         rest: dict[str, Cell] = dict.fromkeys(head.columns)
-        records.append(dg.TableRecord(rest | {head.columns[0]: f"... {len(frame) - rows:,} more rows"}))
+        records.append(dg.TableRecord(rest | {head.columns[0]: f"... {counted(len(frame) - rows, 'more row')}"}))
     columns = [dg.TableColumn(name, _type(dtype)) for name, dtype in head.schema.items()]
     return dg.MetadataValue.table(records, dg.TableSchema(columns))
 

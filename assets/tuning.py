@@ -9,6 +9,7 @@ from assets.resources import Baton
 from models.learning.hyperparameters import TUNABLE
 from models.study.searches import as_toml, search
 from models.study.support import headline_study, why_no_policies
+from traces.counted import counted
 
 
 class TuneConfig(dg.Config):
@@ -33,6 +34,6 @@ def search_hyperparameters(context: dg.OpExecutionContext, config: TuneConfig, b
     study = headline_study(baton.folder, settings)
     found = search(study, config.policy, study.windows.fit, trials=config.trials, budget_s=config.budget_s)
     context.log.info(
-        f"{found.trials} trials, {found.pruned} stopped early; cost {found.best.cost_h:.3f} h a pair, with the "
-        f"policy's own values {found.own_cost_h:.3f} h\n{as_toml(study, found)}"
+        f"{counted(found.trials, 'trial')}, {found.pruned} stopped early; cost {found.best.cost_h:.3f} h a pair, "
+        f"with the policy's own values {found.own_cost_h:.3f} h\n{as_toml(study, found)}"
     )

@@ -38,6 +38,7 @@ from simulator.cluster import (
     visible,
 )
 from simulator.compiled import njit
+from traces.counted import counted
 from traces.errors import InputError
 from traces.files.whole import whole_file
 from traces.progress import Progress
@@ -161,7 +162,9 @@ def build_pairs(
     world = build(extra=2 * threads, nodes=pair_nodes, limit_s=limit_s, threads=threads)  # one trace for all threads
     most = world.most_nodes
     if not 1 <= pair_nodes <= most:
-        raise InputError(f"pairs of {pair_nodes} nodes on a cluster of {most}: give --pair-nodes 1 to {most}")
+        raise InputError(
+            f"pairs of {counted(pair_nodes, 'node')} on a cluster of {most}: give --pair-nodes 1 to {most}"
+        )
 
     def run(chunk: slice, thread: int) -> None:
         room = _FIRST_ROOM
@@ -181,8 +184,8 @@ def build_pairs(
             )
             if result == NONE:
                 raise InputError(
-                    f"a job of {pair_nodes} nodes that joins the others never starts on the simulated cluster: "
-                    "give another --pair-nodes or --limit"
+                    f"a job of {counted(pair_nodes, 'node')} that joins the others never starts on the simulated "
+                    "cluster: give another --pair-nodes or --limit"
                 )
             if result != NO_ROOM:
                 return
@@ -191,7 +194,7 @@ def build_pairs(
     run(slice(0, 0), 0)  # compiles here: numba's compiler is not safe in threads
     with (
         ThreadPoolExecutor(threads) as pool,
-        Progress(f"pairs of {pair_nodes} nodes on {most}", pairs, stays=False, each=True) as progress,
+        Progress(f"pairs of {counted(pair_nodes, 'node')} on {most}", pairs, stays=False, each=True) as progress,
     ):
         work = [pool.submit(run, slice(a, b), k) for k, (a, b) in enumerate(itertools.pairwise(cuts))]
         while wait(work, timeout=1).not_done:

@@ -44,6 +44,7 @@ from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.record import Record
 from simulator.recorded.stand_in import stand_in
 from simulator.recorded.world import Extra
+from traces.counted import counted
 from traces.progress import Progress, say
 
 Int64s = NDArray[np.int64]
@@ -142,7 +143,7 @@ def play_chains(
     queue: list[_Due] = []
     for order, chain in enumerate(chains):
         play.go_on(chain, queue, order)
-    name = f"{len(row):,} chains of {links} links, {len(players)} times"
+    name = f"{len(row):,} chains of {counted(links, 'link')}, {counted(len(players), 'time')}"
     decisions = len(chains) * (links - 1) * -(-limit_s // decision_s)
     say(f"{name}: at most {decisions:,} decisions, about {_each_s(play, queue) * decisions:.0f} s")
     with Progress(name, len(chains) * (links - 1), "links", stays=False) as progress:

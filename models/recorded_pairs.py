@@ -33,6 +33,7 @@ from simulator.recorded.parameters import fit, rules_of
 from simulator.recorded.record import NEVER, Record
 from simulator.recorded.single import is_around
 from simulator.recorded.world import Extra, build_with
+from traces.counted import counted
 from traces.progress import Progress, say
 
 Int64s = NDArray[np.int64]
@@ -123,8 +124,8 @@ def build_recorded_pairs(
     if not parts:
         return table
     threads = min(threads or os.cpu_count() or 1, len(parts))
-    name = f"{len(row):,} recorded pairs"
-    say(f"{name}: {len(decision):,} starts, about {_cost_s(parts, table) / threads:.0f} s")
+    name = f"{counted(len(row), 'recorded pair')}"
+    say(f"{name}: {counted(len(decision), 'start')}, about {_cost_s(parts, table) / threads:.0f} s")
     with ThreadPoolExecutor(threads) as pool, Progress(name, len(decision), stays=False, each=True) as progress:
         work = [pool.submit(_fill, part, table) for part in parts]
         while wait(work, timeout=1).not_done:

@@ -9,6 +9,7 @@ from features.conventions import CUT_LIMIT_H
 from models.worlds import PAIRS
 from simulator.workload import Workload
 from traces import instants
+from traces.counted import plural
 
 HOUR_S = 3600
 LIMIT_S = 48 * HOUR_S  # wall-clock limit of both jobs of a pair, where nobody asks for another
@@ -47,7 +48,7 @@ class Scenario:
         """Scheduler, nodes and world in a few words: the column `scenario` of the tables."""
         newest = "" if self.from_s is None else f", the trace from {instants.text(self.from_s)}"
         by = "recorded pairs" if self.pairs == RECORDED else self.scheduler
-        return f"{by}, {self.capacity} nodes, {self.world}{newest}"
+        return f"{by}, {self.capacity} {plural(self.capacity, 'node')}, {self.world}{newest}"
 
     def __str__(self) -> str:
         sizes = ",".join(map(str, self.pair_nodes))
@@ -60,7 +61,7 @@ class Scenario:
             )
         of = self.partition and f" in partition {self.partition} (user {self.user}, account {self.account})"
         return (
-            f"{self.cluster}: {self.scheduler} on {self.capacity} nodes, world {self.world}, "
+            f"{self.cluster}: {self.scheduler} on {self.capacity} {plural(self.capacity, 'node')}, world {self.world}, "
             f"{sizes}-node pairs of {self.limit_s / HOUR_S:g} h{of}, a start every {self.every_s / HOUR_S:g} h{newest}"
         )
 

@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 import os
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,15 +13,15 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
+from pipelines import completion
 from traces import instants
 from traces.errors import InputError
-from traces.given_paths import data_root
+from traces.given_paths import data_root, exists
 from traces.progress import say as say
+from traces.slurm.text import SPAN_FORMS, parse_span_s
 from traces.store.folder import DataFolder
 from traces.visible import storable
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # No cluster, and no wait, comes near these; what is computed from them stays within 64 bits.
 MOST_NODES = 10_000_000
 MOST_GPUS = 10_000  # of a node
@@ -37,9 +36,13 @@ Data = Annotated[
         "--data", envvar="BATON_DATA", help="Data folder: lake, warehouse, mlflow, artifacts.", show_default=False
     ),
 ]
-ClusterName = Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")]
+ClusterName = Annotated[
+    str, typer.Option("--cluster", autocompletion=completion.clusters, help="Cluster name, as in clusters.toml.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
-Cluster = Annotated[str | None, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")]
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", autocompletion=completion.clusters, help="Cluster name, as in clusters.toml.")
+]
 Timezone = Annotated[str | None, typer.Option("--timezone", help="Zone of the log's local times (IANA name).")]
 Nodes = Annotated[int | None, typer.Option("--nodes", min=1, max=MOST_NODES, help="Nodes of the cluster.")]
 GpusPerNode = Annotated[int | None, typer.Option("--gpus-per-node", min=1, max=MOST_GPUS, help="GPUs in a node.")]
@@ -49,6 +52,7 @@ Resource = Annotated[
 ]
 Format = Annotated[str, typer.Option("--format", help="Reader, or auto.")]
 Fields = Annotated[str | None, typer.Option("--fields", help="Columns of a dump without a header: a,b,c.")]
+Mkdir = Annotated[bool, typer.Option("--mkdir", help="Create the folder of a file that is written.")]
 Delimiter = Annotated[str | None, typer.Option("--delimiter", help="Delimiter of a dump without a header.")]
 
 
@@ -57,17 +61,31 @@ def data_folder(context: typer.Context, data: Path | None) -> DataFolder:
 
     Raises InputError for a path that no data folder can have.
     """
-    return DataFolder(data_root(data or context.obj or REPOSITORY / "data"))
+    return DataFolder(data_root(data or context.obj or completion.DATA))
+
+
+def check_targets(targets: dict[str, Path | None], *, mkdir: bool) -> None:
+    """Raises InputError for a file to be written, by its option, whose folder does not exist; not where `mkdir` is set.
+
+    Whoever writes the file makes the folder: a misspelt path must not leave one behind without being asked to.
+    """
+    for option, path in targets.items():
+        if path is not None and not mkdir and not exists(path.parent):
+            raise InputError(f"{option} {path}: the folder {path.parent} does not exist; add --mkdir to create it")
 
 
 def duration_s(text: str) -> int:
-    """Seconds of '48h', '30m', '2d', '90s' or a plain number of seconds. Raises InputError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
-    seconds = float(match[1]) * _UNIT_S[match[2] or "s"] if match else 0.0
-    if round(min(seconds, _LONGEST_S)) <= 0:
-        raise InputError(f"duration {text[:80]!r} is not understood; write 48h, 30m, 2d or seconds")
+    """Seconds of '48h', '30m', '2d', Slurm's '2-00:00:00' or a plain number of seconds. Raises InputError."""
+    try:
+        seconds = parse_span_s(text)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if seconds is None:
+        raise InputError(f"duration {text[:80]!r} has no end, and one is needed here; {SPAN_FORMS}")
     if seconds > _LONGEST_S:
-        raise InputError(f"duration {text[:80]!r} is over 100 years; write 48h, 30m, 2d or seconds")
+        raise InputError(f"duration {text[:80]!r} is over 100 years; {SPAN_FORMS}")
+    if round(seconds) <= 0:
+        raise InputError(f"duration {text[:80]!r} is less than 1 s; {SPAN_FORMS}")
     return round(seconds)
 
 
@@ -139,11 +157,6 @@ def write_json(stream: TextIO, result: dict[str, Any]) -> None:
     """Writes a result as one line of JSON. Raises ValueError for a number that JSON does not have."""
     stream.write(json.dumps(plain(result), allow_nan=False) + "\n")
     stream.flush()
-
-
-def counted(number: int, units: str) -> str:
-    """So many of something named in the plural: 1 row, 2,000 rows."""
-    return f"{number:,} {units.removesuffix('s') if number == 1 else units}"
 
 
 def figure(value: float) -> str:

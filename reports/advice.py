@@ -27,7 +27,7 @@ WORTH_GPU_TIME = 0.01  # of all GPU time held
 AS_IT_IS, NEVER_OFFERED = "as it is", ("exact time limits", "fifo scheduling")
 _WORDS = {
     "half the slack in time limits": "Ask for tighter time limits (half of what is asked for beyond what jobs run)",
-    "easy scheduling": "Try EASY backfill",
+    "easy scheduling": "Try EASY backfill (`baton whatif --schedulers mirage,easy`)",
 }
 _UNKNOWN = Action("", "", "Little")  # no replay: nothing says that the simulation is near
 WORTH_A_WORD = 0.05  # of the waiting: a cause of less is no advice

@@ -93,7 +93,7 @@ def build_report(
             for cluster in _known_clusters(data, clusters)
         ]
         pages: list[dict[str, Any]] = []
-        with Progress("report", len(sources) * len(wanted), "sections", stays=False) as progress:
+        with Progress("writing the report", len(sources) * len(wanted), "sections", stays=False) as progress:
             for source in sorted(sources, key=lambda source: source.is_generated):
                 sections = []
                 for name in wanted:

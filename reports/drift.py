@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from reports import format as fmt
+from traces.counted import counted
 
 FEATURES = {
     "gpus": "GPUs asked for", "nodes": "nodes asked for", "limit_s": "time limit", "run_s": "run time",
@@ -22,7 +23,7 @@ FEATURES = {
 def listed(features: list[str], most: int = 5) -> str:
     """The first of the features in words, and how many more there are."""
     names = [FEATURES.get(name, name) for name in features]
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more features" if len(names) > most else "")
+    return ", ".join(names[:most]) + (f" and {counted(len(names) - most, 'more feature')}" if len(names) > most else "")
 
 
 def sentence(rows: pl.DataFrame) -> str:
@@ -36,8 +37,8 @@ def sentence(rows: pl.DataFrame) -> str:
     row = newest.row(0, named=True)
     beyond = newest.filter("is_beyond").sort(pl.col("psi") / pl.col("bound"), descending=True)["feature"].to_list()
     among = (
-        f"the {row['weeks']} weeks of {fmt.day(row['before_from_utc'])} to {fmt.day(row['before_until_utc'])} "
-        f"that champion version {row['champion_version']} was fitted on"
+        f"the {counted(row['weeks'], 'week')} of {fmt.day(row['before_from_utc'])} to "
+        f"{fmt.day(row['before_until_utc'])} that champion version {row['champion_version']} was fitted on"
     )
     by_chance = f"by chance one week in {round(1 / row['chance'])} would"
     if not beyond:
@@ -60,7 +61,8 @@ def queue_time_sentence(rows: pl.DataFrame) -> str:
     said = " and ".join(_against(one) for one in newest.to_dicts())
     found = (
         f"In the week of {fmt.day(row['week_utc'])} queue-time champion version {row['champion_version']} had, on "
-        f"{row['n']:,} jobs, {said}; promised are the medians of the {row['weeks']} weeks that it was judged by."
+        f"{counted(row['n'], 'job')}, {said}; promised are the medians of the {counted(row['weeks'], 'week')} that "
+        "it was judged by."
     )
     if not newest["is_beyond"].any():
         return f"{found} It does no worse than promised."

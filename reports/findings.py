@@ -12,6 +12,7 @@ from reports.causes import Cause, shares
 from reports.patterns import in_words
 from reports.source import Names, Source
 from simulator.metrics import NOTICED_WAIT_S
+from traces.counted import counted
 from traces.store.folder import DataFolder
 
 SPREAD = 0.1  # of the waiting: where no user has as much, it is called spread over many
@@ -76,7 +77,7 @@ def _most_waiting(source: Source, whole: dict[str, Any]) -> str:
         return f"All jobs that started are those of user {name} and waited {mean} on average{where}"
     if share < SPREAD:
         return (
-            f"The waiting is spread over {users.height:,} user{'s' * (users.height > 1)}: nobody has more than "
+            f"The waiting is spread over {counted(users.height, 'user')}: nobody has more than "
             f"{fmt.percent(share)} of {all_} (most: user {name}){where}"
         )
     of_jobs = f"{fmt.percent(top['jobs'] / jobs)} of the jobs that started"

@@ -23,6 +23,7 @@ from features.conventions import (
 )
 from reports import format as fmt
 from reports.source import Source
+from traces.counted import counted
 
 RECORDED = "recorded"  # pairs: jobs that the log shows cut by their limit
 OPTIMAL_WITHIN_H = 0.05  # hours a pair that knowing every start could save at most where reactive is called optimal
@@ -99,7 +100,7 @@ def sentences(source: Source, pairs: Compared) -> list[str]:
 def _users(source: Source, pairs: Compared, best: dict[str, Any] | None) -> str:
     """What users lose today, and what they would lose with the policy on the very same jobs."""
     every, users = pairs.any_row, pairs.of(USERS)
-    jobs = f"{every['n']:,} job{'s' * (every['n'] != 1)}"
+    jobs = f"{counted(every['n'], 'job')}"
     start = (
         f"Of {jobs} submitted from {fmt.day(every['from_utc'])} to {fmt.day(every['to_utc'])} and cut by their limit "
         f"(at least {CUT_LIMIT_H} h){_one_user(source, every)}, users went on with "

@@ -16,6 +16,7 @@ from reports.build import render
 from reports.layout import Figure, Section, TableView, columns
 from simulator.metrics import mean_level
 from simulator.workload import Int64s, Replay, Workload
+from traces.counted import counted
 from traces.errors import InputError
 from traces.files.whole import write_text
 
@@ -87,7 +88,8 @@ def _recorded(shown: Shown) -> list[Replay]:
 
 def _caption(shown: Shown) -> str:
     return (
-        f"Trace {fmt.text(shown.cluster)}, {len(shown.workload):,} jobs on {shown.capacity:,} {shown.unit}, no seeds."
+        f"Trace {fmt.text(shown.cluster)}, {counted(len(shown.workload), 'job')} on {shown.capacity:,} {shown.unit}, "
+        "no seeds."
     )
 
 
@@ -153,8 +155,8 @@ def _window(shown: Shown, replays: Sequence[Replay], begin_s: int | None, length
         length //= 2
     if most(length) > MOST_DRAWN:
         raise InputError(
-            f"a Gantt chart of {fmt.duration(length)} holds {most(length):,} jobs, at most {MOST_DRAWN:,} are drawn: "
-            "give a shorter --gantt"
+            f"a Gantt chart of {fmt.duration(length)} holds {counted(most(length), 'job')}, at most {MOST_DRAWN:,} "
+            "are drawn: give a shorter --gantt"
         )
     return begin, begin + length
 

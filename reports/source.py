@@ -13,6 +13,7 @@ import polars as pl
 
 from features.resource import UNITS
 from reports import format as fmt
+from traces.counted import counted
 from traces.errors import InputError
 from traces.store import warehouse
 from traces.store.folder import DataFolder
@@ -221,7 +222,7 @@ class Source:
         """Trace, window (default: the whole trace), n and seeds, the end of every caption."""
         kind = "Generated trace" if self.is_generated else "Trace"
         first, last = window or self.window
-        drawn = f"{seeds} seed{'s' if seeds != 1 else ''}" if seeds else "no seeds"
+        drawn = f"{counted(seeds, 'seed')}" if seeds else "no seeds"
         return (
             f"{kind} {fmt.text(self.cluster)} ({self.digest}), {fmt.day(first)} to {fmt.day(last)}, "
             f"n = {n:,} {unit.removesuffix('s') if n == 1 else unit}, {drawn}."

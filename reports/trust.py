@@ -11,6 +11,7 @@ from features.conventions import BLOCK_DAYS, INDICATIVE_BELOW_BLOCKS
 from reports import format as fmt
 from reports.source import Source
 from simulator.metrics import wait_distance
+from traces.counted import counted
 
 CLOSE, NEAR = 1.25, 2.0  # times that the simulated mean wait is off by: a size to plan with, an order of magnitude
 KEPT_WELL, KEPT_SOMEWHAT = 0.8, 0.5  # Spearman's rank correlation of simulated and recorded waits
@@ -85,4 +86,4 @@ def indicative(source: Source) -> str:
     blocks = 0 if first is None or last is None else (last - first).days // BLOCK_DAYS
     if blocks >= INDICATIVE_BELOW_BLOCKS:
         return ""
-    return f" The log has {blocks} whole week{'s' * (blocks != 1)}: the interval is indicative."
+    return f" The log has {counted(blocks, 'whole week')}: the interval is indicative."

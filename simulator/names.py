@@ -5,6 +5,8 @@ A name that is wrong is refused here before anything is read or compiled.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from traces.errors import InputError
 
 # Name -> module of the flat schedulers; a module's docstring is its page in docs/schedulers.
@@ -20,6 +22,35 @@ ESTIMATES = ("limit", "exact")
 PASSES = ("event", "instant")
 
 
+def gpu_schedulers() -> tuple[str, ...]:
+    """The names of the schedulers that share GPUs (`simulator.gpu`)."""
+    from simulator.gpu.registry import SCHEDULERS as OF_GPUS
+
+    return tuple(OF_GPUS)
+
+
+def check_together(wanted: Sequence[str]) -> None:
+    """Raises InputError for schedulers of which no one simulator replays all: some give out whole nodes, some GPUs.
+
+    `fifo` and `sjf` are among both.
+    """
+    of_gpus = gpu_schedulers()
+    for name in wanted:
+        if name == SLURM:
+            raise InputError("`baton whatif` does not replay 'slurm': `baton simulate --compare slurm,easy` does")
+        if name not in SCHEDULERS and name not in of_gpus:
+            raise InputError(
+                f"unknown scheduler {name!r}: known are {', '.join(of_gpus)}, which share GPUs, and "
+                f"{', '.join(SCHEDULERS)}, which give out whole nodes"
+            )
+    nodes_only = [name for name in wanted if name not in of_gpus]
+    gpus_only = [name for name in wanted if name not in SCHEDULERS]
+    if nodes_only and gpus_only:
+        raise InputError(
+            f"{nodes_only[0]} gives out whole nodes and {gpus_only[0]} shares GPUs: ask for one kind at a time"
+        )
+
+
 def check_names(*, scheduler: str, estimate: str = "limit", pass_: str = "event", slurm: bool = False) -> None:
     """Raises InputError for a name that is not known, listing those that are, and for names that do not go together.
 
@@ -30,6 +61,11 @@ def check_names(*, scheduler: str, estimate: str = "limit", pass_: str = "event"
         ("estimate", estimate, ESTIMATES),
         ("pass", pass_, PASSES),
     ):
+        if what == "scheduler" and value not in allowed and value in gpu_schedulers():
+            raise InputError(
+                f"scheduler {value!r} shares GPUs: `baton whatif --schedulers {value}` replays it; known here are "
+                f"{', '.join(allowed)}"
+            )
         if value not in allowed:
             raise InputError(f"unknown {what} {value!r}: known are {', '.join(allowed)}")
     if scheduler in ("mirage", SLURM) and estimate == "exact":

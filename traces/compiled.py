@@ -30,6 +30,7 @@ _config: Any = numba.core.config  # numba fills this module at run time, so no c
 Function = TypeVar("Function", bound=Callable[..., Any])
 DIGITS = 16  # of the digest, in a folder's name
 SAID_AFTER_S = 5.0  # of compiling
+_WORDS = {"simulator": "the simulator", "features": "the analytics", "traces": "the readers", "models": "the models"}
 
 
 class SharedLocator(UserProvidedCacheLocator):
@@ -55,7 +56,7 @@ class _Patience(event.Listener):
         self.depth += 1
         if self.depth == 1:
             function = event.data["dispatcher"].py_func
-            self.timer = threading.Timer(SAID_AFTER_S, _say, (f"{function.__module__}.{function.__qualname__}",))
+            self.timer = threading.Timer(SAID_AFTER_S, _say, (function.__module__,))
             self.timer.daemon = True
             self.timer.start()
 
@@ -65,8 +66,9 @@ class _Patience(event.Listener):
             self.timer.cancel()
 
 
-def _say(name: str) -> None:
-    sys.stderr.write(f"compiling {name} for this processor; it is kept, the next time takes no time\n")
+def _say(module: str) -> None:
+    what = _WORDS.get(module.partition(".")[0], "the program")
+    sys.stderr.write(f"compiling {what} for this processor: once, the result is kept\n")
     sys.stderr.flush()
 
 

@@ -10,6 +10,7 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from traces.counted import counted
 from traces.errors import InputError
 from traces.store import contents
 from traces.store.folder import DataFolder
@@ -87,7 +88,7 @@ def _the_one(rows: Rows, name: str) -> Named:
     ids = sorted({str(row[2]) for row in rows}, key=lambda text: (len(text), text))
     if len(ids) > 1:
         shown = ", ".join(repr(text) for text in ids[:MOST_NAMED])
-        raise InputError(f"job {name!r} is an array of {len(ids):,} tasks: name one of them: {shown}, ...")
+        raise InputError(f"job {name!r} is an array of {counted(len(ids), 'task')}: name one of them: {shown}, ...")
     return Named(clusters[0], str(rows[0][1]), tuple(str(row[1]) for row in rows[1:]))
 
 

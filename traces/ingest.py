@@ -29,6 +29,7 @@ from traces import schema
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest as digest_of
 from traces.clusters import ClusterSettings
+from traces.counted import counted as so_many
 from traces.errors import InputError, WorkError
 from traces.files.locks import locked
 from traces.formats import check_format
@@ -205,9 +206,9 @@ class _Batch:
             largest = ran.sort("allocated_nodes", "line", descending=[True, False]).head(1).collect()
             for job in largest.iter_rows(named=True):
                 raise InputError(
-                    f"{file_read.result.path}:{job['line']}: job {job['job_id']!r} ran on {job['allocated_nodes']} "
-                    f"nodes, but cluster {cluster.name!r} has {declared}; correct nodes in clusters.toml, "
-                    "or give --nodes"
+                    f"{file_read.result.path}:{job['line']}: job {job['job_id']!r} ran on "
+                    f"{so_many(job['allocated_nodes'], 'node')}, but cluster {cluster.name!r} has {declared}; "
+                    "correct nodes in clusters.toml, or give --nodes"
                 )
 
     def commit(self) -> None:
@@ -369,7 +370,7 @@ def _result(path: str, reader: Reader, parsed: Parsed, digest: str, seconds: flo
     rejects = len(parsed.rejects) + parsed.rejected
     counted = parsed.allocations + parsed.steps + parsed.samples + parsed.duplicates + rejects
     if counted != parsed.records:
-        raise AssertionError(f"{path}: {parsed.records} records, but {counted} accounted for: {parsed}")
+        raise AssertionError(f"{path}: {so_many(parsed.records, 'record')}, but {counted} accounted for: {parsed}")
     return FileResult(
         path, reader.name, parsed.records, parsed.allocations, parsed.steps, parsed.samples, parsed.duplicates,
         rejects, parsed.jobs, parsed.attempts, digest, round(seconds, 4), parsed.slow,

@@ -1,6 +1,6 @@
 """How far a long step is and how much longer it takes, on standard error.
 
-A bar that moves where a person watches a terminal; a line every few seconds where the output goes to a file.
+A bar that moves where a person watches a terminal; a line every 30 s where the output goes to a file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Self
 
 from traces.visible import visible
 
-LINE_EVERY_S = 5.0
+LINE_EVERY_S = 30.0
 
 
 def say(line: str) -> None:
@@ -83,7 +83,7 @@ class Progress:
             each = (now - self._began) / done
             time_left = f", {each:,.3f} s each" if self._each else ""
             time_left += f", about {each * (self._total - count):,.0f} s left"
-        self._console.print(f"  {self._what}; {count:,} of {self._total:,}{self._unit}{time_left}", markup=False)
+        say(f"  {self._what}; {count:,} of {self._total:,}{self._unit}{time_left}")
         self._printed_at = now
 
     def done(self, what: str) -> None:

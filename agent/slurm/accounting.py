@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.queue import UNLIMITED_S
 from features.observe import RECENT
+from traces.counted import counted
 from traces.slurm.text import NO_TIME, parse_job_id, parse_limit_s, parse_state
 
 DAY_S = 86400
@@ -99,7 +100,7 @@ def _parsed(rows: Iterable[list[str]]) -> Past:
         if job is not None:
             jobs.append(job)
     if unread and unread == count:
-        raise SlurmError("nonsense", "sacct", f"none of {unread} rows could be parsed")
+        raise SlurmError("nonsense", "sacct", f"none of {counted(unread, 'row')} could be parsed")
     return Past(tuple(jobs), unread)
 
 

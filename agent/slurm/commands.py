@@ -28,6 +28,7 @@ TAKEN_OUT = ("SLURM", "SQUEUE_", "SINFO_", "SACCT", "SBATCH_", "SALLOC_", "SCANC
 # Times in seconds since 1970; node lists and array tasks in full. sbatch goes without: a job inherits its environment.
 PINNED = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 SUBMITS = "sbatch"
+NOT_RUN = "cannot be run"  # how the detail of an error begins where the program is not there
 # Messages of slurm_errno.c, and of what lies below it, after which the same call may succeed later.
 AWAY = re.compile(
     r"unable to contact slurm controller|unable to contact the controller|timed out|connection refused|connection reset"
@@ -97,7 +98,7 @@ class Commands:
                     pass_fds=tuple(pass_fds), start_new_session=True,
                 )  # fmt: skip
             except OSError as error:
-                raise SlurmError("refused", program, f"cannot be run: {error.strerror}") from error
+                raise SlurmError("refused", program, f"{NOT_RUN}: {error.strerror}") from error
             with process:
                 try:
                     output, complaint = self._read(process, program)

@@ -15,6 +15,7 @@ from typing import Any
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.nodes import Nodes
 from agent.slurm.queue import ENDED, UNLIMITED_S, Job, Queue
+from traces.counted import counted
 from traces.slurm.text import parse_job_id
 
 NO_VALUE, INFINITE = 0xFFFFFFFE, 0xFFFFFFFF  # of a plain number (slurm.h: NO_VAL, INFINITE)
@@ -58,7 +59,7 @@ def parse_queue(text: str, now_s: int) -> Queue:
         for job in jobs:
             (ended if job.state in ENDED else alive).append(job)
     if unread and not alive and not ended:
-        raise SlurmError("nonsense", "squeue", f"none of {unread} jobs in its JSON could be read")
+        raise SlurmError("nonsense", "squeue", f"none of {counted(unread, 'job')} in its JSON could be read")
     return Queue(now_s, tuple(alive), frozenset(), tuple(ended), unread)
 
 

@@ -11,6 +11,7 @@ import secrets
 from dataclasses import dataclass
 
 from agent.slurm.commands import Commands, SlurmError
+from traces.counted import counted
 from traces.slurm.text import NO_TIME, parse_job_id, parse_limit_s
 
 JOBS = "jobs"  # in Queue.hidden
@@ -89,7 +90,7 @@ def parse_queue(text: str, mark: str, now_s: int) -> Queue:
             continue
         (ended if job.state in ENDED else alive).append(job)
     if unread and not alive and not ended:
-        raise SlurmError("nonsense", "squeue", f"none of {unread} rows could be parsed")
+        raise SlurmError("nonsense", "squeue", f"none of {counted(unread, 'row')} could be parsed")
     return Queue(now_s, tuple(alive), frozenset(), tuple(ended), unread)
 
 

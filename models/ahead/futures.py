@@ -55,6 +55,7 @@ from simulator.recorded.record import NEVER, NONE, Record
 from simulator.recorded.search import first_not_before
 from simulator.recorded.state import BUSY, PENDING, RUNNING, begin, enter
 from simulator.recorded.world import Extra
+from traces.counted import counted
 from traces.progress import Progress
 
 Int64s = NDArray[np.int64]
@@ -119,7 +120,9 @@ def start_in_futures(
     threads = min(threads or os.cpu_count() or 1, len(parts))
     with (
         ThreadPoolExecutor(threads) as pool,
-        Progress(f"{futures} futures of {len(asked):,} submissions", len(asked), stays=False, each=True) as progress,
+        Progress(
+            f"{counted(futures, 'future')} of {len(asked):,} submissions", len(asked), stays=False, each=True
+        ) as progress,
     ):
         play_week(0)  # compiles here: numba's compiler is not safe in threads
         work = [pool.submit(play_week, place) for place in range(1, len(parts))]

@@ -45,6 +45,7 @@ from simulator.flat.state import (
 )
 from simulator.flat.world import Cluster, build
 from simulator.workload import Workload
+from traces.counted import counted
 from traces.progress import Progress
 
 Int64s = NDArray[np.int64]
@@ -103,7 +104,9 @@ def starts_ahead(
     play(0, order[:1])  # compiles here: numba's compiler is not safe in threads
     with (
         ThreadPoolExecutor(threads) as pool,
-        Progress(f"{futures} futures of {len(played):,} submissions", len(table), stays=False, each=True) as progress,
+        Progress(
+            f"{counted(futures, 'future')} of {len(played):,} submissions", len(table), stays=False, each=True
+        ) as progress,
     ):
         work = [pool.submit(play, thread, part) for thread, part in enumerate(np.array_split(order[1:], threads))]
         while wait(work, timeout=1).not_done:

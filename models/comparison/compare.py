@@ -28,6 +28,7 @@ from models.comparison.settings import chosen, headline
 from models.protocol import NONE, PairTable, TrainedPolicy
 from models.scenario import Context
 from traces import instants
+from traces.counted import counted
 from traces.errors import InputError
 from traces.progress import Progress
 
@@ -73,8 +74,8 @@ def compare(
     """
     if not len(report) or not trained:
         raise InputError(
-            f"cluster {context.scenario.cluster!r}: {len(report)} pairs and {len(trained)} trained policies to "
-            "compare; widen the report window, or train first"
+            f"cluster {context.scenario.cluster!r}: {counted(len(report), 'pair')} and "
+            f"{counted(len(trained), 'trained policy')} to compare; widen the report window, or train first"
         )
     made = Comparison()
     everything = [*trained, *beside(trained, report)]
@@ -82,7 +83,7 @@ def compare(
     for one in everything:
         seeds_of.setdefault(one.name, []).append(one.seed)
     parts = groups(report, context.scenario.pairs)
-    with Progress("comparison", len(parts), "sizes of pairs", stays=False) as progress:
+    with Progress("comparing policies", len(parts), "sizes of pairs", stays=False) as progress:
         for number, group in enumerate(parts, start=1):
             pairs = report.take(group.of(report))
             on_select = _on_select(select, everything, group)

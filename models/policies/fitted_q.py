@@ -38,6 +38,7 @@ from models.learning.trees import Tree, flatten
 from models.policies.lightgbm import lightgbm_trees
 from models.protocol import PairTable
 from models.stopping import following_rows, stopping_rows
+from traces.counted import counted
 from traces.errors import InputError
 
 Float32s = NDArray[np.float32]
@@ -137,8 +138,8 @@ class Stopping:
         self.rows = rows_to_fit(pairs)
         if not len(self.rows):
             raise InputError(
-                f"{policy.name}: none of the {len(pairs)} pairs has a decision before its predecessor's end; fit on "
-                "pairs of a longer limit, or decide more often"
+                f"{policy.name}: none of the {counted(len(pairs), 'pair')} has a decision before its predecessor's "
+                "end; fit on pairs of a longer limit, or decide more often"
             )
         seen = pairs.seen(policy.looks_ahead)
         self.inputs = relative_inputs(seen, policy.inputs).astype(np.float32)  # (d, i), as the artifact sees them

@@ -14,6 +14,7 @@ from features.submission.shape import shapes
 from models.queue_time.protocol import COLUMN, LEVELS, Float32s, Forecast, forecast_of
 from models.queue_time.rolling import classes
 from models.queue_time.stored import Stored
+from traces.counted import counted
 
 LONG_HISTORY_DAYS = 28.0  # a fit on less is made wider
 WIDER = 1.5  # the spread of its logarithm
@@ -47,7 +48,7 @@ def answer(stored: Stored, request: Request) -> dict[str, Any]:
     forecast = _corrected(stored, told)
     outcomes = int(stored.correction.outcomes[classes(told)[0]])
     if outcomes:
-        notes.append(f"moved by what became of {outcomes} jobs since the model was fitted")
+        notes.append(f"moved by what became of {counted(outcomes, 'job')} since the model was fitted")
     days = float(stored.manifest["fitted_days"])
     if days < LONG_HISTORY_DAYS:
         notes.append(f"fitted on {days:.0f} days of history: the interval is made wider for it")

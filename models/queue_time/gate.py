@@ -16,6 +16,7 @@ import numpy as np
 from features.bootstrap import BLOCK_S, block_count, interval, start_weights
 from features.conventions import BLOCK_DAYS
 from models.queue_time.protocol import Float64s, Int64s
+from traces.counted import counted
 
 BETTER, WORSE, CANNOT_TELL = "better", "worse", "cannot tell"
 LEAST_BLOCKS = 4
@@ -60,7 +61,12 @@ def judge(candidate_h: Float64s, opponent_h: Float64s, submit_s: Int64s, opponen
     """From the CRPS (n,) of both on jobs submitted at `submit_s` (n,), rising, epoch s; `opponent` in words."""
     n = len(submit_s)
     if n < LEAST_JOBS:
-        return Gate(CANNOT_TELL, f"{n} jobs that neither was fitted on: at least {LEAST_JOBS} are needed", opponent, n)
+        return Gate(
+            CANNOT_TELL,
+            f"{counted(n, 'job')} that neither was fitted on: at least {LEAST_JOBS} are needed",
+            opponent,
+            n,
+        )
     difference = candidate_h - opponent_h
     blocks = block_count(submit_s, int(submit_s[0]), BLOCK_S)
     mean = float(difference.mean())
@@ -68,12 +74,12 @@ def judge(candidate_h: Float64s, opponent_h: Float64s, submit_s: Int64s, opponen
     weights = start_weights(submit_s)
     ends = None if weights is None else interval((weights @ difference) / np.maximum(weights.sum(axis=1), 1e-12))
     if ends is None:
-        reason = f"{n} jobs within one block of {BLOCK_DAYS} days against {opponent} tell no spread"
+        reason = f"no interval from {counted(n, 'job')} within one block of {BLOCK_DAYS} days, against {opponent}"
         return Gate(CANNOT_TELL, reason, opponent, *window)
     low, high = ends
     said = (
-        f"CRPS {mean:+.3f} h a job against {opponent}, 95 % [{low:+.3f}, {high:+.3f}], {n:,} jobs in {blocks} blocks "
-        f"of {BLOCK_DAYS} days"
+        f"CRPS {mean:+.3f} h a job against {opponent}, 95 % [{low:+.3f}, {high:+.3f}], {counted(n, 'job')} in "
+        f"{counted(blocks, 'block')} of {BLOCK_DAYS} days"
     )
     verdict = WORSE if low > 0.0 else CANNOT_TELL
     if high < 0.0:

@@ -11,6 +11,7 @@ from features.submission.log import COLUMNS, SubmissionLog, from_jobs, why_not_r
 from models.queue_time.protocol import Bools, Float32s, Int64s, Past, Rows
 from models.study.inputs import read_jobs
 from simulator.recorded.record import events
+from traces.counted import counted
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 
@@ -58,7 +59,7 @@ def read_log(data: DataFolder, cluster: str) -> SubmissionLog:
     frame, longest_s = read_jobs(data, cluster, COLUMNS, None, None)
     log = from_jobs(frame, default_limit_s=longest_s)
     if not log.record.ran.any():
-        raise InputError(f"cluster {cluster!r}: none of its {len(frame)} jobs has a submission and a start")
+        raise InputError(f"cluster {cluster!r}: none of its {counted(len(frame), 'job')} has a submission and a start")
     return log
 
 

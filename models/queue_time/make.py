@@ -25,6 +25,7 @@ from models.tracking.versions import CHAMPION, QUEUE_TIME
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.clusters import ClusterSettings
+from traces.counted import counted
 from traces.errors import InputError
 from traces.files.locks import locked
 from traces.progress import say
@@ -85,7 +86,9 @@ def make(
         raise InputError(f"cluster {cluster!r}: its queue cannot be rebuilt: {ground.why_request_only}")
     known = ground.known(now_s)
     if known.sum() < LEAST_FIT:
-        raise InputError(f"cluster {cluster!r}: {known.sum()} jobs to fit on; at least {LEAST_FIT} are needed")
+        raise InputError(
+            f"cluster {cluster!r}: {counted(known.sum(), 'job')} to fit on; at least {LEAST_FIT} are needed"
+        )
     rows = ground.rows.take(known)
     if model is None:
         fitted = Calibrated(Boosting()).fit(rows, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agent.distribution import Distribution
+from traces.counted import counted
 
 
 def card(made: Distribution) -> str:
@@ -13,8 +14,8 @@ def card(made: Distribution) -> str:
     release, trained = manifest["release"], manifest["trained_on"]
     parts = [
         f"# Queue time of cluster `{manifest['cluster']}`: {manifest['method']}",
-        f"**Fitted on** {trained['jobs']:,} jobs known at {trained['until_utc']} UTC; observation version "
-        f"{manifest['observe_version']}, {len(manifest['features'])} features.",
+        f"**Fitted on** {counted(trained['jobs'], 'job')} known at {trained['until_utc']} UTC; observation version "
+        f"{manifest['observe_version']}, {counted(len(manifest['features']), 'feature')}.",
         f"**Gate**, {release['verdict']}: {release['gate']['reason']}.",
         "**Windows**: "
         + "; ".join(f"{name} {one['from_utc']} to {one['until_utc']}" for name, one in release["windows"].items()),

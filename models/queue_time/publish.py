@@ -44,6 +44,7 @@ from traces import instants
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.clusters import ClusterSettings
+from traces.counted import counted
 from traces.store import derived, warehouse
 from traces.store.folder import DataFolder
 
@@ -159,9 +160,8 @@ def _too_few(ground: Ground, window: Window) -> str | None:
     known, judged = int(ground.known(window.from_s).sum()), int(ground.within(window.from_s, window.until_s).sum())
     if known >= LEAST_FIT and judged >= LEAST_JOBS:
         return None
-    return (
-        f"{known} jobs to fit on and {judged} to judge from {window}: at least {LEAST_FIT} and {LEAST_JOBS} are needed"
-    )
+    needed = f"at least {LEAST_FIT} and {LEAST_JOBS} are needed"
+    return f"{counted(known, 'job')} to fit on and {judged} to judge from {window}: {needed}"
 
 
 def _kept(data: DataFolder, cluster: str, made_from: str) -> Published | None:

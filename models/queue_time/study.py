@@ -21,6 +21,7 @@ from models.queue_time.scores import Judged
 from models.study.inputs import declared_dates
 from traces import instants
 from traces.clusters import ClusterSettings
+from traces.counted import counted
 from traces.errors import InputError
 from traces.progress import say
 from traces.store.folder import DataFolder
@@ -151,13 +152,13 @@ def judge_ground(
     fit_on, judge = ground.known(known_s), ground.within(from_s, to_s)
     if fit_on.sum() < LEAST_FIT:
         raise InputError(
-            f"cluster {cluster!r}: {fit_on.sum()} jobs started before {instants.text(known_s)} and may be fitted on; "
-            f"at least {LEAST_FIT} are needed: give a later --until, or a longer log"
+            f"cluster {cluster!r}: {counted(fit_on.sum(), 'job')} started before {instants.text(known_s)} and may be "
+            f"fitted on; at least {LEAST_FIT} are needed: give a later --until, or a longer log"
         )
     if judge.sum() < LEAST_JUDGED:
         raise InputError(
-            f"cluster {cluster!r}: {judge.sum()} jobs that started were submitted from {instants.text(from_s)} to "
-            f"{instants.text(to_s)}; at least {LEAST_JUDGED} are needed"
+            f"cluster {cluster!r}: {counted(judge.sum(), 'job')} that started were submitted from "
+            f"{instants.text(from_s)} to {instants.text(to_s)}; at least {LEAST_JUDGED} are needed"
         )
     fitted_on, rows = ground.rows.take(fit_on), ground.rows.take(judge)
     judged = Judged.of(rows.submit_s, rows.wait_s, rows.size_class, float((fitted_on.wait_s < SHORT_S).mean()))
@@ -175,7 +176,7 @@ def judge_ground(
         fitted[method.name] = (Calibrated(method) if what is None else method).fit(of_fit, seed)
         told[method.name] = fitted[method.name].forecast(of_window)
         seconds[method.name] = time.monotonic() - began
-        say(f"{method.name}: {len(rows):,} jobs, {seconds[method.name]:.1f} s")
+        say(f"{method.name}: {counted(len(rows), 'job')}, {seconds[method.name]:.1f} s")
     return Judgement(ground, (from_s, to_s), len(fitted_on), rows, judged, methods, fitted, told, seconds)
 
 

@@ -15,6 +15,7 @@ from models.comparison.outcomes import cost_h, play
 from models.protocol import PairTable, TrainedPolicy
 from models.registry import LOOKING_AHEAD, every_policy
 from models.scenario import INJECTED
+from traces.counted import counted
 from traces.errors import InputError
 
 
@@ -53,8 +54,8 @@ def choose_candidate(select: PairTable, trained: Sequence[TrainedPolicy], kind: 
     """
     if not len(select) or not trained:
         raise InputError(
-            f"no candidate: {len(trained)} trained policies on {len(select)} pairs of the select window; "
-            "train first, or widen the window"
+            f"no candidate: {counted(len(trained), 'trained policy')} on {counted(len(select), 'pair')} of the "
+            "select window; train first, or widen the window"
         )
     simplicity = {name: place for place, name in enumerate((*every_policy(), *LOOKING_AHEAD))}
     names = sorted({fit.name for fit in trained}, key=lambda name: (simplicity.get(name, len(simplicity)), name))

@@ -20,6 +20,7 @@ from models.comparison.one_thread import one_thread
 from models.comparison.outcomes import cost_h, load_masks
 from models.protocol import PairTable
 from models.release.block_interval import PART_LEVEL, block_interval, blocks_of
+from traces.counted import counted, plural
 
 DAY_S = 86_400
 GATE_S = 84 * DAY_S  # of the newest pairs: twelve blocks, and a cluster that is still like that one
@@ -76,7 +77,8 @@ def held_against(part: PairTable, candidate: Artifact, champion: Artifact | None
 
 def parts_of(pairs: PairTable, kind: str) -> dict[str, Bools]:
     """Masks of the pairs of each size and of each load, by their names in a sentence."""
-    sizes = {f"of {one.size} nodes": one.of(pairs) for one in groups(pairs, kind) if one.size != ALL_SIZES}
+    sized = [one for one in groups(pairs, kind) if one.size != ALL_SIZES]
+    sizes = {f"of {one.size} {plural(one.most, 'node')}": one.of(pairs) for one in sized}
     loads = load_masks(pairs.gap_h[pairs.last])
     return sizes | {f"under {load} load": mask for load, mask in loads.items() if load != "all" and mask.any()}
 
@@ -105,8 +107,8 @@ def judge(
     if found is None:
         days = (int(submit_s.max()) - int(submit_s.min())) / DAY_S
         reason = (
-            f"{len(submit_s)} pairs against {opponent} begin within {days:.1f} days, less than two whole blocks of 7; "
-            "add newer logs"
+            f"{counted(len(submit_s), 'pair')} against {opponent} begin within {days:.1f} days, less than two whole "
+            "blocks of 7; add newer logs"
         )
         return Gate(CANNOT_TELL, reason, *window)
     verdict, why = PASSED, f"not worse than {opponent}"
@@ -118,7 +120,8 @@ def judge(
     reason = (
         f"{why or f'neither worse nor no worse than {opponent}'}: cost difference {found.mean:+.3f} h a pair, "
         f"{100 * GATE_LEVEL:.0f} % [{found.low:+.3f}, {found.high:+.3f}] (at most {NOT_WORSE_H:+.1f} passes), "
-        f"{len(submit_s)} pairs in {blocks} blocks, reactive loses over {LIGHT_H:g} h on {losing.sum()}"
+        f"{counted(len(submit_s), 'pair')} in {counted(blocks, 'block')}, reactive loses over {LIGHT_H:g} h on "
+        f"{losing.sum()}"
     )
     return Gate(verdict, reason, *window, found.low, found.high)
 
@@ -143,7 +146,7 @@ def _worse_part(difference_h: Floats, block: NDArray[np.int64], losing: Bools, p
         found = block_interval(difference_h[mask], block[mask], PART_LEVEL) if mask.any() else None
         if found is not None and found.low > NOT_WORSE_H:
             spread = f"{found.mean:+.2f} h, {100 * PART_LEVEL:.0f} % from {found.low:+.2f}"
-            return f"worse on the {int(mask.sum())} pairs {name} ({spread})"
+            return f"worse on the {counted(int(mask.sum()), 'pair')} {name} ({spread})"
     return ""
 
 

@@ -10,6 +10,7 @@ from models.scenario import RECORDED
 from models.worlds import PAIRS
 from simulator.metrics import NOTICED_WAIT_S
 from traces import instants
+from traces.counted import counted
 
 if TYPE_CHECKING:
     from agent.artifact import Artifact
@@ -69,7 +70,7 @@ def _promises(release: Mapping[str, Any]) -> str:
 
 
 def _promise(promise: Mapping[str, Any]) -> str:
-    risk, weeks = f"{promise['risk']:.0%}", f"{promise['promised_weeks']} of {promise['weeks']} weeks"
+    risk, weeks = f"{promise['risk']:.0%}", f"{promise['promised_weeks']} of {counted(promise['weeks'], 'week')}"
     after = "no setting keeps it, submitting at once included"
     if promise["is_next_promised"]:
         setting = promise["next_setting"]
@@ -81,7 +82,8 @@ def _promise(promise: Mapping[str, Any]) -> str:
         spread = "no interval" if ends is None else f"95 % [{ends[0]:.1%}, {ends[1]:.1%}]"
         kept = (
             f"{'kept' if promise['is_kept'] else 'not kept'}, {promise['interrupted_share']:.1%} ({spread}) of "
-            f"{promise['promised_pairs']} pairs at {promise['overlap_h']:.2f} h of overlap, promised for {weeks}"
+            f"{counted(promise['promised_pairs'], 'pair')} at {promise['overlap_h']:.2f} h of overlap, promised for "
+            f"{weeks}"
         )
     return f"- {risk}: {kept}; next: {after}"
 
@@ -96,7 +98,7 @@ def _results(release: Mapping[str, Any]) -> str:
         for name, words in (("interruption_h", "interruption"), ("overlap_h", "overlap"), ("cost_h", "cost"))
     )
     hidden = ", ".join(f"{group} {row['difference_h']:+.2f} h" for group, row in results["hidden"].items())
-    blocks = f"{results['n']} pairs in {results['blocks']} blocks of 7 days"
+    blocks = f"{counted(results['n'], 'pair')} in {counted(results['blocks'], 'block')} of 7 days"
     return f"**Results** where it was judged, a pair: {figures}; {blocks}. A pair costs more where hidden: {hidden}."
 
 
@@ -129,7 +131,8 @@ def _world(release: Mapping[str, Any]) -> str:
         if error.get(name) is not None
     )  # fmt: skip
     return (
-        f"**World** `{release['world']}`, waits against the recorded ones, {error['jobs']:,} jobs judged on: {figures}."
+        f"**World** `{release['world']}`, waits against the recorded ones, {counted(error['jobs'], 'job')} judged "
+        f"on: {figures}."
     )
 
 
@@ -137,10 +140,11 @@ def _use(manifest: Mapping[str, Any], release: Mapping[str, Any]) -> str:
     """What an agent must do with it, and what it was never tried on."""
     every = f" every {release['decision_s']} s" if "decision_s" in release else ""
     return (
-        f"**Use**: ask it{every} while the predecessor runs, with the {len(manifest['features'])} features of the "
+        f"**Use**: ask it{every} while the predecessor runs, with the "
+        f"{counted(len(manifest['features']), 'feature')} of the "
         f"manifest, observation version {manifest.get('observe_version', 'unknown')}; it needs numpy alone. "
-        f"{release['capacity_nodes']} nodes; on another cluster, another size of it or other rules it was never "
-        "judged. It knows nothing of what follows once it has submitted."
+        f"{counted(release['capacity_nodes'], 'node')}; on another cluster, another size of it or other rules it was "
+        "never judged. It knows nothing of what follows once it has submitted."
     )
 
 
@@ -159,7 +163,7 @@ def _training(candidate: Candidate, released: Artifact) -> str:
     if not note:
         return ""
     return (
-        f"**Trained on** cluster `{note['cluster']}`: {note['pairs']:,} pairs whose outcome was known before "
+        f"**Trained on** cluster `{note['cluster']}`: {counted(note['pairs'], 'pair')} whose outcome was known before "
         f"{note['until_utc']} UTC, {_origin(note)}. Seed {candidate.seed}: of a learner's seeds the one of "
         "median cost."
     )
@@ -169,7 +173,7 @@ def _origin(note: Mapping[str, Any]) -> str:
     trace = f"the trace `{note['trace_digest'][:12]}`"
     if PAIRS.get(note["world"]) == RECORDED:
         return f"jobs that {trace} shows cut by their limit, in its recorded cluster (world {note['world']})"
-    return f"from replays of {trace} by the scheduler {note['scheduler']} on {note['capacity']} nodes"
+    return f"from replays of {trace} by the scheduler {note['scheduler']} on {counted(note['capacity'], 'node')}"
 
 
 def _cost(candidate: Candidate) -> str:
@@ -180,4 +184,5 @@ def _cost(candidate: Candidate) -> str:
     if on.ci95 is not None:
         spread = f"95 % [{on.ci95[0]:.2f}, {on.ci95[1]:.2f}]"
     figure = f"**Cost**, interruption + overlap, where it was selected: {candidate.cost_h:.2f} h a pair"
-    return f"{figure}, {spread}; {on.n} pairs from {instants.text(on.from_s)} to {instants.text(on.until_s)} UTC."
+    window = f"from {instants.text(on.from_s)} to {instants.text(on.until_s)} UTC"
+    return f"{figure}, {spread}; {counted(on.n, 'pair')} {window}."

@@ -40,6 +40,7 @@ from simulator.recorded.parameters import LEAST_FIT_S
 from simulator.workload import Workload
 from traces import instants
 from traces.clusters import ClusterSettings
+from traces.counted import counted
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 from traces.store.raw_files import lake_digest
@@ -210,7 +211,9 @@ def open_study(
     nodes = inputs.capacity_of(data, settings, capacity) if files is None else _nodes_of(files, capacity)
     pair_nodes = pair_nodes or settings.pair_nodes or tuple(size for size in PAIR_NODES if size <= nodes)
     if max(pair_nodes) > nodes:
-        raise InputError(f"--pair-nodes {max(pair_nodes)}: cluster {settings.name!r} has {nodes} nodes; ask for fewer")
+        raise InputError(
+            f"--pair-nodes {max(pair_nodes)}: cluster {settings.name!r} has {counted(nodes, 'node')}; ask for fewer"
+        )
     is_every_asked = every_s is not None
     every_s = every_s or extent.starts_every_s(workload, int(np.ptp(workload.submit_s)))
     scenario = Scenario(settings.name, nodes, pair_nodes, limit_s, scheduler, world, every_s, from_s)
@@ -223,7 +226,7 @@ def _nodes_of(files: SlurmFiles, capacity: int | None) -> int:
     """Nodes in service: all of the slurm.conf, or `capacity` of them."""
     most = len(files.conf.nodes)
     if capacity is not None and capacity > most:
-        raise InputError(f"--capacity {capacity}: {files.conf.path} has {most} nodes; ask for fewer")
+        raise InputError(f"--capacity {capacity}: {files.conf.path} has {counted(most, 'node')}; ask for fewer")
     return most if capacity is None else capacity
 
 

@@ -13,6 +13,7 @@ from simulator.gpu.cluster import PLAIN, Cluster, of_nodes
 from simulator.gpu.jobs import GpuJobs
 from simulator.gpu.profiles.table import BACKWARD_S
 from traces.clusters import ClusterSettings
+from traces.counted import counted
 from traces.errors import InputError
 from traces.store import warehouse
 from traces.store.folder import DataFolder
@@ -48,7 +49,7 @@ def read_scene(
     rows = every.filter(able).with_columns(submit_s=pl.col("submit_utc").dt.epoch("s"))
     said = []
     if len(rows) < len(every):
-        said.append(f"{len(every) - len(rows):,} jobs without GPUs, run time or submission are left out")
+        said.append(f"{counted(len(every) - len(rows), 'job')} without GPUs, run time or submission are left out")
     if names_pods(data, settings):
         rows, line = _gangs(rows)
         said.append(line)
@@ -59,7 +60,7 @@ def read_scene(
     if rows.is_empty():
         raise InputError(f"cluster {settings.name!r} has no job that ran on GPUs in that time")
     if newest is not None and len(rows) > newest:
-        said.append(f"of {len(rows):,} jobs the {newest:,} submitted last are replayed")
+        said.append(f"of {counted(len(rows), 'job')} the {newest:,} submitted last are replayed")
         rows = rows.tail(newest)
     cluster, told = _machine(data, settings)
     jobs, dimension = _jobs(rows)
@@ -93,8 +94,8 @@ def _gangs(pods: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     wide = int((gangs["pods"] > 1).sum())
     return gangs, (
         f"the log names pods and no jobs: {len(pods):,} pods, of which those created in one second with one request "
-        f"are one, make {len(gangs):,} jobs, {wide:,} of several pods; a part of a GPU counts as one, and only "
-        "kubernetes keeps the GPUs of a pod on one node"
+        f"are one, make {counted(len(gangs), 'job')}, {wide:,} of several pods; a part of a GPU counts as one, and "
+        "only kubernetes keeps the GPUs of a pod on one node"
     )
 
 
@@ -118,7 +119,8 @@ def _machine(data: DataFolder, settings: ClusterSettings) -> tuple[Cluster, list
             types, by = _profiled(listed["gpu_type"])
     if types and len(types) != len(gpus):
         raise InputError(
-            f"gpu_types of cluster {settings.name!r} in clusters.toml are {len(types):,} nodes: it has {len(gpus):,}"
+            f"gpu_types of cluster {settings.name!r} in clusters.toml are {counted(len(types), 'node')}: it has "
+            f"{len(gpus):,}"
         )
     cluster = of_nodes(gpus, types or None, rack_nodes=NODES_A_RACK)
     if types:

@@ -75,13 +75,7 @@ def declared(data: DataFolder, settings: ClusterSettings) -> Question:
 
 def why_not(data: DataFolder, settings: ClusterSettings) -> str | None:
     """Why the cluster's jobs are not replayed under GPU schedulers, in one sentence; None where they are."""
-    ran = warehouse.read(
-        data,
-        "SELECT count(*) AS jobs FROM jobs WHERE cluster = ? AND run_s > 0 AND submit_utc IS NOT NULL "
-        "AND greatest(coalesce(allocated_gpus, 0), coalesce(requested_gpus, 0)) > 0",
-        (settings.name,),
-    )
-    if not ran["jobs"][0]:
+    if not ran_on_gpus(data, settings.name):
         return f"the log of cluster {settings.name!r} holds no job that ran on GPUs"
     listed = warehouse.read(
         data, "SELECT count(*) AS nodes FROM nodes WHERE cluster = ? AND gpus > 0", (settings.name,)
@@ -92,6 +86,17 @@ def why_not(data: DataFolder, settings: ClusterSettings) -> str | None:
             "them in clusters.toml"
         )
     return None
+
+
+def ran_on_gpus(data: DataFolder, cluster: str) -> bool:
+    """Whether a job of the cluster ran on GPUs."""
+    ran = warehouse.read(
+        data,
+        "SELECT count(*) AS jobs FROM jobs WHERE cluster = ? AND run_s > 0 AND submit_utc IS NOT NULL "
+        "AND greatest(coalesce(allocated_gpus, 0), coalesce(requested_gpus, 0)) > 0",
+        (cluster,),
+    )
+    return bool(ran["jobs"][0])
 
 
 def asked(data: DataFolder, settings: ClusterSettings, question: Question) -> list[Asked]:

@@ -15,6 +15,7 @@ from models.study.windows import DeclaredDates
 from simulator.workload import Workload, from_jobs
 from traces import instants
 from traces.clusters import ClusterSettings
+from traces.counted import counted
 from traces.errors import InputError
 from traces.store import warehouse
 from traces.store.folder import DataFolder
@@ -60,7 +61,7 @@ def why_no_plan(data: DataFolder, cluster: str) -> str | None:
     if not counts["limits"]:
         return f"no job of cluster {cluster!r} has a time limit, so none needs a successor: nothing to provision"
     if not counts["ran"]:
-        return f"none of the {counts['jobs']:,} jobs of cluster {cluster!r} ran and ended"
+        return f"none of the {counted(counts['jobs'], 'job')} of cluster {cluster!r} ran and ended"
     return None
 
 
@@ -99,7 +100,7 @@ def read_workload(
             raise InputError(f"cluster {cluster!r} has no jobs in {data.warehouse}; ingest its raw files first")
         jobs = warehouse.read(data, "SELECT count(*) FROM jobs WHERE cluster = ?", (cluster,)).item()
         line = _line_of(data, first.row(0, named=True))
-        raise InputError(f"{line}: none of the {jobs} jobs of cluster {cluster!r} ran and ended")
+        raise InputError(f"{line}: none of the {counted(jobs, 'job')} of cluster {cluster!r} ran and ended")
     return from_jobs(frame, default_limit_s=longest_s)
 
 
@@ -169,7 +170,7 @@ def capacity_of(data: DataFolder, settings: ClusterSettings, override: int | Non
     )
     for job in largest.iter_rows(named=True):
         raise InputError(
-            f"{_line_of(data, job)}: job {job['job_id']!r} ran on {job['nodes']} nodes, but cluster "
+            f"{_line_of(data, job)}: job {job['job_id']!r} ran on {counted(job['nodes'], 'node')}, but cluster "
             f"{settings.name!r} has {capacity}; correct nodes in clusters.toml, or give --nodes (--capacity)"
         )
     return capacity

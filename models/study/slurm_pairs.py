@@ -18,6 +18,7 @@ from models.study.slurm_files import SlurmFiles
 from simulator.names import SLURM
 from traces import clusters
 from traces.clusters import ClusterSettings
+from traces.counted import counted
 from traces.errors import InputError
 from traces.progress import say
 from traces.slurm.conf import PartitionConf
@@ -74,7 +75,9 @@ def _check_size(scenario: Scenario, partition: PartitionConf) -> None:
         )
     most = min(len(partition.nodes), len(partition.nodes) if partition.max_nodes is None else partition.max_nodes)
     if max(scenario.pair_nodes) > most:
-        raise InputError(f"{what} gives a job at most {most} nodes; --pair-nodes {max(scenario.pair_nodes)} is more")
+        raise InputError(
+            f"{what} gives a job at most {counted(most, 'node')}; --pair-nodes {max(scenario.pair_nodes)} is more"
+        )
 
 
 def _association(files: SlurmFiles, user: str | None, account: str | None) -> tuple[str, str]:
@@ -147,7 +150,7 @@ def _inferred(data: DataFolder, scenario: Scenario, from_s: int, pair_nodes: int
     record = inputs.read_record(data, scenario.cluster, scenario.from_s, scenario.known_until_s)
     parameters = fit(record, scenario.known_until_s or from_s)
     say(
-        f"slurm on {scenario.capacity} nodes without a slurm.conf, inferred from the record: {sentence(parameters)}; "
-        "usable nodes, holds, siblings and nodes out are no settings of Slurm and left out"
+        f"slurm on {counted(scenario.capacity, 'node')} without a slurm.conf, inferred from the record: "
+        f"{sentence(parameters)}; usable nodes, holds, siblings and nodes out are no settings of Slurm and left out"
     )
     return from_record(record, parameters, scenario.capacity, pair_nodes)

@@ -21,6 +21,7 @@ from models.study.windows import HOUR_S, Int64s, Window
 from models.tables import POLICY_RESULTS
 from traces import clusters
 from traces.clusters import ClusterSettings
+from traces.counted import counted
 from traces.errors import InputError
 from traces.store import derived
 from traces.store.folder import DataFolder
@@ -97,7 +98,7 @@ def too_few_pairs(study: Study) -> str | None:
             most = "" if is_counted else "at most "
             return (
                 f"the trace is too short to {purpose}: the {name} window ({window}) holds {most}{count} {what} of "
-                f"{size} node{'s' if size > 1 else ''} that start among the log's jobs and whose outcome {known}; "
+                f"{counted(size, 'node')} that start among the log's jobs and whose outcome {known}; "
                 f"it takes {least}"
             )
     return None
@@ -116,8 +117,8 @@ def _too_few_recorded(study: Study) -> str | None:
         count = inside.height if name == "report" else inside.filter(pl.col("end_s") < window.until_s).height
         if count < least:
             return (
-                f"the log shows {count} jobs cut by a limit of at least {scenario.limit_s / HOUR_S:g} h in the {name} "
-                f"window ({window}); it takes {least}"
+                f"the log shows {counted(count, 'job')} cut by a limit of at least {scenario.limit_s / HOUR_S:g} h "
+                f"in the {name} window ({window}); it takes {least}"
             )
     return None
 

@@ -5,16 +5,20 @@ The arithmetic is in `models.what_if`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from models.study.inputs import eligible_s, read_record, read_workload
 from traces.clusters import ClusterSettings
+from traces.errors import InputError
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
     from models.what_if.job import Change
+    from models.what_if.schedulers import Outcome
+    from simulator.workload import Workload
 
 
 def what_if(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
@@ -27,6 +31,35 @@ def what_if(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
 
     workload, _keys = read_workload(data, settings.name)
     return changed_replays(workload, settings.name, settings.nodes)
+
+
+def flat_replays(
+    data: DataFolder,
+    settings: ClusterSettings,
+    schedulers: Sequence[str],
+    changes: Sequence[str],
+    window: tuple[int | None, int | None],
+    tell: Callable[[str], None],
+) -> tuple[Workload, int, list[Outcome]]:
+    """The cluster's jobs, its nodes, and what becomes of the jobs under each flat scheduler and change.
+
+    window: those submitted from and before these (epoch s). Nodes are those of `what_if`. Raises InputError for a
+    change that is not possible and a window without jobs.
+    """
+    from models.what_if import flat
+    from models.what_if.cluster import capacity_of
+
+    workload, _keys = read_workload(data, settings.name)
+    from_s, until_s = window
+    inside = workload.submit_s >= (0 if from_s is None else from_s)
+    if until_s is not None:
+        inside &= workload.submit_s < until_s
+    if not inside.any():
+        raise InputError(f"cluster {settings.name!r} has no job that ran in that time")
+    workload = workload.take(inside)
+    capacity = capacity_of(workload, settings.nodes)
+    outcomes = flat.replays(flat.combinations(workload, capacity, schedulers, changes), tell)
+    return workload, capacity, outcomes
 
 
 def what_if_of_job(

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from models.tracking import sql as mlflow_sql
 from models.tracking.sql import experiment_of, parent_run
-from models.tracking.store import BY_COST, client, database, experiment_id
+from models.tracking.store import BY_COST, EXPERIMENT, client, database, experiment_id
 from traces.files.presence import at_work
 from traces.store.folder import DataFolder
 
@@ -94,8 +95,9 @@ def run_url(experiment: str, run_id: str) -> str:
 
 def by_cost_url(data: DataFolder) -> str:
     """Where it shows every fit, the one of least cost on the report window first."""
-    where = experiment_id(client(data))
-    return f"{UI}/#/experiments/{where}/runs?{TRAINING_VIEW}&viewStateShareKey={BY_COST}"
+    found = mlflow_sql.experiment_named(database(data), EXPERIMENT)
+    assert found is not None, "the store is initialised first"
+    return f"{UI}/#/experiments/{found[0]}/runs?{TRAINING_VIEW}&viewStateShareKey={BY_COST}"
 
 
 def training_url(data: DataFolder, run_ids: Sequence[str]) -> str | None:

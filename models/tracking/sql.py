@@ -81,6 +81,16 @@ def check(database: Path) -> None:
         raise WorkError(f"{database}: the MLflow store is damaged ({what}): put a copy in its place, or move it away")
 
 
+def experiment_named(database: Path, name: str) -> tuple[str, str, set[str]] | None:
+    """The id of that experiment, where its artifacts lie (a URI) and the keys of its tags; None where none is."""
+    found = rows(database, "SELECT experiment_id, artifact_location FROM experiments WHERE name = ?", (name,))
+    if not found:
+        return None
+    number, place = map(str, found[0])
+    tags = rows(database, "SELECT key FROM experiment_tags WHERE experiment_id = ?", (number,))
+    return number, place, {str(key) for (key,) in tags}
+
+
 def any_open_run(database: Path) -> bool:
     """Whether any run is open: of a process at work, or of one that was killed."""
     return bool(rows(database, "SELECT 1 FROM runs WHERE status = 'RUNNING' LIMIT 1", ()))

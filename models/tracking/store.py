@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ EXPERIMENT_NOTE = (
 )
 CLASSIC_VIEW = "custom_model_development"  # without it MLflow 3 may open its view for language models
 BY_COST = "by-cost"
+READY = ".ready"  # beside the database: the release of MLflow that it was made or last put in order by
 _WINDOWS, _FIGURES = ("report", "select"), ("cost_w1_h", "interruption_h", "overlap_h")
 # The state of MLflow's table of runs, as its own button "share" stores it: every fit, the cheapest first.
 _BY_COST_STATE = {
@@ -76,13 +78,15 @@ def _uri(database: Path) -> str:
 def initialise(data: DataFolder) -> None:
     """Creates the store and its experiment where they are not, and settles the runs of processes that were killed.
 
-    Behind a lock: a fresh store opened by two processes at once can break for good. Raises WorkError for a store that
-    is damaged or of another release of MLflow.
+    Where nothing of that is to be done mlflow is not imported. Behind a lock: a fresh store opened by two processes at
+    once can break for good. Raises WorkError for a store that is damaged or of another release of MLflow.
     """
+    if database(data).exists():
+        mlflow_sql.check(database(data))
+        if _is_ready(data):
+            return
     with locked(data.root, "MLflow store"), one_line(data):
-        if database(data).exists():
-            mlflow_sql.check(database(data))
-        else:
+        if not database(data).exists():
             _create(data)
         opened = client(data)
         experiment = opened.get_experiment_by_name(EXPERIMENT)
@@ -95,6 +99,27 @@ def initialise(data: DataFolder) -> None:
         with nobody_at_work(data.mlflow) as is_so:
             if is_so:  # else what runs may be the runs of those who are
                 _settle_killed(opened)
+        whole.write_text(data.mlflow / READY, _release())
+
+
+def _is_ready(data: DataFolder) -> bool:
+    """Whether this release of MLflow has opened the store, it lies where it lay, and no run is open."""
+    try:
+        release = (data.mlflow / READY).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    found = mlflow_sql.experiment_named(database(data), EXPERIMENT)
+    return (
+        release == _release()
+        and found is not None
+        and found[1] == _artifacts(data)
+        and found[2] >= EXPERIMENT_TAGS.keys()
+        and not mlflow_sql.any_open_run(database(data))
+    )
+
+
+def _release() -> str:
+    return version("mlflow")
 
 
 def settle(data: DataFolder) -> None:

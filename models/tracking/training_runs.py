@@ -26,6 +26,7 @@ from models.tracking.sql import parent_run
 from models.tracking.store import database, initialise, one_line
 from traces import instants
 from traces.cache.digests import digest
+from traces.counted import counted
 from traces.export.tables import write_csv
 from traces.store.folder import DataFolder
 
@@ -212,7 +213,7 @@ def _note(context: Context, policies: Sequence[str], pairs: PairTable) -> str:
     """What the training was, as Markdown."""
     scenario = context.scenario
     return (
-        f"{', '.join(f'`{name}`' for name in policies)}, fitted on {len(pairs):,} pairs of cluster "
+        f"{', '.join(f'`{name}`' for name in policies)}, fitted on {counted(len(pairs), 'pair')} of cluster "
         f"`{scenario.cluster}` whose outcome was known before {context.until_utc} UTC ({scenario.brief}; pairs of "
         f"{' and '.join(map(str, scenario.pair_nodes))} nodes and {scenario.limit_s / 3600:g} h). The runs below are "
         "one a policy and seed."

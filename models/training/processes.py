@@ -11,10 +11,8 @@ for byte (docs/decisions/0012). Each process works on one thread, and there are 
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
-import signal
 import subprocess
 import sys
 import time
@@ -24,6 +22,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, NoReturn
 
 from agent.artifact import Artifact
+from models.child import end_with_parent
 from models.protocol import PairTable, Policy
 from traces.cache.closure import ROOT
 from traces.errors import WorkError
@@ -39,7 +38,6 @@ SAME_EVERYWHERE = {
 }
 CONTRARY = "NPY_ENABLE_CPU_FEATURES"  # beside NPY_DISABLE_CPU_FEATURES numpy refuses to be imported
 MOST_PROCESSES = 8  # each loads torch and holds the pairs: half a gigabyte
-_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 class Made(NamedTuple):
@@ -150,8 +148,7 @@ class _Process:
 
 def _serve(descriptor: int) -> None:
     """The other side: fits what it is asked for until the connection closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which then ends this
-    _die_with_parent()
+    end_with_parent()
     with Connection(descriptor) as connection:
         try:
             pairs = connection.recv()
@@ -166,15 +163,6 @@ def _serve(descriptor: int) -> None:
                 connection.send(answer)
         except (EOFError, OSError):
             return
-
-
-def _die_with_parent() -> None:
-    """However the parent ends, this process ends at once, in the midst of a fit: see prctl(2). Linux alone has it.
-
-    Elsewhere it ends after the fit, when it finds the connection closed.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from models.learning.hyperparameters import Value, tunable, with_values
 from models.protocol import PairTable
 from models.registry import make_policy
 from models.stopping import stopping_rows
+from traces.counted import counted
 from traces.errors import InputError
 from traces.progress import Progress
 
@@ -71,7 +72,7 @@ def splits(pairs: PairTable) -> list[tuple[PairTable, PairTable]]:
         if min(len(before), len(after)) < LEAST_PAIRS:
             raise InputError(
                 f"a search needs {LEAST_PAIRS} pairs on either side of each of {len(SHARES)} instants; of these "
-                f"{len(pairs)} pairs one side has {min(len(before), len(after))}: fit on a longer window"
+                f"{counted(len(pairs), 'pair')} one side has {min(len(before), len(after))}: fit on a longer window"
             )
         made.append((before, after))
     return made
@@ -121,7 +122,7 @@ def sweep(
         study.enqueue_trial({name: getattr(own, name) for name in bounds})
     done = _finished(study)
     ends = time.monotonic() + budget_s
-    with Progress(f"tune {policy}", trials) as progress:
+    with Progress(f"searching settings of {policy}", trials) as progress:
         progress.reach(min(len(done), trials))
         while not done or (len(done) < trials and time.monotonic() < ends):
             asked = study.ask()
@@ -142,7 +143,7 @@ def sweep(
                 record(Trial(asked.number, values, tuple(seen), pruned, began, time.time()))
             done = _finished(study)
             progress.advance(f"trial {asked.number}: {np.mean(seen):.3f} h{' (stopped)' if pruned else ''}")
-        progress.done(f"{len(done)} trials")
+        progress.done(f"{counted(len(done), 'trial')}")
     return _found(policy, study)
 
 

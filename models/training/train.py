@@ -22,6 +22,7 @@ from models.registry import looks_ahead, make_policy
 from models.scenario import Context
 from models.training.processes import Made, fit_each
 from traces.cache.closure import ROOT, code_digest, present
+from traces.counted import counted
 from traces.errors import InputError
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -104,8 +105,8 @@ def train(
     known = pairs_fit.known_before(context.until_s)
     if not len(known):
         raise InputError(
-            f"cluster {context.scenario.cluster!r}: none of the {len(pairs_fit)} pairs had an outcome before "
-            f"{context.until_utc} UTC; fit on a longer window, or until a later date"
+            f"cluster {context.scenario.cluster!r}: none of the {counted(len(pairs_fit), 'pair')} had an outcome "
+            f"before {context.until_utc} UTC; fit on a longer window, or until a later date"
         )
     by_name = {policy.name: policy for policy in chosen}
     each = [(policy.name, seed) for policy in chosen for seed in (seeds if policy.is_learned else seeds[:1])]
@@ -119,7 +120,7 @@ def train(
                 keep(one)
             trained[made.policy, made.seed] = one
             progress.advance(f"fitted {made.policy}, seed {made.seed}")
-        progress.done(f"trained on {len(known)} pairs")
+        progress.done(f"trained on {counted(len(known), 'pair')}")
     return [trained[fit] for fit in fits]
 
 

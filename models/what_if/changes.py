@@ -15,11 +15,12 @@ from simulator.gpu.profiles.scaling import model_of
 from simulator.gpu.profiles.table import BACKWARD_S
 from simulator.gpu.registry import SCHEDULERS, check, parameters
 from simulator.gpu.run import fits
+from traces.counted import counted
 from traces.errors import InputError
+from traces.slurm.text import SPAN_FORMS, parse_span_s
 
 AS_IT_IS = "as it is"
 KNOWN = "nodes, type, limit, arrivals, mix, elastic, quota.GROUP, SCHEDULER.PARAMETER"
-_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,9 @@ def changed(scene: Scene, change: str, schedulers: Sequence[str]) -> Scene:
 def _nodes(scene: Scene, value: str, change: str) -> Scene:
     """More or fewer nodes; further ones are copies of those that are there, from the first on."""
     now = scene.cluster.nodes
-    wanted = round(_relative(now, value, change))
+    wanted = round(relative(now, value, change))
     if wanted < 1:
-        raise InputError(f"change {change!r} leaves {wanted} nodes of {now}: at least 1 is allowed")
+        raise InputError(f"change {change!r} leaves {counted(wanted, 'node')} of {now}: at least 1 is allowed")
     kept = np.arange(wanted) % now
     cluster = scene.cluster
     smaller = Cluster(
@@ -129,28 +130,46 @@ def _types(value: str, nodes: int, change: str) -> tuple[str, ...]:
             )
         counts[name] = int(count) if colon else nodes
     if sum(counts.values()) != nodes:
-        raise InputError(f"change {change!r} names {sum(counts.values())} nodes: the cluster has {nodes}")
+        raise InputError(f"change {change!r} names {counted(sum(counts.values()), 'node')}: the cluster has {nodes}")
     return tuple(name for name, count in counts.items() for _ in range(count))
 
 
 def _limit(scene: Scene, value: str, change: str) -> Scene:
     """Jobs end at that run time at the latest; what they would have done beyond it is not done."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value)
-    seconds = float(match[1]) * _UNIT_S[match[2]] if match else 0.0
-    if seconds <= 0.0:
-        raise InputError(f"change {change!r}: duration {value!r} is not understood; write 24h, 30m, 2d or seconds")
+    seconds = limit_of(value, change)
     cut = int((scene.jobs.run_s > seconds).sum())
     jobs = replace(scene.jobs, run_s=np.minimum(scene.jobs.run_s, seconds))
-    return replace(scene, jobs=jobs, said=(*scene.said, f"{change}: {cut:,} jobs are cut, and do not come again"))
+    return replace(
+        scene, jobs=jobs, said=(*scene.said, f"{change}: {counted(cut, 'job', 'is')} cut and not submitted again")
+    )
+
+
+def limit_of(value: str, change: str) -> float:
+    """Seconds of the value of `limit=`; infinite for UNLIMITED. Raises InputError."""
+    try:
+        seconds = parse_span_s(value)
+    except ValueError as error:
+        raise InputError(f"change {change!r}: {error}") from None
+    if seconds is None:
+        return float("inf")
+    if seconds <= 0.0:
+        raise InputError(f"change {change!r}: a limit of 0 s; {SPAN_FORMS}")
+    return seconds
 
 
 def _arrivals(scene: Scene, value: str, change: str) -> Scene:
     """Jobs come at another rate: the time between submissions is divided by it."""
-    rate = _relative(1.0, value, change)
-    if not 0.01 <= rate <= 100.0:
-        raise InputError(f"change {change!r}: {rate:g} times the arrival rate: from 0.01 to 100 is allowed")
+    rate = arrival_rate(value, change)
     first = scene.jobs.submit_s.min()
     return replace(scene, jobs=replace(scene.jobs, submit_s=first + (scene.jobs.submit_s - first) / rate))
+
+
+def arrival_rate(value: str, change: str) -> float:
+    """How many times as often jobs come. Raises InputError."""
+    rate = relative(1.0, value, change)
+    if not 0.01 <= rate <= 100.0:
+        raise InputError(f"change {change!r}: {rate:g} times the arrival rate: from 0.01 to 100 is allowed")
+    return rate
 
 
 def _mix(scene: Scene, value: str, change: str) -> Scene:
@@ -202,14 +221,14 @@ def _feasible(scene: Scene, change: str) -> Scene:
     outside = np.flatnonzero(~fits(scene.cluster, scene.jobs))
     if len(outside):
         raise InputError(
-            f"change {change!r} is not feasible: {len(outside):,} jobs no longer fit, the largest of "
-            f"{scene.jobs.gpus[outside].max()} GPUs on a cluster of {scene.cluster.gpus}"
+            f"change {change!r} is not feasible: {counted(len(outside), 'job', 'fits')} nowhere, the largest of "
+            f"{counted(scene.jobs.gpus[outside].max(), 'GPU')} on a cluster of {scene.cluster.gpus}"
         )
     return scene
 
 
-def _relative(now: float, value: str, change: str) -> float:
-    """`+10%`, `-5`, `110%` or a plain number."""
+def relative(now: float, value: str, change: str) -> float:
+    """The number that `+10%`, `-5`, `110%` or a plain number makes of `now`. Raises InputError."""
     match = re.fullmatch(r"([+-]?)(\d+(?:\.\d+)?)(%?)", value)
     if match is None:
         raise InputError(f"change {change!r}: {value!r} is not understood; write +10%, -5 or a number")

@@ -17,6 +17,7 @@ from features.bootstrap import Floats, interval, start_weights
 from models.tables import WHAT_IF, frame
 from simulator.metrics import summary
 from simulator.workload import Int64s, Workload, peak_in_use
+from traces.counted import plural
 
 DAY_S = 86400
 BASE = "mirage"  # the scheduler of every other figure of the pipeline
@@ -42,11 +43,21 @@ def changes(workload: Workload, capacity: int) -> Iterator[Change]:
     for factor in NODE_FACTORS:
         nodes = round(capacity * factor)
         if nodes != capacity and nodes >= int(workload.size.max()):
-            yield Change(f"{nodes - capacity:+d} nodes ({100 * (factor - 1):+.0f} %)", workload, BASE, nodes)
+            yield Change(
+                f"{nodes - capacity:+d} {plural(abs(nodes - capacity), 'node')} ({100 * (factor - 1):+.0f} %)",
+                workload,
+                BASE,
+                nodes,
+            )
     exact = replace(workload, limit_s=np.maximum(workload.run_s, 1))
     yield Change("exact time limits", exact, BASE, capacity)
     halved = replace(workload, limit_s=np.maximum(workload.run_s, -(-(workload.run_s + workload.limit_s) // 2)))
     yield Change("half the slack in time limits", halved, BASE, capacity)
+
+
+def capacity_of(workload: Workload, nodes: int | None) -> int:
+    """Nodes of the replayed cluster: those declared, else as many as were ever in use at once; its largest job fits."""
+    return max(nodes or peak_in_use(workload), int(workload.size.max()))
 
 
 def what_if(workload: Workload, cluster: str, nodes: int | None) -> pl.DataFrame:
@@ -56,7 +67,7 @@ def what_if(workload: Workload, cluster: str, nodes: int | None) -> pl.DataFrame
     """
     from simulator.flat.replay import simulate
 
-    capacity = max(nodes or peak_in_use(workload), int(workload.size.max()))
+    capacity = capacity_of(workload, nodes)
     rows: list[dict[str, object]] = []
     base = np.zeros(0, np.int64)
     for change in changes(workload, capacity):

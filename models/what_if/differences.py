@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from models.tables import WHAT_IF_GROUPS, WHAT_IF_SCHEDULERS, frame
 from models.what_if.cluster import mean_interval
 from models.what_if.schedulers import Asked, Outcome
-from simulator.gpu.figures import FIGURES
 from simulator.gpu.jobs import GpuJobs
 
 Floats = NDArray[np.float64]
@@ -72,7 +71,7 @@ def rows(jobs: GpuJobs, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]
     """
     submit = jobs.submit_s.astype(np.int64)
     for one in replayed(outcomes):
-        for figure in FIGURES:
+        for figure in one.base[0].figures:
             values, base = one.values(figure), Replayed("", "", one.base, one.base).values(figure)
             is_mean = figure in one.base[0].of_jobs
             yield {

@@ -16,10 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.child import end_with_parent
 from models.what_if.changes import AS_IT_IS, Scene, changed, is_drawn, parameters_of, redrawn
 from simulator.gpu.figures import figures, jct_s, queueing_s, rho
 from simulator.gpu.registry import Event, check, parameters, scheduler
 from simulator.gpu.run import simulate
+from traces.counted import counted
 
 Floats = NDArray[np.float64]
 
@@ -97,7 +99,7 @@ def _each(asked: Sequence[Asked], tell: Callable[[str], None], workers: int | No
             simulate(one.scene.cluster, one.scene.jobs.take(np.arange(1)), one.scheduler)
             break
     outcomes: dict[int, Outcome] = {}
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
         running = {pool.submit(replayed, one): at for at, one in enumerate(asked)}
         for future in as_completed(running):
             at = running[future]
@@ -133,6 +135,8 @@ def without_unplaceable(scene: Scene) -> Scene:
     if able.all():
         return scene
     if not able.any():
-        raise InputError(f"none of the {len(able):,} jobs fits the cluster of {scene.cluster.gpus} GPUs")
-    line = f"{int((~able).sum()):,} jobs fit no configuration of the cluster and are left out"
+        raise InputError(
+            f"none of the {counted(len(able), 'job')} fits the cluster of {counted(scene.cluster.gpus, 'GPU')}"
+        )
+    line = f"{counted(int((~able).sum()), 'job', 'fits')} no configuration of the cluster: left out"
     return replace(scene, jobs=scene.jobs.take(able), said=(*scene.said, line))

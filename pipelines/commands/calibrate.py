@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines import options
+from pipelines import completion, options
 from pipelines.options import Data, Json
 from traces import instants
+from traces.counted import counted
 from traces.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ def register(app: typer.Typer) -> None:
 
 def calibrate(
     context: typer.Context,
-    cluster: Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")],
+    cluster: Annotated[
+        str, typer.Option("--cluster", autocompletion=completion.clusters, help="Cluster name, as in clusters.toml.")
+    ],
     until: Annotated[
         str | None, typer.Option("--until", help="Print what was inferred before this date (UTC).")
     ] = None,
@@ -90,7 +93,8 @@ def _judged(
     record, judged = (read_record(folder, settings.name), []) if is_asked else months_to_judge(folder, settings)
     if not record.ran.any():
         raise InputError(
-            f"cluster {settings.name!r}: none of its {len(record)} jobs ran, so there is nothing to calibrate"
+            f"cluster {settings.name!r}: none of its {counted(len(record), 'job')} ran, so there is nothing to "
+            "calibrate"
         )
     if from_ is not None and to is not None:
         judged = [Month(options.utc_s(from_), options.utc_s(to))]
@@ -110,10 +114,10 @@ def _text(fitted: Parameters, figures: list[dict[str, Any]], unexplained: list[d
         "first come, first served" if fitted.points_per_hour is None else f"{fitted.points_per_hour:.1f} points an hour"
     )
     lines = [
-        f"before {instants.text(fitted.until_s)}: {fitted.nodes} nodes in use at most over three days; "
+        f"before {instants.text(fitted.until_s)}: {counted(fitted.nodes, 'node')} in use at most over three days; "
         f"jobs a user: {fitted.max_jobs or 'no limit shows'}; nodes a user: {fitted.max_nodes or 'no limit shows'}; "
-        f"priority grows by {growth} (puts {fitted.concordance:.3f} of {fitted.pairs:,} overtaking pairs in order, "
-        f"first come first served {fitted.concordance_fcfs:.3f})",
+        f"priority grows by {growth} (puts {fitted.concordance:.3f} of {counted(fitted.pairs, 'overtaking pair')} in "
+        f"order, first come first served {fitted.concordance_fcfs:.3f})",
         f"{'month':<11}{'form':<10}{'mechanisms':<24}{'jobs':>6}{'mean h':>8}{'rec.':>7}{'p90 h':>8}{'rec.':>7}"
         f"{'MAE h':>7}{'/mean':>7}{'rho':>7}{'>10min':>7}{'ceil.':>7}",
     ]
@@ -130,8 +134,8 @@ def _text(fitted: Parameters, figures: list[dict[str, Any]], unexplained: list[d
             f"{''.join(f'{value:>7.3f}' for value in rho)}"
         )
     lines += [
-        f"{row['from_utc']:%Y-%m-%d} forked, {row['class']}: {row['jobs']} jobs ({row['share_of_jobs']:.0%}), "
-        f"{row['share_of_error']:.0%} of the error"
+        f"{row['from_utc']:%Y-%m-%d} forked, {row['class']}: {counted(row['jobs'], 'job')} "
+        f"({row['share_of_jobs']:.0%}), {row['share_of_error']:.0%} of the error"
         for row in unexplained
     ]
     if not figures:

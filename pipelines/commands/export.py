@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines import options
-from pipelines.options import Data, Json
+from pipelines import completion, options
+from pipelines.options import Data, Json, Mkdir
+from traces.counted import counted
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 from traces.visible import visible
@@ -41,7 +42,10 @@ def register(app: typer.Typer) -> None:
 def export(
     context: typer.Context,
     out: Annotated[Path, typer.Option("--out", help="File to write (swf), or folder (csv, parquet).")],
-    cluster: Annotated[str | None, typer.Option("--cluster", help="Only this cluster; swf needs it.")] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", autocompletion=completion.clusters, help="Only this cluster; swf needs it."),
+    ] = None,
     tables: Annotated[str | None, typer.Option("--tables", help="Tables for csv and parquet: a,b.")] = None,
     format_: Annotated[
         str, typer.Option("--format", help="swf (Standard Workload Format 2.2), csv or parquet.")
@@ -52,6 +56,7 @@ def export(
     anonymise: Annotated[
         bool, typer.Option("--anonymise", help="csv and parquet: keyed hashes in place of names.")
     ] = False,
+    mkdir: Mkdir = False,
     data: Data = None,
     json: Json = False,
 ) -> None:
@@ -66,6 +71,7 @@ def export(
     with options.output(json) as stream:
         if format_ not in FORMATS:
             raise InputError(f"--format {format_!r} is not understood: allowed are {', '.join(FORMATS)}")
+        options.check_targets({"--out": out if format_ == "swf" else None}, mkdir=mkdir)
         if format_ != "swf":
             wanted = options.names(tables or "")
             contents.check_tables(folder, wanted)
@@ -75,7 +81,7 @@ def export(
             if json:
                 options.write_json(stream, {"files": [vars(file) for file in files]})
             for file in files if not json else ():
-                stream.write(f"{visible(str(file.path))}: {file.rows:,} rows of {file.table}\n")
+                stream.write(f"{visible(str(file.path))}: {counted(file.rows, 'row')} of {file.table}\n")
             return
         if cluster is None or tables is not None:
             raise InputError("--format swf writes the jobs of one cluster: give --cluster, and no --tables")
@@ -88,8 +94,8 @@ def export(
             options.write_json(stream, vars(done))
         else:
             stream.write(
-                f"{visible(str(done.path))}: {done.jobs:,} jobs, {done.left_out:,} without a submission left out; "
-                f"processors are {done.processors}, MaxProcs {done.max_procs:,}\n"
+                f"{visible(str(done.path))}: {counted(done.jobs, 'job')}, {done.left_out:,} without a submission "
+                f"left out; processors are {done.processors}, MaxProcs {done.max_procs:,}\n"
             )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from models.worlds import check_chain
-from pipelines import options
+from pipelines import completion, options
 from pipelines.options import ClusterName, Data, Json
 from simulator.names import SCHEDULERS, SLURM, check_names
 from traces.errors import InputError
@@ -24,7 +24,9 @@ _WORLDS = (
     "plain: the trace replayed under --scheduler; calibrated: the cluster as it was recorded at each decision; "
     "recorded-wait: the same, but the wait is a recorded one of a like job."
 )
-Policies = Annotated[str, typer.Option("--policies", help="Registry names a,b; or all; or champion.")]
+Policies = Annotated[
+    str, typer.Option("--policies", autocompletion=completion.policies, help="Registry names a,b; or all; or champion.")
+]
 Capacity = Annotated[
     int | None, typer.Option("--capacity", min=1, max=options.MOST_NODES, help="Nodes of the simulated cluster.")
 ]
@@ -37,14 +39,24 @@ Limit = Annotated[
     typer.Option("--limit", help="Wall-clock limit of both jobs (48h); of recorded pairs the least (12h)."),
 ]
 Scheduler = Annotated[
-    str, typer.Option("--scheduler", help=f"Scheduler of the simulated cluster: {', '.join((*SCHEDULERS, SLURM))}.")
+    str,
+    typer.Option(
+        "--scheduler",
+        autocompletion=completion.scheduler,
+        help=f"Scheduler of the simulated cluster: {', '.join((*SCHEDULERS, SLURM))}.",
+    ),
 ]
 World = Annotated[str, typer.Option("--world", help=_WORLDS)]
 FittedIn = Annotated[
     str | None, typer.Option("--fitted-in", help="World that the policies were trained in, where it is another.")
 ]
 FittedOn = Annotated[
-    str | None, typer.Option("--fitted-on", help="Cluster that the policies were trained on, where it is another.")
+    str | None,
+    typer.Option(
+        "--fitted-on",
+        autocompletion=completion.clusters,
+        help="Cluster that the policies were trained on, where it is another.",
+    ),
 ]
 Chain = Annotated[
     int | None,

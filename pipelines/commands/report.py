@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from pipelines import options
-from pipelines.options import Data, Json
+from pipelines import completion, options
+from pipelines.options import Data, Json, Mkdir
+from traces.counted import counted
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 from traces.visible import visible
@@ -27,11 +28,17 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", help="HTML file (default: reports/report.html; a part of it beside it).")
     ] = None,
-    section: Annotated[str | None, typer.Option("--section", help="Only this section.")] = None,
-    clusters: Annotated[str | None, typer.Option("--cluster", help="Only these clusters: a,b.")] = None,
+    section: Annotated[
+        str | None, typer.Option("--section", autocompletion=completion.sections, help="Only this section.")
+    ] = None,
+    clusters: Annotated[
+        str | None,
+        typer.Option("--cluster", autocompletion=completion.several_clusters, help="Only these clusters: a,b."),
+    ] = None,
     offenders: Annotated[
         Path | None, typer.Option("--offenders", help="Write only the CSV of whom to write to about waste, here.")
     ] = None,
+    mkdir: Mkdir = False,
     anonymise: Annotated[bool, typer.Option("--anonymise", help="Keyed hashes in place of names.")] = False,
     data: Data = None,
     json: Json = False,
@@ -44,6 +51,7 @@ def report(
     from traces.clusters import resolve
     from traces.store.contents import check_clusters
 
+    options.check_targets({"--out": out, "--offenders": offenders}, mkdir=mkdir)
     folder = options.data_folder(context, data)
     wanted = options.names(clusters) if clusters else None
     if section is not None:
@@ -87,7 +95,7 @@ def _write_offenders(
         if as_json:
             options.write_json(stream, {"path": path.resolve(), "rows": rows})
         else:
-            stream.write(f"{visible(str(path.resolve()))}: {options.counted(rows, 'rows')}\n")
+            stream.write(f"{visible(str(path.resolve()))}: {counted(rows, 'row')}\n")
 
 
 def _file(

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from pipelines import options
+from pipelines import completion, options
 from pipelines.commands import simulate_slurm
-from pipelines.options import Cluster, Data, Json
+from pipelines.options import Cluster, Data, Json, Mkdir
 from simulator.names import SCHEDULERS, check_names
+from traces.counted import counted
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 
@@ -56,8 +57,16 @@ class Knobs:
 
 def simulate(
     context: typer.Context,
-    scheduler: Annotated[str | None, typer.Option("--scheduler", help=f"{', '.join(SCHEDULERS)} or slurm.")] = None,
-    compare: Annotated[str | None, typer.Option("--compare", help="Schedulers side by side: fifo,easy.")] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", autocompletion=completion.scheduler, help=f"{', '.join(SCHEDULERS)} or slurm."),
+    ] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            "--compare", autocompletion=completion.several_schedulers, help="Schedulers side by side: fifo,easy."
+        ),
+    ] = None,
     trace: Annotated[Path | None, typer.Option("--trace", help="A trace in the Standard Workload Format.")] = None,
     cluster: Cluster = None,
     estimate: Annotated[str, typer.Option("--estimate", help="What is planned with: limit or exact.")] = "limit",
@@ -77,6 +86,7 @@ def simulate(
     starts: Annotated[Path | None, typer.Option("--starts", help="Write a CSV of job_id,start.")] = None,
     jobs: Annotated[Path | None, typer.Option("--jobs", help="Write a CSV with one row a job.")] = None,
     plots: Annotated[Path | None, typer.Option("--plots", help="Write one HTML page of plots.")] = None,
+    mkdir: Mkdir = False,
     gantt: Annotated[str | None, typer.Option("--gantt", help="Length of the Gantt chart's window: 24h.")] = None,
     gantt_from: Annotated[
         str | None, typer.Option("--gantt-from", help="Its begin, from the first submission on: 10d.")
@@ -90,6 +100,7 @@ def simulate(
         if (trace is None) == (cluster is None):
             raise InputError("simulate needs a trace: give either --trace FILE.swf or --cluster NAME")
         window = _window(plots, gantt_from, gantt)
+        options.check_targets({"--starts": starts, "--jobs": jobs, "--plots": plots}, mkdir=mkdir)
         folder = options.data_folder(context, data)
         slurm = simulate_slurm.files(
             wanted, folder, cluster, conf=slurm_conf, qos=qos, associations=associations, reservations=reservations
@@ -151,7 +162,7 @@ def _of_swf(path: Path, capacity: int | None) -> Trace:
     workload, left_out = from_swf(read)
     if not len(workload):
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-        raise InputError(f"{path}: none of its {len(read):,} jobs can be replayed: {reasons}")
+        raise InputError(f"{path}: none of its {counted(len(read), 'job')} can be replayed: {reasons}")
     known = {"--capacity": capacity, "MaxProcs of the header": read.max_procs}
     return _fitting(path.name, workload, pl.Series(workload.job_id), known, "processors", left_out)
 
@@ -193,7 +204,8 @@ def _fitting(
     if not fits.any():
         smallest = int(np.argmin(workload.size))
         raise InputError(
-            f"{name}: each of its {len(workload):,} jobs is larger than the cluster of {capacity:,} {unit} ({source}); "
+            f"{name}: each of its {counted(len(workload), 'job')} is larger than the cluster of {capacity:,} {unit} "
+            f"({source}); "
             f"the smallest, {ids[smallest]!r}, takes {workload.size[smallest]:,}: give a larger --capacity"
         )
     if not fits.all():
@@ -223,7 +235,7 @@ def _about(trace: Trace) -> list[str]:
     if trace.left_out:
         total = sum(trace.left_out.values())
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in trace.left_out.items())
-        lines.append(f"left out: {total:,} of {total + len(trace.workload):,} jobs: {reasons}")
+        lines.append(f"left out: {total:,} of {counted(total + len(trace.workload), 'job')}: {reasons}")
     return lines
 
 
@@ -336,7 +348,7 @@ def _print(out: TextIO, trace: Trace, replays: Sequence[Replay]) -> None:
     from reports.format import FORMATS, text
 
     columns = _columns(trace, replays)
-    out.write(f"{text(trace.name)}: {len(trace.workload):,} jobs on {trace.capacity:,} {trace.unit}\n")
+    out.write(f"{text(trace.name)}: {counted(len(trace.workload), 'job')} on {trace.capacity:,} {trace.unit}\n")
     out.write(" " * 24 + "".join(f"{column['scheduler']:>16}" for column in columns) + "\n")
     for name, (heading, kind) in _ROWS.items():
         values = [column.get(name) for column in columns]

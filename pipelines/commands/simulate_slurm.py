@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines import options
+from traces.counted import counted
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 
@@ -90,7 +91,7 @@ def _run(world: World) -> tuple[Result, float]:
     from simulator.slurm.run import run_timed
     from traces.progress import Progress
 
-    with Progress("slurm", len(world.jobs), "jobs", stays=False) as progress:
+    with Progress("replaying under Slurm's rules", len(world.jobs), "jobs", stays=False) as progress:
         return run_timed(world, heard=progress.reach)
 
 
@@ -113,10 +114,10 @@ def _notes(result: Result, remarks: tuple[str, ...], left_out: dict[str, int]) -
     unplaceable = result.unplaceable()
     if unplaceable:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in unplaceable.items())
-        options.say(f"slurm: {sum(unplaceable.values()):,} jobs can never start: {reasons}")
+        options.say(f"slurm: {counted(sum(unplaceable.values()), 'job')} can never start: {reasons}")
     if left_out:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-        options.say(f"slurm: left out {sum(left_out.values()):,} records: {reasons}")
+        options.say(f"slurm: left out {counted(sum(left_out.values()), 'record')}: {reasons}")
     for remark in remarks[:MOST_REMARKS]:
         options.say(f"slurm: {remark}")
     if len(remarks) > MOST_REMARKS:

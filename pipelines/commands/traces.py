@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from pipelines import options
+from pipelines import completion, options
 from pipelines.options import Data, Delimiter, Fields, Format, GpusPerNode, Json, Nodes, Timezone
+from traces.counted import counted
 from traces.errors import InputError
 from traces.given_paths import check_writable, exists
 from traces.visible import visible
@@ -25,7 +26,9 @@ def ingest(
     files: Annotated[
         list[Path], typer.Argument(help="Raw log files, folders of them, or - for standard input.", show_default=False)
     ],
-    cluster: Annotated[str, typer.Option("--cluster", help="Cluster that the logs come from.")],
+    cluster: Annotated[
+        str, typer.Option("--cluster", autocompletion=completion.clusters, help="Cluster that the logs come from.")
+    ],
     format_: Format = "auto",
     timezone: Timezone = None,
     fields: Fields = None,
@@ -75,11 +78,11 @@ def sentence(result: dict[str, Any]) -> str:
     if result.get("skipped_reason"):
         return f"{path}: skipped, {visible(result['skipped_reason'])}"
     counts = ", ".join(
-        options.counted(result[name], name)
+        counted(result[name], name.removesuffix("s"))
         for name in ("allocations", "steps", "samples", "duplicates", "rejects")
         if result[name] or name == "rejects"
     )
-    records, jobs = options.counted(result["rows"], "records"), options.counted(result["jobs"], "jobs")
+    records, jobs = counted(result["rows"], "record"), counted(result["jobs"], "job")
     why = f"; rejected first: {visible(result['first_reject'])}" if result.get("first_reject") else ""
     return f"{path}: {result['format']}, {records}: {counts}; {jobs}{why}"
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines import options
+from pipelines import completion, options
 from pipelines.commands.models import Limit, PairNodes, Scheduler, Seed, World
 from pipelines.options import ClusterName, Data, Json
 from simulator.names import check_names
+from traces.counted import counted
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ def register(app: typer.Typer) -> None:
 def tune(
     context: typer.Context,
     cluster: ClusterName,
-    policy: Annotated[str, typer.Option("--policy", help="Registry name of one learner.")],
+    policy: Annotated[
+        str, typer.Option("--policy", autocompletion=completion.learners, help="Registry name of one learner.")
+    ],
     trials: Annotated[int, typer.Option("--trials", min=1, max=10_000, help="In all, earlier ones counted.")] = 30,
     budget: Annotated[str, typer.Option("--budget", help="Time for this sitting: 10m, 2h.")] = "10m",
     until: Annotated[str | None, typer.Option("--until", help="Only what was known before (UTC).")] = None,
@@ -55,8 +58,8 @@ def tune(
             options.write_json(out, _answer(found))
             return
         out.write(
-            f"{found.trials} trials, {found.pruned} of them stopped early; cost {found.best.cost_h:.3f} h a pair, with "
-            f"the policy's own values {found.own_cost_h:.3f} h\n{as_toml(study, found)}"
+            f"{counted(found.trials, 'trial')}, {found.pruned} of them stopped early; cost {found.best.cost_h:.3f} h "
+            f"a pair, with the policy's own values {found.own_cost_h:.3f} h\n{as_toml(study, found)}"
         )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines import options
+from pipelines import completion, options
 from pipelines.options import Data, Json
 from traces.errors import InputError
 from traces.store.folder import DataFolder
@@ -24,7 +24,9 @@ def register(app: typer.Typer) -> None:
 
 def wait(
     context: typer.Context,
-    cluster: Annotated[str, typer.Option("--cluster", help="Cluster name, as in clusters.toml.")],
+    cluster: Annotated[
+        str, typer.Option("--cluster", autocompletion=completion.clusters, help="Cluster name, as in clusters.toml.")
+    ],
     nodes: Annotated[
         int | None, typer.Option("--nodes", min=1, max=options.MOST_NODES, help="Nodes asked for.")
     ] = None,
@@ -177,7 +179,7 @@ def _request(
     if asked["--limit"] is not None:
         known["limit_s"] = options.duration_s(asked["--limit"])
     if "limit_s" not in known:
-        raise InputError("the limit is not said: give --limit 48h, --like JOBID or a --script with --time")
+        raise InputError("no limit is known: give --limit 48h, --like JOBID or a --script with --time")
     merged = {name: value or known.get(name, "") for name, value in told.items()}
     return Request(int(known.get("nodes", 1)), int(known["limit_s"]), **merged)
 
@@ -216,8 +218,9 @@ def _script(path: Path) -> dict[str, Any]:
         if not lines:
             raise InputError(f"{path}: it has no #SBATCH lines before its first command: give --nodes and --limit")
         found: dict[str, Any] = {}
-        if (text := option(lines, "--time", "-t")) is not None:
-            found["limit_s"] = parse_limit_s(text)
+        limit_s = parse_limit_s(option(lines, "--time", "-t") or "")
+        if limit_s is not None:  # UNLIMITED: --limit has to say one
+            found["limit_s"] = limit_s
         if (text := option(lines, "--nodes", "-N")) is not None:
             found["nodes"] = int(text.partition("-")[0])
         if (text := option(lines, "--gpus", "-G")) is not None:

@@ -1,4 +1,4 @@
-"""`baton whatif`: the jobs of a cluster under published GPU schedulers, as it is and with things changed."""
+"""`baton whatif`: the jobs of a cluster under other schedulers, as it is and with things changed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from pipelines import options
+from pipelines import completion, options
 from pipelines.options import Cluster, Data, GpusPerNode, Json, Nodes
+from simulator.names import SCHEDULERS, check_together, gpu_schedulers
+from traces.counted import counted
 from traces.errors import InputError
 
 if TYPE_CHECKING:
     from models.study.gpu_what_ifs import Question
-    from models.what_if.changes import Scene
-    from models.what_if.schedulers import Asked, Outcome
+    from models.what_if.schedulers import Outcome
+    from simulator.gpu.jobs import GpuJobs
     from traces.clusters import ClusterSettings
     from traces.store.folder import DataFolder
 
@@ -30,7 +32,14 @@ def register(app: typer.Typer) -> None:
 def whatif(
     context: typer.Context,
     cluster: Cluster = None,
-    schedulers: Annotated[str, typer.Option("--schedulers", help="Names, the first is the base: yarn,tiresias.")] = "",
+    schedulers: Annotated[
+        str,
+        typer.Option(
+            "--schedulers",
+            autocompletion=completion.what_if_schedulers,
+            help="Names, the first is the base: yarn,tiresias.",
+        ),
+    ] = "",
     change: Annotated[
         list[str] | None,
         typer.Option("--change", help="One thing changed: nodes=+10%, type=T4:12,A100:4, limit=24h, ..."),
@@ -50,7 +59,10 @@ def whatif(
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """What would change under other GPU schedulers, on other nodes, with other limits: differences with intervals.
+    """What would change under other schedulers, on other nodes, with other limits: differences with intervals.
+
+    Schedulers that share GPUs are compared on the jobs that ran on GPUs, those that give out whole nodes (easy,
+    conservative, mirage) on all jobs. Neither can be compared with the other.
 
     \f
     Over 50 lines: the options are the declaration of the command line.
@@ -63,23 +75,19 @@ def whatif(
         folder = options.data_folder(context, data)
         settings = clusters.resolve(folder, cluster=cluster, nodes=nodes, gpus_per_node=gpus_per_node)
         contents.check_clusters(folder, [settings.name])
-        from models.study import gpu_what_ifs
+        window = options.utc_s(from_) if from_ else None, options.utc_s(to) if to else None
+        if _give_out_nodes(folder, settings.name, wanted):
+            if gpus_per_node is not None or seeds > 1:
+                raise InputError("--gpus-per-node and --seeds belong to schedulers that share GPUs: leave them out")
+            result = _on_nodes(folder, settings, wanted, change or [], window)
+        else:
+            from models.study.gpu_what_ifs import Question
 
-        question = gpu_what_ifs.Question(
-            schedulers=tuple(wanted),
-            changes=tuple(change or ()),
-            draws=seeds,
-            profiles=profiles == "stated",
-            seed=seed,
-            jobs=None,
-            from_s=options.utc_s(from_) if from_ else None,
-            until_s=options.utc_s(to) if to else None,
-        )
-        asked, outcomes = _replayed(folder, settings, question, workers)
-        result = _result(settings.name, asked[0].scene, outcomes)
+            has_profiles = profiles == "stated"
+            question = Question(tuple(wanted), tuple(change or ()), seeds, has_profiles, seed, None, *window)
+            result = _on_gpus(folder, settings, question, workers)
         for line in result["said"]:
             options.say(line)
-        options.say(KEPT)
         if json:
             options.write_json(out, result)
         else:
@@ -93,44 +101,85 @@ def _wanted(schedulers: str, profiles: str) -> list[str]:
         raise InputError("whatif needs schedulers: --schedulers yarn,tiresias (the first is the base)")
     if profiles not in KINDS:
         raise InputError(f"unknown profiles {profiles!r}: known are {', '.join(KINDS)}")
-    from simulator.gpu.registry import check
-
-    for name in wanted:
-        check(name, {})
+    check_together(wanted)
     return wanted
 
 
-def _replayed(
-    folder: DataFolder, settings: ClusterSettings, question: Question, workers: int | None
-) -> tuple[list[Asked], list[Outcome]]:
-    """What was asked and found; all of it is in the warehouse when this returns, none of it where it is interrupted."""
+def _give_out_nodes(folder: DataFolder, cluster: str, wanted: list[str]) -> bool:
+    """Whether whole nodes are given out: where a scheduler knows nothing else, or no job of the cluster ran on GPUs."""
+    if not SCHEDULERS.keys() >= set(wanted):
+        return False
+    from models.study.gpu_what_ifs import ran_on_gpus
+
+    return not set(wanted) <= set(gpu_schedulers()) or not ran_on_gpus(folder, cluster)
+
+
+def _on_nodes(
+    folder: DataFolder,
+    settings: ClusterSettings,
+    wanted: list[str],
+    changes: list[str],
+    window: tuple[int | None, int | None],
+) -> dict[str, Any]:
+    """What `--json` prints of replays of whole nodes. The tables of the report are left as they are."""
+    from models.study.what_ifs import flat_replays
+    from models.what_if import flat
+    from traces.progress import Progress
+
+    with Progress("replaying", len(wanted) * (1 + len(changes)), stays=False) as progress:
+        workload, nodes, outcomes = flat_replays(folder, settings, wanted, changes, window, progress.advance)
+    said = (
+        f"one pool of {counted(nodes, 'whole node')}, one queue, time limits known",
+        flat.distance(outcomes[0], workload),
+    )
+    return _result(settings.name, flat.as_jobs(workload), outcomes, said, nodes=nodes, gpus=None, seed=0)
+
+
+def _on_gpus(folder: DataFolder, settings: ClusterSettings, question: Question, workers: int | None) -> dict[str, Any]:
+    """What `--json` prints of replays of GPUs.
+
+    All of it is in the warehouse when this returns, none of it where it is interrupted.
+    """
     from assets.warehouse import build
     from models.study import gpu_what_ifs
     from models.what_if.schedulers import replays
     from traces.progress import Progress
 
     asked = gpu_what_ifs.asked(folder, settings, question)
-    with Progress("replays", len(asked), stays=False) as progress:
+    with Progress("replaying", len(asked), stays=False) as progress:
         outcomes = replays(asked, progress.advance, workers)
     gpu_what_ifs.keep(folder, settings, question, asked, outcomes)
     build(folder)
-    return asked, outcomes
+    options.say(KEPT)
+    scene = asked[0].scene
+    return _result(
+        settings.name, scene.jobs, outcomes, (), nodes=scene.cluster.nodes, gpus=scene.cluster.gpus, seed=scene.seed
+    )
 
 
-def _result(cluster: str, scene: Scene, outcomes: list[Outcome]) -> dict[str, Any]:
+def _result(
+    cluster: str,
+    jobs: GpuJobs,
+    outcomes: list[Outcome],
+    said: tuple[str, ...],
+    *,
+    nodes: int,
+    gpus: int | None,
+    seed: int,
+) -> dict[str, Any]:
     """What `--json` prints of the replays."""
     from models.what_if import differences
 
     return {
         "cluster": cluster,
-        "jobs": len(scene.jobs),
-        "nodes": scene.cluster.nodes,
-        "gpus": scene.cluster.gpus,
-        "seed": scene.seed,
+        "jobs": len(jobs),
+        "nodes": nodes,
+        "gpus": gpus,
+        "seed": seed,
         "draws": len({outcome.seed for outcome in outcomes}),
-        "said": list(dict.fromkeys(line for outcome in outcomes for line in outcome.said)),
-        "results": list(differences.rows(scene.jobs, outcomes)),
-        "groups": list(differences.group_rows(scene.jobs, outcomes)),
+        "said": list(dict.fromkeys([*said, *(line for outcome in outcomes for line in outcome.said)])),
+        "results": list(differences.rows(jobs, outcomes)),
+        "groups": list(differences.group_rows(jobs, outcomes)),
     }
 
 
@@ -145,7 +194,8 @@ def _print(out: TextIO, result: dict[str, Any]) -> None:
     """A block a replay: each figure, its difference to the first and the interval; then who gains and who loses."""
     from reports.format import FORMATS, text
 
-    out.write(f"{text(result['cluster'])}: {result['jobs']:,} jobs on {result['gpus']:,} GPUs\n")
+    machine = counted(result["nodes"], "node") if result["gpus"] is None else counted(result["gpus"], "GPU")
+    out.write(f"{text(result['cluster'])}: {counted(result['jobs'], 'job')} on {machine}\n")
     last = None
     for row in result["results"]:
         title = (row["scheduler"], row["change"])
@@ -168,7 +218,7 @@ def _print(out: TextIO, result: dict[str, Any]) -> None:
         for row in parts[:10]:
             out.write(
                 f"  {row['dimension']} {text(row['name'])}: {FORMATS['duration'](row['difference_s'])} a job, "
-                f"{row['jobs']:,} jobs ({row['scheduler']}, {text(row['change'])})\n"
+                f"{counted(row['jobs'], 'job')} ({row['scheduler']}, {text(row['change'])})\n"
             )
 
 

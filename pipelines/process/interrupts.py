@@ -1,26 +1,30 @@
-"""How a command ends when it is told to, by Ctrl-C (SIGINT) or SIGTERM: within seconds, whatever it is doing.
+"""How a command ends by Ctrl-C (SIGINT) or SIGTERM: within a second, whatever it is doing.
 
 Python runs the handler of a signal in the main thread, between two instructions of its own: not while that thread is
 in a compiled kernel, and a thread pool is waited for all the same. So a thread of its own hears of the signal by a
 pipe, to which the interpreter writes at once whatever the main thread does, and ends the process where the orderly way
-(an exception that passes through every `finally`) takes longer than GRACE_S. Compiled kernels release the interpreter's
-lock (`traces.compiled`), so that this thread runs beside them. Ending hard loses nothing that was finished: whatever
-the data folder holds is written whole or not at all. Processes that fit policies (`models.training.processes`) end with
-this one.
+(an exception that passes through every `finally`) takes longer than GRACE_S. The interpreter's own end, which takes
+seconds after Dagster or MLflow, is not waited for. Compiled kernels release the interpreter's lock (`traces.compiled`),
+as do numba's compiler, DuckDB and polars, so that this thread runs beside them. Ending hard loses nothing that was
+finished: whatever the data folder holds is written whole or not at all. Processes that this one started end with it
+(`models.child`).
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-GRACE_S = 5.0
+GRACE_S = 0.6
 _HEARD = (signal.SIGINT, signal.SIGTERM)
 _CLICK_INTERRUPTED = 130  # the exit status that typer makes of KeyboardInterrupt
+is_ending = threading.Event()  # the command was interrupted: whoever reports progress stops
 
 
 @contextmanager
@@ -42,30 +46,34 @@ def orderly_end() -> Iterator[None]:
     except BaseException as error:
         code = error.code if isinstance(error, SystemExit) else 1
         if isinstance(error, KeyboardInterrupt) or code == _CLICK_INTERRUPTED:
-            is_announced.wait(1)  # the other thread may have had no turn yet
+            is_announced.wait(GRACE_S)  # the other thread may have had no turn yet
         if received and code:
-            sys.exit(128 + received[0])
+            with suppress(OSError):
+                sys.stdout.flush()
+            os._exit(128 + received[0])  # the interpreter takes seconds to put away what libraries hold
         raise
 
 
 def _watch(reading: int, received: list[int], is_announced: threading.Event) -> None:
     """Wait for a signal, say what follows, and end the process with its exit status if nothing else does."""
     first = _next(reading)
+    end_s = time.monotonic() + GRACE_S
     received.append(first)
-    name = signal.Signals(first).name
-    message = f"\nbaton: {name}: ending; what is finished is kept, and the same command goes on from there\n"
+    is_ending.set()
     with suppress(OSError):  # straight: the thread that was interrupted may hold the lock of `sys.stderr`
-        os.write(2, message.encode())
+        os.write(2, b"\nbaton: interrupted; run again to resume\n")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # how libraries take an interruption is of no interest
     is_announced.set()
-    timer = threading.Timer(GRACE_S, os._exit, (128 + first,))
-    timer.daemon = True
-    timer.start()
-    os._exit(128 + _next(reading))
+    _next(reading, end_s)
+    os._exit(128 + first)
 
 
-def _next(reading: int) -> int:
-    """The next signal that is heeded; every signal with a handler in Python is written to the pipe."""
+def _next(reading: int, end_s: float | None = None) -> int:
+    """The next signal that is heeded, or 0 at `end_s`; every signal with a handler in Python is written to the pipe."""
     while True:
+        left_s = None if end_s is None else max(0.0, end_s - time.monotonic())
+        if not select.select([reading], [], [], left_s)[0]:
+            return 0
         number = os.read(reading, 1)[0]
         if number in _HEARD:
             return number

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import options
+from pipelines import completion, options
 from traces.clusters import NAME, RESERVED, ClusterSettings
 from traces.errors import InputError
 from traces.given_paths import exists, resolved
 from traces.store.folder import DataFolder
 
-SAMPLE = options.REPOSITORY / "data" / "sample"
+SAMPLE = completion.DATA / "sample"
 STANDARD_INPUT = Path("-")
 NAMELESS = "cluster"  # where a file's name has no letter that a cluster's name may have
 

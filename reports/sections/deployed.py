@@ -13,6 +13,7 @@ from reports import format as fmt
 from reports.layout import Figure, Section, TableView, columns, cut
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
+from traces.counted import counted
 
 MOST_ROWS = 50
 EVERY = "all"
@@ -51,8 +52,8 @@ def _window(links: pl.DataFrame) -> tuple[datetime, datetime] | None:
 
 def _sentences(section: Section, links: pl.DataFrame, whole: dict[str, Any]) -> None:
     chains = links["chain"].n_unique() if not links.is_empty() else 0
-    jobs, handovers = _count(links.height, "job"), _count(whole["handovers"], "handover")
-    kept = f"baton-agent kept {_count(chains, 'chain')} of {jobs} with {whole['decisions']:,} decisions"
+    jobs, handovers = counted(links.height, "job"), counted(whole["handovers"], "handover")
+    kept = f"baton-agent kept {counted(chains, 'chain')} of {jobs} with {whole['decisions']:,} decisions"
     if not whole["handovers"]:
         section.sentences.append(f"{kept}; no link has taken over from another yet.")
         return
@@ -76,12 +77,12 @@ def _which_decided(section: Section, rows: list[dict[str, Any]]) -> None:
     versions = [row for row in rows if row["decided_by"] == "policy"]
     told = [
         f"{fmt.text(row['policy'])} {fmt.text(row['version'])} at {fmt.number(row['setting'])} "
-        f"({_count(row['decisions'], 'decision')})"
+        f"({counted(row['decisions'], 'decision')})"
         for row in versions
     ]
     others = sum(row["decisions"] for row in rows if row["decided_by"] not in ("policy", EVERY))
     section.sentences.append(
-        f"Decided by {', '.join(told) if told else 'no policy'}; {_count(others, 'decision')} by the agent's own "
+        f"Decided by {', '.join(told) if told else 'no policy'}; {counted(others, 'decision')} by the agent's own "
         "rules, where the policy could not."
     )
 
@@ -90,7 +91,7 @@ def _by_version(
     source: Source, rows: list[dict[str, Any]], whole: dict[str, Any], window: tuple[datetime, datetime] | None
 ) -> TableView:
     """Counts, interruption and overlap of each version that decided, and of all."""
-    few = f" Only {whole['blocks']} such blocks: intervals are indicative." * bool(whole["indicative"])
+    few = f" Only {counted(whole['blocks'], 'such block')}: intervals are indicative." * bool(whole["indicative"])
     return TableView(
         "deployed_policies",
         "Interruption and overlap, by who decided",
@@ -128,7 +129,7 @@ def _predictions(
         return
     whole = next(row for row in rows if row["decided_by"] == EVERY)
     section.sentences.append(
-        f"{_count(whole['predicted'], 'wait')} had been predicted: {fmt.percent(whole['within_share'])} came as "
+        f"{counted(whole['predicted'], 'wait')} had been predicted: {fmt.percent(whole['within_share'])} came as "
         f"predicted (between the estimate by expected run times and that by limits, or less than {_MINUTES} minutes "
         f"outside), {fmt.percent(whole['before_share'])} were shorter, {fmt.percent(whole['after_share'])} longer."
     )
@@ -190,7 +191,3 @@ def _by_link(source: Source, links: pl.DataFrame, window: tuple[datetime, dateti
         shown,
         left_out,
     )  # fmt: skip
-
-
-def _count(n: int, unit: str) -> str:
-    return f"{n:,} {unit}{'' if n == 1 else 's'}"

@@ -11,6 +11,7 @@ from reports import format as fmt
 from reports.layout import Figure, Section, TableView, columns, cut
 from reports.sizes import SIZE_ORDER, by_size, gpus
 from reports.source import Source
+from traces.counted import counted
 
 MOST_USERS = 25
 SHOWN_STATES = 6  # the palette tells so many apart; the rest is "other"
@@ -94,7 +95,7 @@ def _failures(source: Source, section: Section, by: pl.DataFrame, bad: pl.DataFr
     cost = f", which held {fmt.gpu_time(float(lost))}" if lost else ""
     median = _median(bad, "runtime_to_failure_s")
     soon = "" if median is None else f"; half of them within {fmt.duration(median)} of their start"
-    section.sentences.append(f"{bad.height:,} attempts ended badly{cost}{soon}.")
+    section.sentences.append(f"{counted(bad.height, 'attempt')} ended badly{cost}{soon}.")
     curves: dict[str, tuple[NDArray[np.float64], str]] = {}
     ended = bad.filter(pl.col("runtime_to_failure_s") >= 0).group_by("state", maintain_order=True)
     for state, rows in sorted(ended, key=lambda item: -item[1].height):

@@ -16,6 +16,7 @@ from reports.source import Source
 from reports.trust import COMPARED, distance
 from simulator.metrics import NOTICED_WAIT_S
 from simulator.recorded.study import unexplained
+from traces.counted import counted
 
 _WAITS = {
     f"{side}_{figure}_wait": f"{side}, {figure}"
@@ -40,7 +41,7 @@ def _not_replayed(source: Source) -> str:
         return "The trace was not replayed in the simulator, so nothing says how close its waits come."
     return (
         "The trace was not replayed job by job. The replays of changed clusters start from a mean wait of "
-        f"{fmt.duration(base[0]['mean_wait_s'])} on {base[0]['capacity_nodes']:,} nodes; the log has "
+        f"{fmt.duration(base[0]['mean_wait_s'])} on {counted(base[0]['capacity_nodes'], 'node')}; the log has "
         f"{fmt.duration(source.mean_wait_s)}."
     )
 
@@ -62,7 +63,8 @@ def fidelity(source: Source) -> Section:
         section.figures.append(_overlay(source, f"{scheduler}", int(str(capacity)), group))
     if starts.height < replayed:
         section.sentences.append(
-            f"{replayed - starts.height:,} replayed jobs lack a start on one side; they count in none of these figures."
+            f"{counted(replayed - starts.height, 'replayed job', 'lacks')} a start on one side; they count in none of "
+            "these figures."
         )
     section.tables.append(
         TableView(
@@ -177,7 +179,7 @@ def _sentence(row: dict[str, Any]) -> str:
         strength = "well" if order >= 0.8 else "moderately" if order >= 0.5 else "poorly"
         kept = f"the order of who waits long is kept {strength} (Spearman {order:.2f})"
     return (
-        f"Under {fmt.text(row['scheduler'])} on {row['capacity_nodes']:,} nodes the simulated mean wait is "
+        f"Under {fmt.text(row['scheduler'])} on {counted(row['capacity_nodes'], 'node')} the simulated mean wait is "
         f"{fmt.duration(simulated)}, {apart} ({fmt.duration(recorded)}); a single job is off by "
         f"{fmt.duration(row['mean_absolute_error_s'])} on average, and {kept}."
     )
@@ -189,7 +191,7 @@ def _overlay(source: Source, scheduler: str, capacity: int, group: pl.DataFrame)
         "waits_compared",
         f"Waits under {scheduler}",
         f"Share of jobs that waited at most so long (log axis; 0 counts as 1 s), replayed under {scheduler} on "
-        f"{capacity:,} nodes. {source.caption(group.height, 'jobs')}",
+        f"{counted(capacity, 'node')}. {source.caption(group.height, 'jobs')}",
         figures.ecdf(f"{source.slug}-{scheduler}-{capacity}", curves, "wait from submission", dashed=("simulated",)),
         "Cumulative distributions of recorded and simulated waits overlaid.",
     )

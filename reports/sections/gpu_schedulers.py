@@ -10,6 +10,7 @@ from features.conventions import BLOCK_DAYS
 from reports import format as fmt
 from reports.layout import Section, TableView, columns, cut
 from reports.source import Source
+from traces.counted import counted
 
 KNOW_RUN_TIMES = ("sjf", "srtf")  # marks to reach: no cluster can run them
 NOT_TO_CHOOSE = ("mix=", "elastic=", "arrivals=")  # changes that an operator does not make
@@ -179,7 +180,7 @@ def _parts(source: Source, section: Section, best: dict[str, Any]) -> None:
     if losing:
         most = max(losing, key=lambda row: row["jct_change_s"] * row["jobs"])
         section.sentences.append(
-            f"{_named(best)} makes {len(losing)} of {len(of_best)} groups of jobs wait longer, "
+            f"{_named(best)} makes {len(losing)} of {counted(len(of_best), 'group')} of jobs wait longer, "
             f"{_part(most)} most: {fmt.duration(most['jct_change_s'])} a job."
         )
     else:

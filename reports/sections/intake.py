@@ -12,6 +12,7 @@ from reports import format as fmt
 from reports.layout import Section, TableView, columns
 from reports.source import Source
 from traces import quality
+from traces.counted import counted
 
 MOST_REASONS, EXAMPLE_CHARACTERS = 20, 240
 _HIDDEN = "(hidden: this report is anonymised)"
@@ -28,15 +29,16 @@ def intake(source: Source) -> Section:
         return section
     records, rejects = int(files["records"].sum()), int(files["rejects"].sum())
     section.sentences.append(
-        f"{_count(files.height, 'raw file')} with {records:,} records gave {source.jobs.height:,} jobs; "
-        f"{int(files['duplicates'].sum()):,} records were duplicates, {rejects:,} "
+        f"{counted(files.height, 'raw file')} with {counted(records, 'record')} gave "
+        f"{counted(source.jobs.height, 'job')}; "
+        f"{counted(int(files['duplicates'].sum()), 'record', 'was')} duplicates, {rejects:,} "
         f"({fmt.percent(rejects / max(records, 1))}) were refused."
     )
     section.sentences.extend(_conservation(files))
     superseded, ambiguous = int(files["superseded"].sum()), int(source.jobs["is_time_ambiguous"].sum())
     section.sentences.append(
-        f"{_count(superseded, 'job')} stood in several files, and the newest record was kept; "
-        f"{_count(ambiguous, 'job')} had a local time in the hour of a clock change that nothing in the log settles "
+        f"{counted(superseded, 'job')} stood in several files, and the newest record was kept; "
+        f"{counted(ambiguous, 'job')} had a local time in the hour of a clock change that nothing in the log settles "
         f"(zone {fmt.text(source.timezone)})."
     )
     section.tables.append(_files_table(source, files))
@@ -51,16 +53,12 @@ def intake(source: Source) -> Section:
     return section
 
 
-def _count(n: int, unit: str) -> str:
-    return f"{n:,} {unit}{'' if n == 1 else 's'}"
-
-
 def _conservation(files: pl.DataFrame) -> list[str]:
     """A sentence for files whose counts do not add up, or one that says that all do."""
     parts = pl.sum_horizontal("allocations", "steps", "samples", "duplicates", "rejects")
     wrong = files.filter(parts != pl.col("records")).height
     if wrong:
-        return [f"In {_count(wrong, 'file')} the counts do not add up: records were lost or counted twice there."]
+        return [f"In {counted(wrong, 'file')} the counts do not add up: records were lost or counted twice there."]
     return ["In every file: records = allocations + steps + samples + duplicates + rejects."]
 
 

@@ -13,6 +13,7 @@ from reports import format as fmt
 from reports.drift import FEATURES, listed
 from reports.layout import Figure, Section, TableView, columns
 from reports.source import Source
+from traces.counted import counted
 
 SHORTEST_PLOT = 3  # days
 
@@ -39,7 +40,7 @@ def load(source: Source) -> Section:
         section.missing.append("The window is too short for a plot over time.")
     quiet = days.filter(pl.col("arrivals") == 0).height
     if quiet:
-        section.sentences.append(f"On {fmt.count(quiet)} of the {days.height:,} days nothing was submitted.")
+        section.sentences.append(f"On {fmt.count(quiet)} of the {counted(days.height, 'day')} nothing was submitted.")
     _drift(source, section)
     return section
 

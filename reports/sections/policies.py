@@ -28,6 +28,7 @@ from reports.layout import Figure, Section, TableView, columns
 from reports.sections.promises import promises
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
+from traces.counted import counted
 
 _COMPARISON = (
     "policy|policy|name", "setting|setting|number", "n|pairs|count", "interruption_h|interruption, h|number",
@@ -83,7 +84,10 @@ def _pair_size(source: Source, section: Section, pairs: Compared, curves: pl.Dat
         section.sentences += sentences(source, pairs)
     seeds = max(int(row["seeds"]) for row in rows)
     ending = source.caption(first["n"], "pairs", seeds, (first["from_utc"], first["to_utc"]))
-    few = f" Only {first['blocks']} blocks of {BLOCK_DAYS} days: the intervals are indicative." * first["indicative"]
+    few = (
+        f" Only {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days: the intervals are indicative."
+        * first["indicative"]
+    )
     limit = "" if first["limit_h"] is None else f"{first['limit_h']:g}-"
     tag = f"{pairs.size}-{limit}{first['world']}"
     simulated = f"{few} Simulated: {fmt.text(first['scenario'])}. {world(first)}"

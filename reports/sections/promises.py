@@ -15,6 +15,7 @@ from reports.layout import Figure, Section, TableView, columns
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
 from traces import instants
+from traces.counted import counted
 
 _MINUTES = NOTICED_WAIT_S // 60
 _TINTS = ("class0", "class1", "class2", "class3")
@@ -34,7 +35,9 @@ def promises(source: Source, section: Section) -> None:
     section.sentences.append(_sentence(spoken))
     first = spoken[0]
     ending = source.caption(first["n"], "pairs", first["seeds"], (first["from_utc"], first["to_utc"]))
-    few = f" Only {first['blocks']} blocks of {BLOCK_DAYS} days: intervals are indicative." * bool(first["indicative"])
+    few = f" Only {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days: intervals are indicative." * bool(
+        first["indicative"]
+    )
     section.tables.append(_table(rows, f"{few} {ending}"))
     if len(spoken[0]["weekly"]) > 1:
         section.figures.append(_figure(source, spoken, ending))
@@ -66,7 +69,7 @@ def _sentence(rows: list[dict[str, Any]]) -> str:
             continue
         parts.append(
             f"{risk}: {fmt.percent(row['interrupted_share'])} were, at {fmt.number(row['overlap_h'])} h of overlap "
-            f"(promised for {row['promised']} weeks)"
+            f"(promised for {counted(row['promised'], 'week')})"
         )
     return (
         f"Promised to interrupt for over {_MINUTES} minutes with probability at most so much, with the setting of "

@@ -15,6 +15,7 @@ from reports.layout import Figure, Section, TableView, columns
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
 from traces import instants
+from traces.counted import counted
 
 HOUR_S = 3600.0
 LEAST_COVERED = 0.9  # of a 95 % interval, below which a part of the jobs is named as one where it fails
@@ -63,7 +64,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 def _sentences(row: dict[str, Any], newest: dict[str, Any] | None) -> list[str]:
     name = fmt.text(row["method"])
     said = [
-        f"Half of the {row['n_over_10min']:,} jobs that waited over {_MINUTES} minutes started within "
+        f"Half of the {counted(row['n_over_10min'], 'job')} that waited over {_MINUTES} minutes started within "
         f"{fmt.duration(_seconds(row['median_ae_h']))} of what {name} said when they were submitted; its 95 % "
         f"intervals held {fmt.percent(row['coverage_95'])} of all {row['n']:,} waits and were "
         f"{fmt.duration(_seconds(row['width_95_h']))} wide in the mean. Predictions are judged on jobs submitted after "
@@ -102,8 +103,8 @@ def _failures(row: dict[str, Any]) -> list[str]:
     return [
         f"It fails {words}: there 95 % intervals held {fmt.percent(worst['coverage_95'])} of {worst['n']:,} waits, "
         f"which were {ratio} than said (median {fmt.duration(_seconds(worst['median_wait_h']))}, predicted "
-        f"{fmt.duration(_seconds(worst['median_predicted_h']))}). {len(failing)} of {len(parts)} weeks and sizes are "
-        "below 90 %: waits like these were not in what it was fitted on."
+        f"{fmt.duration(_seconds(worst['median_predicted_h']))}). {len(failing)} of {counted(len(parts), 'week')} "
+        "and sizes are below 90 %: waits like these were not in what it was fitted on."
     ]
 
 
@@ -153,8 +154,8 @@ def _methods(rows: list[dict[str, Any]], ending: str) -> TableView:
         "Every method on the same jobs",
         "CRPS: the mean error of the whole predicted distribution, h; less is better, and of a point it is the "
         f"absolute error. Less best naive: paired with {fmt.text(rows[0]['best_naive'])}, below 0 is better. Each "
-        f"method was fitted on {rows[0]['fitted_on']:,} jobs known at the begin of the window; "
-        f"{rows[0]['never_started']:,} jobs never started and are not judged.{few} {ending}",
+        f"method was fitted on {counted(rows[0]['fitted_on'], 'job')} known at the begin of the window; "
+        f"{counted(rows[0]['never_started'], 'job')} that never started: not judged.{few} {ending}",
         columns(
             "method|method|name", "kind|kind|text", "n|jobs|count", "crps_h|CRPS, h|number", "crps_ci|95 %|interval",
             "difference_h|less best naive, h|number", "difference_ci|95 % |interval",

@@ -12,6 +12,7 @@ from reports.advice import actions
 from reports.layout import Section, Tile
 from reports.sections.waiting_over_time import over_time
 from reports.source import Source
+from traces.counted import counted
 
 TREND_WEEKS = 4
 MOST_ALSO = 2  # what would help besides, at most
@@ -39,17 +40,13 @@ def lead(source: Source) -> str:
     size = source.read(
         "SELECT max(capacity_nodes) AS nodes, max(capacity_gpus) AS gpus FROM fragmentation WHERE cluster = ?"
     ).to_dicts()[0] if "fragmentation" in source.tables else {"nodes": None, "gpus": None}  # fmt: skip
-    machine = " on " + _plural(size["nodes"], "node") if size["nodes"] else ""
-    machine += f" with {_plural(size['gpus'], 'GPU')}" if machine and size["gpus"] else ""
-    people = f" of {_plural(users, 'user')}" if users else ""
+    machine = " on " + counted(size["nodes"], "node") if size["nodes"] else ""
+    machine += f" with {counted(size['gpus'], 'GPU')}" if machine and size["gpus"] else ""
+    people = f" of {counted(users, 'user')}" if users else ""
     return (
-        f"{_plural(jobs.height, 'job')}{people}, {fmt.day(first)} to {fmt.day(last)}{machine}; "
+        f"{counted(jobs.height, 'job')}{people}, {fmt.day(first)} to {fmt.day(last)}{machine}; "
         f"{ran:,} of {'it' if jobs.height == 1 else 'them'} started."
     )
-
-
-def _plural(n: int, unit: str) -> str:
-    return f"{n:,} {unit}{'' if n == 1 else 's'}"
 
 
 def _tiles(source: Source) -> list[Tile]:

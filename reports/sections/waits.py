@@ -14,6 +14,7 @@ from reports.sections.queue_order import locality, order
 from reports.sizes import SIZE_ORDER, by_size, gpus
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
+from traces.counted import counted
 
 MOST_USERS = 25
 _BY_COLUMNS = (
@@ -67,7 +68,7 @@ def _sentences(by: pl.DataFrame) -> list[str]:
         f"over {NOTICED_WAIT_S // 60} minutes."
     ]
     if whole["never_ran"]:
-        sentences.append(f"{whole['never_ran']:,} jobs never ran; they count in no wait.")
+        sentences.append(f"{counted(whole['never_ran'], 'job')} never ran and count in no wait.")
     return sentences
 
 

@@ -12,6 +12,7 @@ from reports.layout import Figure, Section, TableView, columns, cut
 from reports.sections.measured import measured
 from reports.sizes import by_size
 from reports.source import Source
+from traces.counted import counted
 
 MOST_USERS = 25
 SHORTEST_PLOT = 3  # points over time; fewer make no line
@@ -103,7 +104,7 @@ def _by_user(source: Source, section: Section) -> None:
     section.sentences.append(
         f"The three users who held most held {fmt.percent(float(top))} of all {unit} hours."
         if users.height > 3
-        else f"{fmt.count(users.height)} user{'s' * (users.height > 1)} held all of them."
+        else f"{counted(users.height, 'user')} held all of them."
     )
     rows, left_out = cut(users.to_dicts(), MOST_USERS)
     section.tables.append(

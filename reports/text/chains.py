@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from features.conventions import BLOCK_DAYS
+from traces.counted import counted
 
 HEADINGS = ("policy", "I h/link", "95 %", "O h/link", "I h/chain", "O h/chain", "at work", "95 %", "setting")
 
@@ -15,8 +16,8 @@ def format_chains(rows: Sequence[Mapping[str, Any]]) -> str:
     first = rows[0]
     note = ", intervals only indicative" if first["indicative"] else ""
     title = (
-        f"chains of {first['links']} links of {first['limit_h']:g} h, world {first['world']}: n {first['n']}, "
-        f"{first['blocks']} blocks of {BLOCK_DAYS} days{note}"
+        f"chains of {counted(first['links'], 'link')} of {first['limit_h']:g} h, world {first['world']}: n "
+        f"{first['n']}, {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days{note}"
     )
     ordered = sorted(rows, key=lambda row: (row["chain_interruption_h"] + row["chain_overlap_h"], row["policy"]))
     lines = [HEADINGS, *(_cells(row) for row in ordered)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from features.conventions import ALL_SIZES, BLOCK_DAYS, OVERLAP_BUDGETS_H, POOLED_WINDOWS, size_rank
+from traces.counted import counted
 
 HEADINGS = (
     "policy",
@@ -52,7 +53,7 @@ def world_words(world_error: Mapping[str, Any]) -> str:
         "recorded, h": world_error["recorded_mean_wait_h"],
     }
     told = ", ".join(f"{name} {_hours(value)}" for name, value in figures.items())
-    return f"world against the record, {world_error['jobs']:,} jobs of the window: {told}"
+    return f"world against the record, {counted(world_error['jobs'], 'job')} of the window: {told}"
 
 
 def _order(size_and_limit: tuple[str, float | None]) -> tuple[int, float]:
@@ -72,7 +73,7 @@ def _block(rows: Sequence[Mapping[str, Any]]) -> str:
     )
     title = (
         f"{_what(first)}, {first['cluster']}, {first['scenario']}, load {first['load']}: "
-        f"n {first['n']}, {first['blocks']} blocks of {BLOCK_DAYS} days{note}"
+        f"n {first['n']}, {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days{note}"
     )
     lines = [HEADINGS, *(_cells(row, first["n"]) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from reports import format as fmt
+from traces.counted import counted
 
 CAUSES = {
     "held_s": "held: not yet eligible (dependency, begin time, hold)",
@@ -53,7 +54,7 @@ def user_text(user: dict[str, Any]) -> str:
 
 
 def _many(number: float | None, unit: str) -> str:
-    return f"{fmt.count(number)} {unit}{'' if number == 1 else 's'}"
+    return f"{fmt.MISSING} {unit}s" if number is None else counted(round(number), unit)
 
 
 def _gpus(job: dict[str, Any], gpus: int | None) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from features.conventions import ALL_SIZES, BLOCK_DAYS
+from traces.counted import counted
 
 HEADINGS = ("policy", "pairs", "n", "cost", "hidden", "more", "95 %", "setting")
 
@@ -14,7 +15,7 @@ def format_hidden(rows: Sequence[Mapping[str, Any]]) -> str:
     """One line a policy and size of pairs: cost with everything seen, with less, and the difference, hours a pair."""
     first = rows[0]
     note = ", intervals only indicative" if any(row["indicative"] for row in rows) else ""
-    title = f"without {', '.join(first['hidden'])}: {first['blocks']} blocks of {BLOCK_DAYS} days{note}"
+    title = f"without {', '.join(first['hidden'])}: {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days{note}"
     lines = [HEADINGS, *(_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
     padded = [

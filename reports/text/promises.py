@@ -7,6 +7,7 @@ from typing import Any
 
 from features.conventions import BLOCK_DAYS
 from simulator.metrics import NOTICED_WAIT_S
+from traces.counted import counted
 
 HEADINGS = ("policy", "at most", "interrupted", "95 %", "kept", "weeks", "O h", "all pairs", "O h", "next week")
 
@@ -17,7 +18,7 @@ def format_promises(rows: Sequence[Mapping[str, Any]]) -> str:
     note = ", intervals only indicative" if first["indicative"] else ""
     title = (
         f"interrupted for over {NOTICED_WAIT_S // 60} minutes with probability at most so much, a setting a week by "
-        f"outcomes known by then: n {first['n']}, {first['blocks']} blocks of {BLOCK_DAYS} days{note}"
+        f"outcomes known by then: n {first['n']}, {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days{note}"
     )
     lines = [HEADINGS, *(_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]

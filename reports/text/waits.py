@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from traces.counted import counted
+
 
 def scores_text(result: dict[str, Any]) -> str:
     """The table of `baton wait --from --to`, a line a method, best first."""
     lines = [
-        f"{result['cluster']}: {result['jobs']:,} jobs submitted from {result['from_utc']} to {result['to_utc']} that "
+        f"{result['cluster']}: {counted(result['jobs'], 'job')} submitted from {result['from_utc']} to "
+        f"{result['to_utc']} that "
         f"started ({result['never_started']:,} did not), mean wait {result['mean_wait_h']:.2f} h, "
         f"{result['short_share']:.0%} under ten minutes; fitted on {result['fitted_on']:,} "
         f"known at {(result['refitted_utc'] or [result['known_utc']])[-1]}"
@@ -19,7 +22,7 @@ def scores_text(result: dict[str, Any]) -> str:
     rows = sorted(result["results"], key=lambda row: row["crps_h"])
     wide = max([18, *(len(row["method"]) + 2 for row in rows)])
     if rows and rows[0]["indicative"]:
-        lines.append(f"{rows[0]['blocks']} blocks of 7 days: intervals are indicative")
+        lines.append(f"{counted(rows[0]['blocks'], 'block')} of 7 days: intervals are indicative")
     lines.append(
         f"{'method':<{wide}}{'CRPS h':>8}{'less best naive, 95 %':>26}{'bal.acc.':>9}{'Brier':>7}{'med.err h':>10}"
         f"{'in x2':>7}{'rho':>7}{'50 %':>7}{'80 %':>7}{'95 %':>7}{'width h':>9}"

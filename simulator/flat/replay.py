@@ -11,6 +11,7 @@ from simulator.flat.kernel import NO_ROOM, advance, grown, new_state
 from simulator.flat.state import NEVER, NONE, Jobs, Knobs
 from simulator.names import check_names
 from simulator.workload import Int64s, Replay, Workload
+from traces.counted import counted
 from traces.errors import InputError
 
 _FIRST_QUEUE_ROWS = 4096  # doubled when needed: a queue seldom grows with the trace
@@ -89,13 +90,14 @@ def _check_jobs(workload: Workload, capacity: int) -> None:
             job = workload.job_id[bad[0]]
             raise InputError(
                 f"job {job} has {column} {values[bad[0]]}, the least allowed is {lowest} "
-                f"({bad.size} such jobs): leave them out or mend the trace"
+                f"({counted(bad.size, 'such job')}): leave them out or mend the trace"
             )
     if (bad := np.flatnonzero(workload.size > capacity)).size:
         worst = bad[np.argmax(workload.size[bad])]
         raise InputError(
-            f"job {workload.job_id[worst]} needs {workload.size[worst]} nodes or processors, "
-            f"the cluster has {capacity} ({bad.size} such jobs): give a capacity of {workload.size[worst]} or more"
+            f"job {workload.job_id[worst]} needs {counted(workload.size[worst], 'node')} or processors, "
+            f"the cluster has {capacity} ({counted(bad.size, 'such job')}): give a capacity of "
+            f"{workload.size[worst]} or more"
         )
     if (bad := np.flatnonzero(np.diff(workload.submit_s) < 0)).size:
         raise InputError(

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from simulator.gpu.algorithms.placement import fewest_nodes
 from simulator.gpu.profiles.scaling import goodput, packed_share
 from simulator.gpu.profiles.table import Model
+from traces.counted import counted
 from traces.errors import InputError, WorkError
 
 Int64s = NDArray[np.int64]
@@ -262,7 +263,9 @@ class _Clock:
                 idle_s = 0.0 if is_running else idle_s + self.policy.round_s
                 if idle_s > STUCK_S:
                     stuck = next(iter(self.active.values()))
-                    raise WorkError(f"job {stuck.number} of {stuck.gpus} GPUs is never started: it fits no allocation")
+                    raise WorkError(
+                        f"job {stuck.number} of {counted(stuck.gpus, 'GPU')} is never started: it fits no allocation"
+                    )
             tick = self.next_tick(tick)
 
     def next_tick(self, tick: float) -> float:
@@ -288,7 +291,9 @@ def simulate_rounds(jobs: Sequence[Job], machine: Machine, policy: RoundPolicy) 
     total = machine.total
     for job in jobs:
         if job.gpus > total:
-            raise InputError(f"job {job.number} asks for {job.gpus} GPUs, the cluster has {total}: leave it out")
+            raise InputError(
+                f"job {job.number} asks for {counted(job.gpus, 'GPU')}, the cluster has {total}: leave it out"
+            )
     prepared = getattr(policy, "prepared", None)
     jobs = jobs if prepared is None else prepared(jobs)
     clock = _Clock(jobs, machine, policy)

@@ -11,6 +11,7 @@ from simulator.gpu.cluster import Cluster
 from simulator.gpu.jobs import Bools, Floats, GpuJobs
 from simulator.gpu.registry import Event, check, parameters, scheduler
 from simulator.gpu.rounds import Result, simulate_rounds
+from traces.counted import counted
 from traces.errors import InputError, WorkError
 
 
@@ -41,8 +42,9 @@ def simulate(
     if len(outside):
         job = int(outside[0])
         raise InputError(
-            f"{len(outside)} jobs fit no configuration of the cluster; the first is number {jobs.number[job]}, of "
-            f"{jobs.gpus[job]} GPUs, and the most of one type are {most_of_a_type(cluster)}"
+            f"{counted(len(outside), 'job', 'fits')} no configuration of the cluster; the first is number "
+            f"{jobs.number[job]}, of "
+            f"{counted(jobs.gpus[job], 'GPU')}, and the most of one type are {most_of_a_type(cluster)}"
         )
     found = scheduler(name)
     if not isinstance(found, Event):
@@ -66,7 +68,7 @@ def _events(cluster: Cluster, jobs: GpuJobs, name: str, share: Floats, knobs: Fl
     state = build(cluster, jobs, share, knobs)
     stranded, stuck = run(RULES.index(name), state)
     if stuck >= 0:
-        raise WorkError(f"{name}: job {jobs.number[stuck]} of {jobs.gpus[stuck]} GPUs is never started")
+        raise WorkError(f"{name}: job {jobs.number[stuck]} of {counted(jobs.gpus[stuck], 'GPU')} is never started")
     return Result(
         start_s=state.real[BEGUN],
         end_s=state.real[END],

@@ -49,6 +49,7 @@ from simulator.slurm.inputs.prepare import Prepared, new_branch, prepared
 from simulator.slurm.inputs.submitted import Submitter, user_limits, with_jobs
 from simulator.slurm.world import NEVER, NONE, PLACEABLE, REASONS, RESERVATION, UNPLACEABLE, World
 from simulator.workload import Workload
+from traces.counted import counted
 from traces.errors import InputError
 
 MOST_NODES = 1 << 20  # of a flat pool: each node is known
@@ -84,7 +85,7 @@ def build(world: World, by: Submitter, *, extra: int, nodes: int, limit_s: int, 
         if reason != PLACEABLE:
             partition = world.partitions.names[by.partition]
             raise InputError(
-                f"a job of {nodes} whole nodes and {limit_s} s never starts in partition {partition!r}: "
+                f"a job of {counted(nodes, 'whole node')} and {limit_s} s never starts in partition {partition!r}: "
                 f"{REASONS[reason]}; give another --pair-nodes or --limit"
             )
     members = world.partitions.nodes

@@ -60,7 +60,7 @@ def test_rows_that_cannot_be_parsed_are_counted(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         ToldSlurm, "_squeue", lambda self, argv: squeue(self, argv).replace(str(NOW - 3 * HOUR), "soon")
     )
-    assert "1 rows of squeue could not be parsed and are left out" in found()["warning queue"]
+    assert "1 row of squeue could not be parsed: left out" in found()["warning queue"]
 
 
 def test_clocks_and_versions_that_differ() -> None:

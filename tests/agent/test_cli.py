@@ -144,7 +144,13 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("no links", {"links": None}, "links is not given"),
     ("zero links", {"links": "0"}, "links is 0; allowed: 1 to 1000"),
     ("a hostile name", {"more": ["--name", "a;rm -rf ~"]}, "name is 'a;rm -rf ~'; allowed: up to 40"),
-    ("an unusual overlap", {"more": ["--most-overlap", "nan"]}, "most_overlap_h is nan; allowed"),
+    (
+        "an unusual overlap",
+        {"more": ["--most-overlap", "nan"]},
+        "most_overlap_h: duration 'nan' is not understood",
+    ),
+    ("too much overlap", {"more": ["--most-overlap", "9999d"]}, "most_overlap_h is 239976; allowed: 0 to 10000"),
+    ("a cycle that is too short", {"more": ["--cycle", "00:05"]}, "cycle_s is 5; allowed: 10 to 3600"),
     ("an own dependency", {"more": ["--", "--dependency=afterok:1"]}, "--dependency is not allowed in a chain"),
     ("an own name", {"more": ["--", "-J", "x"]}, "-J is not allowed in a chain: the agent sets it"),
     (
@@ -218,6 +224,17 @@ def test_a_chain_file_under_the_command_line(tmp_path: Path) -> None:
     chain = make(from_file(tmp_path / "chain.toml") | {"links": 2})
     assert (chain.script, chain.links, chain.limit_s) == (tmp_path / "job.sh", 2, 3600)
     assert chain.name == "job" and chain.submitted_options[-2:] == ("-p", "gpu")
+
+
+def test_durations_of_a_chain_may_be_written_as_slurm_writes_them(tmp_path: Path) -> None:
+    chain_of(tmp_path)
+    file = 'script = "job.sh"\nlinks = 5\nartifact = "released"\nmost_overlap_h = "0-00:30:00"\ncycle_s = "02:00"\n'
+    (tmp_path / "chain.toml").write_text(file)
+    chain = make(from_file(tmp_path / "chain.toml"))
+    assert (chain.most_overlap_h, chain.cycle_s) == (0.5, 120.0)
+    assert make(from_file(tmp_path / "chain.toml") | {"most_overlap_h": "UNLIMITED"}).most_overlap_h == float("inf")
+    assert make(from_file(tmp_path / "chain.toml") | {"most_overlap_h": "2"}).most_overlap_h == 2.0
+    assert chain_of(tmp_path).most_overlap_h == 1.0, "bounded where nothing is said"
 
 
 def test_options_reach_sbatch_as_they_are_and_never_a_shell(tmp_path: Path) -> None:
@@ -389,6 +406,91 @@ def test_check_without_a_slurm_and_with_wrong_options(
     monkeypatch.setenv("PATH", str(tmp_path))
     script = chain_of(tmp_path).script
     assert cli.main(["check", str(script), "--", "--nodes=2-4"]) == 1
-    assert capsys.readouterr().out.startswith("problem  slurm: cannot be read: squeue: cannot be run")
+    out = capsys.readouterr().out
+    assert out.startswith("problem  slurm: cannot be read: squeue: cannot be run: No such file or directory; run this")
+    assert out.count("\n") == 1
     assert run(capsys, "check", "--", "-N", "0") == (2, "baton-agent: --nodes is '0'; allowed: 1 to 100000\n")
     assert run(capsys, "status", "--", "-N", "1") == (2, "baton-agent: status takes no options of sbatch\n")
+
+
+@pytest.fixture
+def slurm_of_four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Programs of a Slurm with four nodes and an empty queue; the folder that they lie in."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    answers = {"scontrol": f"printf '%s' '{CONFIG}'", **dict.fromkeys(("sbatch", "sdiag", "squeue", "sinfo"), "true")}
+    for name, text in (answers | dict.fromkeys(("sacct", "sacctmgr"), "exit 1")).items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    return programs
+
+
+REFUSED_BY_RUN: dict[str, dict[str, Any]] = {
+    "a policy of a larger cluster": {"trained_on": {"capacity": 171}},
+    "a policy of another observation": {"observe_version": 1},
+    "a limit over the partition's": {"more": ["--", "--time=13:00:00"]},
+    "an own dependency": {"more": ["--", "--dependency=afterok:1"]},
+    "a first link that is not there": {"more": ["--first", "100"]},
+    "another chain's folder": {"state": "/somewhere/else.sh"},
+    "what Slurm refuses": {"sbatch": "echo sbatch: error: no >&2; exit 1"},
+    "a bound that is none": {"more": ["--most-overlap", "soon"]},
+    "a setting outside": {"more": ["--setting", "9"]},
+}
+
+
+@pytest.mark.parametrize("given", [pytest.param(given, id=name) for name, given in REFUSED_BY_RUN.items()])
+def test_check_refuses_what_run_would(
+    tmp_path: Path, slurm_of_four: Path, given: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain = chain_of(tmp_path)
+    artifact(chain.artifact, **{key: given[key] for key in ("trained_on", "observe_version") if key in given})
+    folder = Folder(tmp_path / "s")
+    if "state" in given:
+        folder.make()
+        folder.save(new_state("train", given["state"], 3))
+    if "sbatch" in given:
+        (slurm_of_four / "sbatch").write_text(f"#!/bin/sh\n{given['sbatch']}\n")
+    where = [str(chain.script), "--artifact", str(chain.artifact), "--state", str(folder.path), "--links", "2"]
+    more = given.get("more", [])
+    assert cli.main(["run", *where, *more]) == 2
+    (refusal,) = capsys.readouterr().err.splitlines()[-1:]
+    assert cli.main(["check", *where, *more]) in (1, 2)
+    out, err = capsys.readouterr()
+    said = [line for line in (out + err).splitlines() if line.startswith(("problem", "baton-agent: "))]
+    assert len(said) == 1 and (said[0].rpartition(": ")[2].split("(")[0] in refusal or "13 h" in said[0])
+
+
+def test_check_finds_no_problem_in_a_chain_that_run_would_keep(
+    tmp_path: Path, slurm_of_four: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain = chain_of(tmp_path)
+    where = [str(chain.script), "--artifact", str(chain.artifact), "--state", str(tmp_path / "s")]
+    assert cli.main(["check", *where]) == 0
+    out = capsys.readouterr().out
+    assert "problem" not in out and "a successor that starts over 1 h early is cancelled (--most-overlap)" in out
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_ctrl_c_ends_within_a_second_also_in_a_call_to_slurm(tmp_path: Path, slurm_of_four: Path, command: str) -> None:
+    chain = chain_of(tmp_path)
+    for name in ("squeue", "scontrol"):
+        (slurm_of_four / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/called\nexec sleep 25\n")
+    given = [command, str(chain.script), "--links", "2", "--artifact", str(chain.artifact), "--state", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agent.cli", *given], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    while not (tmp_path / "called").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    code = process.wait(10)
+    assert time.monotonic() - begun < 1.0
+    assert process.stderr is not None
+    lines = process.stderr.read().strip().splitlines()
+    assert lines[-1].endswith("interrupted; run again to resume") and "Traceback" not in "".join(lines)
+    assert code == (4 if command == "run" else 130)

@@ -91,6 +91,30 @@ def test_a_part_of_the_report_never_replaces_the_whole(baton: Baton, tmp_path: P
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("report",), "--out"),
+        (("report",), "--offenders"),
+        (("export", "--cluster", "lab"), "--out"),
+        (("simulate", "--cluster", "lab", "--scheduler", "fifo"), "--starts"),
+        (("simulate", "--cluster", "lab", "--scheduler", "fifo"), "--jobs"),
+        (("simulate", "--cluster", "lab", "--scheduler", "fifo"), "--plots"),
+    ],
+)
+def test_a_folder_that_does_not_exist_is_created_when_asked_for(
+    baton: Baton, tmp_path: Path, command: tuple[str, ...], option: str
+) -> None:
+    data, target = tmp_path / "data", tmp_path / "new" / "folder" / "file"
+    baton("ingest", dump(tmp_path / "jobs.psv"), "--cluster", "lab", "--data", data)
+    refused = baton(*command, option, target, "--data", data)
+    why = f"baton: {option} {target}: the folder {target.parent} does not exist; add --mkdir to create it\n"
+    assert (refused.code, refused.out, refused.err) == (2, "", why)
+    assert not (tmp_path / "new").exists()
+    assert baton(*command, option, target, "--mkdir", "--data", data).code == 0
+    assert target.is_file()
+
+
 def test_dagster_home_is_ready_and_telemetry_is_off(baton: Baton, tmp_path: Path) -> None:
     home = Path(baton("dagster-home", "--data", tmp_path / "data").out.strip())
     assert home == tmp_path / "data" / "dagster"

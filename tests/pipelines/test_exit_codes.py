@@ -75,7 +75,7 @@ def lab(baton: Baton, places: dict[str, Path]) -> dict[str, Path]:
         ("report --out {log}/below", 2, "jobs.psv is a file, not a folder"),
         ("report --out {tmp}/LONG", 2, "File name too long"),
         ("report --out /dev/full", 1, "/dev/full: No space left on device"),
-        ("report --offenders /proc/none/x", 2, "/proc/none: No such file or directory"),
+        ("report --offenders /proc/none/x --mkdir", 2, "/proc/none: No such file or directory"),
         ("report --offenders /dev/full", 1, "/dev/full: No space left on device"),
         ("export --cluster lab --out /dev/full", 1, "/dev/full: No space left on device"),
         ("export --format csv --tables jobs --out {log}", 2, "{log}: no folder that can be written (File exists)"),

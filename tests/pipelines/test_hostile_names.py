@@ -63,7 +63,7 @@ def test_every_command_shows_hostile_names_as_escapes(baton: Baton, hostile_log:
         assert shown in explained.out
     listed = baton("export", "--format", "csv", "--tables", "rejects", "--out", tmp_path / HOSTILE, "--data", data)
     assert_harmless(listed)
-    assert listed.out.startswith(str(tmp_path)) and f"/{ESCAPED}/rejects.csv: 1 rows" in listed.out
+    assert listed.out.startswith(str(tmp_path)) and f"/{ESCAPED}/rejects.csv: 1 row of" in listed.out
     page = data / "reports" / "report.html"
     assert "\x1b" not in page.read_text() and shown in page.read_text()
 

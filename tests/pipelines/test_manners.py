@@ -137,6 +137,16 @@ def test_a_refusal_is_there_at_once(places: dict[str, Path], line: str) -> None:
     assert is_at_once(answer), answer
 
 
+@pytest.mark.timed
+@pytest.mark.parametrize("command", ["mlflow-uri", "dagster-home"])
+def test_where_things_lie_is_said_at_once(places: dict[str, Path], command: str) -> None:
+    """Dagster and MLflow, which take seconds to import, are for the first time alone."""
+    first = ask([command], places["data"], until_s=60)
+    again = ask([command], places["data"])
+    assert (again.code, again.out) == (0, first.out)
+    assert is_at_once(again), again
+
+
 def test_the_version() -> None:
     answer = ask(["--version"])
     assert (answer.code, answer.out) == (0, "baton 0.1.0\n") and answer.processor_s < MOST_S
@@ -158,6 +168,42 @@ def test_completion_knows_the_commands() -> None:
         text=True,
     )
     assert completed.stdout.split() == ["simulate"]
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("baton report --cluster la", {"lab"}),
+        ("baton report --cluster ls6,la", {"ls6,lab"}),
+        ("baton evaluate --cluster l", {"lab", "ls6"}),  # the latter by the clusters.toml that Baton brings
+        ("baton --data {data} wait --cluster la", {"lab"}),
+        ("baton explain --data {data} --cluster la", {"lab"}),
+        ("baton explain --data {tmp}/none --cluster la", set()),
+        ("baton report --section wa", {"waits", "waste"}),
+        ("baton train --policies forest,f", {"forest,fitted-q"}),
+        ("baton train --policies c", {"champion"}),
+        ("baton tune --policy dqn", {"dqn", "dqn-ahead"}),
+        ("baton simulate --scheduler s", {"sjf", "slurm"}),
+        ("baton simulate --compare fifo,e", {"fifo,easy"}),
+        ("baton train --scheduler c", {"conservative"}),
+        ("baton whatif --schedulers t", {"tetris", "tiresias", "themis"}),
+        ("baton whatif --schedulers easy,", {f"easy,{name}" for name in ("fifo", "conservative", "mirage", "sjf")}),
+        ("baton whatif --schedulers yarn,e", set()),
+    ],
+)
+def test_completion_knows_names(places: dict[str, Path], line: str, offered: set[str]) -> None:
+    words = line.format(**places)
+    completed = subprocess.run(
+        [sys.executable, "-m", "pipelines.entry"],
+        env={
+            **{name: value for name, value in os.environ.items() if name != "BATON_DATA"},
+            **({} if "--data" in words else {"BATON_DATA": str(places["data"])}),
+            "_BATON_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")),
+        },
+        capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert set(completed.stdout.split()) == offered and completed.stderr == ""
 
 
 def test_a_log_given_to_trace_is_sent_to_ingest(places: dict[str, Path]) -> None:

@@ -15,13 +15,17 @@ from traces.errors import InputError
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("48h", 172800), ("30m", 1800), ("2d", 172800), ("90s", 90), ("600", 600), ("0.5h", 1800)]
-)
+    ("text", "seconds"),
+    [
+        ("48h", 172800), ("30m", 1800), ("2d", 172800), ("90s", 90), ("600", 600), ("0.5h", 1800),
+        ("2-00:00:00", 172800), ("48:00", 2880), ("2-0", 172800),
+    ],
+)  # fmt: skip
 def test_durations(text: str, seconds: int) -> None:
     assert options.duration_s(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0h", "-4h", "4 weeks", "h", "1e400h"])
+@pytest.mark.parametrize("text", ["", "0h", "-4h", "4 weeks", "h", "1e400h", "UNLIMITED", "0-0"])
 def test_a_duration_that_is_none_names_itself(text: str) -> None:
     with pytest.raises(InputError, match="duration"):
         options.duration_s(text)

@@ -246,6 +246,9 @@ def waiting(tmp_path: Path) -> Source:
     return Source(_data(tmp_path, _jobs(40, wait_s=5000)), "lab")
 
 
+EASY = "Try EASY backfill (`baton whatif --schedulers mirage,easy`)"
+
+
 def test_what_is_free_comes_before_what_is_bought(waiting: Source) -> None:
     source = _replays(
         waiting,
@@ -255,7 +258,7 @@ def test_what_is_free_comes_before_what_is_bought(waiting: Source) -> None:
         ("exact time limits", 8, 100.0, -3900.0, -3950.0, -3850.0),  # nobody can have them
     )
     first, second = actions(source)
-    assert (first.do, first.interval) == ("Try EASY backfill", [-1500.0, -500.0])
+    assert (first.do, first.interval) == (EASY, [-1500.0, -500.0])
     assert "from 1 h 7 min to 50 min (by 17 min; 95 % interval 8.3 min to 25 min)" in first.effect
     assert second.do == "Add 1 node (12 % more)"
 

@@ -10,16 +10,16 @@ from traces import progress
 def test_a_line_says_how_many_are_done_and_how_long_the_rest_takes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The rate is that since the first word: 100 in 10 s, so the remaining 1,850 take 185 s."""
+    """The rate is that since the first word: 100 in 100 s, so the remaining 1,850 take 1,850 s."""
     for each in (False, True):
-        seconds = iter([950.0, 1000.0, 1002.0, 1010.0])
+        seconds = iter([950.0, 1000.0, 1020.0, 1100.0])
         monkeypatch.setattr(progress, "monotonic", seconds.__next__)
         with progress.Progress("slurm", 2000, "jobs", stays=False, each=each) as bar:
             for count in (50, 60, 150):
                 bar.reach(count)
         shown = capsys.readouterr()
-        cost = ", 0.100 s each" if each else ""
-        assert shown.err == f"  slurm; 150 of 2,000 jobs{cost}, about 185 s left\n" and shown.out == ""
+        cost = ", 1.000 s each" if each else ""
+        assert shown.err == f"  slurm; 150 of 2,000 jobs{cost}, about 1,850 s left\n" and shown.out == ""
 
 
 def test_a_short_computation_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,10 +31,20 @@ def test_a_short_computation_says_nothing(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_steps_are_named_and_counted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The second of four steps ends 8 s after the beginning, so the other two take 8 s."""
-    seconds = iter([100.0, 104.0, 108.0])
+    """The second of four steps ends 40 s after the beginning, so the other two take 40 s."""
+    seconds = iter([100.0, 120.0, 140.0])
     monkeypatch.setattr(progress, "monotonic", lambda: next(seconds))
     with progress.Progress("training", 4) as bar:
         bar.advance("forest, seed 1")
         bar.advance("forest, seed 2")
-    assert "  forest, seed 2; 2 of 4, about 8 s left\n" in capsys.readouterr().err
+    assert "  forest, seed 2; 2 of 4, about 40 s left\n" in capsys.readouterr().err
+
+
+def test_a_line_for_a_file_is_not_wrapped(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    seconds = iter([100.0, 140.0])
+    monkeypatch.setattr(progress, "monotonic", lambda: next(seconds))
+    with progress.Progress("x", 4) as bar:
+        bar.advance("simulating the pairs of a very large cluster with a name that is long")
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  simulating") and ";" in line]
+    assert line.endswith("1 of 4, about 120 s left")

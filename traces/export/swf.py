@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 
+from traces.counted import counted
 from traces.errors import InputError
 from traces.files.whole import write_text
 from traces.readers.published.swf import COLUMNS
@@ -62,7 +63,7 @@ def _header(cluster: str, processors: str, zero: int, peak: int, jobs: pl.DataFr
     source = "declared for the cluster" if declared else "the most that were held at once"
     several = int((jobs["attempts"] > 1).sum())
     lines.append(f"; Note: processors are {processors}; MaxProcs is {source}")
-    lines.append(f"; Note: {several} jobs ran several times: wait is the first one's, run time the sum")
+    lines.append(f"; Note: {counted(several, 'job')} ran several times: wait is the first one's, run time the sum")
     return lines
 
 

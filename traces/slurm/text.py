@@ -30,6 +30,15 @@ COMPACT_STATES = {
 NO_TIME = frozenset({"", "None", "Unknown", "N/A", "NONE", "0", "4294967295"})
 NO_LIMIT = frozenset({"", "UNLIMITED", "Partition_Limit", "INFINITE", "NOT_SET", "None", "N/A"})
 
+# What a person writes on a command line for no limit, and how durations are written there.
+ENDLESS = frozenset({"UNLIMITED", "INFINITE"})
+SPAN_FORMS = "write 48h, 30m, 2d or 2-00:00:00"
+_UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_NUMBER = r"\d+(?:\.\d+)?"
+_PLAIN = re.compile(_NUMBER, re.ASCII)
+_SPAN_PART = re.compile(rf"({_NUMBER})([smhd])", re.ASCII)
+_SPAN = re.compile(rf"(?:{_SPAN_PART.pattern})+", re.ASCII)
+
 _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,2})(?:\.(\d{1,6}))?")
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)([KMGTPE]?)B?([nc]?)", re.IGNORECASE)
 _GRES_GPU = re.compile(
@@ -76,10 +85,31 @@ def parse_limit_s(text: str) -> int | None:
         return None
     if text.isascii() and text.isdigit():
         return int(text) * 60
-    match = re.fullmatch(r"(\d{1,6})-(\d{1,2})", text)  # D-HH, as sbatch takes it
+    match = re.fullmatch(r"(\d{1,6})-(\d{1,2})(?::(\d{1,2}))?", text)  # D-HH and D-HH:MM, as sbatch takes them
     if match:
-        return int(match[1]) * 86_400 + int(match[2]) * 3_600
+        return int(match[1]) * 86_400 + int(match[2]) * 3_600 + int(match[3] or 0) * 60
     return int(parse_duration_s(text))
+
+
+def parse_span_s(text: str, plain_s: float = 1.0) -> float | None:
+    """Seconds of a duration on a command line; None for UNLIMITED. Raises ValueError for another form.
+
+    `48h`, `30m`, `2d`, `90s`, several as `1d12h`, or one of Slurm's forms with a colon or a dash: `2-00:00:00`, `2-0`,
+    `48:00` (minutes and seconds). A plain number counts `plain_s` seconds each.
+    """
+    text = text.strip()
+    if text.upper() in ENDLESS:
+        return None
+    if ":" in text or "-" in text[1:]:
+        try:
+            return float(parse_limit_s(text) or 0)
+        except ValueError:
+            raise ValueError(f"duration {_shown(text)} is not understood; {SPAN_FORMS}") from None
+    if _PLAIN.fullmatch(text):
+        return float(text) * plain_s
+    if not _SPAN.fullmatch(text):
+        raise ValueError(f"duration {_shown(text)} is not understood; {SPAN_FORMS}")
+    return sum(float(number) * _UNIT_S[unit] for number, unit in _SPAN_PART.findall(text))
 
 
 def parse_memory_mib(text: str) -> tuple[float, str] | None:

@@ -60,7 +60,7 @@ def fill(
     files[schema.NODES.name] = [folder / f"{schema.NODES.name}.parquet" for folder in lists]
     held = {name: _rows(connection, paths) for name, paths in files.items()}
     rows: dict[str, int] = {}
-    with Progress("warehouse", sum(held.values()), "rows", stays=False) as progress:
+    with Progress("building the warehouse", sum(held.values()), "rows", stays=False) as progress:
         progress.reach(0)
         selects = _canonical(connection, folders, {table.name: files[table.name] for table in schema.CANONICAL})
         selects |= {name: union(table, paths) for name, (table, paths) in derived.items()}

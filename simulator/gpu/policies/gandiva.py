@@ -21,6 +21,7 @@ from simulator.gpu.algorithms.placement import Int64s, fewest_nodes, packed, tak
 from simulator.gpu.profiles.scaling import packed_share
 from simulator.gpu.profiles.table import MODELS
 from simulator.gpu.rounds import RESTART_S, Job, Placed, View, check_seconds
+from traces.counted import counted
 from traces.errors import InputError
 
 TRIED = 30  # waiting jobs that packing is tried for in one round
@@ -123,7 +124,10 @@ class Gandiva:
 
     def said(self) -> list[str]:
         """What was assumed, for the person who asked."""
-        return [f"gandiva: {self.packed_pairs} pairs of jobs were packed, by what their profiles say they do together"]
+        return [
+            f"gandiva: {counted(self.packed_pairs, 'pair')} of jobs were packed, by what their profiles say they do "
+            "together"
+        ]
 
     def _pack(self, waiting: list[Job], running: list[Job], placed: dict[int, Placed]) -> None:
         self.guests = {}

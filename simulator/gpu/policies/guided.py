@@ -21,6 +21,7 @@ from collections.abc import Collection, Sequence
 
 from simulator.gpu.algorithms.placement import Int64s, fewest_nodes, packed, take
 from simulator.gpu.rounds import NOBODY, Job, Placed, View, check_seconds
+from traces.counted import counted
 from traces.errors import InputError
 
 SMALL = 2  # GPUs: stated
@@ -78,7 +79,9 @@ class Guided:
         """What was assumed, for the person who asked."""
         lines = []
         if self.defragment:
-            lines.append(f"guided: {self.moves} times a small job was moved so that a gang found a whole place")
+            lines.append(
+                f"guided: {counted(self.moves, 'time')} a small job was moved so that a gang found a whole place"
+            )
         if self.prerun_s and self.failing is None:
             lines.append(
                 f"guided: gangs that ran {self.prerun_s:g} s or less are taken to be those that fail in a pre-run"

@@ -18,6 +18,7 @@ import numpy as np
 
 from simulator.gpu.algorithms.placement import Int64s, take
 from simulator.gpu.rounds import NOBODY, Job, Placed, View, check_seconds
+from traces.counted import counted
 
 BACKOFF_S, MOST_BACKOFF_S = 10.0, 360.0
 
@@ -68,7 +69,7 @@ class Kubernetes:
             return ["kubernetes: with gang a job holds nothing before all of its pods fit"]
         return [
             f"kubernetes: pods whose job was not whole held {self.idle_gpu_s / 3600:,.0f} GPU hours idle, and "
-            f"{self.timeouts:,} times a job gave up after {self.timeout_s:g} s"
+            f"{counted(self.timeouts, 'time')} a job gave up after {self.timeout_s:g} s"
         ]
 
     def _created(self, job: Job) -> float:

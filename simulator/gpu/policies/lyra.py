@@ -24,6 +24,7 @@ from simulator.gpu.algorithms.placement import Int64s, packed, take
 from simulator.gpu.algorithms.reclaim import choose_servers
 from simulator.gpu.profiles.draw import inference_servers
 from simulator.gpu.rounds import NOBODY, RESTART_S, Job, Placed, View, check_seconds, speed
+from traces.counted import counted
 from traces.errors import InputError
 
 
@@ -92,7 +93,8 @@ class Lyra:
         return [
             f"lyra: the last {self.inference_share:.0%} of the nodes serve inference, and training only borrows them",
             "lyra: the load of inference and which jobs are elastic are generated",
-            f"lyra: {self.reclaimed_jobs} times a job was preempted because inference wanted its server back",
+            f"lyra: {counted(self.reclaimed_jobs, 'time')} a job was preempted because inference wanted its server "
+            "back",
         ]
 
     def _lend_and_reclaim(self, view: View) -> None:

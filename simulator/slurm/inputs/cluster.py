@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simulator.slurm import world as w
+from traces.counted import counted
 from traces.errors import InputError
 from traces.slurm.accounts import Association, Qos
 from traces.slurm.conf import NodeConf, PartitionConf, SlurmConf
@@ -127,7 +128,8 @@ def _nodes(nodes: tuple[NodeConf, ...], gpu_types: dict[str, int], remarks: list
         kinds.append(gpu_types[max(present, key=lambda kind: present[kind])] if present else w.NONE)
         if len(present) > 1:
             remarks.append(
-                f"{node.where}: node {node.name} has GPUs of {len(present)} types: all count as its commonest"
+                f"{node.where}: node {node.name} has GPUs of {counted(len(present), 'type')}: all count as its "
+                "commonest"
             )
     return w.Nodes(
         names=tuple(node.name for node in nodes),

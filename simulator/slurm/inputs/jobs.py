@@ -26,6 +26,7 @@ from simulator.slurm import world as w
 from simulator.slurm.inputs.cluster import YEAR_S, Cluster, cluster
 from simulator.slurm.inputs.submitted import Names, Submitter
 from simulator.workload import Workload
+from traces.counted import counted
 from traces.errors import InputError
 from traces.slurm.accounts import Association, Qos
 from traces.slurm.conf import PartitionConf, SlurmConf
@@ -193,7 +194,9 @@ def _expanded(rows: pl.DataFrame, remarks: list[str]) -> pl.DataFrame:
     rows = one_row_a_task(rows).with_columns(throttle=pl.col("job_id").str.extract(r"%(\d+)\]?$").cast(pl.Int64))
     cut = rows.filter(pl.col("array_task_id").is_null() & pl.col("job_id").str.contains("_[", literal=True)).height
     if cut:
-        remarks.append(f"{cut} records of pending array tasks have a task list that is cut short: one task each")
+        remarks.append(
+            f"{counted(cut, 'record')} of pending array tasks with a task list that is cut short: one task each"
+        )
     known = pl.col("throttle").max().over("array_job_id").fill_null(0) > 0
     first = pl.when(pl.col("eligible_s") < w.NEVER).then("eligible_s").min().over("array_job_id", "submit_s")
     return rows.with_columns(
@@ -210,7 +213,7 @@ def _named(rows: pl.DataFrame, conf: SlurmConf, remarks: list[str]) -> pl.DataFr
     """
     several = rows.filter(pl.col("partition").str.contains(",", literal=True).fill_null(False)).height
     if several:
-        remarks.append(f"{several} jobs ask for several partitions: each waits in the first")
+        remarks.append(f"{counted(several, 'job', 'asks')} for several partitions: each waits in the first")
     default = conf.default_partition
     partition = pl.col("partition").str.split(",").list.first().replace("", None)
     return rows.with_columns(
@@ -316,7 +319,7 @@ def _as_it_was(partitions: w.Partitions, jobs: w.Jobs, rows: pl.DataFrame, remar
             over = ran & (jobs.partition == row) & (values > most[row]) & (most[row] != w.NO_LIMIT)
             if over.any():
                 remarks.append(
-                    f"{int(over.sum())} jobs of partition {name} ran with more than its {what}: it is raised"
+                    f"{counted(int(over.sum()), 'job')} of partition {name} ran with more than its {what}: it is raised"
                 )
                 most[row] = values[over].max()
     return replace(partitions, max_time_s=longest, max_nodes=widest)

@@ -47,6 +47,7 @@ from simulator.slurm.compiled.state import (
 from simulator.slurm.inputs.pools import limit_pools
 from simulator.slurm.inputs.unplaceable import Shapes, request, shapes_of, unplaceable
 from simulator.slurm.world import FUTURE, NEVER, NONE, UNPLACEABLE
+from traces.counted import counted
 from traces.errors import InputError
 
 Int64s = NDArray[np.int64]
@@ -157,7 +158,7 @@ def _check(world: w.World) -> None:
         if (bad := np.flatnonzero(values < lowest)).size:
             raise InputError(
                 f"job row {bad[0]} has {name} {values[bad[0]]}, the least allowed is {lowest} "
-                f"({bad.size} such jobs): leave them out or mend the trace"
+                f"({counted(bad.size, 'such job')}): leave them out or mend the trace"
             )
     for name, rows in (("qos", len(world.qos)), ("association", len(world.associations))):
         values = getattr(jobs, name)
@@ -170,7 +171,9 @@ def _check(world: w.World) -> None:
             raise InputError(f"setting {name} is {getattr(settings, name)}, the least allowed is 1 s")
     pinned = np.diff(world.pinned_first)
     if (bad := np.flatnonzero((pinned != 0) & (pinned != jobs.nodes))).size:
-        raise InputError(f"job row {bad[0]} asks for {jobs.nodes[bad[0]]} nodes and is pinned to {pinned[bad[0]]}")
+        raise InputError(
+            f"job row {bad[0]} asks for {counted(jobs.nodes[bad[0]], 'node')} and is pinned to {pinned[bad[0]]}"
+        )
 
 
 def _preemption_levels(qos: w.Qos) -> Int64s:

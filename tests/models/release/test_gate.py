@@ -113,7 +113,7 @@ def test_losing_pairs_of_one_spell_are_a_calm_window_too() -> None:
 
 def test_no_part_of_the_pairs_may_be_worse() -> None:
     big = np.arange(336) % 6 == 1
-    found = judged(np.where(big, 0.5, -1.0), parts={"of 8 nodes": big, "of 1 nodes": ~big})
+    found = judged(np.where(big, 0.5, -1.0), parts={"of 8 nodes": big, "of 1 node": ~big})
     assert found.verdict == "cannot tell" and "worse on the 56 pairs of 8 nodes (+0.50 h" in found.reason
     on_losing = judged(np.where(np.arange(336) % 4 == 0, 0.5, -1.0))
     assert on_losing.verdict == "cannot tell" and "worse in the mean where reactive loses" in on_losing.reason

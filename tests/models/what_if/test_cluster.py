@@ -48,7 +48,7 @@ def test_each_change_is_the_replay_that_it_names(data: DataFolder) -> None:
     found = what_if(data, ClusterSettings("busy", nodes=NODES))
     rows = {row["change"]: row for row in found.to_dicts()}
     assert list(rows) == [
-        "as it is", "fifo scheduling", "easy scheduling", "-1 nodes (-10 %)", "+1 nodes (+10 %)", "+2 nodes (+25 %)",
+        "as it is", "fifo scheduling", "easy scheduling", "-1 node (-10 %)", "+1 node (+10 %)", "+2 nodes (+25 %)",
         "exact time limits", "half the slack in time limits",
     ]  # fmt: skip
     jobs = read(data, "SELECT * FROM jobs")
@@ -62,7 +62,7 @@ def test_each_change_is_the_replay_that_it_names(data: DataFolder) -> None:
 
 def test_more_nodes_wait_less_and_the_interval_holds_the_figure(data: DataFolder) -> None:
     rows = {row["change"]: row for row in what_if(data, ClusterSettings("busy", nodes=NODES)).to_dicts()}
-    assert rows["+2 nodes (+25 %)"]["wait_change_high_s"] < 0 < rows["-1 nodes (-10 %)"]["wait_change_low_s"]
+    assert rows["+2 nodes (+25 %)"]["wait_change_high_s"] < 0 < rows["-1 node (-10 %)"]["wait_change_low_s"]
     for row in rows.values():
         assert row["wait_change_low_s"] <= row["wait_change_s"] <= row["wait_change_high_s"]
 
@@ -71,7 +71,7 @@ def test_a_cluster_smaller_than_its_largest_job_is_not_offered() -> None:
     one = np.ones(1, np.int64)
     workload = Workload(one, one * 0, one * 10, one * 60, one * 60, one * 0)
     names = [change.name for change in changes(workload, 10)]
-    assert not any(name.startswith("-") for name in names) and "+1 nodes (+10 %)" in names
+    assert not any(name.startswith("-") for name in names) and "+1 node (+10 %)" in names
     limits = {change.name: int(change.workload.limit_s[0]) for change in changes(workload, 10)}
     assert set(limits.values()) == {60}
 

@@ -52,7 +52,7 @@ def test_changes_do_what_they_say() -> None:
         ("more", "is not understood: write NAME=VALUE"),
         ("colour=red", "unknown change 'colour': known are nodes, type, limit"),
         ("nodes=many", "write \\+10%, -5 or a number"),
-        ("nodes=-2", "is not feasible: .* no longer fit, the largest of 8 GPUs on a cluster of 4"),
+        ("nodes=-2", "is not feasible: .* fit nowhere, the largest of 8 GPUs on a cluster of 4"),
         ("nodes=-100%", "leaves 0 nodes of 3"),
         ("limit=soon", "duration 'soon' is not understood"),
         ("type=H900", "unknown GPU type 'H900': known are K80"),
@@ -91,7 +91,7 @@ def test_nodes_of_several_types() -> None:
     faster, slower = figures["sia", "type=T4:2,A100:1"], figures["sia", AS_IT_IS]
     assert faster["mean_jct_s"] < slower["mean_jct_s"]
     wide = Scene(base.cluster, base.jobs.drawn(0))
-    with pytest.raises(InputError, match=r"is not feasible: .* no longer fit, the largest of 8 GPUs"):
+    with pytest.raises(InputError, match=r"is not feasible: .* fit nowhere, the largest of 8 GPUs"):
         changed(wide, "type=T4:1,V100:1,A100:1", ALL)  # a gang is of one type
 
 
@@ -138,5 +138,5 @@ def test_jobs_that_no_configuration_holds_are_left_out_and_counted() -> None:
     kept = without_unplaceable(small)
     assert kept.jobs.gpus.max() == 4
     assert kept.said == (
-        f"{int((base.jobs.gpus > 4).sum())} jobs fit no configuration of the cluster and are left out",
+        f"{int((base.jobs.gpus > 4).sum())} jobs fit no configuration of the cluster: left out",
     )

@@ -67,7 +67,7 @@ def test_a_job_past_its_limit_runs_on_unless_it_is_ended_there(baton: Baton, tmp
 
 def test_side_by_side_and_the_table_of_jobs(baton: Baton, trace: Path, tmp_path: Path) -> None:
     table = tmp_path / "deep" / "jobs.csv"
-    result = baton("simulate", "--trace", trace, "--compare", "fifo,easy", "--jobs", table, "--json").json
+    result = baton("simulate", "--trace", trace, "--compare", "fifo,easy", "--jobs", table, "--mkdir", "--json").json
     assert [column["scheduler"] for column in result["schedulers"]] == ["fifo", "easy"]
     assert result["schedulers"][0]["mean_wait_s"] > result["schedulers"][1]["mean_wait_s"]
     rows = list(csv.DictReader(table.open()))

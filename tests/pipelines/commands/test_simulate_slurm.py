@@ -71,7 +71,7 @@ def test_a_job_larger_than_the_cluster_and_a_negative_run_time_are_counted(baton
     result = baton("simulate", "--scheduler", "slurm", *flags)
     assert result.code == 0
     assert result.json["notes"]["unplaceable"] == {"larger than its partition": 1}
-    assert "1 jobs can never start: 1 larger than its partition" in result.err
+    assert "1 job can never start: 1 larger than its partition" in result.err
     started = result.json["notes"]["started_by_main"] + result.json["notes"]["started_by_backfill"]
     assert (started, result.json["notes"]["slurm_jobs"]) == (4, 5)
 

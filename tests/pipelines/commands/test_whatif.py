@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from models.what_if.cluster import BASE
+from models.what_if.cluster import SCHEDULERS as OFFERED
+from reports import advice
 from simulator.gpu.figures import FIGURES
 from tests.pipelines.conftest import Baton, dump
 from traces.store import warehouse
@@ -67,6 +70,14 @@ def test_what_was_found_is_kept_and_an_interrupted_run_leaves_it(
     [
         ((), "whatif needs schedulers"),
         (("--schedulers", "lottery"), "unknown scheduler 'lottery': known are fifo"),
+        (("--schedulers", "lottery"), "and fifo, easy, conservative, mirage, sjf, which give out whole nodes"),
+        (("--schedulers", "yarn,easy"), "easy gives out whole nodes and yarn shares GPUs: ask for one kind at a time"),
+        (("--schedulers", "fifo,slurm"), "`baton simulate --compare slurm,easy` does"),
+        (("--schedulers", "fifo,easy", "--change", "type=A100"), "known are nodes=..., limit=..., arrivals=..."),
+        (("--schedulers", "fifo,easy", "--change", "limit=soon"), "duration 'soon' is not understood"),
+        (("--schedulers", "fifo,easy", "--change", "nodes=-9"), "leaves"),
+        (("--schedulers", "fifo,easy", "--from", "2030-01-01"), "has no job that ran in that time"),
+        (("--schedulers", "fifo,easy", "--seeds", 2), "--seeds belong to schedulers that share GPUs"),
         (("--schedulers", "fifo", "--profiles", "mine"), "unknown profiles 'mine': known are stated, none"),
         (("--schedulers", "fifo"), "how many GPUs cluster 'small' has is not known: give --nodes and --gpus-per-node"),
         (("--schedulers", "fifo", "--nodes", 2, "--gpus-per-node", 4, "--from", "2030-01-01"), "has no job that ran"),
@@ -78,3 +89,29 @@ def test_what_is_refused(baton: Baton, data: Path, given: tuple[object, ...], wh
     refused = baton("whatif", "--cluster", "small", "--data", data, *given)
     assert refused.code == 2
     assert why in refused.err
+
+
+def test_whole_nodes_in_the_base_of_the_report(baton: Baton, data: Path) -> None:
+    wanted = ("--cluster", "small", "--schedulers", "mirage,easy", "--nodes", 2, "--data", data)
+    changes = ("--change", "limit=0-01:00:00", "--change", "arrivals=+100%", "--change", "nodes=+1")
+    result = baton("whatif", *wanted, *changes, "--json").json
+    assert (result["jobs"], result["nodes"], result["gpus"]) == (6, 2, None)
+    found = {(row["scheduler"], row["change"], row["figure"]): row["value"] for row in result["results"]}
+    assert len(found) == 2 * 4 * 6
+    assert found["easy", "as it is", "mean_jct_s"] == 7200.0
+    assert found["easy", "limit=0-01:00:00", "mean_jct_s"] == 3600.0
+    assert found["easy", "arrivals=+100%", "makespan_s"] < found["easy", "as it is", "makespan_s"]
+    assert any("recorded mean wait" in line and "replayed under mirage" in line for line in result["said"])
+    told = baton("whatif", *wanted)
+    assert "small: 6 jobs on 2 nodes" in told.out and "kept in the tables" not in told.err
+
+
+def test_every_scheduler_that_the_report_may_name_can_be_asked_for(baton: Baton, data: Path) -> None:
+    names = ",".join((BASE, *OFFERED))
+    assert baton("whatif", "--cluster", "small", "--schedulers", names, "--data", data, "--json").code == 0
+    assert "--schedulers mirage,easy`" in advice._WORDS["easy scheduling"]
+
+
+def test_simulate_says_which_command_replays_a_scheduler_of_gpus(baton: Baton, data: Path) -> None:
+    refused = baton("simulate", "--cluster", "small", "--scheduler", "yarn", "--data", data)
+    assert refused.code == 2 and "`baton whatif --schedulers yarn` replays it" in refused.err

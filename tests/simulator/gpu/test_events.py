@@ -131,7 +131,7 @@ def test_what_cannot_be_is_refused_by_name() -> None:
     with pytest.raises(InputError, match=r"yarn.reclaim_at of 2: it must be from 0 to 1"):
         simulate(cluster, jobs, "yarn", {"reclaim_at": 2.0})
     wide = of_arrays(np.zeros(1), np.array([1000]), np.ones(1))
-    with pytest.raises(InputError, match="1 jobs fit no configuration of the cluster; the first is number 0, of 1000"):
+    with pytest.raises(InputError, match="1 job fits no configuration of the cluster; the first is number 0, of 1,000"):
         simulate(cluster, wide, "fifo")
     with pytest.raises(InputError, match="quota of unknown group 'nobody'"):
         quota(cluster, jobs, {"nobody": 1})

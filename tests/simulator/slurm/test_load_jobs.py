@@ -117,7 +117,7 @@ def test_arrays(conf: SlurmConf) -> None:
     assert len(found.world.jobs) == 1 + 4 + 1 + 1
     assert found.world.jobs.array.tolist() == [0, 0, 0, 0, 0, 1, 1] and found.world.array_throttle.tolist() == [2, 0]
     assert found.keys == ("30", "31", "31", "31", "31", "40", "41")
-    assert any("1 records of pending array tasks" in remark for remark in found.remarks)
+    assert any("1 record of pending array tasks" in remark for remark in found.remarks)
 
 
 def test_tasks_of_a_throttled_array_age_from_its_first_eligible_time(conf: SlurmConf) -> None:

@@ -24,9 +24,33 @@ def test_durations(text: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
+        ("2-00:00:00", 172_800), ("48:00", 2880), ("2-0", 172_800), ("1-12:30", 131_400), ("48:00:00", 172_800),
+        ("48h", 172_800), ("1d12h", 129_600), ("1h30m", 5400), ("0.5h", 1800), ("90", 90), ("1.5", 1.5),
+        ("UNLIMITED", None), ("infinite", None),
+    ],
+)  # fmt: skip
+def test_durations_as_people_write_them(text: str, seconds: float | None) -> None:
+    assert slurm_text.parse_span_s(text) == seconds
+
+
+def test_a_plain_number_has_the_unit_of_its_option() -> None:
+    assert slurm_text.parse_span_s("2", plain_s=3600) == 7200
+    assert slurm_text.parse_span_s("2m", plain_s=3600) == 120
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-4h", "4 h", "1e3", "h", "2-", "1:2:3:4", "nan", "٣h", "4w"])
+def test_a_duration_of_no_form_is_refused_with_the_forms(text: str) -> None:
+    with pytest.raises(ValueError, match="write 48h, 30m, 2d or 2-00:00:00"):
+        slurm_text.parse_span_s(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
         ("2880", 172_800),
         ("2-00:00:00", 172_800),
         ("1-03", 97_200),
+        ("1-03:30", 99_000),
         ("30:00", 1800),
         ("UNLIMITED", None),
         ("Partition_Limit", None),

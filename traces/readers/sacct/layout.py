@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from traces.counted import counted
 from traces.errors import InputError
 from traces.readers.common import RawFile
 from traces.readers.sacct import columns as sacct_columns
@@ -61,7 +62,8 @@ def find_layout(file: RawFile, lines: Sequence[str]) -> Layout:
             if sum(fits) * 2 > len(fits) and ends:
                 return Layout(columns, delimiter, trailing, 0, carriage=carriage)
     raise InputError(
-        f"{file.path}:1: the lines do not have the {len(columns)} columns of --fields: check it and --delimiter"
+        f"{file.path}:1: the lines do not have the {counted(len(columns), 'column')} of --fields: check it and "
+        "--delimiter"
     )
 
 

@@ -1,0 +1,19 @@
+"""How a process that another one started ends: with it, whatever it is doing."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
+
+def end_with_parent() -> None:
+    """Leave Ctrl-C to the parent, and end at once however the parent ends: see prctl(2). Linux alone has the latter.
+
+    Elsewhere the process ends after its present work, when it finds the connection closed.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,111 @@
+"""What would change if whole nodes were given out in another order: flat schedulers, with one thing changed or nothing.
+
+The world is that of `models.what_if.cluster`, from which the report gives advice: one pool of nodes, jobs in one queue,
+planned with time limits. Outcomes are those of `models.what_if.schedulers`, a node in place of a GPU, so that the same
+differences are made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from models.what_if.changes import AS_IT_IS, arrival_rate, limit_of, relative
+from models.what_if.schedulers import Floats, Outcome
+from simulator.gpu.jobs import GpuJobs, of_arrays
+from simulator.metrics import summary
+from simulator.workload import Int64s, Workload
+from traces.counted import counted
+from traces.errors import InputError
+
+KNOWN = ("nodes", "limit", "arrivals")
+
+
+class Asked(NamedTuple):
+    """One replay to be made, and what is said of it."""
+
+    workload: Workload
+    capacity: int  # nodes
+    scheduler: str
+    change: str
+    said: tuple[str, ...] = ()
+
+
+def combinations(workload: Workload, capacity: int, schedulers: Sequence[str], changes: Sequence[str]) -> list[Asked]:
+    """Every scheduler with nothing changed and with each change. Raises InputError for one that is not possible."""
+    base = Asked(workload, capacity, "", AS_IT_IS)
+    scenes = [base, *(_changed(base, change) for change in dict.fromkeys(changes))]
+    return [scene._replace(scheduler=name) for name in dict.fromkeys(schedulers) for scene in scenes]
+
+
+def as_jobs(workload: Workload) -> GpuJobs:
+    """The jobs as differences are made of them: nodes in place of GPUs, no users, one group."""
+    return of_arrays(workload.submit_s.astype(float), workload.size, workload.run_s.astype(float))
+
+
+def replays(asked: Sequence[Asked], tell: Callable[[str], None]) -> list[Outcome]:
+    """The outcomes in the order asked; `tell` hears which is done."""
+    from simulator.flat.replay import simulate
+
+    outcomes = []
+    for one in asked:
+        starts = simulate(one.workload, scheduler=one.scheduler, capacity=one.capacity)
+        outcomes.append(_outcome(one, starts))
+        tell(f"{one.scheduler}, {one.change}")
+    return outcomes
+
+
+def distance(base: Outcome, workload: Workload) -> str:
+    """How far the base's waits are from the recorded ones, in a sentence."""
+    known = workload.start_s >= 0
+    if not known.any():
+        return "the log holds no start, so nothing says how near the replay is to the record"
+    recorded_h = float((workload.start_s - workload.submit_s)[known].mean()) / 3600
+    replayed_h = float(base.of_jobs["mean_queueing_s"][known].mean()) / 3600
+    return (
+        f"recorded mean wait {recorded_h:.2f} h, replayed under {base.scheduler} {replayed_h:.2f} h: do not trust a "
+        f"difference smaller than {abs(replayed_h - recorded_h):.2f} h"
+    )
+
+
+def _outcome(one: Asked, starts: Int64s) -> Outcome:
+    wait: Floats = (starts - one.workload.submit_s).astype(np.float64)
+    jct = wait + one.workload.run_s
+    whole = summary(one.workload, starts, one.capacity)
+    figures = {
+        "mean_jct_s": float(jct.mean()),
+        "p50_jct_s": float(np.quantile(jct, 0.5)),
+        "p99_jct_s": float(np.quantile(jct, 0.99)),
+        "mean_queueing_s": float(wait.mean()),
+        "makespan_s": whole["makespan_s"],
+        "utilization": whole["utilization"],
+    }
+    return Outcome(one.scheduler, one.change, 0, figures, {"mean_jct_s": jct, "mean_queueing_s": wait}, one.said)
+
+
+def _changed(base: Asked, change: str) -> Asked:
+    name, _equals, value = (part.strip() for part in change.partition("="))
+    jobs = base.workload
+    if name not in KNOWN or not value:
+        raise InputError(
+            f"change {change[:80]!r} is not one of whole nodes: known are {', '.join(f'{one}=...' for one in KNOWN)}"
+        )
+    if name == "nodes":
+        nodes, largest = round(relative(base.capacity, value, change)), int(jobs.size.max())
+        if nodes < largest:
+            raise InputError(
+                f"change {change!r} leaves {counted(nodes, 'node')} of {base.capacity}: a job needs {largest}"
+            )
+        return base._replace(capacity=nodes, change=change)
+    if name == "limit":
+        most = min(limit_of(value, change), float(np.iinfo(np.int64).max >> 1))
+        cut = int((jobs.run_s > most).sum())
+        ends = {key: np.minimum(getattr(jobs, key), int(most)) for key in ("run_s", "limit_s")}
+        said = (f"{change}: {counted(cut, 'job', 'is')} cut and not submitted again",)
+        return base._replace(workload=replace(jobs, **ends), change=change, said=said)
+    first, rate = jobs.submit_s[0], arrival_rate(value, change)
+    submit_s = first + np.round((jobs.submit_s - first) / rate).astype(np.int64)
+    return base._replace(workload=replace(jobs, submit_s=submit_s), change=change)

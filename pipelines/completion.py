@@ -1,0 +1,104 @@
+"""What a shell offers behind an option: clusters, sections, policies, schedulers. Never an error, and never slow.
+
+Each function takes what was typed and yields the names that go on from it. Of an option that takes several, a,b, the
+last is completed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import typer
+
+from traces.errors import BatonError
+
+DATA = Path(__file__).resolve().parents[1] / "data"  # where nothing else is said
+
+
+def clusters(context: typer.Context, incomplete: str) -> Iterator[str]:
+    """Clusters that clusters.toml declares or the warehouse holds."""
+    return _of(_clusters(context), incomplete)
+
+
+def several_clusters(context: typer.Context, incomplete: str) -> Iterator[str]:
+    """The same, for an option that takes several."""
+    return _last_of(_clusters(context), incomplete)
+
+
+def sections(incomplete: str) -> Iterator[str]:
+    """Sections of the report."""
+    from reports.sections.names import SECTION_NAMES
+
+    return _of(SECTION_NAMES, incomplete)
+
+
+def policies(incomplete: str) -> Iterator[str]:
+    """Provisioning policies, `all` and `champion`; several."""
+    from models.registry import every_policy
+
+    return _last_of(("all", "champion", *every_policy()), incomplete)
+
+
+def learners(incomplete: str) -> Iterator[str]:
+    """Policies of which hyper-parameters can be searched."""
+    from models.learning.hyperparameters import TUNABLE
+
+    return _of(TUNABLE, incomplete)
+
+
+def scheduler(incomplete: str) -> Iterator[str]:
+    """Schedulers that give out whole nodes, slurm among them."""
+    return _of(_of_nodes(), incomplete)
+
+
+def several_schedulers(incomplete: str) -> Iterator[str]:
+    """The same, for an option that takes several."""
+    return _last_of(_of_nodes(), incomplete)
+
+
+def what_if_schedulers(incomplete: str) -> Iterator[str]:
+    """Schedulers of `baton whatif`; several, of which those are offered that go with the first ones."""
+    from simulator.names import SCHEDULERS, gpu_schedulers
+
+    known = dict.fromkeys((*gpu_schedulers(), *SCHEDULERS))
+    for name in incomplete.split(",")[:-1]:
+        kinds = [kind for kind in (gpu_schedulers(), tuple(SCHEDULERS)) if name in kind]
+        known = {one: None for one in known if any(one in kind for kind in kinds)}
+    return _last_of(known, incomplete)
+
+
+def _of_nodes() -> tuple[str, ...]:
+    from simulator.names import SCHEDULERS, SLURM
+
+    return (*SCHEDULERS, SLURM)
+
+
+def _clusters(context: typer.Context) -> list[str]:
+    """Names of clusters in the data folder of the line so far; none where it cannot be read."""
+    from traces.clusters import load
+    from traces.given_paths import data_root
+    from traces.store.contents import cluster_names
+    from traces.store.folder import DataFolder
+
+    above = context.parent.params.get("data") if context.parent else None
+    root = context.params.get("data") or above or os.environ.get("BATON_DATA") or DATA
+    found: set[str] = set()
+    for names in (load, cluster_names):
+        try:
+            found.update(names(DataFolder(data_root(Path(root)))))
+        except (BatonError, OSError):
+            continue
+    return sorted(found)
+
+
+def _of(known: Iterable[str], incomplete: str) -> Iterator[str]:
+    return (name for name in known if name.startswith(incomplete))
+
+
+def _last_of(known: Iterable[str], incomplete: str) -> Iterator[str]:
+    """Names that go on from the last one of a,b; those before it are not offered again."""
+    before, comma, last = incomplete.rpartition(",")
+    given = before.split(",")
+    return (f"{before}{comma}{name}" for name in known if name.startswith(last) and name not in given)

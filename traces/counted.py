@@ -1,0 +1,22 @@
+"""A number with its noun, in the singular or plural: the one place that knows how. The standard library alone."""
+
+from __future__ import annotations
+
+_NOUNS = {"entry": "entries", "policy": "policies", "query": "queries", "process": "processes"}
+_VERBS = {"is": "are", "was": "were", "has": "have", "does": "do"}
+
+
+def counted(number: int, noun: str, verb: str = "") -> str:
+    """So many of a noun, and what they do, both given in the singular: 1 job is, 2,000 jobs are, 3 rows lack."""
+    shown = f"{number:,} {plural(number, noun)}"
+    if not verb:
+        return shown
+    return f"{shown} {verb if number == 1 else _VERBS.get(verb, verb.removesuffix('s'))}"
+
+
+def plural(number: int, noun: str) -> str:
+    """The noun as it stands with that number; of several words the last one changes: raw file, raw files."""
+    if number == 1:
+        return noun
+    before, blank, last = noun.rpartition(" ")
+    return f"{before}{blank}{_NOUNS.get(last, f'{last}s')}"
