@@ -140,6 +140,7 @@ def section_data(
         "sentences": section.sentences,
         "lead": lead(source) if name == FIRST and not source.jobs.is_empty() else None,
         "numbers": {tile.label: tile.value for tile in section.tiles},
+        "counted": {tile.label: tile.counted for tile in section.tiles},
         "tables": {
             table.name: [{column.name: _plain(row.get(column.name)) for column in table.columns} for row in table.rows]
             for table in section.tables
