@@ -5,7 +5,9 @@ Describes and chooses nothing; what would have been with another limit or size i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -55,27 +57,48 @@ def node_time(data: DataFolder, settings: ClusterSettings, delays: pl.DataFrame)
     return ran.group_by("job_key", "user_name").agg(held.drop_nulls().sum().alias("node_time_s"))
 
 
+@dataclass(frozen=True)
+class Record:
+    """What explaining any job of a cluster takes: read once, it explains many.
+
+    `delays` is `queueing_delay`, `by_node` what `node_time` returns.
+    """
+
+    data: DataFolder
+    cluster: str
+    delays: pl.DataFrame
+    by_node: pl.DataFrame | None
+
+    def job(self, job_key: str) -> dict[str, Any]:
+        """As the function `job`."""
+        row = warehouse.read(self.data, "SELECT * FROM jobs WHERE cluster = ? AND job_key = ?", [self.cluster, job_key])
+        about = row.row(0, named=True)
+        delay = self.delays.filter(pl.col("job_key") == job_key).row(0, named=True)
+        held_s = None
+        if self.by_node is not None:
+            held_s = self.by_node.filter(pl.col("job_key") == job_key)["node_time_s"].first()
+        return {
+            "cluster": self.cluster,
+            **{name: about[name] for name in _ABOUT},
+            **{name: delay[name] for name in _WAITED},
+            "wait_s_by_cause": {name: delay[name] for name in CAUSES},
+            "meanwhile": _meanwhile(self.data, self.cluster, about, self._everyone),
+            "has_gpus": self.by_node is None,
+            "ran": _ran(self.data, self.cluster, about, {**delay, "node_time_s": held_s}),
+        }
+
+    @cached_property
+    def _everyone(self) -> pl.DataFrame:
+        return _everyone(self.data, self.cluster)
+
+
 def job(data: DataFolder, settings: ClusterSettings, job_key: str) -> dict[str, Any]:
     """All that the record tells of one job; JSON values but for datetimes. `wait_s_by_cause` adds up to `wait_s`.
 
     `has_gpus` is of the cluster: whether any of its jobs held one. Where none did, `node_time_s` says what was held.
     """
-    everyone = _everyone(data, settings.name)
-    row = warehouse.read(data, "SELECT * FROM jobs WHERE cluster = ? AND job_key = ?", [settings.name, job_key])
-    about = row.row(0, named=True)
     all_delays = delays(data, settings)
-    delay = all_delays.filter(pl.col("job_key") == job_key).row(0, named=True)
-    by_node = node_time(data, settings, all_delays)
-    held = {} if by_node is None else dict(by_node.select("job_key", "node_time_s").iter_rows())
-    return {
-        "cluster": settings.name,
-        **{name: about[name] for name in _ABOUT},
-        **{name: delay[name] for name in _WAITED},
-        "wait_s_by_cause": {name: delay[name] for name in CAUSES},
-        "meanwhile": _meanwhile(data, settings.name, about, everyone),
-        "has_gpus": by_node is None,
-        "ran": _ran(data, settings.name, about, {**delay, "node_time_s": held.get(job_key)}),
-    }
+    return Record(data, settings.name, all_delays, node_time(data, settings, all_delays)).job(job_key)
 
 
 def _everyone(data: DataFolder, cluster: str) -> pl.DataFrame:

@@ -140,6 +140,7 @@ def section_data(
         "sentences": section.sentences,
         "lead": lead(source) if name == FIRST and not source.jobs.is_empty() else None,
         "numbers": {tile.label: tile.value for tile in section.tiles},
+        "counted": {tile.label: tile.counted for tile in section.tiles},
         "tables": {
             table.name: [{column.name: _plain(row.get(column.name)) for column in table.columns} for row in table.rows]
             for table in section.tables
@@ -171,7 +172,7 @@ def _known_clusters(data: DataFolder, wanted: list[str] | None) -> list[str]:
 
 def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False, offenders: str = "") -> str:
     """The page: of each entry `source` (slug, cluster, is_generated), `sections`, and where there are `lead` (a line
-    under the name) and `explore` (JSON of reports.sections.explore); all text in it is escaped.
+    under the name) and `explore` (reports.sections.explore, base64); all text in it is escaped.
 
     A page of one section shows it; of several the first is shown and the others open on demand. `offenders` names
     the list of offenders that lies beside the page, empty for none.
@@ -185,8 +186,8 @@ def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False, offender
         lstrip_blocks=True,
     )
     environment.filters["tight"] = _tight
-    scripts = ("report.js", "explore.js") if any(page.get("explore") for page in pages) else ("report.js",)
-    script = "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in scripts)
+    filters = ("explore.js", "explore_page.js") if any(page.get("explore") for page in pages) else ()
+    script = "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.js", *filters))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("report.html").render(
         pages=[
@@ -195,7 +196,7 @@ def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False, offender
                 **page,
                 "tiles": of_page,
                 "terms": explained(page["sections"]),
-                "explore": Markup(page["explore"]) if page.get("explore") else None,  # noqa: S704 - reports.sections.explore escapes
+                "explore": page.get("explore"),
             }
             for page, of_page in zip(pages, tiles, strict=True)
         ],

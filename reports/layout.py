@@ -93,14 +93,27 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Trend:
+    """A number week by week, oldest first, with its scale: the days on which the first and the last week begin, and
+    the smallest and the largest value as a person reads them. `words` compares the newest weeks with those before."""
+
+    values: tuple[float, ...]
+    first: str
+    last: str
+    low: str
+    high: str
+    words: str = "weekly"
+
+
+@dataclass(frozen=True)
 class Tile:
-    """One of the summary's numbers, with its weekly trend (values, oldest first) and what it means."""
+    """One of the summary's numbers, what it means, how it was counted (one line), and its trend where there is one."""
 
     label: str
     value: str
     meaning: str
-    trend: tuple[float, ...] = ()
-    trend_words: str = ""
+    counted: str
+    trend: Trend | None = None
 
 
 @dataclass(frozen=True)

@@ -102,10 +102,10 @@ class Source:
             return pl.DataFrame()
         known = self.read(f'SELECT * FROM "{table}" WHERE cluster = ? LIMIT 0').columns  # noqa: S608 - our own names
         listed = ", ".join(f'"{name}"' for name in names if name in known)
-        return self._compact(f'SELECT {listed} FROM "{table}" WHERE cluster = ?')  # noqa: S608 - our own names
+        return self.compact(f'SELECT {listed} FROM "{table}" WHERE cluster = ?')  # noqa: S608 - our own names
 
-    def _compact(self, sql: str) -> pl.DataFrame:
-        """`read` some rows at a time, each distinct text kept once."""
+    def compact(self, sql: str) -> pl.DataFrame:
+        """`read` some rows at a time, each distinct text kept once (as a category)."""
         parts = warehouse.batches(self.data, sql, [self.cluster])
         texts = pl.col(pl.String).cast(pl.Categorical)
         return pl.concat([self.hide(part).with_columns(texts) for part in parts], rechunk=True)
@@ -155,7 +155,7 @@ class Source:
         gpu_time = "coalesce(q.gpu_time_s, j.gpu_time_s)" if counted else "j.gpu_time_s"
         unit_time = "q.unit_time_s" if counted else "NULL::BIGINT AS unit_time_s"
         joined = "LEFT JOIN queueing_delay q USING (cluster, job_key)" if counted else ""
-        return self._compact(
+        return self.compact(
             "SELECT j.user_name, j.state, j.submit_utc, start_utc, end_utc, run_s, j.wait_s, "  # noqa: S608 - our own names
             f"{gpu_time} AS gpu_time_s, {unit_time}, is_time_ambiguous, is_end_before_start, attempts, trace_sha256 "
             f"FROM jobs j {joined} WHERE cluster = ?"

@@ -1,111 +1,242 @@
-"""What the page's own filters add up: jobs by user, partition and period, summed so far that the page stays small.
+"""The numbers behind the page's filters: jobs by user, partition and period, with the waits of each in order.
 
-The page embeds them as JSON and adds up what is chosen. Percentiles come from classes of waits (see CLASS_RATIO), so
-they are exact to one class; counts and sums are exact.
+The page embeds them as compressed JSON and adds up what is chosen, so its counts and sums are exact, and so are its
+percentiles as long as the waits fit into MOST_BYTES. Beyond that waits, then periods, then names are made coarser, one
+GRAINS after the other, and `notes` says to a person which figure is how far off.
 """
 
 from __future__ import annotations
 
+import base64
 import json
-from datetime import datetime
+import zlib
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from reports import format as fmt
 from reports.causes import CAUSES
+from reports.sections.longest import longest
 from reports.sections.waiting_over_time import step_of
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
 
-MOST_BYTES = 600_000  # of JSON a cluster
-MOST_NAMES = 400  # users, and partitions; the others are one entry
-FEWEST_NAMES = 10
-EXACT_S, CLASS_RATIO = 60, 1.02  # waits up to a minute have a class each; above, a class is 2 % wide
-_CLASS = (
-    f"CASE WHEN wait_s < {EXACT_S} THEN greatest(wait_s, 0) "
-    f"ELSE {EXACT_S} + floor(ln(wait_s / {EXACT_S}.0) / ln({CLASS_RATIO})) END"
-)
-_SUMS = ("jobs", "ran", "done", "waited", "long", "gpu_time_s", "wait_s")
+MOST_BYTES = 600_000  # of compressed JSON a cluster, as the page holds it
 UNNAMED = "(not named)"
+_SUMS = {
+    "jobs": "count(*)",
+    "ran": "count(*) FILTER (ran)",
+    "done": "count(*) FILTER (ran AND state = 'COMPLETED')",
+    "waited": "count(wait_s)",
+    "long": f"count(*) FILTER (wait_s > {NOTICED_WAIT_S})",
+    "wait_s": "sum(wait_s)",
+    "held_time_s": "sum(gpu_time_s)",
+    "known_time_s": "sum(gpu_time_s) FILTER (state <> 'UNKNOWN')",
+    "done_time_s": "sum(gpu_time_s) FILTER (state = 'COMPLETED')",
+}
+
+
+@dataclass(frozen=True)
+class Grain:
+    """How coarse the numbers are: names kept (users, and partitions), the period, and the leading bits kept of a wait.
+
+    `step` None is the one that suits the window; `bits` None keeps waits to the second.
+    """
+
+    names: int
+    step: str | None = None
+    bits: int | None = None
+
+    @property
+    def error(self) -> float:
+        """Largest relative error of any wait, and so of any percentile of waits."""
+        return 0.0 if self.bits is None else 2.0**-self.bits
+
+
+GRAINS = (
+    Grain(2_000),
+    Grain(2_000, bits=10),
+    Grain(2_000, bits=7),
+    Grain(2_000, "month", 7),
+    Grain(400, "month", 7),
+    Grain(100, "month", 7),
+    Grain(10, "year", 7),
+)
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """What the warehouse holds: a row a user, partition and period with its sums, and one a wait that occurs in it."""
+
+    step: str
+    causes: list[str]
+    sums: pl.DataFrame
+    waits: pl.DataFrame
 
 
 def embedded(source: Source) -> str | None:
-    """JSON for the page of one cluster, safe inside a script element; None where there is no job to filter."""
-    cells = _cells(source)
-    if cells.is_empty():
+    """Base64 of the compressed JSON of one cluster; None where there is no job to filter.
+
+    It holds no character that HTML knows, whatever the names are.
+    """
+    numbers = _numbers(source)
+    if numbers is None:
         return None
-    names = MOST_NAMES
-    text = _json(source, cells, names)
-    while len(text) > MOST_BYTES and names > FEWEST_NAMES:
-        names //= 2
-        text = _json(source, cells, names)
-    if len(text) > MOST_BYTES:
-        text = _json(source, cells.with_columns(pl.col("at_utc").dt.truncate("1mo")), names, "month")
-    return text
+    jobs = longest(source, numbers.step)
+    for grain in GRAINS:
+        content = _content(numbers, jobs, grain)
+        if content is None or len(_with_texts(content, 0)) > MOST_BYTES:
+            continue
+        texts = sum(job["text"] is not None for job in jobs)
+        while len(text := _with_texts(content, texts)) > MOST_BYTES:
+            texts //= 2
+        return text
+    return None
 
 
-def _cells(source: Source) -> pl.DataFrame:
-    """One row a user, partition, period and class of waits."""
+def _with_texts(content: dict[str, Any], most: int) -> str:
+    """The content packed, with the texts of so many jobs: those of the users who waited longest."""
+    jobs = [job if place < most else [*job[:-1], None] for place, job in enumerate(content["longest"])]
+    return packed({**content, "longest": jobs})
+
+
+def packed(content: dict[str, Any]) -> str:
+    """JSON, compressed (zlib) and as base64: what the page unpacks."""
+    text = json.dumps(content, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def rounded(waits: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
+    """Waits (s) of shape (n,) that keep their leading `bits` bits, at the middle of what they then stand for.
+
+    Monotone, exact below 2**bits, and off by at most 2**-bits of the wait: the buckets of HdrHistogram.
+    """
+    width = np.left_shift(1, np.maximum(np.frexp(np.abs(waits).astype(np.float64))[1] - bits, 0).astype(np.int64))
+    return np.sign(waits) * (np.abs(waits) // width * width + width // 2)
+
+
+def _numbers(source: Source) -> _Numbers | None:
     first, last = source.window
     if "queueing_delay" not in source.tables or source.jobs.is_empty():
-        return pl.DataFrame()
+        return None
     step = step_of(last - first) if first is not None and last is not None else "month"
     known = source.read("SELECT * FROM queueing_delay WHERE cluster = ? LIMIT 0").columns
-    causes = "".join(f', sum("{cause.column}") AS "{cause.column}"' for cause in CAUSES if cause.column in known)
-    return source.read(
-        f"SELECT user_name, partition, date_trunc('{step}', submit_utc) AS at_utc, {_CLASS} AS class, "  # noqa: S608 - our own names
-        "count(*) AS jobs, count(*) FILTER (ran) AS ran, count(*) FILTER (ran AND state = 'COMPLETED') AS done, "
-        f"count(wait_s) AS waited, count(*) FILTER (wait_s > {NOTICED_WAIT_S}) AS long, sum(gpu_time_s) AS gpu_time_s, "
-        f"sum(wait_s) AS wait_s{causes} FROM queueing_delay WHERE cluster = ? GROUP BY ALL"
-    ).with_columns(pl.col("at_utc").cast(pl.Datetime("us")))
-
-
-def _json(source: Source, cells: pl.DataFrame, most_names: int, step: str | None = None) -> str:
-    first, last = source.window
-    causes = [cause for cause in CAUSES if cause.column in cells.columns]
+    causes = [cause.column for cause in CAUSES if cause.column in known]
     if len(causes) < len(CAUSES):
-        causes = []
-    users, cells = _numbered(cells, "user_name", "user", most_names)
-    partitions, cells = _numbered(cells, "partition", "part", most_names)
-    periods = cells["at_utc"].drop_nulls().unique().sort().to_list()
-    numbers = {at: number for number, at in enumerate(periods)}
-    keys, sums = ["user", "part", "at_utc"], [*_SUMS, *(cause.column for cause in causes)]
-    summed = cells.group_by(keys).agg(pl.col(sums).sum()).sort(keys)
-    classes = cells.filter(pl.col("class").is_not_null()).group_by([*keys, "class"]).agg(pl.col("waited").sum())
-    spread: dict[tuple[int, int, datetime | None], list[int]] = {}
-    for user, part, at, wait_class, waited in classes.sort([*keys, "class"]).iter_rows():
-        spread.setdefault((user, part, at), []).extend((int(wait_class), waited))
-    content = {
-        "step": step or (step_of(last - first) if first is not None and last is not None else "month"),
-        "users": users,
-        "partitions": partitions,
+        causes = []  # a warehouse of an older version
+    key = f"user_name, partition, date_trunc('{step}', submit_utc)::TIMESTAMP AS at_utc"
+    sums = ", ".join(f'{sql} AS "{name}"' for name, sql in {**_SUMS, **{c: f'sum("{c}")' for c in causes}}.items())
+    return _Numbers(
+        step,
+        causes,
+        source.compact(f"SELECT {key}, {sums} FROM queueing_delay WHERE cluster = ? GROUP BY ALL"),  # noqa: S608 - our own names
+        source.compact(
+            f"SELECT {key}, wait_s, count(*) AS n FROM queueing_delay "  # noqa: S608 - our own names
+            "WHERE cluster = ? AND wait_s IS NOT NULL GROUP BY ALL"
+        ),
+    )
+
+
+_CELL = ["user", "part", "period"]
+
+
+def _content(numbers: _Numbers, jobs: list[dict[str, Any]], grain: Grain) -> dict[str, Any] | None:
+    """The page's numbers at one grain; None where they cannot fit."""
+    step = grain.step or numbers.step
+    sums, waits = (frame.with_columns(_start_of(step)) for frame in (numbers.sums, numbers.waits))
+    users, partitions = _by_waiting(sums, "user_name", grain.names), _by_waiting(sums, "partition", grain.names)
+    periods = sums["at_utc"].drop_nulls().unique().sort().to_list()
+    places: dict[str, dict[Any, int]] = {
+        "user_name": users, "partition": partitions, "at_utc": {at: place for place, at in enumerate(periods)},
+    }  # fmt: skip
+    if grain.bits is not None:
+        waits = waits.with_columns(pl.Series("wait_s", rounded(waits["wait_s"].to_numpy(), grain.bits)))
+    waits = _placed(waits, places).group_by(*_CELL, "wait_s").agg(pl.col("n").sum()).sort(*_CELL, "wait_s")
+    if waits.height > MOST_BYTES:  # each takes a byte at least
+        return None
+    names = [*_SUMS, *numbers.causes]
+    return {
+        "step": step,
+        "users": _shown(users, sums["user_name"].n_unique()),
+        "partitions": _shown(partitions, sums["partition"].n_unique()),
         "periods": [fmt.moment(at) for at in periods],
-        "sums": sums,
-        "causes": [{"sum": cause.column, "name": cause.name, "tint": cause.tint} for cause in causes],
-        "exact_s": EXACT_S,
-        "ratio": CLASS_RATIO,
-        "cells": [
-            [user, part, numbers.get(at, -1), [int(value or 0) for value in values], spread.get((user, part, at), [])]
-            for user, part, at, *values in summed.select(*keys, *sums).iter_rows()
-        ],
+        "sums": names,
+        "causes": [{"sum": c.column, "name": c.name, "tint": c.tint} for c in CAUSES if numbers.causes],
+        "held": {"sum": "held_time_s", "name": "GPU hours"},
+        "completed": _completed(sums),
+        "notes": _notes(grain, step != numbers.step),
+        "cells": _cells(_placed(sums, places).group_by(_CELL).agg(pl.col(names).sum()).sort(_CELL), waits),
+        "longest": [_job(job, places, step) for job in jobs if job["user_name"] in users],
     }
-    return _safe(content)
 
 
-def _safe(content: dict[str, Any]) -> str:
-    """JSON that no script element ends in, whatever the names hold."""
-    text = json.dumps(content, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+def _start_of(step: str) -> pl.Expr:
+    return pl.col("at_utc").dt.truncate({"hour": "1h", "day": "1d", "week": "1w", "month": "1mo", "year": "1y"}[step])
 
 
-def _numbered(cells: pl.DataFrame, column: str, number: str, most: int) -> tuple[list[str], pl.DataFrame]:
-    """Names in order of the alphabet, with a column of their numbers; beyond the `most` with most jobs all are one."""
-    by = cells.group_by(column).agg(pl.col("jobs").sum()).sort("jobs", column, descending=[True, False])
-    shown = sorted(by[column].head(most).to_list(), key=lambda name: (name is None, name or ""))
-    names = [UNNAMED if name is None else fmt.text(name) for name in shown]
-    places = pl.DataFrame({column: shown, number: range(len(shown))}, schema={column: pl.String, number: pl.Int64})
-    cells = cells.join(places, on=column, how="left", nulls_equal=True)
-    if by.height > most:
-        names.append(f"the other {by.height - most:,}")
-    return names, cells.with_columns(pl.col(number).fill_null(len(shown)))
+def _by_waiting(sums: pl.DataFrame, column: str, most: int) -> dict[str | None, int]:
+    """The names that waited longest in sum, at most so many, and the place of each."""
+    by = sums.group_by(column).agg(pl.col("wait_s", "jobs").sum()).with_columns(pl.col(column).cast(pl.String))
+    by = by.sort("wait_s", "jobs", column, descending=[True, True, False], nulls_last=True)
+    return {name: place for place, name in enumerate(by[column].head(most).to_list())}
+
+
+def _shown(places: dict[str | None, int], there_are: int) -> list[str]:
+    """The names in their order; those that are left out are one more."""
+    names = [UNNAMED if name is None else fmt.text(name) for name in places]
+    return [*names, f"the other {there_are - len(names):,}"] if there_are > len(names) else names
+
+
+def _placed(rows: pl.DataFrame, places: dict[str, dict[Any, int]]) -> pl.DataFrame:
+    """Rows with their places (columns of _CELL) in place of names and periods."""
+    for (column, known), cell in zip(places.items(), _CELL, strict=True):
+        keys = pl.Series(column, list(known), pl.Datetime("us") if cell == "period" else pl.String)
+        place = pl.DataFrame([keys.cast(rows.schema[column]), pl.Series(cell, range(len(known)), pl.Int64)])
+        rows = rows.join(place, on=column, how="left", nulls_equal=True)
+    return rows.with_columns(
+        pl.col("user").fill_null(len(places["user_name"])),
+        pl.col("part").fill_null(len(places["partition"])),
+        pl.col("period").fill_null(-1),
+    )
+
+
+def _cells(sums: pl.DataFrame, waits: pl.DataFrame) -> list[list[Any]]:
+    """user, partition, period, sums, and the waits in order: each difference to the one before, and how many."""
+    runs = waits.with_columns(pl.col("wait_s").diff().over(_CELL).fill_null(pl.col("wait_s")))
+    runs = runs.group_by(_CELL, maintain_order=True).agg(pl.concat_list("wait_s", "n").explode().alias("runs"))
+    joined = sums.join(runs, on=_CELL, how="left", maintain_order="left")
+    return [
+        [user, part, period, [int(value or 0) for value in values], waited or []]
+        for user, part, period, *values, waited in joined.iter_rows()
+    ]
+
+
+def _job(job: dict[str, Any], places: dict[str, dict[Any, int]], step: str) -> list[Any]:
+    """One job as the page reads it; its text comes last."""
+    at = pl.Series("at_utc", [job["at_utc"]], pl.Datetime("us")).to_frame().select(_start_of(step)).item()
+    return [
+        places["user_name"][job["user_name"]], places["partition"].get(job["partition"], len(places["partition"])),
+        places["at_utc"].get(at, -1),
+        *(job[name] for name in ("id", "wait_s", "causes", "words", "command", "text")),
+    ]  # fmt: skip
+
+
+def _completed(sums: pl.DataFrame) -> dict[str, str]:
+    """The two sums whose ratio is the share that completed: by the time held where any is known, else by jobs."""
+    if sums["known_time_s"].sum():
+        return {"part": "done_time_s", "whole": "known_time_s", "meaning": "of the GPU time"}
+    return {"part": "done", "whole": "ran", "meaning": "of the jobs that ran"}
+
+
+def _notes(grain: Grain, is_coarse: bool) -> list[str]:
+    """How exact the figures are, for a person."""
+    if grain.bits is None:
+        return ["Counts, sums and percentiles are exact. A percentile interpolates linearly between the sorted waits."]
+    notes = [
+        f"Counts and sums are exact. Percentiles are off by at most {100 * grain.error:.1g} %: waits over "
+        f"{fmt.duration(2**grain.bits)} are rounded so that the page stays small."
+    ]
+    return notes + (["Periods are longer than in the figures below for the same reason."] if is_coarse else [])

@@ -16,22 +16,27 @@ from reports import format as fmt
 from reports.source import Source
 from traces.export.tables import write_csv
 
+IDLE, EARLY, LATE = "idle GPUs", "early hopeless retries", "late hopeless retries"
+LIMITS = "over-asked limits"
 IDLE_GPU_S, IDLE_SHARE = 24 * 3600, 0.25  # a GPU day idle, and a quarter of what was measured: no pause between epochs
-REPEATS = 3  # of the same hopeless failure: the second may be a slip
+REPEATS = 3  # of hopeless failures of a user, early and late together: the second may be a slip
+EARLY_S = 600  # of run time: a failure up to here is met by a short trial, a later one is not
 ASKED_JOBS, ASKED_S = 10, 3600  # completed jobs with a limit of at least an hour: a habit, and one that planning feels
 ASKED_SHARE = 0.25  # of the limit used, in the median: backfill is planned with the other three quarters
 SLACK, STEP_S = 1.1, 600  # a limit that fits: a tenth over the 95th percentile, in whole steps
-EXAMPLES = 5  # job ids
+EXAMPLES = 5  # jobs, those that cost most first
+
+Mail = tuple[str, str, list[str]]  # subject, text, a line for each of the jobs that cost most
 
 SCHEMA = {
     "cluster": pl.String,
-    "finding": pl.String,  # idle GPUs, hopeless retries or over-asked limits
+    "finding": pl.String,  # a key of FINDINGS
     "user_name": pl.String,
     "jobs": pl.Int64,  # with the finding
     "of_jobs": pl.Int64,  # that were looked at
     "gpu_time_s": pl.Int64,  # GPU s: idle, or held by the retries; null for limits
     "share": pl.Float64,  # idle share of the measured GPU time, or median share of the limit used; null for retries
-    "examples": pl.String,  # job ids
+    "examples": pl.String,  # job ids, those that cost most first
     "mail_subject": pl.String,
     "mail_text": pl.String,
 }
@@ -54,29 +59,37 @@ def offenders(source: Source) -> pl.DataFrame:
     """Rows of one cluster, those that cost most first within a finding; columns of SCHEMA. Names hidden if asked."""
     rows: list[dict[str, Any]] = []
     for find, mail in FINDINGS.values():
-        rows += [_row(source, row, *mail(source, row)) for row in find(source).to_dicts()]
+        rows += [_row(source, row, *mail(row)) for row in find(source).to_dicts()]
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
-def _row(source: Source, row: dict[str, Any], subject: str, text: str) -> dict[str, Any]:
+def _row(source: Source, row: dict[str, Any], subject: str, text: str, jobs: Iterable[str]) -> dict[str, Any]:
     user, cluster = fmt.text(row["user_name"]), fmt.text(source.cluster)
     first, last = source.window
+    listed = "\n".join(f"  {line}" for line in jobs)
     mail = (
-        f"Dear {user},\n\n{text}\n\nThis is about cluster {cluster} from {fmt.day(first)} to {fmt.day(last)}; examples "
-        f"are the jobs {_ids(row)}. If something on our side stands in the way, please tell us: we are glad to help."
-        "\n\nKind regards\nthe cluster's operators\n"
+        f"Dear {user},\n\n{text}\n\nThe jobs that cost most:\n{listed}\n\n"
+        f"This is about cluster {cluster} from {fmt.day(first)} to {fmt.day(last)}. If something on our side stands in "
+        "the way, please tell us: we are glad to help.\n\nKind regards\nthe cluster's operators\n"
     )
     return {
-        **{name: row.get(name) for name in SCHEMA},
+        **{name: row.get(name) for name in SCHEMA if name != "examples"},
         "cluster": source.cluster,
-        "examples": _ids(row),
+        "examples": ", ".join(fmt.text(job["job_id"]) for job in row["examples"]),
         "mail_subject": f"{cluster}: {subject}",
         "mail_text": mail,
     }
 
 
-def _ids(row: dict[str, Any]) -> str:
-    return ", ".join(fmt.text(job) for job in row["job_ids"][:EXAMPLES])
+def _examples(*facts: str) -> pl.Expr:
+    """The first jobs of a group, which is sorted by cost: job_id and those facts of each."""
+    return pl.struct("job_id", *facts).head(EXAMPLES).alias("examples")
+
+
+def _line(job: dict[str, Any], *facts: str) -> str:
+    """One example in a mail: the job and what is known of it."""
+    known = ", ".join(fact for fact in facts if fact)
+    return fmt.text(job["job_id"]) + (f": {known}" if known else "")
 
 
 # -- idle GPUs --------------------------------------------------------------------------------------------------------
@@ -87,52 +100,70 @@ def idle_gpus(source: Source) -> pl.DataFrame:
     if "idle_gpu_time" not in source.tables:
         return _none()
     jobs = source.read(
-        "SELECT j.user_name, j.job_id, i.idle_gpu_time_s AS idle_s, i.measured_gpu_time_s AS measured_s "
+        "SELECT j.user_name, j.job_id, j.run_s, i.idle_gpu_time_s AS idle_s, i.measured_gpu_time_s AS measured_s "
         "FROM idle_gpu_time i JOIN jobs j ON j.cluster = i.cluster AND j.job_key = i.value "
         "WHERE i.cluster = ? AND i.dimension = 'job_key' AND j.user_name IS NOT NULL"
     )
-    idle = pl.col("idle_s") > 0
     return (
         jobs.sort("idle_s", "job_id", descending=[True, False])
         .group_by("user_name", maintain_order=True)
         .agg(
-            pl.lit("idle GPUs").alias("finding"),
-            idle.sum().cast(pl.Int64).alias("jobs"),
+            pl.lit(IDLE).alias("finding"),
+            (pl.col("idle_s") > 0).sum().cast(pl.Int64).alias("jobs"),
             pl.len().cast(pl.Int64).alias("of_jobs"),
             pl.col("idle_s").sum().alias("gpu_time_s"),
             (pl.col("idle_s").sum() / pl.col("measured_s").sum()).alias("share"),
-            pl.col("job_id").filter(idle).head(EXAMPLES).alias("job_ids"),
+            _examples("idle_s", "measured_s", "run_s"),
         )
+        .with_columns(pl.col("examples").list.filter(pl.element().struct.field("idle_s") > 0))
         .filter((pl.col("gpu_time_s") >= IDLE_GPU_S) & (pl.col("share") >= IDLE_SHARE))
         .sort("gpu_time_s", "user_name", descending=[True, False])
     )
 
 
-def _idle_mail(_: Source, row: dict[str, Any]) -> tuple[str, str]:
+def _idle_mail(row: dict[str, Any]) -> Mail:
     return (
         f"{fmt.gpu_time(row['gpu_time_s'])} of GPUs held and idle",
         f"your jobs held GPUs that did nothing for {fmt.number(row['gpu_time_s'] / 3600)} GPU hours: "
         f"{fmt.percent(row['share'])} of what we measured of them, in {row['jobs']:,} of {row['of_jobs']:,} "
         "jobs. Others wait for these GPUs. Could you ask for fewer, end sessions that you have left, or move loading "
         "and preparing of data into a job without GPUs?",
+        [
+            _line(job, f"idle for {fmt.gpu_time(job['idle_s'])} of {fmt.gpu_time(job['measured_s'])}", _ran(job))
+            for job in row["examples"]
+        ],
     )
+
+
+def _ran(job: dict[str, Any]) -> str:
+    return "" if job["run_s"] is None else f"ran {fmt.duration(job['run_s'])}"
 
 
 # -- hopeless retries -------------------------------------------------------------------------------------------------
 
 
-def hopeless_retries(source: Source) -> pl.DataFrame:
-    """Users who ran again what had failed for a reason that running again does not mend.
+def early_retries(source: Source) -> pl.DataFrame:
+    """Users whose repeats of a hopeless failure fail within EARLY_S."""
+    return _retries(source).filter(pl.col("finding") == EARLY)
+
+
+def late_retries(source: Source) -> pl.DataFrame:
+    """Users whose repeats of a hopeless failure run for longer, or for a time that the log does not tell."""
+    return _retries(source).filter(pl.col("finding") == LATE)
+
+
+def _retries(source: Source) -> pl.DataFrame:
+    """Users who ran again what had failed for a reason that running again does not mend; a row a user and finding.
 
     A repeat is a hopeless failure of a job (or, by name, of another job of that user) that no completed run of that
     name divides from the one before.
     """
     if "failures" not in source.tables:
-        return _none()
+        return pl.DataFrame(schema={"finding": pl.String})
     name = "coalesce(j.job_name, j.job_key)"
     ends = source.read(
-        f"SELECT j.user_name, {name} AS job_name, j.job_id, f.end_utc, f.gpu_time_lost_s AS lost_s, f.reason "  # noqa: S608
-        "FROM failures f JOIN jobs j USING (cluster, job_key) "
+        f"SELECT j.user_name, {name} AS job_name, j.job_id, f.end_utc, f.gpu_time_lost_s AS lost_s, "  # noqa: S608
+        "f.runtime_to_failure_s AS run_s, f.reason FROM failures f JOIN jobs j USING (cluster, job_key) "
         "WHERE cluster = ? AND f.is_hopeless AND j.user_name IS NOT NULL AND f.end_utc IS NOT NULL"
     )
     good = source.read(
@@ -140,34 +171,61 @@ def hopeless_retries(source: Source) -> pl.DataFrame:
         "WHERE j.cluster = ? AND j.state = 'COMPLETED' AND j.user_name IS NOT NULL AND j.end_utc IS NOT NULL"
     )
     bad, of_job = pl.col("reason").is_not_null(), ("user_name", "job_name")
+    is_early = (pl.col("run_s") <= EARLY_S).fill_null(value=False)
+    known_lost_s = pl.when(pl.col("lost_s").count() > 0).then(pl.col("lost_s").sum())
+    of_user = ("finding", "user_name")
     return (
         pl.concat([ends, good], how="diagonal_relaxed")
         .sort(*of_job, "end_utc", nulls_last=True)
         .filter(bad & bad.shift(1, fill_value=False).over(of_job))
-        .sort("end_utc", "job_id", descending=True)
-        .group_by("user_name", maintain_order=True)
+        .with_columns(pl.when(is_early).then(pl.lit(EARLY)).otherwise(pl.lit(LATE)).alias("finding"))
+        .group_by(*of_user, "job_id")
+        .agg(pl.len().alias("repeats"), known_lost_s, pl.col("run_s").max(), "reason")
+        .sort("lost_s", "run_s", "job_id", descending=[True, True, False], nulls_last=True)
+        .group_by(*of_user, maintain_order=True)
         .agg(
-            pl.lit("hopeless retries").alias("finding"),
-            pl.len().cast(pl.Int64).alias("repeats"),
-            pl.col("job_id").n_unique().cast(pl.Int64).alias("jobs"),
-            pl.when(pl.col("lost_s").count() > 0).then(pl.col("lost_s").sum()).alias("gpu_time_s"),
-            pl.col("reason").mode().sort().first().alias("reason"),
-            pl.col("job_id").unique(maintain_order=True).head(EXAMPLES).alias("job_ids"),
+            pl.col("repeats").sum().cast(pl.Int64),
+            pl.len().cast(pl.Int64).alias("jobs"),
+            known_lost_s.alias("gpu_time_s"),
+            pl.col("reason").explode().mode().sort().first(),
+            _examples("lost_s", "run_s"),
         )
-        .filter(pl.col("repeats") >= REPEATS)
+        .filter(pl.col("repeats").sum().over("user_name") >= REPEATS)
         .sort(pl.col("gpu_time_s").fill_null(0), "repeats", "user_name", descending=[True, True, False])
     )
 
 
-def _retries_mail(_: Source, row: dict[str, Any]) -> tuple[str, str]:
+def _early_mail(row: dict[str, Any]) -> Mail:
+    trial = "on one GPU " if row["gpu_time_s"] else ""
+    return _retries_mail(
+        row,
+        f", within {fmt.duration(EARLY_S)} of their start",
+        f"could you try the job {trial}for a few minutes first, or look at its output, before you submit it again",
+    )
+
+
+def _late_mail(row: dict[str, Any]) -> Mail:
+    is_known = all(job["run_s"] is not None for job in row["examples"])
+    return _retries_mail(
+        row,
+        f", after more than {fmt.duration(EARLY_S)}" if is_known else "",
+        "could you look at the job's output before you submit it again, check its time limit and memory, and save "
+        "checkpoints so that a failure costs little",
+    )
+
+
+def _retries_mail(row: dict[str, Any], when: str, advice: str) -> Mail:
     held = "" if not row["gpu_time_s"] else f", and held {fmt.gpu_time(row['gpu_time_s'])} for it"
+    again = f"{row['repeats']:,} {'times' if row['repeats'] > 1 else 'time'}"
     return (
-        f"{row['repeats']:,} runs that could not work",
-        f"your jobs failed {row['repeats']:,} times again in the way in which they had failed before, most often "
-        f"with: {fmt.text(row['reason'])}{held}. Such an error does not go away by itself: could you try the job "
-        f"{'on one GPU ' if held else ''}for a few minutes, or look at its output, before you submit "
-        "it again, and switch automatic requeueing "
-        "off for it?",
+        f"{row['repeats']:,} {'runs' if row['repeats'] > 1 else 'run'} that could not work",
+        f"your jobs failed {again} again in the way in which they had failed before{when}, most often with: "
+        f"{fmt.text(row['reason'])}{held}. Such an error does not go away by itself: {advice}? Please switch automatic "
+        "requeueing off for it, too.",
+        [
+            _line(job, _ran(job), fmt.gpu_time(job["lost_s"]) if job["lost_s"] is not None else "")
+            for job in row["examples"]
+        ],
     )
 
 
@@ -185,14 +243,14 @@ def over_asked(source: Source) -> pl.DataFrame:
     return (
         jobs.group_by("user_name", maintain_order=True)
         .agg(
-            pl.lit("over-asked limits").alias("finding"),
+            pl.lit(LIMITS).alias("finding"),
             (used < ASKED_SHARE).sum().cast(pl.Int64).alias("jobs"),
             pl.len().cast(pl.Int64).alias("of_jobs"),
             used.median().alias("share"),
             pl.col("limit_s").median().alias("limit_p50_s"),
             fits_s.alias("fits_s"),
             (pl.col("limit_s") - pl.col("run_s")).sum().alias("unused_s"),
-            pl.col("job_id").head(EXAMPLES).alias("job_ids"),
+            _examples("limit_s", "run_s"),
         )
         .filter(
             (pl.col("of_jobs") >= ASKED_JOBS)
@@ -203,7 +261,7 @@ def over_asked(source: Source) -> pl.DataFrame:
     )
 
 
-def _limits_mail(_: Source, row: dict[str, Any]) -> tuple[str, str]:
+def _limits_mail(row: dict[str, Any]) -> Mail:
     used = fmt.percent(row["share"]) if row["share"] >= 0.001 else "less than 0.1 %"
     return (
         f"time limits: {used} of them used",
@@ -211,6 +269,7 @@ def _limits_mail(_: Source, row: dict[str, Any]) -> tuple[str, str]:
         f"median, which was {fmt.duration(row['limit_p50_s'])}. The scheduler fills gaps with jobs whose limit fits "
         f"into them, so a shorter one often starts sooner: {fmt.duration(row['fits_s'])} would have been enough for "
         "19 of 20 of these jobs. Could you try that (sbatch --time)?",
+        [_line(job, _ran(job), f"asked for {fmt.duration(job['limit_s'])}") for job in row["examples"]],
     )
 
 
@@ -219,9 +278,9 @@ def _none() -> pl.DataFrame:
 
 
 Find = Callable[[Source], pl.DataFrame]
-Mail = Callable[[Source, dict[str, Any]], tuple[str, str]]
-FINDINGS: dict[str, tuple[Find, Mail]] = {
-    "idle GPUs": (idle_gpus, _idle_mail),
-    "hopeless retries": (hopeless_retries, _retries_mail),
-    "over-asked limits": (over_asked, _limits_mail),
+FINDINGS: dict[str, tuple[Find, Callable[[dict[str, Any]], Mail]]] = {
+    IDLE: (idle_gpus, _idle_mail),
+    EARLY: (early_retries, _early_mail),
+    LATE: (late_retries, _late_mail),
+    LIMITS: (over_asked, _limits_mail),
 }

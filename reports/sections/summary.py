@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import polars as pl
 
 from reports import figures, findings
 from reports import format as fmt
 from reports.advice import actions
-from reports.layout import Section, Tile
+from reports.layout import Section, Tile, Trend
 from reports.sections.waiting_over_time import over_time
 from reports.source import Source
 from traces.counted import counted
@@ -52,18 +53,25 @@ def lead(source: Source) -> str:
 def _tiles(source: Source) -> list[Tile]:
     jobs = source.jobs
     waits = jobs["wait_s"].drop_nulls()
-    share = findings.allocated_share(source)
     known = jobs.filter(pl.col("state") != "UNKNOWN")
     done, weighted = _completed(known)
+    waited = f"Start minus submission of the {_plural(len(waits), 'job')} with both"
+    held = "Time held by" if weighted else "Number of"
     return [
-        _tile("jobs", fmt.count(jobs.height), "submitted in the window", _weekly(source, pl.len())),
-        _tile("median wait", fmt.duration(_quantile(waits, 0.5)), "of jobs that ran",
-              _weekly(source, pl.col("wait_s").median())),
-        _tile("95th percentile of the wait", fmt.duration(_quantile(waits, 0.95)), "of jobs that ran",
-              _weekly(source, pl.col("wait_s").quantile(0.95, interpolation="linear"))),
-        _tile("allocated", fmt.percent(share), "of the capacity, by time", _weekly_allocated(source)),
-        _tile("completed", fmt.percent(done), f"of the {'GPU time' if weighted else 'jobs that ran'}",
-              _weekly(source, _completed_share(weighted)) if known.height else ()),
+        Tile("jobs", fmt.count(jobs.height), "submitted in the window", "All jobs of the log, whether they ran or not.",
+             _trend(_weekly(source, pl.len()), fmt.count)),
+        Tile("median wait", fmt.duration(_quantile(waits, 0.5)), "of jobs that ran",
+             f"{waited}; half of them waited less.",
+             _trend(_weekly(source, pl.col("wait_s").median()), fmt.duration)),
+        Tile("95th percentile of the wait", fmt.duration(_quantile(waits, 0.95)), "of jobs that ran",
+             f"{waited}; linear interpolation between the two nearest of the sorted waits.",
+             _trend(_weekly(source, pl.col("wait_s").quantile(0.95, interpolation="linear")), fmt.duration)),
+        Tile("allocated", fmt.percent(findings.allocated_share(source)), "of the capacity, by time",
+             "Time held by jobs over time offered, summed over the hours of the window.",
+             _trend(_weekly_allocated(source), fmt.percent)),
+        Tile("completed", fmt.percent(done), f"of the {'GPU time' if weighted else 'jobs that ran'}",
+             f"{held} jobs in state COMPLETED, over that of all {known.height:,} whose last state is known.",
+             _trend(_weekly(source, _completed_share(weighted)), fmt.percent) if known.height else None),
     ]  # fmt: skip
 
 
@@ -85,35 +93,34 @@ def _allocated_hours(source: Source) -> pl.DataFrame:
     return held.filter((pl.col("scope") == "cluster") & pl.col("capacity_s").is_not_null()).sort("hour_utc")
 
 
-def _weekly_allocated(source: Source) -> tuple[float, ...]:
+def _weekly_allocated(source: Source) -> pl.DataFrame:
     held = _allocated_hours(source)
     if held.is_empty():
-        return ()
-    weeks = held.group_by_dynamic("hour_utc", every="1w").agg(
+        return held
+    return held.group_by_dynamic(pl.col("hour_utc").alias("week"), every="1w").agg(
         (pl.col("allocated_s").sum() / pl.col("capacity_s").sum()).alias("value")
     )
-    return _whole_weeks(weeks)
 
 
-def _weekly(source: Source, value: pl.Expr) -> tuple[float, ...]:
+def _weekly(source: Source, value: pl.Expr) -> pl.DataFrame:
     known = source.jobs.filter(pl.col("submit_utc").is_not_null()).sort("submit_utc")
     if known.is_empty():
-        return ()
-    return _whole_weeks(known.group_by_dynamic("submit_utc", every="1w").agg(value.alias("value")))
+        return known
+    return known.group_by_dynamic(pl.col("submit_utc").alias("week"), every="1w").agg(value.alias("value"))
 
 
-def _whole_weeks(weeks: pl.DataFrame) -> tuple[float, ...]:
-    """Values of the weeks but the first and the last, which the window may cut."""
-    values = (_float(value) for value in weeks["value"].to_list()[1:-1])
-    return tuple(value for value in values if value is not None)
-
-
-def _tile(label: str, value: str, meaning: str, trend: tuple[float, ...]) -> Tile:
-    words = "weekly" if figures.sparkline(trend) else ""
-    if len(trend) >= 2 * TREND_WEEKS:
-        newest, before = sum(trend[-TREND_WEEKS:]), sum(trend[-2 * TREND_WEEKS : -TREND_WEEKS])
+def _trend(weeks: pl.DataFrame, show: Callable[[float | None], str]) -> Trend | None:
+    """The weeks but the first and the last, which the window may cut; None where fewer than three have a value."""
+    known = [(week, _float(value)) for week, value in weeks.iter_rows()][1:-1]
+    days = [week for week, value in known if value is not None]
+    values = tuple(value for _, value in known if value is not None)
+    if not figures.sparkline(values):
+        return None
+    words = "weekly"
+    if len(values) >= 2 * TREND_WEEKS:
+        newest, before = sum(values[-TREND_WEEKS:]), sum(values[-2 * TREND_WEEKS : -TREND_WEEKS])
         words = f"weekly; last {TREND_WEEKS} weeks {_change(newest, before)} the {TREND_WEEKS} before"
-    return Tile(label, value, meaning, trend, words)
+    return Trend(values, fmt.day(days[0]), fmt.day(days[-1]), show(min(values)), show(max(values)), words)
 
 
 def _change(newest: float, before: float) -> str:

@@ -5,24 +5,30 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import shlex
 from html.parser import HTMLParser
 from pathlib import Path
 
 import duckdb
+import polars as pl
 import pytest
 
 from reports.build import SECTIONS, build_report, section_data
 from reports.source import Source
 from tests.reports import warehouse
+from tests.reports.packed import unpacked
+from traces import schema
+from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.store.folder import DataFolder
+from traces.store.frames import conform
 
 ALLOWED_TAGS = frozenset(
     [
         *("html", "head", "meta", "title", "style", "link", "body", "header", "main", "footer", "nav", "article"),
         *("section", "figure", "figcaption", "h1", "h2", "h3", "p", "a", "ul", "li", "div", "span", "strong", "code"),
         *("bdi", "table", "thead", "tbody", "tr", "th", "td", "button", "script"),
-        *("details", "summary", "dl", "dt", "dd", "dfn", "label", "select", "ol"),
+        *("details", "summary", "dl", "dt", "dd", "dfn", "label", "select", "ol", "b"),
         *("svg", "g", "path", "defs", "use", "text", "clippath", "rect", "polyline"),
     ]
 )
@@ -51,7 +57,7 @@ def page(full_report: Path) -> _Page:
 
 def test_hostile_text_is_shown_and_never_markup(page: _Page) -> None:
     assert {tag for tag, _ in page.tags} <= ALLOWED_TAGS
-    assert [attributes.get("type") for tag, attributes in page.tags if tag == "script"] == ["application/json", None]
+    assert [attributes.get("type") for tag, attributes in page.tags if tag == "script"] == ["text/plain", None]
     for tag, attributes in page.tags:
         assert not [name for name in attributes if name.startswith("on")], tag
         target = attributes.get("href")
@@ -87,7 +93,7 @@ def test_ids_are_unique_and_every_reference_has_one(full_report: Path, page: _Pa
 def test_every_section_and_caption_is_there(full_data: DataFolder, page: _Page) -> None:
     sections = [a["class"] for tag, a in page.tags if tag == "section"]
     shown = [name for name in SECTIONS if name != "study"]  # Philly logs only
-    assert sections == [shown[0], "explore", *shown[1:]]
+    assert sections == ["explore", "found", *shown]
     ending = re.compile(r"Trace gpu-lab \(\w{12}\), 2024-0[12]-01 to \S+, n = [\d,]+ [\w ]+, (no|\d+) seeds?\.$")
     for make in SECTIONS.values():
         section = make(Source(full_data, "gpu-lab"))
@@ -114,6 +120,22 @@ def test_anonymised_holds_no_name(full_data: DataFolder, tmp_path: Path) -> None
 def test_anonymised_json_holds_no_name(full_data: DataFolder) -> None:
     rows = section_data(full_data, "gpu-lab", "waits", anonymise=True)["tables"]["by_user_name"]
     assert all(re.fullmatch(r"user-[0-9a-f]{10}", row["value"]) for row in rows)
+
+
+@pytest.mark.parametrize("cluster", warehouse.HOSTILE[:6])
+def test_a_cluster_of_any_name_is_text(tmp_path: Path, cluster: str) -> None:
+    """Also in the commands that the filters show, which are quoted for a shell."""
+    jobs = pl.DataFrame([warehouse.job(cluster, 1, user_name=warehouse.HOSTILE[2], job_id="1; reboot")])
+    attempts = warehouse.attempts_of(conform(schema.JOBS, jobs))
+    tables = {"jobs": jobs, "attempts": attempts, "trace_files": pl.DataFrame([warehouse.trace_file(cluster, 1)])}
+    data = warehouse.with_features(tmp_path, tables, ClusterSettings(cluster, nodes=2, gpus_per_node=4))
+    html = build_report(data).read_text(encoding="utf-8")
+    page = _Page(html)
+    assert {tag for tag, _ in page.tags} <= ALLOWED_TAGS and cluster in "".join(page.words)
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+    (packed,) = re.findall(r'<script type="text/plain">(.*?)</script>', html)
+    (job,) = unpacked(packed)["longest"]
+    assert shlex.split(job[7]) == ["baton", "explain", f"--cluster={cluster}", "1; reboot"]
 
 
 def test_one_section_alone(full_data: DataFolder, tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""The jobs of each user that waited longest, and what `baton explain` says of them, for the page's filters."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from features.explain import Record, node_time
+from reports import format as fmt
+from reports.causes import CAUSES
+from reports.source import NAME_COLUMNS, Source
+from reports.text.explanation import job_text
+from traces.clusters import ClusterSettings
+from traces.store import warehouse
+
+JOBS_A_USER = 5
+MOST_TEXTS = 100  # jobs explained in the page, those of the users who waited longest: about 30 ms each
+MOST_LOOKED_AT = 10_000_000  # jobs looked through for these texts: fewer texts for a long log
+NO_REPLAY = "the command below adds one"
+
+
+def longest(source: Source, step: str) -> list[dict[str, Any]]:
+    """JOBS_A_USER jobs of each user, longest wait first, in the order of what the users waited in sum.
+
+    Of each: `user_name`, `partition` and `at_utc` (start of the `step` of its submission), which say where it counts;
+    `id`, `wait_s`, `causes` (s, in the order of CAUSES; empty where they are not known) and `words` for a person;
+    `command` prints all that is known of it; `text` is what that prints but for the replay, None where the page has no
+    room for it.
+    """
+    known = source.read("SELECT * FROM queueing_delay WHERE cluster = ? LIMIT 0").columns
+    causes = [cause.column for cause in CAUSES if cause.column in known]
+    waited = ", ".join(f'q."{column}"' for column in causes) if len(causes) == len(CAUSES) else ""
+    rows = source.read(
+        f"SELECT * EXCLUDE (place) FROM (SELECT q.user_name, q.partition, q.job_key, q.submit_utc, q.wait_s, q.nodes, "  # noqa: S608 - our own names
+        f"date_trunc('{step}', q.submit_utc)::TIMESTAMP AS at_utc, q.state, j.job_id, count(*) OVER (PARTITION BY "
+        "j.job_id) AS ids, sum(greatest(q.wait_s, 0)) OVER (PARTITION BY q.user_name) AS waited_s, row_number() OVER "
+        "(PARTITION BY q.user_name ORDER BY q.wait_s DESC NULLS LAST, q.job_key) AS place"
+        f"{', ' + waited if waited else ''} FROM queueing_delay q JOIN jobs j USING (cluster, job_key) "
+        f"WHERE q.cluster = ?) WHERE place <= {JOBS_A_USER} AND wait_s > 0 "
+        "ORDER BY waited_s DESC, user_name NULLS LAST, place"
+    ).to_dicts()
+    texts = _texts(source, [row["job_key"] for row in rows[: min(MOST_TEXTS, MOST_LOOKED_AT // source.jobs.height)]])
+    return [
+        {
+            **{name: row[name] for name in ("user_name", "partition", "at_utc", "wait_s")},
+            "id": fmt.text(row["job_id"]),
+            "causes": [int(row[column] or 0) for column in causes] if waited else [],
+            "words": f"submitted {fmt.moment(row['submit_utc'])}, {row['state']}",
+            "command": _command(source.cluster, row["job_id"] if row["ids"] == 1 else row["job_key"]),
+            "text": texts.get(row["job_key"]),
+        }
+        for row in rows
+    ]
+
+
+def _command(cluster: str, job: str) -> str:
+    """What a person may paste into a shell, whatever the names hold."""
+    words = [
+        "baton",
+        "explain",
+        f"--cluster={fmt.text(cluster)}",
+        *(["--"] if job.startswith("-") else []),
+        fmt.text(job),
+    ]
+    return shlex.join(words)
+
+
+def _texts(source: Source, job_keys: list[str]) -> dict[str, str]:
+    """The explanation of each of these jobs, by key, with names hidden where that was asked for."""
+    if not job_keys or not {"attempts", "steps", "placements"} <= source.tables:
+        return {}
+    settings = ClusterSettings(source.cluster)
+    with warehouse.published(source.data):  # held open: opening it takes longer than each of the reads
+        delays = warehouse.read(source.data, "SELECT * FROM queueing_delay WHERE cluster = ?", [source.cluster])
+        record = Record(source.data, source.cluster, delays, node_time(source.data, settings, delays))
+        facts = {key: _hidden(source, record.job(key)) for key in job_keys}
+    return {key: job_text({**job, "what_if": None, "why_no_what_if": NO_REPLAY}) for key, job in facts.items()}
+
+
+def _hidden(source: Source, value: Any) -> Any:
+    """Facts with every name in them hidden, wherever it is."""
+    if isinstance(value, dict):
+        return {
+            name: source.hidden(name, part) if name in NAME_COLUMNS else _hidden(source, part)
+            for name, part in value.items()
+        }
+    return [_hidden(source, part) for part in value] if isinstance(value, list) else value
