@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from features.capacity import AMOUNTS, Capacity, capacity
-from features.resource import binding
 from features.causes import CAUSES, READ_OF_JOBS, with_causes
+from features.resource import binding
 from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
 from features.trace import ASKED, Trace, beside, ordered, read_trace, shaped
 from features.usage import (

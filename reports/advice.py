@@ -1,7 +1,8 @@
-"""What is worth doing, best first: each with its effect, simulated where it can be, and how far to trust that.
+"""What is worth doing, best first: each with its effect, and how far to trust that.
 
-What costs nothing comes before what must be bought. What a replay knows nothing of comes first where it is the main
-cause of waiting; that jobs wait behind others, only where the replay, which has an order of its own, is far off.
+An effect that was simulated is offered only where the replay of the cluster as it is comes near the record and the
+effect is larger than their distance. Otherwise the advice is what the record alone supports: whom to talk to, about
+which jobs, nodes or limits. What costs nothing comes before what must be bought.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import polars as pl
 
 from features.conventions import INDICATIVE_BELOW_BLOCKS, REACTIVE
 from reports import format as fmt
-from reports.causes import shares
 from reports.hand_over import against_rule, best_on_select, judged, world
 from reports.layout import Action
+from reports.record_advice import by_cause
 from reports.source import Source
-from reports.trust import trust_in_replays
+from reports.trust import LITTLE, distance_s, trust_in_replays
 from simulator.metrics import NOTICED_WAIT_S
 
 NEARLY_ALL = "95 % of the jobs that started did so within"
@@ -29,43 +30,18 @@ _WORDS = {
     "half the slack in time limits": "Ask for tighter time limits (half of what is asked for beyond what jobs run)",
     "easy scheduling": "Try EASY backfill (`baton whatif --schedulers mirage,easy`)",
 }
-_UNKNOWN = Action("", "", "Little")  # no replay: nothing says that the simulation is near
-WORTH_A_WORD = 0.05  # of the waiting: a cause of less is no advice
 _BOUND = "As an upper bound, counted in the log and not simulated."
-
-# main cause of waiting -> what to do, "... of all waiting passed while ...", what the bound leaves out
-_ADVICE = {
-    "own_limit_s": (
-        "Review the limits of users and groups",
-        "the user or group was at a limit of its own",
-        " Without the limit such a job may find the cluster full.",
-    ),
-    "fragmented_s": (
-        "Pack small jobs together, so that whole nodes stay free",
-        "enough was free, on nodes where the job did not fit",
-        " Packed tighter, some of these jobs would still wait for others.",
-    ),
-    "behind_s": (
-        "Find out why jobs that fit do not start (priorities, reservations, depth and pace of backfill)",
-        "the job would have fitted",
-        " Part of it is the price of keeping room for wide jobs, or something that the log does not show.",
-    ),
-}
 
 
 def actions(source: Source) -> list[Action]:
     """What helps, best first; one that says that nothing need be done where nothing would."""
     whole = source.whole("queueing_by")
     offered: list[Action | None] = []
+    small = None
     if whole is not None and (whole["wait_p95_s"] or 0) > NOTICED_WAIT_S:
         free, bought, small = _replays(source)
-        other = _by_cause(source, whole)
-        simulated, behind = [free, _hand_over(source), bought], [other.get("behind_s")]
-        is_far_off = (free or bought or small or _UNKNOWN).trust.startswith("Little")
-        offered += [other.get("own_limit_s"), other.get("fragmented_s")]
-        offered += behind + simulated if is_far_off else simulated + behind
+        offered += [free, _hand_over(source), *by_cause(source, whole), bought]
     else:
-        small = None
         offered.append(_hand_over(source))
     offered += [_rule(source), _idle(source)]
     return [action for action in offered if action is not None] or [_nothing(source, whole, small)]
@@ -89,13 +65,6 @@ def _nothing(source: Source, whole: dict[str, Any] | None, small: Action | None)
             "Nothing need be done about waits",
             f"{NEARLY_ALL} {fmt.duration(whole['wait_p95_s'])}.",
             "Fully: the log has it so, nothing is simulated.",
-        )
-    held = next((share for cause, share in shares(whole).items() if cause.column == "held_s"), 0.0)
-    if held > 0.5:
-        return Action(
-            "Look at what holds jobs back: dependencies, holds and begin times",
-            f"{fmt.percent(held)} of all waiting passed before the job was eligible: no scheduler can shorten that.",
-            "Fully: counted in the log, nothing is simulated.",
         )
     if small is not None:
         does = f"The best of them ({small.do[0].lower()}{small.do[1:]}) does little: {small.effect[0].lower()}"
@@ -122,18 +91,21 @@ def _until_known(jobs: pl.DataFrame) -> str:
 
 
 def _replays(source: Source) -> tuple[Action | None, Action | None, Action | None]:
-    """Of the changes that shorten the mean wait beyond chance: the best free one that is worth it, the fewest nodes
-    that are, and the best free one that is not worth it."""
+    """Of the changes that shorten the mean wait beyond chance and beyond the replay's own distance from the record: the
+    best free one that is worth it, the fewest nodes that are, and the best free one that is not worth it."""
     replays = source.rows("what_if")
     base = replays.filter(pl.col("change") == AS_IT_IS).to_dicts() if not replays.is_empty() else []
     if not base or not base[0]["mean_wait_s"]:
         return None, None, None
+    trust, error_s = trust_in_replays(source, base[0]["mean_wait_s"]), distance_s(source, base[0]["mean_wait_s"])
+    if error_s is None or trust.startswith(LITTLE):
+        return None, None, None
     sure = replays.filter((pl.col("wait_change_high_s") < 0) & ~pl.col("change").is_in(NEVER_OFFERED))
+    sure = sure.filter(pl.col("wait_change_s") < -error_s)
     sure = sure.with_columns(is_worth=pl.col("wait_change_s") <= -WORTH * base[0]["mean_wait_s"])
     same = pl.col("capacity_nodes") == base[0]["capacity_nodes"]
     free = sure.filter(same).sort("wait_change_s")
     more = sure.filter(~same & pl.col("is_worth")).sort("capacity_nodes")
-    trust = trust_in_replays(source, base[0]["mean_wait_s"])
 
     def first(rows: pl.DataFrame) -> Action | None:
         return None if rows.is_empty() else _replay(base[0], rows.to_dicts()[0], trust)
@@ -154,26 +126,6 @@ def _replay(base: dict[str, Any], row: dict[str, Any], trust: str) -> Action:
         trust,
         ends,
     )
-
-
-def _by_cause(source: Source, whole: dict[str, Any]) -> dict[str, Action]:
-    """What a replay knows nothing of, by the cause that it is about; empty unless that is the main cause of waiting.
-
-    Time before a job was eligible is left out: no scheduler can shorten it.
-    """
-    parts = {cause.column: share for cause, share in shares(whole).items() if cause.column != "held_s"}
-    main = next(iter(parts), "")
-    if main not in _ADVICE or parts[main] < WORTH_A_WORD:
-        return {}
-    do, while_, limits = _ADVICE[main]
-    users = source.rows("queueing_by").filter((pl.col("dimension") == "user_name") & (pl.col(main) > 0))
-    most = ""
-    if users.height > 1:
-        top, share = users.sort(main, "value", descending=[True, False]).to_dicts()[0], 1 / users[main].sum()
-        name = fmt.text(source.hidden("user_name", top["value"]))
-        most = f" User {name} has most of that, {fmt.percent(top[main] * share)}." if top["value"] is not None else ""
-    effect = f"{fmt.percent(parts[main])} of all waiting passed while {while_}.{most}"
-    return {main: Action(do, effect, f"{_BOUND}{limits}")}
 
 
 def _hand_over(source: Source) -> Action | None:

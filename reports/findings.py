@@ -109,7 +109,7 @@ def why(source: Source) -> str:
 
 
 def _mostly_of(source: Source, cause: Cause, whole: dict[str, Any]) -> str:
-    """", most of it (92 %) of user ann's jobs", where one of several users has at least half of a cause; else ''."""
+    """ ", most of it (92 %) of user ann's jobs", where one of several users has at least half of a cause; else ''."""
     users = _by(source, "user_name")
     if users.height < 2 or not whole[cause.column]:
         return ""
@@ -120,14 +120,14 @@ def _mostly_of(source: Source, cause: Cause, whole: dict[str, Any]) -> str:
 
 
 def in_use(source: Source) -> str | None:
-    """How much of the cluster was in use, of what, and how its size is known, without a full stop; None where unknown."""
+    """How much of the cluster was in use, and how its size is known, without a full stop; None where unknown."""
     share, machine = allocated_share(source), source.machine
     if share is None or not machine:
         return None
     of = {"GPU": machine["gpus"], "core": machine["cpus"], "memory": machine["mem_mib"], "node": machine["nodes"]}
     amount = of[machine["resource"]]
-    whole = f"{amount / 1024:,.0f} GiB of memory" if machine["resource"] == "memory" else fmt.many(amount, source.unit)
-    nodes = "" if machine["resource"] == "node" or not machine["nodes"] else f" of {fmt.many(machine['nodes'], 'node')}"
+    whole = f"{amount / 1024:,.0f} GiB of memory" if machine["resource"] == "memory" else counted(amount, source.unit)
+    nodes = "" if machine["resource"] == "node" or not machine["nodes"] else f" of {counted(machine['nodes'], 'node')}"
     return f"{fmt.percent(share)} of the {whole}{nodes} ({machine['known_by']}) were in use on average"
 
 
@@ -143,7 +143,7 @@ def what_to_do(source: Source) -> str:
 
 
 def holder(source: Source) -> str | None:
-    """Who held most of what was held, without a full stop; None where the log does not say, or that is next to nothing."""
+    """Who held most of what was held, without a full stop; None where unknown, or where that is next to nothing."""
     held, share = source.rows("allocated_by_user"), allocated_share(source)
     if held.is_empty() or not held["allocated_s"].sum() or (share is not None and share < LEAST_HELD):
         return None

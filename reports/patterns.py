@@ -33,9 +33,7 @@ def patterns(source: Source) -> list[Pattern]:
     if waits.is_empty():
         return []
     local = pl.col("submit_utc").dt.replace_time_zone("UTC").dt.convert_time_zone(source.timezone)
-    size = pl.coalesce(
-        pl.when(pl.col("size").is_between(1, most)).then(pl.lit(words)) for most, words in _SIZES
-    )
+    size = pl.coalesce(pl.when(pl.col("size").is_between(1, most)).then(pl.lit(words)) for most, words in _SIZES)
     waits = waits.with_columns(size.alias("size"), local.dt.hour().alias("hour"))
     found = []
     for column in ("size", "hour"):
@@ -54,7 +52,9 @@ def patterns(source: Source) -> list[Pattern]:
 def _longest(waits: pl.DataFrame, column: str) -> tuple[object, float] | None:
     """The value of `column` with the longest mean wait, and that mean; None where none stands out, or only one user's
     jobs make it do so."""
-    by_user = waits.drop_nulls("user_name").group_by("user_name").agg(pl.col("wait_s").sum()).sort("wait_s", "user_name")
+    by_user = (
+        waits.drop_nulls("user_name").group_by("user_name").agg(pl.col("wait_s").sum()).sort("wait_s", "user_name")
+    )
     most = by_user["user_name"][-1] if by_user.height else None
     others = waits.filter(pl.col("user_name").ne_missing(pl.lit(most))) if by_user.height > 1 else waits
     means = _means(waits, column)

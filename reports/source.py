@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from features.resource import UNITS
+from features.resource import UNITS, WORDS
 from reports import format as fmt
 from traces.counted import counted
 from traces.errors import InputError
@@ -163,8 +163,8 @@ class Source:
 
     @cached_property
     def machine(self) -> dict[str, Any]:
-        """The row of `resources` about the whole cluster: resource, why, known_by, nodes, gpus, cpus, mem_mib; {} before
-        `baton analyze`."""
+        """The row of `resources` about the whole cluster: resource, why, known_by, nodes, gpus, cpus, mem_mib and
+        contradictions; {} before `baton analyze`."""
         rows = self.rows("resources")
         rows = rows.filter(pl.col("scope") == "cluster") if not rows.is_empty() else rows
         return {} if rows.is_empty() else rows.to_dicts()[0]
@@ -173,6 +173,11 @@ class Source:
     def unit(self) -> str:
         """What the cluster's capacity and shares are counted in: GPU, core, GiB or node."""
         return UNITS.get(self.machine.get("resource", "node"), "node")
+
+    @property
+    def resource(self) -> str:
+        """What the cluster is about, in the plural: GPUs, cores, memory or whole nodes."""
+        return WORDS.get(self.machine.get("resource", "node"), "whole nodes")
 
     @cached_property
     def files(self) -> pl.DataFrame:

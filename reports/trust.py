@@ -13,6 +13,7 @@ from reports.source import Source
 from simulator.metrics import wait_distance
 from traces.counted import counted
 
+LITTLE = "Little"  # how the verdict on a replay far from the record begins
 CLOSE, NEAR = 1.25, 2.0  # times that the simulated mean wait is off by: a size to plan with, an order of magnitude
 KEPT_WELL, KEPT_SOMEWHAT = 0.8, 0.5  # Spearman's rank correlation of simulated and recorded waits
 
@@ -57,13 +58,24 @@ def trust_in_replays(source: Source, replayed_mean_wait_s: float) -> str:
     return f"{words}.{_calibrated(source)}{indicative(source)}"
 
 
+def distance_s(source: Source, replayed_mean_wait_s: float) -> float | None:
+    """How far the mean wait of the replay of the cluster as it is lies from the recorded one, s; None where the log
+    holds no wait."""
+    starts = compared_starts(source)
+    if starts.is_empty():
+        return None if source.mean_wait_s is None else abs(source.mean_wait_s - replayed_mean_wait_s)
+    figures = distance(starts)
+    recorded, simulated = figures["recorded_mean_wait_s"], figures["simulated_mean_wait_s"]
+    return None if recorded is None or simulated is None else abs(float(recorded) - float(simulated))
+
+
 def _verdict(recorded: float, simulated: float, order: float | None) -> str:
     low, high = sorted((recorded + 1, simulated + 1))  # one second more, for waits of none
     if high / low <= CLOSE and (order is None or order >= KEPT_WELL):
         return "Well, sizes hold."
     if high / low <= NEAR and (order is None or order >= KEPT_SOMEWHAT):
         return "Moderately, read it as an order of magnitude."
-    return "Little, read the direction, not the size."
+    return f"{LITTLE}, read the direction, not the size."
 
 
 def _calibrated(source: Source) -> str:

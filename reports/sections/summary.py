@@ -38,11 +38,11 @@ def lead(source: Source) -> str:
     jobs, (first, last) = source.jobs, source.window
     users = jobs["user_name"].drop_nulls().n_unique()
     ran = int(jobs["start_utc"].is_not_null().sum())
-    size = source.read(
-        "SELECT max(capacity_nodes) AS nodes, max(capacity_gpus) AS gpus FROM fragmentation WHERE cluster = ?"
-    ).to_dicts()[0] if "fragmentation" in source.tables else {"nodes": None, "gpus": None}  # fmt: skip
-    machine = " on " + counted(size["nodes"], "node") if size["nodes"] else ""
-    machine += f" with {counted(size['gpus'], 'GPU')}" if machine and size["gpus"] else ""
+    size = source.machine
+    machine = f" on {counted(size['nodes'], 'node')}" if size.get("nodes") else ""
+    of = {"GPU": "gpus", "core": "cpus"}.get(size.get("resource", ""))
+    machine += f" with {counted(size[of], source.unit)}" if machine and of and size[of] else ""
+    machine += f" ({size['known_by']})" if machine else ""
     people = f" of {counted(users, 'user')}" if users else ""
     return (
         f"{counted(jobs.height, 'job')}{people}, {fmt.day(first)} to {fmt.day(last)}{machine}; "
@@ -55,8 +55,9 @@ def _tiles(source: Source) -> list[Tile]:
     waits = jobs["wait_s"].drop_nulls()
     known = jobs.filter(pl.col("state") != "UNKNOWN")
     done, weighted = _completed(known)
-    waited = f"Start minus submission of the {_plural(len(waits), 'job')} with both"
-    held = "Time held by" if weighted else "Number of"
+    waited = f"Start minus submission of the {counted(len(waits), 'job')} with both"
+    of = f"{source.unit} time" if weighted else "jobs that ran"
+    held = f"{source.unit[0].upper()}{source.unit[1:]} time held by" if weighted else "Number of"
     return [
         Tile("jobs", fmt.count(jobs.height), "submitted in the window", "All jobs of the log, whether they ran or not.",
              _trend(_weekly(source, pl.len()), fmt.count)),
@@ -66,23 +67,24 @@ def _tiles(source: Source) -> list[Tile]:
         Tile("95th percentile of the wait", fmt.duration(_quantile(waits, 0.95)), "of jobs that ran",
              f"{waited}; linear interpolation between the two nearest of the sorted waits.",
              _trend(_weekly(source, pl.col("wait_s").quantile(0.95, interpolation="linear")), fmt.duration)),
-        Tile("allocated", fmt.percent(findings.allocated_share(source)), "of the capacity, by time",
-             "Time held by jobs over time offered, summed over the hours of the window.",
+        Tile("allocated", fmt.percent(findings.allocated_share(source)), f"of the {source.unit} hours",
+             f"{source.unit[0].upper()}{source.unit[1:]} time held by jobs over what the cluster has, summed over the "
+             f"hours of the window. The cluster is about {source.resource}: {source.machine.get('why', '')}.",
              _trend(_weekly_allocated(source), fmt.percent)),
-        Tile("completed", fmt.percent(done), f"of the {'GPU time' if weighted else 'jobs that ran'}",
+        Tile("completed", fmt.percent(done), f"of the {of}",
              f"{held} jobs in state COMPLETED, over that of all {known.height:,} whose last state is known.",
              _trend(_weekly(source, _completed_share(weighted)), fmt.percent) if known.height else None),
     ]  # fmt: skip
 
 
 def _completed(jobs: pl.DataFrame) -> tuple[float | None, bool]:
-    """Share that completed, and whether it is weighted by GPU time (where the log has any)."""
-    weighted = (jobs["gpu_time_s"].sum() or 0) > 0
+    """Share that completed, and whether it is weighted by time held of the cluster's resource, where that is known."""
+    weighted = (jobs["unit_time_s"].sum() or 0) > 0
     return _float(jobs.select(_completed_share(bool(weighted))).item()), bool(weighted)
 
 
 def _completed_share(weighted: bool) -> pl.Expr:
-    weight = pl.col("gpu_time_s").fill_null(0) if weighted else pl.col("start_utc").is_not_null().cast(pl.Int64)
+    weight = pl.col("unit_time_s").fill_null(0) if weighted else pl.col("start_utc").is_not_null().cast(pl.Int64)
     return weight.filter(pl.col("state") == "COMPLETED").sum() / weight.sum()
 
 
@@ -90,7 +92,9 @@ def _allocated_hours(source: Source) -> pl.DataFrame:
     held = source.rows("utilization_allocated")
     if held.is_empty():
         return held
-    return held.filter((pl.col("scope") == "cluster") & pl.col("capacity_s").is_not_null()).sort("hour_utc")
+    return held.filter((pl.col("scope") == "cluster") & pl.col("is_binding") & pl.col("capacity_s").is_not_null()).sort(
+        "hour_utc"
+    )
 
 
 def _weekly_allocated(source: Source) -> pl.DataFrame:
