@@ -1,4 +1,4 @@
-"""What a job waits for: the five causes of `queueing_delay` in words, in the order in which they count."""
+"""What a job waits for: the causes of `queueing_delay` in words, in the order in which they are asked."""
 
 from __future__ import annotations
 
@@ -6,23 +6,84 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from features import causes
+
 
 @dataclass(frozen=True)
 class Cause:
-    """`column` of queueing_delay and queueing_by, s; `tint` is a name of the palette."""
+    """`column` of queueing_delay and queueing_by, s."""
 
     column: str
-    name: str
     words: str  # completes "x % of the waiting passed ..."
-    tint: str
+    meaning: str  # of one job: "it" is the job
+
+    @property
+    def name(self) -> str:
+        """As in main_cause."""
+        return causes.MAIN_CAUSES[self.column]
+
+    @property
+    def tint(self) -> str:
+        """Its name in the palette."""
+        return f"cause-{self.column.removesuffix('_s').replace('_', '-')}"
 
 
 CAUSES = (
-    Cause("held_s", "not yet eligible", "before the job was eligible (dependency, hold or begin time)", "class0"),
-    Cause("own_limit_s", "own limit", "at the user's or the group's own limit", "class2"),
-    Cause("cluster_full_s", "cluster full", "with the cluster full (too little free for anybody)", "class1"),
-    Cause("fragmented_s", "fragmented", "with enough free, on nodes where the job did not fit", "class3"),
-    Cause("behind_s", "behind others", "behind others, although the job would have fitted", "class4"),
+    Cause(
+        "held_s",
+        "before the job was eligible (dependency, hold or begin time)",
+        "not yet eligible (dependency, hold or begin time)",
+    ),
+    Cause(
+        "dependency_s",
+        "until a job of the same user and name ended (likely a dependency)",
+        "it waited until a job of the same user and name ended",
+    ),
+    Cause(
+        "own_jobs_s",
+        "behind jobs of the same user, although others were not in the way",
+        "it waited for jobs of the same user",
+    ),
+    Cause(
+        "array_limit_s",
+        "at the number of tasks that the job's array runs at a time",
+        "its array runs a fixed number of tasks at a time",
+    ),
+    Cause(
+        "own_limit_s",
+        "at a limit of the user or the group",
+        "its user or group was at a limit",
+    ),
+    Cause(
+        "cluster_full_s",
+        "with the cluster full (too little free on the nodes that the job could use)",
+        "too little was free on the nodes that it could use",
+    ),
+    Cause(
+        "nodes_down_s",
+        "with nodes out of service on which the job would have fitted",
+        "it would have fitted on nodes that were out of service",
+    ),
+    Cause(
+        "fragmented_s",
+        "with enough free, on nodes where the job did not fit",
+        "enough was free in all, but too few nodes had room for its share",
+    ),
+    Cause(
+        "reservation_s",
+        "while nothing started although jobs would have fitted (a reservation or maintenance)",
+        "it would have fitted, but nothing started (a reservation or maintenance)",
+    ),
+    Cause(
+        "behind_s",
+        "behind jobs of other users, although the job would have fitted",
+        "it would have fitted, but other users' jobs came first (priority, room kept for a large job, backfill)",
+    ),
+    Cause(
+        "unknown_s",
+        "for no reason that the log shows",
+        "the log shows no reason",
+    ),
 )
 
 

@@ -55,6 +55,18 @@ COLOURS: dict[str, tuple[str, str]] = {
     "class2": ("#6a40bc", "#b79bfc"),
     "class3": ("#b73483", "#f28bc7"),
     "class4": ("#bf5811", "#f59a59"),
+    # causes of waits in their order: every two differ for readers who see no red or no green too
+    "cause-held": ("#00705e", "#3cc6df"),
+    "cause-dependency": ("#122491", "#0e6fa5"),
+    "cause-own-jobs": ("#b98109", "#b2ba80"),
+    "cause-array-limit": ("#671753", "#845f58"),
+    "cause-own-limit": ("#383fec", "#2a52ff"),
+    "cause-cluster-full": ("#0297ff", "#c8e2ff"),
+    "cause-nodes-down": ("#5c5095", "#8393ff"),
+    "cause-fragmented": ("#fd44c7", "#8cf4a3"),
+    "cause-reservation": ("#522c00", "#789623"),
+    "cause-behind": ("#af3f01", "#ffd116"),
+    "cause-unknown": ("#7d8590", "#8a929c"),
     # waits on the heatmap, short to long
     "heat0": ("#e3ecf6", "#323a45"),
     "heat1": ("#c9def3", "#26405c"),

@@ -16,7 +16,6 @@ from scipy import stats
 from reports import format as fmt
 from reports.build import SECTIONS, build_report, section_data
 from reports.drift import FEATURES
-from reports.palette import COLOURS
 from reports.sections.summary import summary
 from reports.source import Source, Told
 from tests.reports import warehouse
@@ -369,29 +368,6 @@ def test_generated_data_is_called_generated(tmp_path: Path, cluster: str, genera
     html = build_report(data).read_text(encoding="utf-8")
     assert ("stands for no real cluster" in html) is generated
     assert ("Generated trace" in html) is generated
-
-
-def test_colours_are_distinct_and_legible() -> None:
-    light = [values[0] for values in COLOURS.values()]
-    assert len(set(light)) == len(light)
-    for name, values in COLOURS.items():
-        if name in ("paper", "grid") or name.startswith("heat"):
-            continue
-        least = 4.5 if name in ("ink", "muted", "average-wait", "start-estimate") else 3.0
-        for value, paper in zip(values, COLOURS["paper"], strict=True):
-            assert _contrast(value, paper) >= least, (name, value)
-
-
-def _contrast(first: str, second: str) -> float:
-    """WCAG 2.1 contrast ratio."""
-    bright, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
-    return (bright + 0.05) / (dark + 0.05)
-
-
-def _luminance(value: str) -> float:
-    parts = [int(value[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 @pytest.mark.parametrize(
