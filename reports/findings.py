@@ -113,8 +113,8 @@ def _mostly_of(source: Source, cause: Cause, whole: dict[str, Any]) -> str:
     users = _by(source, "user_name")
     if users.height < 2 or not whole[cause.column]:
         return ""
-    top = users.sort(cause.column, "value", descending=[True, False]).to_dicts()[0]
-    share = top[cause.column] / whole[cause.column]
+    top = users.sort(pl.col(cause.column).fill_null(0), "value", descending=[True, False]).to_dicts()[0]
+    share = (top[cause.column] or 0) / whole[cause.column]
     name = fmt.text(source.hidden("user_name", top["value"]))
     return f" ({fmt.percent(share)} of that in jobs of user {name})" if share >= ONE_USERS else ""
 
