@@ -75,7 +75,8 @@ MEANINGS = (
     Meaning(
         "Resources",
         _MACHINE,
-        "what it asks for is not free, wherever. Limits are checked before, so none was in force",
+        "what it asks for is not free, wherever it might be placed. No limit was in force: where nodes are busy too, "
+        "select_nodes gives the limit as the reason",
     ),
     Meaning(
         "Priority",
@@ -124,7 +125,9 @@ def ingested(folder: Path) -> pl.DataFrame:
         data = DataFolder(Path(place))
         dump = Path(place) / "sacct.psv"
         dump.write_bytes(gzip.decompress((folder / "sacct.psv.gz").read_bytes()))
-        settings = ClusterSettings("live", nodes=8, gpus_per_node=4)
+        nodes = (folder / "nodes.txt").read_text().splitlines()
+        conf = str(folder / "slurm.conf")
+        settings = ClusterSettings("live", nodes=len(nodes), gpus_per_node=4, slurm_conf=conf)
         ingest([dump], cluster=settings, data=data)
         warehouse.build(data)
         delays = queueing.compute(data, settings)["queueing_delay"]
@@ -198,7 +201,7 @@ def _paired(by_reason: dict[str, int], by_cause: dict[str, int]) -> list[tuple[s
 def agreement(pairs: pl.DataFrame) -> float:
     """Share of the seconds with a known reason whose cause that reason allows."""
     known = pairs.filter(~pl.col("reason").is_in(UNSEEN))
-    return float(known.filter("agrees")["seconds"].sum() / known["seconds"].sum())
+    return int(known.filter("agrees")["seconds"].sum()) / int(known["seconds"].sum())
 
 
 def by_reason(pairs: pl.DataFrame) -> dict[str, float]:

@@ -137,5 +137,5 @@ def test_causes_agree_with_the_reasons_of_a_fresh_run(
     record(tmp_path, short())
     pairs = compared(tmp_path)
     record_property("said", confusion(pairs))
-    assert pairs["job_id"].n_unique() >= 60
-    assert agreement(pairs) >= 0.7
+    assert pairs["job_id"].n_unique() >= 60  # that waited
+    assert agreement(pairs) >= 0.75  # 0.88 and 0.89 in two runs
