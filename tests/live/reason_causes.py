@@ -20,15 +20,12 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_flow
 
 from features import queueing
+from features.causes import CAUSES
 from traces.clusters import ClusterSettings
 from traces.ingest import ingest
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 
-CAUSES = (
-    "held_s", "dependency_s", "own_jobs_s", "array_limit_s", "own_limit_s", "nodes_down_s", "reservation_s",
-    "cluster_full_s", "fragmented_s", "behind_s", "unknown_s",
-)  # fmt: skip
 UNSEEN = ("None", "not seen")  # Slurm had not looked at the job yet, or we had not: no truth
 
 
@@ -75,7 +72,8 @@ MEANINGS = (
     Meaning(
         "Resources",
         _MACHINE,
-        "what it asks for is not free, wherever. Limits are checked before, so none was in force",
+        "what it asks for is not free, wherever it might be placed. No limit was in force: where nodes are busy too, "
+        "select_nodes gives the limit as the reason",
     ),
     Meaning(
         "Priority",
@@ -83,13 +81,6 @@ MEANINGS = (
         "a job of higher priority waits in the partition, so this pass did not ask whether this one would fit",
     ),
 )  # fmt: skip
-# Where a table has none of the causes that a reason allows: the causes of docs/decisions/0013 that hold those seconds
-WIDER = {
-    "array_limit_s": ("own_limit_s",),
-    "nodes_down_s": ("cluster_full_s", "behind_s"),
-    "reservation_s": ("cluster_full_s", "behind_s"),
-    "unknown_s": ("behind_s",),
-}
 # Job name of a scene -> the cause for which its jobs were made to wait (and before it or after it, for others too)
 SCENES = {
     "later": "held_s", "held": "held_s", "paused": "held_s", "chain": "dependency_s", "nightly": "dependency_s",
@@ -109,13 +100,9 @@ def meaning(reason: str) -> Meaning:
     return found
 
 
-def allowed(reason: str, columns: list[str]) -> list[str]:
-    """The causes among `columns` that a reason allows: its own, else those that hold its seconds instead."""
-    if reason in UNSEEN:
-        return columns
-    causes = meaning(reason).causes
-    own = [name for name in columns if name in causes]
-    return own or [name for name in columns if any(name in WIDER.get(cause, ()) for cause in causes)]
+def allowed(reason: str) -> tuple[str, ...]:
+    """The causes that a reason allows; any, where Slurm has not looked."""
+    return CAUSES if reason in UNSEEN else meaning(reason).causes
 
 
 def ingested(folder: Path) -> pl.DataFrame:
@@ -124,7 +111,9 @@ def ingested(folder: Path) -> pl.DataFrame:
         data = DataFolder(Path(place))
         dump = Path(place) / "sacct.psv"
         dump.write_bytes(gzip.decompress((folder / "sacct.psv.gz").read_bytes()))
-        settings = ClusterSettings("live", nodes=8, gpus_per_node=4)
+        nodes = (folder / "nodes.txt").read_text().splitlines()
+        conf = str(folder / "slurm.conf")
+        settings = ClusterSettings("live", nodes=len(nodes), gpus_per_node=4, slurm_conf=conf)
         ingest([dump], cluster=settings, data=data)
         warehouse.build(data)
         delays = queueing.compute(data, settings)["queueing_delay"]
@@ -162,11 +151,10 @@ def compared(folder: Path) -> pl.DataFrame:
     flow from its reasons to its causes), and the others in the order of the columns.
     """
     jobs = ingested(folder)
-    columns = [name for name in CAUSES if name in jobs.columns]
     reasons = seconds_by_reason(folder, jobs)
     rows = []
     for job in jobs.iter_rows(named=True):
-        by_cause = {name: int(job[name]) for name in columns}
+        by_cause = {name: int(job[name]) for name in CAUSES}
         for reason, cause, agrees, seconds in _paired(reasons[job["job_id"]], by_cause):
             rows.append((job["job_id"], job["job_name"], reason, cause, agrees, seconds))
     names = ("job_id", "job_name", "reason", "cause", "agrees", "seconds")
@@ -181,7 +169,7 @@ def _paired(by_reason: dict[str, int], by_cause: dict[str, int]) -> list[tuple[s
     edges = np.zeros((last + 1, last + 1), np.int32)
     edges[0, 1:first], edges[first:last, last] = list(left.values()), list(open_s.values())
     for at, reason in enumerate(left, 1):
-        fits = allowed(reason, list(by_cause))
+        fits = allowed(reason)
         edges[at, first:last] = [2**30 * (cause in fits) for cause in open_s]
     flow = maximum_flow(csr_matrix(edges), 0, last).flow.toarray()[1:first, first:last]
     pairs = []
@@ -198,7 +186,7 @@ def _paired(by_reason: dict[str, int], by_cause: dict[str, int]) -> list[tuple[s
 def agreement(pairs: pl.DataFrame) -> float:
     """Share of the seconds with a known reason whose cause that reason allows."""
     known = pairs.filter(~pl.col("reason").is_in(UNSEEN))
-    return float(known.filter("agrees")["seconds"].sum() / known["seconds"].sum())
+    return int(known.filter("agrees")["seconds"].sum()) / int(known["seconds"].sum())
 
 
 def by_reason(pairs: pl.DataFrame) -> dict[str, float]:
@@ -208,7 +196,7 @@ def by_reason(pairs: pl.DataFrame) -> dict[str, float]:
 
 def by_scene(pairs: pl.DataFrame) -> dict[str, float]:
     """Share of the seconds of each scene's jobs that Baton gives to the cause for which they were made to wait."""
-    scenes = _with_scene(pairs).drop_nulls("scene").filter(pl.col("cause").is_in(CAUSES))
+    scenes = _with_scene(pairs).drop_nulls("scene")
     meant = (pl.col("cause") == pl.col("scene").replace_strict(SCENES)) * pl.col("seconds")
     shares = scenes.group_by("scene").agg(meant.sum() / pl.col("seconds").sum())
     return dict(shares.iter_rows())

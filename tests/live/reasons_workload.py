@@ -90,8 +90,8 @@ def full(seed: int = 1) -> list[Event]:
 
 def short(seed: int = 1) -> list[Event]:
     """Within an hour: the scenes whose reason is plain, and a small background."""
-    scenes = [*own_limits(1), *dependencies(2), *holds(3), *serial(4), *node_out(8), *scattered(26)]
-    return _sorted([*scenes, *background(seed, 10, 20, 20)])
+    scenes = [*own_limits(1), *dependencies(2), *serial(3), *holds(4), *node_out(8), *scattered(26)]
+    return _sorted([*scenes, *background(seed, 10, 10, 20)])
 
 
 def _sorted(events: list[Event]) -> list[Event]:
@@ -117,19 +117,19 @@ def dependencies(at: float) -> Iterator[Event]:
 
 
 def holds(at: float) -> Iterator[Event]:
-    """Begin times, jobs held from the start, and one held by an administrator while it waits."""
+    """Begin times, jobs held from the start, and one that an administrator holds while it waits for a node."""
     yield from (Job(at, 6, "daemon", name=f"later{n}", begin_after=15 + 5 * n) for n in range(3))
     for n in range(3):
         yield Job(at, 8, "games", name="held", label=f"held{n}", options=("--hold",))
         yield Command(at + 12 + 6 * n, ("scontrol", "release", f"{{held{n}}}"))
-    yield Job(at, 4, "news", name="paused", label="paused", options=("--nodelist=n3",))
+    yield Job(at, 4, "news", name="paused", label="paused", options=("--nodelist=n4",))
     yield Command(at + 1, ("scontrol", "hold", "{paused}"))
     yield Command(at + 20, ("scontrol", "release", "{paused}"))
 
 
 def serial(at: float) -> Iterator[Event]:
-    """Whole-node jobs of one user, all of them on one node by name, and nothing else on it."""
-    yield from (Job(at, 6, "games", gpus=4, name=f"step{n}", options=("--nodelist=n4",)) for n in range(8))
+    """Whole-node jobs of one user and one name, all on one node by its name: each starts when another ends."""
+    yield from (Job(at, 6, "games", gpus=4, name="step", options=("--nodelist=n4",)) for n in range(8))
 
 
 def outside(at: float) -> Iterator[Event]:

@@ -9,50 +9,60 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from features.causes import CAUSES
 from tests.conftest import skip_or_fail
 from tests.live import reason_causes
-from tests.live.reason_causes import CAUSES, agreement, allowed, by_reason, by_scene, compared, confusion
+from tests.live.reason_causes import MEANINGS, agreement, allowed, by_reason, by_scene, compared, confusion
 from tests.live.reasons import Looks, record
 from tests.live.reasons_workload import short
 from tests.live.slurm import missing
 
 RECORDING = Path(__file__).parents[1] / "fixtures/reasons"
-# Measured with the causes of docs/decisions/0013, rounded down to 0.001. A reason at 0 has no cause of its own there:
-# the wait of array tasks lies before Eligible and is called held, a limit of the partition is called behind others.
-FLOOR = 0.924
+# As measured, rounded down to 0.001. Of scenes the ones that the log can show: a maintenance looks like a drain.
+FLOOR = 0.968
 REASONS = {
     "AssocMaxJobsLimit": 1.0,
     "BeginTime": 0.998,
-    "Dependency": 0.997,
-    "JobArrayTaskLimit": 0.0,
+    "Dependency": 0.996,
+    "JobArrayTaskLimit": 1.0,
     "JobHeldAdmin": 1.0,
     "JobHeldUser": 1.0,
     "Licenses": 1.0,
     "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions": 1.0,
-    "PartitionConfig": 0.0,
-    "PartitionDown": 1.0,
-    "PartitionTimeLimit": 0.0,
-    "Priority": 0.999,
-    "QOSGrpGRES": 0.966,
-    "QOSMaxGRESPerUser": 0.999,
+    "PartitionConfig": 1.0,
+    "PartitionDown": 0.877,
+    "PartitionTimeLimit": 1.0,
+    "Priority": 0.969,
+    "QOSGrpGRES": 1.0,
+    "QOSMaxGRESPerUser": 1.0,
     "QOSMaxJobsPerUserLimit": 1.0,
     "ReqNodeNotAvail, May be reserved for other job": 1.0,
     "ReqNodeNotAvail, UnavailableNodes": 1.0,
-    "Reservation": 0.993,
-    "Resources": 0.784,
+    "Reservation": 1.0,
+    "Resources": 0.833,
 }
 SCENES = {
+    "chain": 0.992,
+    "drained": 0.623,
     "eval": 0.999,
     "fit": 0.999,
     "fold": 1.0,
-    "held": 0.999,
+    "held": 1.0,
     "later": 0.998,
-    "patient": 0.985,
-    "paused": 0.995,
-    "render": 0.451,
-    "two": 0.979,
+    "lesson": 1.0,
+    "nightly": 0.999,
+    "pair": 0.899,
+    "patient": 0.863,
+    "paused": 0.863,
+    "probe": 0.781,
+    "render": 0.923,
+    "solve": 0.999,
+    "step": 0.055,
+    "sweep": 0.999,
+    "too long": 1.0,
+    "two": 0.974,
     "whole": 0.896,
-    "wide": 0.997,
+    "wide": 0.998,
 }
 
 
@@ -105,14 +115,15 @@ def test_as_many_seconds_agree_as_can() -> None:
     ]  # fmt: skip
 
 
-def test_a_reason_allows_its_own_causes_and_wider_ones_only_without_them() -> None:
-    five = ["held_s", "own_limit_s", "cluster_full_s", "fragmented_s", "behind_s"]
-    assert allowed("JobArrayTaskLimit", five) == ["own_limit_s"]
-    assert allowed("JobArrayTaskLimit", list(CAUSES)) == ["array_limit_s"]
-    assert allowed("Resources", five) == ["cluster_full_s", "fragmented_s"]
-    assert allowed("None", five) == five
+def test_every_reason_and_scene_names_causes_of_ours() -> None:
+    assert {cause for one in MEANINGS for cause in one.causes} | set(reason_causes.SCENES.values()) == set(CAUSES)
+    assert allowed("QOSMaxGRESPerUser") == ("own_limit_s", "own_jobs_s")
+    assert allowed("QOSGrpGRES") == ("own_limit_s",)
+    assert allowed("ReqNodeNotAvail, Reserved for maintenance") == ("reservation_s",)
+    assert allowed("PartitionInactive") == ("nodes_down_s", "unknown_s")
+    assert allowed("None") == CAUSES
     with pytest.raises(ValueError, match="'BurstBufferStageIn'"):
-        allowed("BurstBufferStageIn", five)
+        allowed("BurstBufferStageIn")
 
 
 def test_looks_keep_a_row_for_each_run_of_one_reason() -> None:
@@ -137,5 +148,5 @@ def test_causes_agree_with_the_reasons_of_a_fresh_run(
     record(tmp_path, short())
     pairs = compared(tmp_path)
     record_property("said", confusion(pairs))
-    assert pairs["job_id"].n_unique() >= 60
-    assert agreement(pairs) >= 0.7
+    assert pairs["job_id"].n_unique() >= 60  # that waited
+    assert agreement(pairs) >= 0.75  # 0.88 and 0.89 in two runs
