@@ -30,8 +30,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from features import closures, own_jobs, precedence
-from features.capacity import capacity
+from features import closures, named_nodes, own_jobs, precedence
+from features.capacity import by_node, capacity
 from features.fits import SHAPE, Rooms, between, span
 from features.limits import NAMED_BY, OWNER, OwnLimits, any_of, is_free
 from features.own_jobs import OwnNodes
@@ -97,11 +97,13 @@ def with_causes(jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, hel
     waiting = beside(waiting, about, "job_key")
     eligible = pl.coalesce("eligible_from", "submit").clip(pl.col("submit"), pl.col("waiting_to"))
     waiting = waiting.with_columns(eligible.alias("from"), *rooms.demand()).with_row_index("row")
-    waiting = waiting.with_columns((pl.col("from") - pl.col("submit")).alias("held_s"))
+    waiting = waiting.with_columns(
+        (pl.col("from") - pl.col("submit")).alias("held_s"), pl.col("from").alias("eligible")
+    )
     limits = OwnLimits.of(waiting, rooms)
     waiting = own_jobs.taken_out(waiting, rooms, limits, queue)
     waiting = _before_the_log(waiting, held)
-    waiting = _named(_counted(waiting, rooms, limits, queue))
+    waiting = _named(_on_named_nodes(_counted(waiting, rooms, limits, queue), trace, held))
     largest = pl.max_horizontal(CAUSES)
     main = pl.coalesce(
         pl.when((largest > 0) & (pl.col(name) == largest)).then(pl.lit(cause)) for name, cause in MAIN_CAUSES.items()
@@ -214,12 +216,23 @@ def _seconds(rows: pl.DataFrame, fit: Fit, room: _Open, binding: dict[str, Steps
     )
 
 
+def _on_named_nodes(waiting: pl.DataFrame, trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
+    """With what kept jobs whose reason names nodes: of the whole eligible wait, see `features.named_nodes`."""
+    if not waiting["reason"].cast(pl.String).str.contains(named_nodes.REASON).any():
+        return waiting
+    users = held.select("job_key", "attempt", "user_name")
+    found = named_nodes.waits(waiting, by_node(trace, held).join(users, on=["job_key", "attempt"]))
+    later = [name for name in CAUSES if name != "held_s"]
+    found = found.with_columns(pl.lit(0, pl.Int64).alias(name) for name in later if name not in named_nodes.COUNTED)
+    return waiting.update(found.select("row", *later), on="row")
+
+
 def _named(waiting: pl.DataFrame) -> pl.DataFrame:
     """With what the scheduler's own reason says. Slurm keeps the last one that was not Priority or Resources.
 
-    Slurm asks limits before resources, so one that names a limit has the whole eligible wait. A reservation, a partition
-    or nodes that are down and a licence outweigh `behind` and `unknown`. What was before the eligible time has the cause that the
-    reason names (an array's limit and a dependency make a job eligible late). Where the log has no eligible time, a
+    Slurm asks limits before resources, so one that names a limit has the whole eligible wait. A reservation, a
+    partition that is down and a licence outweigh `behind` and `unknown`. What was before the eligible time has the cause that
+    the reason names (an array's limit and a dependency make a job eligible late). Where the log has no such time, a
     reason that names a hold stands for the time in which the job would have fitted.
     """
     reason = pl.col("reason").cast(pl.String)

@@ -29,7 +29,7 @@ NAMED_BY = {
     "array_limit_s": "^JobArrayTaskLimit",
     "own_limit_s": LIMIT_REASON,
     "reservation_s": "^(?:Reservation|ReqNodeNotAvail.*reserved)",
-    "nodes_down_s": "^(?:Partition(?:Down|Inactive)|NodeDown|Nodes.required.for.job.are.DOWN|ReqNodeNotAvail[^M]*$)",
+    "nodes_down_s": "^(?:Partition(?:Down|Inactive)|NodeDown|Nodes.required.for.job.are.DOWN)",
     "unknown_s": "^Licenses",
 }
 PRESSED_S = 600  # waited so long at the peak, with room in the cluster, before a user counts as stopped there

@@ -198,8 +198,8 @@ class Pools(NamedTuple):
 def placed_pools(trace: Trace, held: pl.DataFrame, size: Capacity) -> Pools | None:
     """The nodes that the jobs of each partition may use; None where the log does not name the nodes of its jobs.
 
-    held: see `usage.runs`. A node is out of service in every span longer than WINDOW_S in which nothing ran on it. After
-    its last job, where the log does not show the machine at its end, it is taken to run a job that is not over.
+    held: see `usage.runs`. A node is out of service in every span longer than WINDOW_S in which nothing ran on it.
+    After its last job, where the log does not show the machine at its end, it is taken to run a job that is not over.
     """
     ran = held.filter(pl.col("end_epoch") > pl.col("start_epoch"))
     placed = trace.placements.select("job_key", "attempt").unique()

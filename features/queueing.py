@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from features.capacity import AMOUNTS, Capacity, capacity
+from features.capacity import AMOUNTS, Capacity, by_node, capacity
 from features.causes import CAUSES, READ_OF_JOBS, with_causes
 from features.resource import binding
 from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
@@ -76,11 +76,10 @@ def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     return ordered(jobs, "submit_utc", "job_key")
 
 
-def _with_unit_time(
-    jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, held: pl.DataFrame
-) -> pl.DataFrame:
+def _with_unit_time(jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> pl.DataFrame:
     """`jobs` with unit_time_s, what a job held of the resource that the cluster is about."""
-    amount = AMOUNTS[binding(held, capacity(trace, settings, held), settings).resource]
+    of = binding(held, by_node(trace, held), capacity(trace, settings, held), settings)
+    amount = AMOUNTS[of.resource]
     time = pl.col(amount) * (pl.col("end_epoch") - pl.col("start_epoch")).clip(0)
     time = time // 1024 if amount == "mem_mib" else time  # GiB
     summed = held.drop_nulls(amount).group_by("job_key").agg(time.sum().alias("unit_time_s"))

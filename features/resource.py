@@ -38,8 +38,11 @@ class Binding(NamedTuple):
     is_declared: bool = False
 
 
-def binding(held: pl.DataFrame, size: Capacity, settings: ClusterSettings, partition: str | None = None) -> Binding:
-    """The binding resource of the runs `held` (see `usage.runs`): those of one partition where it is named."""
+def binding(
+    held: pl.DataFrame, on_nodes: pl.DataFrame, size: Capacity, settings: ClusterSettings, partition: str | None = None
+) -> Binding:
+    """The binding resource of the runs `held` (see `usage.runs`) and of their placements (`capacity.by_node`): those of
+    one partition where it is named."""
     declared: Any = settings.resources.get(partition, settings.resource) if partition is not None else settings.resource
     if declared is not None:
         return Binding(declared, "declared in clusters.toml", True)
@@ -55,7 +58,7 @@ def binding(held: pl.DataFrame, size: Capacity, settings: ClusterSettings, parti
         return Binding("GPU", f"jobs that hold GPUs take {100 * of_gpus:.0f} % of the {basis}")
     if not known["cpus"]:
         return Binding("node", "the log does not say the CPUs of its jobs")
-    whole = _whole_nodes_share(held, size)
+    whole = _whole_nodes_share(on_nodes, size)
     if known["nodes"] and (held["cpus"] == held["nodes"]).all() and (held["nodes"] > 1).any():
         return Binding("node", "every job has one CPU a node: the log counts nodes")
     if whole is not None and whole >= WHOLE:
@@ -79,16 +82,20 @@ def _time_held(known: dict[str, bool]) -> tuple[pl.Expr, str]:
     return seconds, "run time"
 
 
-def _whole_nodes_share(held: pl.DataFrame, size: Capacity) -> float | None:
-    """Share of the core time of jobs that hold every CPU of their nodes; null where the nodes' CPUs are unknown."""
-    per_node = size.sizes["cpus"].drop_nulls().unique()
-    if not len(per_node):
+def _whole_nodes_share(on_nodes: pl.DataFrame, size: Capacity) -> float | None:
+    """Share of the core time of jobs that hold every CPU of their nodes; null where the log names no nodes.
+
+    A node on which few jobs were seen may have more CPUs than they held: it counts with the median node's at least.
+    """
+    if on_nodes.is_empty() or not size.sizes["cpus"].count():
         return None
-    core_s = (pl.col("cpus") * (pl.col("end_epoch") - pl.col("start_epoch")).clip(0)).fill_null(0)
-    # Nodes of several sizes: a job that holds as many CPUs a node as some kind of node has, holds whole nodes.
-    is_whole = (pl.col("cpus") / pl.col("nodes").clip(1)).is_in(per_node.cast(pl.Float64).to_list()).fill_null(False)
-    total, whole = held.select(core_s.sum().alias("all"), core_s.filter(is_whole).sum().alias("whole")).row(0)
-    return whole / total if total else None
+    median = float(str(size.sizes["cpus"].median()))
+    whole = size.sizes.select("node", pl.max_horizontal("cpus", pl.lit(median)).alias("whole")).drop_nulls("node")
+    core_s = pl.col("cpus") * (pl.col("end_epoch") - pl.col("start_epoch")).clip(0)
+    rows = on_nodes.with_columns(pl.col("node").cast(pl.String)).join(whole, on="node")
+    full = core_s.filter(pl.col("cpus") >= WHOLE * pl.col("whole")).sum()
+    total, share = rows.select(core_s.sum().alias("all"), full.alias("full")).row(0)
+    return share / total if total else None
 
 
 def _mean_share(held: pl.DataFrame, size: Capacity, resource: Resource) -> float | None:
@@ -113,8 +120,8 @@ def of_partitions(trace: Trace, held: pl.DataFrame, size: Capacity, settings: Cl
     names = [str(name) for name in held["partition"].drop_nulls().unique(maintain_order=True)]
     sizes = size.sizes.with_row_index("place")
     on_nodes = by_node(trace, held).with_columns(pl.col("node").cast(pl.String))
-    on_nodes = on_nodes.join(sizes.select("place", "node").drop_nulls("node"), on="node").select("partition", "place")
-    places = places_of_partitions(trace, on_nodes, sizes, [*names]) if sizes.height else {}
+    placed = on_nodes.join(sizes.select("place", "node").drop_nulls("node"), on="node").select("partition", "place")
+    places = places_of_partitions(trace, placed, sizes, [*names]) if sizes.height else {}
     parts = {}
     for name in names:
         mine = size
@@ -122,5 +129,6 @@ def of_partitions(trace: Trace, held: pl.DataFrame, size: Capacity, settings: Cl
             of = sizes.filter(pl.col("place").is_in(list(places[name]))).drop("place")
             gpus, cpus, mem_mib = (None if of[name].null_count() else int(of[name].sum()) for name in OF_NODE)
             mine = Capacity(of.height, gpus, cpus, mem_mib, size.source, of)
-        parts[name] = Part(mine, binding(held.filter(pl.col("partition") == name), mine, settings, name))
+        of_name = pl.col("partition") == name
+        parts[name] = Part(mine, binding(held.filter(of_name), on_nodes.filter(of_name), mine, settings, name))
     return parts

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from features.capacity import AMOUNTS, KNOWN_BY, Capacity, Resource, capacity
+from features.capacity import AMOUNTS, KNOWN_BY, Capacity, Resource, by_node, capacity
 from features.resource import UNITS, Binding, Part, binding, of_partitions
 from features.samples import Fetch, Joined, join, quantiles
 from features.tables.utilization import (
@@ -66,7 +66,7 @@ def from_trace(trace: Trace, settings: ClusterSettings, fetch: Fetch | None = No
         kinds = attempts.select("job_key", "attempt", *TOLD_APART)
         joined = {resource: join(trace, settings.name, resource, kinds, fetch) for resource in ("GPU", "CPU", "memory")}
     measured = _measured(joined, settings.name)
-    whole = binding(held, size, settings)
+    whole = binding(held, by_node(trace, held), size, settings)
     parts = of_partitions(trace, held, size, settings)
     return {
         RESOURCES.name: _resources(held, size, whole, parts, settings.name),

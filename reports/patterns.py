@@ -10,6 +10,7 @@ from reports import format as fmt
 from reports.source import Source
 
 STANDS_OUT = 1.5  # times the mean wait of all: an hour or a size below that is not worth a word
+NAMELESS = 0.1  # of the jobs: where more have no user, one user may make any pattern
 LEAST_JOBS, LEAST_SHARE = 30, 0.01  # of the jobs that started: fewer make no pattern
 _SIZES = ((1, "1"), (4, "2 to 4"), (16, "5 to 16"), (1 << 40, "more than 16"))  # of the unit, up to
 
@@ -30,7 +31,7 @@ def patterns(source: Source) -> list[Pattern]:
         f"SELECT user_name, wait_s, {amount} AS size, submit_utc FROM queueing_delay "  # noqa: S608 - our own names
         "WHERE cluster = ? AND wait_s IS NOT NULL AND submit_utc IS NOT NULL"
     )
-    if waits.is_empty():
+    if waits.is_empty() or waits["user_name"].null_count() > NAMELESS * waits.height:
         return []
     local = pl.col("submit_utc").dt.replace_time_zone("UTC").dt.convert_time_zone(source.timezone)
     size = pl.coalesce(pl.when(pl.col("size").is_between(1, most)).then(pl.lit(words)) for most, words in _SIZES)

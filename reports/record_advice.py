@@ -6,6 +6,8 @@ from typing import Any
 
 import polars as pl
 
+from features.causes import MAIN_CAUSES
+from features.own_jobs import TAKEN
 from reports import format as fmt
 from reports.causes import Cause, shares
 from reports.layout import Action
@@ -88,22 +90,24 @@ def by_cause(source: Source, whole: dict[str, Any]) -> list[Action]:
 
 def _of(source: Source, cause: Cause, share: float, whole: dict[str, Any]) -> Action | None:
     jobs = source.read(
-        f'SELECT q.user_name, j.job_id, q."{cause.column}" AS seconds, q.evidence FROM queueing_delay q '  # noqa: S608 - our own names
+        f'SELECT q.user_name, j.job_id, q."{cause.column}" AS seconds, q.evidence, q.main_cause FROM queueing_delay q '  # noqa: S608 - our own names
         f'JOIN jobs j USING (cluster, job_key) WHERE cluster = ? AND q."{cause.column}" > 0'
     )
-    if jobs.height < min(LEAST_JOBS, whole["jobs"]):
+    mostly = jobs.filter(pl.col("main_cause") == MAIN_CAUSES[cause.column])
+    if mostly.height < min(LEAST_JOBS, whole["jobs"]):
         return None
     for_one, for_all, leaves_out = _ADVICE[cause.column]
-    effect = f"{fmt.percent(share)} of all waiting passed {cause.words}, in {counted(jobs.height, 'job')}."
-    users = jobs.group_by("user_name").agg(pl.col("seconds").sum(), pl.len().alias("jobs"))
+    effect = f"{fmt.percent(share)} of all waiting passed {cause.words}, mostly of {counted(mostly.height, 'job')}."
+    users = jobs.group_by("user_name").agg(pl.col("seconds").sum())
     top = users.sort("seconds", "user_name", descending=[True, False]).to_dicts()[0]
     part = top["seconds"] / float(jobs["seconds"].sum())
     do = for_all
     if top["user_name"] is not None and part >= 0.5:
         name = fmt.text(source.hidden("user_name", top["user_name"]))
         do = for_one.format(user=name)
-        effect += f" {fmt.percent(part)} of that is of user {name} ({counted(top['jobs'], 'job')})."
-    return Action(do, effect + _example(jobs), f"As an upper bound, counted in the log and not simulated. {leaves_out}")
+        effect += f" {fmt.percent(part)} of that is of user {name}."
+    example = _example(jobs) if cause.column in TAKEN else ""
+    return Action(do, effect + example, f"As an upper bound, counted in the log and not simulated. {leaves_out}")
 
 
 def _example(jobs: pl.DataFrame) -> str:

@@ -152,7 +152,12 @@ QUEUEING_DELAY = Table(
             "GPU s",
             "GPUs held times the time they were held, over all attempts, until the log's end where one still runs; the log's own figure where it has no start",
         ),
-        Column("unit_time_s", INT, "unit s", "the same of the resource that the cluster is about (table `resources`): GPU, core, GiB or node seconds; null where its runs do not say it"),
+        Column(
+            "unit_time_s",
+            INT,
+            "unit s",
+            "the same of the resource that the cluster is about (table `resources`): GPU, core, GiB or node seconds; null where its runs do not say it",
+        ),
         Column(
             "group_name", TEXT, "", "account or partition whose quota it counts against; null where the log has neither"
         ),

@@ -35,7 +35,7 @@ class Swf:
     """The reader of SWF."""
 
     name = "swf"
-    version = 3
+    version = 4
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
         """Comments that begin with ';', or a first line of 18 numbers."""
@@ -90,7 +90,11 @@ def _sound(parsed: Parsed, block: Block) -> pl.DataFrame:
 
 
 def _jobs(rows: pl.DataFrame, start: int, processors_are_nodes: bool) -> pl.DataFrame:
-    """The table `jobs` of the jobs' own lines. Nothing ran that was cancelled without a run time."""
+    """The table `jobs` of the jobs' own lines. Nothing ran that was cancelled without a run time.
+
+    Where every job of a log has status 0 (failed), the status was not recorded.
+    """
+    states = STATES if (rows["status"] != 0).any() else {**STATES, 0: "UNKNOWN"}
 
     def known(name: str) -> pl.Expr:
         return pl.when(pl.col(name) >= 0).then(pl.col(name))
@@ -107,7 +111,7 @@ def _jobs(rows: pl.DataFrame, start: int, processors_are_nodes: bool) -> pl.Data
     nodes = positive("allocated") if processors_are_nodes else pl.lit(None, dtype=pl.Int64)
     return rows.select(
         "line", "raw", pl.col("job").cast(pl.String).alias("job_id"), pl.col("job").alias("job_id_raw"),
-        pl.col("status").replace_strict(STATES, return_dtype=pl.String).alias("state"),
+        pl.col("status").replace_strict(states, return_dtype=pl.String).alias("state"),
         _utc(submit).alias("submit_utc"), _utc(pl.when(ran).then(submit + wait)).alias("start_utc"),
         _utc(end).alias("end_utc"), run.alias("run_s"), pl.lit(False).alias("is_time_ambiguous"),
         positive("requested").alias("requested_cpus"), positive("allocated").alias("allocated_cpus"),
