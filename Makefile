@@ -86,7 +86,7 @@ dev: setup       ## the Dagster UI on http://127.0.0.1:3000
 # A shell starts background jobs with SIGINT ignored, and Dagster handles SIGTERM as it handles SIGINT.
 
 mlflow: setup    ## the MLflow UI on http://127.0.0.1:5000
-	uri="$$($(BIN)/baton mlflow-uri)" && exec $(BIN)/mlflow server --app-name baton --host 127.0.0.1 --port $(MLFLOW_PORT) --backend-store-uri "$$uri"
+	uri="$$($(BIN)/baton mlflow-uri)" && exec $(BIN)/mlflow server --app-name baton --workers 1 --host 127.0.0.1 --port $(MLFLOW_PORT) --backend-store-uri "$$uri"
 
 lock: setup      ## pin again after a change of pyproject.toml
 	$(BIN)/uv pip compile -q --no-header --no-annotate --generate-hashes --all-extras \
