@@ -21,10 +21,12 @@ def why(source: Source) -> str:
         return ""
     log = log.sort("released_utc")
     newest = log.row(-1, named=True)
-    made = log.filter(pl.col("candidate_version") == pl.col("registered_version"))
-    made = made.filter(pl.col("registered_version") == newest["registered_version"])
+    version = newest["registered_version"]
+    if version is None:
+        return "There is no champion."
+    made = log.filter(candidate_version=version, registered_version=version)
     if made.is_empty():
-        return "There is no champion." if newest["registered_version"] is None else ""
+        return ""
     champion = made.row(-1, named=True)
     name, provisional = fmt.text(champion["policy"]), "provisional " * champion["provisional"]
     if champion["verdict"] == BY_HAND:

@@ -12,13 +12,12 @@ import pytest
 
 from assets.resources import Baton
 from pipelines.definitions import build_defs
-from pipelines.runs.home import attribute_runs, graph_url, prepared_home
+from pipelines.runs.home import GROUPS, attribute_runs, graph_url, prepared_home
 from tests.browser.conftest import Show, served
 from tests.pipelines.conftest import dump
 from traces.store.folder import DataFolder
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-GROUPS = ("ingest", "warehouse", "features", "simulation", "policies", "evaluation", "release", "reports")
 
 
 @pytest.fixture(scope="module")

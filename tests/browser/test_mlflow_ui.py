@@ -77,6 +77,8 @@ def test_the_server_opens_at_the_fits_by_cost(show: Show, fits: list[TrainedPoli
 def test_no_page_speaks_of_telemetry(show: Show) -> None:
     text = show("/#/", "Welcome to MLflow", "Recent Experiments", name="mlflow-home")
     assert "telemetry" not in text.lower() and "usage data" not in text
+    settings = show("/#/settings/general", "Enable telemetry", "Demo data", name="mlflow-settings")
+    assert settings.split("Enable telemetry")[1].split("Demo data")[0].strip().endswith("Off")
 
 
 def test_fits_are_sorted_by_cost(show: Show, data: DataFolder, fits: list[TrainedPolicy]) -> None:

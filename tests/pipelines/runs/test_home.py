@@ -7,7 +7,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipelines.runs.home import LOCATION, graph_url
+from pipelines.definitions import defs
+from pipelines.runs.home import GROUPS, LOCATION, graph_url
 from tests.pipelines.conftest import Baton, dump
 
 
@@ -25,4 +26,5 @@ def test_the_address_of_the_graph_opens_every_group(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PORT", "3310")
     address, groups = graph_url().split("?expanded=")
     assert address == "http://127.0.0.1:3310/asset-groups"
-    assert {"global@global:ingest", "global@global:reports"} < set(groups.split(","))
+    assert groups.split(",") == [f"global@global:{group}" for group in GROUPS]
+    assert {spec.group_name for spec in defs.resolve_all_asset_specs()} == set(GROUPS)
