@@ -8,6 +8,7 @@ FLAGS ?=
 PROOF ?=
 PORT  ?= 3000
 MLFLOW_PORT ?= 5000
+export PORT MLFLOW_PORT
 export DAGSTER_DISABLE_TELEMETRY := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 export DO_NOT_TRACK := 1
@@ -79,12 +80,13 @@ bench: setup     ## every benchmark in bench/, each a ratio against a named peer
 dev: setup       ## the Dagster UI on http://127.0.0.1:3000
 	export DAGSTER_HOME="$$(realpath "$${DAGSTER_HOME:-$$($(BIN)/baton dagster-home)}")"; \
 	  if [ -n "$$BATON_DATA" ]; then export BATON_DATA="$$(realpath "$$BATON_DATA")"; fi; \
-	  cd "$$DAGSTER_HOME" && PYTHONWARNINGS=ignore:Function:FutureWarning \
+	  cd "$$DAGSTER_HOME" && exec env --default-signal=INT PYTHONWARNINGS=ignore:Function:FutureWarning \
 	  $(CURDIR)/$(BIN)/dagster dev -h 127.0.0.1 -p $(PORT) -d "$(CURDIR)" -m pipelines.definitions
 # In DAGSTER_HOME, because Dagster warns of a dagster.yaml in any other present folder; and of its own successor `dg`.
+# A shell starts background jobs with SIGINT ignored, and Dagster handles SIGTERM as it handles SIGINT.
 
 mlflow: setup    ## the MLflow UI on http://127.0.0.1:5000
-	uri="$$(BATON_MLFLOW_UI=http://127.0.0.1:$(MLFLOW_PORT) $(BIN)/baton mlflow-uri)" && exec $(BIN)/mlflow server --host 127.0.0.1 --port $(MLFLOW_PORT) --backend-store-uri "$$uri"
+	uri="$$($(BIN)/baton mlflow-uri)" && exec $(BIN)/mlflow server --app-name baton --workers 1 --host 127.0.0.1 --port $(MLFLOW_PORT) --backend-store-uri "$$uri"
 
 lock: setup      ## pin again after a change of pyproject.toml
 	$(BIN)/uv pip compile -q --no-header --no-annotate --generate-hashes --all-extras \

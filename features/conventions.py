@@ -12,6 +12,9 @@ INDICATIVE_BELOW_BLOCKS = 8  # an interval over fewer blocks is called indicativ
 NOT_WORSE_H = 0.1  # upper end of the interval of a cost difference up to which a candidate is not worse, hours a pair
 
 GATE_LEVEL = 0.98  # central share of the gate's interval (bench/bench_gate.py)
+# What a window must hold to tell anything: chosen by `bench/bench_gate.py`, with the level of the interval.
+GATE_BLOCKS = 4
+GATE_LOSING = 20  # pairs on which reactive loses more than LIGHT_H, in GATE_BLOCKS of the blocks at least
 # Verdicts on a candidate for release, and what each means in a sentence that begins with its policy.
 PASSED, FAILED, CANNOT_TELL, BY_HAND = "passed", "failed", "cannot tell", "by hand"
 GATE_SAID = {
@@ -30,6 +33,7 @@ PROMISED_RISKS = (0.05, 0.1, 0.2)  # "interrupted with probability at most so mu
 OVERLAP_BUDGETS_H = {"0.25": 0.25, "0.5": 0.5, "1": 1.0}  # mean overlap, hours a pair, by its name in results
 
 REACTIVE = "reactive"  # submits when the predecessor ends: what one does without a policy
+RULES = (REACTIVE, "average-wait", "start-estimate", "start-expected")  # learn nothing; every comparison holds them
 ORACLE = "oracle"  # knows every future start: a bound for all policies
 USERS = "users"  # what the users of recorded pairs did themselves, on the pairs with which they went on
 FROZEN_AVERAGE = "mirage-average"  # the mean recent wait at the predecessor's start, as the Mirage paper has it

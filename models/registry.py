@@ -49,8 +49,6 @@ LOOKING_AHEAD: dict[str, Named] = {
     "dqn-ahead": Named("models.policies.dqn_ahead:DQNAhead"),
     "policy-gradient-ahead": Named("models.policies.policy_gradient_ahead:PolicyGradientAhead"),
 }
-# What every comparison holds whatever was asked for: rules that learn nothing.
-RULES = ("reactive", "average-wait", "start-estimate", "start-expected")
 
 
 def every_policy() -> list[str]:

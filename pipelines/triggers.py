@@ -145,7 +145,7 @@ def _training(
         except BatonError as error:
             context.log.warning(f"cluster {name}: {error}")
             continue
-        cause = drift.cause(found.filter(champion_version=champion))
+        cause = None if champion is None else drift.cause(found.filter(champion_version=champion))
         if cause is None:
             continue
         reasons.append(f"cluster {name}: {said(found)}")

@@ -19,6 +19,7 @@ import time
 import tomllib
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -198,7 +199,7 @@ def test_the_commands_of_the_agent_are_what_it_takes() -> None:
 
 @pytest.mark.timed
 @pytest.mark.parametrize(("place", "word"), [(0, "Dagster"), (1, "MLflow")])
-def test_a_user_interface_answers(
+def test_a_user_interface_answers_and_ends_on_sigterm(
     checkout: Path, environment: dict[str, str], analysed: list[str], place: int, word: str
 ) -> None:
     line = block("interfaces").splitlines()[place]
@@ -206,19 +207,32 @@ def test_a_user_interface_answers(
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     own = {**environment, "PORT": str(port), "MLFLOW_PORT": str(port)}
+    background = f"trap '' INT; exec {line}"  # as a shell starts a background job
     with (checkout / f"{word}.txt").open("w+") as log:
         server = subprocess.Popen(
-            ["bash", "-c", line], cwd=checkout, env=own, stdout=log, stderr=log, start_new_session=True
+            ["bash", "-c", background], cwd=checkout, env=own, stdout=log, stderr=log, start_new_session=True
         )
         try:
             assert word in answered(f"http://127.0.0.1:{port}", server), log.seek(0) or log.read()
+            server.terminate()
+            assert ended(server), f"processes of {line!r} outlive SIGTERM"
         finally:
-            os.killpg(server.pid, signal.SIGTERM)
-            try:
-                server.wait(60)
-            except subprocess.TimeoutExpired:  # Dagster waits for parts of it that were told to end while they began
+            with suppress(ProcessLookupError):
                 os.killpg(server.pid, signal.SIGKILL)
-                server.wait(10)
+            server.wait(10)
+
+
+def ended(server: subprocess.Popen[bytes], within_s: int = 60) -> bool:
+    """Whether the server and every process that it started end within that time."""
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        server.poll()
+        try:
+            os.killpg(server.pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.5)
+    return False
 
 
 def answered(address: str, server: subprocess.Popen[bytes], within_s: int = 180) -> str:

@@ -27,12 +27,11 @@ from numpy.typing import NDArray
 
 from agent.artifact import Artifact
 from features.bootstrap import BLOCK_S, DRAWS, block_count, interval, resampled_means, seed_weights, start_weights
-from features.conventions import INDICATIVE_BELOW_BLOCKS, PROMISED_RISKS
+from features.conventions import INDICATIVE_BELOW_BLOCKS, PROMISED_RISKS, RULES
 from models.comparison.one_thread import one_thread
 from models.comparison.outcomes import play
 from models.comparison.rules import beside
 from models.protocol import PairTable, TrainedPolicy, concatenate
-from models.registry import RULES
 from simulator.metrics import NOTICED_WAIT_S
 from traces import instants
 

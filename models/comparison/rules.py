@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from features.conventions import FROZEN_AVERAGE, UNTRAINED
+from features.conventions import FROZEN_AVERAGE, RULES, UNTRAINED
 from models.protocol import Learner, PairTable, TrainedPolicy
-from models.registry import POLICIES, RULES, looks_ahead, make_policy
+from models.registry import POLICIES, looks_ahead, make_policy
 
 
 def beside(trained: Sequence[TrainedPolicy], pairs: PairTable) -> list[TrainedPolicy]:

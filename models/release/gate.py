@@ -14,7 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from features.conventions import ALL_SIZES, CANNOT_TELL, FAILED, GATE_LEVEL, LIGHT_H, NOT_WORSE_H, PASSED
+from features.conventions import (
+    ALL_SIZES,
+    CANNOT_TELL,
+    FAILED,
+    GATE_BLOCKS,
+    GATE_LEVEL,
+    GATE_LOSING,
+    LIGHT_H,
+    NOT_WORSE_H,
+    PASSED,
+)
 from models.comparison.groups import groups
 from models.comparison.one_thread import one_thread
 from models.comparison.outcomes import cost_h, load_masks
@@ -24,9 +34,6 @@ from traces.counted import counted, plural
 
 DAY_S = 86_400
 GATE_S = 84 * DAY_S  # of the newest pairs: twelve blocks, and a cluster that is still like that one
-# What a window must hold to tell anything: chosen by `bench/bench_gate.py`, with the level of the interval.
-LEAST_BLOCKS = 4
-LEAST_LOSING = 20  # pairs on which reactive loses more than LIGHT_H, in LEAST_BLOCKS of the blocks at least
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -93,7 +100,7 @@ def judge(
     """The verdict on paired differences of cost, (p,) hours, candidate minus opponent, of starts `submit_s` (epoch s).
 
     Passed where the upper end of the interval (`block_interval`, further out where losses are rare) is at most 0.1 h,
-    over LEAST_BLOCKS blocks or more, with LEAST_LOSING pairs in as many of them on which reactive loses more than 2 h
+    over GATE_BLOCKS blocks or more, with GATE_LOSING pairs in as many of them on which reactive loses more than 2 h
     (a calm window shows nothing); where over these the mean difference is at most 0.1 h, and where none of the `parts`
     (masks by name) is worse by more than that at the lower end of its interval of PART_LEVEL. Failed where the lower
     end over all pairs is above 0 and the upper one above 0.1 h.
@@ -128,11 +135,11 @@ def judge(
 
 def _lacking(block: NDArray[np.int64], losing: Bools, blocks: int) -> str:
     """What the window lacks to show that a candidate is no worse; empty where it has it."""
-    if blocks < LEAST_BLOCKS:
-        return f"fewer than {LEAST_BLOCKS} blocks of 7 days"
-    if losing.sum() < LEAST_LOSING or len(np.unique(block[losing])) < LEAST_BLOCKS:
+    if blocks < GATE_BLOCKS:
+        return f"fewer than {GATE_BLOCKS} blocks of 7 days"
+    if losing.sum() < GATE_LOSING or len(np.unique(block[losing])) < GATE_BLOCKS:
         return (
-            f"a calm window: fewer than {LEAST_LOSING} pairs, or pairs in fewer than {LEAST_BLOCKS} blocks, on which "
+            f"a calm window: fewer than {GATE_LOSING} pairs, or pairs in fewer than {GATE_BLOCKS} blocks, on which "
             f"reactive loses over {LIGHT_H:g} h"
         )
     return ""

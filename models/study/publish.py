@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from agent.artifact import Artifact
+from features.conventions import RULES
 from models import registry
 from models.protocol import PairTable, TrainedPolicy
 from models.registry import make_policy
@@ -74,8 +75,8 @@ def _champion(study: Study) -> list[str]:
 
 def best_rule(select: PairTable, trained: Sequence[TrainedPolicy], candidate: Candidate, kind: str) -> Candidate | None:
     """The candidate rule among the policies that learned nothing; None where the candidate is one of them."""
-    rules = [one for one in trained if one.name in registry.RULES]
-    if candidate.policy in registry.RULES or not rules:
+    rules = [one for one in trained if one.name in RULES]
+    if candidate.policy in RULES or not rules:
         return None
     return choose_candidate(select, rules, kind)
 

@@ -20,7 +20,8 @@ from traces.store.folder import DataFolder
 BATCH = 500  # metrics a request; the store takes at most 1,000
 DIGEST_LENGTH = 36  # of a dataset, at most
 TRAINING_VIEW = "workflowType=machine_learning"  # MLflow 3.17 opens its view for language models without it
-UI = os.environ.get("BATON_MLFLOW_UI", "http://127.0.0.1:5000")  # where `make mlflow` serves
+# Where `make mlflow` serves: MLflow itself reads MLFLOW_PORT too.
+UI = os.environ.get("BATON_MLFLOW_UI") or f"http://127.0.0.1:{os.environ.get('MLFLOW_PORT') or 5000}"
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,12 @@ def by_cost_url(data: DataFolder) -> str:
     """Where it shows every fit, the one of least cost on the report window first."""
     found = mlflow_sql.experiment_named(database(data), EXPERIMENT)
     assert found is not None, "the store is initialised first"
-    return f"{UI}/#/experiments/{found[0]}/runs?{TRAINING_VIEW}&viewStateShareKey={BY_COST}"
+    return f"{UI}/{by_cost_path(found[0])}"
+
+
+def by_cost_path(experiment: str) -> str:
+    """The same below the server's address; `experiment` is its id."""
+    return f"#/experiments/{experiment}/runs?{TRAINING_VIEW}&viewStateShareKey={BY_COST}"
 
 
 def training_url(data: DataFolder, run_ids: Sequence[str]) -> str | None:

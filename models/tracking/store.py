@@ -146,11 +146,12 @@ def one_line(data: DataFolder) -> Iterator[None]:
 def client(data: DataFolder) -> Any:
     """The client of that store. Where the folder was moved since, the store is told first."""
     mlflow_sql.follow(database(data), EXPERIMENT, _artifacts(data))
-    return _client_of(store_uri(data))
+    return client_at(store_uri(data))
 
 
 @cache
-def _client_of(where: str) -> Any:
+def client_at(where: str) -> Any:
+    """The client of the store at that URI, one a process."""
     quiet()
     from mlflow.tracking import MlflowClient
 

@@ -117,9 +117,10 @@ def _file(
 
 def dagster_home(context: typer.Context, data: Data = None) -> None:
     """Print the folder for DAGSTER_HOME, made ready: one process must have opened it before two do."""
-    from pipelines.runs.home import prepared_home
+    from pipelines.runs.home import graph_url, prepared_home
 
     home = prepared_home(options.data_folder(context, data))
+    options.say(f"the asset graph with its groups open, once `make dev` serves it: {graph_url()}")
     typer.echo(str(home))
 
 

@@ -184,9 +184,11 @@ def compared(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
 
 
 def _champion(folder: DataFolder, cluster: str) -> dict[str, Any]:
-    """The cluster's registered model, the version that is champion, and the folder that an agent reads it from."""
+    """The cluster's registered model, its champion and why that is it, and the folder that an agent reads it from."""
     from models.release import export
     from models.tracking import versions as tracking
+    from reports.champion import why
+    from reports.source import Source
 
     champion = tracking.champion(folder, cluster)
     where = export.folder(folder, cluster) / tracking.CHAMPION
@@ -194,6 +196,7 @@ def _champion(folder: DataFolder, cluster: str) -> dict[str, Any]:
         "model": tracking.model_name(cluster),
         "version": None if champion is None else champion.version,
         "folder": str(where) if where.exists() else None,
+        "why": why(Source(folder, cluster)),
     }
 
 
@@ -229,10 +232,11 @@ def _sentences(result: dict[str, Any]) -> str:
 
 
 def _for_a_person(result: dict[str, Any]) -> str:
-    """The comparison, the reasons, the report, and at the end the champion and why."""
+    """The champions and why, the comparison, the reasons, the report, and at the end the decisions."""
     from reports.text.comparison import format_table
 
-    lines = [f"\n{format_table(result['comparison'])}\n"] if result["comparison"] else [""]
+    lines = [f"{name}: {champion['why']}" for name, champion in result["champions"].items() if champion["why"]]
+    lines += [f"\n{format_table(result['comparison'])}\n"] if result["comparison"] else [""]
     lines += [f"{name}: no policies: {why}" for name, why in result["without_policies"].items()]
     lines += [f"{name}: no policies: training or comparison failed: {why}" for name, why in result["failed"].items()]
     lines.append(f"report: {result['report']}")

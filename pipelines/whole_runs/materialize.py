@@ -33,7 +33,7 @@ def _materialize(folder: DataFolder, logs: RawLogs, reading: Reading, job: str, 
 
     from assets.resources import CLUSTERS, Baton
     from pipelines.definitions import build_defs
-    from pipelines.runs.home import instance_of
+    from pipelines.runs.home import attribute_runs, instance_of
 
     name = logs.settings.name
     paths = [str(path) for path in logs.paths]
@@ -42,6 +42,7 @@ def _materialize(folder: DataFolder, logs: RawLogs, reading: Reading, job: str, 
     try:
         with instance_of(folder) as instance:
             instance.add_dynamic_partitions(str(CLUSTERS.name), [name])
+            attribute_runs(instance, job)
             defs.resolve_job_def(job).execute_in_process(
                 instance=instance,
                 asset_selection=list(chosen.resolve(defs.resolve_asset_graph())),

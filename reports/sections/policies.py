@@ -21,7 +21,7 @@ from features.conventions import (
     UNTRAINED,
     USERS,
 )
-from reports import drift, figures
+from reports import champion, drift, figures
 from reports import format as fmt
 from reports.hand_over import Compared, compared, sentences, world
 from reports.layout import Figure, Section, TableView, columns
@@ -59,6 +59,7 @@ _INTERVALS = {  # column: figure of ci95
 def policies(source: Source) -> Section:
     """What users lose and a policy would, then for each size of pairs the tables and the curve; the release log."""
     section = Section("policies", "Provisioning policies")
+    section.sentences += [said for said in (champion.why(source),) if said]
     parts, curves = compared(source), source.rows("policy_curves")
     if not parts:
         section.missing.append(

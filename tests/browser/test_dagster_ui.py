@@ -12,13 +12,12 @@ import pytest
 
 from assets.resources import Baton
 from pipelines.definitions import build_defs
-from pipelines.runs.home import prepared_home
+from pipelines.runs.home import GROUPS, attribute_runs, graph_url, prepared_home
 from tests.browser.conftest import Show, served
 from tests.pipelines.conftest import dump
 from traces.store.folder import DataFolder
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-GROUPS = ("ingest", "warehouse", "features", "simulation", "policies", "evaluation", "release", "reports")
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +30,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
     job = build_defs({"baton": Baton(data=str(folder.root))}).resolve_job_def("whole_pipeline")
     with dg.DagsterInstance.from_config(str(prepared_home(folder))) as instance:
         instance.add_dynamic_partitions("clusters", ["lab"])
+        attribute_runs(instance, job.name)
         wanted = dg.AssetSelection.groups("ingest", "warehouse")
         keys = wanted.resolve(build_defs().resolve_asset_graph())
         assert job.execute_in_process(instance=instance, partition_key="lab", asset_selection=list(keys)).success
@@ -47,6 +47,15 @@ def address(data: DataFolder) -> Iterator[str]:
 
 def test_the_graph_is_shown_in_its_groups(show: Show) -> None:
     show("/asset-groups", *GROUPS, name="dagster-graph")
+
+
+def test_the_graph_opens_with_its_groups_expanded(show: Show) -> None:
+    show("/" + graph_url().split("/", 3)[3], *GROUPS, "attempts", "placements", name="dagster-graph-expanded")
+
+
+def test_the_overview_shows_the_last_runs(show: Show) -> None:
+    text = show("/overview", "pipelines.definitions", "whole_pipeline", name="dagster-overview")
+    assert "No runs or scheduled ticks" not in text
 
 
 def test_an_asset_shows_its_rows_and_what_it_is(show: Show) -> None:

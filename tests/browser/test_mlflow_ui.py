@@ -56,7 +56,7 @@ def fits(data: DataFolder) -> list[TrainedPolicy]:
 @pytest.fixture(scope="module")
 def address(data: DataFolder, fits: list[TrainedPolicy]) -> Iterator[str]:
     """The server, as `make mlflow` starts it but with one worker."""
-    command = ("mlflow", "server", "--host", "127.0.0.1", "--port", "{port}", "--workers", "1")
+    command = ("mlflow", "server", "--app-name", "baton", "--host", "127.0.0.1", "--port", "{port}", "--workers", "1")
     environment = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "1"}
     with served((*command, "--backend-store-uri", store_uri(data)), environment, "/health") as url:
         yield url
@@ -64,6 +64,21 @@ def address(data: DataFolder, fits: list[TrainedPolicy]) -> Iterator[str]:
 
 def path(url: str) -> str:
     return url.removeprefix(runs.UI)
+
+
+def test_the_server_opens_at_the_fits_by_cost(show: Show, fits: list[TrainedPolicy]) -> None:
+    names = [f"{one.name} seed {one.seed}" for one in fits]
+    columns = [f"{window}_{figure}" for window in ("report", "select") for figure in ("cost_w1_h", "overlap_h")]
+    text = show("/", *names, *columns, name="mlflow-landing")
+    assert text.index("start-estimate seed 0") < text.index("reactive seed 0")
+    assert "Ask questions about" not in text, "the assistant is closed"
+
+
+def test_no_page_speaks_of_telemetry(show: Show) -> None:
+    text = show("/#/", "Welcome to MLflow", "Recent Experiments", name="mlflow-home")
+    assert "telemetry" not in text.lower() and "usage data" not in text
+    settings = show("/#/settings/general", "Enable telemetry", "Demo data", name="mlflow-settings")
+    assert settings.split("Enable telemetry")[1].split("Demo data")[0].strip().endswith("Off")
 
 
 def test_fits_are_sorted_by_cost(show: Show, data: DataFolder, fits: list[TrainedPolicy]) -> None:

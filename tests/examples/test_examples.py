@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from models.registry import RULES
+from features.conventions import RULES
 from models.study.from_data import pairs_of
 from simulator.flat import twin as reference
 from simulator.workload import from_swf

@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 
 from assets.resources import Baton as Resource
+from features.conventions import RULES
 from models import registry
 from models.tracking import store as mlflow_store
 from pipelines.definitions import build_defs
@@ -86,7 +87,7 @@ def test_what_matters_is_a_number_that_the_ui_draws(run: Run) -> None:
     }.items():
         assert all(isinstance(made[key][name], int | float) for name in names), (key, made[key])
     compared = made["policy_comparison"]
-    assert compared["best_on_select"] in {*POLICIES, *registry.RULES}
+    assert compared["best_on_select"] in {*POLICIES, *RULES}
     assert compared["cost_w1_h"] == pytest.approx(compared["interruption_h"] + compared["overlap_h"], rel=1e-4)
     assert compared["oracle_cost_w1_h"] <= min(compared["cost_w1_h"], compared["reactive_cost_w1_h"])
 
@@ -109,7 +110,7 @@ def test_the_warehouse_holds_what_was_derived(run: Run) -> None:
     results = warehouse.read(
         data, "SELECT policy, pair_nodes, cost_w1, regret_h_w1, world_spearman FROM policy_results WHERE load = 'all'"
     )
-    assert set(results["policy"]) == {*POLICIES, *registry.RULES, "mirage-average", "oracle"}
+    assert set(results["policy"]) == {*POLICIES, *RULES, "mirage-average", "oracle"}
     assert set(results["pair_nodes"]) == {1, 8} and results["world_spearman"].null_count() == 0
     assert results["regret_h_w1"].min() == 0
     decisions = warehouse.read(data, "SELECT policy, verdict, provisional FROM release_log")

@@ -299,6 +299,13 @@ def test_a_drifted_champion_is_trained_again_once_a_cause(
     assert requests(drifted(tmp_path, instance)) not in ([], [(cluster, key)])
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_cluster_without_a_champion_drifts_without_a_warning(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    instance.add_dynamic_partitions("clusters", ["lab"])
+    drift_of(tmp_path, "lab", beyond=True)
+    assert requests(drifted(tmp_path, instance)) == []
+
+
 def test_a_queue_time_champion_that_does_worse_than_promised_is_trained_again_once_a_cause(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,6 +139,7 @@ def test_policies_show_intervals_chosen_settings_loads_and_the_release(full_data
     assert {row["budget"] for row in tables["chosen-8-48-plain"]} == {1.0}
     assert {row["load"] for row in tables["loads-1-48-plain"]} == {"light", "medium", "heavy"}
     assert tables["releases"][0]["outcome"] == "passed"
+    assert section["sentences"][0] == "dqn, a learned policy, is the champion."
     assert "version 1 is champion" in section["sentences"][-2] and "retraining is asked" in section["sentences"][-1]
 
 

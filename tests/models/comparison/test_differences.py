@@ -9,14 +9,14 @@ import pytest
 
 from agent.artifact import Artifact
 from features.bootstrap import BLOCK_S, start_weights
-from features.conventions import UNTRAINED
+from features.conventions import RULES, UNTRAINED
 from features.observe import FEATURES
 from models.comparison.compare import Comparison, compare
 from models.comparison.differences import COMPARED, Difference, best_rule, pool
 from models.comparison.outcomes import Outcome, play_all
 from models.comparison.rules import beside, is_rule
 from models.protocol import Learner, PairTable, TrainedPolicy
-from models.registry import POLICIES, RULES, make_policy
+from models.registry import POLICIES, make_policy
 from reports.text.comparison import format_table
 from tests.models.comparison.test_groups import pairs_of
 from tests.models.generated import queue_table

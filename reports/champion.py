@@ -1,0 +1,86 @@
+"""Which policy is champion of a cluster, why it is a rule where it is one, and what would change that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from features.conventions import BY_HAND, GATE_BLOCKS, GATE_LOSING, LIGHT_H, RULES, is_offered, judged_sizes
+from reports import format as fmt
+from reports.source import Source
+
+HOUR_S = 3600
+SAME_H = 1e-9  # costs that differ by less are equal, as in the candidate rule
+
+
+def why(source: Source) -> str:
+    """The champion of `release_log` in two or three sentences; empty where no release was decided."""
+    log = source.rows("release_log")
+    if log.is_empty():
+        return ""
+    log = log.sort("released_utc")
+    newest = log.row(-1, named=True)
+    version = newest["registered_version"]
+    if version is None:
+        return "There is no champion."
+    made = log.filter(candidate_version=version, registered_version=version)
+    if made.is_empty():
+        return ""
+    champion = made.row(-1, named=True)
+    name, provisional = fmt.text(champion["policy"]), "provisional " * champion["provisional"]
+    if champion["verdict"] == BY_HAND:
+        return f"{name} is the champion: a person promoted it."
+    if champion["policy"] not in RULES:
+        return f"{name}, a learned policy, is the {provisional}champion."
+    return f"{name}, a rule that learned nothing, is the {provisional}champion. {_no_learner(source, champion)}"
+
+
+def _no_learner(source: Source, champion: dict[str, Any]) -> str:
+    """What kept the learned policies from it, and what a newer log must hold for one of them to become champion."""
+    costs, pairs = _on_select(source)
+    learned = costs.filter(~pl.col("policy").is_in(RULES)).sort("cost_w1", "policy")
+    rule = costs.filter(policy=champion["policy"])
+    if learned.is_empty() or rule.is_empty():
+        return "No learned policy was compared with it."
+    best, least_h, rule_h = learned["policy"][0], learned["cost_w1"][0], rule["cost_w1"][0]
+    both = f"{fmt.text(best)} {_cost(least_h)}, {fmt.text(champion['policy'])} {_cost(rule_h)}"
+    figures = f"{both} of interruption and overlap a pair"
+    where = f"on the {pairs:,} pairs of the select window"
+    if least_h < rule_h - SAME_H:
+        found = f"A learned policy costs less {where} ({figures}), but the gate does not show it better"
+        needed = "it must pass the gate"
+    else:
+        found = f"No learned policy costs less {where} ({figures})"
+        needed = "a learned policy must cost less there and pass the gate"
+    return f"{found}. To change that, add newer logs and run again: {needed}{_gate_needs(champion)}."
+
+
+def _on_select(source: Source) -> tuple[pl.DataFrame, int]:
+    """The least cost of each policy on the select window, hours a pair, sizes averaged, and the pairs there."""
+    curves = source.rows("policy_curves")
+    if curves.is_empty():
+        return pl.DataFrame(schema={"policy": pl.String, "cost_w1": pl.Float64}), 0
+    select = curves.filter(
+        (pl.col("window") == "select")
+        & pl.col("size").is_in(judged_sizes(curves["size"]))
+        & pl.col("policy").map_elements(lambda name: name in RULES or is_offered(name), pl.Boolean)
+    )
+    pairs = int(select.group_by("size").agg(pl.col("n").max())["n"].sum())
+    costs = select.group_by("policy", "setting").agg(pl.col("cost_w1").mean())
+    return costs.group_by("policy").agg(pl.col("cost_w1").min()), pairs
+
+
+def _gate_needs(champion: dict[str, Any]) -> str:
+    """How much of what the gate needs the log has; empty where it has it all."""
+    losing, blocks = champion["losing_pairs"] or 0, champion["blocks"] or 0
+    if losing >= GATE_LOSING and blocks >= GATE_BLOCKS:
+        return ""
+    return (
+        f", which needs {GATE_LOSING} pairs that reactive submission interrupts for over {LIGHT_H:g} h (now "
+        f"{losing}) and {GATE_BLOCKS} blocks of 7 days (now {blocks})"
+    )
+
+
+def _cost(hours: float) -> str:
+    return fmt.duration(hours * HOUR_S)
