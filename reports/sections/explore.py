@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from reports import format as fmt
 from reports.causes import CAUSES
-from reports.sections.longest import longest
+from reports.longest import longest
 from reports.sections.waiting_over_time import step_of
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
@@ -63,6 +63,7 @@ GRAINS = (
     Grain(2_000, "month", 7),
     Grain(400, "month", 7),
     Grain(100, "month", 7),
+    Grain(30, "month", 7),
     Grain(10, "year", 7),
 )
 
@@ -114,8 +115,10 @@ def rounded(waits: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
 
     Monotone, exact below 2**bits, and off by at most 2**-bits of the wait: the buckets of HdrHistogram.
     """
-    width = np.left_shift(1, np.maximum(np.frexp(np.abs(waits).astype(np.float64))[1] - bits, 0).astype(np.int64))
-    return np.sign(waits) * (np.abs(waits) // width * width + width // 2)
+    magnitude = np.abs(waits)
+    width = np.int64(1) << np.maximum(np.frexp(magnitude.astype(np.float64))[1].astype(np.int64) - bits, 0)
+    coarse: NDArray[np.int64] = np.sign(waits) * (magnitude // width * width + width // 2)
+    return coarse
 
 
 def _numbers(source: Source) -> _Numbers | None:

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from features import explain, queueing
-from reports.sections import explore, longest
+from reports import longest
+from reports.sections import explore
 from reports.sections.explore import GRAINS, embedded, rounded
 from reports.source import Names, Source
 from reports.text.explanation import job_text
