@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from reports import format as fmt
 from reports.causes import CAUSES
-from reports.sections.longest import longest
+from reports.longest import longest
 from reports.sections.waiting_over_time import step_of
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
@@ -33,9 +33,9 @@ _SUMS = {
     "waited": "count(wait_s)",
     "long": f"count(*) FILTER (wait_s > {NOTICED_WAIT_S})",
     "wait_s": "sum(wait_s)",
-    "held_time_s": "sum(gpu_time_s)",
-    "known_time_s": "sum(gpu_time_s) FILTER (state <> 'UNKNOWN')",
-    "done_time_s": "sum(gpu_time_s) FILTER (state = 'COMPLETED')",
+    "held_time_s": "sum(unit_time_s)",
+    "known_time_s": "sum(unit_time_s) FILTER (state <> 'UNKNOWN')",
+    "done_time_s": "sum(unit_time_s) FILTER (state = 'COMPLETED')",
 }
 
 
@@ -63,6 +63,7 @@ GRAINS = (
     Grain(2_000, "month", 7),
     Grain(400, "month", 7),
     Grain(100, "month", 7),
+    Grain(30, "month", 7),
     Grain(10, "year", 7),
 )
 
@@ -72,6 +73,7 @@ class _Numbers:
     """What the warehouse holds: a row a user, partition and period with its sums, and one a wait that occurs in it."""
 
     step: str
+    unit: str  # of what jobs hold
     causes: list[str]
     sums: pl.DataFrame
     waits: pl.DataFrame
@@ -114,8 +116,10 @@ def rounded(waits: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
 
     Monotone, exact below 2**bits, and off by at most 2**-bits of the wait: the buckets of HdrHistogram.
     """
-    width = np.left_shift(1, np.maximum(np.frexp(np.abs(waits).astype(np.float64))[1] - bits, 0).astype(np.int64))
-    return np.sign(waits) * (np.abs(waits) // width * width + width // 2)
+    magnitude = np.abs(waits)
+    width = np.int64(1) << np.maximum(np.frexp(magnitude.astype(np.float64))[1].astype(np.int64) - bits, 0)
+    coarse: NDArray[np.int64] = np.sign(waits) * (magnitude // width * width + width // 2)
+    return coarse
 
 
 def _numbers(source: Source) -> _Numbers | None:
@@ -131,6 +135,7 @@ def _numbers(source: Source) -> _Numbers | None:
     sums = ", ".join(f'{sql} AS "{name}"' for name, sql in {**_SUMS, **{c: f'sum("{c}")' for c in causes}}.items())
     return _Numbers(
         step,
+        source.unit,
         causes,
         source.compact(f"SELECT {key}, {sums} FROM queueing_delay WHERE cluster = ? GROUP BY ALL"),  # noqa: S608 - our own names
         source.compact(
@@ -165,8 +170,8 @@ def _content(numbers: _Numbers, jobs: list[dict[str, Any]], grain: Grain) -> dic
         "periods": [fmt.moment(at) for at in periods],
         "sums": names,
         "causes": [{"sum": c.column, "name": c.name, "tint": c.tint} for c in CAUSES if numbers.causes],
-        "held": {"sum": "held_time_s", "name": "GPU hours"},
-        "completed": _completed(sums),
+        "held": {"sum": "held_time_s", "name": f"{numbers.unit} hours"},
+        "completed": _completed(sums, numbers.unit),
         "notes": _notes(grain, step != numbers.step),
         "cells": _cells(_placed(sums, places).group_by(_CELL).agg(pl.col(names).sum()).sort(_CELL), waits),
         "longest": [_job(job, places, step) for job in jobs if job["user_name"] in users],
@@ -224,10 +229,10 @@ def _job(job: dict[str, Any], places: dict[str, dict[Any, int]], step: str) -> l
     ]  # fmt: skip
 
 
-def _completed(sums: pl.DataFrame) -> dict[str, str]:
+def _completed(sums: pl.DataFrame, unit: str) -> dict[str, str]:
     """The two sums whose ratio is the share that completed: by the time held where any is known, else by jobs."""
     if sums["known_time_s"].sum():
-        return {"part": "done_time_s", "whole": "known_time_s", "meaning": "of the GPU time"}
+        return {"part": "done_time_s", "whole": "known_time_s", "meaning": f"of the {unit} time"}
     return {"part": "done", "whole": "ran", "meaning": "of the jobs that ran"}
 
 

@@ -71,7 +71,7 @@ document.querySelectorAll("article").forEach(function (article) {
     var whole = seconds.reduce(function (a, b) { return a + b; }, 0), box = tag("div", undefined, "causes");
     data.causes.forEach(function (cause, i) {
       if (!whole || !seconds[i]) { return; }
-      var item = tag("span", cause.name + " " + baton.percent(seconds[i], whole));
+      var item = tag("span", cause.name + " " + (seconds[i] < whole / 2000 ? "under 0.1 %" : baton.percent(seconds[i], whole)));
       item.style.borderColor = "var(--c-" + cause.tint + ")";
       box.append(item);
     });

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from features import explain, queueing
-from reports.sections import explore, longest
-from reports.sections.explore import GRAINS, embedded, rounded
+from reports import longest
+from reports.sections import explore
+from reports.sections.explore import GRAINS, embedded, packed, rounded
 from reports.source import Names, Source
 from reports.text.explanation import job_text
 from tests.reports import warehouse
@@ -186,22 +187,33 @@ def test_what_is_too_much_is_made_coarser_and_never_over_the_bound(
     full_data: DataFolder, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Texts go first, then the grains one after the other; what cannot fit at all is left out."""
-    made = longest.longest(Source(full_data, "gpu-lab"), "week")
+    source = Source(full_data, "gpu-lab")
+    made = longest.longest(source, "week")
     monkeypatch.setattr(explore, "longest", lambda *_: made)
-    contents: dict[int, dict[str, Any]] = {}
-    for most in (18_000, 13_000, 10_000, 4_000, 1_000):
+
+    def within(most: int) -> dict[str, Any] | None:
         monkeypatch.setattr(explore, "MOST_BYTES", most)
-        text = embedded(Source(full_data, "gpu-lab"))
-        if text is not None:
-            assert len(text) <= most
-            contents[most] = unpacked(text)
-    texts = {most: sum(job[-1] is not None for job in content["longest"]) for most, content in contents.items()}
-    assert texts[18_000] > texts[13_000] and sum(job[-1] is not None for job in whole["longest"]) == longest.MOST_TEXTS
-    assert {most: (content["step"], len(content["users"])) for most, content in contents.items()} == {
-        18_000: ("week", 38), 13_000: ("week", 38), 10_000: ("month", 38), 4_000: ("year", 11),
-    }  # fmt: skip
-    assert contents[4_000]["users"][-1] == "the other 28"
-    assert any("Periods are longer" in note for note in contents[4_000]["notes"])
+        text = embedded(source)
+        assert text is None or len(text) <= most
+        return None if text is None else unpacked(text)
+
+    bare: list[int] = []  # size at each grain without any text
+    for grain in GRAINS:
+        with monkeypatch.context() as patch:
+            patch.setattr(explore, "GRAINS", (grain,))
+            content = _content(source)
+        bare.append(len(packed({**content, "longest": [[*job[:-1], None] for job in content["longest"]]})))
+    for place, size in enumerate(bare):
+        found, grain = within(size), GRAINS[next(i for i in range(place + 1) if bare[i] <= size)]
+        assert found is not None and found["step"] == (grain.step or "week")
+        assert len(found["users"]) == min(38, grain.names + 1)
+    assert within(min(bare) - 1) is None
+    assert bare[-1] < bare[0] and any("Periods are longer" in note for note in (within(bare[-1]) or {})["notes"])
+    texts = [sum(job[-1] is not None for job in whole["longest"])]
+    half = within((bare[0] + len(packed(whole))) // 2)
+    assert half is not None and half["step"] == "week"
+    texts.append(sum(job[-1] is not None for job in half["longest"]))
+    assert longest.MOST_TEXTS == texts[0] > texts[1] > 0
 
 
 def test_the_longest_jobs_of_each_user_are_explained_as_the_command_does(

@@ -16,7 +16,6 @@ from scipy import stats
 from reports import format as fmt
 from reports.build import SECTIONS, build_report, section_data
 from reports.drift import FEATURES
-from reports.sections.summary import summary
 from reports.source import Source, Told
 from tests.reports import warehouse
 from traces import schema
@@ -312,33 +311,6 @@ def test_one_job(tmp_path: Path, values: dict[str, Any]) -> None:
     html = build_report(data).read_text(encoding="utf-8")
     assert re.search(r'<p class="lead">1 job( of 1 user)?, 2024-01-01 to', html)
     assert not re.search(r"\b(nan|inf|None)\b", html)
-
-
-def test_weeks_are_spoken_of_where_there_is_a_trend(full_data: DataFolder, tmp_path: Path) -> None:
-    long = [tile.trend.words for tile in summary(Source(full_data, CLUSTER)).tiles if tile.trend]
-    assert len(long) == 5 and all(re.match(r"weekly; last 4 weeks .* the 4 before$", words) for words in long), long
-    short = warehouse.one_job(tmp_path)
-    assert [tile.trend for tile in summary(Source(short, "tiny")).tiles] == [None] * 5
-
-
-def test_a_trend_has_its_scale_and_dates_and_a_tile_says_how_it_was_counted(full_data: DataFolder) -> None:
-    """Against SQL: the whole weeks of the window (10 weeks from Monday 2024-01-01), their fewest and most jobs."""
-    tiles = {tile.label: tile for tile in summary(Source(full_data, CLUSTER)).tiles}
-    weeks = _sql(
-        full_data,
-        "SELECT date_trunc('week', submit_utc)::DATE::VARCHAR, count(*), quantile_cont(wait_s, 0.95) "
-        "FROM jobs GROUP BY 1 ORDER BY 1",
-    )[1:-1]
-    ((waited,),) = _sql(full_data, "SELECT count(*) FROM jobs WHERE wait_s IS NOT NULL")
-    jobs, wait = tiles["jobs"].trend, tiles["95th percentile of the wait"].trend
-    assert jobs is not None and wait is not None
-    counts = [week[1] for week in weeks]
-    assert (jobs.first, jobs.last) == (weeks[0][0], weeks[-1][0]) == ("2024-01-08", "2024-02-26")
-    assert (jobs.low, jobs.high) == (f"{min(counts)}", f"{max(counts)}")
-    assert wait.values == pytest.approx([week[2] for week in weeks])
-    assert wait.high == fmt.duration(max(week[2] for week in weeks))
-    assert all(tile.counted.endswith(".") for tile in tiles.values())
-    assert f"the {waited} jobs with both" in tiles["median wait"].counted
 
 
 @pytest.mark.parametrize(("gpus", "title"), [(2, "Where GPUs are wasted"), (0, "Where nodes are wasted")])
