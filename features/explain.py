@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from features import queueing
-from features.causes import CAUSES
+from features.causes import CAUSES, EXPLAINED
 from features.tables.queueing import QUEUEING_DELAY
 from features.trace import read_trace
 from features.usage import runs
@@ -25,11 +25,11 @@ MOST_OTHERS = 8  # jobs named; all are counted
 JUST_BEFORE_S = 120  # an end so shortly before the start made room for it, or may have
 _ABOUT = (
     "job_id", "job_key", "user_name", "account", "partition", "qos", "job_name", "state", "reason", "submit_utc",
-    "eligible_utc", "start_utc", "end_utc", "requested_nodes", "requested_gpus", "limit_s",
+    "eligible_utc", "start_utc", "end_utc", "requested_nodes", "requested_gpus", "requested_cpus", "limit_s",
 )  # fmt: skip
-_WAITED = ("wait_s", "eligible_wait_s", "main_cause", "cause_basis", "own_limit", "abandoned_wait_s")
+_WAITED = ("wait_s", "eligible_wait_s", "main_cause", *EXPLAINED, "abandoned_wait_s")
 _ATTEMPT = ("attempt", "submit_utc", "wait_s", "start_utc", "end_utc", "run_s", "state", "nodes", "gpus")
-_OTHER = ("job_id", "user_name", "nodes", "gpus", "held_s", "until_utc")
+_OTHER = ("job_id", "user_name", "nodes", "gpus", "cpus", "held_s", "until_utc")
 
 
 def delays(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
@@ -40,7 +40,8 @@ def delays(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
     if QUEUEING_DELAY.name in contents.table_names(data):
         kept = warehouse.read(data, "SELECT * FROM queueing_delay WHERE cluster = ?", [settings.name])
         jobs = warehouse.read(data, "SELECT job_key, state FROM jobs WHERE cluster = ?", [settings.name])
-        if jobs.height == kept.height == jobs.join(kept, on=["job_key", "state"]).height:
+        is_whole = set(QUEUEING_DELAY.names) <= set(kept.columns)  # else it is of an older version
+        if is_whole and jobs.height == kept.height == jobs.join(kept, on=["job_key", "state"]).height:
             return kept
     return queueing.compute(data, settings)[QUEUEING_DELAY.name].cast({pl.Categorical: pl.String})
 
@@ -102,18 +103,23 @@ def job(data: DataFolder, settings: ClusterSettings, job_key: str) -> dict[str, 
 
 
 def _everyone(data: DataFolder, cluster: str) -> pl.DataFrame:
-    """Every job of the cluster: ids, user, partition, times, nodes and GPUs held (else asked for)."""
+    """Every job of the cluster: ids, user, partition, times, nodes, GPUs and CPUs held (else asked for)."""
     return warehouse.read(
         data,
         "SELECT job_key, job_id, user_name, partition, state, submit_utc, start_utc, end_utc, run_s, "
         "coalesce(nullif(allocated_nodes, 0), requested_nodes) AS nodes, "
-        "coalesce(nullif(allocated_gpus, 0), requested_gpus) AS gpus FROM jobs WHERE cluster = ?",
+        "coalesce(nullif(allocated_gpus, 0), requested_gpus) AS gpus, "
+        "coalesce(nullif(allocated_cpus, 0), requested_cpus) AS cpus FROM jobs WHERE cluster = ?",
         [cluster],
     )
 
 
 def _meanwhile(data: DataFolder, cluster: str, about: dict[str, Any], everyone: pl.DataFrame) -> dict[str, Any] | None:
-    """Who was ahead and who ran while it waited; None where it did not wait, or the log does not tell when."""
+    """Who was ahead and who ran while it waited; None where it did not wait, or the log does not tell when.
+
+    `held_by` and `ended_just_before` are of `held` alone: where that is the nodes that the job then got, so are the
+    nodes, GPUs and CPUs of each.
+    """
     since = about["eligible_utc"] or about["submit_utc"]
     until = about["start_utc"] or about["end_utc"]
     if since is None or until is None or until <= since:
@@ -126,21 +132,21 @@ def _meanwhile(data: DataFolder, cluster: str, about: dict[str, Any], everyone: 
     still_there = pl.coalesce(began, "end_utc") > about["submit_utc"]
     ahead = others.filter(waiting & still_there.fill_null(pl.col("state") == "PENDING"))
     passed = others.filter((pl.col("submit_utc") > about["submit_utc"]) & (began < until))
-    ran = _running(others, since, until)
-    before = ran.filter(
-        (pl.col("end_utc") <= until) & ((until - pl.col("end_utc")).dt.total_seconds() <= JUST_BEFORE_S)
-    )
     named = _on_its_nodes(data, cluster, about["job_key"], everyone, since, until)
     basis = "the nodes that it then got"
     if named is None:
-        named, basis = ran, "the nodes of its partition" if about["partition"] is not None else "the cluster's nodes"
+        named = _running(others, since, until)
+        basis = "the nodes of its partition" if about["partition"] is not None else "the cluster's nodes"
+    before = named.filter(
+        (pl.col("until_utc") <= until) & ((until - pl.col("until_utc")).dt.total_seconds() <= JUST_BEFORE_S)
+    )
     weight = pl.col("held_s") * pl.col("nodes").fill_null(1)
     return {
         "since_utc": since,
         "until_utc": until,
         "ahead": _counted(ahead),
         "overtook": _counted(passed) if about["start_utc"] is not None else None,
-        "ended_just_before": _others(before.sort("end_utc", descending=True)),
+        "ended_just_before": _others(before.sort("until_utc", descending=True)),
         "held": basis,
         "held_by_jobs": named.height,
         "held_by": _others(named.sort(weight, "job_key", descending=[True, False])),
@@ -163,23 +169,28 @@ def _on_its_nodes(
 ) -> pl.DataFrame | None:
     """Who held, while it waited, the nodes on which it started; None where the log names no nodes of it.
 
-    `nodes` and `held_s` are of these nodes alone: how many of them, and for how long the longest was held.
+    `nodes`, `gpus`, `cpus` and `held_s` are of these nodes alone: how many of them a job held at once, what it held on
+    them (null where the log does not divide it among its nodes), and for how long the longest was held.
     """
     held = warehouse.read(
         data,
-        "SELECT p.job_key, p.node, a.start_utc, a.end_utc FROM placements p JOIN attempts a USING "
-        "(cluster, job_key, attempt) WHERE p.cluster = ? AND p.job_key <> ? AND p.node IN (SELECT node FROM placements "
-        "WHERE cluster = ? AND job_key = ? AND attempt = 0)",
+        "SELECT p.job_key, attempt, p.node, a.start_utc, a.end_utc, CASE WHEN a.gpus = 0 THEN 0 WHEN a.nodes = 1 THEN "
+        "coalesce(p.gpus, a.gpus) ELSE p.gpus END AS gpus, ceil(a.cpus / greatest(a.nodes, 1))::BIGINT AS cpus "
+        "FROM placements p JOIN attempts a USING (cluster, job_key, attempt) WHERE p.cluster = ? AND p.job_key <> ? "
+        "AND p.node IN (SELECT node FROM placements WHERE cluster = ? AND job_key = ? AND attempt = 0)",
         [cluster, job_key, cluster, job_key],
     )
     if held.is_empty():
         return None
+    known = [pl.when(pl.col(name).null_count() == 0).then(pl.col(name).sum()).alias(name) for name in ("gpus", "cpus")]
     inside = (
         _running(held, since, until)
+        .group_by("job_key", "attempt")
+        .agg(pl.len().alias("nodes"), *known, pl.col("held_s").max(), pl.col("until_utc").max())
         .group_by("job_key")
-        .agg(pl.col("node").n_unique().alias("nodes"), pl.col("held_s").max(), pl.col("until_utc").max())
+        .agg(pl.col("nodes", "gpus", "cpus", "held_s", "until_utc").max())
     )
-    return inside.join(everyone.select("job_key", "job_id", "user_name", "gpus"), on="job_key")
+    return inside.join(everyone.select("job_key", "job_id", "user_name"), on="job_key")
 
 
 def _counted(jobs: pl.DataFrame) -> dict[str, int]:
@@ -208,8 +219,9 @@ def _ran(data: DataFolder, cluster: str, about: dict[str, Any], delay: dict[str,
         data, "SELECT DISTINCT node FROM placements WHERE cluster = ? AND job_key = ? ORDER BY node", key
     )
     longest_s = attempts["run_s"].max() if attempts.height else about["run_s"]
-    cpu_s, cpus = steps["cpu_time_s"].sum(), about["allocated_cpus"]
-    run_s, limit_s = about["run_s"], about["limit_s"]
+    run_s, limit_s, cpus = about["run_s"], about["limit_s"], about["allocated_cpus"]
+    core_time_s = cpus * run_s if cpus and run_s is not None else None
+    cpu_s, memory_kib, memory_mib = steps["cpu_time_s"].sum(), steps["max_rss_kib"].max(), about["requested_mem_mib"]
     return {
         "run_s": run_s,
         "limit_s": limit_s,
@@ -219,11 +231,14 @@ def _ran(data: DataFolder, cluster: str, about: dict[str, Any], delay: dict[str,
         "gpus": about["allocated_gpus"],
         "gpu_time_s": delay["gpu_time_s"],
         "node_time_s": delay["node_time_s"],
+        "cpus": cpus,
+        "core_time_s": core_time_s,
         "exit_code": about["exit_code"],
         "exit_signal": about["exit_signal"],
-        "cpu_used_share": cpu_s / (cpus * run_s) if cpus and run_s and steps["cpu_time_s"].count() else None,
-        "memory_used_mib": _mib(steps["max_rss_kib"].max()),
-        "requested_mem_mib": about["requested_mem_mib"],
+        "cpu_used_share": cpu_s / core_time_s if core_time_s and steps["cpu_time_s"].count() else None,
+        "memory_used_mib": _mib(memory_kib),
+        "requested_mem_mib": memory_mib,
+        "memory_used_share": float(memory_kib) / 1024 / memory_mib if memory_kib is not None and memory_mib else None,
         "attempts": attempts.select(*_ATTEMPT).to_dicts(),
         "steps": steps.to_dicts(),
         "gpu_use": _gpu_use(data, key),

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from features import explain
-from features.causes import CAUSES
+from features.causes import CAUSES, EXPLAINED
 from traces.clusters import ClusterSettings
 from traces.store import warehouse
 from traces.store.folder import DataFolder
@@ -45,12 +45,14 @@ def user(data: DataFolder, settings: ClusterSettings, name: str) -> dict[str, An
         "gpu_time_s": own_s,
         "gpu_time_share": own_s / total_s if own_s is not None and total_s else None,
         **_node_time(by_node, name),
+        **_cores(data, settings.name, name),
+        "pools": _pools(jobs),
         "states": held.group_by("state").len("jobs").sort("jobs", "state", descending=[True, False]).to_dicts(),
         "limit_used_p50_share": ended_well.select(used.median()).item(),
         "far_over_asked_jobs": ended_well.filter(used < ASKED_FAR_OVER).height,
         "completed_with_limit_jobs": ended_well.height,
         "waited_longest": longest.join(held.select("job_key", "job_id"), on="job_key", maintain_order="left")
-        .select("job_id", "submit_utc", "nodes", "gpus", "wait_s", "main_cause", *CAUSES)
+        .select("job_id", "submit_utc", "nodes", "gpus", "wait_s", "main_cause", *CAUSES, *EXPLAINED)
         .to_dicts(),
     }
 
@@ -61,6 +63,42 @@ def _node_time(by_node: pl.DataFrame | None, name: str) -> dict[str, Any]:
         return {"node_time_s": None, "node_time_share": None}
     own_s = int(by_node.filter(pl.col("user_name") == name)["node_time_s"].sum())
     return {"node_time_s": own_s, "node_time_share": own_s / total_s}
+
+
+def _cores(data: DataFolder, cluster: str, name: str) -> dict[str, Any]:
+    """What the user held and used of cores and memory; null where the log does not record it.
+
+    core_time_s: cores held times run time, s, and its share of all. cpu_used_share: CPU time that steps used over the
+    core time of the jobs that record it. memory_used_p50_share: median over jobs of the largest resident set over the
+    memory asked for, a lower bound where several tasks ran.
+    """
+    row = warehouse.read(
+        data,
+        """
+        WITH held AS (
+            SELECT job_key, user_name, requested_mem_mib, allocated_cpus * run_s AS core_s FROM jobs WHERE cluster = $1
+        ), used AS (
+            SELECT job_key, sum(cpu_time_s) AS cpu_s, max(max_rss_kib) / 1024 AS mib FROM steps
+            WHERE cluster = $1 GROUP BY job_key
+        )
+        SELECT
+            sum(core_s) FILTER (user_name = $2)::BIGINT AS core_time_s,
+            sum(core_s) FILTER (user_name = $2) / nullif(sum(core_s), 0) AS core_time_share,
+            sum(cpu_s) FILTER (user_name = $2 AND core_s > 0)
+                / sum(core_s) FILTER (user_name = $2 AND core_s > 0 AND cpu_s IS NOT NULL) AS cpu_used_share,
+            median(mib / requested_mem_mib) FILTER (user_name = $2 AND requested_mem_mib > 0) AS memory_used_p50_share
+        FROM held LEFT JOIN used USING (job_key)
+        """,
+        [cluster, name],
+    )
+    return row.row(0, named=True)
+
+
+def _pools(jobs: pl.DataFrame) -> list[dict[str, Any]]:
+    """How many nodes their jobs could use and how that is known, of jobs that found them full or out of service."""
+    asked = jobs.filter(pl.col("pool_nodes").is_not_null() & (pl.col("cluster_full_s") + pl.col("nodes_down_s") > 0))
+    named = asked.group_by(pl.col("pool_nodes").alias("nodes"), pl.col("pool_known_by").alias("known_by")).len("jobs")
+    return named.sort("jobs", "nodes", descending=True).to_dicts()
 
 
 def _waits(jobs: pl.DataFrame) -> dict[str, Any]:

@@ -87,6 +87,11 @@ def gpu_time(seconds: float | None) -> str:
     return MISSING if seconds is None else f"{number(seconds / 3600)} GPU h"
 
 
+def core_time(seconds: float | None) -> str:
+    """Core seconds as core hours."""
+    return MISSING if seconds is None else f"{number(seconds / 3600)} core h"
+
+
 def node_time(seconds: float | None) -> str:
     """Node seconds as node hours."""
     return MISSING if seconds is None else f"{number(seconds / 3600)} node h"

@@ -6,15 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from reports import format as fmt
+from reports.causes import CAUSES
 from traces.counted import counted
 
-CAUSES = {
-    "held_s": "held: not yet eligible (dependency, begin time, hold)",
-    "own_limit_s": "at the user's or group's own limit",
-    "cluster_full_s": "cluster full: nobody could have placed it",
-    "fragmented_s": "fragmented: enough was free, but in no place of its shape",
-    "behind_s": "behind others: it would have fitted (priority, a reservation, the scheduler's pace)",
-}
+_ASK_OF_NODES = ("cluster_full_s", "nodes_down_s")  # causes that depend on which nodes the job could use
+_INFERRED = ("dependency_s", "own_jobs_s", "array_limit_s")  # causes that `evidence` is about
 
 
 def job_text(job: dict[str, Any]) -> str:
@@ -32,12 +28,9 @@ def user_text(user: dict[str, Any]) -> str:
         f"waited {fmt.duration(own['wait_p50_s'])} in the median, {fmt.duration(own['wait_p95_s'])} at the 95th "
         f"percentile (the cluster: {fmt.duration(all_['wait_p50_s'])} and {fmt.duration(all_['wait_p95_s'])}); "
         f"{user['never_ran']:,} never ran",
-        *_causes(user["wait_s_by_cause"]),
+        *_causes(user["wait_s_by_cause"], _pools(user["pools"])),
+        *_user_held(user),
     ]
-    if user["node_time_s"] is not None:
-        lines.append(f"held {fmt.node_time(user['node_time_s'])}, {fmt.percent(user['node_time_share'])} of all")
-    elif user["gpu_time_share"] is not None:
-        lines.append(f"held {fmt.gpu_time(user['gpu_time_s'])}, {fmt.percent(user['gpu_time_share'])} of all")
     if user["completed_with_limit_jobs"]:
         lines.append(
             f"jobs that completed used {fmt.percent(user['limit_used_p50_share'])} of their limit in the median; "
@@ -49,22 +42,42 @@ def user_text(user: dict[str, Any]) -> str:
         lines.append(
             f"  {fmt.text(row['job_id'])}, submitted {fmt.moment(row['submit_utc'])}: waited "
             f"{fmt.duration(row['wait_s'])}, most of it: {row['main_cause'] or fmt.MISSING}"
+            + (f" ({fmt.text(row['evidence'])})" if row["evidence"] else "")
         )
     return "\n".join(lines) + "\n"
+
+
+def _user_held(user: dict[str, Any]) -> Iterator[str]:
+    """What their jobs held of the cluster, and what they used of it."""
+    held = []
+    if user["gpu_time_s"]:
+        held.append((fmt.gpu_time(user["gpu_time_s"]), user["gpu_time_share"]))
+    if user["core_time_s"]:
+        held.append((fmt.core_time(user["core_time_s"]), user["core_time_share"]))
+    elif user["node_time_s"] is not None:
+        held.append((fmt.node_time(user["node_time_s"]), user["node_time_share"]))
+    if held:
+        yield "held " + "; ".join(f"{time}, {fmt.percent(share)} of all" for time, share in held)
+    if user["cpu_used_share"] is not None:
+        yield f"used {fmt.percent(user['cpu_used_share'])} of that core time, where the log records it"
+    if user["memory_used_p50_share"] is not None:
+        yield f"used {fmt.percent(user['memory_used_p50_share'])} of the memory asked for in the median (largest task)"
 
 
 def _many(number: float | None, unit: str) -> str:
     return f"{fmt.MISSING} {unit}s" if number is None else counted(round(number), unit)
 
 
-def _gpus(job: dict[str, Any], gpus: int | None) -> list[str]:
-    """How many GPUs; nothing where they are not known, and of a cluster without GPUs not that there were none."""
-    return [_many(gpus, "GPU")] if gpus or (gpus is not None and job["has_gpus"]) else []
+def _size(nodes: int | None, gpus: int | None, cpus: int | None) -> list[str]:
+    """Nodes, and GPUs where there are any, else cores; what is not known is left out."""
+    parts = [] if nodes is None else [_many(nodes, "node")]
+    if gpus:
+        return [*parts, _many(gpus, "GPU")]
+    return [*parts, _many(cpus, "core")] if cpus else parts
 
 
 def _head(job: dict[str, Any]) -> Iterator[str]:
-    asked = [_many(job["requested_nodes"], "node")] if job["requested_nodes"] is not None else []
-    asked += _gpus(job, job["requested_gpus"])
+    asked = _size(job["requested_nodes"], job["requested_gpus"], job["requested_cpus"])
     limit = "no limit known" if job["limit_s"] is None else f"limit {fmt.duration(job['limit_s'])}"
     yield (
         f"job {fmt.text(job['job_id'])} of {fmt.text(job['user_name'])} on cluster {fmt.text(job['cluster'])}, "
@@ -91,18 +104,32 @@ def _waited(job: dict[str, Any]) -> Iterator[str]:
             + (f"; the scheduler's reason: {reason}" if reason else "")
         )
         return
-    notes = [f"causes told by {job['cause_basis']}"] if job["cause_basis"] else []
+    notes = [f"inferred from {job['cause_basis']}"] if job["cause_basis"] else []
     notes += [f"scheduler's reason: {reason}"] if reason else []
     notes += [f"limit: {fmt.text(job['own_limit'])}"] if job["own_limit"] else []
     yield f"waited {fmt.duration(job['wait_s'])}" + (f" ({'; '.join(notes)})" if notes else "")
-    yield from _causes(job["wait_s_by_cause"])
+    pool = [] if job["pool_nodes"] is None else [{"nodes": job["pool_nodes"], "known_by": job["pool_known_by"]}]
+    yield from _causes(job["wait_s_by_cause"], _pools(pool), job["evidence"])
 
 
-def _causes(seconds: dict[str, int | None]) -> Iterator[str]:
+def _pools(pools: list[dict[str, Any]]) -> str:
+    """How many nodes could be used, and how that is known; '' where it is not."""
+    if not pools:
+        return ""
+    low, high = min(pool["nodes"] for pool in pools), max(pool["nodes"] for pool in pools)
+    known_by = " or ".join(dict.fromkeys(pool["known_by"] for pool in pools))
+    return f": {_many(high, 'node')}, {known_by}" if low == high else f": {low:,} to {_many(high, 'node')}, {known_by}"
+
+
+def _causes(seconds: dict[str, int | None], pool: str, evidence: str | None = None) -> Iterator[str]:
+    """A line a cause that took any time, with the nodes that it is about or the evidence for it."""
     total = sum(value or 0 for value in seconds.values())
-    for name, heading in CAUSES.items():
-        if value := seconds[name]:
-            yield f"  {fmt.duration(value):>12}  {fmt.percent(value / total):>7}  {heading}"
+    for cause in CAUSES:
+        if value := seconds[cause.column]:
+            more = pool if cause.column in _ASK_OF_NODES else ""
+            if evidence and cause.column in _INFERRED:
+                more = f": {fmt.text(evidence)}"
+            yield f"  {fmt.duration(value):>12}  {fmt.percent(value / total):>7}  {cause.name}: {cause.meaning}{more}"
 
 
 def _meanwhile(job: dict[str, Any]) -> Iterator[str]:
@@ -115,19 +142,19 @@ def _meanwhile(job: dict[str, Any]) -> Iterator[str]:
     )
     most = "; those that held most:" if meanwhile["held_by"] else ""
     yield f"meanwhile {_many(meanwhile['held_by_jobs'], 'job')} held {meanwhile['held']}{most}"
-    yield from (f"  {_other(job, row)} for {fmt.duration(row['held_s'])}" for row in meanwhile["held_by"])
+    yield from (f"  {_other(row)} for {fmt.duration(row['held_s'])}" for row in meanwhile["held_by"])
     last = "its start" if job["ran"] is not None else "it left the queue"
     for row in meanwhile["ended_just_before"]:
-        yield f"  just before {last} ended {_other(job, row)}, at {fmt.moment(row['until_utc'])}"
+        yield f"  just before {last} ended {_other(row)}, at {fmt.moment(row['until_utc'])}"
 
 
 def _several(of: dict[str, int]) -> str:
     return f"{_many(of['jobs'], 'job')} of {_many(of['users'], 'user')}, {_many(of['nodes'], 'node')}"
 
 
-def _other(job: dict[str, Any], row: dict[str, Any]) -> str:
-    size = ", ".join([_many(row["nodes"], "node"), *_gpus(job, row["gpus"])])
-    return f"{fmt.text(row['job_id'])} of {fmt.text(row['user_name'])} ({size})"
+def _other(row: dict[str, Any]) -> str:
+    size = ", ".join(_size(row["nodes"], row["gpus"], row["cpus"]))
+    return f"{fmt.text(row['job_id'])} of {fmt.text(row['user_name'])}" + (f" ({size})" if size else "")
 
 
 def _ran(job: dict[str, Any]) -> Iterator[str]:
@@ -135,18 +162,15 @@ def _ran(job: dict[str, Any]) -> Iterator[str]:
     if ran is None:
         return
     named = f" ({', '.join(fmt.text(name) for name in ran['node_names'])})" if ran["node_names"] else ""
-    held = (
-        f"{_many(ran['gpus'], 'GPU')}, {fmt.gpu_time(ran['gpu_time_s'])}"
-        if job["has_gpus"]
-        else fmt.node_time(ran["node_time_s"])
-    )
+    held = "".join(f", {part}" for part in _held(ran))
     yield (
-        f"ran {fmt.duration(ran['run_s'])} on {_many(ran['nodes'], 'node')}{named}, {held}; "
+        f"ran {fmt.duration(ran['run_s'])} on {_many(ran['nodes'], 'node')}{named}{held}; "
         f"exit status {fmt.count(ran['exit_code'])}"
     )
     used = {
         "of its limit": ran["limit_used_share"],
         "of its CPU time": ran["cpu_used_share"],
+        _memory(ran): ran["memory_used_share"],
         "GPU utilization in the mean": ran["gpu_use"] and ran["gpu_use"]["mean_share"],
         "of the measured GPU time idle": ran["gpu_use"] and ran["gpu_use"]["idle_share"],
     }
@@ -164,22 +188,37 @@ def _ran(job: dict[str, Any]) -> Iterator[str]:
         yield f"  attempt {row['attempt']} failed: {fmt.text(row['reason'])}"
 
 
+def _memory(ran: dict[str, Any]) -> str:
+    """Of a job of several nodes the log holds the largest task's memory alone."""
+    return "of its memory" + ("" if ran["nodes"] == 1 else " by its largest task")
+
+
+def _held(ran: dict[str, Any]) -> Iterator[str]:
+    """GPUs and GPU time where it held any, else cores and core time, else node time; nothing where none is known."""
+    if ran["gpus"] or ran["gpu_time_s"]:
+        yield from (_many(ran["gpus"], "GPU"), fmt.gpu_time(ran["gpu_time_s"]))
+    elif ran["core_time_s"] is not None:
+        yield from (_many(ran["cpus"], "core"), fmt.core_time(ran["core_time_s"]))
+    elif ran["node_time_s"] is not None:
+        yield fmt.node_time(ran["node_time_s"])
+
+
 def _what_if(job: dict[str, Any]) -> Iterator[str]:
     answer = job["what_if"]
     if answer is None:
-        yield f"no replay: {job['why_no_what_if']}"
+        yield f"no simulation: {job['why_no_what_if']}"
         return
     if answer["replayed_wait_s"] is None:
-        yield "no replay: simulated as it was, it does not start within ten days"
+        yield "no simulation: with nothing changed, it does not start within ten days in it"
         return
     distance_s = answer["distance_s"]
     caution = ""
     if distance_s is not None:
         than = "more" if distance_s >= 0 else "less"
-        caution = f": {fmt.duration(abs(distance_s))} {than} than it did, so trust a difference only where it is larger"
-    since = "eligible" if answer["is_from_eligible"] else "submitted"
+        caution = f": {fmt.duration(abs(distance_s))} {than} than recorded. Trust only differences larger than that"
+    since = "became eligible" if answer["is_from_eligible"] else "was submitted"
     waits = fmt.duration(answer["replayed_wait_s"])
-    yield f"replayed alone from when it was {since}, unchanged, it waits {waits}{caution}"
+    yield f"simulated from when it {since}, with nothing changed, it waits {waits}{caution}"
     for row in answer["changes"]:
         what = f"  with {row['change']} ({_many(row['nodes'], 'node')}, {fmt.duration(row['limit_s'])})"
         cut = "; it would have been cut there" if row["would_be_cut"] else ""
