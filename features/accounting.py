@@ -44,8 +44,8 @@ _USED = {"job_key": pl.String, "attempt": pl.Int64, "cpu_used_s": pl.Float64, "r
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables for the cluster of `settings`, from the warehouse."""
-    read = ("run_s", "trace_sha256")
-    trace = read_trace(data, settings.name, jobs=("qos", "wait_s", "attempts"), attempts=read, by_node=True)
+    read = ("qos", "wait_s", "attempts", "run_s", "trace_sha256")
+    trace = read_trace(data, settings.name, jobs=read, by_node=True)
     return from_trace(trace, settings, partial(warehouse.batches, data, memory=READ_MEMORY))
 
 
