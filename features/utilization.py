@@ -117,6 +117,8 @@ def allocated(
             is_binding = resource == (whole if part is None else part.binding).resource
             of = {"scope": pl.lit("partition"), "partition": pl.lit(name, pl.String), "is_binding": pl.lit(is_binding)}
             frames.append(hours.with_columns(**of))
+    if not frames:
+        return empty(UTILIZATION_ALLOCATED)
     frame = pl.concat(frames, how="diagonal").with_columns(
         pl.lit(cluster).alias("cluster"),
         pl.lit(size.source).alias("capacity_source"),
