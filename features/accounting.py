@@ -99,7 +99,7 @@ def usage_by(trace: Trace, held: pl.DataFrame, resource: Resource, cluster: str)
         pl.lit(cluster).alias("cluster"),
         pl.lit(UNITS[resource]).alias("unit"),
         (pl.col("memory_time_mib_s") // 1024).alias("memory_time_gib_s"),
-        pl.col("jobs", "ran", "wait_total_s", "cpu_measured", "memory_measured").fill_null(0),
+        pl.col("jobs", "ran", "wait_total_s", "cpu_measured", "cpu_measured_s", "memory_measured").fill_null(0),
     )
     return shaped(frame.sort("dimension", "month_utc", "value"), USAGE_BY)
 
@@ -168,6 +168,7 @@ def _totals(jobs: pl.DataFrame, held: pl.DataFrame, by: list[str], resource: Res
         ),
         pl.when(core_time.sum() > 0).then(pl.col("cpu_used_s").sum() / core_time.sum()).alias("cpu_used_share"),
         pl.col("cpu_used_s").count().alias("cpu_measured"),
+        core_time.sum().alias("cpu_measured_s"),
         pl.when(pl.col("memory_held").sum() > 0).then(pl.col("memory_used").sum() / pl.col("memory_held").sum())
         .alias("memory_used_share"),
         pl.col("memory_used").count().alias("memory_measured"),

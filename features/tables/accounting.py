@@ -57,6 +57,7 @@ USAGE_BY = Table(
             "CPU time used by the steps over the CPU time held, of the attempts that ended and record it; over 1 where a CPU runs several threads",
         ),
         Column("cpu_measured", INT, "attempts", "attempts in that share", nullable=False),
+        Column("cpu_measured_s", INT, "CPU s", "CPU time that they held", nullable=False),
         Column(
             "memory_used_share",
             FLOAT,

@@ -51,6 +51,7 @@ SELECT {value} AS value, sum(s * gpus)::BIGINT AS gpu_time_s, sum(s * cpus)::BIG
     coalesce(sum(s * cpus) FILTER (WHERE state = 'TIMEOUT'), 0) / sum(s * cpus) AS timeout_share,
     sum(s * cpus) / sum(sum(s * cpus)) OVER () AS share,
     sum(cpu_s * s / whole_s) / sum(s * cpus) FILTER (WHERE cpu_s IS NOT NULL) AS cpu_used_share,
+    coalesce(sum(s * cpus) FILTER (WHERE cpu_s IS NOT NULL), 0)::BIGINT AS cpu_measured_s,
     sum(rss * s) / sum(1024 * mem_mib * s) FILTER (WHERE rss IS NOT NULL) AS memory_used_share
 FROM pieces GROUP BY ALL ORDER BY value
 """
