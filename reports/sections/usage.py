@@ -5,6 +5,7 @@ Section `waste` shows all but the months, which section `load` shows.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import polars as pl
@@ -18,6 +19,7 @@ from reports.source import Source
 from traces.counted import counted
 
 MOST_ROWS = 25
+LEAST_DAYS = 7  # of a month in the window: fewer are not compared with another month
 ENDS = 8  # nodes shown at either end, the most and the least used
 SHARE_OF_NODE = {"GPU": "gpu_share", "core": "core_share", "memory": "memory_share", "node": "busy_share"}
 ENDED = ("completed_share|completed|percent", "failed_share|failed|percent", "cancelled_share|cancelled|percent",
@@ -49,16 +51,31 @@ def hidden(source: Source, rows: pl.DataFrame, column: str) -> pl.DataFrame:
     return source.hide(rows.rename({"value": column})).rename({column: "value"})
 
 
+def window_of(source: Source) -> tuple[datetime, datetime] | None:
+    """The time in which the log shows all that ran, in whole hours from its begin on; None where nothing ran.
+
+    Of a dump of the jobs that ended within some days it begins after the first start.
+    """
+    held, machine = source.rows("utilization_allocated"), source.machine
+    if held.is_empty() or machine["since_utc"] is None:
+        return None
+    hours = held.filter((pl.col("scope") == "cluster") & pl.col("capacity_s").is_not_null())["hour_utc"]
+    first = hours.min() if len(hours) else None
+    since: datetime = machine["since_utc"]
+    return (max(first, since) if isinstance(first, datetime) else since), machine["until_utc"]
+
+
 def partitions(source: Source, section: Section) -> None:
     """Each partition: what it is about, how much it has, and how much of that was held."""
-    parts, held = source.rows("resources"), source.rows("utilization_allocated")
-    if parts.is_empty() or held.is_empty():
+    parts, held, window = source.rows("resources"), source.rows("utilization_allocated"), window_of(source)
+    if window is None:
         return
-    hours = held.filter(pl.col("scope") == "cluster")["hour_utc"].n_unique()
+    hours = (window[1] - window[0]).total_seconds() / 3600
+    time = pl.col("allocated_s") / 3600
     sums = (
         held.filter((pl.col("scope") == "partition") & pl.col("is_binding"))
         .group_by("partition")
-        .agg((pl.col("allocated_s").sum() / 3600).alias("held_hours"))
+        .agg(time.sum().alias("held_hours"), time.filter(pl.col("hour_utc") >= _hour(window[0])).sum().alias("counted"))
     )
     jobs = usage(source, "partition").select(pl.col("value").alias("partition"), "jobs", "wait_mean_s")
     parts = parts.filter(pl.col("scope") == "partition").join(sums, on="partition").join(jobs, on="partition")
@@ -83,7 +100,11 @@ def partitions(source: Source, section: Section) -> None:
     )  # fmt: skip
 
 
-def _partition(row: dict[str, Any], hours: int) -> dict[str, Any]:
+def _hour(moment: datetime) -> datetime:
+    return moment.replace(minute=0, second=0, microsecond=0)
+
+
+def _partition(row: dict[str, Any], hours: float) -> dict[str, Any]:
     resource: Resource = row["resource"]
     amount = row[AMOUNTS[resource]]
     if amount is not None and resource == "memory":
@@ -94,7 +115,7 @@ def _partition(row: dict[str, Any], hours: int) -> dict[str, Any]:
         **row,
         "unit": unit,
         "capacity": capacity,
-        "share": row["held_hours"] / (amount * hours) if amount and hours else None,
+        "share": row["counted"] / (amount * hours) if amount and hours else None,
     }
 
 
@@ -176,8 +197,8 @@ def nodes(source: Source, section: Section) -> None:
     if known.is_empty():
         return
     idle = rows.filter(pl.col("jobs") == 0)
-    of = "the time" if share == "busy_share" else f"their {source.unit} hours"
-    words = f"Half of the {counted(rows.height, 'node')} were in use for at least {fmt.percent(_median(known))} of {of}"
+    of = "the time" if share == "busy_share" else f"the {source.unit} hours"
+    words = f"Half of the {counted(rows.height, 'node')} were in use for at least {fmt.percent(_median(known))} of {of} in which the log shows them"
     if idle.height:
         down = idle.filter(pl.col("state").str.to_uppercase().str.contains_any(list(DOWN))).height
         words += f"; on {fmt.count(idle.height)} nothing ran" if idle.height > 1 else "; on 1 nothing ran"
@@ -208,20 +229,26 @@ def _median(known: pl.Series) -> float:
 
 def months(source: Source, section: Section) -> None:
     """Each month with its change on the month before, in all and by account."""
-    rows, held = usage(source, "month").sort("month_utc"), source.rows("utilization_allocated")
-    if rows.height < 2 or held.is_empty():
+    rows, window = usage(source, "month"), window_of(source)
+    if rows.height < 2 or window is None:
         return
-    of_cluster = held.filter((pl.col("scope") == "cluster") & pl.col("is_binding"))
-    hours = of_cluster.group_by(pl.col("hour_utc").dt.truncate("1mo").alias("month_utc")).agg(
-        pl.len().alias("n"), (pl.col("allocated_s").sum() / pl.col("capacity_s").sum()).alias("capacity_share")
-    )
-    rows = _by_day(rows.join(hours, on="month_utc", how="left"), [])
+    known = pl.col("capacity_s").is_not_null()
+    of_cluster = source.rows("utilization_allocated").filter((pl.col("scope") == "cluster") & pl.col("is_binding"))
+    of_months = of_cluster.filter(known).group_by(pl.col("hour_utc").dt.truncate("1mo").alias("month_utc")).agg(
+        pl.when(pl.col("capacity_s").sum() > 0).then(pl.col("allocated_s").sum() / pl.col("capacity_s").sum())
+        .alias("capacity_share")
+    )  # fmt: skip
+    begin, end = pl.col("month_utc"), pl.col("month_utc").dt.offset_by("1mo")
+    part = pl.min_horizontal(end, pl.lit(window[1])) - pl.max_horizontal(begin, pl.lit(window[0]))
+    days = rows.select("month_utc", (part.dt.total_seconds() / 86_400).clip(0).alias("days"))
+    rows = rows.sort("month_utc").join(of_months, on="month_utc", how="left").join(days, on="month_utc")
+    rows = _by_day(rows, None)
     section.tables.append(
         TableView(
             "months",
             "Month by month",
-            f"{source.unit} hours a day: over the part of the month that lies in the window, which may cut the first "
-            f"and the last. Change: of these on the month before. {source.caption(rows.height, 'months')}",
+            f"{source.unit} hours a day: over the part of the month in which the log shows all that ran, where that is "
+            f"at least {LEAST_DAYS} days. Change: of these on the month before. {source.caption(rows.height, 'months')}",
             columns(
                 "value|month (UTC)", "jobs|jobs|count", f"hours|{source.unit} hours|number",
                 "capacity_share|of the capacity|percent", f"a_day|{source.unit} hours a day|number",
@@ -231,27 +258,28 @@ def months(source: Source, section: Section) -> None:
             rows.to_dicts(),
         )
     )  # fmt: skip
-    _accounts_by_month(source, section, hours)
+    _accounts_by_month(source, section, days)
 
 
-def _by_day(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-    """`rows`, sorted by month, with hours a day (`a_day`, of the `n` hours of the month in the window), those of the
-    month before (`before`) and the change."""
-    rows = rows.with_columns(pl.when(pl.col("n") > 0).then(24 * pl.col("hours") / pl.col("n")).alias("a_day"))
-    before = pl.col("a_day").shift(1).over(by) if by else pl.col("a_day").shift(1)
-    rows = rows.with_columns(before.alias("before"))
+def _by_day(rows: pl.DataFrame, by: str | None) -> pl.DataFrame:
+    """`rows`, sorted by month, with hours a day (`a_day`), those of the month before (`before`) and the change; null
+    for a month of which the window has fewer than LEAST_DAYS (`days`)."""
+    a_day = pl.when(pl.col("days") >= LEAST_DAYS).then(pl.col("hours") / pl.col("days"))
+    before = pl.col("a_day").shift(1)
+    rows = rows.with_columns(a_day.alias("a_day"))
+    rows = rows.with_columns((before.over(by) if by else before).alias("before"))
     return rows.with_columns(pl.when(pl.col("before") > 0).then(pl.col("a_day") / pl.col("before") - 1).alias("change"))
 
 
-def _accounts_by_month(source: Source, section: Section, hours: pl.DataFrame) -> None:
+def _accounts_by_month(source: Source, section: Section, days: pl.DataFrame) -> None:
     """The last month of each account against the one before."""
-    rows = usage(source, "account month").drop_nulls("value")
-    if rows["value"].n_unique() < 2:
+    rows, long = usage(source, "account month").drop_nulls("value"), days.filter(pl.col("days") >= LEAST_DAYS)
+    if rows["value"].n_unique() < 2 or long.height < 2:
         return
     # An account that held nothing in a month has no row there.
-    every = rows.select("value").unique().join(hours.select("month_utc", "n"), how="cross")
+    every = rows.select("value").unique().join(long, how="cross")
     rows = every.join(rows, on=["value", "month_utc"], how="left").with_columns(pl.col("hours").fill_null(0))
-    rows = _by_day(rows.sort("month_utc", "value"), ["value"])
+    rows = _by_day(rows.sort("month_utc", "value"), "value")
     last = rows["month_utc"].max()
     rows = rows.filter((pl.col("month_utc") == last) & ((pl.col("a_day") > 0) | (pl.col("before") > 0)))
     rows = rows.sort("a_day", "value", descending=[True, False])

@@ -60,6 +60,11 @@ def _allocated(source: Source, section: Section) -> None:
         "of the log.",
         f"Shares are of {source.resource}: {machine['why']}.",
     ]
+    if held["capacity_s"].null_count():
+        section.sentences.append(
+            f"Before {fmt.moment(machine['since_utc'])} UTC the log lacks jobs that ended earlier, so shares of the "
+            "capacity are of the time from then on."
+        )
     if machine["contradictions"]:
         section.sentences.append(
             f"The log contradicts the size of the cluster, and the larger number counts: {machine['contradictions']}."

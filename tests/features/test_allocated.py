@@ -84,10 +84,10 @@ def test_every_resource_that_the_log_knows_has_its_hours_and_one_is_binding() ->
     got = found["utilization_allocated"]
     hours = got.filter(pl.col("scope") == "cluster").select("unit", "allocated_s", "capacity_s", "is_binding")
     assert {row[0]: row[1:] for row in hours.group_by("unit").agg(pl.all()).iter_rows()} == {
-        "GPU": ([4 * 1800] * 2, [16 * 3600] * 2, [False] * 2),
-        "core": ([6 * 5400, 6 * 1800], [32 * 3600] * 2, [True] * 2),
-        "GiB": ([3 * 5400, 3 * 1800], [8 * 3600] * 2, [False] * 2),
-        "node": ([2 * 5400, 2 * 1800], [8 * 3600] * 2, [False] * 2),
+        "GPU": ([4 * 1800] * 2, [16 * 3600, 16 * 1800], [False] * 2),
+        "core": ([6 * 5400, 6 * 1800], [32 * 3600, 32 * 1800], [True] * 2),
+        "GiB": ([3 * 5400, 3 * 1800], [8 * 3600, 8 * 1800], [False] * 2),
+        "node": ([2 * 5400, 2 * 1800], [8 * 3600, 8 * 1800], [False] * 2),
     }
     binding = got.filter(pl.col("is_binding") & (pl.col("scope") == "partition"))
     assert dict(binding.select("partition", "unit").unique().iter_rows()) == {"p": "core", "q": "GiB"}
@@ -99,6 +99,20 @@ def test_every_resource_that_the_log_knows_has_its_hours_and_one_is_binding() ->
     ]
     assert found["allocated_by_user"]["unit"].to_list() == ["core"]
     assert found["allocated_by_user"]["allocated_s"].to_list() == [2 * 6 * 3600]
+
+
+def test_before_a_dump_by_end_shows_all_that_ran_the_capacity_is_not_counted() -> None:
+    """A hundred jobs of an hour, of which the dump has those that ended from 50:30 on; one of them ran for 20 hours."""
+    at_s = 50 * 3600 + 1800
+    jobs = [job(f"j{i}", 0, 3600 * i, 3600 * (i + 1), 1, nodes=1) for i in range(100) if 3600 * (i + 1) >= at_s]
+    jobs += [job(f"long{i}", 0, at_s - 72_000, at_s + 60 * i, 1, nodes=1) for i in range(20)]
+    found = utilization.from_trace(trace(jobs), ClusterSettings(CLUSTER, nodes=40, gpus_per_node=1))
+    whole = found["resources"].row(0, named=True)
+    assert (whole["since_utc"], whole["until_utc"]) == (at(at_s), at(100 * 3600))
+    hours = found["utilization_allocated"].filter((pl.col("scope") == "cluster") & pl.col("is_binding"))
+    known = hours.filter(pl.col("capacity_s").is_not_null())
+    assert known["hour_utc"].min() == at(51 * 3600) and known["capacity_s"].unique().to_list() == [40 * 3600]
+    assert hours["allocated_s"].sum() == sum(row["gpu_time_s"] for row in jobs)
 
 
 @settings(max_examples=40, deadline=None)
