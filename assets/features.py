@@ -19,7 +19,7 @@ from traces.store import derived
 from traces.store import warehouse as inputs
 
 READ = (
-    "jobs", "attempts", "placements", "nodes", "gpu_utilization", "cpu_utilization", "memory_utilization",
+    "jobs", "attempts", "steps", "placements", "nodes", "gpu_utilization", "cpu_utilization", "memory_utilization",
     "agent_decisions", "agent_events",
 )  # fmt: skip
 # Tables that are a line over time, or over use: what is drawn of the rows of the whole cluster.

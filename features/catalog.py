@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from features import deployed, failures, fragmentation, load, locality, order, queueing, quotas, utilization
+from features import accounting, deployed, failures, fragmentation, load, locality, order, queueing, quotas, utilization
 
 FEATURES: dict[str, ModuleType] = {
     "queueing": queueing,
@@ -14,6 +14,7 @@ FEATURES: dict[str, ModuleType] = {
     "locality": locality,
     "failures": failures,
     "utilization": utilization,
+    "accounting": accounting,
     "load": load,
     "deployed": deployed,
 }

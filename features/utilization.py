@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -21,7 +22,7 @@ from features.tables.utilization import (
     UTILIZATION_PERCENTILES,
 )
 from features.trace import Trace, read_trace, shaped
-from features.usage import Int64s, Steps, runs, size_bucket, steps_of
+from features.usage import Int64s, Steps, runs, size_bucket, steps_of, whole_from
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import warehouse
@@ -85,7 +86,12 @@ def _resources(
     """What the cluster and each partition are about, and how large they are."""
     rows: list[dict[str, object]] = [_statement("cluster", None, size, whole)]
     rows += [_statement("partition", name, part.size, part.binding) for name, part in parts.items()]
-    frame = pl.DataFrame(rows, infer_schema_length=None).with_columns(pl.lit(cluster).alias("cluster"))
+    since, until = (None, None) if held.is_empty() else _shown(held)[:2]
+    frame = pl.DataFrame(rows, infer_schema_length=None).with_columns(
+        pl.lit(cluster).alias("cluster"),
+        pl.from_epoch(pl.lit(since, pl.Int64), "s").alias("since_utc"),
+        pl.from_epoch(pl.lit(until, pl.Int64), "s").alias("until_utc"),
+    )
     return shaped(frame.cast(dict.fromkeys(AMOUNTS.values(), pl.Int64)), RESOURCES)
 
 
@@ -104,19 +110,22 @@ def allocated(
     every resource that the log knows."""
     if held.is_empty():
         return empty(UTILIZATION_ALLOCATED)
-    edges = _edges(held, HOUR_S, 0)
+    edges, shown = _edges(held, HOUR_S, 0), _shown(held)
     frames = []
     for resource, amount in AMOUNTS.items():
         if held[amount].count() == 0:
             continue
-        hours = _hours(held, resource, edges, size)
+        hours = _hours(held, resource, edges, size, shown)
         frames.append(hours.with_columns(scope=pl.lit("cluster"), is_binding=pl.lit(resource == whole.resource)))
         for (name,), rows in held.group_by("partition", maintain_order=True):
             part = parts.get(str(name))
-            hours = _hours(rows, resource, edges, size if part is None else part.size).filter(pl.col("allocated_s") > 0)
+            hours = _hours(rows, resource, edges, size if part is None else part.size, shown)
+            hours = hours.filter(pl.col("allocated_s") > 0)
             is_binding = resource == (whole if part is None else part.binding).resource
             of = {"scope": pl.lit("partition"), "partition": pl.lit(name, pl.String), "is_binding": pl.lit(is_binding)}
             frames.append(hours.with_columns(**of))
+    if not frames:
+        return empty(UTILIZATION_ALLOCATED)
     frame = pl.concat(frames, how="diagonal").with_columns(
         pl.lit(cluster).alias("cluster"),
         pl.lit(size.source).alias("capacity_source"),
@@ -132,21 +141,40 @@ def _edges(held: pl.DataFrame, step_s: int, zero_s: int) -> Int64s:
     return edges if len(edges) > 1 else np.array([edges[0], edges[0] + step_s])
 
 
-def _hours(held: pl.DataFrame, resource: Resource, edges: Int64s, size: Capacity) -> pl.DataFrame:
-    """Unit seconds held between neighbouring edges (epoch s), exactly, and those of the capacity."""
+class _Shown(NamedTuple):
+    """The time (epoch s) in which the log shows all that ran, and whether something ran before (see `whole_from`)."""
+
+    since: int
+    until: int
+    is_cut: bool
+
+
+def _shown(held: pl.DataFrame) -> _Shown:
+    since, first = whole_from(held), int(str(held["start_epoch"].min()))
+    return _Shown(since, int(str(held["end_epoch"].max())), first < since)
+
+
+def _hours(held: pl.DataFrame, resource: Resource, edges: Int64s, size: Capacity, shown: _Shown) -> pl.DataFrame:
+    """Unit seconds held between neighbouring edges (epoch s), exactly, and those of the capacity in the time `shown`;
+    null for a piece that begins before the log shows all that ran."""
     divisor = 1024 if resource == "memory" else 1  # MiB to GiB
-    whole = size.of(resource)
-    steps = size.steps(resource) or Steps(np.zeros(1, np.int64), np.array([whole or 0], np.int64))
-    capacity_s = np.diff(steps.area(edges)) // divisor if whole is not None else None
-    return pl.DataFrame(
-        {
-            "hour_utc": pl.from_epoch(pl.Series(edges[:-1]), "s").cast(pl.Datetime("us")),
-            "unit": [UNITS[resource]] * (len(edges) - 1),
-            "allocated_s": np.diff(steps_of(held, AMOUNTS[resource]).area(edges)) // divisor,
-            "capacity_s": pl.Series([None] * (len(edges) - 1), dtype=pl.Int64)
-            if capacity_s is None
-            else pl.Series(capacity_s),
-        }
+    steps = size.steps(resource) or Steps(np.zeros(1, np.int64), np.array([size.of(resource) or 0], np.int64))
+    capacity_s = np.diff(steps.area(np.clip(edges, shown.since, shown.until))) // divisor
+    is_known = np.full(len(capacity_s), size.of(resource) is not None)
+    if shown.is_cut:
+        is_known &= edges[:-1] >= shown.since
+    return (
+        pl.DataFrame(
+            {
+                "hour_utc": pl.from_epoch(pl.Series(edges[:-1]), "s").cast(pl.Datetime("us")),
+                "unit": [UNITS[resource]] * (len(edges) - 1),
+                "allocated_s": np.diff(steps_of(held, AMOUNTS[resource]).area(edges)) // divisor,
+                "capacity_s": capacity_s,
+                "is_known": is_known,
+            }
+        )
+        .with_columns(pl.when("is_known").then("capacity_s").alias("capacity_s"))
+        .drop("is_known")
     )
 
 
@@ -154,9 +182,9 @@ def _by_user(held: pl.DataFrame, size: Capacity, resource: Resource, cluster: st
     """What each user held of the binding resource in each week from the first start to the last end."""
     if held.is_empty():
         return empty(ALLOCATED_BY_USER)
-    edges = _edges(held, WEEK_S, MONDAY_S)
+    edges, shown = _edges(held, WEEK_S, MONDAY_S), _shown(held)
     parts = [
-        _hours(rows, resource, edges, size).with_columns(pl.lit(name, pl.String).alias("user_name"))
+        _hours(rows, resource, edges, size, shown).with_columns(pl.lit(name, pl.String).alias("user_name"))
         for (name,), rows in held.group_by("user_name", maintain_order=True)
     ]
     frame = pl.concat(parts).filter(pl.col("allocated_s") > 0).rename({"hour_utc": "week_utc"})

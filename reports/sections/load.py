@@ -1,4 +1,4 @@
-"""Section `load`: what arrives and runs day by day, and whether this week is still like the last."""
+"""Section `load`: what arrives and runs day by day and month by month, and whether this week is like the last."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from reports import figures
 from reports import format as fmt
 from reports.drift import FEATURES, listed
 from reports.layout import Figure, Section, TableView, columns
+from reports.sections.usage import months
 from reports.source import Source
 from traces.counted import counted
 
@@ -41,6 +42,7 @@ def load(source: Source) -> Section:
     quiet = days.filter(pl.col("arrivals") == 0).height
     if quiet:
         section.sentences.append(f"On {fmt.count(quiet)} of the {counted(days.height, 'day')} nothing was submitted.")
+    months(source, section)
     _drift(source, section)
     return section
 

@@ -69,7 +69,8 @@ def _in_use(source: Source) -> Figure | None:
     held = source.rows("utilization_allocated")
     if held.is_empty():
         return None
-    held = held.filter((pl.col("scope") == "cluster") & pl.col("allocated_share").is_not_null()).sort("hour_utc")
+    of_cluster = (pl.col("scope") == "cluster") & pl.col("is_binding")
+    held = held.filter(of_cluster & pl.col("allocated_share").is_not_null()).sort("hour_utc")
     if held.height < _SHORTEST:
         return None
     unit = held["unit"][0]
@@ -82,7 +83,7 @@ def _in_use(source: Source) -> Figure | None:
             f"{source.slug}-in-use",
             held["hour_utc"].to_list(),
             {"in use": (share, "allocated")},
-            f"share of {unit}s",
+            f"share of {source.resource}",
             fill=True,
             as_share=True,
         ),

@@ -1,4 +1,4 @@
-"""Section `waste`: where GPUs (or nodes) stand idle, held or not."""
+"""Section `waste`: how much of what the cluster is about (GPUs, cores, memory, nodes) is idle, held or not."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from reports import figures
+from features.capacity import KNOWN_BY, Resource
+from reports import figures, findings
 from reports import format as fmt
 from reports.layout import Figure, Section, TableView, columns, cut
+from reports.sections import usage
 from reports.sections.measured import measured
 from reports.sizes import by_size
 from reports.source import Source
@@ -16,19 +18,24 @@ from traces.counted import counted
 
 MOST_USERS = 25
 SHORTEST_PLOT = 3  # points over time; fewer make no line
+_WASTED: dict[Resource, str] = {"GPU": "GPUs are", "core": "cores are", "memory": "memory is", "node": "nodes are"}
 
 
 def waste(source: Source) -> Section:
-    """Allocated share and fragmentation over time, measured utilization by size and status, idle-but-allocated time."""
-    held = source.rows("utilization_allocated")
-    unit = "GPU" if held.is_empty() else held["unit"][0]
-    section = Section("waste", f"Where {unit}s are wasted")
+    """Held share over time, by partition, user, account and node, efficiency of jobs, and for GPUs fragmentation,
+    spread and measured utilization."""
+    section = Section("waste", f"Where {_WASTED[source.machine.get('resource', 'node')]} wasted")
     _allocated(source, section)
+    usage.partitions(source, section)
     _by_user(source, section)
+    usage.accounts(source, section)
+    usage.efficiency(source, section)
+    usage.nodes(source, section)
     _fragmentation(source, section)
-    _empty_nodes(source, section)
-    _spread(source, section)
-    measured(source, section)
+    if source.unit == "GPU":
+        _empty_nodes(source, section)
+        _spread(source, section)
+        measured(source, section)
     return section
 
 
@@ -42,21 +49,30 @@ def _allocated(source: Source, section: Section) -> None:
     if held.is_empty():
         section.missing.append(source.why_empty("utilization_allocated", "start_utc", unknown))
         return
-    held = held.filter(pl.col("scope") == "cluster").sort("hour_utc")
-    if held.is_empty() or held["allocated_share"].null_count() == held.height:
+    held = held.filter((pl.col("scope") == "cluster") & pl.col("is_binding")).sort("hour_utc")
+    in_use = findings.in_use(source)
+    if held.is_empty() or in_use is None:
         section.missing.append(unknown)
         return
-    unit, basis = held["unit"][0], held["capacity_source"][0]
-    share = float(held["allocated_s"].sum()) / max(float(held["capacity_s"].sum()), 1.0)
-    known = "the most ever in use at once" if basis == "peak in use" else f"the {basis}"
-    section.sentences.append(
-        f"Over the whole window {fmt.percent(share)} of the {unit} hours were allocated (capacity by {known}): "
-        f"{float(held['allocated_s'].sum()) / 3600:,.0f} {unit} h, what runs at the log's end until there."
-    )
-    if basis == "peak in use":
+    unit, machine = source.unit, source.machine
+    section.sentences += [
+        f"{in_use}: {float(held['allocated_s'].sum()) / 3600:,.0f} {unit} h, with running jobs counted until the end "
+        "of the log.",
+        f"Shares are of {source.resource}: {machine['why']}.",
+    ]
+    if held["capacity_s"].null_count():
+        section.sentences.append(
+            f"Before {fmt.moment(machine['since_utc'])} UTC the log lacks jobs that ended earlier, so shares of the "
+            "capacity are of the time from then on."
+        )
+    if machine["contradictions"]:
+        section.sentences.append(
+            f"The log contradicts the size of the cluster, and the larger number counts: {machine['contradictions']}."
+        )
+    if machine["known_by"] == KNOWN_BY["peak in use"]:
         section.missing.append(
-            "Nothing tells the size of the cluster, so the peak of use stands for it and shares are upper bounds: "
-            "set nodes and gpus_per_node in clusters.toml."
+            "Nothing says the size of the cluster. The most that was in use at once is taken for it, so shares are "
+            "upper bounds: give a node list, or set the nodes and their GPUs and CPUs in clusters.toml."
         )
     if held.height < SHORTEST_PLOT:
         section.missing.append("The window is too short for a plot over time.")
@@ -71,7 +87,7 @@ def _allocated(source: Source, section: Section) -> None:
                 f"{source.slug}-allocated",
                 held["hour_utc"].to_list(),
                 {"allocated": (_floats(held, "allocated_share"), "allocated")},
-                f"share of {unit}s",
+                f"share of {source.resource}",
                 fill=True,
                 as_share=True,
             ),
@@ -128,54 +144,62 @@ def _fragmentation(source: Source, section: Section) -> None:
         section.missing.append("The table fragmentation holds nothing for this cluster.")
         return
     state = state.sort("time_utc")
-    in_gpus = state["free_gpus"].null_count() < state.height and state["largest_gang_gpus"].null_count() < state.height
-    if not in_gpus:
-        state = state.with_columns(pl.col("empty_nodes").alias("free"), pl.col("largest_gang_nodes").alias("gang"))
-    else:
-        state = state.with_columns(pl.col("free_gpus").alias("free"), pl.col("largest_gang_gpus").alias("gang"))
-    unit = "GPU" if in_gpus else "node"
-    by_counts = state["basis"][0] == "node counts"
-    known = state.filter(pl.col("free").is_not_null())
+    in_gpus = source.unit == "GPU" and all(
+        state[name].null_count() < state.height for name in ("free_gpus", "largest_gang_gpus")
+    )
+    unit, free, gang = ("GPU", "free_gpus", "largest_gang_gpus") if in_gpus else ("node", "empty_nodes", "empty_nodes")
+    known = state.with_columns(pl.col(free).alias("free"), pl.col(gang).alias("gang")).drop_nulls("free")
+    _fitted(source, section)
     if known.is_empty():
-        section.missing.append("Free GPUs over time are not known: nothing tells the size of the cluster.")
+        section.missing.append(f"Free {unit}s over time are not known: nothing says what the cluster has of them.")
         return
-    free, gang = float(known["free"].mean() or 0), float(known["gang"].mean() or 0)  # type: ignore[arg-type]
-    waiting = known.filter((pl.col("pending_jobs") > 0) & (pl.col("free") > 0)).height
+    free_mean, gang_mean = (float(str(known[name].mean() or 0)) for name in ("free", "gang"))
     section.sentences.append(
-        f"On average {free:,.1f} {unit}s were free, of which {gang:,.1f} on empty nodes, where a gang could start at "
-        f"once; for {fmt.percent(waiting / known.height)} of the time {unit}s stood free while eligible jobs queued."
+        f"On average {free_mean:,.1f} GPUs were free, of which {gang_mean:,.1f} on empty nodes, where a gang could "
+        "start at once."
+        if in_gpus
+        else f"On average {free_mean:,.1f} nodes had no job."
     )
     note = ""
-    if by_counts:
+    if state["basis"][0] == "node counts":
         note = "The log names no nodes, so every job is taken to hold whole ones and free GPUs are never scattered. "
         section.missing.append(
-            "Scatter of free GPUs inside nodes cannot be seen: the log names no nodes, whole ones are assumed."
+            f"Whether free {source.resource.removeprefix('whole ')} are scattered over nodes is not known: the log "
+            "names no nodes."
         )
-    unusable = known["unusable_free_share"].mean()
-    if isinstance(unusable, float) and not by_counts:
+    elif in_gpus and isinstance(unusable := known["unusable_free_share"].mean(), float):
         section.sentences.append(
             f"A job drawn from the trace's own mix could not use {fmt.percent(unusable)} of the free GPUs, because its "
             "node has too few of them free."
         )
-    if known.height < SHORTEST_PLOT:
+    if known.height >= SHORTEST_PLOT:
+        section.figures.append(_free_over_time(source, known, unit, note))
+
+
+def _fitted(source: Source, section: Section) -> None:
+    """How much of the waiting passed while the job would have fitted, by the causes that ask that of its own nodes."""
+    whole = source.whole("queueing_by")
+    if whole is None or not whole["wait_total_s"] or whole["behind_s"] is None:
         return
-    section.figures.append(_free_over_time(source, known, unit, note))
+    fitted = whole["behind_s"] + whole["reservation_s"]
+    section.sentences.append(
+        f"{fmt.percent(fitted / whole['wait_total_s'])} of the waiting passed although enough was free for the job on "
+        "the nodes that it could use: other users' jobs came first, or nothing started."
+    )
 
 
 def _free_over_time(source: Source, known: pl.DataFrame, unit: str, note: str) -> Figure:
     """`known` holds the columns time_utc, free and gang, the latter two in `unit`; the caption begins with `note`."""
+    series = {f"free {unit}s": (_floats(known, "free"), "free")}
+    if unit == "GPU":
+        series["largest gang"] = (_floats(known, "gang"), "gang")
     return Figure(
         "fragmentation",
-        f"Free {unit}s against the largest gang that could start",
+        "Free GPUs against the largest gang that could start" if unit == "GPU" else "Nodes without a job",
         f"{note}Instants are averaged into at most {figures.MOST_POINTS} points. "
         + source.caption(known.height, "instants"),
-        figures.over_time(
-            f"{source.slug}-fragmentation",
-            known["time_utc"].to_list(),
-            {f"free {unit}s": (_floats(known, "free"), "free"), "largest gang": (_floats(known, "gang"), "gang")},
-            f"{unit}s",
-        ),
-        f"Free {unit}s and the largest startable gang over time.",
+        figures.over_time(f"{source.slug}-fragmentation", known["time_utc"].to_list(), series, f"{unit}s"),
+        f"Free {unit}s{' and the largest startable gang' if unit == 'GPU' else ''} over time.",
     )
 
 

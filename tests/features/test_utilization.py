@@ -96,7 +96,7 @@ def test_an_attempt_without_an_end_gives_its_gpu_up_when_another_starts_on_it() 
     found = tables(of, [("n", m, 0, 50.0) for m in range(6)])
     assert dict(found["utilization_measured"].select("job_key", "samples").iter_rows()) == {"open": 2, "next": 2}
     got = found["utilization_allocated"]
-    assert got.filter(pl.col("scope") == "cluster")["allocated_s"].sum() == 240
+    assert got.filter((pl.col("scope") == "cluster") & (pl.col("unit") == "GPU"))["allocated_s"].sum() == 240
 
 
 def test_idle_means_every_gpu_held_at_exactly_zero() -> None:
@@ -212,7 +212,7 @@ def test_by_size_and_state_weighs_by_samples() -> None:
 def test_nothing_ran(rows: list[dict[str, Any]]) -> None:
     of = trace(rows)
     for name, frame in tables(of, []).items():
-        assert frame.is_empty(), name
+        assert frame.is_empty() or name == "resources", name
 
 
 def test_the_join_is_that_of_sql() -> None:

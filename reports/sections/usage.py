@@ -1,0 +1,300 @@
+"""Tables of what was held, by partition, account, node and month, and of what jobs used of their CPUs and memory.
+
+Section `waste` shows all but the months, which section `load` shows.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from features.accounting import TIME_OF
+from features.capacity import AMOUNTS, Resource
+from features.resource import UNITS
+from reports import format as fmt
+from reports.layout import Section, TableView, columns, cut
+from reports.source import Source
+from traces.counted import counted
+
+MOST_ROWS = 25
+LEAST_DAYS = 7  # of a month in the window: fewer are not compared with another month
+ENDS = 8  # nodes shown at either end, the most and the least used
+SHARE_OF_NODE = {"GPU": "gpu_share", "core": "core_share", "memory": "memory_share", "node": "busy_share"}
+ENDED = ("completed_share|completed|percent", "failed_share|failed|percent", "cancelled_share|cancelled|percent",
+         "timeout_share|ran into the limit|percent")  # fmt: skip
+DOWN = ("DOWN", "DRAIN", "FAIL", "MAINT", "POWER", "NO_RESPOND")  # parts of a node's state, in which nothing can start
+
+
+def unit_time(source: Source) -> str:
+    """The column of usage_by with the time held of the resource that the cluster is about."""
+    return TIME_OF[source.machine.get("resource", "node")].replace("_mib_s", "_gib_s")
+
+
+def usage(source: Source, dimension: str) -> pl.DataFrame:
+    """The rows of usage_by along one dimension, with `hours` of the binding resource and `wait_mean_s`, most held
+    first."""
+    rows = source.rows("usage_by")
+    if rows.is_empty():
+        return rows
+    waited = pl.when(pl.col("ran") > 0).then(pl.col("wait_total_s") / pl.col("ran"))
+    return (
+        rows.filter(pl.col("dimension") == dimension)
+        .with_columns((pl.col(unit_time(source)) / 3600).alias("hours"), waited.alias("wait_mean_s"))
+        .sort("hours", "value", descending=[True, False], nulls_last=True)
+    )
+
+
+def hidden(source: Source, rows: pl.DataFrame, column: str) -> pl.DataFrame:
+    """`rows` with the names in `value` hidden where that was asked for; `column` says which kind they are."""
+    return source.hide(rows.rename({"value": column})).rename({column: "value"})
+
+
+def window_of(source: Source) -> tuple[datetime, datetime] | None:
+    """The time in which the log shows all that ran, in whole hours from its begin on; None where nothing ran.
+
+    Of a dump of the jobs that ended within some days it begins after the first start.
+    """
+    held, machine = source.rows("utilization_allocated"), source.machine
+    if held.is_empty() or machine["since_utc"] is None:
+        return None
+    hours = held.filter((pl.col("scope") == "cluster") & pl.col("capacity_s").is_not_null())["hour_utc"]
+    first = hours.min() if len(hours) else None
+    since: datetime = machine["since_utc"]
+    return (max(first, since) if isinstance(first, datetime) else since), machine["until_utc"]
+
+
+def partitions(source: Source, section: Section) -> None:
+    """Each partition: what it is about, how much it has, and how much of that was held."""
+    parts, held, window = source.rows("resources"), source.rows("utilization_allocated"), window_of(source)
+    if window is None:
+        return
+    hours = (window[1] - window[0]).total_seconds() / 3600
+    time = pl.col("allocated_s") / 3600
+    sums = (
+        held.filter((pl.col("scope") == "partition") & pl.col("is_binding"))
+        .group_by("partition")
+        .agg(time.sum().alias("held_hours"), time.filter(pl.col("hour_utc") >= _hour(window[0])).sum().alias("counted"))
+    )
+    jobs = usage(source, "partition").select(pl.col("value").alias("partition"), "jobs", "wait_mean_s")
+    parts = parts.filter(pl.col("scope") == "partition").join(sums, on="partition").join(jobs, on="partition")
+    rows = [_partition(row, hours) for row in parts.to_dicts()]
+    rows.sort(key=lambda row: (-(row["share"] or 0), row["partition"]))
+    if len(rows) < 2:
+        return
+    shown, left_out = cut(rows, MOST_ROWS)
+    section.tables.append(
+        TableView(
+            "partitions",
+            "Held by partition",
+            "Each partition by the resource that it is about, over the whole window. Partitions may share nodes: what "
+            f"one does not hold, another may. {source.caption(len(rows), 'partitions')}",
+            columns(
+                "partition|partition|name", "capacity|has", "known_by|its size is", "held_hours|unit hours held|number",
+                "share|of its capacity|percent", "jobs|jobs|count", "wait_mean_s|mean wait|duration",
+            ),
+            shown,
+            left_out,
+        )
+    )  # fmt: skip
+
+
+def _hour(moment: datetime) -> datetime:
+    return moment.replace(minute=0, second=0, microsecond=0)
+
+
+def _partition(row: dict[str, Any], hours: float) -> dict[str, Any]:
+    resource: Resource = row["resource"]
+    amount = row[AMOUNTS[resource]]
+    if amount is not None and resource == "memory":
+        amount /= 1024
+    unit = UNITS[resource]
+    capacity = None if amount is None else f"{amount:,.0f} GiB" if resource == "memory" else counted(amount, unit)
+    return {
+        **row,
+        "unit": unit,
+        "capacity": capacity,
+        "share": row["counted"] / (amount * hours) if amount and hours else None,
+    }
+
+
+def accounts(source: Source, section: Section) -> None:
+    """Totals by account."""
+    rows = usage(source, "account")
+    if rows.is_empty() or rows["value"].null_count() == rows.height:
+        return
+    shown, left_out = cut(hidden(source, rows, "account").to_dicts(), MOST_ROWS)
+    section.tables.append(
+        TableView(
+            "accounts",
+            f"{source.unit} hours held, by account",
+            f"Completed, failed, cancelled, ran into the limit: of the account's {source.unit} hours, by the final "
+            f"state of the job. {source.caption(rows.height, 'accounts')}",
+            columns(
+                "value|account|name", "jobs|jobs|count", "ran|of them ran|count", f"hours|{source.unit} hours|number",
+                "share|of all|percent", *ENDED, "wait_mean_s|mean wait|duration",
+            ),
+            shown,
+            left_out,
+        )
+    )  # fmt: skip
+
+
+def efficiency(source: Source, section: Section) -> None:
+    """What jobs used of the CPUs and the memory that they held, by the steps that record it."""
+    whole = source.whole("usage_by")
+    if whole is None or not whole["core_time_s"]:
+        return
+    if not whole["cpu_measured"] and not whole["memory_measured"]:
+        section.missing.append(
+            "What jobs used of their CPUs and memory is not known: no step of the log records TotalCPU or MaxRSS."
+        )
+        return
+    used = [
+        f"{fmt.percent(whole[share])} of their {what} ({counted(whole[n], 'run')})"
+        for what, share, n in (
+            ("CPU time", "cpu_used_share", "cpu_measured"),
+            ("memory", "memory_used_share", "memory_measured"),
+        )
+        if whole[share] is not None
+    ]
+    section.sentences.append(f"Jobs whose steps record it used {' and '.join(used)}.")
+    idle_s = pl.col("cpu_measured_s") * (1 - pl.col("cpu_used_share")).clip(0)
+    users = usage(source, "user_name").with_columns(
+        (pl.col("cpu_measured_s") / 3600).alias("cpu_hours"), (idle_s / 3600).alias("unused_hours")
+    )
+    users = users.filter((pl.col("cpu_measured") > 0) | (pl.col("memory_measured") > 0))
+    users = users.sort("unused_hours", "value", descending=[True, False], nulls_last=True)
+    shown, left_out = cut(hidden(source, users, "user_name").to_dicts(), MOST_ROWS)
+    section.tables.append(
+        TableView(
+            "efficiency",
+            "CPU and memory used, by user",
+            "CPU: TotalCPU of the steps over the CPU time held. Memory: MaxRSS over the memory held, weighted by time; "
+            "it is that of the largest task, so jobs of several tasks used more. Runs: those that ended and whose "
+            f"steps record it. Most unused CPU hours first. {source.caption(users.height, 'users')}",
+            columns(
+                "value|user|name", "cpu_measured|runs|count", "cpu_hours|core hours held|number",
+                "cpu_used_share|CPU used|percent", "unused_hours|core hours unused|number",
+                "memory_used_share|memory used|percent",
+            ),
+            shown,
+            left_out,
+        )
+    )  # fmt: skip
+
+
+def nodes(source: Source, section: Section) -> None:
+    """The most and the least used nodes."""
+    rows = source.rows("node_utilization")
+    if rows.is_empty():
+        return
+    share = SHARE_OF_NODE[source.machine.get("resource", "node")]
+    share = share if rows[share].null_count() < rows.height else "busy_share"
+    rows = rows.sort(share, "node", descending=[True, False], nulls_last=True)
+    known = rows[share].drop_nulls()
+    if known.is_empty():
+        return
+    idle = rows.filter(pl.col("jobs") == 0)
+    of = "the time" if share == "busy_share" else f"the {source.unit} hours"
+    words = f"Half of the {counted(rows.height, 'node')} were in use for at least {fmt.percent(_median(known))} of {of} in which the log shows them"
+    if idle.height:
+        down = idle.filter(pl.col("state").str.to_uppercase().str.contains_any(list(DOWN))).height
+        words += f"; on {fmt.count(idle.height)} nothing ran" if idle.height > 1 else "; on 1 nothing ran"
+        words += f" ({fmt.count(down)} of them out of service by the node list)" if down else ""
+    section.sentences.append(f"{words}.")
+    shown = rows if rows.height <= 2 * ENDS else pl.concat([rows.head(ENDS), rows.tail(ENDS)])
+    section.tables.append(
+        TableView(
+            "nodes",
+            "Most and least used nodes" if shown.height < rows.height else "Nodes by use",
+            "Busy: share of the time with at least one job. A node of the node list counts over the whole window, "
+            f"another one from its first job to its last. {source.caption(rows.height, 'nodes')}",
+            columns(
+                "node|node|name", "busy_share|busy|percent", "gpu_share|GPUs held|percent",
+                "core_share|cores held|percent", "memory_share|memory held|percent", "jobs|jobs|count",
+                "gpus|GPUs|count", "cpus|cores|count", "first_utc|first job|utc", "last_utc|last job until|utc",
+                "state|state in the node list|name",
+            ),
+            shown.to_dicts(),
+            rows.height - shown.height,
+        )
+    )  # fmt: skip
+
+
+def _median(known: pl.Series) -> float:
+    return float(known.sort(descending=True)[(len(known) - 1) // 2])
+
+
+def months(source: Source, section: Section) -> None:
+    """Each month with its change on the month before, in all and by account."""
+    rows, window = usage(source, "month"), window_of(source)
+    if rows.height < 2 or window is None:
+        return
+    known = pl.col("capacity_s").is_not_null()
+    of_cluster = source.rows("utilization_allocated").filter((pl.col("scope") == "cluster") & pl.col("is_binding"))
+    of_months = of_cluster.filter(known).group_by(pl.col("hour_utc").dt.truncate("1mo").alias("month_utc")).agg(
+        pl.when(pl.col("capacity_s").sum() > 0).then(pl.col("allocated_s").sum() / pl.col("capacity_s").sum())
+        .alias("capacity_share")
+    )  # fmt: skip
+    begin, end = pl.col("month_utc"), pl.col("month_utc").dt.offset_by("1mo")
+    part = pl.min_horizontal(end, pl.lit(window[1])) - pl.max_horizontal(begin, pl.lit(window[0]))
+    days = rows.select("month_utc", (part.dt.total_seconds() / 86_400).clip(0).alias("days"))
+    rows = rows.sort("month_utc").join(of_months, on="month_utc", how="left").join(days, on="month_utc")
+    rows = _by_day(rows, None)
+    section.tables.append(
+        TableView(
+            "months",
+            "Month by month",
+            f"{source.unit} hours a day: over the part of the month in which the log shows all that ran, where that is "
+            f"at least {LEAST_DAYS} days. Change: of these on the month before. {source.caption(rows.height, 'months')}",
+            columns(
+                "value|month (UTC)", "jobs|jobs|count", f"hours|{source.unit} hours|number",
+                "capacity_share|of the capacity|percent", f"a_day|{source.unit} hours a day|number",
+                "change|change|percent", "completed_share|completed|percent", "cpu_used_share|CPU used|percent",
+                "wait_mean_s|mean wait|duration",
+            ),
+            rows.to_dicts(),
+        )
+    )  # fmt: skip
+    _accounts_by_month(source, section, days)
+
+
+def _by_day(rows: pl.DataFrame, by: str | None) -> pl.DataFrame:
+    """`rows`, sorted by month, with hours a day (`a_day`), those of the month before (`before`) and the change; null
+    for a month of which the window has fewer than LEAST_DAYS (`days`)."""
+    a_day = pl.when(pl.col("days") >= LEAST_DAYS).then(pl.col("hours") / pl.col("days"))
+    before = pl.col("a_day").shift(1)
+    rows = rows.with_columns(a_day.alias("a_day"))
+    rows = rows.with_columns((before.over(by) if by else before).alias("before"))
+    return rows.with_columns(pl.when(pl.col("before") > 0).then(pl.col("a_day") / pl.col("before") - 1).alias("change"))
+
+
+def _accounts_by_month(source: Source, section: Section, days: pl.DataFrame) -> None:
+    """The last month of each account against the one before."""
+    rows, long = usage(source, "account month").drop_nulls("value"), days.filter(pl.col("days") >= LEAST_DAYS)
+    if rows["value"].n_unique() < 2 or long.height < 2:
+        return
+    # An account that held nothing in a month has no row there.
+    every = rows.select("value").unique().join(long, how="cross")
+    rows = every.join(rows, on=["value", "month_utc"], how="left").with_columns(pl.col("hours").fill_null(0))
+    rows = _by_day(rows.sort("month_utc", "value"), "value")
+    last = rows["month_utc"].max()
+    rows = rows.filter((pl.col("month_utc") == last) & ((pl.col("a_day") > 0) | (pl.col("before") > 0)))
+    rows = rows.sort("a_day", "value", descending=[True, False])
+    shown, left_out = cut(hidden(source, rows, "account").to_dicts(), MOST_ROWS)
+    section.tables.append(
+        TableView(
+            "accounts_last_month",
+            "Accounts, last month against the one before",
+            f"{source.unit} hours held a day in {last:%Y-%m} (UTC), and in the month before. "
+            + source.caption(rows.height, "accounts"),
+            columns(
+                "value|account|name", "jobs|jobs submitted|count", f"a_day|{source.unit} hours a day|number",
+                "share|of all|percent", "before|month before|number", "change|change|percent",
+            ),
+            shown,
+            left_out,
+        )
+    )  # fmt: skip
