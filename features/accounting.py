@@ -53,7 +53,7 @@ def from_trace(trace: Trace, settings: ClusterSettings, fetch: Fetch | None = No
     """Both tables from canonical frames; `fetch` runs a SELECT on steps and attempts, None where there are none."""
     held = runs(trace, settings)
     size = capacity(trace, settings, held)
-    resource = binding(held, size, settings).resource
+    resource = binding(held, by_node(trace, held), size, settings).resource
     used = [] if fetch is None else list(fetch(STEPS_SQL, (settings.name, settings.name)))
     return {
         USAGE_BY.name: usage_by(trace, _amounts(trace, held, used), resource, settings.name),
