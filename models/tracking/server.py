@@ -16,7 +16,6 @@ from models.tracking.runs import by_cost_path
 from models.tracking.store import EXPERIMENT, client_at
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
     from starlette.requests import Request
     from starlette.responses import HTMLResponse
 
@@ -36,8 +35,8 @@ if (!location.hash) history.replaceState(null, "", %s);
 </script>"""
 
 
-def application() -> FastAPI:
-    """MLflow's application with another page `/`; what is below `/#/` is MLflow's and unchanged."""
+def application() -> Any:
+    """MLflow's FastAPI application with another page `/`; what is below `/#/` is MLflow's and unchanged."""
     import mlflow.server
     from mlflow.server.fastapi_app import app
     from starlette.responses import HTMLResponse
