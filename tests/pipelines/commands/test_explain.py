@@ -93,7 +93,7 @@ def test_the_text_for_a_person_holds_no_control_characters(baton: Baton, data: P
     assert "waited 7 h 40 min (inferred from placements; scheduler's reason: Priority)" in told
     assert "52.2 %  cluster full" in told and "47.8 %  behind others" in told
     assert "\x1b" not in told and "\\x1b[2J<b>" in told
-    assert "cluster full: too little was free on the nodes that it could use (4 nodes, declared)\n" in told
+    assert "cluster full: too little was free on the nodes that it could use (4 nodes, seen in use)\n" in told
     assert "\n  3 of cy (1 node, 4 GPUs) for 4 h\n" in told  # on the node that job 4 then got, in every line
     assert "just before its start ended 3 of cy (1 node, 4 GPUs), at 2026-03-04 12:00" in told
     assert "scheduler's reason" not in baton("explain", "5_1", "--data", data).out  # it is None
