@@ -91,8 +91,8 @@ def _pools(waited: pl.DataFrame) -> list[str]:
     asked = waited.filter(pl.col("cluster_full_s") + pl.col("nodes_down_s") > 0).drop_nulls("pool_nodes")
     if asked.is_empty():
         return []
-    low, high = asked["pool_nodes"].min(), asked["pool_nodes"].max()
-    nodes = counted(int(str(high)), "node") if low == high else f"{low:,} to {counted(int(str(high)), 'node')}"
+    sizes = sorted(asked["pool_nodes"].unique().to_list())
+    nodes = ("" if len(sizes) == 1 else f"{sizes[0]:,} to ") + counted(sizes[-1], "node")
     known_by = " or ".join(fmt.text(name) for name in sorted(asked["pool_known_by"].drop_nulls().unique()))
     return [f"Full or out of service is asked of the {nodes} that each job could use ({known_by})."]
 
