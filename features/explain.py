@@ -221,7 +221,8 @@ def _ran(data: DataFolder, cluster: str, about: dict[str, Any], delay: dict[str,
     longest_s = attempts["run_s"].max() if attempts.height else about["run_s"]
     run_s, limit_s, cpus = about["run_s"], about["limit_s"], about["allocated_cpus"]
     core_time_s = cpus * run_s if cpus and run_s is not None else None
-    cpu_s, memory_kib, memory_mib = steps["cpu_time_s"].sum(), steps["max_rss_kib"].max(), about["requested_mem_mib"]
+    cpu_s, memory_mib = steps["cpu_time_s"].sum(), about["requested_mem_mib"]
+    memory_kib: Any = steps["max_rss_kib"].max()
     return {
         "run_s": run_s,
         "limit_s": limit_s,
@@ -238,7 +239,7 @@ def _ran(data: DataFolder, cluster: str, about: dict[str, Any], delay: dict[str,
         "cpu_used_share": cpu_s / core_time_s if core_time_s and steps["cpu_time_s"].count() else None,
         "memory_used_mib": _mib(memory_kib),
         "requested_mem_mib": memory_mib,
-        "memory_used_share": float(memory_kib) / 1024 / memory_mib if memory_kib is not None and memory_mib else None,
+        "memory_used_share": memory_kib / 1024 / memory_mib if memory_kib is not None and memory_mib else None,
         "attempts": attempts.select(*_ATTEMPT).to_dicts(),
         "steps": steps.to_dicts(),
         "gpu_use": _gpu_use(data, key),

@@ -41,7 +41,7 @@ CAUSES = (
     ),
     Cause(
         "own_jobs_s",
-        "behind jobs of the same user, although others were not in the way",
+        "behind jobs of the same user",
         "it waited for jobs of the same user",
     ),
     Cause(
@@ -61,8 +61,8 @@ CAUSES = (
     ),
     Cause(
         "nodes_down_s",
-        "with nodes out of service on which the job would have fitted",
-        "it would have fitted on nodes that were out of service",
+        "with room for the job only on nodes that seem out of service",
+        "it would have fitted, had all the nodes that it could use been in service",
     ),
     Cause(
         "fragmented_s",
@@ -77,7 +77,7 @@ CAUSES = (
     Cause(
         "behind_s",
         "behind jobs of other users, although the job would have fitted",
-        "it would have fitted, but other users' jobs came first (priority, room kept for a large job, backfill)",
+        "it would have fitted, but jobs of others came first (priority, backfill, room kept for a large job)",
     ),
     Cause(
         "unknown_s",

@@ -18,7 +18,22 @@ TERMS: dict[str, tuple[str, str]] = {
     "node hour": (r"node hours?", "one node held for one hour, busy or not"),
     "eligible": (r"eligible", "free to start as far as its user is concerned: no dependency, hold or begin time left"),
     "fair-share delay": (r"fair[- ]share", "waited while the user's group used all that its quota allows"),
-    "fragmentation": (r"fragmentation|fragmented", "enough GPUs are free, but scattered over nodes so that none fit"),
+    "fragmentation": (
+        r"fragmentation|fragmented", "enough is free, but scattered over nodes so that the job does not fit"
+    ),
+    "likely dependency": (
+        r"likely (?:a )?dependency", "the job started just after one of the same user and name ended, though it would "
+        "have fitted before: inferred, where the log names no dependency"
+    ),
+    "own jobs": (
+        r"own jobs", "the user's jobs ran a fixed number at a time, or all on one node, though more would have fitted"
+    ),
+    "array limit": (r"array limit", "a job array runs only so many of its tasks at a time (sbatch --array=...%N)"),
+    "nodes down": (r"nodes down", "nodes on which nothing ran for three days or ever: drained, broken or switched off"),
+    "reservation": (
+        r"reservation(?! for)", "a time or nodes kept for some jobs or for maintenance: here an hour or more in which "
+        "nothing started though jobs of several users would have fitted"
+    ),
     "quota": (r"quotas?", "the GPUs that a group may use at once"),
     "gang": (r"gangs?", "a job whose nodes must all be free at the same moment"),
     "attempt": (r"attempts?", "one run of a job; a job that is requeued or retried has several"),

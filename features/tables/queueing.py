@@ -8,7 +8,7 @@ from traces.schema import CLUSTER, FLAG, FLOAT, INT, JOB_KEY, TEXT, UTC, Column,
 
 QUEUEING_DELAY = Table(
     "queueing_delay",
-    "One row a job: how long it waited and for what; wait_s = held_s + own_limit_s + cluster_full_s + fragmented_s + behind_s (docs/decisions/0013), each second counted once, for the first cause that held",
+    "One row a job: how long it waited and for what; wait_s is the sum of the eleven causes from held_s to unknown_s (docs/decisions/0041), each second counted once, for the first cause that applied",
     (
         CLUSTER,
         JOB_KEY,

@@ -38,7 +38,7 @@ def explain(
 ) -> None:
     """What a job waited for, who was there meanwhile, how it ran, and when it would have started asking for less.
 
-    The wait is split into five causes that add up to it. The replay simulates this one job from its submission on, once
+    The wait is split into causes that add up to it. The replay simulates this one job from its submission on, once
     unchanged: how far that is from the record says how far to trust the differences.
     """
     from traces import clusters

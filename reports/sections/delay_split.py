@@ -1,4 +1,4 @@
-"""Why jobs waited: the five causes that add up to the wait, and beside them the Philly study's two-way split."""
+"""Why jobs waited: the causes that add up to the wait, and beside them the Philly study's two-way split."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ from typing import Any
 
 import polars as pl
 
-from features.causes import MAIN_CAUSES
+from features.causes import EXPLAINED, MAIN_CAUSES
 from reports import figures
 from reports import format as fmt
 from reports.causes import CAUSES, shares
 from reports.layout import Figure, Section, TableView, columns, cut
 from reports.sizes import by_size, gpus
 from reports.source import Source
+from traces.counted import counted
 
 MOST_ROWS = 25
 COLUMNS = tuple(cause.column for cause in CAUSES)
 NEEDED = (  # of `queueing_delay`
-    *COLUMNS, "main_cause", "own_limit", "cause_basis", "fair_share_delay_s", "fragmentation_delay_s", "quota_source"
+    *COLUMNS, "main_cause", *EXPLAINED, "fair_share_delay_s", "fragmentation_delay_s", "quota_source"
 )  # fmt: skip
+INFERRED = ("dependency_s", "own_jobs_s", "array_limit_s")  # causes that `evidence` is about
+LEAST_SHARE = 0.01  # of the waiting, for a cause to be in the sentence: the table has them all
 
 
 def split(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFrame) -> None:
@@ -35,24 +38,26 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
         return
     sums = {name: int(waited[name].sum()) for name in COLUMNS}
     total = sum(sums.values())
-    parts = [f"{fmt.percent(share)} of it passed {cause.words}" for cause, share in shares(sums).items()]
-    section.sentences.append(f"Jobs waited {fmt.duration(total)} in all: {', '.join(parts)}.")
+    parts = [f"{fmt.percent(share)} {cause.words}" for cause, share in shares(sums).items() if share >= LEAST_SHARE]
+    section.sentences.append(f"Jobs waited {fmt.duration(total)} in all: {'; '.join(parts)}.")
     limits = waited.filter(pl.col("own_limit_s") > 0)["own_limit"].drop_nulls().value_counts(sort=True)
     if not limits.is_empty():
         named = ", ".join(fmt.text(name) for name in limits["own_limit"].head(3))
         section.sentences.append(f"Limits that kept jobs waiting: {named}.")
+    section.sentences += _pools(waited) + _inferred(waited)
     section.missing += _unexplained(waited)
     rows = [
         {"cause": cause.name, "meaning": cause.words, "wait_s": sums[cause.column], "share": sums[cause.column] / total,
          "jobs": waited.filter(pl.col("main_cause") == MAIN_CAUSES[cause.column]).height}
         for cause in CAUSES
+        if sums[cause.column]
     ]  # fmt: skip
     section.tables.append(
         TableView(
             "causes",
             "What jobs waited for",
             "Every second of every wait, up to the first start, counts once, for the first cause in this order that "
-            f"held; together they are {fmt.duration(total)} of waiting. Jobs: those of which it was the largest cause. "
+            f"applied; the sum is {fmt.duration(total)}. Jobs: those of which it was the largest cause. "
             + source.caption(waited.height, "jobs"),
             columns("cause|cause", "wait_s|waiting|duration", "share|share|percent", "jobs|mostly so|count",
                     "meaning|meaning"),
@@ -76,24 +81,46 @@ def _unexplained(waited: pl.DataFrame) -> list[str]:
         return []
     return [
         f"The log names no nodes, so whether a job would have fitted is judged by {' and '.join(bases)} over the whole "
-        "cluster: what was fragmented, or free for other partitions alone, stands under behind others."
+        "cluster: time in which enough was free in all, but scattered over nodes or in other partitions alone, counts "
+        "as behind others or unknown."
     ]
+
+
+def _pools(waited: pl.DataFrame) -> list[str]:
+    """Of how many nodes it was asked whether they were full, and how that number is known."""
+    asked = waited.filter(pl.col("cluster_full_s") + pl.col("nodes_down_s") > 0).drop_nulls("pool_nodes")
+    if asked.is_empty():
+        return []
+    sizes = sorted(asked["pool_nodes"].unique().to_list())
+    nodes = ("" if len(sizes) == 1 else f"{sizes[0]:,} to ") + counted(sizes[-1], "node")
+    known_by = " or ".join(fmt.text(name) for name in sorted(asked["pool_known_by"].drop_nulls().unique()))
+    return [f"Full or out of service is asked of the {nodes} that each job could use ({known_by})."]
+
+
+def _inferred(waited: pl.DataFrame) -> list[str]:
+    """How many waits for the user's own jobs are inferred, with the evidence of the longest."""
+    shown = waited.filter(pl.col("evidence").is_not_null() & (pl.sum_horizontal(INFERRED) > 0))
+    if shown.is_empty():
+        return []
+    longest = fmt.text(shown.sort(pl.sum_horizontal(INFERRED), descending=True)["evidence"][0])
+    jobs = counted(shown.height, "job", "is")
+    return [f"That {jobs} behind jobs of the same user is inferred from starts and ends (the longest wait: {longest})."]
 
 
 def _figure(source: Source, by: pl.DataFrame, sums: dict[str, int], n: int) -> Figure:
     rows = [{"value": None, **sums}]
+    found = [cause for cause in CAUSES if sums[cause.column]]
     sizes = by.filter((pl.col("dimension") == "size_bucket") & pl.col("value").is_not_null()).sort(by_size("value"))
     groups = {}
     for row in [*rows, *sizes.to_dicts()]:
         if parts := shares(row):
-            groups["all" if row["value"] is None else gpus(row["value"])] = [parts.get(cause, 0.0) for cause in CAUSES]
+            groups["all" if row["value"] is None else gpus(row["value"])] = [parts.get(cause, 0.0) for cause in found]
     return Figure(
         "waits_causes",
         "What jobs wait for",
         f"Shares of the waiting time by cause. {source.caption(n, 'jobs')}",
         figures.shares(
-            f"{source.slug}-causes", [cause.name for cause in CAUSES], groups,
-            [cause.tint for cause in CAUSES],
+            f"{source.slug}-causes", [cause.name for cause in found], groups, [cause.tint for cause in found]
         ),
         "Stacked shares of the causes of waits, in all and by size; the table of causes has the figures.",
     )  # fmt: skip
@@ -115,7 +142,7 @@ def _by(source: Source, by: pl.DataFrame, dimension: str, title: str, label: str
         f"Shares of the waiting time. {source.caption(int(rows['jobs'].sum()), 'jobs')}",
         columns(
             f"value|{label}|name", "jobs|jobs|count", "all_s|waiting|duration",
-            *(f"{_parts(cause.column)}|{cause.name}|percent" for cause in CAUSES),
+            *(f"{_parts(cause.column)}|{cause.name}|percent" for cause in CAUSES if rows[cause.column].sum()),
         ),
         shown,
         left_out,

@@ -118,7 +118,7 @@ def _pools(pools: list[dict[str, Any]]) -> str:
         return ""
     low, high = min(pool["nodes"] for pool in pools), max(pool["nodes"] for pool in pools)
     known_by = " or ".join(dict.fromkeys(pool["known_by"] for pool in pools))
-    return f": {_many(high, 'node')}, {known_by}" if low == high else f": {low:,} to {_many(high, 'node')}, {known_by}"
+    return f" ({'' if low == high else f'{low:,} to '}{_many(high, 'node')}, {known_by})"
 
 
 def _causes(seconds: dict[str, int | None], pool: str, evidence: str | None = None) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _causes(seconds: dict[str, int | None], pool: str, evidence: str | None = No
         if value := seconds[cause.column]:
             more = pool if cause.column in _ASK_OF_NODES else ""
             if evidence and cause.column in _INFERRED:
-                more = f": {fmt.text(evidence)}"
+                more = f"; {fmt.text(evidence)}"
             yield f"  {fmt.duration(value):>12}  {fmt.percent(value / total):>7}  {cause.name}: {cause.meaning}{more}"
 
 

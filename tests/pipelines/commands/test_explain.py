@@ -90,10 +90,12 @@ def test_what_is_proposed_when_nothing_is_asked_for(baton: Baton, data: Path) ->
 def test_the_text_for_a_person_holds_no_control_characters(baton: Baton, data: Path) -> None:
     told = baton("explain", 4, "--data", data).out
     assert told.startswith("job 4 of anna on cluster lab, partition gpu: COMPLETED\n")
-    assert "waited 7 h 40 min (causes told by placements; scheduler's reason: Priority)" in told
+    assert "waited 7 h 40 min (inferred from placements; scheduler's reason: Priority)" in told
     assert "52.2 %  cluster full" in told and "47.8 %  behind others" in told
     assert "\x1b" not in told and "\\x1b[2J<b>" in told
-    assert "just before its start ended 3 of cy (4 nodes, 16 GPUs), at 2026-03-04 12:00" in told
+    assert "cluster full: too little was free on the nodes that it could use (4 nodes, seen in use)\n" in told
+    assert "\n  3 of cy (1 node, 4 GPUs) for 4 h\n" in told  # on the node that job 4 then got, in every line
+    assert "just before its start ended 3 of cy (1 node, 4 GPUs), at 2026-03-04 12:00" in told
     assert "scheduler's reason" not in baton("explain", "5_1", "--data", data).out  # it is None
 
 
@@ -217,24 +219,75 @@ def test_what_still_runs_counts_until_the_log_ends(baton: Baton, tmp_path: Path)
     assert of_user["gpu_time_s"] == of_job["ran"]["gpu_time_s"] == 4 * 7200 and of_user["gpu_time_share"] == 0.5
 
 
-def test_a_cluster_without_gpus_is_told_of_in_nodes(baton: Baton, tmp_path: Path) -> None:
-    """bob held 3 nodes for 2 h and 1 for 2 h, cy 2 for 4 h: half of 16 node hours each."""
-    cpu = "billing=1,cpu=8,node={}"
+def test_a_cluster_without_gpus_is_described_in_cores(baton: Baton, tmp_path: Path) -> None:
+    """bob held 3 nodes for 2 h and 1 for 2 h, cy 2 for 4 h: half of 16 node hours and of 128 core hours each."""
+    cpu = "billing=1,cpu={},node={}"
     rows = [
-        row("1", "bob", "01:00", "01:00", "03:00", 3, 240, AllocTRES=cpu.format(3)),
-        row("2", "cy", "01:10", "03:00", "07:00", 2, 240, AllocTRES=cpu.format(2)),
-        row("3", "bob", "01:20", "07:00", "09:00", 1, 240, AllocTRES=cpu.format(1), NodeList="n01"),
+        row("1", "bob", "01:00", "01:00", "03:00", 3, 240, AllocTRES=cpu.format(24, 3)),
+        row("2", "cy", "01:10", "03:00", "07:00", 2, 240, AllocTRES=cpu.format(16, 2)),
+        row("3", "bob", "01:20", "07:00", "09:00", 1, 240, AllocTRES=cpu.format(8, 1), NodeList="n01"),
     ]
     log, data = tmp_path / "jobs.psv", tmp_path / "data"
     log.write_text("\n".join([COLUMNS, *rows]) + "\n")
     assert baton("ingest", log, "--cluster", "lab", "--nodes", 3, "--data", data).code == 0
     of_user = baton("explain", "--user", "bob", "--data", data).out
-    assert "\nheld 8.00 node h, 50.0 % of all\n" in of_user and "GPU" not in of_user
+    assert "\nheld 64.00 core h, 50.0 % of all\n" in of_user and "GPU" not in of_user
     of_job = baton("explain", 2, "--data", data).out
-    assert "ran 4 h on 2 nodes (n01, n02), 8.00 node h; exit status 0" in of_job and "GPU" not in of_job
-    assert "  1 of bob (2 nodes) for" in of_job  # on the nodes that it then got
+    assert "\nasked for 2 nodes, 16 cores, limit 4 h;" in of_job
+    assert "ran 4 h on 2 nodes (n01, n02), 16 cores, 64.00 core h; exit status 0" in of_job and "GPU" not in of_job
+    assert "  1 of bob (2 nodes, 16 cores) for" in of_job  # on the nodes that it then got
     found = baton("explain", 2, "--data", data, "--json").json
     assert found["has_gpus"] is False and found["ran"]["node_time_s"] == 8 * 3600
+
+
+def test_each_line_says_what_a_job_held_on_the_nodes_asked_about(baton: Baton, tmp_path: Path) -> None:
+    """Job 1 holds 16 GPUs of four nodes; 2 then starts on one of them. Both lines about 1 are of that node: 4 GPUs."""
+    rows = [
+        row("1", "bob", "01:00", "01:00", "02:00", 4, 60),
+        row("2", "cy", "01:10", "02:01", "03:00", 1, 60, NodeList="n02"),
+    ]
+    log, data = tmp_path / "jobs.psv", tmp_path / "data"
+    log.write_text("\n".join([COLUMNS, *rows]) + "\n")
+    assert baton("ingest", log, "--cluster", "lab", "--nodes", 4, "--gpus-per-node", 4, "--data", data).code == 0
+    there = baton("explain", 2, "--data", data, "--json").json["meanwhile"]
+    for rows_of in (there["held_by"], there["ended_just_before"]):
+        assert [(one["job_id"], one["nodes"], one["gpus"], one["cpus"]) for one in rows_of] == [("1", 1, 4, 8)]
+    said = [line for line in baton("explain", 2, "--data", data).out.splitlines() if "1 of bob" in line]
+    assert len(said) == 2 and all("1 of bob (1 node, 4 GPUs)" in line for line in said)
+
+
+def test_what_was_used_of_cores_and_memory(baton: Baton, tmp_path: Path) -> None:
+    """8 cores for an hour, of which the steps used 2 core hours; 1 GiB of the 4 GiB asked for."""
+    log, data = tmp_path / "jobs.psv", tmp_path / "data"
+    log.write_text(
+        "JobID|User|State|Submit|Start|End|ElapsedRaw|NNodes|NCPUS|AllocTRES|ReqMem|TotalCPU|MaxRSS|ExitCode\n"
+        "1|bob|COMPLETED|2026-03-04T01:00:00|2026-03-04T01:10:00|2026-03-04T02:10:00|3600|1|8|cpu=8,mem=4G,node=1|4Gn"
+        "|02:00:00||0:0\n"
+        "1.batch||COMPLETED|2026-03-04T01:10:00|2026-03-04T01:10:00|2026-03-04T02:10:00|3600|1|8|cpu=8,mem=4G,node=1|"
+        "|02:00:00|1048576K|0:0\n"
+    )
+    assert baton("ingest", log, "--cluster", "lab", "--data", data).code == 0
+    ran = baton("explain", 1, "--data", data, "--json").json["ran"]
+    assert (ran["cpu_used_share"], ran["memory_used_share"], ran["core_time_s"]) == (0.25, 0.25, 8 * 3600)
+    assert "used 25.0 % of its CPU time, 25.0 % of its memory\n" in baton("explain", 1, "--data", data).out
+    of_user = baton("explain", "--user", "bob", "--data", data).out
+    assert "\nheld 8.00 core h, 100.0 % of all\nused 25.0 % of that core time, where the log records it\n" in of_user
+    assert "\nused 25.0 % of the memory asked for in the median (largest task)\n" in of_user and "GPU" not in of_user
+
+
+def test_the_evidence_of_an_inferred_cause_is_printed(baton: Baton, tmp_path: Path) -> None:
+    """Five jobs of one name, one after the other on a cluster of four nodes of which three stay free."""
+    hours = range(1, 7)
+    rows = [row(str(n), "bob", "01:00", f"{n:02}:00", f"{n:02}:59", 1, 60, NodeList=f"n0{n % 4 + 1}") for n in hours]
+    rows += [row(str(n), "cy", "00:10", "00:10", "00:20", 1, 60, NodeList=f"n0{n - 20}") for n in range(21, 25)]
+    log, data = tmp_path / "jobs.psv", tmp_path / "data"
+    log.write_text("\n".join([COLUMNS, *rows]) + "\n")
+    assert baton("ingest", log, "--cluster", "lab", "--nodes", 4, "--gpus-per-node", 4, "--data", data).code == 0
+    found = baton("explain", 5, "--data", data, "--json").json
+    assert found["main_cause"] in ("likely dependency", "own jobs") and "job 4" in found["evidence"]
+    assert f"; {found['evidence']}\n" in baton("explain", 5, "--data", data).out
+    of_user = baton("explain", "--user", "bob", "--data", data, "--json").json
+    assert of_user["waited_longest"][0]["evidence"] and of_user["pools"] == []
 
 
 def test_a_cluster_with_gpus_counts_them_where_a_job_holds_none(baton: Baton, data: Path) -> None:
