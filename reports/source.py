@@ -15,6 +15,7 @@ from features.resource import UNITS, WORDS
 from reports import format as fmt
 from traces.counted import counted
 from traces.errors import InputError
+from traces.quality import COLUMNS, Missing, missing_fields
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 
@@ -168,6 +169,13 @@ class Source:
         rows = self.rows("resources")
         rows = rows.filter(pl.col("scope") == "cluster") if not rows.is_empty() else rows
         return {} if rows.is_empty() else rows.to_dicts()[0]
+
+    @cached_property
+    def missing_fields(self) -> Missing | None:
+        """What no job of the log has, and the fields to add to its dump; None where it lacks nothing."""
+        jobs = self.read(f"SELECT {', '.join(('cluster', *COLUMNS))} FROM jobs WHERE cluster = ?")  # noqa: S608 - our own names
+        placed = self.read("SELECT DISTINCT cluster FROM placements WHERE cluster = ?")["cluster"].to_list()
+        return missing_fields(jobs, self.files, placed).get(self.cluster)
 
     @property
     def unit(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _NOUNS = {"entry": "entries", "policy": "policies", "query": "queries", "process": "processes"}
 _VERBS = {"is": "are", "was": "were", "has": "have", "does": "do"}
 
@@ -20,3 +22,9 @@ def plural(number: int, noun: str) -> str:
         return noun
     before, blank, last = noun.rpartition(" ")
     return f"{before}{blank}{_NOUNS.get(last, f'{last}s')}"
+
+
+def listed(items: Sequence[str], last: str = "and") -> str:
+    """Items as an English list: a, b and c."""
+    *first, end = items
+    return f"{', '.join(first)} {last} {end}" if first else end

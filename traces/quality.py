@@ -25,6 +25,10 @@ _FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
+# Columns of `jobs` that `missing_fields` reads.
+COLUMNS = ("attempts", *dict.fromkeys(column for columns, _ in _FIELDS.values() for column in columns))
+
+
 @dataclass(frozen=True)
 class Missing:
     """What the whole log of a cluster lacks (keys of _FIELDS, in words), and the fields to add to `sacct --format`.

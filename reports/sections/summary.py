@@ -13,7 +13,7 @@ from reports.advice import actions
 from reports.layout import Section, Tile, Trend
 from reports.sections.waiting_over_time import over_time
 from reports.source import Source
-from traces.counted import counted
+from traces.counted import counted, listed
 
 TREND_WEEKS = 4
 MOST_ALSO = 2  # what would help besides, at most
@@ -30,7 +30,21 @@ def summary(source: Source) -> Section:
     section.tiles = _tiles(source)
     section.figures += [figure for figure in (over_time(source),) if figure is not None]
     section.actions = actions(source)[: 1 + MOST_ALSO]
+    section.missing += _lacks(source)
     return section
+
+
+def _lacks(source: Source) -> list[str]:
+    """What this log does not hold, once, with what to add to the dump; and what it contradicts of the machine."""
+    said = []
+    lacks = source.missing_fields
+    if lacks is not None:
+        asked = f": add {', '.join(lacks.add)} to sacct --format" if lacks.add else ""
+        said.append(f"The log holds no {listed(lacks.what, 'or')}, so what needs these is not inferred{asked}.")
+    contradicted = source.machine.get("contradictions")
+    if contradicted:
+        said.append(f"The log contradicts the machine, and the larger number counts: {fmt.text(contradicted)}.")
+    return said
 
 
 def lead(source: Source) -> str:
