@@ -201,7 +201,7 @@ def nodes(source: Source, section: Section) -> None:
     words = (
         f"Half of the {every} ran a job for at least {half} of the time in which the log shows them"
         if share == "busy_share"
-        else f"Of half of the {every} at least {half} of the {source.resource} was held while the log shows them"
+        else f"Of half of the {every} at least {half} of the {source.resource} were held while the log shows them"
     )
     if idle.height:
         down = idle.filter(pl.col("state").str.to_uppercase().str.contains_any(list(DOWN))).height
