@@ -106,7 +106,7 @@ def test_partitions_users_and_accounts_are_those_of_sql(data: DataFolder, waste:
         nodes = sql(data, f"SELECT count(DISTINCT node) FROM placements JOIN jobs USING (job_key) "
                           f"WHERE \"partition\" = '{row['partition']}'")  # fmt: skip
         assert cores == 32 * nodes[0][0] and row["share"] == pytest.approx(row["held_hours"] / (cores * span), rel=1e-3)
-    failed = dict(sql(data, f"SELECT account, coalesce(sum(s * cpus) FILTER (WHERE ended = 'FAILED'), 0) / sum(s * cpus) "
+    failed = dict(sql(data, f"SELECT account, sum(s * cpus * (ended = 'FAILED')::INT) / sum(s * cpus) "
                             f"FROM {HELD} GROUP BY ALL"))  # fmt: skip
     assert {row["value"]: row["failed_share"] for row in waste["tables"]["accounts"]} == pytest.approx(failed)
 
