@@ -53,11 +53,12 @@ def from_trace(trace: Trace, settings: ClusterSettings, fetch: Fetch | None = No
     """Both tables from canonical frames; `fetch` runs a SELECT on steps and attempts, None where there are none."""
     held = runs(trace, settings)
     size = capacity(trace, settings, held)
-    resource = binding(held, by_node(trace, held), size, settings).resource
+    on_nodes = by_node(trace, held)
+    resource = binding(held, on_nodes, size, settings).resource
     used = [] if fetch is None else list(fetch(STEPS_SQL, (settings.name, settings.name)))
     return {
         USAGE_BY.name: usage_by(trace, _amounts(trace, held, used), resource, settings.name),
-        NODE_UTILIZATION.name: node_utilization(trace, held, size, settings.name),
+        NODE_UTILIZATION.name: node_utilization(trace, held, on_nodes, size, settings.name),
     }
 
 
@@ -178,12 +179,15 @@ def _totals(jobs: pl.DataFrame, held: pl.DataFrame, by: list[str], resource: Res
     return rows.with_columns(pl.when(of > 0).then(time / of).alias("share"))
 
 
-def node_utilization(trace: Trace, held: pl.DataFrame, size: Capacity, cluster: str) -> pl.DataFrame:
-    """Each node's use over the time in which the log shows it (`held`: see `runs`)."""
+def node_utilization(
+    trace: Trace, held: pl.DataFrame, on_nodes: pl.DataFrame, size: Capacity, cluster: str
+) -> pl.DataFrame:
+    """Each node's use over the time in which the log shows it (`held`: see `runs`; `on_nodes`: see
+    `by_node`)."""
     named = size.sizes.drop_nulls("node")
     if named.is_empty() or held.is_empty():
         return empty(NODE_UTILIZATION)
-    on_nodes = by_node(trace, held).with_columns(pl.col("node").cast(pl.String)).sort("node", "start_epoch")
+    on_nodes = on_nodes.with_columns(pl.col("node").cast(pl.String)).sort("node", "start_epoch")
     reached = pl.col("end_epoch").cum_max().shift(1).over("node")  # by the jobs that started before
     alone_s = pl.col("end_epoch") - pl.max_horizontal("start_epoch", reached)
     seconds = pl.col("end_epoch") - pl.col("start_epoch")

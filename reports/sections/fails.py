@@ -26,8 +26,8 @@ def fails(source: Source) -> Section:
         no_start = "The table failures_by holds nothing for this cluster: no job of it has a start."
         section.missing.append(source.why_empty("failures_by", "start_utc", no_start))
         return section
-    states = by.filter(pl.col("dimension") == "state").sort("jobs", descending=True)
-    section.sentences.append(_sentence(states))
+    states, unit = _states(source, by), source.unit
+    section.sentences.append(_sentence(source, states))
     if source.read("SELECT count(*) AS n FROM jobs WHERE cluster = ? AND state_is_inferred")["n"][0]:
         section.missing.append(
             "The log holds no state for some or all jobs; it was inferred from times, limit and exit code."
@@ -36,12 +36,12 @@ def fails(source: Source) -> Section:
     section.tables.append(
         TableView(
             "states",
-            "Final states by jobs and GPU time",
-            f"Shares of all jobs that ran and of all GPU time{_total(states)}. "
+            f"Final states by jobs and {unit} time",
+            f"Shares of all jobs that ran and of all {unit} time{_total(states, unit)}. "
             + source.caption(int(states["jobs"].sum()), "jobs"),
             columns(
                 "value|state|name", "jobs|jobs|count", "jobs_share|of jobs|percent", "users|users|count",
-                "gpu_time_s|GPU time|gpu_time", "gpu_time_share|of GPU time|percent", *_RUNTIME,
+                *_times(states, unit), *_RUNTIME,
             ),
             states.to_dicts(),
         )
@@ -53,25 +53,43 @@ def fails(source: Source) -> Section:
     return section
 
 
-def _sentence(states: pl.DataFrame) -> str:
+def _states(source: Source, by: pl.DataFrame) -> pl.DataFrame:
+    """The final states, most jobs first, with `hours` and `time_share` of the resource that the cluster is about."""
+    held = source.jobs.group_by(pl.col("state").cast(pl.String).alias("value")).agg(
+        pl.when(pl.col("unit_time_s").count() > 0).then(pl.col("unit_time_s").sum() / 3600).alias("hours")
+    )
+    states = by.filter(pl.col("dimension") == "state").join(held, on="value", how="left", maintain_order="left")
+    total = states["hours"].sum()
+    share = pl.col("hours") / total if total else pl.lit(None, pl.Float64)
+    return states.with_columns(share.alias("time_share")).sort("jobs", descending=True)
+
+
+def _sentence(source: Source, states: pl.DataFrame) -> str:
     done = states.filter(pl.col("value") == "COMPLETED")
     jobs = float(done["jobs_share"].sum() or 0)
     words = f"{fmt.percent(jobs)} of the jobs that ran completed"
-    if states["gpu_time_share"].null_count() < states.height:
-        return f"{words}, with {fmt.percent(float(done['gpu_time_share'].sum() or 0))} of the GPU time."
-    return f"{words}; the log holds no GPU counts, so GPU time is not known."
+    if states["time_share"].null_count() < states.height:
+        return f"{words}, with {fmt.percent(float(done['time_share'].sum() or 0))} of the {source.unit} time."
+    return f"{words}; the log does not say what they held."
 
 
-def _total(states: pl.DataFrame) -> str:
-    """The GPU time of all attempts, as held: what still runs counts until the log's end."""
-    known = states["gpu_time_s"].drop_nulls()
-    return f" ({fmt.gpu_time(float(known.sum()))}, what runs at the log's end until there)" if len(known) else ""
+def _total(states: pl.DataFrame, unit: str) -> str:
+    """What all attempts held of the resource that the cluster is about."""
+    total = states["hours"].sum()
+    return f" ({fmt.number(total)} {unit} h, with running jobs counted until the end of the log)" if total else ""
+
+
+def _times(states: pl.DataFrame, unit: str) -> tuple[str, ...]:
+    """Columns of the time held: of GPUs where any were held, and of what the cluster is about where that is another."""
+    others = () if unit == "GPU" else (f"hours|{unit} hours|number", f"time_share|of {unit} time|percent")
+    has_gpus = unit == "GPU" or bool(states["gpu_time_s"].sum())
+    return (*others, *(("gpu_time_s|GPU time|gpu_time", "gpu_time_share|of GPU time|percent") if has_gpus else ()))
 
 
 def _states_figure(source: Source, states: pl.DataFrame) -> Figure:
     named = states["value"].to_list()[:SHOWN_STATES]
     groups = {}
-    for label, column in (("jobs", "jobs_share"), ("GPU time", "gpu_time_share")):
+    for label, column in (("jobs", "jobs_share"), (f"{source.unit} time", "time_share")):
         values = dict(zip(states["value"].to_list(), states[column].fill_null(0).to_list(), strict=True))
         if sum(values.values()) > 0:
             groups[label] = [values[name] for name in named] + [
@@ -83,7 +101,7 @@ def _states_figure(source: Source, states: pl.DataFrame) -> Figure:
     return Figure(
         "states",
         "How jobs end",
-        "Shares by final state, once by jobs and once by GPU time. "
+        f"Shares by final state, once by jobs and once by {source.unit} time. "
         + source.caption(int(states["jobs"].sum()), "jobs"),
         figures.shares(f"{source.slug}-states", labels, groups, labels),
         "Stacked shares of final states; the table of states has the figures.",

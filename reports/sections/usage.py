@@ -197,8 +197,12 @@ def nodes(source: Source, section: Section) -> None:
     if known.is_empty():
         return
     idle = rows.filter(pl.col("jobs") == 0)
-    of = "the time" if share == "busy_share" else f"the {source.unit} hours"
-    words = f"Half of the {counted(rows.height, 'node')} were in use for at least {fmt.percent(_median(known))} of {of} in which the log shows them"
+    half, every = fmt.percent(_median(known)), counted(rows.height, "node")
+    words = (
+        f"Half of the {every} ran a job for at least {half} of the time in which the log shows them"
+        if share == "busy_share"
+        else f"Of half of the {every} at least {half} of the {source.resource} were held while the log shows them"
+    )
     if idle.height:
         down = idle.filter(pl.col("state").str.to_uppercase().str.contains_any(list(DOWN))).height
         words += f"; on {fmt.count(idle.height)} nothing ran" if idle.height > 1 else "; on 1 nothing ran"
@@ -241,14 +245,15 @@ def months(source: Source, section: Section) -> None:
     begin, end = pl.col("month_utc"), pl.col("month_utc").dt.offset_by("1mo")
     part = pl.min_horizontal(end, pl.lit(window[1])) - pl.max_horizontal(begin, pl.lit(window[0]))
     days = rows.select("month_utc", (part.dt.total_seconds() / 86_400).clip(0).alias("days"))
-    rows = rows.sort("month_utc").join(of_months, on="month_utc", how="left").join(days, on="month_utc")
-    rows = _by_day(rows, None)
+    rows = rows.join(of_months, on="month_utc", how="left").join(days, on="month_utc")
+    rows = _by_day(rows.sort("month_utc"), None)
     section.tables.append(
         TableView(
             "months",
             "Month by month",
-            f"{source.unit} hours a day: over the part of the month in which the log shows all that ran, where that is "
-            f"at least {LEAST_DAYS} days. Change: of these on the month before. {source.caption(rows.height, 'months')}",
+            f"{source.unit} hours a day: over the part of the month in which the log shows all that ran, where that "
+            f"is at least {LEAST_DAYS} days. Change: of these on the month before. "
+            + source.caption(rows.height, "months"),
             columns(
                 "value|month (UTC)", "jobs|jobs|count", f"hours|{source.unit} hours|number",
                 "capacity_share|of the capacity|percent", f"a_day|{source.unit} hours a day|number",

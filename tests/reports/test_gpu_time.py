@@ -18,7 +18,7 @@ from traces.store.frames import conform
 from traces.store.warehouse import read
 
 CLUSTER = "lab"
-TOTAL = re.compile(r"([\d,]+) GPU h, what runs at the log's end")
+TOTAL = re.compile(r"([\d,]+) GPU h, with running jobs counted until the end of the log")
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_every_section_counts_the_same_gpu_time(data: DataFolder) -> None:
 def test_tables_of_the_warehouse_hold_the_same_gpu_time(data: DataFolder) -> None:
     totals = read(
         data,
-        "SELECT (SELECT sum(allocated_s) FROM utilization_allocated WHERE scope = 'cluster') AS a, "
+        "SELECT (SELECT sum(allocated_s) FROM utilization_allocated WHERE scope = 'cluster' AND unit = 'GPU') AS a, "
         "(SELECT sum(allocated_s) FROM allocated_by_user) AS b, (SELECT sum(gpu_time_s) FROM utilization_by) AS c, "
         "(SELECT sum(gpu_time_s) FROM failures_by WHERE dimension = 'state') AS d, "
         "(SELECT sum(gpu_time_s) FROM queueing_delay) AS e, (SELECT sum(demand_gpu_time_s) FROM load) AS f",
