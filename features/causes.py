@@ -217,10 +217,10 @@ def _seconds(rows: pl.DataFrame, fit: Fit, room: _Open, binding: dict[str, Steps
 def _named(waiting: pl.DataFrame) -> pl.DataFrame:
     """With what the scheduler's own reason says. Slurm keeps the last one that was not Priority or Resources.
 
-    Slurm asks limits before resources, so one that names a limit has the whole eligible wait. A reservation, a partition
-    or nodes that are down and a licence outweigh `behind` and `unknown`. What was before the eligible time has the cause that the
-    reason names (an array's limit and a dependency make a job eligible late). Where the log has no eligible time, a
-    reason that names a hold stands for the time in which the job would have fitted.
+    Slurm asks limits before resources, so one that names a limit has the whole eligible wait. A reservation, a
+    partition or nodes that are down and a licence outweigh `behind` and `unknown`. What was before the eligible time
+    has the cause that the reason names (an array's limit and a dependency make a job eligible late). Where the log has
+    no eligible time, a reason that names a hold takes the time in which the job would have fitted.
     """
     reason = pl.col("reason").cast(pl.String)
     says = {name: reason.str.contains(pattern).fill_null(False) for name, pattern in NAMED_BY.items()}
