@@ -12,23 +12,26 @@ WINDOW_DAYS = WINDOW_S // DAY_S
 PRESSED = 5  # jobs in the queue on average of a day before what is in use is taken to be all there is
 
 
-def usable(used: Steps, queued: Steps, whole: Int64s, shows_its_end: bool) -> Int64s:
-    """What is in service at each change of use: all of `whole` (k,), but on days with a queue no more than was in use.
+def usable(used: Steps, queued: Steps, whole: int, shows_its_end: bool) -> Steps:
+    """What is in service from the first change of use on: all of `whole`, but on days with a queue no more than was in
+    use. Never less than is in use.
 
     On days (UTC) with PRESSED jobs in the queue on average, what was in use is what there was: the level that use
     reached for LASTING_S of any of the WINDOW_DAYS before, or of any from that day on, the lesser of both. A window
     that reaches beyond the first day is moved inside; so is one beyond the last, if the log shows the machine there.
     """
     if not len(used.times):
-        return whole
+        return used
     levels, first = daily_levels(used)
-    edges = np.clip((first + np.arange(len(levels) + 1, dtype=np.int64)) * DAY_S, used.times[0], used.times[-1])
+    midnights = (first + np.arange(len(levels) + 1, dtype=np.int64)) * DAY_S
+    edges = np.clip(midnights, used.times[0], used.times[-1])
     pressed = np.diff(queued.area(edges)) >= PRESSED * np.diff(edges)
-    day, last = used.times // DAY_S - first, len(levels) - 1
+    times = np.union1d(used.times, edges)
+    day, last = times // DAY_S - first, len(levels) - 1
     before = _most(levels, np.maximum(day - 1, min(WINDOW_DAYS, last)))
     after = _most(levels[::-1], last - np.minimum(day, max(last - WINDOW_DAYS, 0) if shows_its_end else last))
     in_service = np.where(pressed[day], np.minimum(before, after), np.iinfo(np.int64).max)
-    return np.maximum(np.minimum(in_service, whole), used.values)
+    return Steps(times, np.maximum(np.minimum(in_service, whole), used.at(times)))
 
 
 def _most(levels: Int64s, at: Int64s) -> Int64s:

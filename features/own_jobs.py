@@ -21,6 +21,7 @@ import numpy as np
 import polars as pl
 
 from features import precedence
+from features.capacity import OF_NODE
 from features.fits import SHAPE, Rooms, between, span
 from features.limits import OWNER, OwnLimits, any_of, is_free
 from features.usage import Steps, steps_of
@@ -236,19 +237,22 @@ class OwnNodes:
 
     def _whole(self, partition: object, amount: str) -> int | None:
         placed = self._rooms.placed
-        if placed is None or amount == "nodes":
+        if placed is None:
             whole: int | None = getattr(self._rooms.size, amount)
             return whole
         name = None if partition is None else str(partition)
-        return int(placed.of[name].size[:, ("gpus", "cpus").index(amount)].sum()) if name in placed.of else None
+        if name not in placed.of:
+            return None
+        pool = placed.of[name]
+        return pool.nodes if amount == "nodes" else int(pool.size[:, OF_NODE.index(amount)].sum())
 
     def _of(self, partition: object, user: object, amount: str) -> Steps | None:
         key = (partition, user, amount)
         if key not in self._steps:
             whole = self._whole(partition, amount)
             held = steps_of(self._runs[partition, user], amount) if whole else None
-            is_most = held is not None and whole is not None and held.peak >= MOST * whole
-            self._steps[key] = held.above(MOST * (whole or 0) - 1) if held is not None and is_most else None
+            most = None if held is None else Steps(held.times, (held.values >= MOST * (whole or 0)).astype(np.int64))
+            self._steps[key] = most if most is not None and most.peak else None
         return self._steps[key]
 
     def most(self, rows: pl.DataFrame, user: object) -> Steps | None:

@@ -78,11 +78,13 @@ class Counted:
         used = steps_of(held, self._amount)
         resource = _RESOURCES.get(self._amount)
         dated = None if resource is None else size.steps(resource)
-        times = np.union1d(np.append(0, used.times), [] if dated is None else dated.times).astype(np.int64)
-        whole = np.full(len(times), used.lasting_peak) if resource is None else size.at(resource, times)
-        in_service = Steps(used.times, usable(used, queued, np.full(len(used.times), whole.max()), shows_its_end))
-        taken = used.at(times)
-        there = np.where(times < used.times[:1].sum(), whole, in_service.at(times))
+        amount = used.lasting_peak if resource is None else size.of(resource) or 0
+        known = dated or Steps(np.zeros(1, np.int64), np.full(1, amount, np.int64))
+        in_service = usable(used, queued, known.peak, shows_its_end)
+        times = np.unique(np.concatenate([[0], known.times, used.times, in_service.times])).astype(np.int64)
+        whole, taken = known.at(times), used.at(times)
+        has_begun = times >= used.times[0] if len(used.times) else np.zeros(len(times), np.bool_)
+        there = np.where(has_begun, in_service.at(times), whole)
         self.nodes: int | None = size.nodes
         self._times, self._free = times, np.minimum(there, np.maximum(whole, taken)) - taken
         self._free_in_all = np.maximum(whole, taken) - taken
@@ -91,7 +93,10 @@ class Counted:
     def plenty(self, asked: dict[str, Steps]) -> Steps:
         """1 while more is free than all the jobs in the queue ask for; asked: amount -> what they ask for."""
         amount = asked.get(self._amount)
-        return collapsed(self._times, self._free >= (0 if amount is None else amount.at(self._times)))
+        if amount is None:
+            return collapsed(self._times, self._free >= 0)
+        times = np.union1d(self._times, amount.times)
+        return collapsed(times, Steps(self._times, self._free).at(times) >= amount.at(times))
 
     def fit(self, demand: Demand) -> Fit:
         """Full while less is free than `demand`; whatever is enough is taken to fit."""

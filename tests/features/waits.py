@@ -14,12 +14,14 @@ def delays(
     jobs: list[dict[str, Any]],
     placements: list[dict[str, Any]] | None = None,
     reason: dict[str, str] | None = None,
+    nodes: list[dict[str, Any]] | None = None,
+    declared: dict[str, Any] | None = None,
     **known: Any,
 ) -> dict[str, dict[str, Any]]:
-    """Rows of queueing_delay by job."""
+    """Rows of queueing_delay by job. nodes: the machine list. declared, known: settings of the cluster."""
     jobs = [{**row, "reason": (reason or {}).get(row["job_key"])} for row in jobs]
-    of = trace(jobs, placements=placements or [])
-    found = queueing.from_trace(of, ClusterSettings(CLUSTER, **known))["queueing_delay"]
+    of = trace(jobs, placements=placements or [], nodes=nodes or [])
+    found = queueing.from_trace(of, ClusterSettings(CLUSTER, **(declared or {}), **known))["queueing_delay"]
     return {row["job_key"]: row for row in found.to_dicts()}
 
 

@@ -137,6 +137,4 @@ def test_jobs_that_no_configuration_holds_are_left_out_and_counted() -> None:
     small = Scene(of_nodes(np.array([4])), base.jobs)
     kept = without_unplaceable(small)
     assert kept.jobs.gpus.max() == 4
-    assert kept.said == (
-        f"{int((base.jobs.gpus > 4).sum())} jobs fit no configuration of the cluster: left out",
-    )
+    assert kept.said == (f"{int((base.jobs.gpus > 4).sum())} jobs fit no configuration of the cluster: left out",)
