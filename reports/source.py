@@ -169,6 +169,12 @@ class Source:
         rows = rows.filter(pl.col("scope") == "cluster") if not rows.is_empty() else rows
         return {} if rows.is_empty() else rows.to_dicts()[0]
 
+    @cached_property
+    def shown_since(self) -> datetime | None:
+        """From when on the log shows all that ran (naive UTC), where jobs started before; else None."""
+        since, first = self.machine.get("since_utc"), self.jobs["start_utc"].min()
+        return since if since is not None and isinstance(first, datetime) and first < since else None
+
     @property
     def unit(self) -> str:
         """What the cluster's capacity and shares are counted in: GPU, core, GiB or node."""
