@@ -128,7 +128,9 @@ def in_use(source: Source) -> str | None:
     amount = of[machine["resource"]]
     whole = f"{amount / 1024:,.0f} GiB of memory" if machine["resource"] == "memory" else counted(amount, source.unit)
     nodes = "" if machine["resource"] == "node" or not machine["nodes"] else f" of {counted(machine['nodes'], 'node')}"
-    return f"{fmt.percent(share)} of the {whole}{nodes} ({machine['known_by']}) were in use on average"
+    since = source.shown_since
+    cut = f" since {fmt.day(since)}, when the first recorded job ended" if since else ""
+    return f"{fmt.percent(share)} of the {whole}{nodes} ({machine['known_by']}) were in use on average{cut}"
 
 
 def what_to_do(source: Source) -> str:

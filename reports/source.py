@@ -178,6 +178,12 @@ class Source:
         return missing_fields(jobs, self.files, placed).get(self.cluster)
 
     @property
+    def shown_since(self) -> datetime | None:
+        """From when on the log shows all that ran (naive UTC), where jobs started before; else None."""
+        since, first = self.machine.get("since_utc"), self.jobs["start_utc"].min()
+        return since if since is not None and isinstance(first, datetime) and first < since else None
+
+    @property
     def unit(self) -> str:
         """What the cluster's capacity and shares are counted in: GPU, core, GiB or node."""
         return UNITS.get(self.machine.get("resource", "node"), "node")

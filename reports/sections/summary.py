@@ -82,8 +82,8 @@ def _tiles(source: Source) -> list[Tile]:
              f"{waited}; linear interpolation between the two nearest of the sorted waits.",
              _trend(_weekly(source, pl.col("wait_s").quantile(0.95, interpolation="linear")), fmt.duration)),
         Tile("allocated", fmt.percent(findings.allocated_share(source)), f"of the {source.unit} hours",
-             f"{source.unit[0].upper()}{source.unit[1:]} time held by jobs over what the cluster has, summed over the "
-             f"hours of the window. The cluster is about {source.resource}: {source.machine.get('why', '')}.",
+             f"{source.unit[0].upper()}{source.unit[1:]} time held by jobs over what the cluster has, summed over "
+             f"{_hours(source)}. The cluster is about {source.resource}: {source.machine.get('why', '')}.",
              _trend(_weekly_allocated(source), fmt.percent)),
         Tile("completed", fmt.percent(done), f"of the {of}",
              f"{held} jobs in state COMPLETED, over that of all {known.height:,} whose last state is known.",
@@ -109,6 +109,15 @@ def _allocated_hours(source: Source) -> pl.DataFrame:
     return held.filter((pl.col("scope") == "cluster") & pl.col("is_binding") & pl.col("capacity_s").is_not_null()).sort(
         "hour_utc"
     )
+
+
+def _hours(source: Source) -> str:
+    """The hours that the share in use is of, and why not those before."""
+    held = _allocated_hours(source)
+    if held.is_empty():
+        return "the hours of the window"
+    words = f"the hours from {fmt.moment(held['hour_utc'][0])} to {fmt.moment(source.machine['until_utc'])} UTC"
+    return f"{words} (the log lacks jobs that ended before)" if source.shown_since else words
 
 
 def _weekly_allocated(source: Source) -> pl.DataFrame:
