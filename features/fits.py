@@ -36,6 +36,7 @@ class Rooms:
     placed: Pools | None = field(init=False)
     has_cpus: bool = field(init=False)
     fits: dict[tuple[object, ...], Fit] = field(init=False, default_factory=dict)
+    kept: int = field(init=False, default=0)  # steps of `fits`
     counted: dict[Basis, Counted] = field(init=False, default_factory=dict)
     plenties: dict[tuple[Basis, str | None], Steps] = field(init=False, default_factory=dict)
 
@@ -96,9 +97,10 @@ class Rooms:
         room = self.room(basis, partition)
         key = (id(room), demand)
         if key not in self.fits:
-            while self.fits and sum(fit.length for fit in self.fits.values()) > KEPT:
-                del self.fits[next(iter(self.fits))]
             self.fits[key] = room.fit(demand)
+            self.kept += self.fits[key].length
+            while self.kept > KEPT and len(self.fits) > 1:
+                self.kept -= self.fits.pop(next(iter(self.fits))).length
         return self.fits[key]
 
     def by_shape(self, rows: pl.DataFrame, *also: str) -> Iterator[tuple[Fit, tuple[object, ...], pl.DataFrame]]:

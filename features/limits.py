@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from features.fits import SHAPE, Rooms, both_between, span
+from features.fits import SHAPE, Rooms, between, both_between, span
 from features.usage import Int64s, Steps, either, from_epoch, steps_of
 from simulator.recorded.parameters import BEYOND, shared_limit
 
@@ -145,7 +145,8 @@ def _shared(
             for limit in known:
                 if (earlier := usage.over(limit, user, ask[limit.amount])) is not None:
                     stop = Steps(stop.times, stop.values * (1 - earlier.at(stop.times)))
-            seconds += int(pressed(alike, stop).sum())
+            if between(stop, *span(alike)).any():  # without, nothing was pressed, which takes longer to find
+                seconds += int(pressed(alike, stop).sum())
             if seconds >= PRESSED_S:
                 stopped.append(peaks[user])
                 break
