@@ -75,7 +75,7 @@ def _sentence(source: Source, states: pl.DataFrame) -> str:
 
 def _total(states: pl.DataFrame, unit: str) -> str:
     """What all attempts held of the resource that the cluster is about."""
-    total = states["hours"].sum()
+    total = float(states["hours"].sum() or 0)
     return f" ({fmt.number(total)} {unit} h, with running jobs counted until the end of the log)" if total else ""
 
 
