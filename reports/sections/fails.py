@@ -27,7 +27,10 @@ def fails(source: Source) -> Section:
         section.missing.append(source.why_empty("failures_by", "start_utc", no_start))
         return section
     states, unit = _states(source, by), source.unit
-    section.sentences.append(_sentence(source, states))
+    if (states["value"] == "UNKNOWN").all():
+        section.missing.append("The log does not say how its jobs ended.")
+    else:
+        section.sentences.append(_sentence(source, states))
     if source.read("SELECT count(*) AS n FROM jobs WHERE cluster = ? AND state_is_inferred")["n"][0]:
         section.missing.append(
             "The log holds no state for some or all jobs; it was inferred from times, limit and exit code."
