@@ -160,10 +160,11 @@ def _totals(jobs: pl.DataFrame, held: pl.DataFrame, by: list[str], resource: Res
         pl.len().alias("jobs"), pl.col("ran").sum(), pl.col("wait_s").sum().alias("wait_total_s")
     )
     time, core_time = pl.col(TIME_OF[resource]), pl.col("core_time_s").filter(pl.col("cpu_used_s").is_not_null())
+    ended = time.filter(pl.col("state") != "UNKNOWN")
     sums = held.group_by(by).agg(
         *(pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name) for name in TIMES),
         *(
-            pl.when(time.sum() > 0).then(time.filter(pl.col("state").is_in(states)).sum() / time.sum())
+            pl.when(ended.sum() > 0).then(time.filter(pl.col("state").is_in(states)).sum() / ended.sum())
             .alias(f"{name}_share")
             for name, states in ENDS.items()
         ),
@@ -185,7 +186,7 @@ def node_utilization(
     """Each node's use over the time in which the log shows it (`held`: see `runs`; `on_nodes`: see
     `by_node`)."""
     named = size.sizes.drop_nulls("node")
-    if named.is_empty() or held.is_empty():
+    if named.is_empty() or on_nodes.is_empty():  # nothing ran, or the log does not say where
         return empty(NODE_UTILIZATION)
     on_nodes = on_nodes.with_columns(pl.col("node").cast(pl.String)).sort("node", "start_epoch")
     reached = pl.col("end_epoch").cum_max().shift(1).over("node")  # by the jobs that started before

@@ -46,7 +46,12 @@ USAGE_BY = Table(
         Column(
             "share", FLOAT, "", "of the time held of that resource in the whole log; of a month's in 'account month'"
         ),
-        Column("completed_share", FLOAT, "", "of its own time held of that resource: jobs that ended COMPLETED"),
+        Column(
+            "completed_share",
+            FLOAT,
+            "",
+            "of its own time held of that resource by jobs of a known final state: those that ended COMPLETED",
+        ),
         Column("failed_share", FLOAT, "", "likewise FAILED, OUT_OF_MEMORY, NODE_FAIL or BOOT_FAIL"),
         Column("cancelled_share", FLOAT, "", "likewise CANCELLED"),
         Column("timeout_share", FLOAT, "", "likewise TIMEOUT or DEADLINE"),
@@ -71,7 +76,7 @@ USAGE_BY = Table(
 
 NODE_UTILIZATION = Table(
     "node_utilization",
-    "One row a node that is listed or on which jobs ran: how much of it they held",
+    "One row a node that is listed or on which jobs ran: how much of it they held. No row where the log does not name the nodes of its jobs",
     (
         CLUSTER,
         Column("node", TEXT, "", "node name: hostile until escaped", nullable=False),

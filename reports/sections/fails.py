@@ -27,7 +27,10 @@ def fails(source: Source) -> Section:
         section.missing.append(source.why_empty("failures_by", "start_utc", no_start))
         return section
     states, unit = _states(source, by), source.unit
-    section.sentences.append(_sentence(source, states))
+    if (states["value"] == "UNKNOWN").all():
+        section.missing.append("The log does not say how its jobs ended.")
+    else:
+        section.sentences.append(_sentence(source, states))
     if source.read("SELECT count(*) AS n FROM jobs WHERE cluster = ? AND state_is_inferred")["n"][0]:
         section.missing.append(
             "The log holds no state for some or all jobs; it was inferred from times, limit and exit code."
@@ -75,7 +78,7 @@ def _sentence(source: Source, states: pl.DataFrame) -> str:
 
 def _total(states: pl.DataFrame, unit: str) -> str:
     """What all attempts held of the resource that the cluster is about."""
-    total = states["hours"].sum()
+    total = float(states["hours"].sum() or 0)
     return f" ({fmt.number(total)} {unit} h, with running jobs counted until the end of the log)" if total else ""
 
 

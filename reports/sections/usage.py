@@ -285,7 +285,7 @@ def _accounts_by_month(source: Source, section: Section, days: pl.DataFrame) -> 
     every = rows.select("value").unique().join(long, how="cross")
     rows = every.join(rows, on=["value", "month_utc"], how="left").with_columns(pl.col("hours").fill_null(0))
     rows = _by_day(rows.sort("month_utc", "value"), "value")
-    last = rows["month_utc"].max()
+    last: datetime = rows["month_utc"].to_list()[-1]  # sorted
     rows = rows.filter((pl.col("month_utc") == last) & ((pl.col("a_day") > 0) | (pl.col("before") > 0)))
     rows = rows.sort("a_day", "value", descending=[True, False])
     shown, left_out = cut(hidden(source, rows, "account").to_dicts(), MOST_ROWS)

@@ -62,8 +62,8 @@ def _allocated(source: Source, section: Section) -> None:
     ]
     if held["capacity_s"].null_count():
         section.sentences.append(
-            f"Before {fmt.moment(machine['since_utc'])} UTC the log lacks jobs that ended earlier, so shares of the "
-            "capacity are of the time from then on."
+            f"No job of the log ended before {fmt.moment(machine['since_utc'])} UTC, though many had started: it lacks "
+            "those that did, so shares of the capacity are of the time from then on."
         )
     if machine["contradictions"]:
         section.sentences.append(
@@ -99,7 +99,7 @@ def _allocated(source: Source, section: Section) -> None:
 def _by_user(source: Source, section: Section) -> None:
     """Who held the cluster, over the whole log and in its last four weeks."""
     held = source.rows("allocated_by_user")
-    if held.is_empty() or not held["allocated_s"].sum():
+    if held.is_empty() or not held["allocated_s"].sum() or held["user_name"].null_count() == held.height:
         return
     unit, last = held["unit"][0], held["week_utc"].max()
     recent = pl.col("allocated_s").filter(pl.col("week_utc") > pl.lit(last).dt.offset_by("-4w")).sum()
@@ -163,10 +163,8 @@ def _fragmentation(source: Source, section: Section) -> None:
     note = ""
     if state["basis"][0] == "node counts":
         note = "The log names no nodes, so every job is taken to hold whole ones and free GPUs are never scattered. "
-        section.missing.append(
-            f"Whether free {source.resource.removeprefix('whole ')} are scattered over nodes is not known: the log "
-            "names no nodes."
-        )
+        if in_gpus:
+            section.missing.append("Whether free GPUs are scattered over nodes is not known: the log names no nodes.")
     elif in_gpus and isinstance(unusable := known["unusable_free_share"].mean(), float):
         section.sentences.append(
             f"A job drawn from the trace's own mix could not use {fmt.percent(unusable)} of the free GPUs, because its "

@@ -234,6 +234,11 @@ def test_a_listed_node_counts_over_the_whole_log_another_one_while_it_is_seen() 
     assert rows["n2"]["first_utc"] is None and rows["n2"]["shown_s"] == 1000
 
 
+def test_a_log_that_does_not_name_the_nodes_of_its_jobs_has_no_use_of_nodes() -> None:
+    of = trace([job("a", 0, 0, 100, 1)], nodes=[{"node": "n0", "gpus": 4}])
+    assert made(of, table(schema.STEPS, []))["node_utilization"].is_empty()
+
+
 def test_steps_come_from_the_warehouse(tmp_path: Path) -> None:
     """From the raw text of a dump with steps: CPU and memory efficiency by hand."""
     head = "JobID|User|Account|Partition|QOS|Submit|Start|End|State|AllocNodes|AllocTRES|TotalCPU|MaxRSS|ExitCode"

@@ -45,14 +45,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
             )
         )  # fmt: skip
     jobs = conform(schema.JOBS, pl.from_dicts(rows, infer_schema_length=None))
-    cpus, memory = jobs.select("job_key", pl.col("allocated_cpus").alias("cpus")), pl.lit(2048, pl.Int64)
-    attempts = warehouse.attempts_of(jobs).join(cpus, on="job_key").with_columns(memory.alias("mem_mib"))
-    number = pl.col("line") - 1
+    of_jobs, memory = jobs.select("job_key", pl.col("allocated_cpus").alias("cpus")), pl.lit(2048, pl.Int64)
+    attempts = warehouse.attempts_of(jobs).join(of_jobs, on="job_key").with_columns(memory.alias("mem_mib"))
+    index = pl.col("line") - 1
     placements = attempts.select("cluster", "job_key", "attempt", "gpus", "trace_sha256",
-                                 pl.concat_str(pl.lit("n"), number % 6).alias("node"))  # fmt: skip
-    steps = attempts.filter(number % 2 == 0).select(
+                                 pl.concat_str(pl.lit("n"), index % 6).alias("node"))  # fmt: skip
+    steps = attempts.filter(index % 2 == 0).select(
         "cluster", "job_key", pl.lit("batch").alias("step_id"), "state", "start_utc", "end_utc", "run_s", "cpus",
-        (number % 5 / 5 * pl.col("run_s") * pl.col("cpus")).alias("cpu_time_s"), "trace_sha256", "line",
+        (index % 5 / 5 * pl.col("run_s") * pl.col("cpus")).alias("cpu_time_s"), "trace_sha256", "line",
         pl.lit(512 * 1024, pl.Int64).alias("max_rss_kib"),
     )  # fmt: skip
     tables = {
