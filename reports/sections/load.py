@@ -12,8 +12,8 @@ from reports import figures
 from reports import format as fmt
 from reports.drift import FEATURES, listed
 from reports.layout import Figure, Section, TableView, columns
-from reports.sections.usage import months
 from reports.source import Source
+from reports.usage import months
 from traces.counted import counted
 
 SHORTEST_PLOT = 3  # days
