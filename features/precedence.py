@@ -22,8 +22,8 @@ def who_was_before(queue: pl.DataFrame) -> pl.DataFrame:
 
     queue: partition, user_name, WIDTH, from (eligible, epoch s), left (start, or when it left the queue otherwise),
     start (null where it never started). Before it are other users' jobs that were eligible earlier and still wait, and
-    those at least as wide that started first; own_until is of its user's own jobs that were eligible earlier. Of two that
-    were eligible in the same second, the earlier row is the earlier job.
+    those at least as wide that started first; own_until is of its user's own jobs that were eligible earlier. Of two
+    that were eligible in the same second, the earlier row is the earlier job.
     """
     others = np.full(queue.height, NEVER, np.int64)
     for rows in queue.with_row_index("row").partition_by("partition"):

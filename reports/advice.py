@@ -155,7 +155,7 @@ def _hand_over(source: Source) -> Action | None:
 def _rule(source: Source) -> Action | None:
     """The rule against failures that gives back most GPU time, where that is a share that counts."""
     savings, held = source.rows("failure_savings"), source.rows("utilization_by")
-    if savings.is_empty() or held.is_empty():
+    if source.unit != "GPU" or savings.is_empty() or held.is_empty():
         return None
     all_ = float(held["gpu_time_s"].sum() or 0)
     best = savings.filter(pl.col("reason").is_null()).sort("gpu_time_net_s", descending=True).to_dicts()
@@ -180,7 +180,7 @@ def _rule(source: Source) -> Action | None:
 def _idle(source: Source) -> Action | None:
     """GPUs that stood at 0 while they were held."""
     all_ = source.whole("idle_gpu_time")
-    if all_ is None or (all_["idle_share"] or 0) < WORTH_GPU_TIME:
+    if source.unit != "GPU" or all_ is None or (all_["idle_share"] or 0) < WORTH_GPU_TIME:
         return None
     return Action(
         "Ask for idle GPUs back (warn, then end, jobs whose GPUs all read 0)",
