@@ -174,8 +174,9 @@ class Source:
     def missing_fields(self) -> Missing | None:
         """What no job of the log has, and the fields to add to its dump; None where it lacks nothing."""
         jobs = self.read(f"SELECT {', '.join(('cluster', *COLUMNS))} FROM jobs WHERE cluster = ?")  # noqa: S608 - our own names
-        placed = self.read("SELECT DISTINCT cluster FROM placements WHERE cluster = ?")["cluster"].to_list()
-        return missing_fields(jobs, self.files, placed).get(self.cluster)
+        known = "placements" in self.tables
+        placed = self.read("SELECT DISTINCT cluster FROM placements WHERE cluster = ?")["cluster"] if known else []
+        return missing_fields(jobs, self.files, list(placed)).get(self.cluster)
 
     @property
     def shown_since(self) -> datetime | None:
