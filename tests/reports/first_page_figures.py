@@ -57,7 +57,8 @@ FROM_RAW = {
     # of a log that is cut: how many of the runs that began before its first end should have ended before it
     "missing_ends": """SELECT sum(shorter) FROM (SELECT (SELECT avg((r.stop - r.start < first_end - early.start)::INT)
         FROM run AS r WHERE r.stop > r.start) AS shorter FROM run AS early, shown WHERE early.start < first_end)""",
-    "most_nodes": """SELECT max(nodes) FROM (SELECT sum(change) OVER (ORDER BY t) AS nodes FROM (SELECT t, sum(n) AS change
+    "most_nodes": """SELECT max(nodes) FROM (SELECT sum(change) OVER (ORDER BY t) AS nodes FROM (
+        SELECT t, sum(n) AS change
         FROM (SELECT start AS t, nodes AS n FROM run UNION ALL SELECT stop, -nodes FROM run) GROUP BY t))""",
 }  # fmt: skip
 
@@ -82,8 +83,8 @@ class Raw:
         return found if found is None or isinstance(found, str) else float(found)
 
 
-# The causes of `queueing_delay`, largest first: its seconds, the jobs that waited mostly for it (of equal causes of a job
-# the one that is asked first), its share of all waiting, and the largest share of it in the jobs of one user.
+# The causes of `queueing_delay`, largest first: its seconds, the jobs that waited mostly for it (of equal causes of a
+# job the one that is asked first), its share of all waiting, and the largest share of it in the jobs of one user.
 _IN_ORDER = (
     "held_s", "dependency_s", "own_jobs_s", "array_limit_s", "own_limit_s", "cluster_full_s", "nodes_down_s",
     "fragmented_s", "reservation_s", "behind_s", "unknown_s",
@@ -99,7 +100,8 @@ WITH parts AS (
 ), by_user AS (
     SELECT cause, sum(seconds) AS seconds FROM parts WHERE user_name IS NOT NULL GROUP BY cause, user_name
 )
-SELECT cause, sum(seconds) AS seconds, count(*) FILTER (is_main) AS jobs, sum(seconds) / (SELECT sum(seconds) FROM parts)
-    AS share, (SELECT max(u.seconds) FROM by_user AS u WHERE u.cause = r.cause) / nullif(sum(seconds), 0) AS users_share
+SELECT cause, sum(seconds) AS seconds, count(*) FILTER (is_main) AS jobs,
+    sum(seconds) / (SELECT sum(seconds) FROM parts) AS share,
+    (SELECT max(u.seconds) FROM by_user AS u WHERE u.cause = r.cause) / nullif(sum(seconds), 0) AS users_share
 FROM ranked AS r GROUP BY cause ORDER BY seconds DESC
 """
