@@ -16,6 +16,7 @@ from features.trace import Trace
 from features.usage import Int64s, Steps, steps_of
 from traces import instants
 from traces.clusters import ClusterSettings
+from traces.counted import counted
 
 Resource = Literal["GPU", "core", "memory", "node"]
 AMOUNTS: dict[Resource, str] = {"GPU": "gpus", "core": "cpus", "memory": "mem_mib", "node": "nodes"}
@@ -94,7 +95,7 @@ def capacity(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> Cap
         if nodes is None or held["gpus"].null_count() == held["cpus"].null_count() == held.height:
             peak = steps_of(held, "nodes").lasting_peak
             if nodes is not None and peak > nodes:
-                said.append(f"{nodes:,} nodes are declared, and jobs held {peak:,} at once")
+                said.append(f"{counted(nodes, 'node', 'is')} declared, and jobs held {peak:,} at once")
             nodes = max(nodes or 0, peak) or None
         per_node = _declared_per_node(settings)
         whole = {name: None if one is None or nodes is None else one * nodes for name, one in per_node.items()}
@@ -117,7 +118,7 @@ def _of_named_nodes(
     if declared is not None:
         busy = busy_nodes(on_nodes).lasting_peak
         if busy > declared:
-            said.append(f"{declared:,} nodes are declared, and jobs ran on {busy:,} at once")
+            said.append(f"{counted(declared, 'node', 'is')} declared, and jobs ran on {busy:,} at once")
         nodes = max(declared, busy)
         unseen = pl.DataFrame({"node": pl.Series([None] * max(nodes - sizes.height, 0), dtype=pl.String)})
         per_node = [pl.lit(value, pl.Int64).alias(name) for name, value in _declared_per_node(settings).items()]
@@ -125,7 +126,9 @@ def _of_named_nodes(
         unseen = unseen.with_columns(*per_node, pl.lit(None, pl.String).alias("gpu_type")).with_columns(*like_others)
         sizes = pl.concat([sizes, unseen.select(sizes.columns)])
     elif listed and nodes > listed:
-        said.append(f"the machine list has {listed:,} nodes, and jobs ran on {nodes - listed:,} others")
+        said.append(
+            f"the machine list has {counted(listed, 'node')}, and jobs ran on {counted(nodes - listed, 'other')}"
+        )
     return sizes, nodes, said
 
 
@@ -165,7 +168,7 @@ def node_sizes(trace: Trace, settings: ClusterSettings, on_nodes: pl.DataFrame) 
         if over.height:
             most = over.sort(f"{name}_held", "node", descending=[True, False]).row(0, named=True)
             said.append(
-                f"{over.height:,} node{'s' * (over.height > 1)} gave out more {_WORDS[name]} at once than "
+                f"{counted(over.height, 'node')} gave out more {_WORDS[name]} at once than "
                 f"{'declared' if per_node is not None else 'the machine list says'} (most: {most['node']}, "
                 f"{most[f'{name}_held']:,})"
             )

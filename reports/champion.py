@@ -9,6 +9,7 @@ import polars as pl
 from features.conventions import BY_HAND, GATE_BLOCKS, GATE_LOSING, LIGHT_H, RULES, is_offered, judged_sizes
 from reports import format as fmt
 from reports.source import Source
+from traces.counted import counted
 
 HOUR_S = 3600
 SAME_H = 1e-9  # costs that differ by less are equal, as in the candidate rule
@@ -46,7 +47,7 @@ def _no_learner(source: Source, champion: dict[str, Any]) -> str:
     best, least_h, rule_h = learned["policy"][0], learned["cost_w1"][0], rule["cost_w1"][0]
     both = f"{fmt.text(best)} {_cost(least_h)}, {fmt.text(champion['policy'])} {_cost(rule_h)}"
     figures = f"{both} of interruption and overlap a pair"
-    where = f"on the {pairs:,} pairs of the select window"
+    where = f"on the {counted(pairs, 'pair')} of the select window"
     if least_h < rule_h - SAME_H:
         found = f"A learned policy costs less {where} ({figures}), but the gate does not show it better"
         needed = "it must pass the gate"

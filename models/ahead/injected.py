@@ -102,12 +102,8 @@ def starts_ahead(
             done[thread] += 1
 
     play(0, order[:1])  # compiles here: numba's compiler is not safe in threads
-    with (
-        ThreadPoolExecutor(threads) as pool,
-        Progress(
-            f"{counted(futures, 'future')} of {len(played):,} submissions", len(table), stays=False, each=True
-        ) as progress,
-    ):
+    about = f"{counted(futures, 'future')} of {len(played):,} submissions"
+    with ThreadPoolExecutor(threads) as pool, Progress(about, len(table), stays=False, each=True) as progress:
         work = [pool.submit(play, thread, part) for thread, part in enumerate(np.array_split(order[1:], threads))]
         while wait(work, timeout=1).not_done:
             progress.reach(int(done.sum()))

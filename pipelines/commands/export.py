@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -77,11 +77,7 @@ def export(
             contents.check_tables(folder, wanted)
             if cluster is not None:
                 contents.check_clusters(folder, [cluster])
-            files = _write_tables(folder, wanted, out, format_, cluster, anonymise)
-            if json:
-                options.write_json(stream, {"files": [vars(file) for file in files]})
-            for file in files if not json else ():
-                stream.write(f"{visible(str(file.path))}: {counted(file.rows, 'row')} of {file.table}\n")
+            _print_tables(stream, _write_tables(folder, wanted, out, format_, cluster, anonymise), as_json=json)
             return
         if cluster is None or tables is not None:
             raise InputError("--format swf writes the jobs of one cluster: give --cluster, and no --tables")
@@ -119,6 +115,15 @@ def _write_tables(
     names = Names(secrets.token_bytes(32))
     change = partial(_anonymised, names) if anonymise else _unchanged
     return write_tables(folder, tables, out, format_, cluster=cluster, change=change)
+
+
+def _print_tables(stream: TextIO, files: list[Exported], *, as_json: bool) -> None:
+    """Prints what was written: a line a file, or with --json one object."""
+    if as_json:
+        options.write_json(stream, {"files": [vars(file) for file in files]})
+        return
+    for file in files:
+        stream.write(f"{visible(str(file.path))}: {counted(file.rows, 'row')} of {file.table}\n")
 
 
 def _unchanged(_: str, frame: pl.DataFrame) -> pl.DataFrame:

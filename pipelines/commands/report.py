@@ -48,7 +48,6 @@ def report(
     Beside it lies offenders.csv: users with idle GPUs, hopeless retries or over-asked limits, and a mail for each.
     """
     from reports.sections.names import check_section
-    from traces.clusters import resolve
     from traces.store.contents import check_clusters
 
     options.check_targets({"--out": out, "--offenders": offenders}, mkdir=mkdir)
@@ -60,19 +59,31 @@ def report(
     if offenders is not None:
         _write_offenders(folder, offenders, wanted, anonymise, json)
         return
+    _write_report(folder, out, section, wanted, anonymise, json)
+
+
+def _write_report(
+    folder: DataFolder,
+    out: Path | None,
+    section: str | None,
+    clusters: list[str] | None,
+    anonymise: bool,
+    as_json: bool,
+) -> None:
     from assets.told import told
     from reports.build import build_report, section_data
     from reports.source import cluster_names
+    from traces.clusters import resolve
 
     key = secrets.token_bytes(32)  # one for both, so that a hash in the JSON is the one on the page
-    with options.output(json) as stream:
-        out = _file(folder, out, section, wanted, anonymise=anonymise)
-        names = wanted or cluster_names(folder)
+    with options.output(as_json) as stream:
+        out = _file(folder, out, section, clusters, anonymise=anonymise)
+        names = clusters or cluster_names(folder)
         beside = told(folder, [resolve(folder, cluster=name) for name in names])
         path = build_report(
-            folder, out=out, clusters=wanted, anonymise=anonymise, section=section, key=key, told=beside
+            folder, out=out, clusters=clusters, anonymise=anonymise, section=section, key=key, told=beside
         )
-        if json:
+        if as_json:
             answer: dict[str, Any] = {"path": path.resolve()}
             if section is not None:
                 answer["sections"] = [

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 
 MOST_UNITS = 1 << 40  # processors or nodes
+Compare = Annotated[
+    str | None,
+    typer.Option("--compare", autocompletion=completion.several_schedulers, help="Schedulers side by side: fifo,easy."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -61,24 +65,15 @@ def simulate(
         str | None,
         typer.Option("--scheduler", autocompletion=completion.scheduler, help=f"{', '.join(SCHEDULERS)} or slurm."),
     ] = None,
-    compare: Annotated[
-        str | None,
-        typer.Option(
-            "--compare", autocompletion=completion.several_schedulers, help="Schedulers side by side: fifo,easy."
-        ),
-    ] = None,
+    compare: Compare = None,
     trace: Annotated[Path | None, typer.Option("--trace", help="A trace in the Standard Workload Format.")] = None,
     cluster: Cluster = None,
     estimate: Annotated[str, typer.Option("--estimate", help="What is planned with: limit or exact.")] = "limit",
     pass_: Annotated[str, typer.Option("--pass", help="When it looks: event or instant.")] = "event",  # noqa: S107
-    slurm_conf: Annotated[Path | None, typer.Option("--slurm-conf", help="slurm.conf, for slurm.")] = None,
-    qos: Annotated[Path | None, typer.Option("--qos", help="Dump of `sacctmgr -P show qos`, for slurm.")] = None,
-    associations: Annotated[
-        Path | None, typer.Option("--associations", help="Dump of `sacctmgr -P show assoc`, for slurm.")
-    ] = None,
-    reservations: Annotated[
-        Path | None, typer.Option("--reservations", help="Dump of `scontrol show reservation -o`, for slurm.")
-    ] = None,
+    slurm_conf: simulate_slurm.Conf = None,
+    qos: simulate_slurm.Qos = None,
+    associations: simulate_slurm.Associations = None,
+    reservations: simulate_slurm.Reservations = None,
     kill_at_limit: Annotated[bool, typer.Option("--kill-at-limit", help="End a job at its limit.")] = False,
     capacity: Annotated[
         int | None, typer.Option("--capacity", min=1, help="Processors (SWF) or nodes; default: the trace's own.")

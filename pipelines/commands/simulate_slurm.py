@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from pipelines import options
 from traces.counted import counted
@@ -26,6 +28,15 @@ if TYPE_CHECKING:
 
 MOST_NODES = 1 << 20  # of a flat pool
 MOST_REMARKS = 20  # lines of what is not modelled; --json holds all
+
+Conf = Annotated[Path | None, typer.Option("--slurm-conf", help="slurm.conf, for slurm.")]
+Qos = Annotated[Path | None, typer.Option("--qos", help="Dump of `sacctmgr -P show qos`, for slurm.")]
+Associations = Annotated[
+    Path | None, typer.Option("--associations", help="Dump of `sacctmgr -P show assoc`, for slurm.")
+]
+Reservations = Annotated[
+    Path | None, typer.Option("--reservations", help="Dump of `scontrol show reservation -o`, for slurm.")
+]
 
 
 def files(

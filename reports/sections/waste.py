@@ -76,22 +76,24 @@ def _allocated(source: Source, section: Section) -> None:
     if held.height < SHORTEST_PLOT:
         section.missing.append("The window is too short for a plot over time.")
         return
-    section.figures.append(
-        Figure(
-            "allocated",
-            f"{unit} hours allocated",
-            f"Share of the cluster's {unit} hours held by jobs, averaged into at most {figures.MOST_POINTS} points. "
-            + source.caption(held.height, "hours"),
-            figures.over_time(
-                f"{source.slug}-allocated",
-                held["hour_utc"].to_list(),
-                {"allocated": (_floats(held, "allocated_share"), "allocated")},
-                f"share of {source.resource}",
-                fill=True,
-                as_share=True,
-            ),
-            "Allocated share over time.",
-        )
+    section.figures.append(_allocated_share(source, held))
+
+
+def _allocated_share(source: Source, held: pl.DataFrame) -> Figure:
+    return Figure(
+        "allocated",
+        f"{source.unit} hours allocated",
+        f"Share of the cluster's {source.unit} hours held by jobs, averaged into at most {figures.MOST_POINTS} points. "
+        + source.caption(held.height, "hours"),
+        figures.over_time(
+            f"{source.slug}-allocated",
+            held["hour_utc"].to_list(),
+            {"allocated": (_floats(held, "allocated_share"), "allocated")},
+            f"share of {source.resource}",
+            fill=True,
+            as_share=True,
+        ),
+        "Allocated share over time.",
     )
 
 

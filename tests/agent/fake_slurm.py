@@ -16,6 +16,10 @@ from agent.slurm.commands import Commands, SlurmError
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 START_S = 1_800_000_000
+CONFIG = (
+    "PartitionName=gpu Nodes=n[1-4] Default=YES MaxTime=12:00:00 State=UP PriorityTier=1 TotalNodes=4 "
+    "TRES=cpu=32,node=4\n"
+)
 
 
 @dataclass
@@ -194,6 +198,22 @@ class FakeSlurm:
 
     def _sdiag(self, argv: Sequence[str]) -> str:
         return f"***\nsdiag output at Sun Nov 22 15:30:37 2026 ({self.now_s})\n***\n"
+
+
+class CheckedSlurm(FakeSlurm):
+    """Answers what the checks before a first submission ask, too."""
+
+    refusal = ""
+
+    def call(self, argv: Sequence[str]) -> str:
+        """A partition of four nodes, at most 12 h."""
+        if argv[0] == "scontrol":
+            return CONFIG
+        if argv[0] == "sbatch" and "--test-only" in argv:
+            if self.refusal:
+                raise SlurmError("refused", "sbatch", self.refusal)
+            return ""
+        return super().call(argv)
 
 
 class FakeCommands(Commands):

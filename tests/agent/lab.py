@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
+from agent import cli
 from agent.ahead import Site
 from agent.artifact import Artifact
 from agent.chain import Chain
@@ -50,6 +53,13 @@ def chain_of(folder: Path, **values: Any) -> Chain:
         artifact(released)
     given: dict[str, Any] = {"script": script, "links": 3, "artifact": released, "name": "train"}
     return Chain(**(given | values))
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Exit status of `baton-agent` with the arguments, and what it wrote to standard error."""
+    code = cli.main(list(arguments))
+    err = capsys.readouterr().err
+    return code, err
 
 
 @dataclass

@@ -9,9 +9,8 @@ import pytest
 
 from agent import cli
 from agent.chain import option
-from tests.agent.fake_slurm import FakeCommands
-from tests.agent.lab import chain_of
-from tests.agent.test_cli import CheckedSlurm, run
+from tests.agent.fake_slurm import CheckedSlurm, FakeCommands
+from tests.agent.lab import chain_of, run
 
 
 @pytest.mark.parametrize(

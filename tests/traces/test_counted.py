@@ -24,10 +24,12 @@ ALWAYS_SEVERAL = {
     "reports/advice.py: row['jobs'] jobs",
     "reports/findings.py: fmt.duration(total) that jobs",
     "reports/hand_over.py: ' recorded' * self.is_recorded pairs",
+    "reports/sections/delay_split.py: jobs behind jobs",
     "reports/sections/gpu_schedulers.py: counted(len(of_best), 'group') of jobs",
     "reports/sections/gpu_schedulers.py: word for jobs",
     "reports/sections/offenders.py: row['of_jobs'] completed jobs",
     "reports/sections/offenders.py: row['of_jobs'] jobs",
+    "reports/sections/summary.py: held jobs",
     "simulator/gpu/policies/gandiva.py: counted(self.packed_pairs, 'pair') of jobs",
     "traces/clusters.py: where seeds",
 }
