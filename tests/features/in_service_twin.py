@@ -10,7 +10,7 @@ def in_service(
 ) -> dict[int, int]:
     """Second -> what is in service: all, but in days with `pressed` jobs in the queue on average no more than was used.
 
-    Never less than is used. used, queued: of each second from the first change of use to the last. A day is `day` seconds.
+    Never less than is used. used, queued: of each second from the first change of use to the last. day: its seconds.
     """
     first, last = min(used), max(used)
     days = {second // day for second in range(first, last)} | {last // day}
