@@ -100,6 +100,21 @@ def test_four_thousand_jobs_of_one_user_on_one_node_of_46_wait_for_each_other(na
     assert {row["main_cause"] for row in found.values() if (row["wait_s"] or 0) > 600} == {"own jobs"}
 
 
+@pytest.mark.parametrize(
+    ("at_once", "name", "cause"),
+    [
+        (1, "dimer.{}", "likely dependency"),
+        (1, None, "own jobs"),
+        (3, "dimer.{}", "own jobs"),
+    ],
+)
+def test_by_counts_a_users_long_queue_shows_no_nodes_out_of_service(at_once: int, name: str | None, cause: str) -> None:
+    """The log shows three of 40 nodes in use at the most, and up to 200 jobs of one user in the queue."""
+    found = delays(in_turn(200, at_once=at_once, name=name), declared=ROOM)
+    assert {row["main_cause"] for row in found.values() if row["wait_s"]} == {cause}
+    assert total(found, "nodes_down") == 0
+
+
 @pytest.mark.parametrize(("jobs", "is_inferred"), [(3 + MANY_ALIKE, True), (2 + MANY_ALIKE, False)])
 def test_several_at_a_time_must_show_ten_times(jobs: int, is_inferred: bool) -> None:
     found = delays([*in_turn(jobs, at_once=3, name="{}"), *WIDE], declared=ROOM)
