@@ -8,7 +8,7 @@ WINDOW_DAYS = 3
 def in_service(
     used: dict[int, int], queued: dict[int, int], whole: int, shows_its_end: bool, *, day: int, pressed: int
 ) -> dict[int, int]:
-    """Second -> what is in service: all, but in days with `pressed` users in the queue on average no more than was used.
+    """Second -> what is in service: all, but in days with `pressed` users in the queue no more than was used.
 
     Never less than is used. used, queued: of each second from the first change of use to the last. day: its seconds.
     """
