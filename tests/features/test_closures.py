@@ -15,15 +15,13 @@ ROOM = {"nodes": 20, "gpus_per_node": 1}
 Row = dict[str, Any]
 
 
-def maintenance(
-    spell: int = 5 * HOUR_S, jobs: int = 20, users: int = 20, nodes: int = 1, more: list[Row] | None = None
-) -> dict[str, Row]:
+def maintenance(spell: int = 5 * HOUR_S, jobs: int = 20, users: int = 20, nodes: int = 1) -> dict[str, Row]:
     """A machine of 20 nodes empties and starts nothing for `spell`, in which jobs wait; then all of them start."""
     rows = [job("before", 0, 0, 100, 20, nodes=20, user_name="root", partition="p")]
     for i in range(jobs):
         of: dict[str, Any] = {"nodes": nodes, "partition": "p", "user_name": (f"u{i % users}" if users else None)}
         rows.append(job(str(i), 0, spell, spell + HOUR_S, nodes, **of))
-    return delays([*rows, *(more or [])], declared=ROOM)
+    return delays(rows, declared=ROOM)
 
 
 def closed_s(found: dict[str, Row]) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from features import queueing
-from features.capacity import capacity
+from features.capacity import by_node, capacity
 from features.resource import Binding, binding, of_partitions
 from tests.features.toy import CLUSTER, job, trace
 from tests.features.waits import on
@@ -26,7 +26,7 @@ def about(
     """What the whole cluster is about."""
     of, settings = trace(jobs, placements=placed or [], nodes=listed or []), ClusterSettings(CLUSTER, **declared)
     held = queueing.grouped_runs(of, settings)
-    return binding(held, capacity(of, settings, held), settings)
+    return binding(held, by_node(of, held), capacity(of, settings, held), settings)
 
 
 def machine(nodes: int, with_gpus: int, cpus: int = 10, mem_mib: int = 1000) -> list[Row]:
@@ -70,14 +70,20 @@ def test_two_of_4285_jobs_with_a_gpu_on_46_nodes_leave_a_cpu_cluster() -> None:
 @pytest.mark.parametrize(("whole_s", "resource"), [(950, "node"), (949, "core")])
 def test_jobs_that_hold_every_cpu_of_their_nodes_make_a_cluster_of_whole_nodes(whole_s: int, resource: str) -> None:
     jobs = [ran("whole", whole_s, nodes=2, allocated_cpus=20), ran("part", 500, allocated_cpus=2)]
-    found = about(jobs, listed=machine(10, 0))  # 950 x 20 of 20,000 core seconds
+    placed = [*on("whole", "n0", "n1", gpus=0), *on("part", "n2", gpus=0)]
+    found = about(jobs, placed, machine(10, 0))  # 950 x 20 of 20,000 core seconds
     assert found.resource == resource
     assert resource == "core" or found.why == "jobs that hold every CPU of their nodes take 95 % of the core time"
 
 
 def test_nodes_of_several_sizes_are_each_whole() -> None:
     listed = [{**row, "cpus": 10 if i else 40} for i, row in enumerate(machine(4, 0))]
-    assert about([ran("a", allocated_cpus=40), ran("b", nodes=2, allocated_cpus=20)], listed=listed).resource == "node"
+    jobs = [ran("a", allocated_cpus=40), ran("b", nodes=2, allocated_cpus=20)]
+    small = on("b", "n1", "n2", gpus=0)
+    assert about(jobs, [*on("a", "n0", gpus=0), *small], listed).resource == "node"
+    quarter = [ran("a", allocated_cpus=10), jobs[1]]  # as much as a small node has, of the large one
+    assert about(quarter, [*on("a", "n0", gpus=0), *small], listed).resource == "core"
+    assert about(jobs, listed=listed).resource == "core"  # the log does not name the nodes of its jobs
 
 
 def test_one_cpu_a_node_is_a_log_that_counts_nodes() -> None:
@@ -111,9 +117,9 @@ def test_each_partition_is_about_what_its_own_jobs_hold() -> None:
     jobs, placed = [], []
     for i in range(60):
         partition = ("gpu", "cpu", "told")[i % 3]
-        of: Row = {"gpus": 2 if partition == "gpu" else 0, "allocated_cpus": 1 + i % 5, "partition": partition}
-        jobs.append(ran(str(i), **of))
-        placed += on(str(i), f"{partition}{i % 2}", gpus=of["gpus"])
+        asked: Row = {"gpus": 2 if partition == "gpu" else 0, "allocated_cpus": 1 + i % 5, "partition": partition}
+        jobs.append(ran(str(i), **asked))
+        placed += on(str(i), f"{partition}{i % 2}", gpus=asked["gpus"])
     jobs.append(ran("lost", gpus=0, allocated_cpus=3, partition="unseen"))
     of, settings = trace(jobs, placements=placed), ClusterSettings(CLUSTER, resources={"told": "memory"})
     held = queueing.grouped_runs(of, settings)
