@@ -141,16 +141,19 @@ def test_a_limit_that_three_users_share_is_a_limit_and_no_dependency() -> None:
     assert total(found, "dependency") == 0 and total(found, "own_jobs") <= 30 * 36  # 10 s after each end
 
 
-@pytest.mark.parametrize(("held", "cause"), [(20, "own_jobs"), (19, "cluster_full")])
-def test_a_machine_that_one_user_holds_half_of_is_full_of_own_jobs(held: int, cause: str) -> None:
+@pytest.mark.parametrize(
+    ("held", "nodes", "cause"),
+    [(20, 40, "own_jobs"), (19, 40, "cluster_full"), (21, 41, "own_jobs"), (20, 41, "cluster_full")],
+)
+def test_a_machine_that_one_user_holds_half_of_is_full_of_own_jobs(held: int, nodes: int, cause: str) -> None:
     of: dict[str, Any] = {"partition": "p"}
     rows = [
         job("large", 0, 0, 500, held, nodes=held, user_name="ann", **of),
-        job("rest", 0, 0, 500, 40 - held, nodes=40 - held, user_name="bob", **of),
+        job("rest", 0, 0, 500, nodes - held, nodes=nodes - held, user_name="bob", **of),
         job("x", 0, 500, 900, 1, nodes=1, user_name="ann", **of),
         job("y", 0, 500, 900, 1, nodes=1, user_name="eve", **of),
     ]
-    found = delays(rows, declared=ROOM)
+    found = delays(rows, declared={**ROOM, "nodes": nodes})
     assert spent(found["x"]) == {cause: 500} and spent(found["y"]) == {"cluster_full": 500}
 
 
