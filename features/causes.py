@@ -8,8 +8,8 @@ The causes are asked in this order, and the first that applied at that second ta
 - `cluster full`: too little was free on the nodes that the job may use, wherever it might be placed;
 - `nodes down`: it would have fitted on nodes of these that were out of service;
 - `fragmented`: enough was free, but on no set of nodes of the job's shape;
-- `reservation`: it would have fitted, and nothing of its queue started for an hour or more though jobs of several users
-  would have;
+- `reservation`: it would have fitted, and its queue was closed for hours though jobs of several users would have fitted
+  (`features.closures`);
 - `behind others`: it would have fitted, and other users' jobs of its queue were ahead or started first;
 - `unknown`: it would have fitted and nobody was before it, or the log does not show yet what ran.
 

@@ -1,7 +1,7 @@
 """Spells in which a queue was closed though jobs that fitted waited: a reservation or maintenance. No table of its own.
 
 Two signs are asked for, in a spell of SPELL_S at least in which JOBS jobs of USERS users waited that would have fitted
-for half of it (of JOBS jobs where the log names no users):
+for half of it (of JOBS jobs where the log names no users), and fewer jobs than these started:
 
 - nothing at all started in the queue, and the spell ended in a burst of starts or the pool was open meanwhile;
 - the pool was open, that is at least half of it free, and the spell did not end with the start of one wide job, for
@@ -36,7 +36,9 @@ def closed(waiting: pl.DataFrame, rooms: Rooms, queue: pl.DataFrame) -> dict[str
         )
         room = rooms.room(mine["cause_basis"].mode().sort()[0], partition)
         begin, end = _spells(started["start"].to_numpy(), room.is_open, started, room.nodes or 0)
-        kept = _pressed(mine, rooms, begin, end)
+        starts = started["start"].to_numpy()
+        inside = np.searchsorted(starts, end, side="left") - np.searchsorted(starts, begin, side="right")
+        kept = _pressed(mine, rooms, begin, end) > inside
         if kept.any():
             begin, end = _union(begin[kept], end[kept])
             found[partition] = Steps.of_intervals(begin, end, np.ones(len(begin), np.int64))
@@ -64,17 +66,15 @@ def _spells(starts: Int64s, is_open: Steps, started: pl.DataFrame, nodes: int) -
     return begin[long], end[long]
 
 
-def _pressed(
-    waiting: pl.DataFrame, rooms: Rooms, begin: Int64s, end: Int64s
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Whether enough jobs that fitted waited in each spell."""
+def _pressed(waiting: pl.DataFrame, rooms: Rooms, begin: Int64s, end: Int64s) -> Int64s:
+    """How many jobs that fitted waited in each spell; 0 if not enough did."""
     spells = pl.DataFrame({"begin": begin, "end": end}).with_row_index("spell")
     inside = waiting.select(*SHAPE, "user_name", "from", "waiting_to").join_where(
         spells, pl.col("from") <= pl.col("end") - SPELL_S, pl.col("waiting_to") >= pl.col("begin") + SPELL_S
     )
-    kept = np.zeros(len(begin), np.bool_)
+    pressed = np.zeros(len(begin), np.int64)
     if inside.is_empty():
-        return kept
+        return pressed
     inside = inside.with_columns(
         pl.max_horizontal("from", "begin").alias("from"), pl.min_horizontal("waiting_to", "end").alias("waiting_to")
     )
@@ -86,8 +86,8 @@ def _pressed(
         .agg(pl.len(), user.n_unique().alias("users"), user.is_not_null().any().alias("named"))
     )
     enough = counted.filter((pl.col("len") >= JOBS) & ((pl.col("users") >= USERS) | ~pl.col("named")))
-    kept[enough["spell"].to_numpy()] = True
-    return kept
+    pressed[enough["spell"].to_numpy()] = enough["len"].to_numpy()
+    return pressed
 
 
 def _union(begin: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:

@@ -25,8 +25,8 @@ KEPT = 20_000_000  # steps of demands kept for the next pass: 320 MB
 class Rooms:
     """Where jobs could have run, by partition and by what is known of a job; computed when first asked for.
 
-    held: see `usage.runs`, with a column jobs of ones. queue: a row a job that waited, with partition, from and left
-    (when it was eligible and left the queue, epoch s), nodes, gpus and cpus that it asked for.
+    held: see `usage.runs`, with a column jobs of ones. queue: a row a job that waited, with user_name, partition, from
+    and left (when it was eligible and left the queue, epoch s), nodes, gpus and cpus that it asked for.
     """
 
     trace: Trace
@@ -76,8 +76,8 @@ class Rooms:
         if self.placed is not None:
             return self.placed.of[partition]
         if basis not in self.counted:
-            queued = _asked(self.queue.with_columns(pl.lit(1).alias("jobs")), "jobs")
-            self.counted[basis] = Counted(self.held, basis, self.size, queued, shows_its_end(self.trace))
+            users = users_in(self.queue)
+            self.counted[basis] = Counted(self.held, basis, self.size, users, shows_its_end(self.trace))
         return self.counted[basis]
 
     def plenty(self, basis: Basis, partition: str | None) -> Steps:
@@ -126,6 +126,24 @@ class Rooms:
 def _asked(queue: pl.DataFrame, amount: str) -> Steps:
     """What the jobs in the queue ask for in all, over time."""
     return Steps.of_intervals(*(queue[name].to_numpy().astype(np.int64) for name in ("from", "left", amount)))
+
+
+def users_in(queue: pl.DataFrame) -> Steps:
+    """How many users have a job in the queue, over time; a job whose user the log does not name counts by itself.
+
+    queue: user_name, from, left (epoch s).
+    """
+    alone = pl.when(pl.col("user_name").is_null()).then("row")
+    owner = ("user_name", "alone")
+    rows = queue.with_row_index("row").select("user_name", alone.alias("alone"), "from", "left").sort("from")
+    latest = pl.col("left").cum_max().shift(1).over(owner)
+    spell = (pl.col("from") > latest).fill_null(False).cum_sum().over(owner)
+    spells = (
+        rows.with_columns(spell.alias("spell"))
+        .group_by(*owner, "spell")
+        .agg(pl.col("from").min(), pl.col("left").max(), pl.lit(1, pl.Int64).alias("users"))
+    )
+    return _asked(spells, "users")
 
 
 def span(rows: pl.DataFrame, end: str = "waiting_to") -> tuple[Int64s, Int64s]:

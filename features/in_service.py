@@ -9,16 +9,17 @@ from simulator.recorded.parameters import WINDOW_S
 
 DAY_S = 86_400
 WINDOW_DAYS = WINDOW_S // DAY_S
-PRESSED = 5  # jobs in the queue on average of a day before what is in use is taken to be all there is
+PRESSED = 5  # users with jobs in the queue on average of a day before what is in use is taken to be all there is
 
 
 def usable(used: Steps, queued: Steps, whole: int, shows_its_end: bool) -> Steps:
     """What is in service from the first change of use on: all of `whole`, but on days with a queue no more than was in
     use. Never less than is in use.
 
-    On days (UTC) with PRESSED jobs in the queue on average, what was in use is what there was: the level that use
-    reached for LASTING_S of any of the WINDOW_DAYS before, or of any from that day on, the lesser of both. A window
+    On days (UTC) with jobs of PRESSED users in the queue on average, what was in use is what there was: the level that
+    use reached for LASTING_S of any of the WINDOW_DAYS before, or of any from that day on, the lesser of both. A window
     that reaches beyond the first day is moved inside; so is one beyond the last, if the log shows the machine there.
+    The long queue of one user is no sign: that user may let few jobs run at a time.
     """
     if not len(used.times):
         return used

@@ -73,7 +73,7 @@ class Counted:
     """The whole cluster by counts of one amount alone."""
 
     def __init__(self, held: pl.DataFrame, basis: Basis, size: Capacity, queued: Steps, shows_its_end: bool) -> None:
-        """held: see `usage.runs`, with a column jobs of ones. queued: eligible jobs in the queue, over time."""
+        """held: see `usage.runs`, with a column jobs of ones. queued: users in the queue, over time."""
         self._amount = COUNTS[basis]
         used = steps_of(held, self._amount)
         resource = _RESOURCES.get(self._amount)

@@ -90,7 +90,8 @@ def overtaken(asked: pl.DataFrame, queue: pl.DataFrame) -> NDArray[np.bool_]:
     """Whether, from `begin` to `until`, a job of another user of the same queue that came later and is at least as wide
     started.
 
-    asked: partition, user_name, ask_nodes, begin, until (epoch s). queue: as for `others_until`, with nodes.
+    asked: partition, user_name, ask_nodes, begin, until (epoch s). queue: as for `who_was_before`. Two jobs without
+    a user are not another user's to each other.
     """
     found = np.zeros(asked.height, np.bool_)
     started = queue.drop_nulls(["start", "nodes"])

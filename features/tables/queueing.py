@@ -90,7 +90,7 @@ QUEUEING_DELAY = Table(
             "reservation_s",
             INT,
             "s",
-            "else while it would have fitted, and for an hour or more nothing started in its partition though jobs of at least three users would have fitted (a reservation or maintenance), or where the scheduler's reason says so",
+            "else while it would have fitted, and for three hours or more its partition started nothing, or had half of its nodes free and started fewer jobs than waited, though ten jobs of five users would have fitted (a reservation or maintenance), or where the scheduler's reason says so",
         ),
         Column(
             "behind_s",

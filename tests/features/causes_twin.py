@@ -103,6 +103,12 @@ class Log:
             asked.append(self.pending.asks)
         return asked
 
+    def users_waiting(self, second: int) -> int:
+        """Users with an eligible job in the queue; a job without a user counts by itself."""
+        users = [job.user for job in self.jobs if job.eligible <= second < job.start]
+        unnamed = users.count(None) + (self.pending is not None and 0 <= second < self.until)
+        return len({*users} - {None}) + unnamed
+
     def others_until(self, place: int) -> int:
         """Until when another user's job of the queue was before a job: eligible earlier and waiting, or as wide and
         started first."""
@@ -232,7 +238,7 @@ class Counts:
         self.whole = [
             max(declared[i], max(used[i].values())) if i or not declared[0] else declared[0] for i in range(3)
         ]
-        waiting = {second: len(log.queue(second, None)) for second in span}
+        waiting = {second: log.users_waiting(second) for second in span}
         self.there = [
             in_service(used[i], waiting, self.whole[i], bool(log.pending), day=day, pressed=pressed) for i in range(3)
         ]

@@ -48,13 +48,13 @@ def test_what_is_in_service_is_that_of_a_loop(
 
 
 def days(levels: list[int], queue: int, shows_its_end: bool = True) -> Int64s:
-    """In service at the begin of each day of a machine of 10: `levels` in use all day, and `queue` jobs waiting."""
+    """In service at the begin of each day of a machine of 10: `levels` in use all day, and `queue` users waiting."""
     used = steps(*((i * DAY_S, (i + 1) * DAY_S, level) for i, level in enumerate(levels)))
     queued = steps((0, len(levels) * DAY_S, queue)) if queue else Steps(used.times[:0], used.values[:0])
     return usable(used, queued, 10, shows_its_end).at(np.arange(len(levels)) * DAY_S)
 
 
-def test_with_a_queue_of_five_what_is_used_is_what_there_is() -> None:
+def test_with_a_queue_of_five_users_what_is_used_is_what_there_is() -> None:
     drained = [10] * 5 + [6] * 9 + [10] * 5
     assert days(drained, 5).tolist() == drained  # a fall of more than three days: nodes are out
     assert days(drained, 4).tolist() == [10] * 19  # nobody is kept waiting: nodes are idle
