@@ -43,8 +43,8 @@ def _replays(source: Source, section: Section) -> None:
             "what_if",
             "The same jobs on a changed cluster",
             "Both sides of each comparison are replays in the simulator with every job on whole nodes; the section "
-            "on the accuracy of the simulation compares its waits with the log. Change: mean wait minus that on the unchanged "
-            f"cluster, below 0 is shorter, with its 95 % interval over blocks of {BLOCK_DAYS} days. "
+            "on the accuracy of the simulation compares its waits with the log. Change: mean wait minus that on the "
+            f"unchanged cluster, below 0 is shorter, with its 95 % interval over blocks of {BLOCK_DAYS} days. "
             f"{source.caption(base['jobs'], 'jobs')}",
             columns(
                 "change|what differs", "scheduler|scheduler|name", "capacity_nodes|nodes|count",
