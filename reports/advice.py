@@ -142,8 +142,9 @@ def _hand_over(source: Source) -> Action | None:
     jobs = "jobs cut by their limit" if pairs.is_recorded else f"{best['pair_nodes']}-node jobs"
     return Action(
         f"Let chained jobs submit their next one ahead of time, by the policy {fmt.text(best['policy'])}",
-        f"In simulation a chain of {jobs} stands still for {best['interruption_h']:.1f} h between two "
-        f"jobs{known} instead of {reactive['interruption_h']:.1f} h, and holds both for {best['overlap_h']:.1f} h.",
+        f"In simulation a chain of {jobs} is interrupted for {best['interruption_h']:.1f} h between two jobs{known}, "
+        f"compared with {reactive['interruption_h']:.1f} h under reactive submission. Both jobs hold nodes for "
+        f"{best['overlap_h']:.1f} h.",
         "As far as the simulation goes. "
         f"Measured on {best['n']:,} hand-overs, none of which the policy was fitted on.{few} "
         + " ".join([world(best), against_rule(best)]).rstrip(),

@@ -103,19 +103,19 @@ def _users(source: Source, pairs: Compared, best: dict[str, Any] | None) -> str:
     jobs = f"{counted(every['n'], 'job')}"
     start = (
         f"Of {jobs} submitted from {fmt.day(every['from_utc'])} to {fmt.day(every['to_utc'])} and cut by their limit "
-        f"(at least {CUT_LIMIT_H} h){_one_user(source, every)}, users went on with "
+        f"(of at least {CUT_LIMIT_H} h){_one_user(source, every)}, users continued "
     )
     if users is None:
-        return f"{start}none within an hour: what they lose between two jobs is not known."
+        return f"{start}none within an hour, so the time lost between two jobs is unknown."
     lost = (
-        f"{start}{users['n']:,} within an hour and lost {users['interruption_h'] * users['n']:,.0f} h between "
-        f"({users['interruption_p50_h']:.1f} h in the median, {users['interruption_h']:.1f} h in the mean)"
+        f"{start}{users['n']:,} within an hour and lost {users['interruption_h'] * users['n']:,.0f} h between two jobs "
+        f"(median {users['interruption_p50_h']:.1f} h, mean {users['interruption_h']:.1f} h)"
     )
     if best is None or best["interruption_users_h"] is None:
         return lost + "."
     return (
-        f"{lost}; with {fmt.text(best['policy'])} these lose {best['interruption_users_h']:.1f} h in the mean, at "
-        f"{best['overlap_users_h']:.1f} h of overlap."
+        f"{lost}. With {fmt.text(best['policy'])} the same jobs lose {best['interruption_users_h']:.1f} h on average, "
+        f"with {best['overlap_users_h']:.1f} h of overlap."
     )
 
 
@@ -132,16 +132,14 @@ def _one_user(source: Source, every: dict[str, Any]) -> str:
 def _policy(pairs: Compared, best: dict[str, Any] | None) -> str:
     reactive = pairs.of(REACTIVE)
     if best is None or reactive is None:
-        return (
-            f"On {pairs.what}, {len(pairs.rows)} policies were compared; none was picked, for want of a select window."
-        )
+        return f"On {pairs.what}, {len(pairs.rows)} policies were compared; none was picked without a select window."
     verdict = "costs less" if best["cost_w1"] < reactive["cost_w1"] else "costs no less"
     return (
-        f"On {pairs.what}, reactive submission interrupts for {reactive['interruption_h']:.2f} h a pair; "
-        f"{fmt.text(best['policy'])}, the policy of least cost on the select window, for "
-        f"{best['interruption_h']:.2f} h with {best['overlap_h']:.2f} h of overlap: it {verdict} "
-        f"({best['cost_w1']:.2f} against {reactive['cost_w1']:.2f} h at weight 1, {best['regret_h_w1']:.2f} h above "
-        "the oracle)."
+        f"On {pairs.what}, reactive submission interrupts each pair for {reactive['interruption_h']:.2f} h on average. "
+        f"{fmt.text(best['policy'])}, the policy with the least cost on the select window, interrupts for "
+        f"{best['interruption_h']:.2f} h and overlaps for {best['overlap_h']:.2f} h. At weight 1 it {verdict} than "
+        f"reactive: {best['cost_w1']:.2f} h compared with {reactive['cost_w1']:.2f} h per pair, "
+        f"{best['regret_h_w1']:.2f} h above the oracle."
     )
 
 
@@ -151,8 +149,8 @@ def optimal(pairs: Compared) -> str:
     if reactive is None or reactive["regret_h_w1"] > OPTIMAL_WITHIN_H:
         return ""
     return (
-        f"Reactive is optimal here: it interrupts for {reactive['interruption_h']:.2f} h a pair, and who knew every "
-        f"start would save {reactive['regret_h_w1']:.2f} h of that."
+        f"Reactive is near optimal here: it interrupts for {reactive['interruption_h']:.2f} h per pair, and "
+        f"the oracle, which knows every start, would save only {reactive['regret_h_w1']:.2f} h of that."
     )
 
 
@@ -162,13 +160,12 @@ def against_rule(best: dict[str, Any] | None) -> str:
         return ""
     name, rule = fmt.text(best["policy"]), fmt.text(best["best_rule"])
     if name == rule:
-        return f"{name[0].upper()}{name[1:]} learned nothing: no learner cost less on the select window."
+        return f"{name[0].upper()}{name[1:]} is a rule, not a learner: no learner costs less on the select window."
     ends = best["cost_difference_low_h"], best["cost_difference_high_h"]
-    known = f"95 % {fmt.interval(ends)}, the same pairs" if None not in ends else "no interval: one block of days"
+    known = f"95 % interval {fmt.interval(ends)} h, same pairs" if None not in ends else "no interval: one block"
     return (
-        f"Against {rule}, the best of the rules that learned nothing, {name} costs "
-        f"{best['cost_difference_h']:+.2f} h a pair ({known}); this is one window, and it takes {POOLED_WINDOWS} "
-        "together to say that one beats the other."
+        f"The cost of {name} minus that of {rule}, the best rule, is {best['cost_difference_h']:+.2f} h per pair "
+        f"({known}). One window does not show which is better; that takes {POOLED_WINDOWS} pooled windows."
     )
 
 
@@ -176,13 +173,15 @@ def world(row: dict[str, Any]) -> str:
     """How far the world in which all this was measured is from the record, in the same window."""
     spearman, error = row["world_spearman"], row["world_error_over_mean"]
     if spearman is None or error is None:
-        return f"How far the waits of the {fmt.text(row['world'])} world are from the recorded ones is not known."
+        return f"The error of the waits in the {fmt.text(row['world'])} world is unknown."
     met = (spearman >= NEAR_SPEARMAN) + (error <= NEAR_ERROR)
-    verdict = ("far from the record: read the direction, no size", "only in part near the record", "near the record")[
-        met
-    ]
+    verdict = (
+        "far from the log: trust directions, not sizes",
+        "only partly close to the log",
+        "close to the log",
+    )[met]
     return (
-        f"The {fmt.text(row['world'])} world is {verdict}. Its waits of the jobs of this window correlate "
-        f"{spearman:.2f} with the recorded ones and are off by {error:.2f} of their mean "
-        f"({row['world_mean_wait_h']:.1f} h in the mean, recorded {row['recorded_mean_wait_h']:.1f} h)."
+        f"The {fmt.text(row['world'])} world is {verdict}. In this window its waits have a rank correlation of "
+        f"{spearman:.2f} with the recorded waits and a mean absolute error of {100 * error:.0f} % of the recorded mean "
+        f"({row['world_mean_wait_h']:.1f} h simulated, {row['recorded_mean_wait_h']:.1f} h recorded)."
     )

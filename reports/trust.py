@@ -48,13 +48,13 @@ def trust_in_replays(source: Source, replayed_mean_wait_s: float) -> str:
         recorded, simulated = figures["recorded_mean_wait_s"], figures["simulated_mean_wait_s"]
         order = figures["spearman"]
     if recorded is None:
-        return "Not known: the log holds no wait to hold the simulation against."
+        return "Unknown: the log holds no wait to compare the simulation with."
     words = (
-        f"{_verdict(recorded, simulated, order)} The same replay of the cluster as it is gives a mean wait of "
-        f"{fmt.duration(simulated)}; the log has {fmt.duration(recorded)}"
+        f"{_verdict(recorded, simulated, order)} The replay of the unchanged cluster gives a mean wait of "
+        f"{fmt.duration(simulated)}; the recorded mean wait is {fmt.duration(recorded)}"
     )
     if order is not None:
-        words += f", and job by job the order agrees with a rank correlation of {order:.2f} (1 is perfect)"
+        words += f", and the rank correlation of simulated and recorded waits is {order:.2f} (1 is perfect)"
     return f"{words}.{_calibrated(source)}{indicative(source)}"
 
 
@@ -72,10 +72,10 @@ def distance_s(source: Source, replayed_mean_wait_s: float) -> float | None:
 def _verdict(recorded: float, simulated: float, order: float | None) -> str:
     low, high = sorted((recorded + 1, simulated + 1))  # one second more, for waits of none
     if high / low <= CLOSE and (order is None or order >= KEPT_WELL):
-        return "Well, sizes hold."
+        return "Well: trust direction and size."
     if high / low <= NEAR and (order is None or order >= KEPT_SOMEWHAT):
-        return "Moderately, read it as an order of magnitude."
-    return f"{LITTLE}, read the direction, not the size."
+        return "Moderately: trust the order of magnitude."
+    return f"{LITTLE}: trust the direction, not the size."
 
 
 def _calibrated(source: Source) -> str:
@@ -87,8 +87,9 @@ def _calibrated(source: Source) -> str:
         return ""
     row = figures.to_dicts()[-1]
     return (
-        f" Calibrated on the record, single waits of {row['from_utc']:%B %Y} are off by "
-        f"{fmt.duration(row['mean_absolute_error_s'])} where the mean is {fmt.duration(row['recorded_mean_wait_s'])}."
+        f" Calibrated on the log, simulated waits of {row['from_utc']:%B %Y} have a mean absolute error of "
+        f"{fmt.duration(row['mean_absolute_error_s'])}; the recorded mean is "
+        f"{fmt.duration(row['recorded_mean_wait_s'])}."
     )
 
 

@@ -184,10 +184,18 @@ def _result(
 
 
 _SHOWN = {
-    "mean_jct_s": "duration", "p50_jct_s": "duration", "p99_jct_s": "duration", "mean_queueing_s": "duration",
-    "makespan_s": "duration", "utilization": "percent", "fragmentation": "percent", "worst_rho": "number",
-    "mean_rho": "number", "preemptions": "count", "lost_gpu_h": "number",
-}  # fmt: skip
+    "mean_jct_s": ("mean completion time", "duration"),
+    "p50_jct_s": ("median completion time", "duration"),
+    "p99_jct_s": ("99th percentile of completion times", "duration"),
+    "mean_queueing_s": ("mean time without GPUs", "duration"),
+    "makespan_s": ("first submission to last end", "duration"),
+    "utilization": ("GPUs in use", "percent"),
+    "fragmentation": ("GPUs free while jobs wait", "percent"),
+    "worst_rho": ("largest finish-time fairness rho", "number"),
+    "mean_rho": ("mean finish-time fairness rho", "number"),
+    "preemptions": ("preemptions", "count"),
+    "lost_gpu_h": ("GPU hours lost to restarts", "number"),
+}  # figure: (its name in the text, format)
 
 
 def _print(out: TextIO, result: dict[str, Any]) -> None:
@@ -196,25 +204,29 @@ def _print(out: TextIO, result: dict[str, Any]) -> None:
 
     machine = counted(result["nodes"], "node") if result["gpus"] is None else counted(result["gpus"], "GPU")
     out.write(f"{text(result['cluster'])}: {counted(result['jobs'], 'job')} on {machine}\n")
+    if result["results"]:
+        first = result["results"][0]
+        out.write(f"changes are relative to {first['scheduler']}, {text(first['change'])}\n")
     last = None
     for row in result["results"]:
         title = (row["scheduler"], row["change"])
         if title != last:
             out.write(f"\n{row['scheduler']}, {text(row['change'])}\n")
             last = title
-        kind = FORMATS[_SHOWN[row["figure"]]]
-        line = f"  {row['figure']:<18}{kind(row['value']):>16}"
+        name, unit = _SHOWN[row["figure"]]
+        kind = FORMATS[unit]
+        line = f"  {name:<36}{kind(row['value']):>16}"
         if row["difference_ci95"] is not None:
             low, high = row["difference_ci95"]
-            line += f"   by {kind(row['difference'])} (95 % {kind(low)} to {kind(high)})"
+            line += f"   change {kind(row['difference'])} (95 % interval {kind(low)} to {kind(high)})"
         if result["draws"] > 1:
-            line += f"   [{kind(row['draws'][0])} to {kind(row['draws'][1])} over {result['draws']} draws]"
+            line += f"   [{kind(row['draws'][0])} to {kind(row['draws'][1])} over {result['draws']} random draws]"
         out.write(line + "\n")
     sure = [row for row in result["groups"] if row["difference_ci95"] and 0 not in _signs(row["difference_ci95"])]
-    for word, sign in (("gain", -1), ("lose", 1)):
+    for word, sign in (("sooner", -1), ("later", 1)):
         parts = [row for row in sure if _signs(row["difference_ci95"]) == {sign}]
         parts.sort(key=lambda row: -abs(row["difference_s"] * row["jobs"]))
-        out.write(f"\nwho would {word} most, beyond chance{'' if parts else ': nobody'}\n")
+        out.write(f"\njobs that complete {word} by more than chance{'' if parts else ': none'}\n")
         for row in parts[:10]:
             out.write(
                 f"  {row['dimension']} {text(row['name'])}: {FORMATS['duration'](row['difference_s'])} a job, "

@@ -42,9 +42,9 @@ def _replays(source: Source, section: Section) -> None:
         TableView(
             "what_if",
             "The same jobs on a changed cluster",
-            "Replays in the simulator, both sides of each comparison, every job on whole nodes; how far its "
-            "waits are from the recorded ones is told in its own section below. Change: mean over jobs of the wait "
-            f"against the cluster as it is, with its 95 % interval over blocks of {BLOCK_DAYS} days. "
+            "Both sides of each comparison are replays in the simulator with every job on whole nodes; the section "
+            "on the accuracy of the simulation compares its waits with the log. Change: mean wait minus that on the "
+            f"unchanged cluster, below 0 is shorter, with its 95 % interval over blocks of {BLOCK_DAYS} days. "
             f"{source.caption(base['jobs'], 'jobs')}",
             columns(
                 "change|what differs", "scheduler|scheduler|name", "capacity_nodes|nodes|count",
@@ -59,19 +59,20 @@ def _replays(source: Source, section: Section) -> None:
 
 def _best_replay(base: dict[str, Any], others: list[dict[str, Any]]) -> str:
     """Only a change whose interval leaves out zero is called one."""
-    start = f"In simulation the mean wait is {fmt.duration(base['mean_wait_s'])} with the cluster as it is"
+    start = f"In simulation the mean wait is {fmt.duration(base['mean_wait_s'])} on the unchanged cluster"
     known = [row for row in others if row["wait_change_high_s"] is not None]
     if not known:
-        return f"{start}; the log is too short to tell a change from chance."
+        return f"{start}. The log is too short to distinguish the effect of a change from chance."
     sure = [row for row in known if row["wait_change_high_s"] < 0]
     if not sure:
-        return f"{start}; no change that was tried shortens it by more than chance would."
+        return f"{start}. No change tried here shortens it by more than chance."
     best = sure[0]
-    words = f"{start}, {fmt.duration(best['mean_wait_s'])} with {fmt.text(best['change'])}"
+    words = f"{start} and {fmt.duration(best['mean_wait_s'])} with {fmt.text(best['change'])}"
     free = [row for row in sure if row["capacity_nodes"] == base["capacity_nodes"]]
     if free and free[0] is not best:
         words += (
-            f", and {fmt.duration(free[0]['mean_wait_s'])} without a further node, by {fmt.text(free[0]['change'])}"
+            f". Without more nodes, the largest reduction is to {fmt.duration(free[0]['mean_wait_s'])} with "
+            f"{fmt.text(free[0]['change'])}"
         )
     return words + "."
 
@@ -96,9 +97,9 @@ def _hand_over(source: Source, section: Section) -> None:
         TableView(
             "hand_over",
             "Chained jobs: the next one submitted ahead of time",
-            "Reactive submits at the end of the job before; the policy between is the one of least cost on the select "
-            "window; oracle knows every start and bounds what is possible. "
-            f"Cost: interruption plus overlap, hours a hand-over. {source.caption(int(results['n'].max()), 'pairs')}",  # type: ignore[arg-type]
+            "Reactive submits at the predecessor's end. The oracle knows every start, so no policy can do better. The "
+            "other policy has the least cost on the select window. "
+            f"Cost: interruption plus overlap, hours per hand-over. {source.caption(int(results['n'].max()), 'pairs')}",  # type: ignore[arg-type]
             columns(
                 "nodes_held|nodes a job|name", "policy|policy|name", "n|pairs|count",
                 "interruption_h|interruption, h|number", "overlap_h|overlap, h|number", "cost_w1|cost, h|number",
@@ -114,8 +115,8 @@ def _rules(source: Source, section: Section) -> None:
     savings = source.rows("failure_savings")
     if savings.is_empty():
         section.missing.append(
-            "What a pre-run on one GPU or fewer retries would save is not known: the log holds no GPU counts, or no "
-            "job that such a rule would touch."
+            "The savings of a pre-run on one GPU or of fewer retries are unknown: the log holds no GPU counts, or no "
+            "job to which such a rule applies."
         )
         return
     best = savings.filter(pl.col("reason").is_null()).sort("gpu_time_net_s", descending=True).to_dicts()
@@ -123,16 +124,16 @@ def _rules(source: Source, section: Section) -> None:
         row = best[0]
         what = f"{row['rule']}" + (f" ({fmt.duration(row['limit_s'])})" if row["limit_s"] else "")
         section.sentences.append(
-            f"Of the rules against failures, {what} comes out best: {fmt.gpu_time(row['gpu_time_saved_s'])} saved for "
-            f"{fmt.gpu_time(row['gpu_time_cost_s'])} spent"
-            + ("." if row["gpu_time_net_s"] > 0 else ", which does not pay on this log.")
+            f"The best rule against failures, {what}, saves {fmt.gpu_time(row['gpu_time_saved_s'])} and costs "
+            f"{fmt.gpu_time(row['gpu_time_cost_s'])}"
+            + ("." if row["gpu_time_net_s"] > 0 else ", so no rule pays off on this log.")
         )
     section.tables.append(
         TableView(
             "failure_savings",
             "Rules against failures",
-            "Pre-run: every job of more than one GPU first runs so long on one, and is not started at full size if it "
-            "fails there. Stopped wrongly: jobs that completed later after all. "
+            "Pre-run: every job of more than one GPU first runs this long on one GPU and is not started at full size "
+            "if it fails there. Stopped wrongly: stopped jobs that completed later in the log. "
             + source.caption(int(savings["jobs"].max()), "jobs"),  # type: ignore[arg-type]
             columns(
                 "rule|rule", "limit_s|length|duration", "reason|for failures by|name", "jobs|jobs touched|count",

@@ -57,7 +57,7 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
             "causes",
             "What jobs waited for",
             "Every second of every wait, up to the first start, counts once, for the first cause in this order that "
-            f"applied; the sum is {fmt.duration(total)}. Jobs: those of which it was the largest cause. "
+            f"applied; the sum is {fmt.duration(total)}. Mostly so: jobs for which it was the largest cause. "
             + source.caption(waited.height, "jobs"),
             columns("cause|cause", "wait_s|waiting|duration", "share|share|percent", "jobs|mostly so|count",
                     "meaning|meaning"),
@@ -67,7 +67,7 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
     section.figures.append(_figure(source, by, sums, waited.height))
     for dimension, title, label in (
         ("size_bucket", "What jobs waited for, by GPUs", "GPUs"),
-        ("user_name", "What jobs waited for, by user: the longest in sum", "user"),
+        ("user_name", "What jobs waited for, by user, longest total wait first", "user"),
         ("partition", "What jobs waited for, by partition or virtual cluster", "partition"),
     ):
         if (table := _by(source, by, dimension, title, label)) is not None:
@@ -81,8 +81,8 @@ def _unexplained(waited: pl.DataFrame) -> list[str]:
         return []
     return [
         f"The log names no nodes, so whether a job would have fitted is judged by {' and '.join(bases)} over the whole "
-        "cluster: time in which enough was free in all, but scattered over nodes or in other partitions alone, counts "
-        "as behind others or unknown."
+        "cluster. If enough was free in total, but only scattered over nodes or in other partitions, that time counts "
+        "as behind others or as unknown."
     ]
 
 
@@ -94,7 +94,7 @@ def _pools(waited: pl.DataFrame) -> list[str]:
     sizes = sorted(asked["pool_nodes"].unique().to_list())
     nodes = ("" if len(sizes) == 1 else f"{sizes[0]:,} to ") + counted(sizes[-1], "node")
     known_by = " or ".join(fmt.text(name) for name in sorted(asked["pool_known_by"].drop_nulls().unique()))
-    return [f"Full or out of service is asked of the {nodes} that each job could use ({known_by})."]
+    return [f"“Full” and “out of service” refer to the {nodes} that each job could use ({known_by})."]
 
 
 def _inferred(waited: pl.DataFrame) -> list[str]:
@@ -103,8 +103,11 @@ def _inferred(waited: pl.DataFrame) -> list[str]:
     if shown.is_empty():
         return []
     longest = fmt.text(shown.sort(pl.sum_horizontal(INFERRED), descending=True)["evidence"][0])
-    jobs = counted(shown.height, "job", "is")
-    return [f"That {jobs} behind jobs of the same user is inferred from starts and ends (the longest wait: {longest})."]
+    jobs = counted(shown.height, "job")
+    return [
+        f"For {jobs}, waiting behind jobs of the same user is inferred from starts and ends "
+        f"(the longest wait: {longest})."
+    ]
 
 
 def _figure(source: Source, by: pl.DataFrame, sums: dict[str, int], n: int) -> Figure:

@@ -58,17 +58,21 @@ def _sentences(section: Section, links: pl.DataFrame, whole: dict[str, Any]) -> 
         section.sentences.append(f"{kept}; no link has taken over from another yet.")
         return
     section.sentences.append(
-        f"{kept}. {handovers}: {fmt.number(whole['interruption_h'])} h of interruption and "
-        f"{fmt.number(whole['overlap_h'])} h of overlap in the mean, {fmt.percent(whole['zero_share'])} without "
-        "interruption."
+        f"{kept}. Over {handovers} the mean interruption was {fmt.number(whole['interruption_h'])} h and the mean "
+        f"overlap {fmt.number(whole['overlap_h'])} h; {fmt.percent(whole['zero_share'])} had no interruption."
     )
     waits = links.filter(pl.col("handover_utc").is_not_null() & (pl.col("dependency") == ""))["wait_s"].drop_nulls()
     mean_s = waits.mean()
-    own = f"{fmt.duration(mean_s)} in the mean of {len(waits):,}" if isinstance(mean_s, float) else "none did"
+    own = (
+        f"The {counted(len(waits), 'successor')} without a dependency waited {fmt.duration(mean_s)} on average from "
+        "submission."
+        if isinstance(mean_s, float)
+        else "No successor without a dependency has started."
+    )
     section.sentences.append(
-        "What submitting at the predecessor's end (reactive) would have waited is unknown, since nothing was submitted "
-        "then; if a later submission starts no earlier, it would have been interrupted for at least as long. What "
-        f"is known is how long successors without a dependency waited from their own submission: {own}."
+        "The log cannot show the interruption under reactive submission (at the predecessor's end), since no job was "
+        "submitted then. If a later submission starts no earlier, that interruption is at least as long. "
+        f"{own}"
     )
 
 
@@ -82,8 +86,8 @@ def _which_decided(section: Section, rows: list[dict[str, Any]]) -> None:
     ]
     others = sum(row["decisions"] for row in rows if row["decided_by"] not in ("policy", EVERY))
     section.sentences.append(
-        f"Decided by {', '.join(told) if told else 'no policy'}; {counted(others, 'decision')} by the agent's own "
-        "rules, where the policy could not."
+        f"Decided by {', '.join(told) if told else 'no policy'}; the agent's own rules made "
+        f"{counted(others, 'decision')} that the policy could not make."
     )
 
 
@@ -94,9 +98,9 @@ def _by_version(
     few = f" Only {counted(whole['blocks'], 'such block')}: intervals are indicative." * bool(whole["indicative"])
     return TableView(
         "deployed_policies",
-        "Interruption and overlap, by who decided",
-        "Means a handover; no interruption: share of handovers; 95 % intervals by moving-block bootstrap in blocks of "
-        f"{BLOCK_DAYS} days, not for a record no longer than one. Decided by none: submitted without a decision (a "
+        "Interruption and overlap, by deciding policy",
+        "Means per handover; no interruption: share of handovers. 95 % intervals by moving-block bootstrap in blocks "
+        f"of {BLOCK_DAYS} days, if the log is longer than one block. Decided by none: submitted without a decision (a "
         f"first link, the last moment, a retry).{few} {source.caption(whole['handovers'], 'handovers', window=window)}",
         columns(
             "decided_by|decided by|name", "policy|policy|name", "version|version|code", "setting|setting|number",
@@ -125,26 +129,27 @@ def _predictions(
     """Real waits against predicted ones: how many came as predicted, drawn and by version."""
     judged = links.filter(pl.col("band").is_not_null()) if not links.is_empty() else links
     if judged.is_empty():
-        section.missing.append("No job was submitted with a predicted wait and without a dependency, and has started.")
+        section.missing.append("No job with a predicted wait and without a dependency has started yet.")
         return
     whole = next(row for row in rows if row["decided_by"] == EVERY)
     section.sentences.append(
-        f"{counted(whole['predicted'], 'wait')} had been predicted: {fmt.percent(whole['within_share'])} came as "
-        f"predicted (between the estimate by expected run times and that by limits, or less than {_MINUTES} minutes "
-        f"outside), {fmt.percent(whole['before_share'])} were shorter, {fmt.percent(whole['after_share'])} longer."
+        f"Of {counted(whole['predicted'], 'predicted wait')}, {fmt.percent(whole['within_share'])} were as predicted: "
+        f"between the estimate by expected run times and the estimate by time limits, or less than {_MINUTES} minutes "
+        f"outside. {fmt.percent(whole['before_share'])} were shorter and {fmt.percent(whole['after_share'])} longer "
+        "than predicted."
     )
     ending = source.caption(judged.height, "waits", window=window)
     section.figures.append(_drawn(source, judged, ending))
     section.tables.append(
         TableView(
             "predictions",
-            "Predicted against real waits, by who decided",
-            "Jobs that were submitted with a prediction and without a dependency, and have started; who still waits "
-            "counts nowhere, so long waits are seen late. Error: real wait less the predicted one, mean and mean of "
-            f"its absolute value. {ending}",
+            "Predicted against actual waits, by deciding policy",
+            "Jobs with a prediction and without a dependency that have started. Jobs that still wait are excluded, so "
+            "long waits appear late. Error: actual minus predicted wait, as mean and mean absolute value. "
+            f"{ending}",
             columns(
                 "decided_by|decided by|name", "policy|policy|name", "version|version|code", "setting|setting|number",
-                "predicted|waits|count", "wait_mean_s|real, mean|duration",
+                "predicted|waits|count", "wait_mean_s|actual, mean|duration",
                 "estimate_mean_s|by limits, mean|duration", "estimate_error_s|error|duration",
                 "estimate_absolute_error_s|absolute|duration", "expected_mean_s|by run times, mean|duration",
                 "expected_error_s|error|duration", "expected_absolute_error_s|absolute|duration",
@@ -164,11 +169,11 @@ def _drawn(source: Source, judged: pl.DataFrame, ending: str) -> Figure:
     )
     return Figure(
         "predicted",
-        "Predicted against real waits",
-        "A line a job, from the wait predicted by expected run times to that by limits (the dot is the longer "
-        f"one) when it was submitted; on the broken line it is the real one. {ending}",
+        "Predicted against actual waits",
+        "One line per job, from the wait predicted at submission by expected run times to the wait predicted by time "
+        f"limits (dot: the longer). On the broken line the predicted wait equals the actual one. {ending}",
         figures.predicted(f"{source.slug}-predicted", low, high, real, (judged["band"] == "within").to_numpy()),
-        "Real wait over predicted wait of each job, both on a log axis; the table has the figures.",
+        "Actual wait over predicted wait of each job, both on a log axis; the table has the figures.",
     )
 
 
@@ -179,8 +184,8 @@ def _by_link(source: Source, links: pl.DataFrame, window: tuple[datetime, dateti
     return TableView(
         "deployed_links",
         "Each link",
-        "One row a job, the newest first. Predicted: the wait when it was submitted; interruption and overlap are "
-        f"those against its predecessor. {source.caption(links.height, 'jobs', window=window)}",
+        "One row per job, the newest first. Predicted: the wait predicted at submission. Interruption and overlap are "
+        f"relative to its predecessor. {source.caption(links.height, 'jobs', window=window)}",
         columns(
             "chain|chain|code", "link|link|count", "attempt|attempt|count", "job_id|job|code",
             "submit_utc|submitted, UTC|utc", "wait_s|wait|duration", "start_expected_s|predicted by run times|duration",

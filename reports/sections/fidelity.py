@@ -27,7 +27,7 @@ _WAITS = {
 _CALIBRATED = (
     "jobs|jobs|count", "recorded_mean_wait_s|recorded mean|duration", "simulated_mean_wait_s|calibrated mean|duration",
     "recorded_p90_wait_s|recorded p90|duration", "simulated_p90_wait_s|calibrated p90|duration",
-    "mean_absolute_error_s|MAE|duration", "relative_error|MAE of mean|percent", "spearman|Spearman|number",
+    "mean_absolute_error_s|MAE|duration", "relative_error|MAE / recorded mean|percent", "spearman|Spearman|number",
     "spearman_waited|Spearman if waited|number",
 )  # fmt: skip
 _FORM_ORDER = {"frozen": 0, "causal": 1, "forked": 2, "informed": 3}
@@ -38,17 +38,17 @@ def _not_replayed(source: Source) -> str:
     replays = source.rows("what_if")
     base = replays.filter(pl.col("change") == AS_IT_IS).to_dicts() if not replays.is_empty() else []
     if not base or base[0]["mean_wait_s"] is None or source.mean_wait_s is None:
-        return "The trace was not replayed in the simulator, so nothing says how close its waits come."
+        return "The trace was not replayed in the simulator, so the error of simulated waits is unknown."
     return (
-        "The trace was not replayed job by job. The replays of changed clusters start from a mean wait of "
-        f"{fmt.duration(base[0]['mean_wait_s'])} on {counted(base[0]['capacity_nodes'], 'node')}; the log has "
-        f"{fmt.duration(source.mean_wait_s)}."
+        "The trace was not replayed job by job. The replay of the unchanged cluster has a mean wait of "
+        f"{fmt.duration(base[0]['mean_wait_s'])} on {counted(base[0]['capacity_nodes'], 'node')}; the recorded mean "
+        f"wait is {fmt.duration(source.mean_wait_s)}."
     )
 
 
 def fidelity(source: Source) -> Section:
     """Mean, p50, p95, mean absolute error and rank correlation for each scheduler that was simulated."""
-    section = Section("fidelity", "How far to trust this: simulated against recorded waits")
+    section = Section("fidelity", "Accuracy of the simulation: simulated against recorded waits")
     starts = source.columns("simulated_starts", *COMPARED)
     replayed = starts.height
     if not starts.is_empty():
@@ -63,15 +63,15 @@ def fidelity(source: Source) -> Section:
         section.figures.append(_overlay(source, f"{scheduler}", int(str(capacity)), group))
     if starts.height < replayed:
         section.sentences.append(
-            f"{counted(replayed - starts.height, 'replayed job', 'lacks')} a start on one side; they count in none of "
-            "these figures."
+            f"{counted(replayed - starts.height, 'replayed job', 'lacks')} a start in the log or in the replay; the "
+            "figures exclude such jobs."
         )
     section.tables.append(
         TableView(
             "distance",
-            "How far apart they are",
+            "Difference between simulated and recorded waits",
             "MAE is the mean absolute difference job by job; Spearman is the rank correlation, ties averaged, "
-            f"beside it that of the jobs recorded to wait over {NOTICED_WAIT_S // 60} minutes alone. "
+            f"for all jobs and for those with a recorded wait over {NOTICED_WAIT_S // 60} minutes. "
             + source.caption(starts.height, "simulated starts"),
             columns(
                 "scheduler|scheduler|name", "capacity_nodes|nodes|count", "jobs|jobs|count",
@@ -89,23 +89,22 @@ def _with_calibration(source: Source, section: Section) -> Section:
     """The section with what calibration reached, what each mechanism contributes and which waits stay unexplained."""
     figures = source.rows("calibration_figures")
     if figures.is_empty():
-        section.missing.append("No month has four weeks of record before it, so nothing was calibrated.")
+        section.missing.append("Calibration needs four weeks of log before a month, and no month has them.")
         return section
     whole = figures.filter(pl.col("change") == "all").sort("from_utc", pl.col("form").replace_strict(_FORM_ORDER))
     newest = whole.filter((pl.col("form") == "forked") & (pl.col("from_utc") == pl.col("from_utc").max()))
     section.sentences += [_calibrated_sentence(row) for row in newest.to_dicts()]
     if source.told.uncalibrated:
-        section.sentences.append(f"The record is long: calibration leaves out {fmt.text(source.told.uncalibrated)}.")
+        section.sentences.append(f"The log is long, so calibration leaves out {fmt.text(source.told.uncalibrated)}.")
     section.tables.append(
         TableView(
             "calibration",
-            "Calibrated waits, each month fitted on what came before it",
-            "Frozen: the trace replayed with parameters from before the month. Causal: the same with the usable nodes "
-            "following the record. Forked: each job from the recorded state of the others at its submission, simulated "
-            "from then on. Informed: each job told of the others up to each instant, which is easier. Ceiling: "
-            "Spearman of a model that knew every wait but tied those up to 10 s. Development: methods and "
-            "settings were made with that month in view. "
-            + source.caption(int(newest["jobs"].sum()), "jobs of the newest month"),
+            "Calibrated waits, each month fitted on the log before it",
+            "Frozen: the trace is replayed with parameters from before the month. Causal: as frozen, with the usable "
+            "nodes taken from the log. Forked: each job is simulated from the recorded state of the queue at its "
+            "submission. Informed: each job also sees the recorded jobs until it starts, which is easier. Ceiling: "
+            "Spearman of a model that knows every wait but ties those up to 10 s. Development: we developed methods "
+            "and settings on that month. " + source.caption(int(newest["jobs"].sum()), "jobs of the newest month"),
             columns("month|month|name", "form|form|name", *_CALIBRATED, "spearman_ceiling|ceiling|number"),
             [_calibrated_row(row, source.told.development_until) for row in whole.to_dicts()],
         )
@@ -116,7 +115,7 @@ def _with_calibration(source: Source, section: Section) -> Section:
             TableView(
                 "mechanisms",
                 "What each mechanism contributes",
-                "A sample of the newest month: each added to those above it, from none on, and each left out of all. "
+                "On a sample of the newest month: mechanisms added one by one, and all mechanisms without one of them. "
                 + source.caption(int(parts[0]["jobs"]), "jobs"),
                 columns("form|form|name", "change|change|name", "mechanism|mechanism|name", *_CALIBRATED),
                 [_calibrated_row(row) for row in parts],
@@ -131,10 +130,11 @@ def _unexplained(source: Source) -> TableView:
     starts = source.rows("calibrated_starts")
     return TableView(
         "unexplained",
-        "Which waits stay unexplained",
-        "Jobs by the error of the forked form. Early: the record kept the job waiting for a reason that no rule "
-        "here knows (a dependency, a begin time, a reservation, a pinned node). Late: it started past jobs that "
-        "the rules put first. " + source.caption(starts.height, "jobs"),
+        "Waits that calibration does not explain",
+        "Jobs by the error of the forked form. Early: simulated to start earlier than recorded, for a reason that the "
+        "simulator does not model (a dependency, a begin time, a reservation, a pinned node). Late: simulated to "
+        "start later than recorded, because in the log it overtook jobs that the simulated rules put first. "
+        + source.caption(starts.height, "jobs"),
         columns(
             "month|month|name", "class|error|name", "jobs|jobs|count", "share_of_jobs|of jobs|percent",
             "recorded_wait_h|recorded wait, h|number", "error_h|error, h|number", "share_of_error|of error|percent",
@@ -158,9 +158,9 @@ def _calibrated_sentence(row: dict[str, Any]) -> str:
     recorded, error = row["recorded_mean_wait_s"], row["mean_absolute_error_s"]
     order = "undefined" if row["spearman"] is None else f"{row['spearman']:.2f}"
     return (
-        f"Calibrated on what came before and simulated from the queue at submission, waits of {row['from_utc']:%B %Y} "
-        f"are off by {fmt.duration(error)} on average where the mean recorded wait is {fmt.duration(recorded)} "
-        f"(calibrated mean {fmt.duration(row['simulated_mean_wait_s'])}); Spearman {order}, n {row['jobs']:,}."
+        f"The simulator, calibrated on the log before {row['from_utc']:%B %Y}, has a mean absolute error of "
+        f"{fmt.duration(error)} a wait in that month. The mean wait is {fmt.duration(recorded)} recorded and "
+        f"{fmt.duration(row['simulated_mean_wait_s'])} simulated; Spearman {order}, n {row['jobs']:,}."
     )
 
 
@@ -169,19 +169,19 @@ def _sentence(row: dict[str, Any]) -> str:
     recorded, simulated = row["recorded_mean_wait_s"], row["simulated_mean_wait_s"]
     if recorded > 0:
         ratio = simulated / recorded
-        apart = f"{100 * abs(ratio - 1):.0f} % {'longer' if ratio >= 1 else 'shorter'} than recorded"
+        apart = f"{100 * abs(ratio - 1):.0f} % {'longer' if ratio >= 1 else 'shorter'} than the recorded mean"
     else:
-        apart = "while nobody waited in the record"
+        apart = "while no job waited in the log"
     order = row["spearman"]
     if order is None:
-        kept = "the order cannot be compared, for one side never varies"
+        kept = "The order of the waits cannot be compared, since all waits of one side are equal"
     else:
         strength = "well" if order >= 0.8 else "moderately" if order >= 0.5 else "poorly"
-        kept = f"the order of who waits long is kept {strength} (Spearman {order:.2f})"
+        kept = f"The order of the waits agrees {strength} with the log (Spearman {order:.2f})"
     return (
         f"Under {fmt.text(row['scheduler'])} on {counted(row['capacity_nodes'], 'node')} the simulated mean wait is "
-        f"{fmt.duration(simulated)}, {apart} ({fmt.duration(recorded)}); a single job is off by "
-        f"{fmt.duration(row['mean_absolute_error_s'])} on average, and {kept}."
+        f"{fmt.duration(simulated)}, {apart} ({fmt.duration(recorded)}). The mean absolute error of a job's wait is "
+        f"{fmt.duration(row['mean_absolute_error_s'])}. {kept}."
     )
 
 
@@ -190,7 +190,7 @@ def _overlay(source: Source, scheduler: str, capacity: int, group: pl.DataFrame)
     return Figure(
         "waits_compared",
         f"Waits under {scheduler}",
-        f"Share of jobs that waited at most so long (log axis; 0 counts as 1 s), replayed under {scheduler} on "
+        f"Share of jobs with at most this wait (log axis; 0 counts as 1 s), replayed under {scheduler} on "
         f"{counted(capacity, 'node')}. {source.caption(group.height, 'jobs')}",
         figures.ecdf(f"{source.slug}-{scheduler}-{capacity}", curves, "wait from submission", dashed=("simulated",)),
         "Cumulative distributions of recorded and simulated waits overlaid.",

@@ -41,9 +41,9 @@ def gpu_schedulers(source: Source, section: Section) -> None:
         TableView(
             "what_if_assumed",
             "What these replays rest on",
-            "What the log does not say was assumed, or drawn with a seed; what was drawn is generated, not recorded. "
-            "How much the draws matter is told by their ends in the table of the schedulers, and how much it matters "
-            f"that anything is drawn by the change mix=none. {_caption(source, base)}",
+            "Values missing from the log are assumed or drawn at random with a seed; drawn values are generated, not "
+            "recorded. The table of the schedulers shows how much the result varies over the draws, and its row "
+            f"mix=none shows the result without drawn job models. {_caption(source, base)}",
             columns("line|assumed or drawn"),
             [{"line": line} for line in lines],
         )
@@ -64,18 +64,20 @@ def _schedulers(source: Source, base: dict[str, Any], rows: list[dict[str, Any]]
     return TableView(
         "what_if_schedulers",
         "The same jobs under other GPU schedulers",
-        f"Replays of one engine with one price of a restart. Change: mean over jobs of the completion time "
-        f"against {fmt.text(base['scheduler'])} as it is, with its 95 % interval over blocks of {BLOCK_DAYS} days; "
-        f"over draws: the least and the largest change, of {fmt.count(base['draws'])} of what the "
-        "log does not say. sjf and srtf know every run time: marks to reach, not to run. Preemptions are stops "
-        f"before the end, lost what restarts held without progress. {_caption(source, base)}",
+        "All replays use the same engine and the same cost of a restart. Change: mean completion time minus that "
+        f"under {fmt.text(base['scheduler'])} with nothing changed, below 0 is shorter, with its 95 % interval over "
+        f"blocks of {BLOCK_DAYS} days. Over draws: the smallest and the largest change over "
+        f"{counted(base['draws'], 'random draw')} of the values missing from the log. sjf and srtf know every run "
+        "time, so they are bounds that no cluster can run. Preemptions: stops of running jobs before their end. Lost: "
+        "GPU time that restarts held without progress. Finish-time fairness rho: completion time over that alone on "
+        f"an equal share of the GPUs. {_caption(source, base)}",
         columns(
             "scheduler|scheduler|name", "change|what differs", "capacity_gpus|GPUs|count",
             "mean_jct_s|mean completion|duration", "jct_change_s|change|duration", "interval|95 %|interval_s",
             "over_draws|over draws|interval_s", "preemptions|preemptions|count", "lost_gpu_s|lost|gpu_time",
             "p50_jct_s|median|duration", "p99_jct_s|p99|duration", "mean_queueing_s|mean queueing|duration",
-            "utilization|in use|percent", "fragmentation|free while somebody waits|percent",
-            "worst_rho|worst rho|number", "mean_rho|mean rho|number",
+            "utilization|in use|percent", "fragmentation|free while jobs wait|percent",
+            "worst_rho|largest finish-time fairness rho|number", "mean_rho|mean finish-time fairness rho|number",
         ),
         rows,
     )  # fmt: skip
@@ -111,21 +113,24 @@ def _is_sure(row: dict[str, Any], sign: int) -> bool:
 def _best(base: dict[str, Any], best: dict[str, Any] | None) -> str:
     """Only what neither the weeks nor the draws make doubtful is called better."""
     start = (
-        f"Under {fmt.text(base['scheduler'])}, in simulation, a job on GPUs is complete "
-        f"{fmt.duration(base['mean_jct_s'])} after its submission in the mean"
+        f"In simulation, GPU jobs complete on average {fmt.duration(base['mean_jct_s'])} after submission under "
+        f"{fmt.text(base['scheduler'])}"
     )
     if base["mean_jct_low_s"] is None:
-        return f"{start}; the log is too short to tell another scheduler from chance."
+        return f"{start}. The log is too short to distinguish the effect of another scheduler from chance."
     if best is None:
-        return f"{start}; no other scheduler and no change that was tried shortens that beyond chance and every draw."
+        return f"{start}. No other scheduler and no change tried here shortens this by more than chance in every draw."
     ends = fmt.interval_s([best["jct_change_low_s"], best["jct_change_high_s"]])
-    words = f"{start}, under {_named(best)} {fmt.duration(best['mean_jct_s'])} (change {ends})"
+    words = f"{start} and {fmt.duration(best['mean_jct_s'])} under {_named(best)} (95 % interval of the change: {ends})"
     if best["draws"] > 1:
-        words += f"; over {best['draws']} draws of what the log does not say, {fmt.interval_s(best['over_draws'])}"
+        words += (
+            f". Values missing from the log were drawn {best['draws']} times; the change was "
+            f"{fmt.interval_s(best['over_draws'])} over these draws"
+        )
     per_job = best["preemptions"] / best["jobs"]
     return (
-        f"{words}. It stops running jobs {fmt.count(best['preemptions'])} times ({fmt.number(per_job)} a job), and "
-        f"restarts take {fmt.gpu_time(best['lost_gpu_s'])}."
+        f"{words}. {_named(best)} preempts running jobs {fmt.count(best['preemptions'])} times "
+        f"({fmt.number(per_job)} per job), and restarts cost {fmt.gpu_time(best['lost_gpu_s'])}."
     )
 
 
@@ -137,24 +142,27 @@ def _gangs(source: Source, rows: list[dict[str, Any]]) -> list[str]:
     said = next(line for line in by_pod["assumptions"].splitlines() if line.startswith(HELD)).removeprefix(HELD)
     mean, before = (fmt.duration(row["mean_jct_s"]) for row in (gangs, by_pod))
     told = (
-        f"Placed pod by pod, jobs that were not whole held {fmt.text(said)}. With gangs a job is complete {mean} after "
-        f"its submission in the mean, not {before}"
+        f"Placed pod by pod, jobs with only some of their pods placed held {fmt.text(said)}. With all pods of a job "
+        f"placed together (gangs), jobs complete on average {mean} after submission, compared with {before} pod by pod"
     )
-    tail = f"the slowest of a hundred {fmt.duration(gangs['p99_jct_s'])}, not {fmt.duration(by_pod['p99_jct_s'])}."
+    slowest, slowest_by_pod = (fmt.duration(row["p99_jct_s"]) for row in (gangs, by_pod))
+    tail = f"the 99th percentile is {slowest} compared with {slowest_by_pod}."
     if by_pod["place"] != 1:
         return [f"{told} (no interval: kubernetes is not the base of these replays); {tail}"]
     if gangs["interval"] is None:
         return [f"{told} (the log is too short for an interval); {tail}"]
     is_told = _is_sure(gangs, -1) or _is_sure(gangs, 1)
     ends = fmt.interval_s(gangs["interval"])
-    sentences = [f"{told} (change {ends}{'' if is_told else ', which chance may have done'}); {tail}"]
+    sentences = [f"{told} (95 % interval of the change: {ends}{'' if is_told else '; this may be chance'}); {tail}"]
     groups = source.rows("what_if_groups").filter(
         (pl.col("scheduler") == PODS[1][0]) & (pl.col("change") == PODS[1][1]) & (pl.col("dimension") == "size")
     )
     for word, sign in (("sooner", -1), ("later", 1)):
         names = [row["name"] for row in groups.to_dicts() if _is_sure(row, sign)]
         if names:
-            sentences.append(f"Beyond chance gangs are {word} for jobs of {', '.join(map(fmt.text, names))} GPUs.")
+            sentences.append(
+                f"With gangs, jobs of {', '.join(map(fmt.text, names))} GPUs complete {word}, by more than chance."
+            )
     return sentences
 
 
@@ -171,27 +179,27 @@ def _parts(source: Source, section: Section, best: dict[str, Any]) -> None:
     for row in of_best:
         if row["dimension"] == "user":
             row["name"] = source.hidden("user_name", row["name"])
-        row["effect"] = "gains" if _is_sure(row, -1) else "loses" if _is_sure(row, 1) else "cannot be told"
+        row["effect"] = "gains" if _is_sure(row, -1) else "loses" if _is_sure(row, 1) else "not significant"
         row["interval"] = (
             None if row["jct_change_low_s"] is None else [row["jct_change_low_s"], row["jct_change_high_s"]]
         )
-    of_best.sort(key=lambda row: (row["effect"] == "cannot be told", -abs(row["jct_change_s"]) * row["jobs"]))
+    of_best.sort(key=lambda row: (row["effect"] == "not significant", -abs(row["jct_change_s"]) * row["jobs"]))
     losing = [row for row in of_best if row["effect"] == "loses"]
     if losing:
         most = max(losing, key=lambda row: row["jct_change_s"] * row["jobs"])
         section.sentences.append(
-            f"{_named(best)} makes {len(losing)} of {counted(len(of_best), 'group')} of jobs wait longer, "
-            f"{_part(most)} most: {fmt.duration(most['jct_change_s'])} a job."
+            f"Under {_named(best)}, {len(losing)} of {counted(len(of_best), 'group')} of jobs complete later "
+            f"than under the base scheduler; {_part(most)} lose most, {fmt.duration(most['jct_change_s'])} per job."
         )
     else:
-        section.sentences.append(f"No group of jobs is known to be later under {_named(best)}.")
+        section.sentences.append(f"Under {_named(best)}, no group of jobs completes later by more than chance.")
     shown, left_out = cut(of_best, MOST_PARTS)
     section.tables.append(
         TableView(
             "what_if_groups",
-            f"Who gains and who loses under {_named(best)}",
-            "Change of the mean completion time of a job, by GPUs asked for, virtual cluster or partition, and user "
-            "(of those with most jobs). One gains or loses where the interval and every draw agree. "
+            f"Groups of jobs that gain or lose under {_named(best)}",
+            "Change of the mean completion time, by GPUs requested, virtual cluster or partition, and user (those with "
+            "most jobs). A group gains or loses only if its 95 % interval and every draw agree on the sign. "
             f"{_caption(source, best)}",
             columns(
                 "dimension|by|name", "name|which|name", "effect|effect", "jobs|jobs|count",
@@ -204,5 +212,5 @@ def _parts(source: Source, section: Section, best: dict[str, Any]) -> None:
 
 
 def _part(row: dict[str, Any]) -> str:
-    kind = {"size": "those of {} GPUs", "group": "those of {}", "user": "those of user {}"}[row["dimension"]]
+    kind = {"size": "jobs of {} GPUs", "group": "jobs of {}", "user": "jobs of user {}"}[row["dimension"]]
     return kind.format(fmt.text(row["name"]))

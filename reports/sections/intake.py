@@ -31,14 +31,14 @@ def intake(source: Source) -> Section:
     section.sentences.append(
         f"{counted(files.height, 'raw file')} with {counted(records, 'record')} gave "
         f"{counted(source.jobs.height, 'job')}; "
-        f"{counted(int(files['duplicates'].sum()), 'record', 'was')} duplicates, {rejects:,} "
-        f"({fmt.percent(rejects / max(records, 1))}) were refused."
+        f"{counted(int(files['duplicates'].sum()), 'duplicate')} and {counted(rejects, 'refused record')} "
+        f"({fmt.percent(rejects / max(records, 1))}) were left out."
     )
     section.sentences.extend(_conservation(files))
     superseded, ambiguous = int(files["superseded"].sum()), int(source.jobs["is_time_ambiguous"].sum())
     section.sentences.append(
-        f"{counted(superseded, 'job')} stood in several files, and the newest record was kept; "
-        f"{counted(ambiguous, 'job')} had a local time in the hour of a clock change that nothing in the log settles "
+        f"{counted(superseded, 'job')} appeared in several files; the newest record of each was kept. "
+        f"{counted(ambiguous, 'job')} had an ambiguous local time in the hour of a clock change "
         f"(zone {fmt.text(source.timezone)})."
     )
     section.tables.append(_files_table(source, files))

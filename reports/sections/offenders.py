@@ -219,9 +219,9 @@ def _retries_mail(row: dict[str, Any], when: str, advice: str) -> Mail:
     again = f"{row['repeats']:,} {'times' if row['repeats'] > 1 else 'time'}"
     return (
         f"{row['repeats']:,} {'runs' if row['repeats'] > 1 else 'run'} that could not work",
-        f"your jobs failed {again} again in the way in which they had failed before{when}, most often with: "
-        f"{fmt.text(row['reason'])}{held}. Such an error does not go away by itself: {advice}? Please switch automatic "
-        "requeueing off for it, too.",
+        f"your jobs failed {again} again with an error that they had failed with before{when}, most often: "
+        f"{fmt.text(row['reason'])}{held}. Such an error does not go away by itself: {advice}? Please also switch off "
+        "automatic requeueing for these jobs.",
         [
             _line(job, _ran(job), fmt.gpu_time(job["lost_s"]) if job["lost_s"] is not None else "")
             for job in row["examples"]

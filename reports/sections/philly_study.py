@@ -40,7 +40,7 @@ class _Figure:
 
 def study(source: Source) -> Section:
     """The table of published against this log, or a sentence that says that the log is not Philly's."""
-    section = Section("study", "Beside the Philly study")
+    section = Section("study", "Comparison with the Philly study")
     formats = [] if source.files.is_empty() else source.files["format"].to_list()
     if not any(name.startswith("philly") for name in formats) or source.jobs.is_empty():
         section.applies = False

@@ -72,7 +72,7 @@ def policies(source: Source) -> Section:
             _pair_size(source, section, pairs, curves)
         if source.told.why_plain and not parts[0].is_recorded:
             why = fmt.text(source.told.why_plain).rstrip(".")
-            section.sentences.append(f"Pairs are put into the plain world, and are none of the log: {why}.")
+            section.sentences.append(f"The pairs are generated in the plain world, not taken from the log: {why}.")
         promises(source, section)
     _releases(source, section, is_asked_for=bool(parts))
     return section
@@ -106,16 +106,16 @@ def _pair_size(source: Source, section: Section, pairs: Compared, curves: pl.Dat
 def _comparison_tables(rows: list[dict[str, Any]], what: str, tag: str, simulated: str, ending: str) -> list[TableView]:
     """What every policy costs, its further figures, and its interruption at equal overlap."""
     best = next((row["best_rule"] for row in rows if row["best_rule"] is not None), None)
-    rule = f"{fmt.text(best)}, the rule that learned nothing of least cost on the select window" if best else "none"
+    rule = f"{fmt.text(best)}, the rule with the least cost on the select window" if best else "none"
     return [
         TableView(
             f"comparison-{tag}",
             f"Policies on {what}",
-            "Means a pair at the setting with the least cost (weight 1) on the select window; cost = interruption + "
-            "w x overlap; none: share of pairs without interruption; regret: cost w 1 above the oracle's; to the best "
-            f"rule: cost w 1 less that of {rule}, on the same pairs; 95 % intervals by moving-block bootstrap over "
-            "starts; the oracle is clairvoyant, a bound and no policy; untrained: the learner as it was before it "
-            "learned anything; users: what the users of these jobs did, on those with which they went on."
+            "Means per pair at the setting with the least cost (weight 1) on the select window. Cost = interruption + "
+            "w x overlap. None: share of pairs without interruption. Regret: cost at w = 1 minus that of the oracle. "
+            f"To the best rule: cost at w = 1 minus that of {rule}, on the same pairs. 95 % intervals by moving-block "
+            "bootstrap over starts. The oracle knows every start: a bound, not a policy. Untrained: the learner before "
+            "training. Users: the actual submissions, for the jobs that users continued."
             f"{simulated} {ending}",
             columns(*_COMPARISON),
             rows,
@@ -123,15 +123,15 @@ def _comparison_tables(rows: list[dict[str, Any]], what: str, tag: str, simulate
         TableView(
             f"detail-{tag}",
             f"More figures on {what}",
-            f"The same pairs, settings and intervals. Less interruption: against reactive. {ending}",
+            f"The same pairs, settings and intervals. Less interruption: compared with reactive. {ending}",
             columns(*_DETAIL),
             rows,
         ),
         TableView(
             f"overlap-{tag}",
             f"Interruption at equal overlap, {what}",
-            "Mean interruption a pair, h, read off each policy's curve at that mean overlap: it describes the curve "
-            f"and selects nothing. {ending}",
+            "Mean interruption per pair, h, interpolated on each policy's curve at that mean overlap. It describes the "
+            f"curve; no setting is selected with it. {ending}",
             columns(*_AT_OVERLAP),
             [row for row in rows if row["policy"] not in NEVER_CHOSEN],  # of one point there is no curve
         ),
@@ -187,8 +187,8 @@ def _curve_figure(source: Source, pairs: Compared, curves: pl.DataFrame, ending:
     return Figure(
         f"pareto-{tag}",
         f"Interruption against overlap, {pairs.what}",
-        "One point a setting on the report window; the ring is the setting chosen before it was touched. Down and left "
-        f"is better. {ending}",
+        "One point per setting on the report window. The ring marks the setting chosen on the select window. Lower and "
+        f"further left is better. {ending}",
         figures.pareto(f"{source.slug}-pareto-{tag.replace('.', '-')}", lines, chosen),
         "Mean interruption against mean overlap, a curve a policy and the oracle; the table has the figures.",
     )
@@ -207,8 +207,8 @@ def _chosen_table(rows: list[dict[str, Any]], what: str, ending: str, tag: str) 
     return TableView(
         f"chosen-{tag}",
         f"Chosen settings, {what}",
-        "For each overlap budget the setting picked on the select window, and the interruption and overlap that it "
-        f"then had on the report window. {ending}",
+        "For each overlap budget: the setting picked on the select window, and its interruption and overlap on the "
+        f"report window. {ending}",
         columns(
             "policy|policy|name", "budget|overlap budget, h|number", "setting|setting|number",
             "interruption_h|interruption, h|number", "overlap_h|overlap, h|number",

@@ -65,27 +65,27 @@ def _sentence(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         risk = fmt.percent(row["risk"])
         if row["interrupted_share"] is None:
-            parts.append(f"{risk}: never promised, as even submitting at once did not keep it on what was known")
+            parts.append(f"at most {risk}: never promised, because even submitting at once would have broken it")
             continue
         parts.append(
-            f"{risk}: {fmt.percent(row['interrupted_share'])} were, at {fmt.number(row['overlap_h'])} h of overlap "
-            f"(promised for {counted(row['promised'], 'week')})"
+            f"at most {risk}: {fmt.percent(row['interrupted_share'])} interrupted, with "
+            f"{fmt.number(row['overlap_h'])} h of mean overlap (promised for {counted(row['promised'], 'week')})"
         )
     return (
-        f"Promised to interrupt for over {_MINUTES} minutes with probability at most so much, with the setting of "
-        f"{name} chosen anew each week by what was known then: {'; '.join(parts)}. Submitting every pair at once would "
-        f"interrupt {fmt.percent(rows[0]['at_once_share'])}."
+        f"{name} promises a limit on the share of pairs interrupted for over {_MINUTES} minutes; its setting is chosen "
+        f"each week from earlier outcomes. Promised and observed: {'; '.join(parts)}. Submitting every successor "
+        f"at once would interrupt {fmt.percent(rows[0]['at_once_share'])} of the pairs."
     )
 
 
 def _table(rows: list[dict[str, Any]], ending: str) -> TableView:
     return TableView(
         "promises",
-        "Promises: interrupted with probability at most so much",
-        f"Interrupted: share with a gap over {_MINUTES} minutes, of the pairs of the weeks for which it was promised, "
-        "with its 95 % interval by moving-block bootstrap; kept: the interval is not above the risk. A week is "
-        "not promised where no setting, submitting at once included, keeps it on what is known at its start; then "
-        f"pairs are submitted at once. Next week: the setting after the window.{ending}",
+        "Promised and observed shares of interrupted pairs",
+        f"Interrupted: share of pairs with a gap over {_MINUTES} minutes, over the weeks with a promise, with its 95 % "
+        "interval by moving-block bootstrap. Kept: the interval is not above the promised share. A week has no "
+        "promise if no setting, not even submitting at once, keeps it on earlier outcomes; its pairs are then "
+        f"submitted at once. Next week: the setting for the week after the window.{ending}",
         columns(
             "policy|policy|name", "risk|at most|percent", "interrupted_share|interrupted|percent",
             "share_ci|95 %|interval", "kept|kept|text", "promised|weeks promised|text",
@@ -108,8 +108,8 @@ def _figure(source: Source, rows: list[dict[str, Any]], ending: str) -> Figure:
     return Figure(
         "promises-by-week",
         f"Coverage by week, {fmt.text(rows[0]['policy'])}",
-        f"Share of the week's pairs that were not interrupted for over {_MINUTES} minutes; promised are 95, 90, 80 % "
-        f"where the line is that of 5, 10 and 20 %. {ending}",
+        f"Share of the week's pairs that were not interrupted for over {_MINUTES} minutes. A line of at most 5, 10 or "
+        f"20 % interrupted promises 95, 90 or 80 %. {ending}",
         figures.over_time(f"{source.slug}-promises", weeks, series, "share not interrupted", as_share=True),
         "Share of pairs not interrupted by week, a line a promise; the table has the figures.",
     )

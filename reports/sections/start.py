@@ -65,23 +65,23 @@ def _sentences(row: dict[str, Any], newest: dict[str, Any] | None) -> list[str]:
     name = fmt.text(row["method"])
     said = [
         f"Half of the {counted(row['n_over_10min'], 'job')} that waited over {_MINUTES} minutes started within "
-        f"{fmt.duration(_seconds(row['median_ae_h']))} of what {name} said when they were submitted; its 95 % "
-        f"intervals held {fmt.percent(row['coverage_95'])} of all {row['n']:,} waits and were "
-        f"{fmt.duration(_seconds(row['width_95_h']))} wide in the mean. Predictions are judged on jobs submitted after "
-        "everything that they were fitted on."
+        f"{fmt.duration(_seconds(row['median_ae_h']))} of the start that {name} predicted at submission. Its 95 % "
+        f"intervals held {fmt.percent(row['coverage_95'])} of all {row['n']:,} waits and were on average "
+        f"{fmt.duration(_seconds(row['width_95_h']))} wide. All these jobs were submitted after the training data."
     ]
     if newest is not None:
         what = "a provisional champion: " if newest["provisional"] else ""
         said.append(
-            f"Asked is version {newest['registered_version']}, {fmt.text(newest['champion_method'])} ({what}the newest "
-            f"candidate, {fmt.text(newest['method'])}, {_verdict(newest['verdict'])} {fmt.text(newest['opponent'])})."
+            f"Version {newest['registered_version']}, {fmt.text(newest['champion_method'])}, makes the predictions "
+            f"({what}the newest candidate, {fmt.text(newest['method'])}, {_verdict(newest['verdict'])} "
+            f"{fmt.text(newest['opponent'])})."
         )
     return said
 
 
 def _verdict(verdict: str) -> str:
     return {"better": "was better than", "worse": "was worse than"}.get(
-        verdict, "could not be told better or worse than"
+        verdict, "was not significantly better or worse than"
     )
 
 
@@ -97,14 +97,14 @@ def _failures(row: dict[str, Any]) -> list[str]:
         (words, part) for words, part in parts if part["n"] >= LEAST_JOBS and part["coverage_95"] < LEAST_COVERED
     ]
     if not failing:
-        return [f"In every week and class of size with {LEAST_JOBS} jobs its 95 % intervals held 90 % or more."]
+        return [f"In every week and size class of at least {LEAST_JOBS} jobs its 95 % intervals held at least 90 %."]
     words, worst = min(failing, key=lambda one: float(one[1]["coverage_95"]))
     ratio = "longer" if worst["median_wait_h"] > worst["median_predicted_h"] else "shorter"
     return [
-        f"It fails {words}: there 95 % intervals held {fmt.percent(worst['coverage_95'])} of {worst['n']:,} waits, "
-        f"which were {ratio} than said (median {fmt.duration(_seconds(worst['median_wait_h']))}, predicted "
-        f"{fmt.duration(_seconds(worst['median_predicted_h']))}). {len(failing)} of {counted(len(parts), 'week')} "
-        "and sizes are below 90 %: waits like these were not in what it was fitted on."
+        f"It predicts worst {words}: its 95 % intervals held {fmt.percent(worst['coverage_95'])} of {worst['n']:,} "
+        f"waits. These were {ratio} than predicted (median {fmt.duration(_seconds(worst['median_wait_h']))}, predicted "
+        f"{fmt.duration(_seconds(worst['median_predicted_h']))}). Coverage is below 90 % in {len(failing)} of "
+        f"{counted(len(parts), 'week')} and size classes, whose waits differ from the training data."
     ]
 
 
@@ -137,11 +137,11 @@ def _figures(source: Source, row: dict[str, Any], ending: str) -> list[Figure]:
         made.append(
             Figure(
                 "start-spread",
-                f"How long jobs waited, and were told, {name}",
-                "Share of jobs with at most so long a wait, predicted median and predicted .9 quantile (log axis; 0 "
+                f"Actual and predicted waits, {name}",
+                "Share of jobs with at most this wait, predicted median and predicted 0.9 quantile (log axis; 0 "
                 f"counts as 1 s). {ending}",
                 figures.ecdf(f"{source.slug}-start-spread", curves, "wait from submission"),
-                "Cumulative distributions of waits, of predicted medians and of predicted .9 quantiles.",
+                "Cumulative distributions of waits, of predicted medians and of predicted 0.9 quantiles.",
             )
         )
     return made
@@ -152,13 +152,14 @@ def _methods(rows: list[dict[str, Any]], ending: str) -> TableView:
     return TableView(
         "start_methods",
         "Every method on the same jobs",
-        "CRPS: the mean error of the whole predicted distribution, h; less is better, and of a point it is the "
-        f"absolute error. Less best naive: paired with {fmt.text(rows[0]['best_naive'])}, below 0 is better. Each "
-        f"method was fitted on {counted(rows[0]['fitted_on'], 'job')} known at the begin of the window; "
-        f"{counted(rows[0]['never_started'], 'job')} that never started: not judged.{few} {ending}",
+        "CRPS: the mean error of the whole predicted distribution, h; lower is better, and for a single predicted "
+        f"value it is the absolute error. Minus best naive: CRPS minus that of {fmt.text(rows[0]['best_naive'])} on "
+        "the same jobs, below 0 is better. Each method was fitted on "
+        f"{counted(rows[0]['fitted_on'], 'job')} known at the start of the window. The figures exclude "
+        f"{counted(rows[0]['never_started'], 'job')} that never started.{few} {ending}",
         columns(
             "method|method|name", "kind|kind|text", "n|jobs|count", "crps_h|CRPS, h|number", "crps_ci|95 %|interval",
-            "difference_h|less best naive, h|number", "difference_ci|95 % |interval",
+            "difference_h|minus best naive, h|number", "difference_ci|95 % |interval",
             "balanced_accuracy|balanced accuracy|percent", "brier|Brier|number", "median_ae_h|median error, h|number",
             "within_factor_2|within a factor of two|percent", "spearman|rank correlation|number",
             "coverage_50|50 % holds|percent", "coverage_80|80 % holds|percent", "coverage_95|95 % holds|percent",
@@ -174,7 +175,7 @@ def _parts(row: dict[str, Any], ending: str) -> TableView:
     return TableView(
         "start_parts",
         f"Predicted against actual by week and size, {fmt.text(row['method'])}",
-        f"Sizes: the smallest that there is, up to four times it, larger. {ending}",
+        f"Sizes: the smallest, up to four times the smallest, and larger. {ending}",
         columns(
             "part|jobs of|text", "n|jobs|count", "median_wait_h|median wait, h|number",
             "median_predicted_h|predicted, h|number", "mean_wait_h|mean wait, h|number", "crps_h|CRPS, h|number",

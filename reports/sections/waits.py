@@ -48,7 +48,7 @@ def waits(source: Source) -> Section:
         for dimension, title, label in (
             ("size_bucket", "Waits by GPUs asked for", "GPUs"),
             ("partition", "Waits by partition or virtual cluster", "partition"),
-            ("user_name", "Waits by user: the longest in sum", "user"),
+            ("user_name", "Waits by user, longest total wait first", "user"),
             ("state", "Waits by final state", "state"),
             ("month", "Waits by month of submission", "month"),
         )
@@ -68,7 +68,7 @@ def _sentences(by: pl.DataFrame) -> list[str]:
         f"over {NOTICED_WAIT_S // 60} minutes."
     ]
     if whole["never_ran"]:
-        sentences.append(f"{counted(whole['never_ran'], 'job')} never ran and count in no wait.")
+        sentences.append(f"{counted(whole['never_ran'], 'job')} never ran; the waits exclude such jobs.")
     return sentences
 
 
@@ -91,8 +91,8 @@ def _by_size_figure(source: Source, waited: pl.DataFrame) -> Figure:
     return Figure(
         "waits_ecdf",
         "How long jobs wait, by size",
-        "Share of jobs that waited at most so long (log axis; a wait of 0 counts as 1 s). "
-        + ("" if sizes else "The log does not tell how many GPUs a job asked for. ")
+        "Share of jobs with at most this wait (log axis; a wait of 0 counts as 1 s). "
+        + ("" if sizes else "The log does not record how many GPUs a job requested. ")
         + source.caption(waited.height, "jobs"),
         figures.ecdf(f"{source.slug}-waits", curves, "wait from submission"),
         "Cumulative distribution of waits, one curve for each size; the table of waits by size has the figures.",
@@ -107,7 +107,7 @@ def _heatmap(source: Source, by: pl.DataFrame) -> Figure | None:
     grid[hours["value"].cast(pl.Int64).to_numpy()] = hours["wait_p90_s"].cast(pl.Float64).to_numpy()
     return Figure(
         "waits_heatmap",
-        "When one waits: hour of the week",
+        "Waits by hour of the week",
         f"90th percentile of the wait by hour of submission, local time ({fmt.text(source.timezone)}); blank where "
         f"nothing was submitted. {source.caption(int(hours['jobs'].sum()), 'jobs')}",
         figures.heatmap(f"{source.slug}-hours", grid.reshape(7, 24)),

@@ -20,10 +20,10 @@ HEADINGS = (
     "95 %",
     "regret",
     "reduced",
-    "I@.25",
-    "I@.5",
+    "I@0.25",
+    "I@0.5",
     "I@1",
-    "zero@.5",
+    "zero@0.5",
     "setting",
 )
 
@@ -45,7 +45,7 @@ def format_table(rows: Sequence[Mapping[str, Any]], load: str = "all") -> str:
 def world_words(world_error: Mapping[str, Any]) -> str:
     """How far the world's waits are from the recorded ones, in one line."""
     if not world_error["jobs"]:
-        return "world: no job of this window ran, so how far its waits are from the recorded ones is not known"
+        return "world: no job of this window ran, so the error of its waits is unknown"
     figures = {
         "Spearman": world_error["spearman"],
         "error over mean wait": world_error["error_over_mean"],
@@ -66,10 +66,10 @@ def _block(rows: Sequence[Mapping[str, Any]]) -> str:
     note = ", intervals only indicative" if first["indicative"] else ""
     rule = next((row["difference_to_best_rule"]["rule"] for row in rows if row["difference_to_best_rule"]), None)
     to_rule = (
-        f"to rule: cost less that of {rule}, the best rule on the select window; one window says of no policy that it "
-        f"beats another ({POOLED_WINDOWS} pooled ones may)"
+        f"to rule: cost minus that of {rule}, the best rule on the select window; one window does not show which "
+        f"policy is better, {POOLED_WINDOWS} pooled windows may"
         if rule
-        else "to rule: nothing, for without a select window no rule was picked"
+        else "to rule: empty, since no rule was picked without a select window"
     )
     title = (
         f"{_what(first)}, {first['cluster']}, {first['scenario']}, load {first['load']}: "

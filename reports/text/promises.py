@@ -17,8 +17,9 @@ def format_promises(rows: Sequence[Mapping[str, Any]]) -> str:
     first = rows[0]
     note = ", intervals only indicative" if first["indicative"] else ""
     title = (
-        f"interrupted for over {NOTICED_WAIT_S // 60} minutes with probability at most so much, a setting a week by "
-        f"outcomes known by then: n {first['n']}, {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days{note}"
+        f"share of pairs interrupted for over {NOTICED_WAIT_S // 60} minutes, promised and observed, with the setting "
+        f"chosen each week from earlier outcomes: n {first['n']}, {counted(first['blocks'], 'block')} of "
+        f"{BLOCK_DAYS} days{note}"
     )
     lines = [HEADINGS, *(_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
@@ -26,7 +27,13 @@ def format_promises(rows: Sequence[Mapping[str, Any]]) -> str:
         "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))])
         for line in lines
     ]
-    return "\n".join([title, *padded, f"submitting every pair at once would interrupt {first['at_once_share']:.1%}"])
+    return "\n".join(
+        [
+            title,
+            *padded,
+            f"submitting every successor at once would interrupt {first['at_once_share']:.1%} of the pairs",
+        ]
+    )
 
 
 def next_words(row: Mapping[str, Any]) -> str:

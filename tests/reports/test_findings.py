@@ -339,7 +339,7 @@ def test_trust_is_the_distance_from_the_record(waiting: Source, simulated: float
 
 def test_without_starts_the_mean_waits_are_compared(waiting: Source) -> None:
     words = trust_in_replays(waiting, 1000.0)
-    assert words.startswith("Little, ") and "mean wait of 17 min; the log has 1 h 23 min." in words
+    assert words.startswith("Little: ") and "mean wait of 17 min; the recorded mean wait is 1 h 23 min." in words
 
 
 def test_a_policy_that_costs_clearly_less_is_offered(full_data: DataFolder) -> None:

@@ -81,31 +81,31 @@ def test_it_leads_with_what_users_lose_and_what_the_policy_would_on_the_same_job
     data = folder(tmp_path, pairs_of([1, 1, 2], [12, 24, 48], GAPS, [1.0, None, 6.0]))
     section = section_data(data, "tiny", "policies")
     assert section["sentences"][0] == (
-        "Of 3 jobs submitted from 1970-01-01 to 1970-01-03 and cut by their limit (at least 12 h), users went on with "
-        "2 within an hour and lost 7 h between (3.5 h in the median, 3.5 h in the mean); with lead these lose 0.0 h in "
-        "the mean, at 1.0 h of overlap."
+        "Of 3 jobs submitted from 1970-01-01 to 1970-01-03 and cut by their limit (of at least 12 h), users "
+        "continued 2 within an hour and lost 7 h between two jobs (median 3.5 h, mean 3.5 h). With lead the same jobs "
+        "lose 0.0 h on average, with 1.0 h of overlap."
     )
     assert section["sentences"][1].startswith("On all recorded pairs, calibrated world, reactive submission interrupts")
     words = " ".join(section["sentences"])
-    assert "The calibrated world is near the record. Its waits of the jobs of this window correlate 0.86" in words
+    assert "The calibrated world is close to the log. In this window its waits have a rank correlation of 0.86" in words
     assert words.count("users went on with") == 1 and "optimal" not in words
     users = [row for row in section["tables"]["comparison-all-calibrated"] if row["policy"] == "users"]
     assert [(row["n"], row["interruption_h"]) for row in users] == [(2, 3.5)]
     html = build_report(data).read_text(encoding="utf-8")
-    assert "users went on with 2" in html and "Interruption against overlap, all recorded pairs" in html
+    assert "users continued 2" in html and "Interruption against overlap, all recorded pairs" in html
 
 
 def test_nobody_went_on_and_one_user_are_said(tmp_path: Path) -> None:
     pairs = pairs_of([1, 1, 2], [12, 24, 48], GAPS, [None] * 3)
     words = words_of(folder(tmp_path, pairs, users=("ann", "ann", "ann")))
-    assert "(at least 12 h), all of them of one user, users went on with none within an hour" in words
-    assert "what they lose between two jobs is not known" in words
+    assert "(of at least 12 h), all of them of one user, users continued none within an hour" in words
+    assert "so the time lost between two jobs is unknown" in words
 
 
 def test_a_month_without_congestion_says_that_reactive_is_optimal_and_advises_nothing(tmp_path: Path) -> None:
     calm = pairs_of([1, 1, 2], [12, 24, 48], [[-2.0, -1.0, 0.0]] * 3, [None] * 3)
     data = folder(tmp_path, calm)
-    assert "Reactive is optimal here: it interrupts for 0.00 h a pair" in words_of(data)
+    assert "Reactive is near optimal here: it interrupts for 0.00 h per pair" in words_of(data)
     assert not [action for action in actions(Source(data, "tiny")) if action.unit == "h"]
 
 
@@ -115,21 +115,21 @@ def test_the_plain_world_is_said_to_be_far_and_why_it_was_taken(tmp_path: Path) 
     data = folder(tmp_path, pairs, world_error=FAR, world="plain", select=select)
     why = "the log shows 0 jobs cut by a limit"
     told = section_data(data, "tiny", "policies", told={"tiny": Told(why_plain=why)})["sentences"]
-    assert "The plain world is far from the record: read the direction, no size." in " ".join(told)
-    assert any(sentence.endswith(f"and are none of the log: {why}.") for sentence in told)
+    assert "The plain world is far from the log: trust directions, not sizes." in " ".join(told)
+    assert any(sentence.endswith(f", not taken from the log: {why}.") for sentence in told)
     (offered,) = [action for action in actions(Source(data, "tiny")) if action.unit == "h"]
-    assert "far from the record" in offered.trust and "beats" not in offered.trust.replace("one beats the other", "")
+    assert "far from the log" in offered.trust and "beats" not in offered.trust
 
 
 def test_without_a_select_window_no_policy_is_named(tmp_path: Path) -> None:
     pairs = pairs_of([1, 1, 2], [12, 24, 48], GAPS, [1.0, None, 6.0])
     words = words_of(folder(tmp_path, pairs, select=None))
-    assert "none was picked, for want of a select window" in words and "; with " not in words.split(".")[0]
+    assert "none was picked without a select window" in words and "; with " not in words.split(".")[0]
 
 
 @pytest.mark.parametrize(
     ("spearman", "error", "verdict"),
-    [(0.75, 0.5, "near the record"), (0.74, 0.5, "only in part near"), (0.75, 0.51, "only in part near")],
+    [(0.75, 0.5, "close to the log"), (0.74, 0.5, "only partly close"), (0.75, 0.51, "only partly close")],
 )
 def test_the_verdict_on_a_world_follows_its_two_figures(
     tmp_path: Path, spearman: float, error: float, verdict: str
@@ -158,9 +158,9 @@ def test_promises_are_told_with_their_price_and_drawn_by_week(tmp_path: Path) ->
     unkept = {**kept, "risk": 0.05, "promised_weeks": 0, "promised_pairs": 0, **never, "is_next_promised": False}
     data = folder(tmp_path, pairs, promised=[{**of_all, **figures, **row} for row in (unkept, kept)])
     words = words_of(data)
-    assert "5.0 %: never promised, as even submitting at once did not keep it on what was known" in words
-    assert "20.0 %: 20.0 % were, at 2.00 h of overlap (promised for 2 of 2 weeks)" in words
-    assert "Submitting every pair at once would interrupt 7.0 %" in words
+    assert "at most 5.0 %: never promised, because even submitting at once would have broken it" in words
+    assert "at most 20.0 %: 20.0 % interrupted, with 2.00 h of mean overlap (promised for 2 of 2 weeks)" in words
+    assert "Submitting every successor at once would interrupt 7.0 % of the pairs" in words
     rows = section_data(data, "tiny", "policies")["tables"]["promises"]
     assert [(row["next"], row["kept"], row["share_ci"]) for row in rows] == [
         ("cannot", None, None), ("at once", "yes", [0.1, 0.3])

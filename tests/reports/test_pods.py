@@ -43,7 +43,7 @@ def test_gangs_have_a_paragraph_with_an_interval_where_kubernetes_is_the_base(ba
         for row in sizes
         if row["dimension"] == "size" and row["jct_change_high_s"] < 0 and row["change"] != "as it is"
     ]
-    assert any(line.startswith("Beyond chance gangs are sooner") for line in groups) == bool(sooner)
+    assert any(line.startswith("With gangs, jobs of") and "complete sooner" in line for line in groups) == bool(sooner)
 
 
 def test_without_kubernetes_as_the_base_there_are_means_alone(baton: Baton, pods: DataFolder) -> None:  # noqa: F811
