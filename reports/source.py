@@ -175,8 +175,8 @@ class Source:
         """What no job of the log has, and the fields to add to its dump; None where it lacks nothing."""
         jobs = self.read(f"SELECT {', '.join(('cluster', *COLUMNS))} FROM jobs WHERE cluster = ?")  # noqa: S608 - our own names
         known = "placements" in self.tables
-        placed = self.read("SELECT DISTINCT cluster FROM placements WHERE cluster = ?")["cluster"] if known else []
-        return missing_fields(jobs, self.files, list(placed)).get(self.cluster)
+        placed = self.read("SELECT DISTINCT cluster FROM placements WHERE cluster = ?").rows() if known else []
+        return missing_fields(jobs, self.files, [name for (name,) in placed]).get(self.cluster)
 
     @property
     def shown_since(self) -> datetime | None:
