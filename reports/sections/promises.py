@@ -69,7 +69,7 @@ def _sentence(rows: list[dict[str, Any]]) -> str:
             continue
         parts.append(
             f"at most {risk}: {fmt.percent(row['interrupted_share'])} interrupted, with "
-            f"{fmt.number(row['overlap_h'])} h of mean overlap (promised for {counted(row['promised'], 'week')})"
+            f"{fmt.number(row['overlap_h'])} h of mean overlap (promised for {row['promised']} weeks)"
         )
     return (
         f"{name} promises a limit on the share of pairs interrupted for over {_MINUTES} minutes; its setting is chosen "

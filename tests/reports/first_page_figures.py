@@ -35,6 +35,7 @@ FROM_RAW = {
     "first": "SELECT strftime(make_timestamp(min(submit) * 1000000), '%Y-%m-%d') FROM job",
     "last": "SELECT strftime(make_timestamp(max(greatest(submit, start, stop)) * 1000000), '%Y-%m-%d') FROM job",
     "shown_since": "SELECT strftime(make_timestamp(since * 1000000), '%Y-%m-%d') FROM shown",
+    "shown_until": "SELECT strftime(make_timestamp(until * 1000000), '%Y-%m-%d') FROM shown",
     "median_wait": "SELECT quantile_cont(wait, 0.5) FROM run",
     "p95_wait": "SELECT quantile_cont(wait, 0.95) FROM run",
     "mean_wait": "SELECT avg(wait) FROM run",
@@ -55,10 +56,36 @@ FROM_RAW = {
     "hour": "SELECT lpad(value, 2, '0') || ':00' FROM pattern WHERE kind = 'hour'",
     "hour_end": "SELECT lpad(value, 2, '0') || ':59' FROM pattern WHERE kind = 'hour'",
     # of a log that is cut: how many of the runs that began before its first end should have ended before it
-    "missing_ends": """SELECT sum(shorter) FROM (SELECT (SELECT avg((r.stop - r.start < first_end - early.start)::INT)
-        FROM run AS r WHERE r.stop > r.start) AS shorter FROM run AS early, shown WHERE early.start < first_end)""",
-    "most_nodes": """SELECT max(nodes) FROM (SELECT sum(change) OVER (ORDER BY t) AS nodes FROM (SELECT t, sum(n) AS change
-        FROM (SELECT start AS t, nodes AS n FROM run UNION ALL SELECT stop, -nodes FROM run) GROUP BY t))""",
+    "missing_ends": """SELECT sum(shorter) FROM (
+        SELECT (SELECT avg((stop - start < first_end - early.start)::INT) FROM run WHERE stop > start) AS shorter
+        FROM run AS early, shown WHERE early.start < first_end)""",
+    # nodes that were in use at once for an hour in all: ends and starts that overlap by seconds do not count
+    "most_nodes": """WITH steps AS (
+            SELECT sum(sum(n)) OVER (ORDER BY t) AS nodes, lead(t) OVER (ORDER BY t) - t AS s
+            FROM (SELECT start AS t, nodes AS n FROM run UNION ALL SELECT stop, -nodes FROM run) GROUP BY t
+        )
+        SELECT max(nodes) FROM (SELECT nodes, sum(s) OVER (ORDER BY nodes DESC) AS at_least FROM steps)
+        WHERE at_least >= 3600""",
+}  # fmt: skip
+
+# Name of a figure -> the statement for (week, figure of that week); {capacity} is the machine's.
+_OF_SUBMISSION = "SELECT date_trunc('week', make_timestamp(j.submit * 1000000)) AS week, "
+BY_WEEK = {
+    "jobs": f"{_OF_SUBMISSION} count(*) FROM job AS j GROUP BY week",
+    "median_wait": f"{_OF_SUBMISSION} quantile_cont(j.start - j.submit, 0.5) FROM job AS j GROUP BY week",
+    "p95_wait": f"{_OF_SUBMISSION} quantile_cont(j.start - j.submit, 0.95) FROM job AS j GROUP BY week",
+    "completed": f"""{_OF_SUBMISSION} sum(if(r.completed, held * (r.stop - r.start), 0))
+            / nullif(sum(held * (r.stop - r.start)) FILTER (r.completed IS NOT NULL), 0)
+        FROM job AS j LEFT JOIN run AS r USING (id) GROUP BY week""",
+    "in_use": """WITH weeks AS (
+            SELECT w AS week, greatest(since, epoch(w)::BIGINT) AS since,
+                least(until, epoch(w)::BIGINT + 7 * 86400) AS until
+            FROM shown, unnest(generate_series(date_trunc('week', make_timestamp(since * 1000000)),
+                make_timestamp(until * 1000000), INTERVAL 7 DAY)) AS t (w)
+        )
+        SELECT week, sum(held * greatest(0, least(stop, until) - greatest(start, since)))
+            / any_value((until - since) * ({capacity}))
+        FROM weeks, run GROUP BY week""",
 }  # fmt: skip
 
 
@@ -70,11 +97,20 @@ class Raw:
         self.database.execute("SET VARIABLE traces = $1", [str(traces)])
         self.database.execute(Path(__file__).with_name("first_page.sql").read_text())
 
-    def figure(self, log: str, name: str) -> str | float | None:
-        """Figure `name` of one log: of FROM_RAW, or `nodes`, `capacity` and `in_use` of its machine."""
+    def _of(self, log: str) -> Log:
         of = LOGS[log]
         for variable, value in (("log", log), ("resource", of.resource), ("is_cut", of.is_cut), ("zone", of.zone)):
             self.database.execute(f"SET VARIABLE {variable} = $1", [value])
+        return of
+
+    def weeks(self, log: str, name: str) -> list[float | None]:
+        """Figure `name` of BY_WEEK for each week, oldest first; null for a week of which nothing says it."""
+        statement = BY_WEEK[name].format(capacity=self._of(log).capacity)
+        return [value for _, value in sorted(self.database.execute(statement).fetchall())]
+
+    def figure(self, log: str, name: str) -> str | float | None:
+        """Figure `name` of one log: of FROM_RAW, or `nodes`, `capacity` and `in_use` of its machine."""
+        of = self._of(log)
         machine = {
             "nodes": of.nodes, "capacity": of.capacity, "in_use": f"SELECT mean / ({of.capacity}) FROM in_use",
         }  # fmt: skip
@@ -82,8 +118,8 @@ class Raw:
         return found if found is None or isinstance(found, str) else float(found)
 
 
-# The causes of `queueing_delay`, largest first: its seconds, the jobs that waited mostly for it (of equal causes of a job
-# the one that is asked first), its share of all waiting, and the largest share of it in the jobs of one user.
+# The causes of `queueing_delay`, largest first: its seconds, the jobs that waited mostly for it (of equal causes of a
+# job the one that is asked first), its share of all waiting, and the largest share of it in the jobs of one user.
 _IN_ORDER = (
     "held_s", "dependency_s", "own_jobs_s", "array_limit_s", "own_limit_s", "cluster_full_s", "nodes_down_s",
     "fragmented_s", "reservation_s", "behind_s", "unknown_s",
@@ -99,7 +135,8 @@ WITH parts AS (
 ), by_user AS (
     SELECT cause, sum(seconds) AS seconds FROM parts WHERE user_name IS NOT NULL GROUP BY cause, user_name
 )
-SELECT cause, sum(seconds) AS seconds, count(*) FILTER (is_main) AS jobs, sum(seconds) / (SELECT sum(seconds) FROM parts)
-    AS share, (SELECT max(u.seconds) FROM by_user AS u WHERE u.cause = r.cause) / nullif(sum(seconds), 0) AS users_share
+SELECT cause, sum(seconds) AS seconds, count(*) FILTER (is_main) AS jobs,
+    sum(seconds) / (SELECT sum(seconds) FROM parts) AS share,
+    (SELECT max(u.seconds) FROM by_user AS u WHERE u.cause = r.cause) / nullif(sum(seconds), 0) AS users_share
 FROM ranked AS r GROUP BY cause ORDER BY seconds DESC
 """
