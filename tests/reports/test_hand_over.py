@@ -88,7 +88,7 @@ def test_it_leads_with_what_users_lose_and_what_the_policy_would_on_the_same_job
     assert section["sentences"][1].startswith("On all recorded pairs, calibrated world, reactive submission interrupts")
     words = " ".join(section["sentences"])
     assert "The calibrated world is close to the log. In this window its waits have a rank correlation of 0.86" in words
-    assert words.count("users went on with") == 1 and "optimal" not in words
+    assert words.count("users continued") == 1 and "optimal" not in words
     users = [row for row in section["tables"]["comparison-all-calibrated"] if row["policy"] == "users"]
     assert [(row["n"], row["interruption_h"]) for row in users] == [(2, 3.5)]
     html = build_report(data).read_text(encoding="utf-8")

@@ -27,7 +27,7 @@ def test_the_section_says_who_answers_how_well_and_where_it_fails(full_data: Dat
         in who
     )
     assert "It predicts worst in the week of 2024-02-15: its 95 % intervals held 60.0 % of 50 waits" in where
-    assert "longer than predicted (median 9 h, predicted 2 h)" in where and "1 of 6 weeks and sizes" in where
+    assert "longer than predicted (median 9 h, predicted 2 h)" in where and "1 of 6 weeks and size classes" in where
     assert drifted == (
         "In the week of 2024-03-11 queue-time champion version 2 had, on 50 jobs, a CRPS of 1.50 h (promised 1.25 h, "
         "at most 2.50 h) and 20.0 % of waits outside its 95 % intervals (promised 6.0 %, at most 15.0 %); promised are "
