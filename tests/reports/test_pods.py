@@ -27,7 +27,7 @@ def pods(baton: Baton, tmp_path: Path) -> DataFolder:  # noqa: F811
 def _told(baton: Baton, pods: DataFolder, schedulers: str) -> list[str]:  # noqa: F811
     asked = ("--schedulers", schedulers, "--change", "kubernetes.gang=1", "--profiles", "none", "--workers", "1")
     assert baton("whatif", "--cluster", "pods", "--data", pods.root, *asked).code == 0
-    starts = "Placed pod by pod", "Beyond chance gangs are"
+    starts = "Placed pod by pod", "With gangs, jobs of"
     return [line for line in section_data(pods, "pods", "change")["sentences"] if line.startswith(starts)]
 
 
@@ -39,7 +39,7 @@ def test_gangs_have_a_paragraph_with_an_interval_where_kubernetes_is_the_base(ba
     )
     rows = derived.read(pods, "what_if_schedulers", "pods").sort("place").to_dicts()
     low, high = rows[1]["jct_change_low_s"], rows[1]["jct_change_high_s"]
-    assert ("which chance may have done" in first) == (low <= 0 <= high) and "(change " in first
+    assert ("this may be chance" in first) == (low <= 0 <= high) and "interval of the change: " in first
     sizes = derived.read(pods, "what_if_groups", "pods").to_dicts()
     sooner = [
         row["name"]
