@@ -18,8 +18,8 @@ def test_the_section_says_who_answers_how_well_and_where_it_fails(full_data: Dat
     found = section_data(full_data, "gpu-lab", "start")
     how_well, who, where, drifted = found["sentences"]
     assert (
-        "Half of the 120 jobs that waited over 10 minutes started within 1 h 30 min of the start that boosting predicted"
-        in how_well
+        "Half of the 120 jobs that waited over 10 minutes started within 1 h 30 min "
+        "of the start that boosting predicted" in how_well
     )
     assert "95 % intervals held 86.0 % of all 200 waits" in how_well
     assert (
