@@ -75,9 +75,9 @@ _HELD = (
 )  # fmt: skip
 READ_OF_JOBS = (
     *INSTANTS, "eligible_utc", "job_key", "user_name", "partition", "state", "reason", "requested_cpus",
-    "allocated_cpus", "requested_mem_mib", "job_name", "array_job_id",
+    "allocated_cpus", "requested_mem_mib", "job_name", "array_job_id", "features_asked", "gpu_type_asked",
 )  # fmt: skip
-_OF_JOB = ("cpus", "mem_mib", "reason", "stem", "array")
+_OF_JOB = ("cpus", "mem_mib", "reason", "stem", "array", "features_asked", "gpu_type_asked")
 
 
 def with_causes(jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> pl.DataFrame:
@@ -96,7 +96,7 @@ def with_causes(jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, hel
     waiting = jobs.lazy().select(_READ).filter(pl.col("waiting_to") >= pl.col("submit")).collect()
     waiting = beside(waiting, about, "job_key")
     eligible = pl.coalesce("eligible_from", "submit").clip(pl.col("submit"), pl.col("waiting_to"))
-    waiting = waiting.with_columns(eligible.alias("from"), *rooms.demand()).with_row_index("row")
+    waiting = rooms.asked(waiting.with_columns(eligible.alias("from"))).with_row_index("row")
     waiting = waiting.with_columns(
         (pl.col("from") - pl.col("submit")).alias("held_s"), pl.col("from").alias("eligible")
     )
@@ -116,7 +116,7 @@ def _described(jobs: pl.DataFrame) -> pl.DataFrame:
     cpus = pl.coalesce(pl.col("allocated_cpus").replace(0, None), "requested_cpus")
     return jobs.select(
         "job_key", "reason", "job_name", "array_job_id", "user_name", cpus.alias("cpus"),
-        pl.col("requested_mem_mib").alias("mem_mib"),
+        pl.col("requested_mem_mib").alias("mem_mib"), "features_asked", "gpu_type_asked",
     )  # fmt: skip
 
 

@@ -17,7 +17,8 @@ from features.trace import Trace
 from features.usage import Int64s, Steps, overlap_area, shows_its_end
 from traces.progress import Progress
 
-SHAPE = ("cause_basis", "partition", "ask_gpus", "ask_cpus", "ask_mem_mib", "ask_nodes")
+SHAPE = ("cause_basis", "partition", "ask_gpus", "ask_cpus", "ask_mem_mib", "ask_nodes", "ask_like")
+_FEATURES = r"^[\w.:-]+(?:&[\w.:-]+)*$"  # asked for together; other forms of Slurm's constraints are not understood
 KEPT = 20_000_000  # steps of demands kept for the next pass: 320 MB
 
 
@@ -47,8 +48,30 @@ class Rooms:
             self.held = self.held.with_columns(pl.lit(None, pl.Int64).alias("cpus"))
         self.placed = placed_pools(self.trace, self.held, self.size)
 
-    def demand(self) -> tuple[pl.Expr, ...]:
-        """Columns of SHAPE but the partition, and how many nodes a job may use and how that is known."""
+    def asked(self, waiting: pl.DataFrame) -> pl.DataFrame:
+        """`waiting` with the columns of SHAPE but the partition, how many nodes a job may use and how that is known.
+
+        waiting: gpus, nodes, cpus, mem_mib, partition, features_asked, gpu_type_asked.
+        """
+        waiting = waiting.with_columns(*self._demand())
+        if self.placed is None or waiting["ask_like"].is_null().all():
+            return waiting
+        kinds = waiting.select("partition", "ask_like").drop_nulls("ask_like").unique()
+        nodes = [self.placed.of[None if name is None else str(name)].like(like).nodes for name, like in kinds.rows()]
+        kinds = kinds.with_columns(pl.Series("nodes_like", nodes, pl.Int64))
+        waiting = waiting.join(kinds, on=["partition", "ask_like"], how="left", nulls_equal=True, maintain_order="left")
+        return waiting.with_columns(pl.coalesce("nodes_like", "pool_nodes").alias("pool_nodes")).drop("nodes_like")
+
+    def _like(self) -> pl.Expr:
+        """What the nodes of a job must have, see `Demand.like`; null where the machine list tells no nodes apart."""
+        if self.placed is None or not any(any(pool.labels) for pool in self.placed.of.values()):
+            return pl.lit(None, pl.String)
+        features, types = (pl.col(name).cast(pl.String) for name in ("features_asked", "gpu_type_asked"))
+        features = pl.when(features.str.contains(_FEATURES)).then(features).fill_null("")
+        like = pl.concat_str(features, types.fill_null(""), separator=";")
+        return pl.when(like != ";").then(like)
+
+    def _demand(self) -> tuple[pl.Expr, ...]:
         gpus, nodes, cpus = pl.col("gpus"), pl.col("nodes"), pl.col("cpus")
         ask_nodes = pl.when(nodes > 0).then(nodes).otherwise(1)
         ask_cpus = cpus.fill_null(0) if self.has_cpus else pl.when(gpus.is_null()).then(ask_nodes).otherwise(0)
@@ -68,6 +91,7 @@ class Rooms:
         return (
             basis.cast(pl.Categorical).alias("cause_basis"), gpus.fill_null(0).clip(0).alias("ask_gpus"),
             ask_cpus.alias("ask_cpus"), memory.alias("ask_mem_mib"), ask_nodes.alias("ask_nodes"),
+            self._like().alias("ask_like"),
             pool_nodes.alias("pool_nodes"), pl.lit(KNOWN_BY[self.size.source]).alias("pool_known_by"),
         )  # fmt: skip
 
@@ -107,10 +131,11 @@ class Rooms:
         """The rows of one pool and demand (and of equal `also`), and how they fitted."""
         done = 0
         with Progress("causes of waits", len(rows), "jobs", stays=False) as progress:
-            for (basis, partition, gpus, cpus, memory, nodes, *rest), group in rows.group_by(
+            for (basis, partition, gpus, cpus, memory, nodes, like, *rest), group in rows.group_by(
                 *SHAPE, *also, maintain_order=True
             ):
-                demand = Demand(*(int(str(asked)) for asked in (gpus, cpus, memory, nodes)))
+                counts = [int(str(asked)) for asked in (gpus, cpus, memory, nodes)]
+                demand = Demand(counts[0], counts[1], counts[2], counts[3], None if like is None else str(like))
                 yield self.fit(basis, partition, demand), tuple(rest), group
                 done += len(group)
                 progress.reach(done)

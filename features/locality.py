@@ -7,7 +7,7 @@ import polars as pl
 
 from features.capacity import Capacity, capacity
 from features.fragmentation import NodeStates, node_states
-from features.pools import nodes_of_partitions
+from features.partition_nodes import nodes_of_partitions
 from features.tables.fragmentation import LOCALITY, PLACEMENT_SPREAD
 from features.trace import Trace, read_trace, shaped
 from features.usage import Steps, runs, size_bucket, steps_of

@@ -8,7 +8,6 @@ of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from features.capacity import OF_NODE, Capacity, Resource, by_node
 from features.in_service import usable
+from features.partition_nodes import places_of_partitions
 from features.trace import Trace, ordered
 from features.usage import Int64s, Steps, horizon, shows_its_end, steps_of
 from simulator.recorded.parameters import WINDOW_S
@@ -27,7 +27,6 @@ Basis = Literal["placements", "GPU counts", "CPU counts", "node counts", "job co
 _RESOURCES: dict[str, Resource] = {"gpus": "GPU", "cpus": "core", "nodes": "node"}
 COUNTS: dict[Basis, str] = {"GPU counts": "gpus", "CPU counts": "cpus", "node counts": "nodes", "job counts": "jobs"}
 KNOWN = 0.95  # share of the attempts of which the log must say a thing before it is used for all
-SEEN = 0.9  # Good-Turing coverage from which a partition's nodes are taken to be all known
 SHARED_SHOWN = 30  # placements that must never have shared a node before a partition is taken to give whole nodes
 ENFORCED = 1.05  # jobs that held more than this times the listed memory of a node show that memory is not enforced
 OPEN_SHARE = 0.5  # of a pool, free: so much is not kept for one job in the queue
@@ -36,12 +35,16 @@ FOREVER = np.iinfo(np.int64).max // 4
 
 
 class Demand(NamedTuple):
-    """What a job asks for in all; unknown counts are 0, and a job without a node count asks for one node."""
+    """What a job asks for in all; unknown counts are 0, and a job without a node count asks for one node.
+
+    like: what its nodes must have: features joined by &, then ; and GPU types joined by |. None: nothing.
+    """
 
     gpus: int
     cpus: int
     mem_mib: int
     nodes: int
+    like: str | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,7 @@ class Placed:
 
     size (nodes, 3): GPUs, CPUs, MiB of each node. Changes (k,) in order of time: instant (epoch s), node (its place in
     `size`), taken (k, 3) of it (negative: given back), and is_away where the node leaves service or returns to it.
+    labels (nodes,): the features of each node and the type of its GPUs.
     """
 
     time: Int64s
@@ -118,6 +122,7 @@ class Placed:
     taken: Int32s
     is_away: NDArray[np.bool_]
     size: Int64s
+    labels: tuple[frozenset[str], ...] = ()
 
     @property
     def nodes(self) -> int:
@@ -148,6 +153,8 @@ class Placed:
 
     def fit(self, demand: Demand) -> Fit:
         """Fits: as many nodes as asked for have each their share of what is asked free, rounded up."""
+        if demand.like is not None:
+            return self.like(demand.like).fit(demand._replace(like=None))
         enough, room = self._enough(demand)
         fits = enough & room
         if not self.is_away.any():
@@ -170,6 +177,28 @@ class Placed:
         free, whole = self._all_in_service._free, self.size.sum(axis=0)
         known = whole > 0
         return collapsed(self._times, np.all(free[known] >= OPEN_SHARE * whole[known, None], axis=0))
+
+    def like(self, wanted: str) -> Placed:
+        """The nodes with the features and GPU types of `Demand.like`; all where no node has them."""
+        if wanted not in self._narrowed:
+            features, _, types = wanted.partition(";")
+            all_of, any_of = set(filter(None, features.split("&"))), set(filter(None, types.split("|")))
+            has = [all_of <= of and (not any_of or bool(any_of & of)) for of in self.labels]
+            self._narrowed[wanted] = self._of(np.flatnonzero(has)) if any(has) and not all(has) else self
+        return self._narrowed[wanted]
+
+    @cached_property
+    def _narrowed(self) -> dict[str, Placed]:
+        return {}
+
+    def _of(self, places: Int64s) -> Placed:
+        """Some of the nodes."""
+        place_of = np.full(len(self.size), -1, np.int32)
+        place_of[places] = np.arange(len(places), dtype=np.int32)
+        node = place_of[self.node]
+        kept = node >= 0
+        labels = tuple(self.labels[place] for place in places)
+        return Placed(self.time[kept], node[kept], self.taken[kept], self.is_away[kept], self.size[places], labels)
 
     def _enough(self, demand: Demand) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Whether enough is free in sum, and on enough nodes, at each instant, on nodes as large as its share."""
@@ -219,11 +248,12 @@ def placed_pools(trace: Trace, held: pl.DataFrame, size: Capacity) -> Pools | No
     places = places_of_partitions(trace, on_nodes, sizes, partitions)
     changes = _changes(on_nodes, sizes, horizon(trace), shows_its_end(trace))
     del on_nodes
-    of_size = sizes.select(OF_NODE).to_numpy().astype(np.int64)
-    pools: dict[frozenset[int], Placed] = {}
-    for at in places.values():
-        if at not in pools:
-            pools[at] = _pool(changes, of_size, at)
+    taken = np.ascontiguousarray(np.stack([changes[name].to_numpy() for name in OF_NODE], axis=1), np.int32)
+    every = Placed(
+        changes["time"].to_numpy(), changes["place"].to_numpy().astype(np.int32), taken,
+        changes["is_away"].to_numpy(), sizes.select(OF_NODE).to_numpy().astype(np.int64), _labels(trace, sizes),
+    )  # fmt: skip
+    pools = {at: every._of(np.array(sorted(at), np.int64)) for at in set(places.values())}
     return Pools({name: pools[at] for name, at in places.items()}, with_memory)
 
 
@@ -282,49 +312,6 @@ def exclusive_partitions(on_nodes: pl.DataFrame) -> list[str]:
     return [str(name) for name in alone["partition"].drop_nulls()]
 
 
-def places_of_partitions(
-    trace: Trace, on_nodes: pl.DataFrame, sizes: pl.DataFrame, partitions: list[str | None]
-) -> dict[str | None, frozenset[int]]:
-    """Partition -> its nodes, as places in `sizes`: those that the machine list gives it and those with its jobs.
-
-    A partition of which neither says a node may use all; so may the only partition of a log.
-    """
-    everywhere = frozenset(sizes["place"].to_list())
-    seen = nodes_of_partitions(on_nodes.rename({"place": "node"}))
-    listed: dict[str | None, frozenset[int]] = {}
-    if trace.nodes["partitions"].count():
-        of = trace.nodes.select(
-            pl.col("node").cast(pl.String), pl.col("partitions").cast(pl.String).str.split(",").alias("name")
-        )
-        for (name,), rows in sizes.join(of, on="node").explode("name").group_by("name"):
-            listed[str(name)] = frozenset(rows["place"].to_list())
-    if len(partitions) == 1 and not listed:
-        return {partitions[0]: everywhere}
-    both = {name: listed.get(name, frozenset()) | seen.get(name, frozenset()) for name in {*partitions, *seen}}
-    return {name: places or everywhere for name, places in both.items()}
-
-
-def nodes_of_partitions(on_nodes: pl.DataFrame) -> dict[str | None, frozenset[Any]]:
-    """Partition -> its nodes: those on which its jobs ran. `on_nodes`: a row a placement, with partition and node.
-
-    A partition with few jobs was not seen on all of its nodes. Where more than one in ten of its placements is the only
-    one on its node (Good-Turing estimate of what is unseen), it also gets the nodes of every partition that shares one
-    with it.
-    """
-    counts = on_nodes.group_by("partition", "node", maintain_order=True).len()
-    seen: dict[str | None, frozenset[Any]] = {}
-    sure: set[str | None] = set()
-    for (name,), rows in counts.group_by("partition", maintain_order=True):
-        partition = None if name is None else str(name)
-        seen[partition] = frozenset(rows["node"].to_list())
-        if 1 - int((rows["len"] == 1).sum()) / int(rows["len"].sum()) >= SEEN:
-            sure.add(partition)
-    neighbours: Mapping[str | None, list[frozenset[Any]]] = {
-        name: [other for other in seen.values() if other & nodes] for name, nodes in seen.items()
-    }
-    return {name: nodes if name in sure else frozenset().union(*neighbours[name]) for name, nodes in seen.items()}
-
-
 def _changes(on_nodes: pl.DataFrame, sizes: pl.DataFrame, until: int, shows_end: bool) -> pl.DataFrame:
     """time, place, gpus, cpus, mem_mib, is_away in order of time: what attempts take and give back, and nodes that
     leave and return. Narrow columns: there are twice as many rows as placements.
@@ -370,13 +357,13 @@ def _changes(on_nodes: pl.DataFrame, sizes: pl.DataFrame, until: int, shows_end:
     return ordered(changes, "time")
 
 
-def _pool(changes: pl.DataFrame, of_size: Int64s, places: frozenset[int]) -> Placed:
-    mine = np.array(sorted(places), np.int64)
-    place_of = np.full(len(of_size), -1, np.int32)
-    place_of[mine] = np.arange(len(mine), dtype=np.int32)
-    node = place_of[changes["place"].to_numpy()]
-    kept = node >= 0
-    taken = np.ascontiguousarray(np.stack([changes[name].to_numpy()[kept] for name in OF_NODE], axis=1), np.int32)
-    return Placed(
-        changes["time"].to_numpy()[kept], node[kept], taken, changes["is_away"].to_numpy()[kept], of_size[mine]
+def _labels(trace: Trace, sizes: pl.DataFrame) -> tuple[frozenset[str], ...]:
+    """The features of each node of `sizes` and the type of its GPUs, by the machine list."""
+    features = pl.col("features").cast(pl.String).fill_null("").str.split(",")
+    listed = trace.nodes.select(
+        pl.col("node").cast(pl.String), features, pl.col("gpu_type").cast(pl.String).alias("type")
+    )
+    rows = sizes.select("place", "node").join(listed, on="node", how="left", maintain_order="left")
+    return tuple(
+        frozenset(filter(None, [*(of or ()), kind])) for of, kind in rows.select("features", "type").iter_rows()
     )

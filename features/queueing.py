@@ -49,7 +49,16 @@ DIMENSIONS = ("all", "size_bucket", "partition", "user_name", "hour_of_week", "s
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables for the cluster of `settings`, from the warehouse."""
-    for_causes = ("requested_cpus", "allocated_cpus", "requested_mem_mib", "reason", "job_name", "array_job_id")
+    for_causes = (
+        "requested_cpus",
+        "allocated_cpus",
+        "requested_mem_mib",
+        "reason",
+        "job_name",
+        "array_job_id",
+        "features_asked",
+        "gpu_type_asked",
+    )
     return _tables(
         queueing_delay(read_trace(data, settings.name, jobs=(*WAITED, *for_causes), by_node=True), settings), settings
     )

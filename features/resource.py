@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from features.capacity import AMOUNTS, OF_NODE, Capacity, Resource, by_node
-from features.pools import places_of_partitions
+from features.partition_nodes import places_of_partitions
 from features.trace import Trace
 from features.usage import steps_of
 from traces.clusters import ClusterSettings

@@ -131,6 +131,7 @@ JOBS = Table(
         Column("started_by", TEXT, "", "scheduler pass that started it, from sacct Flags: main, backfill or submit"),
         Column("reason", TEXT, "", "why it last waited, for other than Priority or Resources: sacct's Reason as written, None included"),
         Column("features_asked", TEXT, "", "node features asked for, as written: sacct's Constraints, such as a100&ib"),
+        Column("gpu_type_asked", TEXT, "", "models of GPU that it asked for, any of them where several, joined by |; null where it named none"),
         Column("dependency", TEXT, "", "jobs that it waited for, as written, where the dump has a column Dependency; sacct itself prints none"),
         Column("attempts", INT, "attempts", "runs of the job; 0 for one that never ran", nullable=False),
         Column("is_time_ambiguous", FLAG, "", "a local time fell into the hour of a clock change and nothing in the log settles it", nullable=False),

@@ -7,10 +7,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from features import limits, pools
+from features import limits
 from features.causes import CAUSES
-from tests.features.toy import at, job
+from features.partition_nodes import nodes_of_partitions
+from features.queueing import from_trace
+from tests.features.toy import CLUSTER, at, job, trace
 from tests.features.waits import OPEN, delays, on, spent
+from traces.clusters import ClusterSettings
 
 DAY_S = 86_400
 
@@ -83,7 +86,7 @@ def test_a_partition_that_was_seldom_seen_may_use_the_nodes_of_those_it_shares_o
         [("big", f"n{i % 4}") for i in range(40)] + [("small", "n0"), ("small", "n1"), ("far", "m0")],
         schema=["partition", "node"], orient="row",
     )  # fmt: skip
-    found = pools.nodes_of_partitions(on_nodes)
+    found = nodes_of_partitions(on_nodes)
     assert found["big"] == found["small"] == {"n0", "n1", "n2", "n3"} and found["far"] == {"m0"}
 
 
@@ -221,3 +224,30 @@ def test_an_eligible_time_after_the_start_holds_nothing() -> None:
     x = delays(jobs, [*on("full", "n0"), *on("x", "n0"), *on("open", "n0", gpus=0)])["x"]
     assert (x["wait_s"], x["held_s"], x["cluster_full_s"], x["eligible_wait_s"]) == (100, 0, 100, 100)
     assert x["main_cause"] == "cluster full"
+
+
+@pytest.mark.parametrize(
+    ("asked", "full"),
+    [
+        ({}, 0), ({"features_asked": "ib"}, 100), ({"features_asked": "ib&big"}, 100),
+        ({"gpu_type_asked": "A100"}, 100), ({"gpu_type_asked": "A100|T4"}, 0),
+        ({"features_asked": "[a*1|b*2]"}, 0), ({"features_asked": "none has it"}, 0),
+    ],
+)  # fmt: skip
+def test_full_is_asked_of_the_nodes_with_the_features_and_gpus_that_a_job_asks_for(
+    asked: dict[str, str], full: int
+) -> None:
+    """n0 has InfiniBand and A100s and is taken to 100; n1 is empty and has T4s."""
+    jobs = [
+        job("a", 0, 0, 100, 4, nodes=1, partition="p"), job("b", -50, -50, -40, 4, nodes=1, partition="p"),
+        job("x", 0, 150, 200, 4, nodes=1, partition="p", **asked), {**OPEN, "partition": "p"},
+    ]  # fmt: skip
+    placed = [*on("a", "n0", gpus=4), *on("b", "n1", gpus=4), *on("x", "n0", gpus=4), *on("open", "n0", gpus=0)]
+    nodes = [
+        {"node": "n0", "gpus": 4, "gpu_type": "A100", "features": "ib,big"},
+        {"node": "n1", "gpus": 4, "gpu_type": "T4", "features": "eth"},
+    ]
+    found = from_trace(trace(jobs, placements=placed, nodes=nodes), ClusterSettings(CLUSTER))["queueing_delay"]
+    x = found.row(by_predicate=pl.col("job_key") == "x", named=True)
+    assert x["cluster_full_s"] == full and x["wait_s"] == 150
+    assert x["pool_nodes"] == (1 if full else 2)

@@ -159,6 +159,12 @@ def tres_gpus(text: str) -> int | None:
     return sum(_count(value, text) for name, value in tres.items() if name.startswith("gres/gpu:"))
 
 
+def tres_gpu_types(text: str) -> str | None:
+    """Types of the GPUs of a TRES text, joined by |; None where it names none."""
+    types = [name.removeprefix("gres/gpu:") for name in parse_tres(text) if name.startswith("gres/gpu:")]
+    return "|".join(types) or None
+
+
 def gres_gpus(text: str) -> int | None:
     """GPUs of an old GRES text: `gpu:4`, `gpu:a100:4(IDX:0-3)`, `PER_NODE:gpu:8`. None where it names no GPU."""
     total, names_gpus = 0, False

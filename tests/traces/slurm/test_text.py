@@ -96,6 +96,17 @@ def test_gpus_of_tres(text: str, gpus: int | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "types"),
+    [
+        ("", None), ("cpu=4,mem=1G", None), ("cpu=4,gres/gpu=2", None), ("gres/gpu:a100=2,gres/gpu=2", "a100"),
+        ("gres/gpu:a100=2,gres/gpu:t4=1,gres/gpu=3", "a100|t4"),
+    ],
+)  # fmt: skip
+def test_types_of_gpus_in_tres(text: str, types: str | None) -> None:
+    assert slurm_text.tres_gpu_types(text) == types
+
+
+@pytest.mark.parametrize(
     ("text", "gpus"),
     [
         ("gpu:4", 4),

@@ -79,6 +79,7 @@ class Pods(JobCsv):
             end_utc=pl.when(open_ & there).then(None).otherwise(pl.col("end_utc")),
             requested_cpus=(pl.col("cpu_milli") / 1000).ceil().cast(pl.Int64),
             requested_nodes=pl.lit(1, dtype=pl.Int64),
+            gpu_type_asked=pl.col("partition"),
             gpu_time_s=pl.when(~(open_ & there)).then((run * gpus).round()).cast(pl.Int64),
         ).drop("cpu_milli", "gpu_milli", "phase")
 

@@ -299,6 +299,7 @@ def _sizes(column: _Columns, settings: ClusterSettings) -> list[pl.Expr]:
         pl.lit(requested_cpus).alias("requested_cpus"),
         pl.lit(allocated).alias("allocated_gpus"),
         pl.lit(requested).alias("requested_gpus"),
+        pl.lit(column.mapped("ReqTRES", slurm_text.tres_gpu_types, pl.String)).alias("gpu_type_asked"),
         pl.lit(_memory(column, requested_nodes, requested_cpus)).alias("requested_mem_mib"),
         pl.lit(_tres_mib(column, "AllocTRES").round().cast(pl.Int64)).alias("allocated_mem_mib"),
     ]

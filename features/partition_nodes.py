@@ -1,0 +1,55 @@
+"""Which nodes the jobs of a partition may use: those that the machine list gives it and those on which its jobs ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from features.trace import Trace
+
+SEEN = 0.9  # Good-Turing coverage from which a partition's nodes are taken to be all known
+
+
+def places_of_partitions(
+    trace: Trace, on_nodes: pl.DataFrame, sizes: pl.DataFrame, partitions: list[str | None]
+) -> dict[str | None, frozenset[int]]:
+    """Partition -> its nodes, as places in `sizes`: those that the machine list gives it and those with its jobs.
+
+    A partition of which neither says a node may use all; so may the only partition of a log.
+    """
+    everywhere = frozenset(sizes["place"].to_list())
+    seen = nodes_of_partitions(on_nodes.rename({"place": "node"}))
+    listed: dict[str | None, frozenset[int]] = {}
+    if trace.nodes["partitions"].count():
+        of = trace.nodes.select(
+            pl.col("node").cast(pl.String), pl.col("partitions").cast(pl.String).str.split(",").alias("name")
+        )
+        for (name,), rows in sizes.join(of, on="node").explode("name").group_by("name"):
+            listed[str(name)] = frozenset(rows["place"].to_list())
+    if len(partitions) == 1 and not listed:
+        return {partitions[0]: everywhere}
+    both = {name: listed.get(name, frozenset()) | seen.get(name, frozenset()) for name in {*partitions, *seen}}
+    return {name: places or everywhere for name, places in both.items()}
+
+
+def nodes_of_partitions(on_nodes: pl.DataFrame) -> dict[str | None, frozenset[Any]]:
+    """Partition -> its nodes: those on which its jobs ran. `on_nodes`: a row a placement, with partition and node.
+
+    A partition with few jobs was not seen on all of its nodes. Where more than one in ten of its placements is the only
+    one on its node (Good-Turing estimate of what is unseen), it also gets the nodes of every partition that shares one
+    with it.
+    """
+    counts = on_nodes.group_by("partition", "node", maintain_order=True).len()
+    seen: dict[str | None, frozenset[Any]] = {}
+    sure: set[str | None] = set()
+    for (name,), rows in counts.group_by("partition", maintain_order=True):
+        partition = None if name is None else str(name)
+        seen[partition] = frozenset(rows["node"].to_list())
+        if 1 - int((rows["len"] == 1).sum()) / int(rows["len"].sum()) >= SEEN:
+            sure.add(partition)
+    neighbours: Mapping[str | None, list[frozenset[Any]]] = {
+        name: [other for other in seen.values() if other & nodes] for name, nodes in seen.items()
+    }
+    return {name: nodes if name in sure else frozenset().union(*neighbours[name]) for name, nodes in seen.items()}
