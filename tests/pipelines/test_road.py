@@ -32,8 +32,8 @@ LARGEST = "jobs_graham.csv.gz"  # read whole in the long form; every other dump 
 LINES = 4_000  # of it that are read in the short form
 NO_JOB_LOG = {
     "README.md", "LICENSE", "LICENSE.md", "LICENSE.txt", "CITATION.cff", "index.tsv", "slurm.conf", "sprio.txt",
-    "acme_cluster_summary.csv", "acme_util_gpu_philly_cdf.csv", "scontrol_nodes_o.txt", "scontrol_partitions_o.txt",
-    "sinfo.json", "sinfo_N.psv", "sinfo_o.psv", "squeue.json.gz", "squeue_o.psv",
+    "acme_cluster_summary.csv", "acme_util_gpu_philly_cdf.csv", "scontrol_partitions_o.txt",
+    "squeue.json.gz", "squeue_o.psv",
     "sample-sacct-output-with-invalid-lines.txt",  # a header of 109 columns, and no record that has them
 }  # fmt: skip
 # Of the logs that lack something, those that the whole pipeline runs over: why it trains nothing.
