@@ -10,6 +10,7 @@ WORDS = {
     "order": "comparing the order of starts with that of submissions",
     "load": "measuring the load",
     "utilization": "measuring utilization",
+    "accounting": "adding up hours by user, account and month",
     "fragmentation": "measuring fragmentation",
     "locality": "measuring how jobs spread over nodes",
     "failures": "counting failures and their cost",
