@@ -142,6 +142,7 @@ def test_a_closed_pipe_and_ctrl_c_are_quiet(tmp_path: Path) -> None:
     assert "Traceback" not in piped.stderr
     interrupted = (
         "import os, signal, sys, time\nfrom pipelines import cli, options\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job of a shell ignores it
         "options.data_folder = lambda *a: (os.kill(os.getpid(), signal.SIGINT), time.sleep(5))\n"
         "cli.main(['report'])\n"
     )

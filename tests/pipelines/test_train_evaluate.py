@@ -72,7 +72,7 @@ def test_train_then_evaluate(baton: Baton, data: Path) -> None:
     assert told["fitted_on"] == "lab"
     text = baton(*compare, "--data", data).out
     assert "reactive" in text and "world against the record" in text
-    assert "interrupted for over 10 minutes with probability at most so much" in text
+    assert "share of pairs interrupted for over 10 minutes, promised and observed" in text
 
 
 def test_policies_of_one_cluster_are_judged_on_another(baton: Baton, data: Path) -> None:

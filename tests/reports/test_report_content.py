@@ -279,8 +279,8 @@ def test_missing_tables_are_said_not_left_blank(tmp_path: Path) -> None:
     )
     html = build_report(data).read_text(encoding="utf-8")
     assert (
-        html.count("What is not known here") == len(SECTIONS) - 5
-    )  # summary and read need no other table; study is for Philly's logs alone, deployed for those of the agent, start
+        html.count("What is not known here") == len(SECTIONS) - 4
+    )  # read needs no other table; study is for Philly's logs alone, deployed for those of the agent, start
     # where a model was made
     assert "hold nothing for this cluster" in html
     for table in ("failures_by", "load", "utilization_allocated", "queueing_by"):  # the log is not to blame

@@ -99,7 +99,7 @@ def test_one_job_is_answered_and_what_is_missing_is_said(lab: Baton, tmp_path: P
     script.write_text("#!/bin/sh\nsleep 1\n")
     for arguments, said in (
         (("--script", script), "it has no #SBATCH lines"),
-        (("--nodes", "2"), "the limit is not said"),
+        (("--nodes", "2"), "no limit is known"),
         (("--gpus", "2", "--limit", "1h"), "how many GPUs a node"),
         (("--like", "40", "--script", script), "both say"),
         (("--like", "nope"), "no job 'nope'"),
