@@ -222,7 +222,7 @@ def test_a_user_interface_answers_and_ends_on_sigterm(
             server.wait(10)
 
 
-def ended(server: subprocess.Popen[bytes], within_s: int = 60) -> bool:
+def ended(server: subprocess.Popen[bytes], within_s: int = 150) -> bool:
     """Whether the server and every process that it started end within that time."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:

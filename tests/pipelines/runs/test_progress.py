@@ -52,7 +52,8 @@ def test_a_line_reaches_the_terminal_while_standard_error_is_a_file(
 def test_a_file_gets_a_line_now_and_then_across_short_steps_and_every_failure(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "LINE_EVERY_S", 2)
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.5)
+    monkeypatch.setattr(progress.Progress, "heard_at", -1e9)  # another test's progress is none of this run
     monkeypatch.setenv("COLUMNS", "20")
     lines = progress._Lines()
     timers = []
