@@ -15,6 +15,7 @@ from pipelines.definitions import build_defs
 from pipelines.process.interrupts import is_ending
 from pipelines.runs import progress
 from pipelines.runs.words import WORDS, words_of
+from traces.progress import Progress
 
 
 def _event(kind: str, step: str = "report") -> logging.LogRecord:
@@ -53,7 +54,7 @@ def test_a_file_gets_a_line_now_and_then_across_short_steps_and_every_failure(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "LINE_EVERY_S", 0.5)
-    monkeypatch.setattr(progress.Progress, "heard_at", -1e9)  # another test's progress is none of this run
+    monkeypatch.setattr(Progress, "heard_at", -1e9)  # another test's progress is none of this run
     monkeypatch.setenv("COLUMNS", "20")
     lines = progress._Lines()
     timers = []
