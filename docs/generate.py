@@ -50,7 +50,7 @@ def oddities() -> str:
     lines = [
         "# Oddities of raw logs",
         "",
-        "What stands in raw logs, and what becomes of it. Each row is a test of its own, in tests/traces/readers: "
+        "Oddities of raw logs and how Baton reads them. Each row is a test, in tests/traces/readers: "
         "`published/logs.py` (run by `test_published.py`), `philly/oddities.py` (`test_reader.py`), `agent_lines.py` "
         "(`test_agent.py`), `node_lists/oddities.py` (`test_node_lists.py`) and `oddities.py` (`test_oddities.py`), "
         "where of sacct's rows the columns are shown that differ from a plain job's. `make docs` writes this page.",

@@ -6,8 +6,6 @@ Slurm prints it of a node that is down or reserved, and of one that is merely bu
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import polars as pl
 
@@ -28,28 +26,25 @@ def waits(waiting: pl.DataFrame, on_nodes: pl.DataFrame) -> pl.DataFrame:
     """
     asked = waiting.filter(pl.col("reason").cast(pl.String).str.contains(REASON).fill_null(False))
     nodes = on_nodes.filter(pl.col("attempt") == 0).select("job_key", pl.col("node").cast(pl.String))
-    asked = asked.join(nodes.group_by("job_key").agg(pl.col("node")), on="job_key")
+    asked = asked.join(nodes.group_by("job_key").agg(pl.col("node").sort()), on="job_key")
     wanted = asked["node"].explode().unique()
-    busy = {
-        str(node): rows
-        for (node,), rows in on_nodes.filter(pl.col("node").cast(pl.String).is_in(wanted)).group_by("node")
-    }
-    found = []
-    for job in asked.select("row", "user_name", "reason", "eligible", "waiting_to", "node").iter_rows(named=True):
-        runs = pl.concat([busy[node] for node in job["node"]])
-        is_own = pl.col("user_name").cast(pl.String) == str(job["user_name"])
-        own, every = (_seconds(rows, job) for rows in (runs.filter(is_own.fill_null(False)), runs))
-        idle = job["waiting_to"] - job["eligible"] - every
-        is_reserved = RESERVED in str(job["reason"])
-        found.append((job["row"], own, every - own, idle if is_reserved else 0, 0 if is_reserved else idle))
-    kinds: Any = {"row": waiting.schema["row"], **dict.fromkeys(COUNTED, pl.Int64)}
-    return pl.DataFrame(found, schema=kinds, orient="row")
+    runs = on_nodes.with_columns(pl.col("node", "user_name").cast(pl.String)).filter(pl.col("node").is_in(wanted))
+    of_node = {str(node): rows for (node,), rows in runs.group_by("node")}
+    parts = [asked.select("row").clear().with_columns(pl.lit(0, pl.Int64).alias(name) for name in COUNTED)]
+    for (names, user), jobs in asked.group_by("node", pl.col("user_name").cast(pl.String).alias("user")):
+        on_these = pl.concat([of_node[name] for name in names])
+        begin, end = jobs["eligible"].to_numpy(), jobs["waiting_to"].to_numpy()
+        own = between(_busy(on_these.filter(pl.col("user_name") == str(user))), begin, end)
+        every = between(_busy(on_these), begin, end)
+        is_reserved = jobs["reason"].cast(pl.String).str.contains(RESERVED).to_numpy()
+        idle = end - begin - every
+        seconds = (own, every - own, np.where(is_reserved, idle, 0), np.where(is_reserved, 0, idle))
+        columns = [pl.Series(name, values, pl.Int64) for name, values in zip(COUNTED, seconds, strict=True)]
+        parts.append(jobs.select("row").with_columns(columns))
+    return pl.concat(parts)
 
 
-def _seconds(runs: pl.DataFrame, job: dict[str, int]) -> int:
-    """Seconds of a wait in which any of `runs` ran."""
-    if runs.is_empty():
-        return 0
+def _busy(runs: pl.DataFrame) -> Steps:
+    """1 while any of `runs` runs."""
     ones = np.ones(runs.height, np.int64)
-    any_ = Steps.of_intervals(runs["start_epoch"].to_numpy(), runs["end_epoch"].to_numpy(), ones).above(0)
-    return int(between(any_, np.array([job["eligible"]]), np.array([job["waiting_to"]]))[0])
+    return Steps.of_intervals(runs["start_epoch"].to_numpy(), runs["end_epoch"].to_numpy(), ones).above(0)

@@ -67,7 +67,7 @@ def data_folder(context: typer.Context, data: Path | None) -> DataFolder:
 def check_targets(targets: dict[str, Path | None], *, mkdir: bool) -> None:
     """Raises InputError for a file to be written, by its option, whose folder does not exist; not where `mkdir` is set.
 
-    Whoever writes the file makes the folder: a misspelt path must not leave one behind without being asked to.
+    The caller makes the folder, and only with --mkdir: a misspelt path must not leave a folder behind.
     """
     for option, path in targets.items():
         if path is not None and not mkdir and not exists(path.parent):

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 GRACE_S = 0.6
 _HEARD = (signal.SIGINT, signal.SIGTERM)
 _CLICK_INTERRUPTED = 130  # the exit status that typer makes of KeyboardInterrupt
-is_ending = threading.Event()  # the command was interrupted: whoever reports progress stops
+is_ending = threading.Event()  # set once the command is interrupted; progress is no longer printed
 
 
 @contextmanager

@@ -116,17 +116,17 @@ def test_what_is_declared_wins() -> None:
 def test_each_partition_is_about_what_its_own_jobs_hold() -> None:
     jobs, placed = [], []
     for i in range(60):
-        partition = ("gpu", "cpu", "told")[i % 3]
+        partition = ("gpu", "cpu", "declared")[i % 3]
         asked: Row = {"gpus": 2 if partition == "gpu" else 0, "allocated_cpus": 1 + i % 5, "partition": partition}
         jobs.append(ran(str(i), **asked))
         placed += on(str(i), f"{partition}{i % 2}", gpus=asked["gpus"])
     jobs.append(ran("lost", gpus=0, allocated_cpus=3, partition="unseen"))
-    of, settings = trace(jobs, placements=placed), ClusterSettings(CLUSTER, resources={"told": "memory"})
+    of, settings = trace(jobs, placements=placed), ClusterSettings(CLUSTER, resources={"declared": "memory"})
     held = queueing.grouped_runs(of, settings)
     size = capacity(of, settings, held)
     parts = of_partitions(of, held, size, settings)
     found = {name: (part.binding.resource, part.size.nodes) for name, part in parts.items()}
-    assert found == {"gpu": ("GPU", 2), "cpu": ("core", 2), "told": ("memory", 2), "unseen": ("core", 6)}
+    assert found == {"gpu": ("GPU", 2), "cpu": ("core", 2), "declared": ("memory", 2), "unseen": ("core", 6)}
     assert parts["unseen"].size is size and parts["gpu"].size.sizes["node"].to_list() == ["gpu0", "gpu1"]
 
 
