@@ -31,7 +31,7 @@ import numpy as np
 import polars as pl
 
 from features import closures, named_nodes, own_jobs, precedence
-from features.capacity import by_node, capacity
+from features.capacity import Capacity, by_node
 from features.fits import SHAPE, Rooms, between, span
 from features.limits import NAMED_BY, OWNER, OwnLimits, any_of, is_free
 from features.own_jobs import OwnNodes
@@ -48,7 +48,6 @@ from features.usage import (
     whole_from,
     without,
 )  # fmt: skip
-from traces.clusters import ClusterSettings
 
 MAIN_CAUSES = {
     "held_s": "held",
@@ -80,15 +79,14 @@ READ_OF_JOBS = (
 _OF_JOB = ("cpus", "mem_mib", "reason", "stem", "array", "features_asked", "gpu_type_asked")
 
 
-def with_causes(jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> pl.DataFrame:
+def with_causes(jobs: pl.DataFrame, trace: Trace, held: pl.DataFrame, size: Capacity) -> pl.DataFrame:
     """`jobs` with CAUSES, main_cause and EXPLAINED; null without a wait, or with one under 0.
 
     jobs: job_key, submit (epoch s), eligible_from (epoch s, null where the log has none up to the start), waiting_to
     (epoch s: the first start), gpus, nodes, user_name, partition, group_name, quota_gpus, quota_source. held: see
-    `usage.runs`, with a column group_name.
+    `usage.runs`, with a column group_name. size: of the cluster, node by node where nodes are named.
     """
     about = own_jobs.with_groups(_described(trace.jobs)).select("job_key", *_OF_JOB)
-    size = capacity(trace, settings, held)
     held = beside(held.select(_HELD), about.select("job_key", "stem", "array"), "job_key")
     held = held.with_columns(pl.lit(1).alias("jobs"))
     queue = _queue(trace, jobs, about)

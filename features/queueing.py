@@ -50,15 +50,9 @@ DIMENSIONS = ("all", "size_bucket", "partition", "user_name", "hour_of_week", "s
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables for the cluster of `settings`, from the warehouse."""
     for_causes = (
-        "requested_cpus",
-        "allocated_cpus",
-        "requested_mem_mib",
-        "reason",
-        "job_name",
-        "array_job_id",
-        "features_asked",
+        "requested_cpus", "allocated_cpus", "requested_mem_mib", "reason", "job_name", "array_job_id", "features_asked",
         "gpu_type_asked",
-    )
+    )  # fmt: skip
     return _tables(
         queueing_delay(read_trace(data, settings.name, jobs=(*WAITED, *for_causes), by_node=True), settings), settings
     )
@@ -79,15 +73,18 @@ def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     Where the caller keeps no reference to `trace`, as `compute` does, its columns are freed as soon as they are used.
     """
     held = grouped_runs(trace, settings)
-    jobs = _with_unit_time(philly_delay(trace, settings, held), trace, settings, held)
+    size = capacity(trace, settings, held)
+    jobs = _with_unit_time(philly_delay(trace, settings, held, size), trace, settings, held, size)
     trace = replace(trace, jobs=trace.jobs.select(READ_OF_JOBS), attempts=trace.attempts.select(INSTANTS))
-    jobs = shaped(with_causes(jobs, trace, settings, held), QUEUEING_DELAY)
+    jobs = shaped(with_causes(jobs, trace, held, size), QUEUEING_DELAY)
     return ordered(jobs, "submit_utc", "job_key")
 
 
-def _with_unit_time(jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> pl.DataFrame:
+def _with_unit_time(
+    jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, held: pl.DataFrame, size: Capacity
+) -> pl.DataFrame:
     """`jobs` with unit_time_s, what a job held of the resource that the cluster is about."""
-    of = binding(held, by_node(trace, held), capacity(trace, settings, held), settings)
+    of = binding(held, by_node(trace, held), size, settings)
     amount = AMOUNTS[of.resource]
     time = pl.col(amount) * (pl.col("end_epoch") - pl.col("start_epoch")).clip(0)
     time = time // 1024 if amount == "mem_mib" else time  # GiB
@@ -103,12 +100,12 @@ def grouped_runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
 
 
 def philly_delay(
-    trace: Trace, settings: ClusterSettings, held: pl.DataFrame, quantile: float = QUOTA_QUANTILE
+    trace: Trace, settings: ClusterSettings, held: pl.DataFrame, size: Capacity, quantile: float = QUOTA_QUANTILE
 ) -> pl.DataFrame:
     """One row a job with the wait as the Philly study splits it; quotas that are not given are that quantile of the
-    group's use. `held`: see `grouped_runs`."""
+    group's use. held: see `grouped_runs`; size: of the cluster."""
     jobs = _waits(trace, settings, held)
-    quotas = _quotas(held, settings, capacity(trace, settings, held), quantile)
+    quotas = _quotas(held, settings, size, quantile)
     table = pl.DataFrame(
         [(name, quota.gpus, quota.source) for name, quota in quotas.items()],
         schema={"group_name": jobs.schema["group_name"], "quota_gpus": pl.Int64, "quota_source": pl.String},

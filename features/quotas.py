@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from features.capacity import capacity
 from features.queueing import QUOTA_QUANTILE, WAITED, grouped_runs, philly_delay
 from features.tables.queueing import QUOTA_SENSITIVITY
 from features.trace import Trace, read_trace, shaped
@@ -26,10 +27,11 @@ def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFra
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """The table from canonical frames: one row a quantile; a single row where every quota is given."""
     held = grouped_runs(trace, settings)
+    size = capacity(trace, settings, held)  # asked only whether it is known
     trace = replace(trace, attempts=trace.attempts.select(INSTANTS))
     parts = []
     for quantile in QUANTILES:
-        delays = philly_delay(trace, settings, held, quantile).drop_nulls("fair_share_delay_s")
+        delays = philly_delay(trace, settings, held, size, quantile).drop_nulls("fair_share_delay_s")
         parts.append(_summary(delays, quantile))
         if not (delays["quota_source"] == "inferred").any():
             break  # the quantile changes nothing
