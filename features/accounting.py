@@ -21,7 +21,7 @@ from traces.store.frames import empty
 TABLES: tuple[Table, ...] = (USAGE_BY, NODE_UTILIZATION)
 DIMENSIONS = ("all", "user_name", "account", "partition", "qos")
 # Time held of a resource -> the amount that an attempt holds.
-TIMES = {"gpu_time_s": "gpus", "core_time_s": "cpus", "memory_time_mib_s": "mem_mib", "node_time_s": "nodes"}
+TIMES = {"gpu_time_s": "gpu_milli", "core_time_s": "cpus", "memory_time_mib_s": "mem_mib", "node_time_s": "nodes"}
 TIME_OF: dict[Resource, str] = dict(zip(("GPU", "core", "memory", "node"), TIMES, strict=True))
 ENDS = {
     "completed": ("COMPLETED",),
@@ -122,6 +122,8 @@ def _timed(held: pl.DataFrame) -> pl.DataFrame:
     rss, memory = pl.col("rss_kib"), 1024 * pl.col("mem_mib")
     return held.with_columns(
         *((pl.col(amount) * seconds).alias(name) for name, amount in TIMES.items()),
+    ).with_columns(
+        pl.col("gpu_time_s") // 1000,  # of thousandths of GPUs
         pl.when(pl.col("cpus") > 0).then("cpu_used_s").alias("cpu_used_s"),
         pl.when(memory > 0).then(rss.cast(pl.Float64) * seconds).alias("memory_used"),
         pl.when(rss.is_not_null() & (memory > 0)).then(memory.cast(pl.Float64) * seconds).alias("memory_held"),

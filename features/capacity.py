@@ -20,6 +20,10 @@ from traces.counted import counted
 
 Resource = Literal["GPU", "core", "memory", "node"]
 AMOUNTS: dict[Resource, str] = {"GPU": "gpus", "core": "cpus", "memory": "mem_mib", "node": "nodes"}
+# Resource -> the column of `usage.runs` whose time is summed, and how many of it are one of `resource.UNITS`.
+TIMED: dict[Resource, tuple[str, int]] = {
+    "GPU": ("gpu_milli", 1000), "core": ("cpus", 1), "memory": ("mem_mib", 1024), "node": ("nodes", 1),
+}  # fmt: skip
 OF_NODE = ("gpus", "cpus", "mem_mib")  # what a node has
 _WORDS = {"gpus": "GPUs", "cpus": "CPUs", "mem_mib": "MiB of memory"}
 CapacitySource = Literal["settings", "machine list", "nodes in use", "peak in use"]

@@ -57,7 +57,7 @@ def _load(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     if len(edges) < 2:
         edges = np.array([first, first + DAY_S])
     running, waiting = _concurrency(trace, held)
-    gpus = steps_of(held, "gpus")
+    gpus = steps_of(held, "gpu_milli")
     days = pl.DataFrame(
         {
             "day_utc": pl.from_epoch(pl.Series(edges[:-1]), "s").cast(pl.Datetime("us")),
@@ -65,7 +65,7 @@ def _load(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
             "running_peak": _peak(running, edges),
             "queued_mean": _mean(waiting, edges),
             "queued_peak": _peak(waiting, edges),
-            "gpus_held_mean": _mean(gpus, edges),
+            "gpus_held_mean": _mean(gpus, edges) / 1000,
         }
     )
     asked = described(trace, settings).with_columns(pl.col("submit_utc").dt.truncate("1d").alias("day_utc"))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from features.capacity import AMOUNTS, Capacity, by_node, capacity
+from features.capacity import TIMED, Capacity, by_node, capacity
 from features.causes import CAUSES, READ_OF_JOBS, with_causes
 from features.resource import binding
 from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
@@ -85,10 +85,9 @@ def _with_unit_time(
 ) -> pl.DataFrame:
     """`jobs` with unit_time_s, what a job held of the resource that the cluster is about."""
     of = binding(held, by_node(trace, held), size, settings)
-    amount = AMOUNTS[of.resource]
+    amount, in_unit = TIMED[of.resource]
     time = pl.col(amount) * (pl.col("end_epoch") - pl.col("start_epoch")).clip(0)
-    time = time // 1024 if amount == "mem_mib" else time  # GiB
-    summed = held.drop_nulls(amount).group_by("job_key").agg(time.sum().alias("unit_time_s"))
+    summed = held.drop_nulls(amount).group_by("job_key").agg((time // in_unit).sum().alias("unit_time_s"))
     return beside(jobs, summed, "job_key")
 
 

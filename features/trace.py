@@ -48,7 +48,19 @@ class Trace:
 
 # What `usage.runs`, `usage.horizon` and `usage.capacity` read. The other columns are most of the bytes of a long log.
 _JOBS = ("cluster", "job_key", "user_name", "account", "partition", "state", "submit_utc", "start_utc", "end_utc")
-_ATTEMPTS = ("job_key", "attempt", "submit_utc", "start_utc", "end_utc", "state", "nodes", "gpus", "cpus", "mem_mib")
+_ATTEMPTS = (
+    "job_key",
+    "attempt",
+    "submit_utc",
+    "start_utc",
+    "end_utc",
+    "state",
+    "nodes",
+    "gpus",
+    "gpu_part",
+    "cpus",
+    "mem_mib",
+)
 _PLACEMENTS = ("job_key", "attempt", "node", "gpus", "gpu_numbers")
 ASKED = ("eligible_utc", "requested_nodes", "allocated_nodes", "requested_gpus", "allocated_gpus")
 READ_MEMORY = "512MB"  # DuckDB's, beside what is read

@@ -189,7 +189,7 @@ def queue_end(until: int) -> pl.Expr:
 
 def runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     """Attempts that started: job_key, attempt, state, partition, account, user_name, start_epoch, end_epoch, nodes,
-    gpus, cpus, mem_mib, gpu_time_s.
+    gpus, cpus, mem_mib, gpu_milli (thousandths of GPUs: less than `gpus` where jobs share a GPU), gpu_time_s.
 
     The GPU time is defined here, once for every table and section: GPUs held times the time they were held, until the
     log's end by what still runs there; null where no GPU count is known. An end that the log does not hold is settled
@@ -198,7 +198,9 @@ def runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     until = horizon(trace)
     held_s = (pl.col("end_epoch") - pl.col("start_epoch")).clip(0)
     return (
-        trace.attempts.select("job_key", "attempt", "state", "start_utc", "end_utc", "nodes", "gpus", "cpus", "mem_mib")
+        trace.attempts.select(
+            "job_key", "attempt", "state", "start_utc", "end_utc", "nodes", "gpus", "cpus", "mem_mib", "gpu_part"
+        )
         .filter(pl.col("start_utc").is_not_null())
         .join(given_out_again(trace), on=["job_key", "attempt"], how="left")
         .join(trace.jobs.select("job_key", "partition", "account", "user_name"), on="job_key", how="left")
@@ -210,8 +212,10 @@ def runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
             filled_gpus(pl.col("gpus"), pl.col("nodes"), settings).alias("gpus"),
             "cpus",
             "mem_mib",
+            (1000 * pl.col("gpu_part").fill_null(1)).round().cast(pl.Int64).alias("gpu_milli"),
         )
-        .with_columns((pl.col("gpus") * held_s).alias("gpu_time_s"))
+        .with_columns(gpu_milli=pl.col("gpus") * pl.col("gpu_milli"))
+        .with_columns((pl.col("gpu_milli") * held_s // 1000).alias("gpu_time_s"))
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from features.capacity import AMOUNTS, KNOWN_BY, Capacity, Resource, by_node, capacity
+from features.capacity import AMOUNTS, KNOWN_BY, TIMED, Capacity, Resource, by_node, capacity
 from features.resource import UNITS, Binding, Part, binding, of_partitions
 from features.samples import Fetch, Joined, join, quantiles
 from features.tables.utilization import (
@@ -112,7 +112,7 @@ def allocated(
         return empty(UTILIZATION_ALLOCATED)
     edges, shown = _edges(held, HOUR_S, 0), _shown(held)
     frames = []
-    for resource, amount in AMOUNTS.items():
+    for resource, (amount, _) in TIMED.items():
         if held[amount].count() == 0:
             continue
         hours = _hours(held, resource, edges, size, shown)
@@ -157,9 +157,10 @@ def _shown(held: pl.DataFrame) -> _Shown:
 def _hours(held: pl.DataFrame, resource: Resource, edges: Int64s, size: Capacity, shown: _Shown) -> pl.DataFrame:
     """Unit seconds held between neighbouring edges (epoch s), exactly, and those of the capacity in the time `shown`;
     null for a piece that begins before the log shows all that ran."""
-    divisor = 1024 if resource == "memory" else 1  # MiB to GiB
+    amount, in_unit = TIMED[resource]
+    of_whole = 1024 if resource == "memory" else 1  # MiB to GiB
     steps = size.steps(resource) or Steps(np.zeros(1, np.int64), np.array([size.of(resource) or 0], np.int64))
-    capacity_s = np.diff(steps.area(np.clip(edges, shown.since, shown.until))) // divisor
+    capacity_s = np.diff(steps.area(np.clip(edges, shown.since, shown.until))) // of_whole
     is_known = np.full(len(capacity_s), size.of(resource) is not None)
     if shown.is_cut:
         is_known &= edges[:-1] >= shown.since
@@ -168,7 +169,7 @@ def _hours(held: pl.DataFrame, resource: Resource, edges: Int64s, size: Capacity
             {
                 "hour_utc": pl.from_epoch(pl.Series(edges[:-1]), "s").cast(pl.Datetime("us")),
                 "unit": [UNITS[resource]] * (len(edges) - 1),
-                "allocated_s": np.diff(steps_of(held, AMOUNTS[resource]).area(edges)) // divisor,
+                "allocated_s": np.diff(steps_of(held, amount).area(edges)) // in_unit,
                 "capacity_s": capacity_s,
                 "is_known": is_known,
             }

@@ -163,6 +163,9 @@ ATTEMPTS = Table(
         Column("nodes", INT, "nodes", "nodes held"),
         Column("cpus", INT, "CPUs", "CPUs held"),
         Column("gpus", INT, "GPUs", "GPUs held"),
+        Column(
+            "gpu_part", FLOAT, "", "part of each GPU that it holds, 0 to 1, where jobs share GPUs; null: whole GPUs"
+        ),
         Column("mem_mib", INT, "MiB", "memory held, over all nodes"),
         Column("gpu_time_s", INT, "GPU s", "GPUs held times time run"),
         Column("exit_code", INT, "", "exit status"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from polars.testing import assert_frame_equal
 
-from features import utilization
+from features import accounting, load, utilization
 from features.trace import Trace
 from tests.features.toy import CLUSTER, at, job, random_jobs, table, trace
 from traces import schema
@@ -68,6 +68,22 @@ def test_capacity_is_given_listed_or_the_peak_and_says_which() -> None:
     assert first(of) == (held, 6 * 3600, "peak in use")
     by_date = first(of, nodes=5, gpus_per_node=4, nodes_by_date=((at(1800), 10),))
     assert by_date == (held, 20 * 1800 + 40 * 1800, "settings")
+
+
+def test_jobs_that_share_a_gpu_hold_their_parts_of_it() -> None:
+    rows = [job("a", 0, 0, 3600, 1, nodes=1), job("b", 0, 0, 1800, 1, nodes=1), job("c", 0, 0, 3600, 2, nodes=1)]
+    of = trace(rows, [{**rows[0], "gpu_part": 0.25}, {**rows[1], "gpu_part": 0.5}, rows[2]])
+    (hour,) = _of_cluster(of, "GPU")
+    assert (hour["allocated_s"], hour["capacity_s"]) == (900 + 900 + 7200, 4 * 3600)
+    usage = accounting.from_trace(of, ClusterSettings(CLUSTER))["usage_by"].filter(pl.col("dimension") == "all")
+    assert usage["gpu_time_s"].to_list() == [9000]
+    day = load.from_trace(of, ClusterSettings(CLUSTER))["load"].row(0, named=True)
+    assert day["gpus_held_mean"] == pytest.approx(9000 / 86_400)
+
+
+def _of_cluster(of: Trace, unit: str) -> list[dict[str, Any]]:
+    hours = utilization.from_trace(of, ClusterSettings(CLUSTER))["utilization_allocated"]
+    return hours.filter((pl.col("unit") == unit) & (pl.col("scope") == "cluster")).to_dicts()
 
 
 def test_nodes_stand_in_where_no_gpu_is_known() -> None:

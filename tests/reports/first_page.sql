@@ -1,9 +1,10 @@
 -- Four real logs as the tables that a person would recompute the first page of the report from.
 -- Read from the raw text below the variable `traces` alone, without Baton. All views are of the log named by the variable `log`.
--- start is null of jobs that never ran; stop of those that run on is the log's last second. Times in seconds of UTC.
+-- part is how much of each of its GPUs a job holds. start is null of jobs that never ran; stop of those that run on is the log's last second. Times in seconds of UTC.
 CREATE TABLE submitted (
     log VARCHAR, id VARCHAR, user_name VARCHAR, pool VARCHAR, completed BOOLEAN, nodes BIGINT, cores BIGINT, gpus BIGINT,
-    submit BIGINT, start BIGINT, stop BIGINT, node_list VARCHAR
+    submit BIGINT, start BIGINT, stop BIGINT, node_list VARCHAR,
+    part DOUBLE
 );
 
 -- Local time of Chicago -> UTC: both offsets hold in the hour that comes twice when summer time ends (2022-11-06).
@@ -33,7 +34,7 @@ WITH fields AS (
     ORDER BY id, (submit > start)::INT + (start > stop)::INT, (stop - start > limit_s + 60)::INT, submit, start, stop
 )
 SELECT 'a100', id, user_name, NULL, stop - start < limit_s AND zero AND stop > start, nodes, NULL, 3 * nodes,
-    submit, if(stop > start, start, NULL), stop, NULL
+    submit, if(stop > start, start, NULL), stop, NULL, 1
 FROM utc;
 
 INSERT INTO submitted
@@ -43,7 +44,7 @@ WITH fields AS (
         escape = '', columns = {'line': 'VARCHAR'})
 )
 SELECT 'pozidriv', f[1], f[9], f[4], f[17] = 'COMPLETED', f[18]::BIGINT, f[19]::BIGINT, NULL, epoch(f[11]::TIMESTAMP),
-    if(f[17] LIKE 'CANCELLED%' AND f[13] = f[14], NULL, epoch(f[13]::TIMESTAMP)), epoch(f[14]::TIMESTAMP), f[25]
+    if(f[17] LIKE 'CANCELLED%' AND f[13] = f[14], NULL, epoch(f[13]::TIMESTAMP)), epoch(f[14]::TIMESTAMP), f[25], 1
 FROM fields;
 
 -- Every job has status 0, and 0 of all means that the log does not say how jobs ended.
@@ -55,18 +56,19 @@ WITH fields AS (
     WHERE line NOT LIKE ';%'
 )
 SELECT 'theta', f[1]::VARCHAR, NULL, NULL, if(f[11] = 0, NULL, f[11] = 1), f[5], NULL, NULL,
-    f[2], f[2] + f[3], f[2] + f[3] + f[4], NULL
+    f[2], f[2] + f[3], f[2] + f[3] + f[4], NULL, 1
 FROM fields;
 
--- A part of a GPU counts as a GPU.
+-- gpu_milli: a pod may share its GPU with others.
 INSERT INTO submitted
-SELECT 'openb', name, NULL, gpu_spec, pod_phase = 'Succeeded', 1, NULL, num_gpu, creation_time, scheduled_time, deletion_time, NULL
+SELECT 'openb', name, NULL, gpu_spec, pod_phase = 'Succeeded', 1, NULL, num_gpu, creation_time, scheduled_time, deletion_time, NULL,
+    gpu_milli / 1000
 FROM read_csv(getvariable('traces') || '/openb/openb_pod_list_default.csv.gz');
 
 CREATE VIEW job AS FROM submitted WHERE log = getvariable('log');
 
 CREATE VIEW run AS
-SELECT *, start - submit AS wait, CASE getvariable('resource') WHEN 'GPU' THEN gpus WHEN 'core' THEN cores ELSE nodes END AS held
+SELECT *, start - submit AS wait, CASE getvariable('resource') WHEN 'GPU' THEN gpus * part WHEN 'core' THEN cores ELSE nodes END AS held
 FROM job WHERE start IS NOT NULL;
 
 -- Nodes of each job of pozidriv: 'a[01,03-05]' and 'a' by name, with the job's cores spread over them.

@@ -26,7 +26,7 @@ _UTC = pl.Datetime("us")
 _PLAIN: dict[str, Any] = {
     "job_id": pl.String, "state": pl.String, **{f"{name}_utc": _UTC for name in TIMES}, "requested_nodes": pl.Int64,
     "requested_cpus": pl.Int64, "requested_gpus": pl.Int64, "requested_mem_mib": pl.Int64, "run_s": pl.Int64,
-    "gpu_time_s": pl.Int64,
+    "gpu_time_s": pl.Int64, "gpu_part": pl.Float64,
 }  # fmt: skip
 
 
@@ -191,12 +191,12 @@ def finish(parsed: Parsed, rows: pl.DataFrame, *, has_ids: bool = True) -> None:
     attempts = jobs.filter(pl.col("attempts") == 1).select(
         "job_key", pl.lit(0, dtype=pl.Int64).alias("attempt"), "submit_utc", "start_utc", "end_utc", "run_s", "state",
         *(pl.col(f"allocated_{what}").alias(what) for what in ("nodes", "cpus", "gpus", "mem_mib")),
-        "gpu_time_s", "line",
+        "gpu_part", "gpu_time_s", "line",
     )  # fmt: skip
     parsed.rejects.sort(key=lambda reject: reject.line)
     parsed.allocations = parsed.jobs = len(jobs)
     parsed.attempts = len(attempts)
-    parsed.tables = {"jobs": jobs.drop("raw"), "attempts": attempts}
+    parsed.tables = {"jobs": jobs.drop("raw", "gpu_part"), "attempts": attempts}
 
 
 def _span(since: str, until: str) -> pl.Expr:

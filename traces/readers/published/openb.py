@@ -35,12 +35,13 @@ def thousandths(values: pl.Series) -> pl.Series:
 class Pods(JobCsv):
     """`openb_pod_list_*.csv`: a pod is a job on one node.
 
-    A pod that takes a part of one GPU (`gpu_milli` below 1000) counts as one GPU, and by its part in `gpu_time_s`. The
-    phase is the last one seen: a pod deleted while Running or Pending counts as CANCELLED, and one whose deletion is
-    the last second of the trace, which many share, was still there at the snapshot.
+    A pod that takes a part of one GPU (`gpu_milli` below 1000) has one GPU, and its part in `gpu_part`. The phase is
+    the last one seen: a pod deleted while Running or Pending counts as CANCELLED, and one whose deletion is the last
+    second of the trace, which many share, was still there at the snapshot.
     """
 
     name = "openb-pods"
+    version = 3
     header = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "pod_phase", "creation_time", "deletion_time",
               "scheduled_time")  # fmt: skip
     fields = (
@@ -72,7 +73,8 @@ class Pods(JobCsv):
             .otherwise(pl.lit("RUNNING"))
         )  # fmt: skip
         run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds()
-        gpus = pl.col("requested_gpus") * pl.col("gpu_milli").fill_null(1000) / 1000
+        part = pl.col("gpu_milli").fill_null(1000) / 1000
+        gpus = pl.col("requested_gpus") * part
         return rows.with_columns(
             state=state,
             state_is_inferred=open_,
@@ -80,6 +82,7 @@ class Pods(JobCsv):
             requested_cpus=(pl.col("cpu_milli") / 1000).ceil().cast(pl.Int64),
             requested_nodes=pl.lit(1, dtype=pl.Int64),
             gpu_type_asked=pl.col("partition"),
+            gpu_part=pl.when((part < 1) & (gpus > 0)).then(part),
             gpu_time_s=pl.when(~(open_ & there)).then((run * gpus).round()).cast(pl.Int64),
         ).drop("cpu_milli", "gpu_milli", "phase")
 

@@ -98,7 +98,7 @@ ROWS = (
         {"state": "COMPLETED", "wait_s": 10, "run_s": 1332347, "requested_cpus": 88, "requested_mem_mib": 327680,
          "gpu_time_s": 8 * 1332347, "state_is_inferred": False}),
     Row("openb-pods", "a part of a GPU", PODS, "pod-1,6000,12288,1,460,V100M16|V100M32,LS,Failed,0,1000,0",
-        "one GPU in `requested_gpus`, its part in `gpu_time_s`; the types allowed are the partition",
+        "one GPU, `gpu_part` 0.46 of the attempt, and its part in `gpu_time_s`; the types allowed are the partition",
         {"requested_gpus": 1, "gpu_time_s": 460, "partition": "V100M16|V100M32", "state": "FAILED"}),
     Row("openb-pods", "deleted while Running", PODS, "pod-1,6000,12288,1,1000,,LS,Running,0,1000,0",
         "CANCELLED, and said to be inferred", {"state": "CANCELLED", "run_s": 1000, "state_is_inferred": True}),

@@ -156,6 +156,13 @@ def test_the_newest_of_several_rows_of_one_id_stands(lake: Lake) -> None:
     assert (job["state"], job["run_s"], result.duplicates, result.allocations) == ("COMPLETED", 600, 2, 1)
 
 
+def test_a_pod_of_openb_holds_a_part_of_its_gpu(lake: Lake) -> None:
+    pods = ("whole,6000,12288,2,1000", "part,6000,12288,1,460", "none,6000,12288,0,0")
+    lake.ingest(lake.put("pods", "\n".join([PODS, *(f"{pod},,LS,Succeeded,0,1000,0" for pod in pods)]) + "\n"))
+    held = {(one["gpus"], one["gpu_part"], one["gpu_time_s"]) for one in lake.rows("attempts")}
+    assert held == {(2, None, 2000), (1, 0.46, 460), (0, None, 0)}
+
+
 def test_nodes_of_openb(lake: Lake) -> None:
     text = f"{NODES}\nn1,96000,786432,8,V100M32\nn2,1,1,some,T4\nn1,96000,786432,8,V100M32\nn3,64000,262144,2,P100\n"
     (result,) = lake.ingest(lake.put("nodes", text))
