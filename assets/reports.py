@@ -12,8 +12,8 @@ import polars as pl
 from assets import features, warehouse
 from assets.metadata import shown, table
 from assets.promises import computed_by
+from assets.remarks import remarks
 from assets.resources import OWNERS, Baton
-from assets.told import told
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.store import derived
@@ -97,11 +97,11 @@ def _written(baton: Baton) -> dg.MaterializeResult[None]:
 
     data, out = baton.folder, baton.folder.reports / "report.html"
     sizes = read(data, "SELECT cluster, count(*) AS files FROM trace_files GROUP BY cluster ORDER BY cluster")
-    beside = told(data, [baton.settings(name) for name in sizes["cluster"]])
+    beside = remarks(data, [baton.settings(name) for name in sizes["cluster"]])
     made_from = digest(warehouse.fingerprint(data), code_digest(REPORTING), beside)
     reused = out.is_file() and read_stamp(data, "report", warehouse.ALL, made_from) is not None
     if not reused:
-        build_report(data, out=out, told=beside)
+        build_report(data, out=out, remarks=beside)
         write_stamp(data, "report", warehouse.ALL, made_from, {})
     size: dict[str, Any] = {"dagster/size_bytes": dg.MetadataValue.int(out.stat().st_size)}
     return shown(

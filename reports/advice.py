@@ -64,7 +64,7 @@ def _nothing(source: Source, whole: dict[str, Any] | None, small: Action | None)
         return Action(
             "Nothing need be done about waits",
             f"{NEARLY_ALL} {fmt.duration(whole['wait_p95_s'])}.",
-            "Fully: the log has it so, nothing is simulated.",
+            "Fully, as it is counted from the log and nothing is simulated.",
         )
     if small is not None:
         does = f"The best of them ({small.do[0].lower()}{small.do[1:]}) does little: {small.effect[0].lower()}"

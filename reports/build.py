@@ -39,7 +39,7 @@ from reports.sections.start import start
 from reports.sections.summary import lead, summary
 from reports.sections.waits import waits
 from reports.sections.waste import waste
-from reports.source import Names, Source, Told, cluster_names
+from reports.source import Names, Remarks, Source, cluster_names
 from traces.errors import InputError
 from traces.files.whole import write_text
 from traces.progress import Progress
@@ -73,13 +73,13 @@ def build_report(
     anonymise: bool = False,
     section: str | None = None,
     key: bytes | None = None,
-    told: Mapping[str, Told] | None = None,
+    remarks: Mapping[str, Remarks] | None = None,
 ) -> Path:
     """Write the report (default: report.html in the data folder's reports) and return its path.
 
     `clusters` None means all in the warehouse. `anonymise` replaces users, accounts and job names by keyed hashes, with
     `key` or, without one, a key that is made for this report and forgotten. `section` keeps one of SECTIONS.
-    `told` is what the warehouse does not say, by cluster. Real clusters come before generated ones.
+    `remarks` are what the warehouse does not say, by cluster. Real clusters come before generated ones.
 
     Raises InputError for an unknown cluster or section or an absent warehouse, WorkError where the file cannot be
     written.
@@ -89,7 +89,7 @@ def build_report(
     path = out or data.reports / "report.html"
     with warehouse.published(data):  # held open: of one warehouse, whatever is built meanwhile, and opened once
         sources = [
-            Source(data, cluster, names, (told or {}).get(cluster, Told()))
+            Source(data, cluster, names, (remarks or {}).get(cluster, Remarks()))
             for cluster in _known_clusters(data, clusters)
         ]
         pages: list[dict[str, Any]] = []
@@ -120,7 +120,7 @@ def section_data(
     *,
     anonymise: bool = False,
     key: bytes | None = None,
-    told: Mapping[str, Told] | None = None,
+    remarks: Mapping[str, Remarks] | None = None,
 ) -> dict[str, Any]:
     """One section as plain JSON values: sentences, tables as rows of raw values (s, h, shares; an interval is
     [low, high]), actions with their effect and how far to trust it, what is missing.
@@ -130,7 +130,7 @@ def section_data(
     (wanted,) = _known_sections(name)
     (known,) = _known_clusters(data, [cluster])
     names = Names((key or secrets.token_bytes(32)) if anonymise else None)
-    source = Source(data, known, names, (told or {}).get(known, Told()))
+    source = Source(data, known, names, (remarks or {}).get(known, Remarks()))
     section = SECTIONS[wanted](source)
     return {
         "cluster": known,

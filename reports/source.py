@@ -60,7 +60,7 @@ def cluster_names(data: DataFolder) -> list[str]:
     return warehouse.read(data, "SELECT DISTINCT cluster FROM trace_files ORDER BY cluster")["cluster"].to_list()
 
 
-class Told(NamedTuple):
+class Remarks(NamedTuple):
     """What the tables of a cluster do not say of it; None where there is nothing to say, or nobody asked."""
 
     no_policies: str | None = None  # why none can be compared
@@ -77,9 +77,9 @@ class Source:
         data: DataFolder,
         cluster: str,
         names: Names | None = None,
-        told: Told = Told(),  # noqa: B008 - a tuple
+        remarks: Remarks = Remarks(),  # noqa: B008 - a tuple
     ) -> None:
-        self.data, self.cluster, self.names, self.told = data, cluster, names or Names(), told
+        self.data, self.cluster, self.names, self.remarks = data, cluster, names or Names(), remarks
         self.tables = table_names(data)
         self._kept: dict[str, pl.DataFrame] = {}
 

@@ -70,7 +70,7 @@ def _write_report(
     anonymise: bool,
     as_json: bool,
 ) -> None:
-    from assets.told import told
+    from assets.remarks import remarks
     from reports.build import build_report, section_data
     from reports.source import cluster_names
     from traces.clusters import resolve
@@ -79,15 +79,15 @@ def _write_report(
     with options.output(as_json) as stream:
         out = _file(folder, out, section, clusters, anonymise=anonymise)
         names = clusters or cluster_names(folder)
-        beside = told(folder, [resolve(folder, cluster=name) for name in names])
+        beside = remarks(folder, [resolve(folder, cluster=name) for name in names])
         path = build_report(
-            folder, out=out, clusters=clusters, anonymise=anonymise, section=section, key=key, told=beside
+            folder, out=out, clusters=clusters, anonymise=anonymise, section=section, key=key, remarks=beside
         )
         if as_json:
             answer: dict[str, Any] = {"path": path.resolve()}
             if section is not None:
                 answer["sections"] = [
-                    section_data(folder, name, section, anonymise=anonymise, key=key, told=beside) for name in names
+                    section_data(folder, name, section, anonymise=anonymise, key=key, remarks=beside) for name in names
                 ]
             options.write_json(stream, answer)
         else:

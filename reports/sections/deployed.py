@@ -79,14 +79,14 @@ def _sentences(section: Section, links: pl.DataFrame, whole: dict[str, Any]) -> 
 def _which_decided(section: Section, rows: list[dict[str, Any]]) -> None:
     """The versions that decided, and how often something else did."""
     versions = [row for row in rows if row["decided_by"] == "policy"]
-    told = [
+    policies = [
         f"{fmt.text(row['policy'])} {fmt.text(row['version'])} at {fmt.number(row['setting'])} "
         f"({counted(row['decisions'], 'decision')})"
         for row in versions
     ]
     others = sum(row["decisions"] for row in rows if row["decided_by"] not in ("policy", EVERY))
     section.sentences.append(
-        f"Decided by {', '.join(told) if told else 'no policy'}; the agent's own rules made "
+        f"Decided by {', '.join(policies) or 'no policy'}; the agent's own rules made "
         f"{counted(others, 'decision')} that the policy could not make."
     )
 

@@ -94,8 +94,8 @@ def _with_calibration(source: Source, section: Section) -> Section:
     whole = figures.filter(pl.col("change") == "all").sort("from_utc", pl.col("form").replace_strict(_FORM_ORDER))
     newest = whole.filter((pl.col("form") == "forked") & (pl.col("from_utc") == pl.col("from_utc").max()))
     section.sentences += [_calibrated_sentence(row) for row in newest.to_dicts()]
-    if source.told.uncalibrated:
-        section.sentences.append(f"The log is long, so calibration leaves out {fmt.text(source.told.uncalibrated)}.")
+    if source.remarks.uncalibrated:
+        section.sentences.append(f"The log is long, so calibration leaves out {fmt.text(source.remarks.uncalibrated)}.")
     section.tables.append(
         TableView(
             "calibration",
@@ -106,7 +106,7 @@ def _with_calibration(source: Source, section: Section) -> Section:
             "Spearman of a model that knows every wait but ties those up to 10 s. Development: we developed methods "
             "and settings on that month. " + source.caption(int(newest["jobs"].sum()), "jobs of the newest month"),
             columns("month|month|name", "form|form|name", *_CALIBRATED, "spearman_ceiling|ceiling|number"),
-            [_calibrated_row(row, source.told.development_until) for row in whole.to_dicts()],
+            [_calibrated_row(row, source.remarks.development_until) for row in whole.to_dicts()],
         )
     )
     parts = figures.filter(pl.col("change") != "all").to_dicts()

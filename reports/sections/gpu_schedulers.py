@@ -141,19 +141,21 @@ def _gangs(source: Source, rows: list[dict[str, Any]]) -> list[str]:
         return []
     said = next(line for line in by_pod["assumptions"].splitlines() if line.startswith(HELD)).removeprefix(HELD)
     mean, before = (fmt.duration(row["mean_jct_s"]) for row in (gangs, by_pod))
-    told = (
+    compared = (
         f"Placed pod by pod, jobs with only some of their pods placed held {fmt.text(said)}. With all pods of a job "
         f"placed together (gangs), jobs complete on average {mean} after submission, compared with {before} pod by pod"
     )
     slowest, slowest_by_pod = (fmt.duration(row["p99_jct_s"]) for row in (gangs, by_pod))
     tail = f"the 99th percentile is {slowest} compared with {slowest_by_pod}."
     if by_pod["place"] != 1:
-        return [f"{told} (no interval: kubernetes is not the base of these replays); {tail}"]
+        return [f"{compared} (no interval: kubernetes is not the base of these replays); {tail}"]
     if gangs["interval"] is None:
-        return [f"{told} (the log is too short for an interval); {tail}"]
-    is_told = _is_sure(gangs, -1) or _is_sure(gangs, 1)
+        return [f"{compared} (the log is too short for an interval); {tail}"]
+    is_certain = _is_sure(gangs, -1) or _is_sure(gangs, 1)
     ends = fmt.interval_s(gangs["interval"])
-    sentences = [f"{told} (95 % interval of the change: {ends}{'' if is_told else '; this may be chance'}); {tail}"]
+    sentences = [
+        f"{compared} (95 % interval of the change: {ends}{'' if is_certain else '; this may be chance'}); {tail}"
+    ]
     groups = source.rows("what_if_groups").filter(
         (pl.col("scheduler") == PODS[1][0]) & (pl.col("change") == PODS[1][1]) & (pl.col("dimension") == "size")
     )

@@ -63,15 +63,15 @@ def policies(source: Source) -> Section:
     parts, curves = compared(source), source.rows("policy_curves")
     if not parts:
         section.missing.append(
-            f"No policies can be compared here: {fmt.text(source.told.no_policies).rstrip('.')}."
-            if source.told.no_policies
+            f"No policies can be compared here: {fmt.text(source.remarks.no_policies).rstrip('.')}."
+            if source.remarks.no_policies
             else "No policies were compared on this cluster yet: `baton run` trains and compares them."
         )
     else:
         for pairs in parts:
             _pair_size(source, section, pairs, curves)
-        if source.told.why_plain and not parts[0].is_recorded:
-            why = fmt.text(source.told.why_plain).rstrip(".")
+        if source.remarks.why_plain and not parts[0].is_recorded:
+            why = fmt.text(source.remarks.why_plain).rstrip(".")
             section.sentences.append(f"The pairs are generated in the plain world, not taken from the log: {why}.")
         promises(source, section)
     _releases(source, section, is_asked_for=bool(parts))

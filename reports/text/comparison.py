@@ -52,8 +52,8 @@ def world_words(world_error: Mapping[str, Any]) -> str:
         "mean wait, h": world_error["mean_wait_h"],
         "recorded, h": world_error["recorded_mean_wait_h"],
     }
-    told = ", ".join(f"{name} {_hours(value)}" for name, value in figures.items())
-    return f"world against the record, {counted(world_error['jobs'], 'job')} of the window: {told}"
+    listed = ", ".join(f"{name} {_hours(value)}" for name, value in figures.items())
+    return f"world against the record, {counted(world_error['jobs'], 'job')} of the window: {listed}"
 
 
 def _order(size_and_limit: tuple[str, float | None]) -> tuple[int, float]:
@@ -62,7 +62,7 @@ def _order(size_and_limit: tuple[str, float | None]) -> tuple[int, float]:
 
 
 def _block(rows: Sequence[Mapping[str, Any]]) -> str:
-    first = max(rows, key=lambda row: row["n"])  # not what users did, which is told of some pairs only
+    first = max(rows, key=lambda row: row["n"])  # not what users did, which is known for some pairs only
     note = ", intervals only indicative" if first["indicative"] else ""
     rule = next((row["difference_to_best_rule"]["rule"] for row in rows if row["difference_to_best_rule"]), None)
     to_rule = (

@@ -16,7 +16,7 @@ from models.scenario import CALIBRATED
 from models.tables import POLICY_CURVES, POLICY_PROMISES, POLICY_RESULTS, curves_frame, promises_frame, results_frame
 from reports.advice import actions
 from reports.build import build_report, section_data
-from reports.source import Source, Told
+from reports.source import Remarks, Source
 from tests.models.comparison.test_groups import pairs_of
 from tests.models.pair_tables import artifact, context, reactive, trained
 from tests.reports import warehouse
@@ -114,7 +114,7 @@ def test_the_plain_world_is_said_to_be_far_and_why_it_was_taken(tmp_path: Path) 
     select = pairs_of([1, 1, 1], [48] * 3, [[-3.0, 0.5, 2.0]] * 3, [None] * 3)
     data = folder(tmp_path, pairs, world_error=FAR, world="plain", select=select)
     why = "the log shows 0 jobs cut by a limit"
-    told = section_data(data, "tiny", "policies", told={"tiny": Told(why_plain=why)})["sentences"]
+    told = section_data(data, "tiny", "policies", remarks={"tiny": Remarks(why_plain=why)})["sentences"]
     assert "The plain world is far from the log: trust directions, not sizes." in " ".join(told)
     assert any(sentence.endswith(f", not taken from the log: {why}.") for sentence in told)
     (offered,) = [action for action in actions(Source(data, "tiny")) if action.unit == "h"]

@@ -14,7 +14,7 @@ from reports.build import SECTIONS, build_report, render, section_data
 from reports.glossary import TERMS, explained
 from reports.layout import Section, TableView, columns
 from reports.sections.load import load
-from reports.source import Source, Told, cluster_names
+from reports.source import Remarks, Source, cluster_names
 from tests.reports import warehouse
 from traces.store.folder import DataFolder
 
@@ -73,8 +73,8 @@ def test_intervals_are_numbers_in_json(full_data: DataFolder) -> None:
 
 def test_a_section_that_holds_nothing_is_one_line_with_the_reason(tmp_path: Path) -> None:
     data = warehouse.one_job(tmp_path)
-    why = {"tiny": Told(no_policies="no job of it has a <limit>")}
-    html = build_report(data, told=why).read_text(encoding="utf-8")
+    why = {"tiny": Remarks(no_policies="no job of it has a <limit>")}
+    html = build_report(data, remarks=why).read_text(encoding="utf-8")
     (line,) = re.findall(r"<summary><h2>Provisioning policies</h2>(.*?)</summary>", html)
     assert line == '<span class="gist">No policies can be compared here: no job of it has a &lt;limit&gt;.</span>'
     html = build_report(data).read_text(encoding="utf-8")

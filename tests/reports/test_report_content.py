@@ -16,7 +16,7 @@ from scipy import stats
 from reports import format as fmt
 from reports.build import SECTIONS, build_report, section_data
 from reports.drift import FEATURES
-from reports.source import Source, Told
+from reports.source import Remarks, Source
 from tests.reports import warehouse
 from traces import schema
 from traces.clusters import ClusterSettings
@@ -104,18 +104,18 @@ def test_calibration_says_how_far_to_trust_it_and_what_stays_unexplained(full_da
 
 
 def test_what_calibration_leaves_out_stands_beside_its_figures(full_data: DataFolder) -> None:
-    told = {CLUSTER: Told(uncalibrated="all but the newest <90,000> jobs")}
-    section = section_data(full_data, CLUSTER, "fidelity", told=told)
+    remarks = {CLUSTER: Remarks(uncalibrated="all but the newest <90,000> jobs")}
+    section = section_data(full_data, CLUSTER, "fidelity", remarks=remarks)
     assert "The log is long, so calibration leaves out all but the newest <90,000> jobs." in section["sentences"]
     assert not any("leaves out" in text for text in section_data(full_data, CLUSTER, "fidelity")["sentences"])
-    out = build_report(full_data, told=told)
+    out = build_report(full_data, remarks=remarks)
     assert "leaves out all but the newest &lt;90,000&gt; jobs." in out.read_text(encoding="utf-8")
 
 
 def test_a_month_that_methods_were_made_with_is_called_development(full_data: DataFolder) -> None:
     def months(until: datetime | None) -> set[str]:
-        told = {CLUSTER: Told(development_until=until)}
-        section = section_data(full_data, CLUSTER, "fidelity", told=told)
+        remarks = {CLUSTER: Remarks(development_until=until)}
+        section = section_data(full_data, CLUSTER, "fidelity", remarks=remarks)
         return {row["month"] for row in section["tables"]["calibration"]}
 
     (month,) = months(None)

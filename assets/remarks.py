@@ -1,0 +1,24 @@
+"""What the report says of clusters that their tables do not: why there are no policies, what calibration leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from models.study import extent
+from models.study.support import why_no_policies, why_plain
+from reports.source import Remarks
+from traces.clusters import ClusterSettings
+from traces.store.folder import DataFolder
+
+
+def remarks(data: DataFolder, settings: Iterable[ClusterSettings]) -> dict[str, Remarks]:
+    """The remarks that `reports.build` takes, by cluster."""
+    clusters = list(settings)
+    cuts = extent.calibration_cuts(data, [one.name for one in clusters])
+    plain = why_plain(data, clusters)
+    return {
+        one.name: Remarks(
+            why_no_policies(data, one.name, one), cuts.get(one.name), plain.get(one.name), one.select_until
+        )
+        for one in clusters
+    }
