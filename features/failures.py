@@ -9,16 +9,20 @@ from typing import TypeVar
 
 import polars as pl
 
-from features.savings import retries, savings
+from features.capacity import AMOUNTS, Resource, capacity
+from features.resource import resource_of, unit_time
+from features.savings import known_sum, retries, savings
 from features.signatures import TAILS, read_tails
+from features.sizes import size_bucket
 from features.tables.failures import FAILURE_SAVINGS, FAILURES, FAILURES_BY, RETRIES
 from features.trace import Trace, read_trace, shaped
-from features.usage import filled_gpus, has_run, runs, size_bucket
+from features.usage import filled_gpus, has_run, runs
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store.folder import DataFolder
 
 Key = TypeVar("Key", int, str)
+TIMES = ("gpu_time", "unit_time")  # held by attempts: of GPUs, and of the resource that the cluster is about
 TABLES: tuple[Table, ...] = (FAILURES, FAILURES_BY, RETRIES, FAILURE_SAVINGS)
 
 # State: reason, category. FAILED is classed further, by signal and exit status.
@@ -60,15 +64,17 @@ RAN_AGAIN = ("failed or preempted", "unknown")
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """The tables for the cluster of `settings`, from the warehouse and the tails of logs in the data folder."""
     read = ("cluster", "run_s", "gpu_time_s", "exit_code", "exit_signal", "trace_sha256")
-    trace = read_trace(data, settings.name, jobs=("job_id",), attempts=read)
+    trace = read_trace(data, settings.name, jobs=("job_id",), attempts=read, by_node=True)
     return from_trace(trace, settings, read_tails(data, settings.name))
 
 
 def from_trace(trace: Trace, settings: ClusterSettings, tails: pl.DataFrame | None = None) -> dict[str, pl.DataFrame]:
     """The tables from canonical frames; `tails` as `signatures.read_tails` gives them."""
-    ended = _attempts(trace, settings)
+    held = runs(trace, settings)
+    resource = resource_of(trace, settings, held, capacity(trace, settings, held))
+    ended = _attempts(trace, settings, held, resource)
     ended = _with_tails(ended, trace, pl.DataFrame(schema=TAILS) if tails is None else tails)
-    del trace
+    del trace, held
     is_failure = pl.col("state").is_in(FAILURE_STATES)
     ended = ended.with_columns(is_failure.alias("is_failure"), *_reason())
     failures = ended.filter("is_failure")
@@ -76,7 +82,7 @@ def from_trace(trace: Trace, settings: ClusterSettings, tails: pl.DataFrame | No
         FAILURES.name: shaped(failures.sort("end_utc", "job_key", "attempt"), FAILURES),
         FAILURES_BY.name: _by(ended, failures),
         RETRIES.name: retries(ended, settings.name),
-        FAILURE_SAVINGS.name: savings(ended, settings.name),
+        FAILURE_SAVINGS.name: savings(ended, settings.name, resource),
     }
 
 
@@ -101,16 +107,18 @@ def _with_tails(ended: pl.DataFrame, trace: Trace, tails: pl.DataFrame) -> pl.Da
     return ended.join(reasons, on=["job_key", "attempt"], how="left").with_columns(pl.col("has_tail").fill_null(False))
 
 
-def _attempts(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
-    """Attempts that ran, with their job's user, partition and final state, and GPUs filled from whole nodes.
+def _attempts(trace: Trace, settings: ClusterSettings, held: pl.DataFrame, resource: Resource) -> pl.DataFrame:
+    """Attempts that ran, with their job's user, partition and final state, what they held, and GPUs filled from whole
+    nodes; sizes are of the resource that the cluster is about.
 
     The GPU time of a run of which the log has no start is the log's own, as in `usage.with_gpu_time`.
     """
     started = pl.col("start_utc").is_not_null()
     jobs = trace.jobs.select("job_key", "user_name", "partition", pl.col("state").alias("job_state"))
-    held = runs(trace, settings).select(
-        "job_key", "attempt", pl.col("gpus").alias("held_gpus"), pl.col("gpu_time_s").alias("held_gpu_time_s")
-    )
+    held = held.select(
+        "job_key", "attempt", pl.col("gpus").alias("held_gpus"), pl.col("gpu_time_s").alias("held_gpu_time_s"),
+        unit_time(resource).alias("unit_time_lost_s"),
+    )  # fmt: skip
     gpus = filled_gpus(pl.col("gpus"), pl.col("nodes"), settings)
     run = pl.coalesce("run_s", pl.col("end_utc").dt.epoch("s") - pl.col("start_utc").dt.epoch("s"))
     return (
@@ -126,7 +134,10 @@ def _attempts(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
             pl.coalesce("job_state", "state").alias("job_state"),
         )
         .drop("held_gpus", "held_gpu_time_s", "gpu_time_s")
-        .with_columns(size_bucket(pl.col("gpus")).cast(pl.Categorical).alias("size_bucket"))
+        .with_columns(
+            size_bucket(pl.col(AMOUNTS[resource]), resource).cast(pl.Categorical).alias("size_bucket"),
+            pl.col("gpu_time_lost_s" if resource == "GPU" else "unit_time_lost_s").alias("unit_time_lost_s"),
+        )
     )
 
 
@@ -189,8 +200,6 @@ def _part(reasons: dict[Key, tuple[str, str]], part: int) -> dict[Key, str]:
 def _by(ended: pl.DataFrame, failures: pl.DataFrame) -> pl.DataFrame:
     """Summary by state of the job, by reason and by size; shares of everything that ran."""
     jobs = max(ended["job_key"].n_unique(), 1)
-    known = ended["gpu_time_lost_s"].drop_nulls()
-    total = int(known.sum()) if len(known) else None
     parts = [
         rows.group_by("cluster", pl.col(column).alias("value"))
         .agg(*_summary())
@@ -201,18 +210,17 @@ def _by(ended: pl.DataFrame, failures: pl.DataFrame) -> pl.DataFrame:
             *((name, name, failures) for name in ("reason", "category", "size_bucket", "user_name")),
         )
     ]
-    share = pl.col("gpu_time_s") / total if total else pl.lit(None, pl.Float64)
     run, all_runs = pl.col("runtime_total_s"), pl.col("runtime_total_s").sum().over("dimension")
     by_value = pl.concat(parts).with_columns(
         (pl.col("jobs") / jobs).alias("jobs_share"),
-        share.alias("gpu_time_share"),
+        *((pl.col(f"{held}_s") / (ended[f"{held}_lost_s"].sum() or None)).alias(f"{held}_share") for held in TIMES),
         pl.when(all_runs > 0).then(run / all_runs).alias("runtime_share"),
     )
     return shaped(by_value, FAILURES_BY)
 
 
 def _summary() -> list[pl.Expr]:
-    run, held = pl.col("runtime_to_failure_s"), pl.col("gpu_time_lost_s")
+    run = pl.col("runtime_to_failure_s")
     users = pl.col("user_name").drop_nulls().n_unique()
     return [
         pl.col("job_key").n_unique().alias("jobs"),
@@ -220,7 +228,7 @@ def _summary() -> list[pl.Expr]:
         users.alias("users"),
         (pl.len() / pl.col("job_key").n_unique()).alias("repetition_per_job"),
         pl.when(users > 0).then(pl.len() / users).alias("repetition_per_user"),
-        pl.when(held.count() > 0).then(held.sum()).alias("gpu_time_s"),
+        *(known_sum(f"{held}_lost_s").alias(f"{held}_s") for held in TIMES),
         *(run.quantile(q, interpolation="linear").alias(f"runtime_p{round(q * 100)}_s") for q in (0.5, 0.9, 0.95)),
         run.sum().alias("runtime_total_s"),
     ]

@@ -11,10 +11,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from features.capacity import capacity, free_gpus
+from features.capacity import Resource, capacity, free_gpus
+from features.resource import resource_of
+from features.sizes import asked_amount, size_bucket
 from features.tables.queueing import START_ORDER, START_ORDER_BY
-from features.trace import ASKED, Trace, ordered, read_trace, shaped
-from features.usage import Int64s, Steps, asked_gpus, horizon, queue_end, runs, size_bucket
+from features.trace import ASKED, ASKED_OF_OTHERS, Trace, ordered, read_trace, shaped
+from features.usage import Int64s, Steps, asked_gpus, horizon, queue_end, runs
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store.folder import DataFolder
@@ -25,16 +27,17 @@ NEVER = np.iinfo(np.int64).min
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables for the cluster of `settings`, from the warehouse."""
-    return from_trace(read_trace(data, settings.name, jobs=ASKED, by_node=True), settings)
+    return from_trace(read_trace(data, settings.name, jobs=(*ASKED, *ASKED_OF_OTHERS), by_node=True), settings)
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables from canonical frames. Where the caller keeps no reference to them, they are freed once used."""
     held = runs(trace, settings)
-    free = free_gpus(held, capacity(trace, settings, held))
+    size = capacity(trace, settings, held)
+    free, resource = free_gpus(held, size), resource_of(trace, settings, held, size)
     most_free = None if free is None else RangeMaximum(free)
-    queued = _queued(trace, settings)
-    del trace, held, free
+    queued = _queued(trace, settings, resource)
+    del trace, held, free, size
     parts = [_overtaken(rows, most_free) for _, rows in queued.group_by("partition", maintain_order=True)]
     started = pl.concat([queued.clear().with_columns(*_no_order()), *parts]).filter(pl.col("start").is_not_null())
     del parts, queued, most_free
@@ -43,14 +46,13 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
     return {START_ORDER.name: rows, START_ORDER_BY.name: _by(rows, settings.name)}
 
 
-def _queued(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
+def _queued(trace: Trace, settings: ClusterSettings, resource: Resource) -> pl.DataFrame:
     """A row a job: when it was eligible, when it started or left the queue, and what it asked for."""
-    gpus = asked_gpus(settings)
     until = horizon(trace)
     return trace.jobs.select(
         "cluster", "job_key", "partition", "start_utc",
-        gpus.alias("gpus"),
-        size_bucket(gpus).cast(pl.Categorical).alias("size_bucket"),
+        asked_gpus(settings).alias("gpus"),
+        size_bucket(asked_amount(resource, settings), resource).cast(pl.Categorical).alias("size_bucket"),
         pl.coalesce("eligible_utc", "submit_utc").dt.epoch("s").alias("eligible"),
         pl.col("start_utc").dt.epoch("s").alias("start"),
         queue_end(until).alias("left_queue"),

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from features.capacity import TIMED, Capacity, by_node, capacity
+from features.capacity import Capacity, capacity
 from features.causes import CAUSES, READ_OF_JOBS, with_causes
-from features.resource import binding
+from features.resource import resource_of, unit_time
+from features.sizes import asked_amount, size_bucket
 from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
-from features.trace import ASKED, Trace, beside, ordered, read_trace, shaped
+from features.trace import ASKED, ASKED_OF_OTHERS, Trace, beside, ordered, read_trace, shaped
 from features.usage import (
     INSTANTS,
     Int64s,
@@ -29,7 +30,6 @@ from features.usage import (
     horizon,
     queue_end,
     runs,
-    size_bucket,
     steps_of,
     with_gpu_time,
 )
@@ -49,12 +49,9 @@ DIMENSIONS = ("all", "size_bucket", "partition", "user_name", "hour_of_week", "s
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Both tables for the cluster of `settings`, from the warehouse."""
-    for_causes = (
-        "requested_cpus", "allocated_cpus", "requested_mem_mib", "reason", "job_name", "array_job_id", "features_asked",
-        "gpu_type_asked",
-    )  # fmt: skip
+    others = (*ASKED_OF_OTHERS, "reason", "job_name", "array_job_id", "features_asked", "gpu_type_asked")
     return _tables(
-        queueing_delay(read_trace(data, settings.name, jobs=(*WAITED, *for_causes), by_node=True), settings), settings
+        queueing_delay(read_trace(data, settings.name, jobs=(*WAITED, *others), by_node=True), settings), settings
     )
 
 
@@ -74,21 +71,21 @@ def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     """
     held = grouped_runs(trace, settings)
     size = capacity(trace, settings, held)
-    jobs = _with_unit_time(philly_delay(trace, settings, held, size), trace, settings, held, size)
+    jobs = _by_resource(philly_delay(trace, settings, held, size), trace, settings, held, size)
     trace = replace(trace, jobs=trace.jobs.select(READ_OF_JOBS), attempts=trace.attempts.select(INSTANTS))
     jobs = shaped(with_causes(jobs, trace, held, size), QUEUEING_DELAY)
     return ordered(jobs, "submit_utc", "job_key")
 
 
-def _with_unit_time(
+def _by_resource(
     jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, held: pl.DataFrame, size: Capacity
 ) -> pl.DataFrame:
-    """`jobs` with unit_time_s, what a job held of the resource that the cluster is about."""
-    of = binding(held, by_node(trace, held), size, settings)
-    amount, in_unit = TIMED[of.resource]
-    time = pl.col(amount) * (pl.col("end_epoch") - pl.col("start_epoch")).clip(0)
-    summed = held.drop_nulls(amount).group_by("job_key").agg((time // in_unit).sum().alias("unit_time_s"))
-    return beside(jobs, summed, "job_key")
+    """`jobs` with what they asked for (size_bucket) and held (unit_time_s) of the cluster's resource."""
+    resource = resource_of(trace, settings, held, size)
+    sizes = size_bucket(asked_amount(resource, settings), resource).cast(pl.Categorical).alias("size_bucket")
+    jobs = beside(jobs, trace.jobs.select("job_key", sizes), "job_key")
+    time = held.select("job_key", unit_time(resource).alias("unit_time_s")).drop_nulls()
+    return beside(jobs, time.group_by("job_key").agg(pl.col("unit_time_s").sum()), "job_key")
 
 
 def grouped_runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
@@ -143,7 +140,6 @@ def _waits(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> pl.Da
         "cluster", "job_key", "submit_utc", "user_name", "partition", "state", "gpu_time_s",
         gpus.alias("gpus"),
         nodes.alias("nodes"),
-        size_bucket(gpus).cast(pl.Categorical).alias("size_bucket"),
         ran.alias("ran"),
         (start - submit).alias("wait_s"),
         (start - eligible).alias("eligible_wait_s"),

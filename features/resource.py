@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from features.capacity import AMOUNTS, OF_NODE, Capacity, Resource, by_node
+from features.capacity import AMOUNTS, OF_NODE, TIMED, Capacity, Resource, by_node
 from features.partition_nodes import places_of_partitions
 from features.trace import Trace
 from features.usage import steps_of
@@ -27,7 +27,9 @@ HALF, WHOLE, LARGER = 0.5, 0.95, 1.25  # of the thresholds above
 WORDS: dict[Resource, str] = {"GPU": "GPUs", "core": "cores", "memory": "memory", "node": "whole nodes"}
 
 
+# Unit of each resource, and several of it.
 UNITS: dict[Resource, str] = {"GPU": "GPU", "core": "core", "memory": "GiB", "node": "node"}
+MANY: dict[Resource, str] = {"GPU": "GPUs", "core": "cores", "memory": "GiB", "node": "nodes"}
 
 
 class Binding(NamedTuple):
@@ -67,6 +69,17 @@ def binding(
     if memory is not None and cores is not None and _is_known(held, "mem_mib") and memory > LARGER * cores:
         return Binding("memory", f"jobs hold {100 * memory:.0f} % of the memory and {100 * cores:.0f} % of the cores")
     return Binding("core", f"jobs that hold GPUs take {100 * of_gpus:.1f} % of the {basis}, and jobs share nodes")
+
+
+def resource_of(trace: Trace, settings: ClusterSettings, held: pl.DataFrame, size: Capacity) -> Resource:
+    """The resource that the cluster of `trace` is about; held: see `usage.runs`."""
+    return binding(held, by_node(trace, held), size, settings).resource
+
+
+def unit_time(resource: Resource) -> pl.Expr:
+    """What a row of `usage.runs` held of that resource: GPU s, core s, GiB s or node s."""
+    amount, in_unit = TIMED[resource]
+    return pl.col(amount) * (pl.col("end_epoch") - pl.col("start_epoch")).clip(0) // in_unit
 
 
 def _is_known(held: pl.DataFrame, name: str) -> bool:

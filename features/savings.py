@@ -1,4 +1,4 @@
-"""Retries, and the GPU time that two rules would have saved: a pre-run on one GPU, and no retry of hopeless errors.
+"""Retries, and the time held that two rules would have saved: a pre-run on one GPU, and no retry of hopeless errors.
 
 Both rules are the advice of Jeon et al., ATC'19, section 5. Counted is what the log shows: that a pre-run of so long
 would have met every failure of the program that came within that time at full size, and that a job stopped at its first
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from features.capacity import Resource
 from features.tables.failures import FAILURE_SAVINGS, RETRIES
 from features.trace import shaped
 
@@ -16,11 +17,16 @@ PRE_RUNS_S = (60, 300, 600, 1800, 3600)
 SHOWS_ON_ONE_GPU = ("user", "engine")  # categories of failures of the program, not of its machines
 
 
+def known_sum(column: str) -> pl.Expr:
+    """Sum of a column; null where every value is."""
+    return pl.when(pl.col(column).count() > 0).then(pl.col(column).sum())
+
+
 def retries(ended: pl.DataFrame, cluster: str) -> pl.DataFrame:
     """How often jobs ran again, by size of the first attempt. `ended`: attempts that ran, see `features.failures`."""
-    held = pl.col("gpu_time_lost_s")
+    held = pl.col("unit_time_lost_s")
     jobs = (
-        ended.select("job_key", "attempt", "size_bucket", "job_state", "gpu_time_lost_s")
+        ended.select("job_key", "attempt", "size_bucket", "job_state", "unit_time_lost_s")
         .sort("attempt")
         .group_by("job_key", maintain_order=True)
         .agg(
@@ -43,7 +49,7 @@ def retries(ended: pl.DataFrame, cluster: str) -> pl.DataFrame:
             again.sum().alias("retried_jobs"),
             again.mean().alias("retried_share"),
             (again & pl.col("completed")).sum().alias("recovered_jobs"),
-            pl.when(pl.col("known").sum() > 0).then(pl.col("later_s").sum()).alias("retry_gpu_time_s"),
+            pl.when(pl.col("known").sum() > 0).then(pl.col("later_s").sum()).alias("retry_unit_time_s"),
         )
         .with_columns(pl.col("value").cast(pl.String), pl.lit(cluster).alias("cluster"), pl.lit(by).alias("dimension"))
         .sort("value")
@@ -53,18 +59,22 @@ def retries(ended: pl.DataFrame, cluster: str) -> pl.DataFrame:
 
 
 _READ = (
-    "job_key", "attempt", "gpus", "state", "job_state", "runtime_to_failure_s", "gpu_time_lost_s", "is_failure",
+    "job_key", "attempt", "gpus", "state", "job_state", "runtime_to_failure_s", "unit_time_lost_s", "is_failure",
     "is_hopeless", "category", "reason",
 )  # fmt: skip
 
 
-def savings(ended: pl.DataFrame, cluster: str) -> pl.DataFrame:
-    """GPU time saved and spent by each rule; nothing where no GPU count is known."""
-    known = ended.select(_READ).drop_nulls(["gpus", "runtime_to_failure_s"])
-    parts = [_pre_run(known, limit) for limit in PRE_RUNS_S] + [_no_retry(known)]
+def savings(ended: pl.DataFrame, cluster: str, resource: Resource) -> pl.DataFrame:
+    """Time of the resource that the cluster is about, saved and spent by each rule: pre-runs only where that is GPUs.
+
+    No row where what was held is not known.
+    """
+    known = ended.select(_READ).drop_nulls(["unit_time_lost_s", "runtime_to_failure_s"])
+    pre_runs = [_pre_run(known, limit) for limit in PRE_RUNS_S] if resource == "GPU" else []
+    parts = [*pre_runs, _no_retry(known)]
     rows = pl.concat(parts, how="diagonal_relaxed").filter(pl.col("jobs") > 0)
-    net = pl.col("gpu_time_saved_s") - pl.col("gpu_time_cost_s")
-    return shaped(rows.with_columns(pl.lit(cluster).alias("cluster"), net.alias("gpu_time_net_s")), FAILURE_SAVINGS)
+    net = pl.col("time_saved_s") - pl.col("time_cost_s")
+    return shaped(rows.with_columns(pl.lit(cluster).alias("cluster"), net.alias("time_net_s")), FAILURE_SAVINGS)
 
 
 def _pre_run(ended: pl.DataFrame, limit_s: int) -> pl.DataFrame:
@@ -80,8 +90,8 @@ def _pre_run(ended: pl.DataFrame, limit_s: int) -> pl.DataFrame:
         pl.lit(None, pl.String).alias("reason"),
         pl.len().cast(pl.Int64).alias("jobs"),
         met.sum().cast(pl.Int64).alias("attempts_avoided"),
-        pl.col("gpu_time_lost_s").filter(met).sum().alias("gpu_time_saved_s"),
-        run.clip(0, limit_s).sum().alias("gpu_time_cost_s"),
+        pl.col("unit_time_lost_s").filter(met).sum().alias("time_saved_s"),
+        run.clip(0, limit_s).sum().alias("time_cost_s"),
         pl.lit(0, pl.Int64).alias("jobs_stopped_wrongly"),
     )
 
@@ -98,7 +108,7 @@ def _no_retry(ended: pl.DataFrame) -> pl.DataFrame:
     completed = (pl.col("state") == "COMPLETED") | (pl.col("job_state") == "COMPLETED")
     jobs = later.group_by("job_key", "why").agg(
         pl.len().alias("attempts_avoided"),
-        pl.col("gpu_time_lost_s").sum().alias("gpu_time_saved_s"),
+        pl.col("unit_time_lost_s").sum().alias("time_saved_s"),
         completed.any().alias("wrong"),
     )
     every = pl.concat([jobs, jobs.with_columns(pl.lit(None, pl.String).alias("why"))])
@@ -107,13 +117,13 @@ def _no_retry(ended: pl.DataFrame) -> pl.DataFrame:
         .agg(
             pl.len().cast(pl.Int64).alias("jobs"),
             pl.col("attempts_avoided").sum().cast(pl.Int64),
-            pl.col("gpu_time_saved_s").sum(),
+            pl.col("time_saved_s").sum(),
             pl.col("wrong").sum().cast(pl.Int64).alias("jobs_stopped_wrongly"),
         )
         .with_columns(
             pl.lit("no retry of hopeless errors").alias("rule"),
             pl.lit(None, pl.Int64).alias("limit_s"),
-            pl.lit(0, pl.Int64).alias("gpu_time_cost_s"),
+            pl.lit(0, pl.Int64).alias("time_cost_s"),
         )
         .sort("reason", nulls_last=False)
     )

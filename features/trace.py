@@ -63,6 +63,7 @@ _ATTEMPTS = (
 )
 _PLACEMENTS = ("job_key", "attempt", "node", "gpus", "gpu_numbers")
 ASKED = ("eligible_utc", "requested_nodes", "allocated_nodes", "requested_gpus", "allocated_gpus")
+ASKED_OF_OTHERS = ("requested_cpus", "allocated_cpus", "requested_mem_mib", "allocated_mem_mib")  # than GPUs, nodes
 READ_MEMORY = "512MB"  # DuckDB's, beside what is read
 READ_ROWS = 100_000  # at a time
 

@@ -104,18 +104,6 @@ class Steps:
         return int(values[order][np.searchsorted(reached, share * reached[-1], side="left")])
 
 
-def size_bucket(gpus: pl.Expr) -> pl.Expr:
-    """The size of a job by its GPUs, in the steps of Jeon et al., ATC'19, and 0 for none; null for an unknown count."""
-    return (
-        pl.when(gpus.is_null()).then(None)
-        .when(gpus <= 0).then(pl.lit("0"))
-        .when(gpus == 1).then(pl.lit("1"))
-        .when(gpus <= 4).then(pl.lit("2-4"))
-        .when(gpus <= 8).then(pl.lit("5-8"))
-        .otherwise(pl.lit(">8"))
-    )  # fmt: skip
-
-
 def filled_gpus(gpus: pl.Expr, nodes: pl.Expr, settings: ClusterSettings) -> pl.Expr:
     """GPUs by the log, else nodes x gpus_per_node of the settings (whole nodes), else null."""
     if settings.gpus_per_node is None:

@@ -12,6 +12,7 @@ import polars as pl
 from features.capacity import AMOUNTS, KNOWN_BY, TIMED, Capacity, Resource, by_node, capacity
 from features.resource import UNITS, Binding, Part, binding, of_partitions
 from features.samples import Fetch, Joined, join, quantiles
+from features.sizes import size_bucket
 from features.tables.utilization import (
     ALLOCATED_BY_USER,
     IDLE_GPU_TIME,
@@ -22,7 +23,7 @@ from features.tables.utilization import (
     UTILIZATION_PERCENTILES,
 )
 from features.trace import Trace, read_trace, shaped
-from features.usage import Int64s, Steps, runs, size_bucket, steps_of, whole_from
+from features.usage import Int64s, Steps, runs, steps_of, whole_from
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import warehouse

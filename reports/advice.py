@@ -24,7 +24,7 @@ from simulator.metrics import NOTICED_WAIT_S
 
 NEARLY_ALL = "95 % of the jobs that started did so within"
 WORTH = 0.1  # of the mean wait, or of the cost of a hand-over: a smaller gain is not recommended first
-WORTH_GPU_TIME = 0.01  # of all GPU time held
+WORTH_TIME = 0.01  # of all that was held of the cluster's resource
 AS_IT_IS, NEVER_OFFERED = "as it is", ("exact time limits", "fifo scheduling")
 _WORDS = {
     "half the slack in time limits": "Ask for tighter time limits (half of what is asked for beyond what jobs run)",
@@ -154,13 +154,12 @@ def _hand_over(source: Source) -> Action | None:
 
 
 def _rule(source: Source) -> Action | None:
-    """The rule against failures that gives back most GPU time, where that is a share that counts."""
-    savings, held = source.rows("failure_savings"), source.rows("utilization_by")
-    if source.unit != "GPU" or savings.is_empty() or held.is_empty():
+    """The rule against failures that saves most, where that is a share that counts."""
+    savings, all_ = source.rows("failure_savings"), float(source.jobs["unit_time_s"].sum() or 0)
+    if savings.is_empty():
         return None
-    all_ = float(held["gpu_time_s"].sum() or 0)
-    best = savings.filter(pl.col("reason").is_null()).sort("gpu_time_net_s", descending=True).to_dicts()
-    if not best or best[0]["gpu_time_net_s"] < WORTH_GPU_TIME * all_ or not all_:
+    best = savings.filter(pl.col("reason").is_null()).sort("time_net_s", descending=True).to_dicts()
+    if not best or best[0]["time_net_s"] < WORTH_TIME * all_ or not all_:
         return None
     row = best[0]
     is_pre_run = row["limit_s"] is not None
@@ -171,8 +170,8 @@ def _rule(source: Source) -> Action | None:
     )
     return Action(
         do,
-        f"It would have given back {fmt.gpu_time(row['gpu_time_net_s'])} "
-        f"({fmt.percent(row['gpu_time_net_s'] / all_)} of all GPU time held).",
+        f"It would have given back {fmt.unit_time(row['time_net_s'], source.unit)} "
+        f"({fmt.percent(row['time_net_s'] / all_)} of all {source.unit} time held).",
         "As far as the past tells, counted in the log and not simulated. "
         f"{row['jobs']:,} jobs are touched, of which {row['jobs_stopped_wrongly']:,} completed later after all.",
     )
@@ -181,11 +180,11 @@ def _rule(source: Source) -> Action | None:
 def _idle(source: Source) -> Action | None:
     """GPUs that stood at 0 while they were held."""
     all_ = source.whole("idle_gpu_time")
-    if source.unit != "GPU" or all_ is None or (all_["idle_share"] or 0) < WORTH_GPU_TIME:
+    if source.unit != "GPU" or all_ is None or (all_["idle_share"] or 0) < WORTH_TIME:
         return None
     return Action(
         "Ask for idle GPUs back (warn, then end, jobs whose GPUs all read 0)",
-        f"{fmt.gpu_time(all_['idle_gpu_time_s'])} were held with every GPU at 0, {fmt.percent(all_['idle_share'])} of "
-        f"the {fmt.gpu_time(all_['measured_gpu_time_s'])} measured.",
+        f"{fmt.unit_time(all_['idle_gpu_time_s'])} were held with every GPU at 0, {fmt.percent(all_['idle_share'])} of "
+        f"the {fmt.unit_time(all_['measured_gpu_time_s'])} measured.",
         _BOUND + " Gaps shorter than a hand-over cannot be used.",
     )

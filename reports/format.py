@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime
+from functools import partial
 from typing import Any
 
 from traces.visible import visible
@@ -82,19 +83,9 @@ def day(value: datetime | None) -> str:
     return MISSING if value is None else f"{value:%Y-%m-%d}"
 
 
-def gpu_time(seconds: float | None) -> str:
-    """GPU seconds as GPU hours."""
-    return MISSING if seconds is None else f"{number(seconds / 3600)} GPU h"
-
-
-def core_time(seconds: float | None) -> str:
-    """Core seconds as core hours."""
-    return MISSING if seconds is None else f"{number(seconds / 3600)} core h"
-
-
-def node_time(seconds: float | None) -> str:
-    """Node seconds as node hours."""
-    return MISSING if seconds is None else f"{number(seconds / 3600)} node h"
+def unit_time(seconds: float | None, unit: str = "GPU") -> str:
+    """Seconds of a unit (GPU, core, GiB or node) as its hours."""
+    return MISSING if seconds is None else f"{number(seconds / 3600)} {unit} h"
 
 
 def text(value: object) -> str:
@@ -116,5 +107,5 @@ FORMATS: dict[str, Any] = {
     "percent": percent,
     "bytes": size,
     "utc": moment,
-    "gpu_time": gpu_time,
+    **{f"{unit.lower()}_time": partial(unit_time, unit=unit) for unit in ("GPU", "core", "GiB", "node")},
 }

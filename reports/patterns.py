@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from features.sizes import size_in_words
 from reports import format as fmt
 from reports.source import Source
 
 STANDS_OUT = 1.5  # times the mean wait of all: an hour or a size below that is not worth a word
 NAMELESS = 0.1  # of the jobs: where more have no user, one user may make any pattern
 LEAST_JOBS, LEAST_SHARE = 30, 0.01  # of the jobs that started: fewer make no pattern
-_SIZES = ((1, "1"), (4, "2 to 4"), (16, "5 to 16"), (1 << 40, "more than 16"))  # of the unit, up to
 
 
 @dataclass(frozen=True)
@@ -26,16 +26,14 @@ class Pattern:
 def patterns(source: Source) -> list[Pattern]:
     """The size and the hour of the day (local time) that wait longest, where they do so with and without the user who
     waits most; at most one of each."""
-    amount, unit = ("gpus", "GPU") if source.machine.get("resource") == "GPU" else ("nodes", "node")
     waits = source.read(
-        f"SELECT user_name, wait_s, {amount} AS size, submit_utc FROM queueing_delay "  # noqa: S608 - our own names
+        "SELECT user_name, wait_s, nullif(size_bucket, '0') AS size, submit_utc FROM queueing_delay "
         "WHERE cluster = ? AND wait_s IS NOT NULL AND submit_utc IS NOT NULL"
     )
     if waits.is_empty() or waits["user_name"].null_count() > NAMELESS * waits.height:
         return []
     local = pl.col("submit_utc").dt.replace_time_zone("UTC").dt.convert_time_zone(source.timezone)
-    size = pl.coalesce(pl.when(pl.col("size").is_between(1, most)).then(pl.lit(words)) for most, words in _SIZES)
-    waits = waits.with_columns(size.alias("size"), local.dt.hour().alias("hour"))
+    waits = waits.with_columns(local.dt.hour().alias("hour"))
     found = []
     for column in ("size", "hour"):
         longest = _longest(waits, column)
@@ -43,7 +41,7 @@ def patterns(source: Source) -> list[Pattern]:
             continue
         value, mean = longest
         if column == "size":
-            words = f"jobs of {value} {unit}{'' if value == '1' else 's'}"
+            words = f"jobs of {size_in_words(str(value), source.unit)}"
         else:
             words = f"jobs submitted from {value:02d}:00 to {value:02d}:59 ({source.timezone})"
         found.append(Pattern(words, mean))

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from features.resource import UNITS, WORDS
+from features.capacity import Resource
+from features.resource import MANY, UNITS, WORDS
 from reports import format as fmt
 from traces.counted import counted
 from traces.errors import InputError
@@ -185,14 +186,30 @@ class Source:
         return since if since is not None and isinstance(first, datetime) and first < since else None
 
     @property
+    def binding(self) -> Resource:
+        """The resource that the cluster is about; nodes before `baton analyze`."""
+        resource: Resource = self.machine.get("resource", "node")
+        return resource
+
+    @property
     def unit(self) -> str:
         """What the cluster's capacity and shares are counted in: GPU, core, GiB or node."""
-        return UNITS.get(self.machine.get("resource", "node"), "node")
+        return UNITS[self.binding]
+
+    @property
+    def units(self) -> str:
+        """Several of `unit`: GPUs, cores, GiB or nodes."""
+        return MANY[self.binding]
+
+    @property
+    def time_kind(self) -> str:
+        """The key of `format.FORMATS` that prints seconds of `unit` as hours."""
+        return f"{self.unit.lower()}_time"
 
     @property
     def resource(self) -> str:
         """What the cluster is about, in the plural: GPUs, cores, memory or whole nodes."""
-        return WORDS.get(self.machine.get("resource", "node"), "whole nodes")
+        return WORDS[self.binding]
 
     @cached_property
     def files(self) -> pl.DataFrame:

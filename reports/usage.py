@@ -29,7 +29,7 @@ DOWN = ("DOWN", "DRAIN", "FAIL", "MAINT", "POWER", "NO_RESPOND")  # parts of a n
 
 def unit_time(source: Source) -> str:
     """The column of usage_by with the time held of the resource that the cluster is about."""
-    return TIME_OF[source.machine.get("resource", "node")].replace("_mib_s", "_gib_s")
+    return TIME_OF[source.binding].replace("_mib_s", "_gib_s")
 
 
 def usage(source: Source, dimension: str) -> pl.DataFrame:
@@ -190,7 +190,7 @@ def nodes(source: Source, section: Section) -> None:
     rows = source.rows("node_utilization")
     if rows.is_empty():
         return
-    share = SHARE_OF_NODE[source.machine.get("resource", "node")]
+    share = SHARE_OF_NODE[source.binding]
     share = share if rows[share].null_count() < rows.height else "busy_share"
     rows = rows.sort(share, "node", descending=[True, False], nulls_last=True)
     known = rows[share].drop_nulls()

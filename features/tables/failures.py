@@ -55,6 +55,12 @@ FAILURES = Table(
         Column("retries_after", INT, "attempts", "later attempts of the same job", nullable=False),
         Column("job_state", TEXT, "", "state that the job ended in after all attempts", nullable=False),
         Column("gpu_time_lost_s", INT, "GPU s", "GPUs held times the time they were held"),
+        Column(
+            "unit_time_lost_s",
+            INT,
+            "s",
+            "time held of the resource that the cluster is about: GPU s, core s, GiB s or node s",
+        ),
     ),
     key=("cluster", "job_key", "attempt"),
 )
@@ -81,6 +87,10 @@ FAILURES_BY = Table(
         Column("gpu_time_s", INT, "GPU s", "GPU time of such attempts; null where no GPU count is known"),
         Column("gpu_time_share", FLOAT, "", "of the GPU time of all attempts"),
         Column(
+            "unit_time_s", INT, "s", "time held of the resource that the cluster is about; null where it is not known"
+        ),
+        Column("unit_time_share", FLOAT, "", "of that time of all attempts"),
+        Column(
             "runtime_p50_s", FLOAT, "s", "median time run of such attempts: the runtime to failure where they failed"
         ),
         Column("runtime_p90_s", FLOAT, "s", "90th percentile"),
@@ -106,10 +116,10 @@ RETRIES = Table(
         Column("retried_share", FLOAT, "", "of the jobs that ran", nullable=False),
         Column("recovered_jobs", INT, "jobs", "retried jobs that completed in the end", nullable=False),
         Column(
-            "retry_gpu_time_s",
+            "retry_unit_time_s",
             INT,
-            "GPU s",
-            "GPU time of all attempts after the first; null where no GPU count is known",
+            "s",
+            "time that all attempts after the first held of the resource that the cluster is about: GPU s, core s, GiB s or node s; null where it is not known",
         ),
     ),
     key=("cluster", "dimension", "value"),
@@ -117,14 +127,14 @@ RETRIES = Table(
 
 FAILURE_SAVINGS = Table(
     "failure_savings",
-    "GPU time that two rules would have saved on this log, and what they would have cost; no row where no GPU count is known or a rule meets no job",
+    "What two rules would have saved on this log, and what they would have cost, as time of the resource that the cluster is about (GPU s, core s, GiB s or node s); no row where what was held is not known or a rule meets no job",
     (
         CLUSTER,
         Column(
             "rule",
             TEXT,
             "",
-            "'pre-run on one GPU' of limit_s of every job with more GPUs, or 'no retry of hopeless errors'",
+            "'pre-run on one GPU' of limit_s of every job with more GPUs, on clusters that are about GPUs, or 'no retry of hopeless errors'",
             nullable=False,
         ),
         Column("limit_s", INT, "s", "length of the pre-run; null for the other rule"),
@@ -136,11 +146,9 @@ FAILURE_SAVINGS = Table(
         ),
         Column("jobs", INT, "jobs", "jobs that the rule touches", nullable=False),
         Column("attempts_avoided", INT, "attempts", "attempts that would not have run at full size", nullable=False),
-        Column("gpu_time_saved_s", INT, "GPU s", "GPU time of these attempts", nullable=False),
-        Column("gpu_time_cost_s", INT, "GPU s", "GPU time of the pre-runs", nullable=False),
-        Column(
-            "gpu_time_net_s", INT, "GPU s", "saved minus cost: negative where the rule does not pay", nullable=False
-        ),
+        Column("time_saved_s", INT, "s", "time held by these attempts", nullable=False),
+        Column("time_cost_s", INT, "s", "time held by the pre-runs", nullable=False),
+        Column("time_net_s", INT, "s", "saved minus cost: negative where the rule does not pay", nullable=False),
         Column(
             "jobs_stopped_wrongly",
             INT,

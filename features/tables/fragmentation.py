@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from features.tables.common import ATTEMPT, CAPACITY_SOURCE, SIZE_BUCKET
+from features.tables.common import ATTEMPT, CAPACITY_SOURCE, GPU_BUCKET
 from traces.schema import CLUSTER, FLOAT, INT, JOB_KEY, TEXT, UTC, Column, Table
 
 FRAGMENTATION = Table(
@@ -64,7 +64,7 @@ PLACEMENT_SPREAD = Table(
         ATTEMPT,
         Column("start_utc", UTC, "", "start"),
         Column("gpus", INT, "GPUs", "GPUs held"),
-        SIZE_BUCKET,
+        GPU_BUCKET,
         Column("nodes", INT, "nodes", "nodes used, from the placements where the log has them"),
         Column(
             "fewest_nodes",
@@ -116,7 +116,7 @@ LOCALITY = Table(
     "Waits by how far the first placement was relaxed: nodes used beyond the fewest that hold the job's GPUs",
     (
         CLUSTER,
-        SIZE_BUCKET,
+        GPU_BUCKET,
         Column("excess_nodes", INT, "nodes", "nodes beyond the fewest: 0, 1, 2, and 3 for all above", nullable=False),
         Column("jobs", INT, "jobs", "jobs that started", nullable=False),
         Column("wait_mean_s", FLOAT, "s", "mean eligible wait", nullable=False),

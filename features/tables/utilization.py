@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from features.tables.common import ATTEMPT, CAPACITY_SOURCE, SIZE_BUCKET
+from features.tables.common import ATTEMPT, CAPACITY_SOURCE, GPU_BUCKET
 from traces.schema import CLUSTER, FLAG, FLOAT, INT, JOB_KEY, TEXT, UTC, Column, Table
 
 RESOURCES = Table(
@@ -153,7 +153,7 @@ UTILIZATION_PERCENTILES = Table(
             "columns that tell the groups apart; the others are null: all, size_bucket, state, sharing, size_bucket state, gpus state, gpus nodes or gpus sharing",
             nullable=False,
         ),
-        SIZE_BUCKET,
+        GPU_BUCKET,
         Column("gpus", INT, "GPUs", "GPUs held"),
         Column("state", TEXT, "", "state that the job ended in"),
         Column("nodes", INT, "nodes", "nodes that the attempt was placed on"),
@@ -216,7 +216,7 @@ UTILIZATION_BY = Table(
     "Attempts that ran by size and final state of the job, with measured utilization where there are samples",
     (
         CLUSTER,
-        SIZE_BUCKET,
+        GPU_BUCKET,
         Column("state", TEXT, "", "state that the job ended in", nullable=False),
         Column("jobs", INT, "jobs", "jobs", nullable=False),
         Column("attempts", INT, "attempts", "attempts", nullable=False),

@@ -115,33 +115,34 @@ def _rules(source: Source, section: Section) -> None:
     savings = source.rows("failure_savings")
     if savings.is_empty():
         section.missing.append(
-            "The savings of a pre-run on one GPU or of fewer retries are unknown: the log holds no GPU counts, or no "
-            "job to which such a rule applies."
+            "The savings of a pre-run on one GPU or of fewer retries are unknown: the log does not say what jobs held, "
+            "or no such rule applies to a job."
         )
         return
-    best = savings.filter(pl.col("reason").is_null()).sort("gpu_time_net_s", descending=True).to_dicts()
+    best = savings.filter(pl.col("reason").is_null()).sort("time_net_s", descending=True).to_dicts()
     if best:
         row = best[0]
         what = f"{row['rule']}" + (f" ({fmt.duration(row['limit_s'])})" if row["limit_s"] else "")
         section.sentences.append(
-            f"The best rule against failures, {what}, saves {fmt.gpu_time(row['gpu_time_saved_s'])} and costs "
-            f"{fmt.gpu_time(row['gpu_time_cost_s'])}"
-            + ("." if row["gpu_time_net_s"] > 0 else ", so no rule pays off on this log.")
+            f"The best rule against failures, {what}, saves {fmt.unit_time(row['time_saved_s'], source.unit)} "
+            f"and costs {fmt.unit_time(row['time_cost_s'], source.unit)}"
+            + ("." if row["time_net_s"] > 0 else ", so no rule pays off on this log.")
         )
     section.tables.append(
         TableView(
             "failure_savings",
             "Rules against failures",
-            "Pre-run: every job of more than one GPU first runs this long on one GPU and is not started at full size "
-            "if it fails there. Stopped wrongly: stopped jobs that completed later in the log. "
+            ("Pre-run: every job of more than one GPU first runs this long on one GPU and is not started at full size "
+            "if it fails there. " if source.binding == "GPU" else "")
+            + "Stopped wrongly: stopped jobs that completed later in the log. "
             + source.caption(int(savings["jobs"].max()), "jobs"),  # type: ignore[arg-type]
             columns(
                 "rule|rule", "limit_s|length|duration", "reason|for failures by|name", "jobs|jobs touched|count",
-                "attempts_avoided|attempts avoided|count", "gpu_time_saved_s|saved|gpu_time",
-                "gpu_time_cost_s|paid|gpu_time", "gpu_time_net_s|net|gpu_time",
+                "attempts_avoided|attempts avoided|count", f"time_saved_s|saved|{source.time_kind}",
+                f"time_cost_s|paid|{source.time_kind}", f"time_net_s|net|{source.time_kind}",
                 "jobs_stopped_wrongly|stopped wrongly|count",
             ),
-            savings.sort("rule", "limit_s", "gpu_time_net_s", descending=[True, False, True]).to_dicts(),
+            savings.sort("rule", "limit_s", "time_net_s", descending=[True, False, True]).to_dicts(),
         )
     )  # fmt: skip
 

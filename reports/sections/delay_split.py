@@ -7,11 +7,11 @@ from typing import Any
 import polars as pl
 
 from features.causes import EXPLAINED, MAIN_CAUSES
+from features.sizes import by_size, size_in_words
 from reports import figures
 from reports import format as fmt
 from reports.causes import CAUSES, shares
 from reports.layout import Figure, Section, TableView, columns, cut
-from reports.sizes import by_size, gpus
 from reports.source import Source
 from traces.counted import counted
 
@@ -66,7 +66,7 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
     )  # fmt: skip
     section.figures.append(_figure(source, by, sums, waited.height))
     for dimension, title, label in (
-        ("size_bucket", "What jobs waited for, by GPUs", "GPUs"),
+        ("size_bucket", f"What jobs waited for, by {source.units} requested", source.units),
         ("user_name", "What jobs waited for, by user, longest total wait first", "user"),
         ("partition", "What jobs waited for, by partition or virtual cluster", "partition"),
     ):
@@ -117,7 +117,9 @@ def _figure(source: Source, by: pl.DataFrame, sums: dict[str, int], n: int) -> F
     groups = {}
     for row in [*rows, *sizes.to_dicts()]:
         if parts := shares(row):
-            groups["all" if row["value"] is None else gpus(row["value"])] = [parts.get(cause, 0.0) for cause in found]
+            groups["all" if row["value"] is None else size_in_words(row["value"], source.unit)] = [
+                parts.get(cause, 0.0) for cause in found
+            ]
     return Figure(
         "waits_causes",
         "What jobs wait for",
@@ -173,7 +175,10 @@ def _as_philly(source: Source, section: Section, delays: pl.DataFrame, by: pl.Da
     ).sort(by_size("value"))
     rows: list[dict[str, Any]] = [{"value": "all", "fair_share_delay_s": int(fair), "fragmentation_delay_s": int(rest)}]
     rows += [
-        {"value": gpus(row["value"]), **{name: row[name] for name in ("fair_share_delay_s", "fragmentation_delay_s")}}
+        {
+            "value": size_in_words(row["value"], source.unit),
+            **{name: row[name] for name in ("fair_share_delay_s", "fragmentation_delay_s")},
+        }
         for row in sizes.to_dicts()
     ]
     rows = [{**row, "share": _share(row["fair_share_delay_s"], row["fragmentation_delay_s"])} for row in rows]
@@ -183,7 +188,7 @@ def _as_philly(source: Source, section: Section, delays: pl.DataFrame, by: pl.Da
             f"As the Philly study splits it ({label})",
             "Eligible waiting of jobs with a quota. An inferred quota is the 99th percentile of what the group used "
             f"while busy. {source.caption(known.height, 'jobs')}",
-            columns("value|GPUs", "fair_share_delay_s|fair-share delay|duration",
+            columns("value|size", "fair_share_delay_s|fair-share delay|duration",
                     "fragmentation_delay_s|fragmentation delay|duration", "share|fair share|percent"),
             rows,
         )

@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from features.sizes import by_size, size_in_words, size_names
 from reports import figures
 from reports import format as fmt
 from reports.layout import Figure, Section, TableView, columns, cut
-from reports.sizes import SIZE_ORDER, by_size, gpus
 from reports.source import Source
 from traces.counted import counted
 
@@ -19,7 +19,7 @@ _RUNTIME = ("runtime_p50_s|ran, median|duration", "runtime_p90_s|p90|duration", 
 
 
 def fails(source: Source) -> Section:
-    """States by jobs and GPU time, reasons, runtime to failure."""
+    """States by jobs and time held, reasons, runtime to failure."""
     section = Section("fails", "What fails")
     by, bad = source.rows("failures_by"), source.rows("failures")
     if by.is_empty():
@@ -112,8 +112,8 @@ def _states_figure(source: Source, states: pl.DataFrame) -> Figure:
 
 
 def _failures(source: Source, section: Section, by: pl.DataFrame, bad: pl.DataFrame) -> None:
-    lost = bad["gpu_time_lost_s"].sum() if bad["gpu_time_lost_s"].null_count() < bad.height else None
-    cost = f", which held {fmt.gpu_time(float(lost))}" if lost else ""
+    lost = bad["unit_time_lost_s"].sum()
+    cost = f", which held {fmt.unit_time(float(lost), source.unit)}" if lost else ""
     median = _median(bad, "runtime_to_failure_s")
     soon = "" if median is None else f"; half of them within {fmt.duration(median)} of their start"
     section.sentences.append(f"{counted(bad.height, 'attempt')} ended badly{cost}{soon}.")
@@ -138,7 +138,7 @@ def _failures(source: Source, section: Section, by: pl.DataFrame, bad: pl.DataFr
         _bad_ends(source, by, bad, dimension, title, label)
         for dimension, title, label in (
             ("reason", "Reasons", "reason"),
-            ("size_bucket", "Bad ends by size", "GPUs"),
+            ("size_bucket", "Bad ends by size", source.units),
             ("user_name", "Bad ends by user", "user"),
         )
         if not by.filter((pl.col("dimension") == dimension) & pl.col("value").is_not_null()).is_empty()
@@ -147,16 +147,16 @@ def _failures(source: Source, section: Section, by: pl.DataFrame, bad: pl.DataFr
 
 
 def _bad_ends(source: Source, by: pl.DataFrame, bad: pl.DataFrame, dimension: str, title: str, label: str) -> TableView:
-    """Attempts that ended badly by one dimension; reasons also by the GPUs asked for, as in the Philly study."""
+    """Attempts that ended badly by one dimension; reasons also by size, as in the Philly study."""
     rows = by.filter(pl.col("dimension") == dimension).sort("attempts", descending=True)
     shown: tuple[str, ...] = ()
     if dimension == "reason":
-        sizes = [size for size in SIZE_ORDER if size in set(bad["size_bucket"].drop_nulls().to_list())]
+        sizes = [size for size in size_names(source.binding) if size in set(bad["size_bucket"].drop_nulls().to_list())]
         demand = bad.group_by("reason").agg(
             (pl.col("size_bucket") == size).sum().alias(f"with {size}") for size in sizes
         )
         rows = rows.join(demand, left_on="value", right_on="reason", how="left")
-        shown = tuple(f"with {size}|{gpus(size)}|count" for size in sizes)
+        shown = tuple(f"with {size}|{size_in_words(size, source.unit)}|count" for size in sizes)
     elif dimension == "user_name":
         rows = source.hide(rows.rename({"value": "user_name"})).rename({"user_name": "value"})
     kept, left_out = cut(rows.to_dicts(), MOST_USERS)
@@ -164,11 +164,13 @@ def _bad_ends(source: Source, by: pl.DataFrame, bad: pl.DataFrame, dimension: st
         f"failures_{dimension}",
         title,
         "Attempts that ended badly; a job, a user: attempts for each that had one; shares are of all jobs that ran, of "
-        f"all GPU time, and of the time run by bad ends. {source.caption(int(rows['attempts'].sum()), 'attempts')}",
+        f"all {source.unit} time, and of the time run by bad ends. "
+        + source.caption(int(rows["attempts"].sum()), "attempts"),
         columns(
             f"value|{label}|name", "attempts|attempts|count", "jobs|jobs|count", "users|users|count",
             "repetition_per_job|a job|number", "repetition_per_user|a user|number", "jobs_share|of jobs|percent",
-            "gpu_time_share|of GPU time|percent", "runtime_share|of time to failure|percent", *_RUNTIME, *shown,
+            f"unit_time_share|of {source.unit} time|percent", "runtime_share|of time to failure|percent", *_RUNTIME,
+            *shown,
         ),
         kept,
         left_out,
@@ -195,9 +197,10 @@ def _retries(source: Source, section: Section) -> None:
             "Retries by size",
             f"Recovered: retried jobs that completed in the end. {source.caption(all_['jobs'], 'jobs')}",
             columns(
-                "value|GPUs", "jobs|jobs|count", "attempts_mean|attempts a job|number", "attempts_most|most|count",
+                f"value|{source.units}", "jobs|jobs|count", "attempts_mean|attempts a job|number",
+                "attempts_most|most|count",
                 "retried_jobs|retried|count", "retried_share|of jobs|percent", "recovered_jobs|recovered|count",
-                "retry_gpu_time_s|GPU time after the first|gpu_time",
+                f"retry_unit_time_s|{source.unit} time after the first|{source.time_kind}",
             ),
             rows.to_dicts(),
         )
@@ -205,14 +208,14 @@ def _retries(source: Source, section: Section) -> None:
 
 
 def _causes(source: Source, section: Section, bad: pl.DataFrame) -> None:
-    """Where the causes most likely lie, and what told so."""
+    """Where the causes most likely lie, and the evidence."""
     unsigned = bad.filter(pl.col("reason") == "no signature").height
     again = bad.filter(pl.col("reason") == "failed or preempted").height
     rows = (
         bad.group_by("category", "reason_source")
         .agg(
             pl.len().alias("attempts"),
-            pl.col("gpu_time_lost_s").sum().alias("lost_s"),
+            pl.col("unit_time_lost_s").sum().alias("lost_s"),
             pl.col("is_hopeless").sum().alias("hopeless"),
         )
         .sort("attempts", descending=True)
@@ -225,7 +228,7 @@ def _causes(source: Source, section: Section, bad: pl.DataFrame) -> None:
     if unsigned:
         section.missing.append(
             f"{fmt.percent(unsigned / bad.height)} of the bad ends carry no signature: give the tails of stdout and "
-            "stderr to tell their reasons."
+            "stderr to infer their reasons."
         )
     section.tables.append(
         TableView(
@@ -235,7 +238,8 @@ def _causes(source: Source, section: Section, bad: pl.DataFrame) -> None:
             "127). "
             + source.caption(bad.height, "attempts"),
             columns(
-                "category|cause", "reason_source|told by", "attempts|attempts|count", "lost_s|GPU time|gpu_time",
+                "category|cause", "reason_source|evidence", "attempts|attempts|count",
+                f"lost_s|{source.unit} time|{source.time_kind}",
                 "hopeless|hopeless|count",
             ),
             rows.to_dicts(),

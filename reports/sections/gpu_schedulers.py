@@ -130,7 +130,7 @@ def _best(base: dict[str, Any], best: dict[str, Any] | None) -> str:
     per_job = best["preemptions"] / best["jobs"]
     return (
         f"{words}. {_named(best)} preempts running jobs {fmt.count(best['preemptions'])} times "
-        f"({fmt.number(per_job)} per job), and restarts cost {fmt.gpu_time(best['lost_gpu_s'])}."
+        f"({fmt.number(per_job)} per job), and restarts cost {fmt.unit_time(best['lost_gpu_s'])}."
     )
 
 

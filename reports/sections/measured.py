@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from features.sizes import by_size
 from reports import format as fmt
 from reports.layout import Section, TableView, columns, cut
-from reports.sizes import by_size
 from reports.source import Source
 
 MOST_ROWS = 25
@@ -127,8 +127,8 @@ def _idle(source: Source, section: Section) -> None:
         return
     (all_,) = whole
     section.sentences.append(
-        f"Of the {fmt.gpu_time(all_['measured_gpu_time_s'])} held and measured, "
-        f"{fmt.gpu_time(all_['idle_gpu_time_s'])} ({fmt.percent(all_['idle_share'])}) were idle: "
+        f"Of the {fmt.unit_time(all_['measured_gpu_time_s'])} held and measured, "
+        f"{fmt.unit_time(all_['idle_gpu_time_s'])} ({fmt.percent(all_['idle_share'])}) were idle: "
         "allocated, with every GPU at 0."
     )
     for dimension, title, label in (

@@ -34,7 +34,8 @@ SCHEMA = {
     "user_name": pl.String,
     "jobs": pl.Int64,  # with the finding
     "of_jobs": pl.Int64,  # that were looked at
-    "gpu_time_s": pl.Int64,  # GPU s: idle, or held by the retries; null for limits
+    "time_s": pl.Int64,  # of `unit`: idle, or held by the retries; null for limits
+    "unit": pl.String,  # GPU s, core s, GiB s or node s
     "share": pl.Float64,  # idle share of the measured GPU time, or median share of the limit used; null for retries
     "examples": pl.String,  # job ids, those that cost most first
     "mail_subject": pl.String,
@@ -109,27 +110,28 @@ def idle_gpus(source: Source) -> pl.DataFrame:
         .group_by("user_name", maintain_order=True)
         .agg(
             pl.lit(IDLE).alias("finding"),
+            pl.lit("GPU").alias("unit"),
             (pl.col("idle_s") > 0).sum().cast(pl.Int64).alias("jobs"),
             pl.len().cast(pl.Int64).alias("of_jobs"),
-            pl.col("idle_s").sum().alias("gpu_time_s"),
+            pl.col("idle_s").sum().alias("time_s"),
             (pl.col("idle_s").sum() / pl.col("measured_s").sum()).alias("share"),
             _examples("idle_s", "measured_s", "run_s"),
         )
         .with_columns(pl.col("examples").list.filter(pl.element().struct.field("idle_s") > 0))
-        .filter((pl.col("gpu_time_s") >= IDLE_GPU_S) & (pl.col("share") >= IDLE_SHARE))
-        .sort("gpu_time_s", "user_name", descending=[True, False])
+        .filter((pl.col("time_s") >= IDLE_GPU_S) & (pl.col("share") >= IDLE_SHARE))
+        .sort("time_s", "user_name", descending=[True, False])
     )
 
 
 def _idle_mail(row: dict[str, Any]) -> Mail:
     return (
-        f"{fmt.gpu_time(row['gpu_time_s'])} of GPUs held and idle",
-        f"your jobs held GPUs that did nothing for {fmt.number(row['gpu_time_s'] / 3600)} GPU hours: "
+        f"{fmt.unit_time(row['time_s'])} of GPUs held and idle",
+        f"your jobs held GPUs that did nothing for {fmt.number(row['time_s'] / 3600)} GPU hours: "
         f"{fmt.percent(row['share'])} of what we measured of them, in {row['jobs']:,} of {row['of_jobs']:,} "
         "jobs. Others wait for these GPUs. Could you ask for fewer, end sessions that you have left, or move loading "
         "and preparing of data into a job without GPUs?",
         [
-            _line(job, f"idle for {fmt.gpu_time(job['idle_s'])} of {fmt.gpu_time(job['measured_s'])}", _ran(job))
+            _line(job, f"idle for {fmt.unit_time(job['idle_s'])} of {fmt.unit_time(job['measured_s'])}", _ran(job))
             for job in row["examples"]
         ],
     )
@@ -162,7 +164,7 @@ def _retries(source: Source) -> pl.DataFrame:
         return pl.DataFrame(schema={"finding": pl.String})
     name = "coalesce(j.job_name, j.job_key)"
     ends = source.read(
-        f"SELECT j.user_name, {name} AS job_name, j.job_id, f.end_utc, f.gpu_time_lost_s AS lost_s, "  # noqa: S608
+        f"SELECT j.user_name, {name} AS job_name, j.job_id, f.end_utc, f.unit_time_lost_s AS lost_s, "  # noqa: S608
         "f.runtime_to_failure_s AS run_s, f.reason FROM failures f JOIN jobs j USING (cluster, job_key) "
         "WHERE cluster = ? AND f.is_hopeless AND j.user_name IS NOT NULL AND f.end_utc IS NOT NULL"
     )
@@ -186,17 +188,18 @@ def _retries(source: Source) -> pl.DataFrame:
         .agg(
             pl.col("repeats").sum().cast(pl.Int64),
             pl.len().cast(pl.Int64).alias("jobs"),
-            known_lost_s.alias("gpu_time_s"),
+            known_lost_s.alias("time_s"),
+            pl.lit(source.unit).alias("unit"),
             pl.col("reason").explode().mode().sort().first(),
             _examples("lost_s", "run_s"),
         )
         .filter(pl.col("repeats").sum().over("user_name") >= REPEATS)
-        .sort(pl.col("gpu_time_s").fill_null(0), "repeats", "user_name", descending=[True, True, False])
+        .sort(pl.col("time_s").fill_null(0), "repeats", "user_name", descending=[True, True, False])
     )
 
 
 def _early_mail(row: dict[str, Any]) -> Mail:
-    trial = "on one GPU " if row["gpu_time_s"] else ""
+    trial = "on one GPU " if row["time_s"] and row["unit"] == "GPU" else ""
     return _retries_mail(
         row,
         f", within {fmt.duration(EARLY_S)} of their start",
@@ -215,7 +218,7 @@ def _late_mail(row: dict[str, Any]) -> Mail:
 
 
 def _retries_mail(row: dict[str, Any], when: str, advice: str) -> Mail:
-    held = "" if not row["gpu_time_s"] else f", and held {fmt.gpu_time(row['gpu_time_s'])} for it"
+    held = "" if not row["time_s"] else f", and held {fmt.unit_time(row['time_s'], row['unit'])} for it"
     again = f"{row['repeats']:,} {'times' if row['repeats'] > 1 else 'time'}"
     return (
         f"{row['repeats']:,} {'runs' if row['repeats'] > 1 else 'run'} that could not work",
@@ -223,7 +226,7 @@ def _retries_mail(row: dict[str, Any], when: str, advice: str) -> Mail:
         f"{fmt.text(row['reason'])}{held}. Such an error does not go away by itself: {advice}? Please also switch off "
         "automatic requeueing for these jobs.",
         [
-            _line(job, _ran(job), fmt.gpu_time(job["lost_s"]) if job["lost_s"] is not None else "")
+            _line(job, _ran(job), fmt.unit_time(job["lost_s"], row["unit"]) if job["lost_s"] is not None else "")
             for job in row["examples"]
         ],
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from features.sizes import by_size
 from reports import format as fmt
 from reports.layout import Section, TableView, columns
-from reports.sizes import by_size
 from reports.source import Source
 
 
@@ -33,7 +33,7 @@ def order(source: Source, section: Section) -> None:
             orders.filter(pl.col("dimension") == "partition").sort("starts", descending=True).head(20),
         ]
     )
-    names = {"all": "all", "size_bucket": "GPUs", "partition": "queue"}
+    names = {"all": "all", "size_bucket": source.units, "partition": "queue"}
     section.tables.append(
         TableView(
             "start_order",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from features.sizes import by_size, size_in_words, size_names
 from reports import figures
 from reports import format as fmt
 from reports.layout import Figure, Section, TableView, columns, cut
 from reports.palette import CLASSES
 from reports.sections.delay_split import NEEDED, split
 from reports.sections.queue_order import locality, order
-from reports.sizes import SIZE_ORDER, by_size, gpus
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
 from traces.counted import counted
@@ -46,7 +46,7 @@ def waits(source: Source) -> Section:
     section.tables += [
         table
         for dimension, title, label in (
-            ("size_bucket", "Waits by GPUs asked for", "GPUs"),
+            ("size_bucket", f"Waits by {source.units} requested", source.units),
             ("partition", "Waits by partition or virtual cluster", "partition"),
             ("user_name", "Waits by user, longest total wait first", "user"),
             ("state", "Waits by final state", "state"),
@@ -72,17 +72,17 @@ def _sentences(by: pl.DataFrame) -> list[str]:
     return sentences
 
 
-def _ordered_sizes(frame: pl.DataFrame) -> list[str]:
+def _ordered_sizes(source: Source, frame: pl.DataFrame) -> list[str]:
     present = set(frame["size_bucket"].drop_nulls().unique().to_list())
-    return [size for size in SIZE_ORDER if size in present]
+    return [size for size in size_names(source.binding) if size in present]
 
 
 def _by_size_figure(source: Source, waited: pl.DataFrame) -> Figure:
-    sizes = _ordered_sizes(waited)
+    sizes = _ordered_sizes(source, waited)
     curves = {
-        gpus(size): (
+        size_in_words(size, source.unit): (
             waited.filter(pl.col("size_bucket") == size)["wait_s"].to_numpy().astype(np.float64),
-            CLASSES[SIZE_ORDER.index(size)],
+            CLASSES[size_names(source.binding).index(size)],
         )
         for size in sizes
     }
@@ -92,7 +92,7 @@ def _by_size_figure(source: Source, waited: pl.DataFrame) -> Figure:
         "waits_ecdf",
         "How long jobs wait, by size",
         "Share of jobs with at most this wait (log axis; a wait of 0 counts as 1 s). "
-        + ("" if sizes else "The log does not record how many GPUs a job requested. ")
+        + ("" if sizes else f"The log does not record how many {source.units} a job requested. ")
         + source.caption(waited.height, "jobs"),
         figures.ecdf(f"{source.slug}-waits", curves, "wait from submission"),
         "Cumulative distribution of waits, one curve for each size; the table of waits by size has the figures.",

@@ -7,11 +7,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from features.capacity import KNOWN_BY, Resource
+from features.sizes import by_size
 from reports import figures, findings, usage
 from reports import format as fmt
 from reports.layout import Figure, Section, TableView, columns, cut
 from reports.sections.measured import measured
-from reports.sizes import by_size
 from reports.source import Source
 from traces.counted import counted
 

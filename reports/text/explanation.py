@@ -51,11 +51,11 @@ def _user_held(user: dict[str, Any]) -> Iterator[str]:
     """What their jobs held of the cluster, and what they used of it."""
     held = []
     if user["gpu_time_s"]:
-        held.append((fmt.gpu_time(user["gpu_time_s"]), user["gpu_time_share"]))
+        held.append((fmt.unit_time(user["gpu_time_s"]), user["gpu_time_share"]))
     if user["core_time_s"]:
-        held.append((fmt.core_time(user["core_time_s"]), user["core_time_share"]))
+        held.append((fmt.unit_time(user["core_time_s"], "core"), user["core_time_share"]))
     elif user["node_time_s"] is not None:
-        held.append((fmt.node_time(user["node_time_s"]), user["node_time_share"]))
+        held.append((fmt.unit_time(user["node_time_s"], "node"), user["node_time_share"]))
     if held:
         yield "held " + "; ".join(f"{time}, {fmt.percent(share)} of all" for time, share in held)
     if user["cpu_used_share"] is not None:
@@ -196,11 +196,11 @@ def _memory(ran: dict[str, Any]) -> str:
 def _held(ran: dict[str, Any]) -> Iterator[str]:
     """GPUs and GPU time where it held any, else cores and core time, else node time; nothing where none is known."""
     if ran["gpus"] or ran["gpu_time_s"]:
-        yield from (_many(ran["gpus"], "GPU"), fmt.gpu_time(ran["gpu_time_s"]))
+        yield from (_many(ran["gpus"], "GPU"), fmt.unit_time(ran["gpu_time_s"]))
     elif ran["core_time_s"] is not None:
-        yield from (_many(ran["cpus"], "core"), fmt.core_time(ran["core_time_s"]))
+        yield from (_many(ran["cpus"], "core"), fmt.unit_time(ran["core_time_s"], "core"))
     elif ran["node_time_s"] is not None:
-        yield fmt.node_time(ran["node_time_s"])
+        yield fmt.unit_time(ran["node_time_s"], "node")
 
 
 def _what_if(job: dict[str, Any]) -> Iterator[str]:

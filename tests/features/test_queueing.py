@@ -105,7 +105,7 @@ def test_no_group_or_a_lone_one_leaves_the_split_null(partition: str | None) -> 
 def test_gpus_come_from_whole_nodes_where_the_log_has_none() -> None:
     assert row(trace([job("x", 0, 5, 9, None, nodes=2)]), "x", gpus_per_node=3)["gpus"] == 6
     found = row(trace([job("x", 0, 5, 9, None, nodes=2)]), "x")
-    assert found["gpus"] is None and found["size_bucket"] is None and found["wait_s"] == 5
+    assert found["gpus"] is None and found["wait_s"] == 5 and found["size_bucket"] == "2-4"  # nodes
 
 
 def brute_force(of: Trace, quotas: dict[str, int]) -> dict[str, tuple[int, int]]:

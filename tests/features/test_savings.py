@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -17,6 +18,7 @@ from traces.store.frames import query
 
 TOY = ClusterSettings(CLUSTER)
 Rows = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+OF_GPUS = replace(TOY, resource="GPU")
 HOPELESS = (2, 126, 127)  # exit statuses
 
 
@@ -52,7 +54,7 @@ SELECT CASE WHEN gpus <= 1 THEN '1' WHEN gpus <= 4 THEN '2-4' WHEN gpus > 8 THEN
     count(*) AS jobs, sum(n)::BIGINT AS attempts, avg(n) AS attempts_mean, max(n) AS attempts_most,
     count(*) FILTER (WHERE n > 1) AS retried_jobs, count(*) FILTER (WHERE n > 1) / count(*) AS retried_share,
     count(*) FILTER (WHERE n > 1 AND state = 'COMPLETED') AS recovered_jobs,
-    CASE WHEN sum(known) > 0 THEN sum(later)::BIGINT END AS retry_gpu_time_s
+    CASE WHEN sum(known) > 0 THEN sum(later)::BIGINT END AS retry_unit_time_s
 FROM j GROUP BY value ORDER BY value NULLS FIRST
 """
 
@@ -61,7 +63,7 @@ FROM j GROUP BY value ORDER BY value NULLS FIRST
 @given(retried())
 def test_retries_by_size_are_those_of_sql(rows: Rows) -> None:
     of = trace(*rows)
-    found = failures.from_trace(of, TOY)["retries"]
+    found = failures.from_trace(of, OF_GPUS)["retries"]
     expected = query(RETRIES_SQL, {"jobs": of.jobs, "attempts": of.attempts})
     by_size = found.filter(pl.col("dimension") == "size_bucket").select(expected.columns).sort("value")
     assert_frame_equal(by_size, expected, check_dtypes=False)
@@ -91,7 +93,9 @@ def test_no_retry_is_that_of_a_loop(rows: Rows) -> None:
                 sums = expected.setdefault(reason, [0, 0, 0, 0])
                 for place, value in enumerate((1, avoided, saved, int(completed))):
                     sums[place] += value
-    found = failures.from_trace(trace(*rows), TOY)["failure_savings"].filter(pl.col("rule").str.starts_with("no retry"))
-    columns = ("reason", "jobs", "attempts_avoided", "gpu_time_saved_s", "jobs_stopped_wrongly")
+    found = failures.from_trace(trace(*rows), OF_GPUS)["failure_savings"].filter(
+        pl.col("rule").str.starts_with("no retry")
+    )
+    columns = ("reason", "jobs", "attempts_avoided", "time_saved_s", "jobs_stopped_wrongly")
     assert {row[0]: list(row[1:]) for row in found.select(columns).iter_rows()} == expected
-    assert (found["gpu_time_net_s"] == found["gpu_time_saved_s"]).all()
+    assert (found["time_net_s"] == found["time_saved_s"]).all()

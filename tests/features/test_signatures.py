@@ -155,13 +155,11 @@ def test_no_retry_saves_later_attempts_and_counts_those_that_would_have_complete
     )  # fmt: skip
     found = failures.from_trace(trace(jobs, attempts), TOY, tails)
     rows = found["failure_savings"].filter(pl.col("rule") == "no retry of hopeless errors").to_dicts()
-    by = {
-        r["reason"]: (r["jobs"], r["attempts_avoided"], r["gpu_time_saved_s"], r["jobs_stopped_wrongly"]) for r in rows
-    }
+    by = {r["reason"]: (r["jobs"], r["attempts_avoided"], r["time_saved_s"], r["jobs_stopped_wrongly"]) for r in rows}
     assert by == {None: (2, 3, 320, 1), "incorrect inputs": (1, 1, 80, 0), "import error": (1, 2, 240, 1)}
     again = found["retries"].filter(pl.col("dimension") == "all").to_dicts()[0]
     assert (again["jobs"], again["attempts"], again["attempts_most"], again["retried_jobs"]) == (2, 5, 3, 2)
-    assert (again["recovered_jobs"], again["retry_gpu_time_s"]) == (1, 320)
+    assert (again["recovered_jobs"], again["retry_unit_time_s"]) == (1, 320)
 
 
 @st.composite
@@ -189,6 +187,6 @@ def test_pre_runs_are_those_of_a_loop(rows: list[dict[str, Any]]) -> None:
             r for r in gangs
             if r["run_s"] <= limit and reasons.get(r["job_key"]) in ("user", "engine") and r["state"] != "TIMEOUT"
         ]  # fmt: skip
-        assert got["gpu_time_saved_s"] == sum(r["gpus"] * r["run_s"] for r in met)
-        assert got["gpu_time_cost_s"] == sum(min(r["run_s"], limit) for r in gangs)
+        assert got["time_saved_s"] == sum(r["gpus"] * r["run_s"] for r in met)
+        assert got["time_cost_s"] == sum(min(r["run_s"], limit) for r in gangs)
         assert got["attempts_avoided"] == len(met) and got["jobs"] == len(gangs)

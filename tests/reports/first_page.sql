@@ -110,17 +110,21 @@ SELECT user_name AS name, sum(held * (stop - start)) AS held FROM run WHERE user
 -- Jobs that ran by size and by the hour of their submission, local time.
 CREATE VIEW grouped AS
 WITH of AS (
-    SELECT user_name, wait, CASE getvariable('resource') WHEN 'GPU' THEN gpus ELSE nodes END AS size,
+    SELECT user_name, wait, CASE getvariable('resource') WHEN 'GPU' THEN gpus WHEN 'core' THEN cores ELSE nodes END AS size,
         hour(timezone(getvariable('zone'), to_timestamp(submit))) AS hour
     FROM run
 ), pairs AS (
     SELECT 'size' AS kind, user_name, wait,
-        CASE WHEN size = 1 THEN '1' WHEN size <= 4 THEN '2 to 4' WHEN size <= 16 THEN '5 to 16' ELSE 'more than 16' END AS value
+        CASE WHEN size = 0 THEN NULL WHEN size = 1 THEN '1' ELSE CASE getvariable('resource')
+            WHEN 'GPU' THEN CASE WHEN size <= 4 THEN '2 to 4' WHEN size <= 8 THEN '5 to 8' ELSE 'more than 8' END
+            WHEN 'core' THEN CASE WHEN size <= 8 THEN '2 to 8' WHEN size <= 32 THEN '9 to 32' WHEN size <= 128 THEN '33 to 128' ELSE 'more than 128' END
+            ELSE CASE WHEN size <= 4 THEN '2 to 4' WHEN size <= 16 THEN '5 to 16' WHEN size <= 128 THEN '17 to 128' ELSE 'more than 128' END
+        END END AS value
     FROM of UNION ALL SELECT 'hour', user_name, wait, hour::VARCHAR FROM of
 )
 SELECT kind, value, count(*) AS jobs, avg(wait) AS mean, avg(wait) FILTER (NOT is_first) AS mean_of_others,
     count(*) FILTER (NOT is_first) AS jobs_of_others
-FROM (SELECT *, user_name = (SELECT name FROM waiting_user) AS is_first FROM pairs) GROUP BY ALL;
+FROM (SELECT *, user_name = (SELECT name FROM waiting_user) AS is_first FROM pairs WHERE value IS NOT NULL) GROUP BY ALL;
 
 -- The value of each kind that waits longest, if it waits 1.5 times the mean of all, with and without the user who waits most;
 -- groups of fewer than 30 jobs or 1 % of them do not count.

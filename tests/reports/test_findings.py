@@ -94,7 +94,7 @@ def test_the_size_and_the_hour_that_wait_longest(tmp_path: Path) -> None:
     rows = _jobs(960, wait_s=wait, requested_gpus=lambda n: 32 if n % 5 == 1 else 1, user_name=lambda n: f"u{n % 19}")
     words = who(Source(_data(tmp_path, rows), "lab"))
     assert words.startswith("The waiting is spread over 19 users: nobody has more than ")
-    assert "jobs of more than 16 GPUs (" in words
+    assert "jobs of more than 8 GPUs (" in words
     assert "jobs submitted from 07:00 to 07:59 (America/Chicago) (11 h 7 min on average" in words
 
 
@@ -361,5 +361,5 @@ def test_idle_gpus_are_asked_back(full_data: DataFolder) -> None:
     ((seconds, share),) = _sql(
         full_data, "SELECT idle_gpu_time_s, idle_share FROM idle_gpu_time WHERE dimension = 'all'"
     )
-    assert fmt.gpu_time(seconds) in idle.effect and f"{100 * share:.1f} %" in idle.effect
+    assert fmt.unit_time(seconds) in idle.effect and f"{100 * share:.1f} %" in idle.effect
     assert of(source)[2]["kind"] == "do"

@@ -26,7 +26,7 @@ PAGE: dict[str, dict[str, list[str]]] = {
     "a100": {
         "lead": ["jobs", "users", "first", "last", "nodes", "capacity", "started"],
         "who": [
-            "waiting_user", "waiting_users_share", "waited", "waiting_users_jobs", "=16", "size_mean", "mean_wait",
+            "waiting_user", "waiting_users_share", "waited", "waiting_users_jobs", "=8", "size_mean", "mean_wait",
             "hour", "hour_end", "hour_mean", "mean_wait",
         ],
         "why": ["cause_1", "cause_2", "in_use", "capacity", "nodes", "shown_since", "holder", "holders_share"],
@@ -40,7 +40,10 @@ PAGE: dict[str, dict[str, list[str]]] = {
     },
     "pozidriv": {
         "lead": ["jobs", "users", "first", "last", "nodes", "capacity", "started"],
-        "who": ["waiting_users_share", "waited", "waiting_users_jobs", "waiting_pools_share"],
+        "who": [
+            "waiting_users_share", "waited", "waiting_users_jobs", "waiting_pools_share", "=9", "=32", "size_mean",
+            "mean_wait",
+        ],
         "why": ["cause_1", "users_1", "cause_2", "in_use", "capacity", "nodes", "shown_since", "holders_share"],
         "do": ["cause_1", "jobs_1", "users_1"],
     },
@@ -59,7 +62,7 @@ TILES = {
 ALSO = {"a100": ["cause_2", "jobs_2"], "pozidriv": ["cause_2", "jobs_2", "users_2"], "theta": ["cause_2", "jobs_2"]}
 # What a line names besides its numbers.
 NAMES = {
-    ("a100", "who"): ["size", "zone"], ("pozidriv", "who"): ["waiting_user", "waiting_pool"],
+    ("a100", "who"): ["size", "zone"], ("pozidriv", "who"): ["waiting_user", "waiting_pool", "size"],
     ("pozidriv", "why"): ["waiting_user", "holder"], ("pozidriv", "do"): ["waiting_user"],
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from features.tables.failures import FAILURES
-from features.tables.utilization import IDLE_GPU_TIME
+from features.tables.utilization import IDLE_GPU_TIME, RESOURCES
 from reports.build import build_report
 from reports.sections.offenders import SCHEMA, beside, offenders, write_offenders
 from reports.source import Names, Source
@@ -30,7 +30,7 @@ def failure(number: int, hour: int, **values: Any) -> dict[str, Any]:
         "cluster": "lab", "job_key": str(number), "attempt": 0, "user_name": "ann", "state": "FAILED",
         "reason": "command not found", "category": "user", "reason_source": "exit status", "is_hopeless": True,
         "gpus": 2, "end_utc": START + timedelta(hours=hour), "runtime_to_failure_s": 300, "retries_after": 0,
-        "job_state": "FAILED", "gpu_time_lost_s": 600,
+        "job_state": "FAILED", "gpu_time_lost_s": 600, "unit_time_lost_s": 600,
     } | values  # fmt: skip
 
 
@@ -48,12 +48,22 @@ def source(
     bad: list[dict[str, Any]],
     idle: list[dict[str, Any]],
     key: bytes | None = None,
+    resource: str = "GPU",
 ) -> Source:
+    about = {
+        "cluster": "lab",
+        "scope": "cluster",
+        "resource": resource,
+        "why": "declared",
+        "is_declared": True,
+        "known_by": "declared",
+    }
     data = DataFolder(root / "data")
     tables = {
         **warehouse.empty_tables(),
         "jobs": conform(schema.JOBS, pl.DataFrame(jobs, infer_schema_length=None)),
         "trace_files": conform(schema.TRACE_FILES, pl.DataFrame([trace_file("lab", len(jobs))])),
+        "resources": conform(RESOURCES, pl.DataFrame([about])),
         "failures": conform(FAILURES, pl.DataFrame(bad)) if bad else empty(FAILURES),
         "idle_gpu_time": conform(IDLE_GPU_TIME, pl.DataFrame(idle)) if idle else empty(IDLE_GPU_TIME),
     }
@@ -67,7 +77,7 @@ def test_idle_gpus_from_a_day_and_a_quarter_on(tmp_path: Path) -> None:
     found = offenders(source(tmp_path, jobs, [], [idle(0, 20, 30), idle(1, 10, 30), idle(2, 24, 120), idle(3, 1, 2)]))
     (row,) = found.to_dicts()
     assert (row["finding"], row["user_name"], row["jobs"], row["of_jobs"]) == ("idle GPUs", "ann", 2, 2)
-    assert (row["gpu_time_s"], row["share"], row["examples"]) == (30 * 3600, 0.5, "0, 1")
+    assert (row["time_s"], row["share"], row["examples"]) == (30 * 3600, 0.5, "0, 1")
     assert "\n  0: idle for 20.00 GPU h of 30.00 GPU h, ran 1 h\n" in row["mail_text"]
     assert row["mail_text"].startswith("Dear ann,\n\n") and "30.00 GPU hours: 50.0 %" in row["mail_text"]
 
@@ -82,8 +92,17 @@ def test_a_retry_is_hopeless_until_a_job_of_that_name_completes(tmp_path: Path) 
     bad += [failure(3, 9, is_hopeless=False, attempt=1)]
     (row,) = offenders(source(tmp_path, jobs, bad, [])).to_dicts()
     assert (row["finding"], row["user_name"], row["jobs"]) == ("early hopeless retries", "ann", 3)
-    assert (row["gpu_time_s"], row["share"], row["examples"]) == (3 * 600, None, "1, 2, 3")
+    assert (row["time_s"], row["share"], row["examples"]) == (3 * 600, None, "1, 2, 3")
     assert "failed 3 times again" in row["mail_text"] and "command not found" in row["mail_text"]
+
+
+def test_a_cluster_about_cores_counts_core_time(tmp_path: Path) -> None:
+    jobs = [job("lab", n, user_name="ann", state="FAILED", exit_code=127) for n in range(4)]
+    bad = [failure(n, 1 + n, gpus=0, gpu_time_lost_s=0, unit_time_lost_s=2 * 3600) for n in range(4)]
+    (row,) = offenders(source(tmp_path, jobs, bad, [], resource="core")).to_dicts()
+    assert (row["finding"], row["time_s"], row["unit"]) == ("early hopeless retries", 6 * 3600, "core")
+    assert "held 6.00 core h for it" in row["mail_text"] and "\n  1: ran 5.0 min, 2.00 core h\n" in row["mail_text"]
+    assert "GPU" not in row["mail_text"]
 
 
 def test_late_failures_are_apart_from_early_ones_and_the_mail_quotes_what_cost_most(tmp_path: Path) -> None:
@@ -92,14 +111,14 @@ def test_late_failures_are_apart_from_early_ones_and_the_mail_quotes_what_cost_m
     Job 5 fails late in two attempts, which count as one example of both costs.
     """
     jobs = [job("lab", n, user_name="ann", state="FAILED") for n in range(7)]
-    late = {"runtime_to_failure_s": 20 * 3600, "gpu_time_lost_s": 40 * 3600, "reason": "killed"}
-    bad = [failure(n, 1 + n, gpu_time_lost_s=n) for n in range(4)]
-    bad += [failure(4, 30, **late | {"gpu_time_lost_s": 60 * 3600}), failure(5, 50, **late)]
+    late = {"runtime_to_failure_s": 20 * 3600, "unit_time_lost_s": 40 * 3600, "reason": "killed"}
+    bad = [failure(n, 1 + n, gpu_time_lost_s=n, unit_time_lost_s=n) for n in range(4)]
+    bad += [failure(4, 30, **late | {"unit_time_lost_s": 60 * 3600}), failure(5, 50, **late)]
     bad += [failure(5, 70, attempt=1, **late | {"runtime_to_failure_s": 15 * 3600}), failure(6, 80, **late)]
     early, late_row = offenders(source(tmp_path, jobs, bad, [])).to_dicts()
-    assert (early["finding"], early["jobs"], early["gpu_time_s"]) == ("early hopeless retries", 3, 1 + 2 + 3)
+    assert (early["finding"], early["jobs"], early["time_s"]) == ("early hopeless retries", 3, 1 + 2 + 3)
     assert early["examples"] == "3, 2, 1" and "for a few minutes" in early["mail_text"]
-    assert (late_row["finding"], late_row["jobs"], late_row["gpu_time_s"]) == ("late hopeless retries", 3, 180 * 3600)
+    assert (late_row["finding"], late_row["jobs"], late_row["time_s"]) == ("late hopeless retries", 3, 180 * 3600)
     assert late_row["examples"] == "5, 4, 6" and "for a few minutes" not in late_row["mail_text"]
     assert "checkpoints" in late_row["mail_text"] and "4 times again" in late_row["mail_text"]
     lines = [line.strip() for line in late_row["mail_text"].splitlines() if line.startswith("  ")]
@@ -109,9 +128,9 @@ def test_late_failures_are_apart_from_early_ones_and_the_mail_quotes_what_cost_m
 def test_one_late_failure_after_early_ones_is_named_too(tmp_path: Path) -> None:
     """Three repeats make the habit; the late one may hold the cost. Its run time may be unknown."""
     jobs = [job("lab", n, user_name="ann", state="FAILED") for n in range(4)]
-    bad = [failure(n, 1 + n) for n in range(3)] + [failure(3, 9, runtime_to_failure_s=None, gpu_time_lost_s=None)]
+    bad = [failure(n, 1 + n) for n in range(3)] + [failure(3, 9, runtime_to_failure_s=None, unit_time_lost_s=None)]
     early, late = offenders(source(tmp_path, jobs, bad, [])).to_dicts()
-    assert (early["jobs"], late["jobs"], late["gpu_time_s"]) == (2, 1, None)
+    assert (early["jobs"], late["jobs"], late["time_s"]) == (2, 1, None)
     assert "failed 1 time again" in late["mail_text"] and "10 min" not in late["mail_text"]
     assert "\n  3\n" in late["mail_text"]
 
@@ -124,7 +143,7 @@ def test_limits_far_over_what_is_used(tmp_path: Path) -> None:
     jobs += [job("lab", 40 + n, user_name="cy", limit_s=7200, run_s=3600) for n in range(10)]
     (row,) = offenders(source(tmp_path, jobs, [], [])).to_dicts()
     assert (row["finding"], row["user_name"], row["jobs"], row["of_jobs"]) == ("over-asked limits", "ann", 10, 10)
-    assert (row["gpu_time_s"], row["share"]) == (None, 0.1)
+    assert (row["time_s"], row["share"]) == (None, 0.1)
     assert "which was 10 h" in row["mail_text"] and "1 h 10 min would have been enough" in row["mail_text"]
     assert "\n  0: ran 1 h, asked for 10 h\n" in row["mail_text"]
 
