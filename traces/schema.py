@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 # What one record may hold at most, by how its column's name ends or by all of it. No machine comes near: more is a
 # fault or an attack, and the record is refused with the value. No product of two of them leaves 64 bits, nor does the
