@@ -221,14 +221,15 @@ def busy_nodes(on_nodes: pl.DataFrame) -> Steps:
     return Steps(changes["time"].to_numpy(), np.cumsum(changes["change"].to_numpy()))
 
 
-def free_gpus(held: pl.DataFrame, size: Capacity) -> Steps | None:
-    """GPUs free in the whole cluster over time, null where the size of the cluster is unknown."""
-    if size.gpus is None:
+def free(held: pl.DataFrame, size: Capacity, resource: Resource) -> Steps | None:
+    """What is free of a resource in the whole cluster over time (GPUs, cores, MiB or nodes); null where the size of the
+    cluster is unknown."""
+    if size.of(resource) is None:
         return None
-    used, dated = steps_of(held, "gpus"), size.steps("GPU")
+    used, dated = steps_of(held, AMOUNTS[resource]), size.steps(resource)
     # From the epoch on, so that a job before the first start is judged by an empty cluster.
     times = np.unique(np.concatenate([[0], used.times, dated.times if dated else used.times[:0]])).astype(np.int64)
-    return Steps(times, size.at("GPU", times) - used.at(times))
+    return Steps(times, size.at(resource, times) - used.at(times))
 
 
 def nodes_shown(trace: Trace, held: pl.DataFrame) -> int:

@@ -1,9 +1,10 @@
 """Starts out of order: jobs that started while one that had waited longer in the same queue still waited, and which of
 those starts did the overtaken jobs no harm (Jeon et al., ATC'19, section 3.1: out-of-order scheduling).
 
-A queue is a partition or virtual cluster. Harmless, by count of GPUs: at no instant from the start until the job ended
-or the overtaken one started would the overtaken have fitted, had this one not run. Where it would have fitted by count,
-its node or quota may still have been missing, so the harmless share is a lower bound.
+A queue is a partition or virtual cluster. A start is harmless by count if at no instant until the job ended, or the
+overtaken one started, the overtaken would have fitted, had this one not run; the count is of the resource that the
+cluster is about. Where the overtaken would have fitted by count, its node or quota may still have been missing, so the
+harmless share is a lower bound.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from features.capacity import Resource, capacity, free_gpus
+from features.capacity import Resource, capacity, free
 from features.resource import resource_of
 from features.sizes import asked_amount, size_bucket
 from features.tables.queueing import START_ORDER, START_ORDER_BY
 from features.trace import ASKED, ASKED_OF_OTHERS, Trace, ordered, read_trace, shaped
-from features.usage import Int64s, Steps, asked_gpus, horizon, queue_end, runs
+from features.usage import Int64s, Steps, horizon, queue_end, runs
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store.folder import DataFolder
@@ -34,10 +35,11 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
     """Both tables from canonical frames. Where the caller keeps no reference to them, they are freed once used."""
     held = runs(trace, settings)
     size = capacity(trace, settings, held)
-    free, resource = free_gpus(held, size), resource_of(trace, settings, held, size)
-    most_free = None if free is None else RangeMaximum(free)
+    resource = resource_of(trace, settings, held, size)
+    unused = free(held, size, resource)
+    most_free = None if unused is None else RangeMaximum(unused)
     queued = _queued(trace, settings, resource)
-    del trace, held, free, size
+    del trace, held, unused, size
     parts = [_overtaken(rows, most_free) for _, rows in queued.group_by("partition", maintain_order=True)]
     started = pl.concat([queued.clear().with_columns(*_no_order()), *parts]).filter(pl.col("start").is_not_null())
     del parts, queued, most_free
@@ -48,11 +50,11 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
 
 def _queued(trace: Trace, settings: ClusterSettings, resource: Resource) -> pl.DataFrame:
     """A row a job: when it was eligible, when it started or left the queue, and what it asked for."""
-    until = horizon(trace)
+    until, amount = horizon(trace), asked_amount(resource, settings)
     return trace.jobs.select(
         "cluster", "job_key", "partition", "start_utc",
-        asked_gpus(settings).alias("gpus"),
-        size_bucket(asked_amount(resource, settings), resource).cast(pl.Categorical).alias("size_bucket"),
+        amount.alias("demand"),
+        size_bucket(amount, resource).cast(pl.Categorical).alias("size_bucket"),
         pl.coalesce("eligible_utc", "submit_utc").dt.epoch("s").alias("eligible"),
         pl.col("start_utc").dt.epoch("s").alias("start"),
         queue_end(until).alias("left_queue"),
@@ -64,21 +66,21 @@ def _no_order() -> tuple[pl.Expr, ...]:
     return (
         pl.lit(None, pl.Boolean).alias("is_out_of_order"),
         pl.lit(None, pl.Boolean).alias("is_harmless"),
-        pl.lit(None, pl.Int64).alias("smallest_overtaken_gpus"),
+        pl.lit(None, pl.Int64).alias("smallest_overtaken"),
     )
 
 
 def _overtaken(queue: pl.DataFrame, most_free: RangeMaximum | None) -> pl.DataFrame:
     """For every start of one queue: whether it overtook a job, and whether that did the overtaken jobs any harm.
 
-    One pass for each number of GPUs that is asked for in the queue. Among jobs of one number that were eligible
+    One pass for each demand in the queue. Among jobs of one demand that were eligible
     earlier and still wait, only the one that waits longest need be looked at: it was in the queue whenever another was.
     """
     jobs = queue.sort("eligible", "job_key")
     eligible, start, left_queue, end = (
         jobs[name].fill_null(NEVER).to_numpy() for name in ("eligible", "start", "left_queue", "end")
     )
-    demand = jobs["gpus"].fill_null(-1).to_numpy()
+    demand = jobs["demand"].fill_null(-1).to_numpy()
     before = np.searchsorted(eligible, eligible, side="left")  # jobs that were eligible earlier
     out_of_order = np.zeros(len(jobs), dtype=bool)
     harmed = np.zeros(len(jobs), dtype=bool)
@@ -100,19 +102,17 @@ def _overtaken(queue: pl.DataFrame, most_free: RangeMaximum | None) -> pl.DataFr
         pl.when(pl.Series(out_of_order & (smallest >= 0))).then(pl.Series(~harmed)).alias("is_harmless")
         if known
         else pl.lit(None, pl.Boolean).alias("is_harmless"),
-        pl.when(pl.Series(smallest >= 0)).then(pl.Series(smallest)).alias("smallest_overtaken_gpus"),
+        pl.when(pl.Series(smallest >= 0)).then(pl.Series(smallest)).alias("smallest_overtaken"),
     )
 
 
 class RangeMaximum:
-    """Largest value of a step function over spans of time: a table of maxima over powers of two, built once.
-
-    Values must fit into 32 bits, which the number of GPUs of a cluster does.
-    """
+    """Largest value of a step function over spans of time: a table of maxima over powers of two, built once."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-        self._levels = [steps.values.astype(np.int32)]
+        is_small = np.abs(steps.values).max(initial=0) <= np.iinfo(np.int32).max
+        self._levels = [steps.values.astype(np.int32) if is_small else steps.values]
         width = 1
         while 2 * width <= len(steps.values):
             last = self._levels[-1]

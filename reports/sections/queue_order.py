@@ -39,8 +39,8 @@ def order(source: Source, section: Section) -> None:
             "start_order",
             "Starts out of order",
             "Out of order: a job of the same partition or virtual cluster, eligible earlier, still waited. Harmless: "
-            "by count of GPUs none of those overtaken would have fitted while the overtaker ran, had it not (a lower "
-            f"bound). {source.caption(all_['starts'], 'starts')}",
+            f"by count of {source.units} none of those overtaken would have fitted while the overtaker ran, had it "
+            f"not (a lower bound). {source.caption(all_['starts'], 'starts')}",
             columns(
                 "by|by", "value|value|name", "starts|starts|count", "out_of_order|out of order|count",
                 "out_of_order_share|of starts|percent", "harmless|harmless|count",

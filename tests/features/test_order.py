@@ -31,10 +31,21 @@ def test_overtaking_a_gang_that_would_not_fit_is_harmless_and_one_that_would_is_
     ]
     found = rows_of(jobs, nodes=1, gpus_per_node=8)
     assert (found["small"]["is_out_of_order"], found["small"]["is_harmless"]) == (True, True)
-    assert found["small"]["smallest_overtaken_gpus"] == 8
+    assert found["small"]["smallest_overtaken"] == 8
     assert (found["gang"]["is_out_of_order"], found["gang"]["is_harmless"]) == (False, None)
     late = [*jobs[:1], job("gang", 10, 150, 200, 8), job("small", 20, 30, 150, 2)]  # 8 would be free from 100 on
     assert rows_of(late, nodes=1, gpus_per_node=8)["small"]["is_harmless"] is False
+
+
+def test_a_cluster_about_cores_is_judged_by_cores() -> None:
+    """Until 100 the wide job would not have fitted without the narrow one either; from 100 on it would."""
+    wide = {"requested_cpus": 8, "allocated_cpus": 8, "cpus": 8}
+    half = {"requested_cpus": 4, "allocated_cpus": 4, "cpus": 4}
+    jobs = [job("running", 0, 0, 100, 0, **half), job("wide", 10, 150, 200, 0, **wide)]
+    of = {"nodes": 1, "cpus_per_node": 8, "resource": "core"}
+    short = rows_of([*jobs, job("narrow", 20, 30, 90, 0, **half)], **of)["narrow"]
+    assert (short["is_out_of_order"], short["smallest_overtaken"], short["is_harmless"]) == (True, 8, True)
+    assert rows_of([*jobs, job("narrow", 20, 30, 150, 0, **half)], **of)["narrow"]["is_harmless"] is False
 
 
 def test_another_queue_is_not_overtaken() -> None:
@@ -45,7 +56,7 @@ def test_another_queue_is_not_overtaken() -> None:
 @settings(max_examples=60, deadline=None)
 @given(random_jobs(fewest=2, most=10), st.sampled_from((16, 40)))
 def test_order_is_that_of_a_loop_over_pairs(jobs: list[dict[str, Any]], capacity: int) -> None:
-    known = ClusterSettings(CLUSTER, nodes=capacity // 8, gpus_per_node=8)
+    known = ClusterSettings(CLUSTER, nodes=capacity // 8, gpus_per_node=8, resource="GPU")
     found = order.from_trace(of := trace(jobs), known)["start_order"]
     whole = size(of, known, runs(of, known)).gpus or capacity  # more than declared where more was in use
 
@@ -73,9 +84,9 @@ def test_order_is_that_of_a_loop_over_pairs(jobs: list[dict[str, Any]], capacity
         got = found.row(by_predicate=pl.col("job_key") == row["job_key"], named=True)
         assert got["is_out_of_order"] == bool(overtaken)
         if not overtaken:
-            assert got["is_harmless"] is None and got["smallest_overtaken_gpus"] is None
+            assert got["is_harmless"] is None and got["smallest_overtaken"] is None
             continue
-        assert got["smallest_overtaken_gpus"] == min(map(gpus, overtaken))
+        assert got["smallest_overtaken"] == min(map(gpus, overtaken))
         harmed = any(
             free(at) + gpus(row) >= gpus(other)
             for other in overtaken
