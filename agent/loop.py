@@ -73,10 +73,6 @@ class Agent:
     ) -> None:
         self.chain, self.folder, self.policy, self.world = chain, folder, policy, world
         self.state = state
-        most_overlap_s = chain.most_overlap_h * HOUR_S
-        self.rules = keeper.Rules(
-            chain.links, chain.limit_s, most_overlap_s, chain.retries, chain.more_status, chain.cycle_s
-        )
         self._dry_run = dry_run
         self._metrics = metrics
         self._journal = Journal(None if dry_run else folder.path / "decisions.jsonl")
@@ -87,6 +83,15 @@ class Agent:
         self._last_look_s = world.time.now_s()
         self._told: set[str] = set()  # troubles that last, said once
         self._form = ""  # how Slurm was read at the last look
+
+    @property
+    def rules(self) -> keeper.Rules:
+        """What the keeper needs of the chain, and of the policy that is in use now."""
+        chain, every_s = self.chain, self.policy.artifact.decide_every_s
+        overlap_s = chain.most_overlap_h * HOUR_S
+        return keeper.Rules(
+            chain.links, chain.limit_s, overlap_s, chain.retries, chain.more_status, chain.cycle_s, every_s
+        )
 
     def run(self) -> int:
         """Cycle until the chain is over or the agent is told to stop; returns the exit status."""

@@ -7,6 +7,7 @@ from assets import warehouse
 from assets.metadata import numbers, plot, shown, spread, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
+from features.conventions import interruption_h
 from models import registry
 from models.scenario import HOUR_S
 from models.study import calibrations, extent, gpu_what_ifs, inputs, replays, what_ifs
@@ -200,7 +201,7 @@ def pair_tables(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materiali
         **numbers(**{f"pairs_{name}": len(pairs) for name, pairs in named.items()}),
         **numbers(
             **{
-                f"reactive_interruption_{name}_h": float(pairs.gap_h[pairs.last].clip(0).mean())
+                f"reactive_interruption_{name}_h": float(interruption_h(pairs.gap_h[pairs.last]).mean())
                 for name, pairs in named.items()
                 if len(pairs)
             }
