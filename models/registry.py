@@ -44,10 +44,10 @@ POLICIES: dict[str, Named] = {
 # Those that look at simulated futures: of recorded pairs alone, and only where they are asked for by name.
 LOOKING_AHEAD: dict[str, Named] = {
     "simulate-ahead": Named("models.policies.simulate_ahead:SimulateAhead"),
-    "xgboost-ahead": Named("models.policies.xgboost_ahead:XGBoostAhead"),
-    "fitted-q-ahead": Named("models.policies.fitted_q_ahead:FittedQAhead"),
-    "dqn-ahead": Named("models.policies.dqn_ahead:DQNAhead"),
-    "policy-gradient-ahead": Named("models.policies.policy_gradient_ahead:PolicyGradientAhead"),
+    "xgboost-ahead": Named("models.policies.xgboost:xgboost_ahead"),
+    "fitted-q-ahead": Named("models.policies.fitted_q:fitted_q_ahead"),
+    "dqn-ahead": Named("models.policies.dqn:dqn_ahead"),
+    "policy-gradient-ahead": Named("models.policies.policy_gradient:policy_gradient_ahead"),
 }
 
 

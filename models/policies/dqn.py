@@ -185,3 +185,11 @@ class Learner:
         submits = (found[:, :, 1] >= found[:, :, 0]) | (later == self.last[rows][:, None])
         first = later[np.arange(b), submits.argmax(axis=1)]
         return np.where(submits.any(axis=1), self.values(first, log_weight), further)
+
+
+def dqn_ahead() -> DQN:
+    """The recipe of `dqn` with the lower quartile and the median of the waits in simulated futures.
+
+    The rules that it imitates first include `simulate-ahead`.
+    """
+    return DQN("dqn-ahead", inputs=networks.RELATIVE_AHEAD, looks_ahead=True)

@@ -213,3 +213,12 @@ class Stopping:
         )
         losses = [float(loss) for loss in history["fit"]["binary_logloss"]]
         return Boosted(booster, lightgbm_trees(booster), losses)
+
+
+def fitted_q_ahead() -> FittedQ:
+    """The recipe of `fitted-q` with the lower quartile and the median of the waits in simulated futures.
+
+    The untrained rule follows their median in place of the start estimate.
+    """
+    inputs = (*INPUTS, "ahead_wait_p25_h", "ahead_wait_p50_h")
+    return FittedQ("fitted-q-ahead", base="ahead_wait_p50_h", inputs=inputs, looks_ahead=True)

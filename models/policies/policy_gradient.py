@@ -262,3 +262,11 @@ def start_from_estimate(network: torch.nn.Module, inputs: networks.Shown, sharpn
         last.bias.fill_(sharpness * float(inputs.scaling.mean[0]))
         skip.weight[0, 0] = sharpness * float(inputs.scaling.scale[0])
         skip.weight[0, -1] = -sharpness * caution * networks.LOG_WEIGHT_SCALE
+
+
+def policy_gradient_ahead() -> PolicyGradient:
+    """The recipe of `policy-gradient` with the lower quartile and the median of the waits in simulated futures.
+
+    The actor begins as the rule on their median wait, and the rules that it imitates first include `simulate-ahead`.
+    """
+    return PolicyGradient("policy-gradient-ahead", inputs=networks.RELATIVE_AHEAD, looks_ahead=True)

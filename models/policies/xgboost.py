@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
+from features.ahead.summary import AHEAD
 from models.learning.manifest import new_artifact
 from models.learning.regression_rows import BASE, DEFAULT_FACTOR, FACTORS, INPUTS, KNOB, training_rows
 from models.learning.trees import Tree, flatten, without_trees
@@ -90,3 +91,8 @@ def from_xgboost(booster: Any) -> dict[str, NDArray[Any]]:
     base = float(str(learner["learner_model_param"]["base_score"]).strip("[]"))
     constant = Tree(*(np.asarray([number]) for number in (0, np.float32(0.0), -1, -1, base)))
     return flatten([constant, *trees])
+
+
+def xgboost_ahead() -> XGBoostMean:
+    """The recipe of `xgboost` with the waits in simulated futures among its inputs, relative to their median wait."""
+    return XGBoostMean("xgboost-ahead", base="ahead_wait_p50_h", inputs=(*INPUTS, *AHEAD), looks_ahead=True)

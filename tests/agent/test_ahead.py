@@ -40,7 +40,7 @@ from features.observe import FEATURES
 from models import recorded_pairs
 from models.ahead.futures import Asked, start_in_futures
 from models.policies.simulate_ahead import SimulateAhead
-from models.policies.xgboost_ahead import XGBoostAhead
+from models.policies.xgboost import xgboost_ahead
 from simulator.recorded.parameters import Parameters
 from simulator.recorded.record import NEVER, NONE, Record
 from tests.agent.told import FOR_EVER, Told, ToldSlurm
@@ -161,7 +161,7 @@ def test_no_future_that_is_left_out_would_change_the_decision(
 
 def test_trees_on_all_numbers_of_the_futures_want_all_of_them() -> None:
     pairs = replace(queue_table(), ahead=np.zeros((len(queue_table().decision_s), len(AHEAD)), np.float32))
-    trees = XGBoostAhead().fit(pairs, 0)[0]
+    trees = xgboost_ahead().fit(pairs, 0)[0]
     alike = [dict.fromkeys(SEEN_AHEAD, 1.0)] * 3
     assert not decides_alike(trees, 1.0, alike) and decides_alike(RULE, 1.0, alike)
     assert not decides_alike(RULE, 1.0, [{}] * 3)  # nothing that it could decide on

@@ -14,11 +14,11 @@ from agent.decide import Policy, load
 from features.ahead.summary import AHEAD
 from features.observe import FEATURES
 from models.comparison.outcomes import play
-from models.policies.dqn_ahead import DQNAhead
-from models.policies.fitted_q_ahead import FittedQAhead
-from models.policies.policy_gradient_ahead import PolicyGradientAhead
+from models.policies.dqn import dqn_ahead
+from models.policies.fitted_q import fitted_q_ahead
+from models.policies.policy_gradient import policy_gradient_ahead
 from models.policies.simulate_ahead import SimulateAhead
-from models.policies.xgboost_ahead import XGBoostAhead
+from models.policies.xgboost import xgboost_ahead
 from models.protocol import PairTable
 from models.registry import LOOKING_AHEAD, check_policy, every_policy, looks_ahead, make_policy
 from models.scenario import Scenario
@@ -27,7 +27,7 @@ from tests.models.generated import queue_table
 from traces.errors import InputError
 
 NAMES = sorted(LOOKING_AHEAD)
-MADE = (SimulateAhead, XGBoostAhead, FittedQAhead, DQNAhead, PolicyGradientAhead)
+MADE = (SimulateAhead, xgboost_ahead, fitted_q_ahead, dqn_ahead, policy_gradient_ahead)
 
 
 def clairvoyant(seed: int = 0, factor: float = 1.0) -> PairTable:
@@ -48,7 +48,7 @@ def cost_h(pairs: PairTable, artifact: Artifact) -> float:
 def test_is_made_by_name_and_never_without_being_asked_for(name: str) -> None:
     check_policy(name)
     assert looks_ahead(name) and name not in every_policy() and not looks_ahead("xgboost")
-    assert type(make_policy(name)) in MADE
+    assert make_policy(name).name == name and make_policy(name) in [make() for make in MADE]
     with pytest.raises(InputError, match=r"known: reactive.*simulate-ahead"):
         check_policy("simulate-behind")
 
