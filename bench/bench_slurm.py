@@ -36,7 +36,7 @@ from simulator.slurm.compiled import kernel
 from simulator.slurm.inputs.prepare import prepared
 from simulator.slurm.run import advanced
 from simulator.slurm.run import result as outcome
-from simulator.slurm.twin import clock as reference
+from tests.twins.slurm import clock as reference
 
 NODES, GPUS, CPUS, USERS, SEED = 64, 4, 64, 40, 1
 TWIN_JOBS = 300

@@ -32,8 +32,8 @@ from simulator.slurm.compiled import kernel
 from simulator.slurm.inputs.jobs import flat
 from simulator.slurm.inputs.prepare import prepared
 from simulator.slurm.run import Heard, advanced, result
-from simulator.slurm.twin import clock as reference
 from simulator.workload import from_swf
+from tests.twins.slurm import clock as reference
 from traces.readers.published.swf import read_swf
 
 THETA = Path(__file__).resolve().parents[2] / "shared" / "traces" / "swf" / "theta_2022.swf.gz"

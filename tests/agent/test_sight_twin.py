@@ -15,11 +15,11 @@ from agent.slurm.queue import Job
 from features.observe import FEATURES, RECENT, observe
 from features.snapshot import Snapshot
 from simulator.cluster import Branch, Cluster, Visible, advance, plain, visible, world
-from simulator.flat import twin as flat_twin
 from simulator.recorded.record import NEVER, Record
 from simulator.recorded.state import Rules
 from simulator.workload import Workload
 from tests.agent.told import FOR_EVER, Told, ToldSlurm
+from tests.twins import flat as flat_twin
 
 HOUR, DAY = 3600, 86400
 BEGIN_S = 1_700_000_000

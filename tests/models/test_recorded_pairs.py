@@ -20,8 +20,8 @@ from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.judge import ALL, DAY_S
 from simulator.recorded.parameters import HOUR_S, Parameters, jobs_of, rules_of
 from simulator.recorded.record import NEVER, Record
-from simulator.recorded.twin import Job, forked_starts
 from tests.simulator.recorded.cases import NODES, records, twins
+from tests.twins.recorded import Job, forked_starts
 
 DECISION_S = 250
 P = Predecessors(np.array([1]), np.array([3]))  # of `simple`

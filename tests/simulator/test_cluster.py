@@ -32,15 +32,15 @@ from simulator.cluster import (
     visible,
     world,
 )
-from simulator.flat import twin as flat_twin
 from simulator.names import SCHEDULERS
-from simulator.recorded import twin as recorded_twin
 from simulator.recorded.record import NEVER, Record
 from simulator.recorded.state import Rules
 from simulator.slurm.inputs.jobs import flat
-from simulator.slurm.twin import clock as slurm_twin
 from simulator.workload import Workload
 from tests.simulator.flat.cases import small_cases
+from tests.twins import flat as flat_twin
+from tests.twins import recorded as recorded_twin
+from tests.twins.slurm import clock as slurm_twin
 
 REMEMBERED = 5
 ROOM = 64

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.flat import twin as reference
 from simulator.flat.kernel import NO_ROOM, advance, grown, new_state, submit
 from simulator.flat.replay import as_jobs, checked_knobs, simulate
 from simulator.flat.state import (
@@ -31,6 +30,7 @@ from simulator.flat.state import (
 from simulator.names import SCHEDULERS
 from simulator.workload import Workload
 from tests.simulator.flat.cases import SETTINGS, random_workload, small_cases, workload
+from tests.twins import flat as reference
 
 
 def with_extra(jobs: Workload, *, size: int, run_s: int, limit_s: int) -> Jobs:

@@ -10,7 +10,7 @@ from simulator.gpu.figures import FIGURES, figures, jct_s
 from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.gpu.registry import SCHEDULERS, Event, parameters
 from simulator.gpu.run import quota, simulate
-from simulator.gpu.twin import clock as twin
+from tests.twins.gpu import clock as twin
 from traces.errors import InputError
 
 EVENTS = [name for name, found in SCHEDULERS.items() if isinstance(found, Event)]

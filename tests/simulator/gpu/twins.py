@@ -9,8 +9,8 @@ import numpy as np
 
 from simulator.gpu.profiles.table import MODELS
 from simulator.gpu.rounds import Job, Machine, Placed, RoundPolicy, View, simulate_rounds
-from simulator.gpu.twin import rounds
-from simulator.gpu.twin.rounds import Decision, Run
+from tests.twins.gpu import rounds
+from tests.twins.gpu.rounds import Decision, Run
 
 
 class Between:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from simulator.recorded.record import NEVER, Record
 from simulator.recorded.state import Jobs, Rules
-from simulator.recorded.twin import Job
+from tests.twins.recorded import Job
 
 NODES = 6
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.recorded import twin as reference
 from simulator.recorded.branch import (
     Beyond,
     Branch,
@@ -23,6 +22,7 @@ from simulator.recorded.record import NEVER, NONE, Record, events
 from simulator.recorded.single import single_starts
 from simulator.recorded.state import PENDING, RUNNING, Jobs, Rules
 from tests.simulator.recorded.cases import jobs_of, records, rules, twins
+from tests.twins import recorded as reference
 
 LIMITS_S = (700, 400)  # of the two jobs that are not in the record: predecessor and successor
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.recorded import twin as reference
 from simulator.recorded.record import NEVER, Record, events
 from simulator.recorded.single import single_starts
 from simulator.recorded.state import Rules
 from tests.simulator.recorded.cases import jobs_of, twins
+from tests.twins import recorded as reference
 
 NO_RULES = Rules(nodes=4, window_s=0, stall_s=0, max_jobs=NEVER, max_nodes=NEVER, overtaken=0, siblings=0)
 HOLDS = NO_RULES._replace(overtaken=1)

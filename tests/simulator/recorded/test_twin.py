@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.recorded import twin as reference
 from simulator.recorded.free import free_starts, usable_nodes
 from simulator.recorded.record import NEVER, Record, events
 from simulator.recorded.single import single_starts
 from simulator.recorded.state import Jobs, Rules
 from tests.simulator.recorded.cases import records, rules, twins
+from tests.twins import recorded as reference
 
 
 @pytest.mark.parametrize("forked", [False, True])

@@ -14,12 +14,12 @@ from simulator.cluster import NO_LIMIT, Built, advance, place_of, start_of, subm
 from simulator.slurm import world as w
 from simulator.slurm.branching import build
 from simulator.slurm.inputs.submitted import Submitter, share, user_limits, with_jobs
-from simulator.slurm.twin import passes, rules
-from simulator.slurm.twin.clock import played, simulate
-from simulator.slurm.twin.moves import in_service, nodes_in_any
-from simulator.slurm.twin.priority import static_priority
-from simulator.slurm.twin.state import Controller, Job
 from tests.simulator.slurm.worlds import FEATURES, random_world
+from tests.twins.slurm import passes, rules
+from tests.twins.slurm.clock import played, simulate
+from tests.twins.slurm.moves import in_service, nodes_in_any
+from tests.twins.slurm.priority import static_priority
+from tests.twins.slurm.state import Controller, Job
 from traces.errors import InputError
 
 LIMIT_S = 300

@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from simulator.slurm.compare import free_run, one_step, relative
 from simulator.slurm.world import NEVER, NONE, Result, Settings, World, flat_world, plain_jobs
+from tests.simulator.slurm.compare import free_run, one_step, relative
 
 
 def _world(recorded: list[int]) -> World:

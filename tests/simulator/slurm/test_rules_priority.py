@@ -16,11 +16,11 @@ from simulator.slurm.compiled import priority as compiled
 from simulator.slurm.compiled.fairtree import rank_users
 from simulator.slurm.inputs.prepare import prepared
 from simulator.slurm.run import advanced
-from simulator.slurm.twin import moves
-from simulator.slurm.twin import priority as plain
-from simulator.slurm.twin.state import Controller, at_the_beginning
 from tests.simulator.slurm.test_kernel_rules import RARE, jobs
 from tests.simulator.slurm.test_twin import assert_equal
+from tests.twins.slurm import moves
+from tests.twins.slurm import priority as plain
+from tests.twins.slurm.state import Controller, at_the_beginning
 
 
 def partitions(nodes: w.Bools, **columns: list[int]) -> w.Partitions:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from simulator.slurm import world as w
 from simulator.slurm.run import run
-from simulator.slurm.twin import clock as reference
 from tests.simulator.slurm.worlds import FEATURES, crowded_world, random_world, wide_world
+from tests.twins.slurm import clock as reference
 
 COMPARED = ("state", "reason", "start_s", "end_s", "restarts", "placement_first", "placement")
 

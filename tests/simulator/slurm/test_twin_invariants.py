@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 
 from simulator.slurm import world as w
-from simulator.slurm.twin import clock as reference
 from tests.simulator.slurm.worlds import worlds
+from tests.twins.slurm import clock as reference
 
 
 @given(world=worlds())

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from simulator.gpu.policies.gandiva import Gandiva
-from simulator.gpu.twin import gandiva
 from tests.simulator.gpu.twins import assert_equal, instance
+from tests.twins.gpu import gandiva
 
 
 @pytest.mark.parametrize(

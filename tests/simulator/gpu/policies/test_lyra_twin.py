@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from simulator.gpu.policies.lyra import Lyra
-from simulator.gpu.twin import lyra
 from tests.simulator.gpu.twins import assert_equal, instance
+from tests.twins.gpu import lyra
 
 
 @pytest.mark.parametrize(("loans", "grows"), [(True, True), (False, True), (True, False)])

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.rounds import simulate_rounds
-from simulator.gpu.twin import sia
 from tests.simulator.gpu.twins import Noted, assert_equal, instance
+from tests.twins.gpu import sia
 
 
 def test_equal_to_the_plain_twin() -> None:

@@ -8,8 +8,8 @@ import pytest
 from simulator.gpu.cluster import of_nodes
 from simulator.gpu.jobs import of_arrays
 from simulator.gpu.policies.themis import Themis
-from simulator.gpu.twin import themis
 from tests.simulator.gpu.twins import assert_equal
+from tests.twins.gpu import themis
 
 
 @pytest.mark.parametrize("filter_share", [0.8, 0.5])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from simulator.slurm import world as w
-from simulator.slurm.twin.state import Controller, Job
+from tests.twins.slurm.state import Controller, Job
 
 
 def static_priority(world: w.World, job: Job) -> float:

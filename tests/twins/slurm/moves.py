@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.slurm import world as w
-from simulator.slurm.twin import placement
-from simulator.slurm.twin.priority import charge
-from simulator.slurm.twin.state import Controller, Job
+from tests.twins.slurm import placement
+from tests.twins.slurm.priority import charge
+from tests.twins.slurm.state import Controller, Job
 
 
 def start(controller: Controller, job: Job, nodes: list[int], *, by_backfill: bool) -> None:

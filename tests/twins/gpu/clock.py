@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from simulator.gpu.cluster import Cluster
 from simulator.gpu.jobs import GpuJobs, origin_s
-from simulator.gpu.twin import groups
-from simulator.gpu.twin.job import NEVER, TwinJob, start, stop
+from tests.twins.gpu import groups
+from tests.twins.gpu.job import NEVER, TwinJob, start, stop
 
 BY_GROUP = ("yarn", "drf", "tetris")
 NEAR = 1e-6

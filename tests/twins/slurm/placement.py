@@ -6,7 +6,7 @@ docs/schedulers/slurm.md, "Words" and "Placement".
 from __future__ import annotations
 
 from simulator.slurm import world as w
-from simulator.slurm.twin.state import Job, Machine
+from tests.twins.slurm.state import Job, Machine
 
 
 def _takes(machine: Machine, job: Job, node: int) -> tuple[int, ...]:

@@ -19,8 +19,8 @@ import numpy as np
 from simulator.gpu.algorithms.assignment import UNASSIGNED
 from simulator.gpu.profiles.scaling import goodput
 from simulator.gpu.rounds import RESTART_S, Machine
-from simulator.gpu.twin.job import TwinJob
-from simulator.gpu.twin.rounds import Placed, best_fit, less
+from tests.twins.gpu.job import TwinJob
+from tests.twins.gpu.rounds import Placed, best_fit, less
 
 
 class Given(NamedTuple):
@@ -57,7 +57,7 @@ class Sia:
         self.given: dict[int, Given] = {}
 
     def decide(self, there: list[TwinJob], now: float) -> dict[int, Placed]:
-        """As `simulator.gpu.twin.rounds.Policy`. Raises ValueError for an answer that is not one of the best."""
+        """As `tests.twins.gpu.rounds.Policy`. Raises ValueError for an answer that is not one of the best."""
         told = {number: self._told(placed) for number, placed in next(self.answers).items()}
         self.given = {job.number: self.given[job.number] for job in there if job.placed}
         pinned = {job.number for job in there if job.placed and job.resume > now}

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from itertools import product
 
 from simulator.gpu.rounds import Machine
-from simulator.gpu.twin.job import TwinJob
-from simulator.gpu.twin.rounds import Placed, best_fit, holds, less, restart_s, speed
+from tests.twins.gpu.job import TwinJob
+from tests.twins.gpu.rounds import Placed, best_fit, holds, less, restart_s, speed
 
 
 class Lyra:
@@ -43,7 +43,7 @@ class Lyra:
         self.reclaimed = 0
 
     def decide(self, there: list[TwinJob], now: float) -> dict[int, Placed]:
-        """As `simulator.gpu.twin.rounds.Policy`."""
+        """As `tests.twins.gpu.rounds.Policy`."""
         numbers = [job.number for job in there]
         self.base = {number: self.base[number] for number in self.base if number in numbers}
         self.extra = {number: self.extra[number] for number in self.extra if number in numbers}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.slurm import world as w
-from simulator.slurm.twin.placement import could_hold
-from simulator.slurm.twin.state import ENDED, Controller, Job
+from tests.twins.slurm.placement import could_hold
+from tests.twins.slurm.state import ENDED, Controller, Job
 
 # Limits
 

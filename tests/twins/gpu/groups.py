@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from simulator.gpu.cluster import Cluster
 from simulator.gpu.policies.tetris import LOOKED_AT
-from simulator.gpu.twin.job import TwinJob, start, stop
+from tests.twins.gpu.job import TwinJob, start, stop
 
 Free = NDArray[np.int64]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.slurm import world as w
-from simulator.slurm.twin import rules
-from simulator.slurm.twin.moves import meet_capacity, recorded_end, start_pinned, take_ends
-from simulator.slurm.twin.passes import backfill_pass, main_pass
-from simulator.slurm.twin.priority import calculate_usage, fair_share_factors, set_priority, static_priority
-from simulator.slurm.twin.state import Controller, Job, at_the_beginning
+from tests.twins.slurm import rules
+from tests.twins.slurm.moves import meet_capacity, recorded_end, start_pinned, take_ends
+from tests.twins.slurm.passes import backfill_pass, main_pass
+from tests.twins.slurm.priority import calculate_usage, fair_share_factors, set_priority, static_priority
+from tests.twins.slurm.state import Controller, Job, at_the_beginning
 
 ALWAYS = -1  # free from the beginning
 

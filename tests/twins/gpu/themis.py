@@ -12,7 +12,7 @@ import numpy as np
 
 from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.cluster import Cluster
-from simulator.gpu.twin.job import NEVER, TwinJob
+from tests.twins.gpu.job import NEVER, TwinJob
 
 SAME = 1e-12  # two sums of logarithms are one
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.slurm import world as w
-from simulator.slurm.twin import moves, placement, rules
-from simulator.slurm.twin.moves import evict, in_service, nodes_in_any, partition_nodes, recorded_end
-from simulator.slurm.twin.state import Controller, Job
+from tests.twins.slurm import moves, placement, rules
+from tests.twins.slurm.moves import evict, in_service, nodes_in_any, partition_nodes, recorded_end
+from tests.twins.slurm.state import Controller, Job
 
 
 def queue(controller: Controller) -> list[Job]:

@@ -11,8 +11,8 @@ from math import ceil
 from simulator.gpu.policies.gandiva import TRIED
 from simulator.gpu.profiles.scaling import packed_share
 from simulator.gpu.rounds import Machine
-from simulator.gpu.twin.job import TwinJob
-from simulator.gpu.twin.rounds import Placed, best_fit, holds, less
+from tests.twins.gpu.job import TwinJob
+from tests.twins.gpu.rounds import Placed, best_fit, holds, less
 
 
 class Gandiva:
@@ -36,7 +36,7 @@ class Gandiva:
         self.home: dict[int, Placed] = {}  # where it was then, without what it had grown by
 
     def decide(self, there: list[TwinJob], now: float) -> dict[int, Placed]:
-        """As `simulator.gpu.twin.rounds.Policy`."""
+        """As `tests.twins.gpu.rounds.Policy`."""
         order = sorted(there, key=self._turn)
         running: list[TwinJob] = []
         for job in order:

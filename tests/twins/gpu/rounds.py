@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from simulator.gpu.profiles.scaling import goodput, packed_share
 from simulator.gpu.rounds import RESTART_S, Job, Machine
-from simulator.gpu.twin.job import NEVER, TwinJob
+from tests.twins.gpu.job import NEVER, TwinJob
 
 Placed = dict[int, int]  # node -> GPUs
 
