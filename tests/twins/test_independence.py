@@ -57,5 +57,5 @@ def test_the_twin_of_slurm_imports_only_the_declared_inputs() -> None:
 
 def test_from_a_scheduler_that_it_checks_a_twin_imports_only_constants_and_settings() -> None:
     of_policies = {name for module, name in imports("gpu") if module.startswith("simulator.gpu.policies")}
-    of_recorded = {name for module, name in imports("recorded")} - {"Rules"}
+    of_recorded = {name for module, name in imports("recorded")} - {"RecordedRules"}
     assert of_policies and of_recorded and all(name.isupper() for name in of_policies | of_recorded)

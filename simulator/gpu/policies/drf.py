@@ -10,11 +10,11 @@ has the rule for divisible tasks, for which they do.
 from __future__ import annotations
 
 from simulator.compiled import kernel
-from simulator.gpu.events.state import State
+from simulator.gpu.events.state import GpuState
 from simulator.gpu.policies.offers import offer
 
 
 @kernel
-def decide(state: State, now: float) -> None:
+def decide(state: GpuState, now: float) -> None:
     """As `simulator.gpu.kernel` asks."""
     offer(state, now, False, 0.0)
