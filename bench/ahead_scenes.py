@@ -15,12 +15,12 @@ from models.recorded_pairs import week_of, week_world
 from simulator.cluster import advance
 from simulator.recorded.branch import ARRIVED, OWN, TAKEN, usable_nodes
 from simulator.recorded.log import most_in_use
-from simulator.recorded.record import NEVER, NONE, Record
+from simulator.recorded.record import NEVER, NONE, RecordedTrace
 from simulator.recorded.state import PENDING, RUNNING
 from simulator.recorded.world import Extra
 
 
-def scene_of(record: Record, asked: Asked, d: int) -> Scene:
+def scene_of(record: RecordedTrace, asked: Asked, d: int) -> Scene:
     """The scene of job `d` of `asked`. Nothing is read that was recorded at or after its instant.
 
     Over 50 lines: what a scene is made of, field by field.

@@ -33,7 +33,7 @@ from models.protocol import PairTable
 from simulator import cluster
 from simulator.flat.kernel import advance, new_state, submit
 from simulator.flat.replay import as_jobs, checked_knobs, replay
-from simulator.flat.state import NEVER, NONE, Jobs, copy_state
+from simulator.flat.state import NEVER, NONE, FlatJobs, copy_state
 from simulator.workload import Workload
 
 A100 = Path(__file__).resolve().parents[2] / "shared" / "traces" / "tacc-lonestar6" / "ls6-a100.log"
@@ -47,7 +47,7 @@ def branch_seconds(workload: Workload, branches: int = 2000) -> float:
     knobs = checked_knobs(scheduler="easy", capacity=CAPACITY)
     count = len(workload)
     extra = zip(as_jobs(workload), (0, 8, 3600, 3600), strict=True)
-    jobs = Jobs(*(np.append(column, value) for column, value in extra))
+    jobs = FlatJobs(*(np.append(column, value) for column, value in extra))
     trunk, branch = (new_state(knobs, count, 4096, CAPACITY) for _ in range(2))
     starts = np.full(count + 1, NONE)
     now = int(workload.submit_s[count // 2])

@@ -26,7 +26,7 @@ from simulator.gpu.policies.sia import Sia
 from simulator.gpu.policies.themis import Themis
 from simulator.gpu.profiles import draw
 from simulator.gpu.profiles.table import MODELS
-from simulator.gpu.rounds import Job, Machine, Result, RoundPolicy, simulate_rounds
+from simulator.gpu.rounds import GpuJob, GpuMachine, GpuResult, RoundPolicy, simulate_rounds
 
 Floats = NDArray[np.float64]
 
@@ -35,13 +35,13 @@ FROM = datetime(2017, 10, 9, tzinfo=UTC)
 POLICIES = {"sia": Sia, "themis": Themis}
 
 
-def machine(share: float) -> Machine:
+def machine(share: float) -> GpuMachine:
     """Philly's 321 nodes of 2 GPUs and 231 of 8: 2,490 GPUs, of one type in the profile; or a share of each."""
     gpus = np.array([8] * round(share * 231) + [2] * round(share * 321), dtype=np.int64)
-    return Machine(gpus, ["P100"] * len(gpus), "P100")
+    return GpuMachine(gpus, ["P100"] * len(gpus), "P100")
 
 
-def philly(trace: Path, days: int, begin: datetime = FROM, rate: float = 1.0) -> list[Job]:
+def philly(trace: Path, days: int, begin: datetime = FROM, rate: float = 1.0) -> list[GpuJob]:
     """Jobs submitted in `days` days from `begin`, at `rate` times the log's arrival rate."""
     rows = pl.read_csv(trace, try_parse_dates=True).filter(pl.col("duration") > 0)
     rows = rows.sort("timestamp", maintain_order=True)
@@ -51,12 +51,12 @@ def philly(trace: Path, days: int, begin: datetime = FROM, rate: float = 1.0) ->
     group = rows["cluster"].to_numpy()[inside]
     names, elastic = draw.models(np.arange(len(submit))), draw.elastic(np.arange(len(submit)), gpus)
     return [
-        Job(n, float(submit[n]), int(gpus[n]), float(run[n]), str(group[n]), MODELS[names[n]], bool(elastic[n]))
+        GpuJob(n, float(submit[n]), int(gpus[n]), float(run[n]), str(group[n]), MODELS[names[n]], bool(elastic[n]))
         for n in range(len(submit))
     ]
 
 
-def waiting(submit_s: Floats, result: Result, until_s: float) -> float:
+def waiting(submit_s: Floats, result: GpuResult, until_s: float) -> float:
     """Jobs that were there and had not begun, in the mean of the time until `until_s`."""
     begun_s = np.minimum(result.start_s, until_s)
     return float(np.maximum(0.0, begun_s - submit_s).sum() / until_s)

@@ -32,9 +32,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from simulator.flat import twin as reference
 from simulator.flat.replay import as_jobs, replay
 from simulator.workload import Int64s, Workload
+from tests.twins import flat as reference
 
 CAPACITY, LOAD, SEED = 256, 0.93, 1
 JOBS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)

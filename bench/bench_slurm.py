@@ -36,7 +36,7 @@ from simulator.slurm.compiled import kernel
 from simulator.slurm.inputs.prepare import prepared
 from simulator.slurm.run import advanced
 from simulator.slurm.run import result as outcome
-from simulator.slurm.twin import clock as reference
+from tests.twins.slurm import clock as reference
 
 NODES, GPUS, CPUS, USERS, SEED = 64, 4, 64, 40, 1
 TWIN_JOBS = 300
@@ -45,7 +45,7 @@ GROWTH_LOAD = 0.90
 ONCE_FROM = 1_000_000  # so long that one run is enough
 
 
-def generate(jobs: int, load: float) -> w.World:
+def generate(jobs: int, load: float) -> w.SlurmWorld:
     """A world of `jobs` jobs that ask for `load` of the GPUs on average."""
     rng = np.random.default_rng(SEED)
     gpus = rng.choice([1, 2, 4, 8], jobs, p=[0.5, 0.2, 0.2, 0.1])
@@ -61,7 +61,7 @@ def generate(jobs: int, load: float) -> w.World:
     )
     machine, parts = w.whole_nodes(NODES)
     machine = replace(machine, cpus=np.full(NODES, CPUS), gpus=np.full(NODES, GPUS), gpu_type=np.zeros(NODES, np.int64))
-    settings = w.Settings(weight_age=1000, weight_fairshare=10000, weight_job_size=500)
+    settings = w.SlurmSettings(weight_age=1000, weight_fairshare=10000, weight_job_size=500)
     parts = replace(parts, exclusive=np.zeros(1, bool))
     return w.flat_world(queue, NODES, settings, users=USERS, nodes=machine, partitions=parts)
 
@@ -77,7 +77,7 @@ def build_peer(folder: Path) -> Path | None:
     return program
 
 
-def dump(world: w.World) -> bytes:
+def dump(world: w.SlurmWorld) -> bytes:
     """The prepared world as the C++ program reads it."""
     run = prepared(world).run
     knobs, tables, jobs = run.knobs, run.tables, run.jobs
@@ -96,7 +96,7 @@ def dump(world: w.World) -> bytes:
     return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
 
 
-def run_kernel(world: w.World) -> tuple[w.Result, float]:
+def run_kernel(world: w.SlurmWorld) -> tuple[w.SlurmResult, float]:
     """What becomes of the jobs, and the processor time of the compiled part, on one thread."""
     ready = prepared(world)
     kernel.advance(ready.run, ready.state, -1, w.NONE)  # compiles, or loads what was compiled
@@ -111,7 +111,7 @@ def run_peer(program: Path, given: bytes) -> tuple[w.Int64s, float]:
     return np.frombuffer(done.stdout, np.int64).reshape(3, -1), float(done.stderr)
 
 
-def bytes_a_job(world: w.World) -> float:
+def bytes_a_job(world: w.SlurmWorld) -> float:
     """The most memory in use during a replay, the world's own jobs included, over the jobs."""
     # Columns that are alike are one array.
     arrays: dict[int, int] = {id(array): array.nbytes for array in vars(world.jobs).values()}

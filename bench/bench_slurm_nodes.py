@@ -32,15 +32,15 @@ from simulator.slurm.compiled import kernel
 from simulator.slurm.inputs.jobs import flat
 from simulator.slurm.inputs.prepare import prepared
 from simulator.slurm.run import Heard, advanced, result
-from simulator.slurm.twin import clock as reference
 from simulator.workload import from_swf
+from tests.twins.slurm import clock as reference
 from traces.readers.published.swf import read_swf
 
 THETA = Path(__file__).resolve().parents[2] / "shared" / "traces" / "swf" / "theta_2022.swf.gz"
 UNITS, JOBS, SEED = 4360, 20_000, 1
 
 
-def read(path: Path) -> tuple[str, w.World, int]:
+def read(path: Path) -> tuple[str, w.SlurmWorld, int]:
     """The name of the trace, its jobs on its own number of units, and that number."""
     trace = read_swf(path)
     workload, _left_out = from_swf(trace)
@@ -48,28 +48,32 @@ def read(path: Path) -> tuple[str, w.World, int]:
     return path.name, flat(workload.take(workload.size <= units), units), units
 
 
-def generate() -> tuple[str, w.World, int]:
+def generate() -> tuple[str, w.SlurmWorld, int]:
     """Jobs of 128 to 2,048 units with log-normal run times that ask for 80 % of the machine."""
     rng = np.random.default_rng(SEED)
     size = rng.choice([128, 256, 512, 1024, 2048], JOBS, p=[0.56, 0.25, 0.1, 0.06, 0.03])
     run = np.clip(rng.lognormal(np.log(3600), 1.3, JOBS), 60, 86_400).astype(np.int64)
     limit = np.minimum((run * rng.uniform(1, 4, JOBS)).astype(np.int64) // 1800 * 1800 + 1800, 86_400)
     submit = np.cumsum(rng.exponential(float((size * run).mean()) / (UNITS * 0.8), JOBS)).astype(np.int64)
-    return f"generated, seed {SEED}", w.flat_world(w.plain_jobs(submit, run, limit, size), UNITS, w.Settings()), UNITS
+    return (
+        f"generated, seed {SEED}",
+        w.flat_world(w.plain_jobs(submit, run, limit, size), UNITS, w.SlurmSettings()),
+        UNITS,
+    )
 
 
-def shared(world: w.World) -> w.World:
+def shared(world: w.SlurmWorld) -> w.SlurmWorld:
     """The same on nodes that may be shared, by jobs that leave nothing to share."""
     return replace(world, partitions=replace(world.partitions, exclusive=np.zeros(1, bool)))
 
 
-def first(world: w.World, jobs: int) -> w.World:
+def first(world: w.SlurmWorld, jobs: int) -> w.SlurmWorld:
     """Only the first jobs of a flat world."""
     columns = {name: values[:jobs] for name, values in vars(world.jobs).items()}
-    return replace(world, jobs=w.Jobs(**columns), pinned_first=world.pinned_first[: jobs + 1])
+    return replace(world, jobs=w.SlurmJobs(**columns), pinned_first=world.pinned_first[: jobs + 1])
 
 
-def timed(world: w.World, repeat: int, heard: Heard | None = None) -> tuple[w.Result, float]:
+def timed(world: w.SlurmWorld, repeat: int, heard: Heard | None = None) -> tuple[w.SlurmResult, float]:
     """What becomes of the jobs, and the processor seconds of the compiled part."""
     best = np.inf
     for _ in range(repeat):
@@ -82,7 +86,7 @@ def timed(world: w.World, repeat: int, heard: Heard | None = None) -> tuple[w.Re
     return result(ready), best
 
 
-def assert_equal(one: w.Result, other: w.Result, who: str) -> None:
+def assert_equal(one: w.SlurmResult, other: w.SlurmResult, who: str) -> None:
     """Ends the benchmark where two of the programs do not agree."""
     assert (one.start_s == other.start_s).all(), f"{who}: a start differs"
     assert (one.placement == other.placement).all(), f"{who}: a node differs"

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from bench.bench_gpu_rounds import TRACE, philly
 from features.bootstrap import interval, start_weights
-from simulator.gpu.algorithms.fairness import Trial, ideal_s
+from simulator.gpu.algorithms.fairness import GangTrial, ideal_s
 from simulator.gpu.policies.gandiva import Gandiva
 from simulator.gpu.policies.guided import Guided
 from simulator.gpu.policies.lyra import Lyra
@@ -29,17 +29,17 @@ from simulator.gpu.policies.sia import Sia
 from simulator.gpu.policies.themis import Themis
 from simulator.gpu.profiles import draw
 from simulator.gpu.profiles.table import MODELS
-from simulator.gpu.rounds import Job, Machine, Result, RoundPolicy, simulate_rounds
+from simulator.gpu.rounds import GpuJob, GpuMachine, GpuResult, RoundPolicy, simulate_rounds
 
 Floats = NDArray[np.float64]
 
 FROM = datetime(2017, 10, 2, tzinfo=UTC)  # of the Philly workload
 WEEK_S = 7 * 86_400
 DRAWS = 300
-ALIKE = Machine(np.full(8, 8, dtype=np.int64), ["T4"] * 8, "T4")
+ALIKE = GpuMachine(np.full(8, 8, dtype=np.int64), ["T4"] * 8, "T4")
 # As Sia's: three types, the newest the fewest.
 TYPES = ["T4"] * 6 + ["RTX6000"] * 3 + ["A100"] * 2
-MIXED = Machine(np.array([4] * 6 + [8] * 5, dtype=np.int64), TYPES, "T4")
+MIXED = GpuMachine(np.array([4] * 6 + [8] * 5, dtype=np.int64), TYPES, "T4")
 
 
 class Settings(NamedTuple):
@@ -50,18 +50,18 @@ class Settings(NamedTuple):
     seed: int
 
 
-def drawn(jobs: Sequence[Job], settings: Settings, elastic: float) -> list[Job]:
+def drawn(jobs: Sequence[GpuJob], settings: Settings, elastic: float) -> list[GpuJob]:
     """`jobs`, fresh, with models and elasticity of the settings."""
     numbers, gpus = np.array([job.number for job in jobs]), np.array([job.gpus for job in jobs])
     names = draw.models(numbers, settings.seed, settings.mix)
     grows = draw.elastic(numbers, gpus, elastic, settings.seed)
     return [
-        Job(job.number, job.submit_s, job.gpus, job.run_s, job.group, MODELS[name], bool(grow))
+        GpuJob(job.number, job.submit_s, job.gpus, job.run_s, job.group, MODELS[name], bool(grow))
         for job, name, grow in zip(jobs, names, grows, strict=True)
     ]
 
 
-def generated(settings: Settings, gpus: int, load: float) -> list[Job]:
+def generated(settings: Settings, gpus: int, load: float) -> list[GpuJob]:
     """`weeks` weeks of jobs that ask for `load` times what `gpus` GPUs of the reference type can do."""
     rng = np.random.default_rng(settings.seed + 1)
     mean_s = np.exp(8.0 + 1.4**2 / 2)
@@ -70,10 +70,10 @@ def generated(settings: Settings, gpus: int, load: float) -> list[Job]:
     chosen = rng.choice(sizes, p=shares, size=count)
     run_s = np.maximum(60.0, rng.lognormal(8.0, 1.4, count)).round()
     submit_s = np.sort(rng.uniform(0.0, settings.weeks * WEEK_S, count)).round()
-    return [Job(n, float(submit_s[n]), int(chosen[n]), float(run_s[n])) for n in range(count)]
+    return [GpuJob(n, float(submit_s[n]), int(chosen[n]), float(run_s[n])) for n in range(count)]
 
 
-def rho(jobs: Sequence[Job], result: Result, machine: Machine) -> Floats:
+def rho(jobs: Sequence[GpuJob], result: GpuResult, machine: GpuMachine) -> Floats:
     """Finish-time fairness of each job, N being the mean number of jobs that were there with it."""
     submit_s = np.array([job.submit_s for job in jobs])
     instants = np.unique(np.concatenate([submit_s, result.end_s]))
@@ -84,7 +84,7 @@ def rho(jobs: Sequence[Job], result: Result, machine: Machine) -> Floats:
     job_s = np.interp(result.end_s, instants, integral) - np.interp(submit_s, instants, integral)
     contention = np.maximum(1.0, job_s / (result.end_s - submit_s))
     shares = np.maximum(1.0, machine.gpus.sum() / contention)
-    alone = [ideal_s([Trial(job.gpus, job.run_s)], float(share)) for job, share in zip(jobs, shares, strict=True)]
+    alone = [ideal_s([GangTrial(job.gpus, job.run_s)], float(share)) for job, share in zip(jobs, shares, strict=True)]
     return np.asarray((result.end_s - submit_s) / np.array(alone), dtype=np.float64)
 
 
@@ -98,11 +98,11 @@ def ratio(submit_s: Floats, mine: Floats, others: Floats, seed: int = 0) -> str:
     return shown if ends is None else f"{shown} [{ends[0]:.2f}, {ends[1]:.2f}]"
 
 
-def shown(title: str, jobs: list[Job], machine: Machine, policies: dict[str, Callable[[], RoundPolicy]]) -> None:
+def shown(title: str, jobs: list[GpuJob], machine: GpuMachine, policies: dict[str, Callable[[], RoundPolicy]]) -> None:
     """Runs every policy on fresh copies of `jobs`; prints a line each, ratios against the last one."""
     results, submit_s = {}, np.array([job.submit_s for job in jobs])
     for name, make in policies.items():
-        fresh = [Job(j.number, j.submit_s, j.gpus, j.run_s, j.group, j.model, j.elastic) for j in jobs]
+        fresh = [GpuJob(j.number, j.submit_s, j.gpus, j.run_s, j.group, j.model, j.elastic) for j in jobs]
         results[name] = simulate_rounds(fresh, machine, make())
     base = list(policies)[-1]
     print(f"{title}: {len(jobs)} jobs, {machine.gpus.sum()} GPUs; ratios are to {base}")
@@ -123,7 +123,7 @@ def shown(title: str, jobs: list[Job], machine: Machine, policies: dict[str, Cal
         )
 
 
-def themis(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
+def themis(settings: Settings, jobs: list[GpuJob], machine: GpuMachine, where: str) -> None:
     """Worst rho, beside first come first served and shortest job first."""
     shown(
         f"themis, {where} (paper: worst rho about 1.2, fairness over 2.25 times better)",
@@ -133,7 +133,7 @@ def themis(settings: Settings, jobs: list[Job], machine: Machine, where: str) ->
     )
 
 
-def lyra(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
+def lyra(settings: Settings, jobs: list[GpuJob], machine: GpuMachine, where: str) -> None:
     """Loaning and growth, each alone and both, also with restarts that cost nothing, beside neither."""
     shown(
         f"lyra, {where} (paper, Aryl: queueing 1.53 times, JCT 1.50 times shorter, usage +26.9 %)",
@@ -149,7 +149,7 @@ def lyra(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> N
     )
 
 
-def sia(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
+def sia(settings: Settings, jobs: list[GpuJob], machine: GpuMachine, where: str) -> None:
     """Every gang elastic and none, beside schedulers that know no types."""
     for elastic in (1.0, 0.0):
         shown(
@@ -160,7 +160,7 @@ def sia(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> No
         )
 
 
-def gandiva(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
+def gandiva(settings: Settings, jobs: list[GpuJob], machine: GpuMachine, where: str) -> None:
     """Its mechanisms together, and each taken away, beside every job run to its end in order of arrival."""
     shown(
         f"gandiva, {where}, a fifth of the gangs elastic (the baseline runs jobs to completion)",
@@ -177,7 +177,7 @@ def gandiva(settings: Settings, jobs: list[Job], machine: Machine, where: str) -
     )
 
 
-def guidelines(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
+def guidelines(settings: Settings, jobs: list[GpuJob], machine: GpuMachine, where: str) -> None:
     """Each guideline of the Philly study alone."""
     shown(
         f"guidelines, {where}",
@@ -217,7 +217,7 @@ def main() -> None:
                 gpus = np.array([8] * round(arguments.share * 231) + [2] * round(arguments.share * 321), dtype=np.int64)
                 jobs, where = philly(TRACE, 7 * settings.weeks, FROM), f"philly, {arguments.share:.0%} of its nodes"
                 jobs = [job for job in jobs if job.gpus <= gpus.sum()]
-                headlines[name](settings, jobs, Machine(gpus, ["T4"] * len(gpus), "T4"), where)
+                headlines[name](settings, jobs, GpuMachine(gpus, ["T4"] * len(gpus), "T4"), where)
             else:
                 machine = MIXED if name == "sia" else ALIKE
                 load = arguments.load * (0.75 if name == "lyra" else 1.0)

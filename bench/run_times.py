@@ -23,7 +23,7 @@ from features.bootstrap import interval, resampled_means, seed_weights, start_we
 from features.start_estimate import expected_left
 from models.ahead.futures import history_of
 from models.study.inputs import read_record
-from simulator.recorded.record import NEVER, Record
+from simulator.recorded.record import NEVER, RecordedTrace
 
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
@@ -42,13 +42,13 @@ class Asked(NamedTuple):
     at_s: Int64s
 
 
-def running(record: Record, at_s: Int64s) -> Asked:
+def running(record: RecordedTrace, at_s: Int64s) -> Asked:
     """Each job that runs at each of the instants and ended later."""
     rows = [np.flatnonzero((record.start_s <= at) & (record.end_s > at) & (record.end_s < NEVER)) for at in at_s]
     return Asked(np.concatenate(rows), np.repeat(at_s, [len(row) for row in rows]))
 
 
-def by_habit(record: Record, known: History, asked: Asked) -> tuple[Floats, Floats]:
+def by_habit(record: RecordedTrace, known: History, asked: Asked) -> tuple[Floats, Floats]:
     """(n, 19) quantiles of the share of the limit at which the jobs end, and (n, 2 LEVELS) the last runs of each level.
 
     Of a level: the mean share of up to 20 last runs, and how many there are.
@@ -75,7 +75,7 @@ def by_habit(record: Record, known: History, asked: Asked) -> tuple[Floats, Floa
     return found, last
 
 
-def inputs(record: Record, asked: Asked, habit: Floats, last: Floats) -> Floats:
+def inputs(record: RecordedTrace, asked: Asked, habit: Floats, last: Floats) -> Floats:
     """(n, i) what boosting sees."""
     row = asked.row
     used = (asked.at_s - record.start_s[row]) / record.limit_s[row]
@@ -84,14 +84,14 @@ def inputs(record: Record, asked: Asked, habit: Floats, last: Floats) -> Floats:
     return np.column_stack([*columns, habit[:, SEEN], last])
 
 
-def left_share(record: Record, asked: Asked) -> Floats:
+def left_share(record: RecordedTrace, asked: Asked) -> Floats:
     """(n,) the time left as a share of what the limit leaves, 0 to 1."""
     limit_end_s = record.start_s[asked.row] + record.limit_s[asked.row]
     share: Floats = np.clip((record.end_s[asked.row] - asked.at_s) / np.maximum(limit_end_s - asked.at_s, 60), 0.0, 1.0)
     return share
 
 
-def boosted(record: Record, known: History, until_s: int, asked: Asked, seen: Floats) -> Floats:
+def boosted(record: RecordedTrace, known: History, until_s: int, asked: Asked, seen: Floats) -> Floats:
     """(n, 19) quantiles of `left_share`, of models fitted on jobs that had ended before `until_s`, rising."""
     import lightgbm
 
@@ -111,7 +111,7 @@ def boosted(record: Record, known: History, until_s: int, asked: Asked, seen: Fl
     return np.sort(np.column_stack(found), axis=1)
 
 
-def crps_h(record: Record, asked: Asked, left_h: Floats) -> Floats:
+def crps_h(record: RecordedTrace, asked: Asked, left_h: Floats) -> Floats:
     """(n,) of quantiles (n, 19), or of one number (n, 1), of the hours left."""
     true_h = (record.end_s[asked.row] - asked.at_s)[:, None] / 3600.0
     over = true_h - left_h

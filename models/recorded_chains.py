@@ -39,9 +39,9 @@ from models.pairs import write_observation
 from models.recorded_pairs import Predecessors, decision_instants, week_of, week_world
 from simulator.cluster import NONE, advance, copy, place_of, start_of, submit, visible
 from simulator.compiled import njit
-from simulator.recorded.branch import Branch, Cluster
+from simulator.recorded.branch import RecordedBranch, RecordedCluster
 from simulator.recorded.follow import HORIZON_S
-from simulator.recorded.record import Record
+from simulator.recorded.record import RecordedTrace
 from simulator.recorded.stand_in import stand_in
 from simulator.recorded.world import Extra
 from traces.counted import counted
@@ -75,8 +75,8 @@ class Player:
 
 @njit
 def _look(
-    cluster: Cluster,
-    branches: tuple[Branch, Branch],
+    cluster: RecordedCluster,
+    branches: tuple[RecordedBranch, RecordedBranch],
     now: int,
     first: int,
     link_start_s: Int64s,
@@ -97,7 +97,7 @@ def _look(
 
 
 @njit
-def _start(cluster: Cluster, leaf: Branch, link: int, now: int) -> int:
+def _start(cluster: RecordedCluster, leaf: RecordedBranch, link: int, now: int) -> int:
     """When the link starts if it is submitted at `now` in the branch that `_look` left."""
     submit(cluster, leaf, link, now)
     start = start_of(cluster, leaf, link)
@@ -118,7 +118,7 @@ class _Chain:
 
 
 def play_chains(
-    record: Record,
+    record: RecordedTrace,
     predecessors: Predecessors,
     players: Sequence[Player],
     *,
@@ -173,7 +173,7 @@ class _Play:
 
     def __init__(
         self,
-        record: Record,
+        record: RecordedTrace,
         predecessors: Predecessors,
         links: int,
         limit_s: int,

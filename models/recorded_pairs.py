@@ -26,11 +26,11 @@ from models.pairs import write_observation
 from models.protocol import PairTable
 from simulator.cluster import NONE, Built, advance, copy, place_of, start_of, submit, visible
 from simulator.compiled import njit
-from simulator.recorded.branch import Branch, Cluster, pass_over
+from simulator.recorded.branch import RecordedBranch, RecordedCluster, pass_over
 from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.judge import ALL, DAY_S, REFIT_S
 from simulator.recorded.parameters import fit, rules_of
-from simulator.recorded.record import NEVER, Record
+from simulator.recorded.record import NEVER, RecordedTrace
 from simulator.recorded.single import is_around
 from simulator.recorded.world import Extra, build_with
 from traces.counted import counted
@@ -53,8 +53,8 @@ class Predecessors:
 
 @njit
 def _decide(
-    cluster: Cluster,
-    branches: tuple[Branch, Branch],
+    cluster: RecordedCluster,
+    branches: tuple[RecordedBranch, RecordedBranch],
     first_extra: int,
     at_s: Int64s,
     pair_of: Int64s,
@@ -93,7 +93,7 @@ def decision_instants(start_s: Int64s, end_s: Int64s, decision_s: int) -> tuple[
 
 
 def build_recorded_pairs(
-    record: Record,
+    record: RecordedTrace,
     predecessors: Predecessors,
     *,
     decision_s: int,
@@ -146,7 +146,7 @@ class _Part:
     at: Int64s  # (d,) rows of the table
 
 
-def _parts(record: Record, predecessors: Predecessors, table: PairTable, fit_span_s: int | None) -> list[_Part]:
+def _parts(record: RecordedTrace, predecessors: Predecessors, table: PairTable, fit_span_s: int | None) -> list[_Part]:
     """The weeks that hold decisions, in order."""
     week = week_of(table.decision_s)
     order = np.lexsort((table.pair_of, table.decision_s))
@@ -157,7 +157,7 @@ def _parts(record: Record, predecessors: Predecessors, table: PairTable, fit_spa
 
 
 def _part(
-    record: Record, predecessors: Predecessors, table: PairTable, from_s: int, at: Int64s, fit_span_s: int | None
+    record: RecordedTrace, predecessors: Predecessors, table: PairTable, from_s: int, at: Int64s, fit_span_s: int | None
 ) -> _Part:
     """The decisions `at` of the week that begins at `from_s`, played among the jobs around it under its rules."""
     chosen, pair_of = np.unique(table.pair_of[at], return_inverse=True)
@@ -184,7 +184,7 @@ def week_of(at_s: Int64s) -> Int64s:
     return WEEK_ORIGIN_S + (at_s - WEEK_ORIGIN_S) // REFIT_S * REFIT_S
 
 
-def week_world(record: Record, from_s: int, extra: Extra, fit_span_s: int | None) -> tuple[Built, Int64s]:
+def week_world(record: RecordedTrace, from_s: int, extra: Extra, fit_span_s: int | None) -> tuple[Built, Int64s]:
     """The world of the week that begins at `from_s`, under the rules fitted then, and the row of each job in it.
 
     That is NONE for a job of the record that is too far away to be played.

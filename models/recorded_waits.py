@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from models.protocol import NONE, PairTable
 from models.recorded_pairs import Predecessors
-from simulator.recorded.record import Record
+from simulator.recorded.record import RecordedTrace
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -47,7 +47,7 @@ MOST_OF_A_USER = 0.1  # of the weight of a decision's neighbours
 LEAST_NEIGHBOURS = 30.0  # effective: 1 / sum of the squared shares of the weight (Kish, Survey Sampling, 1965)
 
 
-def with_recorded_waits(table: PairTable, record: Record, predecessors: Predecessors) -> PairTable:
+def with_recorded_waits(table: PairTable, record: RecordedTrace, predecessors: Predecessors) -> PairTable:
     """The pairs of `table` that have enough neighbours, with drawn waits in place of simulated ones.
 
     `predecessors` are those that the table was made of, in its order. Deterministic: a pair's quantile is drawn from
@@ -64,7 +64,7 @@ def with_recorded_waits(table: PairTable, record: Record, predecessors: Predeces
     return replace(table, successor_start_s=start_s).take(enough)
 
 
-def leave_one_out(record: Record, rows: Int64s) -> Int64s:
+def leave_one_out(record: RecordedTrace, rows: Int64s) -> Int64s:
     """What each of those recorded jobs would draw at its own submission if it were not recorded itself.
 
     Waits in s, int64, (rows,); NONE where it has too few neighbours.
@@ -98,7 +98,7 @@ class Neighbours:
 
 
 def neighbours(
-    record: Record, at_s: Int64s, nodes: int, limit_s: int, but: Int64s, widths: Widths = WIDTHS
+    record: RecordedTrace, at_s: Int64s, nodes: int, limit_s: int, but: Int64s, widths: Widths = WIDTHS
 ) -> Neighbours:
     """Those of successors that ask for so many nodes and seconds and are submitted at `at_s` (rising, (d,)).
 

@@ -1,8 +1,9 @@
 """Structures of arrays that compiled code takes by address.
 
 Numba passes a NamedTuple by value, every array of it as seven numbers or more; with fifty arrays a call has five
-hundred arguments and compiling takes minutes. A `Block` is laid out in memory once and passed as one address; compiled
-code reads `block.name` as it would of the NamedTuple. It counts no references: the Python object keeps arrays alive.
+hundred arguments and compiling takes minutes. An `ArrayBlock` is laid out in memory once and passed as one address;
+compiled code reads `block.name` as it would of the NamedTuple. It counts no references: the Python object keeps arrays
+alive.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ class BlockType(types.Type):
 def as_block(values: Fields) -> Fields:
     """A NamedTuple of C-contiguous arrays, numbers and further such NamedTuples, laid out for compiled code.
 
-    What comes back is a `Block`: it reads like `values` in plain code too, where its fields are `values`' own.
+    What comes back is a `ArrayBlock`: it reads like `values` in plain code too, where its fields are `values`' own.
     """
-    return cast(Fields, Block(values))
+    return cast(Fields, ArrayBlock(values))
 
 
-class Block(Generic[Fields]):
+class ArrayBlock(Generic[Fields]):
     """See `as_block`."""
 
     def __init__(self, values: Fields) -> None:
@@ -73,7 +74,7 @@ class Block(Generic[Fields]):
             words += [value.ctypes.data, *value.shape]
             return types.Array(from_dtype(value.dtype), value.ndim, "C")
         if isinstance(value, tuple):
-            inner: Block[Any] = Block(cast(Any, value))
+            inner: ArrayBlock[Any] = ArrayBlock(cast(Any, value))
             self._kept.append(inner)
             words.append(inner.address)
             return inner.type
@@ -88,8 +89,8 @@ def _words_of(value: Any) -> int:
     return 1 + value.ndim if isinstance(value, np.ndarray) else 1
 
 
-@typeof_impl.register(Block)
-def _typeof(value: Block[Any], _context: Any) -> BlockType:
+@typeof_impl.register(ArrayBlock)
+def _typeof(value: ArrayBlock[Any], _context: Any) -> BlockType:
     return value.type
 
 

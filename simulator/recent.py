@@ -19,11 +19,11 @@ from simulator.compiled import kernel, kernel_inline, kernel_part
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 
-STARTS, ENDS, SETTLED_STARTS, SETTLED_ENDS = 0, 1, 2, 3  # entries of Recent.counts
-TIME, JOB, WAIT, NODES = 0, 1, 2, 3  # columns of Recent.started; Recent.ended has the first two
+STARTS, ENDS, SETTLED_STARTS, SETTLED_ENDS = 0, 1, 2, 3  # entries of RecentJobs.counts
+TIME, JOB, WAIT, NODES = 0, 1, 2, 3  # columns of RecentJobs.started; RecentJobs.ended has the first two
 
 
-class Recent(NamedTuple):
+class RecentJobs(NamedTuple):
     """Two rings: the k-th start remembered, from 0, lies in row k % len(started), the k-th end in k % len(ended)."""
 
     counts: Int64s  # (4,) starts and ends remembered so far, replaced ones included; how many of each are in place
@@ -32,9 +32,9 @@ class Recent(NamedTuple):
     ended_use: Float64s  # (remembered,) run time over limit of the jobs in `ended`
 
 
-def new_recent(remembered: int) -> Recent:
+def new_recent(remembered: int) -> RecentJobs:
     """Nothing has started or ended yet; the last `remembered` (0: none) of each will be known."""
-    return Recent(
+    return RecentJobs(
         np.zeros(4, np.int64),
         np.zeros((remembered, 4), np.int64),
         np.zeros((remembered, 2), np.int64),
@@ -43,7 +43,7 @@ def new_recent(remembered: int) -> Recent:
 
 
 @kernel
-def copy_recent(target: Recent, source: Recent) -> None:
+def copy_recent(target: RecentJobs, source: RecentJobs) -> None:
     """Make `target` equal to `source`, which remembers as many; a target that remembers none stays as it is."""
     if len(target.started) == 0:
         return
@@ -57,20 +57,20 @@ def copy_recent(target: Recent, source: Recent) -> None:
 
 
 @kernel_inline
-def settle(recent: Recent) -> None:
+def settle(recent: RecentJobs) -> None:
     """The clock stops in the midst of a second: what starts or ends in the rest of it counts as later."""
     recent.counts[SETTLED_STARTS], recent.counts[SETTLED_ENDS] = recent.counts[STARTS], recent.counts[ENDS]
 
 
 @kernel_part
-def remember_start(recent: Recent, job: int, submit_s: int, start_s: int, nodes: int) -> None:
+def remember_start(recent: RecentJobs, job: int, submit_s: int, start_s: int, nodes: int) -> None:
     """Row `job`, submitted at `submit_s`, starts at `start_s`; no start told before is later."""
     if len(recent.started) > 0:
         _add_start(recent.counts, recent.started, job, submit_s, start_s, nodes)
 
 
 @kernel_part
-def remember_end(recent: Recent, job: int, end_s: int, run_s: int, limit_s: int) -> None:
+def remember_end(recent: RecentJobs, job: int, end_s: int, run_s: int, limit_s: int) -> None:
     """Row `job` ended at `end_s` after `run_s` of its `limit_s`."""
     if len(recent.ended) > 0:
         _add_end(recent.counts, recent.ended, recent.ended_use, job, end_s, run_s / limit_s)

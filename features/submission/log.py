@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from features.submission.index import GROUPS
 from features.submission.shape import shapes
-from simulator.recorded.record import Record
+from simulator.recorded.record import RecordedTrace
 from simulator.recorded.record import from_jobs as record_of
 
 Int64s = NDArray[np.int64]
@@ -34,7 +34,7 @@ class SubmissionLog:
     `record.size` is in `unit`. A column is "" or 0 where the log does not say.
     """
 
-    record: Record
+    record: RecordedTrace
     unit: str  # NODES or CPUS
     names: dict[str, list[str]]  # user, account, partition, qos of each job
     asked: Float64s  # (jobs, 5) CPUs, GPUs, memory (GiB), priority, 1 for a task of an array

@@ -21,7 +21,14 @@ from features.submission.log import SubmissionLog
 from features.submission.tally import tallies
 from simulator.cluster import Visible, visible
 from simulator.compiled import njit
-from simulator.recorded.branch import Branch, Cluster, advance, new_branch, new_cluster, until_submission
+from simulator.recorded.branch import (
+    RecordedBranch,
+    RecordedCluster,
+    advance,
+    new_branch,
+    new_cluster,
+    until_submission,
+)
 from simulator.recorded.judge import ALL
 from simulator.recorded.parameters import Parameters, jobs_of, rules_of
 from simulator.recorded.record import NONE, events
@@ -87,7 +94,7 @@ def present(log: SubmissionLog, parameters: Parameters) -> Present:
 
 
 @njit
-def _follow(cluster: Cluster, branch: Branch, rows: Int64s, asked: Float64s, out: Float32s) -> None:
+def _follow(cluster: RecordedCluster, branch: RecordedBranch, rows: Int64s, asked: Float64s, out: Float32s) -> None:
     """Follow the log up to the submission of each of `rows` (rising), and write what is seen there."""
     state = branch.state
     for i in range(len(rows)):

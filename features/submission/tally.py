@@ -31,7 +31,7 @@ from features.submission.numbers import (
     write,
 )
 from simulator.compiled import kernel
-from simulator.recorded.record import CANCELLED, ENDED, STARTED, SUBMITTED, Events, Record
+from simulator.recorded.record import CANCELLED, ENDED, STARTED, SUBMITTED, Events, RecordedTrace
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -49,7 +49,7 @@ class Tally(NamedTuple):
     oldest_submit_s: Int64s  # (groups,) of the one that pends longest, 0 where none does
 
 
-def tallies(record: Record, happened: Events, code: Int64s, wanted: NDArray[np.bool_]) -> Float32s:
+def tallies(record: RecordedTrace, happened: Events, code: Int64s, wanted: NDArray[np.bool_]) -> Float32s:
     """float32, (wanted jobs, groups x len(TALLIED)) of each wanted job at its submission.
 
     code: int64, (jobs, groups), which user, account ... a job belongs to, numbered from 0 in each column; the last
@@ -58,12 +58,14 @@ def tallies(record: Record, happened: Events, code: Int64s, wanted: NDArray[np.b
     return _tallied(record, happened, code, wanted)[0]
 
 
-def last_tally(record: Record, happened: Events, code: Int64s) -> Tally:
+def last_tally(record: RecordedTrace, happened: Events, code: Int64s) -> Tally:
     """What the tallies have come to after the last of the events."""
     return _tallied(record, happened, code, np.zeros(len(record), bool))[1]
 
 
-def _tallied(record: Record, happened: Events, code: Int64s, wanted: NDArray[np.bool_]) -> tuple[Float32s, Tally]:
+def _tallied(
+    record: RecordedTrace, happened: Events, code: Int64s, wanted: NDArray[np.bool_]
+) -> tuple[Float32s, Tally]:
     groups = code.shape[1]
     counts = code.max(axis=0) + 1 if len(code) else np.ones(groups, np.int64)
     base = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

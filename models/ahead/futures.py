@@ -28,7 +28,15 @@ from models.ahead.told import NOTHING, Told
 from models.recorded_pairs import week_of, week_world
 from simulator.cluster import Built, advance
 from simulator.compiled import njit
-from simulator.recorded.branch import ARRIVED, OWN, TAKEN, Branch, Cluster, until_submission, usable_nodes
+from simulator.recorded.branch import (
+    ARRIVED,
+    OWN,
+    TAKEN,
+    RecordedBranch,
+    RecordedCluster,
+    until_submission,
+    usable_nodes,
+)
 from simulator.recorded.future import (
     CYCLE_S,
     FIRST_ROW,
@@ -42,8 +50,8 @@ from simulator.recorded.future import (
     USABLE_YET,
     WATCHED,
     Ageing,
-    Past,
-    Room,
+    RecordedFutureBuffers,
+    RecordedHistory,
     clear,
     key_at,
     new_room,
@@ -51,7 +59,7 @@ from simulator.recorded.future import (
     start_in_future,
 )
 from simulator.recorded.log import most_in_use
-from simulator.recorded.record import NEVER, NONE, Record
+from simulator.recorded.record import NEVER, NONE, RecordedTrace
 from simulator.recorded.search import first_not_before
 from simulator.recorded.state import BUSY, PENDING, RUNNING, begin, enter
 from simulator.recorded.world import Extra
@@ -87,7 +95,7 @@ class Asked:
 
 
 def start_in_futures(
-    record: Record,
+    record: RecordedTrace,
     asked: Asked,
     *,
     futures: int = FUTURES,
@@ -143,7 +151,7 @@ def most_arrivals(submit_s: Int64s, cycles: Int64s, horizon_s: int) -> int:
 
 
 def _week(
-    record: Record,
+    record: RecordedTrace,
     known: History,
     asked: Asked,
     rows: Int64s,
@@ -177,16 +185,16 @@ def _week(
 class Ground(NamedTuple):
     """What the futures of a week's decisions are played on, by one thread."""
 
-    cluster: Any  # `simulator.recorded.branch.Cluster`
-    past: Past
+    cluster: Any  # `simulator.recorded.branch.RecordedCluster`
+    past: RecordedHistory
     known: History
     ageing: Ageing
-    room: Room
+    room: RecordedFutureBuffers
     at: Int64s  # row of the past of each row of the cluster's record
     has_priority: bool
 
 
-def history_of(record: Record) -> History:
+def history_of(record: RecordedTrace) -> History:
     """How long the jobs of a record ran that ended."""
     ended = record.ran & (record.end_s < NEVER)
     return history(
@@ -198,11 +206,11 @@ def history_of(record: Record) -> History:
     )
 
 
-def _names(record: Record) -> Int64s:
+def _names(record: RecordedTrace) -> Int64s:
     return record.name if len(record.name) else np.zeros_like(record.user)
 
 
-def ground_of(record: Record, known: History, world: Built, place: Int64s, most: int) -> Ground:
+def ground_of(record: RecordedTrace, known: History, world: Built, place: Int64s, most: int) -> Ground:
     """The ground of a week, of which `week_world` made the world and place. most: jobs that may arrive in a future."""
     cluster: Any = world.clusters[0]
     has_priority = bool(cluster.beyond.usual.any())
@@ -214,7 +222,7 @@ def ground_of(record: Record, known: History, world: Built, place: Int64s, most:
 
 def play(
     ground: Ground,
-    branch: Branch,
+    branch: RecordedBranch,
     wanted: Int64s,
     cycles: Int64s,
     starts: Int64s,
@@ -234,12 +242,12 @@ def play(
 
 @njit
 def _play(
-    cluster: Cluster,
-    followed: Branch,
-    past: Past,
+    cluster: RecordedCluster,
+    followed: RecordedBranch,
+    past: RecordedHistory,
     known: History,
     ageing: Ageing,
-    room: Room,
+    room: RecordedFutureBuffers,
     at: Int64s,
     wanted: Int64s,
     cycles: Int64s,

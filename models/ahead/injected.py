@@ -26,7 +26,7 @@ from models.ahead.futures import most_arrivals
 from models.ahead.table import carried_over, is_fresh
 from models.protocol import PairTable
 from simulator.compiled import njit
-from simulator.flat.future import Past, Room, new_room, start_in_future
+from simulator.flat.future import FlatFutureBuffers, FlatHistory, new_room, start_in_future
 from simulator.flat.kernel import advance, submit
 from simulator.flat.state import (
     NEVER,
@@ -38,12 +38,12 @@ from simulator.flat.state import (
     RUNNING,
     RUNNING_JOB,
     RUNNING_START,
-    Jobs,
-    Knobs,
-    State,
+    FlatJobs,
+    FlatKnobs,
+    FlatState,
     copy_state,
 )
-from simulator.flat.world import Cluster, build
+from simulator.flat.world import FlatCluster, build
 from simulator.workload import Workload
 from traces.counted import counted
 from traces.progress import Progress
@@ -88,7 +88,7 @@ def starts_ahead(
 
     def play(thread: int, pairs: Int64s) -> None:
         cluster = world.clusters[thread]
-        assert isinstance(cluster, Cluster)
+        assert isinstance(cluster, FlatCluster)
         branches = world.branch(len(workload) + 2, 0), world.branch(len(workload) + 2, 0)
         room = new_room(cluster.knobs, cluster.jobs, arrivals)
         for i in pairs:
@@ -134,9 +134,9 @@ class _Pair(NamedTuple):
 
 
 def _play_pair(
-    cluster: Cluster,
-    branches: tuple[State, State],
-    room: Room,
+    cluster: FlatCluster,
+    branches: tuple[FlatState, FlatState],
+    room: FlatFutureBuffers,
     workload: Workload,
     who: Who,
     pair: _Pair,
@@ -160,7 +160,7 @@ def _play_pair(
     _inject(cluster, branch, base, pair.row, pair.submit_s)
     days = (pair.decision_s - workload.submit_s[0]) // DAY_S
     cycles = np.array([cycles_within(out.shape[1], int(each)) for each in days], np.int64).reshape(out.shape)
-    past = Past(jobs, end_s)
+    past = FlatHistory(jobs, end_s)
     for d, now in enumerate(pair.decision_s.tolist()):
         if now - 1 > branch.scalars[NOW]:
             advance(jobs, knobs, branch, starts, now - 1, NONE)
@@ -168,7 +168,7 @@ def _play_pair(
     starts[:] = until_now
 
 
-def _inject(cluster: Cluster, branch: State, base: State, predecessor: int, submit_s: int) -> None:
+def _inject(cluster: FlatCluster, branch: FlatState, base: FlatState, predecessor: int, submit_s: int) -> None:
     """Make `branch` the base with the predecessor submitted, at its start."""
     copy_state(branch, base)
     submit(branch, predecessor, submit_s)
@@ -177,14 +177,14 @@ def _inject(cluster: Cluster, branch: State, base: State, predecessor: int, subm
 
 @njit
 def _play(
-    jobs: Jobs,
-    knobs: Knobs,
-    branch: State,
+    jobs: FlatJobs,
+    knobs: FlatKnobs,
+    branch: FlatState,
     predecessor: int,
-    past: Past,
+    past: FlatHistory,
     known: History,
     who: Who,
-    room: Room,
+    room: FlatFutureBuffers,
     now: int,
     end_s: int,
     cycles: Int64s,

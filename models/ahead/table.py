@@ -17,13 +17,13 @@ from models.ahead.futures import Asked, Int64s, start_in_futures
 from models.ahead.told import NOTHING, Told
 from models.protocol import PairTable
 from models.recorded_pairs import Predecessors
-from simulator.recorded.record import NONE, Record
+from simulator.recorded.record import NONE, RecordedTrace
 
 NEAR_S, MIDDLE_S = 12 * 3600, 24 * 3600
 NEAR_EVERY_S, MIDDLE_EVERY_S, FAR_EVERY_S = 1800, 3600, 7200
 
 
-def asked_of(table: PairTable, record: Record, predecessors: Predecessors) -> Asked:
+def asked_of(table: PairTable, record: RecordedTrace, predecessors: Predecessors) -> Asked:
     """The successors of a table's decisions. `predecessors` are those that it was made of, in its order.
 
     A predecessor is known to run to its limit: that is what a successor is for.
@@ -47,7 +47,7 @@ def asked_of(table: PairTable, record: Record, predecessors: Predecessors) -> As
 
 def starts_ahead(
     table: PairTable,
-    record: Record,
+    record: RecordedTrace,
     predecessors: Predecessors,
     *,
     fit_span_s: int | None = None,

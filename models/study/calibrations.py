@@ -17,13 +17,13 @@ from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
     from simulator.recorded.judge import Month
-    from simulator.recorded.record import Record
-    from simulator.recorded.study import Study as Calibration
+    from simulator.recorded.record import RecordedTrace
+    from simulator.recorded.study import CalibrationStudy
 
 MECHANISMS_EVERY = 8  # of the last month's jobs: enough to rank what each mechanism of calibration contributes
 
 
-def calibrate(data: DataFolder, settings: ClusterSettings) -> Calibration:
+def calibrate(data: DataFolder, settings: ClusterSettings) -> CalibrationStudy:
     """Every month of `months_to_judge`, calibrated on what came before it; no rows where there is none."""
     from simulator.recorded.study import study
 
@@ -32,7 +32,7 @@ def calibrate(data: DataFolder, settings: ClusterSettings) -> Calibration:
     return study(record, settings.name, months, mechanisms_every=every)
 
 
-def months_to_judge(data: DataFolder, settings: ClusterSettings) -> tuple[Record, list[Month]]:
+def months_to_judge(data: DataFolder, settings: ClusterSettings) -> tuple[RecordedTrace, list[Month]]:
     """The record that calibration reads and the months that it judges; of a long one see `models.study.extent`."""
     from simulator.recorded.judge import months
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from models.what_if.changes import Scene
 from models.what_if.schedulers import without_unplaceable
-from simulator.gpu.cluster import PLAIN, Cluster, of_nodes
+from simulator.gpu.cluster import PLAIN, GpuCluster, of_nodes
 from simulator.gpu.jobs import GpuJobs
 from simulator.gpu.profiles.table import BACKWARD_S
 from traces.clusters import ClusterSettings
@@ -99,7 +99,7 @@ def _gangs(pods: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     )
 
 
-def _machine(data: DataFolder, settings: ClusterSettings) -> tuple[Cluster, list[str]]:
+def _machine(data: DataFolder, settings: ClusterSettings) -> tuple[GpuCluster, list[str]]:
     """Nodes as declared, else as listed, in order of names; so their GPU types; and what was assumed."""
     types = tuple(kind for kind, nodes in settings.gpu_types.items() for _ in range(nodes))
     by = "as declared"

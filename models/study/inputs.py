@@ -21,7 +21,7 @@ from traces.store import warehouse
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
-    from simulator.recorded.record import Record
+    from simulator.recorded.record import RecordedTrace
 
 HOUR_S = 3600
 UNKNOWN_LIMIT_S = 48 * HOUR_S  # of jobs of a cluster none of whose jobs has a time limit
@@ -104,7 +104,7 @@ def read_workload(
     return from_jobs(frame, default_limit_s=longest_s)
 
 
-def read_record(data: DataFolder, cluster: str, from_s: int | None = None, until_s: int | None = None) -> Record:
+def read_record(data: DataFolder, cluster: str, from_s: int | None = None, until_s: int | None = None) -> RecordedTrace:
     """The cluster's jobs as calibration reads them, cancelled in the queue or not; otherwise as `read_workload`.
 
     With `until_s` the jobs that were running or pending then have no end, and those pending no start.

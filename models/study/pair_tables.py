@@ -29,7 +29,7 @@ from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
     from models.recorded_pairs import Predecessors
-    from simulator.recorded.record import Record
+    from simulator.recorded.record import RecordedTrace
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ def _recorded_waits(data: DataFolder, workload: Workload, scenario: Scenario, wi
     return with_recorded_waits(observed, *predecessors_in(data, scenario, window))
 
 
-def predecessors_in(data: DataFolder, scenario: Scenario, window: Window) -> tuple[Record, Predecessors]:
+def predecessors_in(data: DataFolder, scenario: Scenario, window: Window) -> tuple[RecordedTrace, Predecessors]:
     """The record, and of its jobs those that were submitted in the window and cut by their limit.
 
     Only with a scenario of recorded pairs.

@@ -17,7 +17,7 @@ from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
     from simulator.slurm.inputs.jobs import Loaded
-    from simulator.slurm.inputs.submitted import Names
+    from simulator.slurm.inputs.submitted import SubmitterNames
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def load(
     *,
     from_s: int | None = None,
     until_s: int | None = None,
-    submitter: Names | None = None,
+    submitter: SubmitterNames | None = None,
 ) -> Loaded:
     """The world of the cluster's recorded jobs and files.
 

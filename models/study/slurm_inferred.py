@@ -19,7 +19,7 @@ import numpy as np
 
 from simulator.recorded.parameters import Parameters
 from simulator.recorded.record import NEVER as NOT_YET
-from simulator.recorded.record import Record
+from simulator.recorded.record import RecordedTrace
 from simulator.slurm import world as w
 from simulator.slurm.inputs.cluster import YEAR_S
 from simulator.slurm.inputs.jobs import Loaded
@@ -30,7 +30,7 @@ USUAL_JOBS = 1000  # of those that arrived last: their median Priority is what a
 OF_THE_PARTITION, WITHIN, WIDER = 0, 1, 2  # rows of its QOS
 
 
-def from_record(record: Record, parameters: Parameters, nodes: int, pair_nodes: int) -> Loaded:
+def from_record(record: RecordedTrace, parameters: Parameters, nodes: int, pair_nodes: int) -> Loaded:
     """The record's jobs on `nodes` whole nodes, and a new user who submits jobs of `pair_nodes`, of the usual priority.
 
     A job that was withdrawn from the queue waits until then; one that has not ended yet runs to its limit.
@@ -51,7 +51,7 @@ def from_record(record: Record, parameters: Parameters, nodes: int, pair_nodes: 
         site_factor=np.zeros(count) if growth is None else record.priority.astype(np.float64),
         pinned_s=np.where(ran, record.start_s, w.NEVER),
     )
-    settings = w.Settings()
+    settings = w.SlurmSettings()
     if growth is not None:
         settings = replace(settings, weight_age=round(growth * YEAR_S / HOUR_S), max_age_s=YEAR_S)
     world = w.flat_world(jobs, nodes, settings, qos=_qos(parameters), users=users + 1)
@@ -71,7 +71,7 @@ def sentence(parameters: Parameters) -> str:
     return f"{', '.join(limits) or 'no limit on users'}; {order}"
 
 
-def _qos(parameters: Parameters) -> w.Qos:
+def _qos(parameters: Parameters) -> w.SlurmQos:
     """QOS of the partition, of the jobs within the limit on nodes, and of those wider than it."""
     one = w.no_qos()
     three = {name: np.repeat(getattr(one, name), 3, axis=0) for name in one.__dataclass_fields__ if name != "names"}
@@ -80,4 +80,4 @@ def _qos(parameters: Parameters) -> w.Qos:
         three["user_jobs"][OF_THE_PARTITION] = parameters.max_jobs
     if parameters.max_nodes is not None:
         three["user_tres"][WITHIN, w.NODE] = parameters.max_nodes
-    return w.Qos(names=("all", "within", "wider"), **three)
+    return w.SlurmQos(names=("all", "within", "wider"), **three)

@@ -132,14 +132,14 @@ def world(data: DataFolder, scenario: Scenario, from_s: int, pair_nodes: int) ->
     files = _files(data, scenario)
     if files is None:
         return _inferred(data, scenario, from_s, pair_nodes)
-    from simulator.slurm.inputs.submitted import Names
-    from simulator.slurm.world import Capacity
+    from simulator.slurm.inputs.submitted import SubmitterNames
+    from simulator.slurm.world import CapacityChanges
 
-    names = Names(scenario.partition, scenario.account, scenario.user)
+    names = SubmitterNames(scenario.partition, scenario.account, scenario.user)
     loaded = slurm_files.load(files, from_s=scenario.from_s, until_s=scenario.known_until_s, submitter=names)
     if scenario.capacity == len(loaded.world.nodes):
         return loaded
-    fewer = Capacity(np.zeros(1, np.int64), np.array([scenario.capacity], np.int64))
+    fewer = CapacityChanges(np.zeros(1, np.int64), np.array([scenario.capacity], np.int64))
     return replace(loaded, world=replace(loaded.world, capacity=fewer))
 
 

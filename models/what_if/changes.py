@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from simulator.gpu.cluster import Cluster
+from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs
 from simulator.gpu.profiles import draw
 from simulator.gpu.profiles.scaling import model_of
@@ -27,7 +27,7 @@ KNOWN = "nodes, type, limit, arrivals, mix, elastic, quota.GROUP, SCHEDULER.PARA
 class Scene:
     """What is replayed: a cluster, its jobs, quotas, what a scheduler is told, and what was assumed so far."""
 
-    cluster: Cluster
+    cluster: GpuCluster
     jobs: GpuJobs
     quotas: dict[str, int] = field(default_factory=dict)
     told: dict[str, float] = field(default_factory=dict)  # parameters of `only`
@@ -80,7 +80,7 @@ def _nodes(scene: Scene, value: str, change: str) -> Scene:
         raise InputError(f"change {change!r} leaves {counted(wanted, 'node')} of {now}: at least 1 is allowed")
     kept = np.arange(wanted) % now
     cluster = scene.cluster
-    smaller = Cluster(
+    smaller = GpuCluster(
         cluster.capacity[kept],
         tuple(cluster.types[at] for at in kept),
         np.where(np.arange(wanted) < now, cluster.racks[kept], cluster.racks.max() + 1 + (np.arange(wanted) // 16)),

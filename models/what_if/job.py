@@ -15,7 +15,7 @@ import numpy as np
 
 from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.parameters import MECHANISMS, Parameters, fit, jobs_of, rules_of
-from simulator.recorded.record import ARRAYS, NEVER, Record, events
+from simulator.recorded.record import ARRAYS, NEVER, RecordedTrace, events
 from simulator.recorded.single import is_around, single_starts
 
 HOUR_S, DAY_S = 3600, 86400
@@ -49,7 +49,7 @@ def proposed(size: int, limit_s: int, run_s: int | None) -> list[Change]:
 
 
 def what_if(
-    record: Record, job_key: str, eligible_s: int | None, changes: list[Change] | None = None
+    record: RecordedTrace, job_key: str, eligible_s: int | None, changes: list[Change] | None = None
 ) -> dict[str, Any]:
     """Waits of a job of the record unchanged and with each change (None: those that are `proposed`), s.
 
@@ -90,16 +90,16 @@ def what_if(
     }
 
 
-def _submitted(record: Record, job_key: str, submit_s: int) -> Record:
+def _submitted(record: RecordedTrace, job_key: str, submit_s: int) -> RecordedTrace:
     """The record with another submission of that job, in order again."""
     submits = record.submit_s.copy()
     submits[record.job_key.index(job_key)] = submit_s
     order = np.argsort(submits, kind="stable")
     columns = {name: getattr(record, name)[order] for name in ARRAYS} | {"submit_s": submits[order]}
-    return Record(**columns, job_key=[record.job_key[at] for at in order])
+    return RecordedTrace(**columns, job_key=[record.job_key[at] for at in order])
 
 
-def _wait(record: Record, job_key: str, rules: Parameters, change: Change) -> int | None:
+def _wait(record: RecordedTrace, job_key: str, rules: Parameters, change: Change) -> int | None:
     """Simulated wait of the job, s; None where it would not have started within the horizon."""
     row = record.job_key.index(job_key)
     size, limit_s = record.size.copy(), record.limit_s.copy()

@@ -15,7 +15,7 @@ from traces.errors import InputError
 if TYPE_CHECKING:
     from simulator.recorded.judge import Month
     from simulator.recorded.parameters import Parameters
-    from simulator.recorded.record import Record
+    from simulator.recorded.record import RecordedTrace
     from traces.clusters import ClusterSettings
     from traces.store.folder import DataFolder
 
@@ -83,7 +83,7 @@ def calibrate(
 
 def _judged(
     folder: DataFolder, settings: ClusterSettings, from_: str | None, to: str | None
-) -> tuple[Record, list[Month]]:
+) -> tuple[RecordedTrace, list[Month]]:
     """The record, and the window asked for, else every month that can be judged; of a long record the newest."""
     from models.study.calibrations import months_to_judge
     from models.study.inputs import read_record

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from models.study.slurm_files import SlurmFiles
     from simulator.slurm.inputs.jobs import Loaded
-    from simulator.slurm.world import Result, World
+    from simulator.slurm.world import SlurmResult, SlurmWorld
     from simulator.workload import Replay, Workload
 
 MOST_NODES = 1 << 20  # of a flat pool
@@ -97,7 +97,7 @@ def replay(workload: Workload, ids: pl.Series, capacity: int, described: SlurmFi
     return Replay("slurm", starts, run_s, wall_s, notes)
 
 
-def _run(world: World) -> tuple[Result, float]:
+def _run(world: SlurmWorld) -> tuple[SlurmResult, float]:
     """What becomes of the jobs, and the seconds that it took; how far it is stands on standard error meanwhile."""
     from simulator.slurm.run import run_timed
     from traces.progress import Progress
@@ -106,7 +106,7 @@ def _run(world: World) -> tuple[Result, float]:
         return run_timed(world, heard=progress.reach)
 
 
-def _of_workload(workload: Workload, ids: pl.Series, loaded: Loaded, result: Result) -> tuple[Any, Any]:
+def _of_workload(workload: Workload, ids: pl.Series, loaded: Loaded, result: SlurmResult) -> tuple[Any, Any]:
     """First start of each job of the workload and how long it ran; a requeued job as long as recorded."""
     import numpy as np
 
@@ -120,7 +120,7 @@ def _of_workload(workload: Workload, ids: pl.Series, loaded: Loaded, result: Res
     return starts, np.where(ended, result.end_s[rows] - starts, workload.run_s)
 
 
-def _notes(result: Result, remarks: tuple[str, ...], left_out: dict[str, int]) -> dict[str, Any]:
+def _notes(result: SlurmResult, remarks: tuple[str, ...], left_out: dict[str, int]) -> dict[str, Any]:
     """What --json says besides the figures; the same on standard error for a person."""
     unplaceable = result.unplaceable()
     if unplaceable:

@@ -1,1 +1,1 @@
-"""One pool of equal units, served by the schedulers of `flat/schedulers`: the fast kernels and their plain twin."""
+"""One pool of equal units, served by the compiled schedulers of `flat/schedulers`."""

@@ -1,8 +1,8 @@
-"""From the number of a scheduler to its functions, in compiled code too.
+"""Map the number of a scheduler to its functions, in compiled code too.
 
-A scheduler's number, `Knobs.scheduler`, is its position in `simulator.names.SCHEDULERS`. Compiled code cannot look a
-function up in a dict, so `_by_number` builds `if scheduler == 0: ... elif scheduler == 1: ...` out of the registered
-functions, all of which are compiled into the caller.
+A scheduler's number, `FlatKnobs.scheduler`, is its position in `simulator.names.SCHEDULERS`. Compiled code cannot look
+up a function in a dict. So `_by_number` builds `if scheduler == 0: ... elif scheduler == 1: ...` from the registered
+functions and compiles them all into the caller.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from typing import Any
 
 from simulator.compiled import uncached_part
 from simulator.flat.scheduler import Scheduler
-from simulator.flat.state import Knobs
+from simulator.flat.state import FlatKnobs
 from simulator.names import SCHEDULERS
 
 _LOADED: tuple[Scheduler, ...] = tuple(import_module(module).SCHEDULER for module in SCHEDULERS.values())
 
 
 def _by_number(functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
-    """The function f(number, *arguments) that calls functions[number](*arguments), as its text is put together here.
+    """Build the function f(number, *arguments) that calls functions[number](*arguments).
 
-    One `if` for all of them: in a chain of functions of two branches each, every link would compile the rest anew.
+    Its source has one `if` chain over all functions. A chain of two-way functions would recompile the rest at each
+    link.
     """
     arguments = ", ".join(signature(functions[0]).parameters)
     lines = [f"def chosen(_number, {arguments}):"]
@@ -37,18 +38,18 @@ def _by_number(functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     return chosen
 
 
-# Compiled; the first argument is `Knobs.scheduler`, the others are those of the `Scheduler` field of that name.
+# Compiled; the first argument is `FlatKnobs.scheduler`, the others are those of the `Scheduler` field of that name.
 schedule = _by_number([scheduler.schedule for scheduler in _LOADED])
 rank = _by_number([scheduler.rank for scheduler in _LOADED])
 next_pass = _by_number([scheduler.next_pass for scheduler in _LOADED])
 
 
-def scratch_rows(knobs: Knobs, queue_rows: int, running_rows: int) -> int:
-    """Rows of `State.scratch` that the scheduler needs."""
+def scratch_rows(knobs: FlatKnobs, queue_rows: int, running_rows: int) -> int:
+    """Return the rows of `FlatState.scratch` that the scheduler needs."""
     return _LOADED[knobs.scheduler].scratch_rows(queue_rows, running_rows)
 
 
-def knobs_in_force(name: str, knobs: Knobs) -> Knobs:
-    """The knobs with the number of the scheduler of that name, and what it leaves no choice in."""
+def knobs_in_force(name: str, knobs: FlatKnobs) -> FlatKnobs:
+    """Return the knobs with the scheduler's number and with the values that this scheduler fixes."""
     number = list(SCHEDULERS).index(name)
     return _LOADED[number].in_force(knobs._replace(scheduler=number))

@@ -1,9 +1,9 @@
-"""One simulated future of a flat cluster: who is there goes on as it was drawn, and others arrive as they once did.
+"""One simulated future of a flat cluster: present jobs run for drawn times, and past arrivals repeat. Compiled.
 
-The counterpart of `simulator.recorded.future` for the plain world: the scheduler itself goes on from a branch, of which
-nothing is taken over but what anyone may see. Run times of the jobs that are there are handed in as they were drawn.
-Arrivals are the jobs submitted in the `cycle_s` seconds before the decision, each `cycle_s` later, again and again.
-Those that had ended by the decision run for as long as they did, the others for as long as was drawn. Compiled.
+This is the counterpart of `simulator.recorded.future` for the flat world. The scheduler continues from a branch and
+uses only its visible state. The caller passes a drawn run time for each present job. Arrivals repeat the jobs submitted
+in the `cycle_s` seconds before the decision, shifted by `cycle_s` again and again. An arrival copied from a job that
+had ended by the decision has that job's run time; any other arrival has a drawn run time.
 """
 
 from __future__ import annotations
@@ -25,45 +25,52 @@ from simulator.flat.state import (
     RUNNING_JOB,
     RUNNING_START,
     RUNNING_SUBMIT,
+    FlatJobs,
+    FlatKnobs,
+    FlatState,
     Int64s,
-    Jobs,
-    Knobs,
-    State,
     copy_state,
 )
 from simulator.marks import NO_ROOM
 
 
-class Past(NamedTuple):
-    """The jobs of the trace as they went in one branch: rows of `Jobs` that arrive by themselves."""
+class FlatHistory(NamedTuple):
+    """The jobs of the trace with their ends in one branch."""
 
-    jobs: Jobs  # as in the branch, the extra rows behind those of the trace
-    end_s: Int64s  # (jobs of the trace,) s; NEVER for one that had not started when the branch ended
+    jobs: FlatJobs  # as in the branch: the rows of the trace, then the extra rows
+    end_s: Int64s  # (jobs of the trace,) s; NEVER for a job that had not started when the branch ended
 
 
-class Room(NamedTuple):
+class FlatFutureBuffers(NamedTuple):
     """Working memory of one thread."""
 
-    jobs: Jobs  # the rows of the branch, with run times as drawn, and behind them those that arrive in a future
-    state: State
+    jobs: FlatJobs  # the rows of the branch with drawn run times, then the rows that arrive in a future
+    state: FlatState
     starts: Int64s  # (rows,) scratch
 
 
-def new_room(knobs: Knobs, jobs: Jobs, arrivals: int) -> Room:
-    """Room for the rows of `jobs` and so many arrivals in a future."""
+def new_room(knobs: FlatKnobs, jobs: FlatJobs, arrivals: int) -> FlatFutureBuffers:
+    """Allocate working memory for the rows of `jobs` and for `arrivals` more jobs in a future."""
     rows = len(jobs.size) + arrivals
-    own = Jobs(*(np.append(column, np.zeros(arrivals, np.int64)) for column in jobs))
-    return Room(own, new_state(knobs, 0, rows, min(rows, knobs.capacity)), np.full(rows, NONE))
+    own = FlatJobs(*(np.append(column, np.zeros(arrivals, np.int64)) for column in jobs))
+    return FlatFutureBuffers(own, new_state(knobs, 0, rows, min(rows, knobs.capacity)), np.full(rows, NONE))
 
 
 @kernel
 def start_in_future(
-    past: Past, knobs: Knobs, room: Room, there: State, now: int, cycle_s: int, last_s: int, successor: int
+    past: FlatHistory,
+    knobs: FlatKnobs,
+    room: FlatFutureBuffers,
+    there: FlatState,
+    now: int,
+    cycle_s: int,
+    last_s: int,
+    successor: int,
 ) -> int:
-    """The start of row `successor`, submitted at `now`; `last_s` where it has not started by then; or NO_ROOM.
+    """Return the start of row `successor` submitted at `now`, s; `last_s` if it has not started by then; or NO_ROOM.
 
-    there: the branch, advanced to the second before `now` or to `now` itself; it stays as it is. `room.jobs.run_s`
-    holds what was drawn for every row that pends or runs in it.
+    `there` is the branch, advanced to `now` or to the second before; it is not changed. `room.jobs.run_s` holds the
+    drawn run time of every row that pends or runs in the branch.
     """
     state, scalars = room.state, room.state.scalars
     copy_state(state, there)
@@ -79,8 +86,8 @@ def start_in_future(
 
 
 @kernel
-def _end_as_drawn(room: Room, i: int, now: int) -> None:
-    """Row i of the running ones ends as drawn, no earlier than now; it takes its place among those before it."""
+def _end_as_drawn(room: FlatFutureBuffers, i: int, now: int) -> None:
+    """Set the drawn end of running row i, no earlier than now, and move it to its place among the rows before it."""
     running = room.state.running
     job = running[i, RUNNING_JOB]
     run_s = min(room.jobs.run_s[job], room.jobs.limit_s[job])
@@ -96,10 +103,10 @@ def _end_as_drawn(room: Room, i: int, now: int) -> None:
 
 
 @kernel
-def _arrivals(past: Past, room: Room, now: int, known_s: int, cycle_s: int, last_s: int) -> int:
-    """Write who arrives before `last_s` behind the rows of the branch; the row after the last of them, or NO_ROOM.
+def _arrivals(past: FlatHistory, room: FlatFutureBuffers, now: int, known_s: int, cycle_s: int, last_s: int) -> int:
+    """Append the jobs that arrive before `last_s` to the rows of the branch; return the next free row, or NO_ROOM.
 
-    known_s: what ended before then is known.
+    The run times of jobs that ended before `known_s` are known.
     """
     submit_s, jobs = past.jobs.submit_s[: len(past.end_s)], room.jobs
     first, end = np.searchsorted(submit_s, now - cycle_s), np.searchsorted(submit_s, now)

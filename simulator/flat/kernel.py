@@ -4,16 +4,16 @@ Use from compiled or plain code:
 
     state = new_state(knobs, arrivals, queue_rows, running_rows)
     advance(jobs, knobs, state, starts, t - 1, NONE)       # everything that happens before t
-    copy_state(branch, state)                              # costs what is alive, not the trace
+    copy_state(branch, state)                              # cost: the live jobs, not the trace
     submit(branch, row, t)                                 # "what if it is submitted at t"
     start = advance(jobs, knobs, branch, starts, NEVER, row)
 
-Events are the ends of jobs (in order of end, submit, row), then, within the same second, submissions (in row order,
-the injected one last). A scheduling pass follows each event or, if `Knobs.instant`, all events up to the second of the
-pass. A job that runs for no time ends in the second it starts, after the pass.
+Within a second, jobs end first (in order of end, submit, row), then jobs are submitted (in row order, the injected one
+last). A scheduling pass follows each event or, with `FlatKnobs.instant`, all events up to the second of the pass. A job
+with a run time of 0 s ends in the second it starts, after the pass.
 
-How a scheduler differs from another - its pass, the order of its queue, when it looks - is a file of
-`simulator.flat.schedulers`; `Knobs` come from `simulator.flat.replay.checked_knobs`.
+Each scheduler is a file of `simulator.flat.schedulers` with its own pass, queue order and pass times.
+`simulator.flat.replay.checked_knobs` makes the `FlatKnobs`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from simulator.flat.state import (
     SCALARS,
     WATCHED,
     WATCHED_START,
+    FlatJobs,
+    FlatKnobs,
+    FlatState,
     Int64s,
-    Jobs,
-    Knobs,
-    State,
     copy_state,
     end_next,
     enqueue,
@@ -55,17 +55,17 @@ from simulator.marks import NO_ROOM as NO_ROOM
 from simulator.recent import new_recent
 
 
-def new_state(knobs: Knobs, arrivals: int, queue_rows: int, running_rows: int, remembered: int = 0) -> State:
-    """An empty cluster before the first of `arrivals` jobs.
+def new_state(knobs: FlatKnobs, arrivals: int, queue_rows: int, running_rows: int, remembered: int = 0) -> FlatState:
+    """Return an empty cluster before the first of `arrivals` jobs.
 
-    `queue_rows` is the most jobs that may pend at once (`advance` returns NO_ROOM at more, see `grown`);
-    `running_rows` must be at least the most that can run at once, min(jobs, capacity); so many of the last starts and
-    ends are `remembered` (`simulator.recent`).
+    At most `queue_rows` jobs may pend at once: with more, `advance` returns NO_ROOM (see `grown`). `running_rows` must
+    be at least the most jobs that can run at once, min(jobs, capacity). The state keeps the last `remembered` starts
+    and ends (`simulator.recent`).
     """
     scalars = np.zeros(SCALARS, np.int64)
     scalars[NOW], scalars[FREE], scalars[ARRIVALS] = -1, knobs.capacity, arrivals
     scalars[INJECTED_JOB] = scalars[WATCHED] = scalars[WATCHED_START] = NONE
-    return State(
+    return FlatState(
         scalars,
         np.empty((queue_rows, QUEUE_COLUMNS), np.int64),
         np.empty((running_rows, RUNNING_COLUMNS), np.int64),
@@ -75,21 +75,23 @@ def new_state(knobs: Knobs, arrivals: int, queue_rows: int, running_rows: int, r
     )
 
 
-def grown(knobs: Knobs, state: State) -> State:
-    """The same state with twice the room for pending jobs."""
+def grown(knobs: FlatKnobs, state: FlatState) -> FlatState:
+    """Return a copy of the state with twice the room for pending jobs."""
     bigger = new_state(knobs, 0, 2 * len(state.queue), len(state.running), len(state.recent.started))
     copy_state(bigger, state)
     return bigger
 
 
 @kernel
-def advance(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s, until_s: int, stop_job: int) -> int:
-    """Let everything happen up to and including `until_s`; stop as soon as `stop_job` (a row, or NONE) has started.
+def advance(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState, starts: Int64s, until_s: int, stop_job: int) -> int:
+    """Simulate up to and including `until_s`; stop as soon as `stop_job` (a row, or NONE) has started.
 
-    Each start is written to `starts` (int64, one a row of `jobs`), which branches may share as scratch. Returns the
-    start of `stop_job` (then state's NOW is that instant, after the pass that started it), NONE when `until_s` is
-    reached (then NOW is `until_s`, or the last event's time for NEVER), or NO_ROOM when the queue is full: give the
-    state more room (`grown`) and call again; nothing is lost.
+    Each start is written to `starts` (int64, one per row of `jobs`), which branches may share as scratch. Returns one
+    of
+
+    - the start of `stop_job`: NOW of the state is that instant, after the pass that started the job;
+    - NONE when `until_s` is reached: NOW is `until_s`, or the time of the last event if `until_s` is NEVER;
+    - NO_ROOM when the queue is full: give the state more room (`grown`) and call again. Nothing is lost.
     """
     scalars = state.scalars
     scalars[WATCHED], scalars[WATCHED_START] = stop_job, NONE
@@ -112,19 +114,19 @@ def advance(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s, until_s: int
 
 
 @kernel
-def submit(state: State, job: int, submit_s: int) -> None:
+def submit(state: FlatState, job: int, submit_s: int) -> None:
     """Submit row `job` (one that does not arrive by itself) at `submit_s` >= the state's NOW.
 
-    It comes after every other event of that second. With `submit_s` equal to NOW an event-driven scheduler may start
-    it at once, `mirage` at the next tick; to be considered at a tick t as a job of the trace would be, submit at t
-    into a state that has advanced to t - 1. Only one submission may lie ahead of a state.
+    The submission follows every other event of that second. If `submit_s` equals NOW, an event-driven scheduler may
+    start the job at once, `mirage` at its next tick. To have tick t consider the job like a job of the trace, submit it
+    at t into a state that has advanced to t - 1. A state takes one future submission at a time.
     """
     state.scalars[INJECTED_JOB] = job
     state.scalars[INJECTED_SUBMIT] = submit_s
 
 
 @kernel_inline
-def _next_arrival(jobs: Jobs, state: State) -> int:
+def _next_arrival(jobs: FlatJobs, state: FlatState) -> int:
     arrival: int = NEVER
     if state.scalars[NEXT_ARRIVAL] < state.scalars[ARRIVALS]:
         arrival = int(jobs.submit_s[state.scalars[NEXT_ARRIVAL]])
@@ -134,20 +136,20 @@ def _next_arrival(jobs: Jobs, state: State) -> int:
 
 
 @kernel_inline
-def _next_end(state: State) -> int:
+def _next_end(state: FlatState) -> int:
     running = state.scalars[RUNNING]
     return int(state.running[running - 1, RUNNING_END]) if running > 0 else int(NEVER)
 
 
 @kernel_part
-def _next_instant(jobs: Jobs, knobs: Knobs, state: State) -> int:
-    """The next time at which anything can happen, or NEVER."""
+def _next_instant(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState) -> int:
+    """Return the next second in which anything can happen, or NEVER."""
     return int(next_pass(knobs.scheduler, knobs, state, min(_next_end(state), _next_arrival(jobs, state))))
 
 
 @kernel_inline
-def _take_arrival(jobs: Jobs, knobs: Knobs, state: State) -> bool:
-    """Queue the next arrival; False, with nothing changed, where there is no room."""
+def _take_arrival(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState) -> bool:
+    """Queue the next arrival. Returns False, with nothing changed, if the queue is full."""
     if not has_room(state):
         return False
     scalars = state.scalars
@@ -164,7 +166,7 @@ def _take_arrival(jobs: Jobs, knobs: Knobs, state: State) -> bool:
 
 
 @kernel_part
-def _take_event(jobs: Jobs, knobs: Knobs, state: State, instant: int) -> bool:
+def _take_event(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState, instant: int) -> bool:
     if _next_end(state) <= instant:
         end_next(jobs, state)
         return True
@@ -172,7 +174,7 @@ def _take_event(jobs: Jobs, knobs: Knobs, state: State, instant: int) -> bool:
 
 
 @kernel_part
-def _take_events(jobs: Jobs, knobs: Knobs, state: State, instant: int) -> bool:
+def _take_events(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState, instant: int) -> bool:
     while _next_end(state) <= instant:
         end_next(jobs, state)
     while _next_arrival(jobs, state) <= instant:
@@ -182,7 +184,7 @@ def _take_events(jobs: Jobs, knobs: Knobs, state: State, instant: int) -> bool:
 
 
 @kernel_part
-def _pass(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
+def _pass(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState, starts: Int64s) -> None:
     if state.scalars[QUEUE_HEAD] == state.scalars[QUEUE_TAIL] or state.scalars[FREE] == 0:
         return
     schedule(knobs.scheduler, jobs, knobs, state, starts)

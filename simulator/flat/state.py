@@ -1,7 +1,7 @@
-"""The state of a simulated cluster as plain arrays: layout, copying, and the moves every scheduler shares.
+"""The state of a simulated cluster as plain arrays: its layout, its copy, and the operations all schedulers share.
 
-A state is small: its arrays hold only what is pending and running, so a branch costs what is alive now, whatever the
-length of the trace. Everything here is compiled and may be called from compiled code; `kernel.new_state` makes one.
+A state holds only pending and running jobs, so the cost of a branch does not depend on the length of the trace.
+Everything here is compiled and may be called from compiled code. `kernel.new_state` makes a state.
 
 Times are whole seconds of the trace's clock and never negative. "Units" are what `Workload.size` counts: whole nodes,
 or processors.
@@ -13,24 +13,24 @@ Layout (columns of `queue`, `running` and `releases`; entries of `scalars`)
     scalars[RUNNING]          running jobs: rows 0 .. RUNNING - 1 of `running` and of `releases`
     scalars[QUEUE_HEAD]       pending jobs: rows QUEUE_HEAD .. QUEUE_TAIL - 1 of `queue`, in queue order
     scalars[QUEUE_TAIL]
-    scalars[NEXT_ARRIVAL]     row of `Jobs` that arrives next
-    scalars[ARRIVALS]         rows 0 .. ARRIVALS - 1 of `Jobs` arrive by themselves; later rows only through `submit`
-    scalars[INJECTED_JOB]     a row given to `submit` whose time has not come, else NONE
+    scalars[NEXT_ARRIVAL]     row of `FlatJobs` that arrives next
+    scalars[ARRIVALS]         rows 0 .. ARRIVALS - 1 of `FlatJobs` arrive by themselves, later rows only by `submit`
+    scalars[INJECTED_JOB]     a row given to `submit` whose time is still ahead, else NONE
     scalars[INJECTED_SUBMIT]  its submit time
     scalars[WATCHED]          the job that `advance` stops at
     scalars[WATCHED_START]    its start, else NONE
 
     queue[i, QUEUE_JOB | QUEUE_SUBMIT | QUEUE_SIZE | QUEUE_ESTIMATE | QUEUE_RANK]
-                              row of Jobs, submit time, units, the run time that the scheduler plans with (s),
-                              rank (smaller first; equal ranks in order of arrival)
+                              row of `FlatJobs`, submit time, units, planned run time (s), rank (smaller first; equal
+                              ranks in order of arrival)
     running[i, RUNNING_JOB | RUNNING_SUBMIT | RUNNING_START | RUNNING_END | RUNNING_SIZE | RUNNING_EXPECTED_END]
-                              by falling (end, submit, row): the next to end is the last row. RUNNING_END is what will
-                              happen and no policy may see it; RUNNING_EXPECTED_END is start + estimate
+                              by falling (end, submit, row): the next job to end is the last row. RUNNING_END is the
+                              true end, which no policy may see; RUNNING_EXPECTED_END is start + estimate
     releases[i, RELEASE_TIME | RELEASE_SIZE | RELEASE_START]
-                              (expected end, units, start) of the running jobs by falling expected end: unlike
-                              `running` in an order that anyone may see
-    recent                    the jobs that started and that ended last, `simulator.recent`
-    scratch                   working memory of one scheduling pass; means nothing between calls, never copied
+                              (expected end, units, start) of the running jobs by falling expected end; unlike the
+                              order of `running`, this order is public
+    recent                    the latest starts and ends, `simulator.recent`
+    scratch                   working memory of one scheduling pass; has no meaning between calls, never copied
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from simulator.compiled import kernel, kernel_inline, kernel_part
 from simulator.marks import NEVER as NEVER
 from simulator.marks import NONE as NONE
-from simulator.recent import Recent, copy_recent, remember_end, remember_start
+from simulator.recent import RecentJobs, copy_recent, remember_end, remember_start
 
 Int64s = NDArray[np.int64]
 
@@ -62,39 +62,39 @@ RELEASE_TIME, RELEASE_SIZE, RELEASE_START = 0, 1, 2
 RELEASE_COLUMNS = 3
 
 
-class Jobs(NamedTuple):
+class FlatJobs(NamedTuple):
     """Jobs as arrays of one length, int64. The first ARRIVALS rows are sorted by (submit, job id)."""
 
     submit_s: Int64s  # s; read for rows that arrive by themselves only
     size: Int64s  # units, 1 .. capacity
-    run_s: Int64s  # s, >= 0: how long it runs if nothing ends it
+    run_s: Int64s  # s, >= 0: run time if nothing ends the job earlier
     limit_s: Int64s  # s, >= 1
 
 
-class Knobs(NamedTuple):
-    """What a scheduler is told, all integers: flags are 0 or 1. `simulator.flat.replay.checked_knobs` makes them."""
+class FlatKnobs(NamedTuple):
+    """The settings of a scheduler, all integers; flags are 0 or 1. `simulator.flat.replay.checked_knobs` makes them."""
 
     scheduler: int  # its position in `simulator.names.SCHEDULERS`
     capacity: int  # units
-    exact: int  # plan with the true run time in place of the limit
-    instant: int  # one scheduling pass after all events of an instant in place of one after each
+    exact: int  # plan with the true run time instead of the limit
+    instant: int  # make one scheduling pass after all events of an instant instead of one after each event
     kill: int  # end a job at its limit
 
 
-class State(NamedTuple):
-    """See the module's docstring for rows and columns. All int64."""
+class FlatState(NamedTuple):
+    """The state; the module's docstring explains rows and columns. All int64."""
 
     scalars: Int64s  # (SCALARS,)
     queue: Int64s  # (queue rows, QUEUE_COLUMNS)
     running: Int64s  # (running rows, RUNNING_COLUMNS)
     releases: Int64s  # (running rows, RELEASE_COLUMNS)
     scratch: Int64s  # (scratch rows, 2)
-    recent: Recent  # the last starts and ends
+    recent: RecentJobs  # the last starts and ends
 
 
 @kernel
-def copy_state(target: State, source: State) -> None:
-    """Make `target` (of at least the room that `source` uses) equal to `source`. Cost: the jobs alive in it."""
+def copy_state(target: FlatState, source: FlatState) -> None:
+    """Make `target`, with at least the room that `source` uses, equal to `source`. Cost: the live jobs of `source`."""
     scalars = source.scalars
     head, pending = scalars[QUEUE_HEAD], scalars[QUEUE_TAIL] - scalars[QUEUE_HEAD]
     for i in range(SCALARS):
@@ -112,22 +112,22 @@ def copy_state(target: State, source: State) -> None:
 
 
 @kernel_inline
-def has_room(state: State) -> bool:
+def has_room(state: FlatState) -> bool:
     """Whether one more job can be queued."""
     return bool(state.scalars[QUEUE_TAIL] - state.scalars[QUEUE_HEAD] < len(state.queue))
 
 
 @kernel_inline
-def estimate_of(jobs: Jobs, knobs: Knobs, job: int) -> int:
-    """The run time, s, that the scheduler plans with for row `job`."""
+def estimate_of(jobs: FlatJobs, knobs: FlatKnobs, job: int) -> int:
+    """Return the run time, s, that the scheduler plans with for row `job`."""
     if knobs.exact == 0:
         return int(jobs.limit_s[job])
     return int(min(jobs.run_s[job], jobs.limit_s[job]) if knobs.kill == 1 else jobs.run_s[job])
 
 
 @kernel_inline
-def enqueue(jobs: Jobs, state: State, job: int, submit_s: int, estimate_s: int, rank: int) -> None:
-    """Put row `job` into the queue, behind all of its rank; the caller has made sure of room."""
+def enqueue(jobs: FlatJobs, state: FlatState, job: int, submit_s: int, estimate_s: int, rank: int) -> None:
+    """Put row `job` into the queue behind all jobs of its rank. The caller ensures that there is room."""
     scalars, queue = state.scalars, state.queue
     if scalars[QUEUE_TAIL] == len(queue):
         head = scalars[QUEUE_HEAD]
@@ -146,8 +146,8 @@ def enqueue(jobs: Jobs, state: State, job: int, submit_s: int, estimate_s: int, 
 
 
 @kernel_inline
-def start_pending(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s, position: int) -> None:
-    """Start the job at row `position` of the queue now; the rows before it move up by one."""
+def start_pending(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState, starts: Int64s, position: int) -> None:
+    """Start the job at row `position` of the queue now. The rows before it move by one."""
     scalars, queue = state.scalars, state.queue
     now = scalars[NOW]
     job, submit, size = queue[position, QUEUE_JOB], queue[position, QUEUE_SUBMIT], queue[position, QUEUE_SIZE]
@@ -169,7 +169,7 @@ def start_pending(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s, positi
 
 
 @kernel_part
-def _add_running(state: State, job: int, submit: int, size: int, end: int, expected_end: int) -> None:
+def _add_running(state: FlatState, job: int, submit: int, size: int, end: int, expected_end: int) -> None:
     scalars, running, releases = state.scalars, state.running, state.releases
     i = scalars[RUNNING]
     while i > 0 and (
@@ -194,13 +194,13 @@ def _add_running(state: State, job: int, submit: int, size: int, end: int, expec
 
 
 @kernel_inline
-def end_next(jobs: Jobs, state: State) -> None:
-    """End the running job that is next to end and free its units."""
+def end_next(jobs: FlatJobs, state: FlatState) -> None:
+    """End the running job with the earliest end and free its units."""
     scalars, running, releases = state.scalars, state.running, state.releases
     last = scalars[RUNNING] - 1
     job, start, end = running[last, RUNNING_JOB], running[last, RUNNING_START], running[last, RUNNING_END]
     size, expected_end = running[last, RUNNING_SIZE], running[last, RUNNING_EXPECTED_END]
-    i = last  # jobs that are alike in all three are interchangeable here
+    i = last  # jobs that are equal in all three are interchangeable
     while (
         releases[i, RELEASE_TIME] != expected_end
         or releases[i, RELEASE_SIZE] != size
@@ -216,8 +216,8 @@ def end_next(jobs: Jobs, state: State) -> None:
 
 
 @kernel_inline
-def smallest_pending(state: State) -> int:
-    """Units of the smallest pending job; a number above any capacity where nothing pends."""
+def smallest_pending(state: FlatState) -> int:
+    """Return the units of the smallest pending job; a number above any capacity if no job pends."""
     smallest = 1 << 62
     for position in range(state.scalars[QUEUE_HEAD], state.scalars[QUEUE_TAIL]):
         smallest = min(smallest, state.queue[position, QUEUE_SIZE])

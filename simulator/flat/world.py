@@ -1,4 +1,4 @@
-"""The flat pool of equal nodes behind the interface of `simulator.cluster`, under each of the flat schedulers."""
+"""The flat pool of equal nodes as a world of `simulator.cluster`, for each flat scheduler."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from simulator.flat.state import (
     RELEASE_START,
     RELEASE_TIME,
     RUNNING,
+    FlatJobs,
+    FlatKnobs,
+    FlatState,
     Int64s,
-    Jobs,
-    Knobs,
-    State,
     copy_state,
 )
 from simulator.recent import ENDS, NODES, STARTS, TIME, WAIT, settle
 from simulator.workload import Workload
 
 
-class Cluster(NamedTuple):
-    """The trace with the extra jobs behind it, the scheduler, and working memory. Its branches are `State`s."""
+class FlatCluster(NamedTuple):
+    """The trace and the extra jobs after it, the scheduler, and working memory. Its branches are `FlatState`s."""
 
-    jobs: Jobs
-    knobs: Knobs
+    jobs: FlatJobs
+    knobs: FlatKnobs
     starts: Int64s  # (jobs,) scratch of `clock.advance`
 
 
 def build(
     workload: Workload, *, scheduler: str, capacity: int, extra: int, nodes: int, limit_s: int, threads: int
 ) -> Built:
-    """The workload's jobs on `capacity` nodes; jobs end at their limits, and are planned by them."""
+    """Build a world of the workload's jobs on `capacity` nodes. Jobs are planned by their limits and end at them."""
     knobs = checked_knobs(scheduler=scheduler, capacity=capacity, kill_at_limit=True)
-    jobs = Jobs(
+    jobs = FlatJobs(
         *(
             np.append(column, np.full(extra, value, np.int64)).astype(np.int64)
             for column, value in (
@@ -62,44 +62,44 @@ def build(
     count = len(workload)
     alive = min(count + extra, capacity)
 
-    def branch(rows: int, remembered: int) -> State:
+    def branch(rows: int, remembered: int) -> FlatState:
         return clock.new_state(knobs, count, rows, alive, remembered)
 
-    clusters = tuple(Cluster(jobs, knobs, np.full(count + extra, NONE)) for _ in range(threads))
+    clusters = tuple(FlatCluster(jobs, knobs, np.full(count + extra, NONE)) for _ in range(threads))
     return Built(clusters, count, capacity, branch)
 
 
 @kernel
-def _advance(cluster: Cluster, branch: State, until_s: int) -> int:
+def _advance(cluster: FlatCluster, branch: FlatState, until_s: int) -> int:
     if clock.advance(cluster.jobs, cluster.knobs, branch, cluster.starts, until_s, NONE) == clock.NO_ROOM:
         return interface.NO_ROOM
     return 0
 
 
 @kernel
-def _copy(cluster: Cluster, target: State, source: State) -> None:
+def _copy(cluster: FlatCluster, target: FlatState, source: FlatState) -> None:
     copy_state(target, source)
 
 
 @kernel
-def _submit(cluster: Cluster, branch: State, job: int, submit_s: int) -> None:
+def _submit(cluster: FlatCluster, branch: FlatState, job: int, submit_s: int) -> None:
     clock.submit(branch, job, submit_s)
 
 
 @kernel
-def _start_of(cluster: Cluster, branch: State, job: int) -> int:
+def _start_of(cluster: FlatCluster, branch: FlatState, job: int) -> int:
     start = clock.advance(cluster.jobs, cluster.knobs, branch, cluster.starts, NEVER, job)
     settle(branch.recent)
     return start
 
 
 @kernel
-def _place_of(cluster: Cluster, branch: State, job: int, submit_s: int) -> int:
+def _place_of(cluster: FlatCluster, branch: FlatState, job: int, submit_s: int) -> int:
     return int(branch.scalars[QUEUE_TAIL] - branch.scalars[QUEUE_HEAD])
 
 
 @njit
-def _visible(cluster: Cluster, branch: State, now_s: int) -> Visible:
+def _visible(cluster: FlatCluster, branch: FlatState, now_s: int) -> Visible:
     jobs, scalars, recent = cluster.jobs, branch.scalars, branch.recent
     queue = branch.queue[scalars[QUEUE_HEAD] : scalars[QUEUE_TAIL]]
     running = branch.releases[: scalars[RUNNING]]
@@ -129,4 +129,4 @@ def _visible(cluster: Cluster, branch: State, now_s: int) -> Visible:
     )
 
 
-interface.implement(Cluster, Operations(_advance, _copy, _submit, _start_of, _place_of, _visible))
+interface.implement(FlatCluster, Operations(_advance, _copy, _submit, _start_of, _place_of, _visible))

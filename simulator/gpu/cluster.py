@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from simulator.gpu.profiles.scaling import REFERENCE
 from simulator.gpu.profiles.table import BACKWARD_S
-from simulator.gpu.rounds import Machine
+from simulator.gpu.rounds import GpuMachine
 from traces.errors import InputError
 
 Int64s = NDArray[np.int64]
@@ -18,7 +18,7 @@ RESOURCES = ("GPUs", "CPUs", "memory")
 PLAIN = REFERENCE  # the type of a cluster that names none: the one that the profiles were measured on
 
 
-class Cluster(NamedTuple):
+class GpuCluster(NamedTuple):
     """Nodes. `capacity` is (nodes, resources) with GPUs first; `racks` (nodes,) numbers of the rack of each."""
 
     capacity: Int64s
@@ -36,14 +36,14 @@ class Cluster(NamedTuple):
         """Nodes in all."""
         return len(self.capacity)
 
-    def machine(self) -> Machine:
+    def machine(self) -> GpuMachine:
         """As the clock of rounds has it: GPUs alone."""
-        return Machine(self.capacity[:, 0].copy(), list(self.types), self.reference)
+        return GpuMachine(self.capacity[:, 0].copy(), list(self.types), self.reference)
 
 
 def of_nodes(
     gpus: Int64s, types: tuple[str, ...] | None = None, reference: str | None = None, rack_nodes: int | None = None
-) -> Cluster:
+) -> GpuCluster:
     """A cluster of nodes with `gpus` (nodes,) GPUs each, `rack_nodes` of them in a rack (None: all in one).
 
     `reference` is by default the type of most GPUs. InputError for a node without GPUs, or an unknown GPU type.
@@ -61,4 +61,4 @@ def of_nodes(
     if reference not in named:
         raise InputError(f"reference GPU type {reference!r}: the cluster has {', '.join(sorted(set(named)))}")
     racks = np.arange(len(counts), dtype=np.int64) // (rack_nodes or len(counts))
-    return Cluster(counts[:, None].copy(), tuple(named), racks, reference)
+    return GpuCluster(counts[:, None].copy(), tuple(named), racks, reference)

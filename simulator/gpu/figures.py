@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.gpu.cluster import Cluster
+from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import Floats, GpuJobs, origin_s
-from simulator.gpu.rounds import Result
+from simulator.gpu.rounds import GpuResult
 
 FIGURES: dict[str, str] = {
     "mean_jct_s": "mean job completion time: last end minus submission",
@@ -32,24 +32,24 @@ def contention(jobs: GpuJobs) -> float:
     return max(1.0, float(jobs.run_s.sum()) / span)
 
 
-def rho(cluster: Cluster, jobs: GpuJobs, result: Result) -> Floats:
+def rho(cluster: GpuCluster, jobs: GpuJobs, result: GpuResult) -> Floats:
     """Finish-time fairness of each job, (jobs,): Themis (NSDI 2020), section 3.1, each job an app of its own."""
     share = max(1.0, cluster.gpus / contention(jobs))
     alone = jobs.run_s * np.maximum(1.0, jobs.gpus / share)
     return np.asarray(jct_s(jobs, result) / alone, dtype=np.float64)
 
 
-def jct_s(jobs: GpuJobs, result: Result) -> Floats:
+def jct_s(jobs: GpuJobs, result: GpuResult) -> Floats:
     """Completion time of each job, (jobs,) s."""
     return np.asarray(result.end_s - (jobs.submit_s - origin_s(jobs)), dtype=np.float64)
 
 
-def queueing_s(jobs: GpuJobs, result: Result) -> Floats:
+def queueing_s(jobs: GpuJobs, result: GpuResult) -> Floats:
     """Time of each job without GPUs, (jobs,) s."""
     return np.asarray(jct_s(jobs, result) - result.ran_s, dtype=np.float64)
 
 
-def figures(cluster: Cluster, jobs: GpuJobs, result: Result) -> dict[str, float]:
+def figures(cluster: GpuCluster, jobs: GpuJobs, result: GpuResult) -> dict[str, float]:
     """Every figure of FIGURES."""
     jct = jct_s(jobs, result)
     fairness = rho(cluster, jobs, result)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from simulator.gpu.profiles import draw
 from simulator.gpu.profiles.table import MODELS
-from simulator.gpu.rounds import Job
+from simulator.gpu.rounds import GpuJob
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -54,12 +54,12 @@ class GpuJobs:
             elastic=draw.elastic(self.number, self.gpus, elastic_share, seed),
         )
 
-    def objects(self) -> list[Job]:
+    def objects(self) -> list[GpuJob]:
         """Fresh jobs for the clock of rounds; its times start at the first submission's second."""
         models = list(MODELS.values())
         origin = origin_s(self)
         return [
-            Job(
+            GpuJob(
                 number=at,
                 submit_s=float(self.submit_s[at]) - origin,
                 gpus=int(self.gpus[at]),

@@ -21,7 +21,7 @@ from simulator.gpu.events.state import (
     STATUS,
     SUBMIT,
     WAKE,
-    State,
+    GpuState,
 )
 from simulator.gpu.policies import drf, fifo, sjf, srtf, tetris, tiresias, yarn
 
@@ -30,7 +30,7 @@ _FIFO, _SJF, _SRTF, _YARN, _DRF, _TETRIS, _TIRESIAS = range(7)
 
 
 @kernel
-def _decide(rule: int, state: State, now: float) -> None:
+def _decide(rule: int, state: GpuState, now: float) -> None:
     if rule == _FIFO:
         fifo.decide(state, now)
     elif rule == _SJF:
@@ -48,7 +48,7 @@ def _decide(rule: int, state: State, now: float) -> None:
 
 
 @kernel
-def run(rule: int, state: State) -> tuple[float, int]:
+def run(rule: int, state: GpuState) -> tuple[float, int]:
     """To the last end. Returns GPU s that were free while somebody waited, and a job that can never start (-1: none).
 
     At an instant jobs end first, then others come, then the policy decides once.
@@ -80,7 +80,7 @@ def run(rule: int, state: State) -> tuple[float, int]:
 
 
 @kernel
-def _finish(state: State, now: float) -> None:
+def _finish(state: GpuState, now: float) -> None:
     """Ends who has reached its end, and forgets the instants that policies wanted to be woken at."""
     kept = 0
     for at in range(state.counts[ACTIVE]):

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from simulator.gpu.algorithms.placement import fewest_nodes
 from simulator.gpu.profiles.scaling import goodput, packed_share
-from simulator.gpu.profiles.table import Model
+from simulator.gpu.profiles.table import TrainingModel
 from traces.counted import counted
 from traces.errors import InputError, WorkError
 
@@ -38,7 +38,7 @@ RESTART_S = 30.0  # of a job that names no model: stated, the least of Sia's but
 
 
 @dataclass(frozen=True, eq=False)
-class Machine:
+class GpuMachine:
     """The cluster: GPUs and GPU type of each node, (nodes,) each; what a job's recorded run time was on."""
 
     gpus: Int64s
@@ -58,7 +58,7 @@ class Machine:
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class GpuJob:
     """One job and where it stands. A policy reads it and changes nothing."""
 
     number: int
@@ -66,7 +66,7 @@ class Job:
     gpus: int  # asked for
     run_s: float  # on those
     group: str = ""  # virtual cluster or user, where the trace has one
-    model: Model | None = None
+    model: TrainingModel | None = None
     elastic: bool = False
     pod_gpus: int = 1  # GPUs of a pod, all on one node; divides `gpus`
     left_s: float = 0.0  # of run_s, when its allocation last changed or the policy was last asked
@@ -97,8 +97,8 @@ class View(NamedTuple):
     """What a policy is asked with: the instant, the machine, the jobs that are there in order of arrival."""
 
     now_s: float
-    machine: Machine
-    jobs: Sequence[Job]
+    machine: GpuMachine
+    jobs: Sequence[GpuJob]
 
 
 def check_seconds(policy: str, **settings: float | None) -> None:
@@ -126,7 +126,7 @@ class RoundPolicy(Protocol):
         ...
 
 
-class Result(NamedTuple):
+class GpuResult(NamedTuple):
     """Of each job, in the order given, (n,) each; times in seconds of the trace, -1 where it never came to it."""
 
     start_s: Floats
@@ -140,7 +140,7 @@ class Result(NamedTuple):
     stranded_gpu_s: float  # GPU seconds that were free while some job that was there had none
 
 
-def speed(job: Job, placed: Placed, machine: Machine) -> float:
+def speed(job: GpuJob, placed: Placed, machine: GpuMachine) -> float:
     """Progress a second on `placed`, 1 on what the job asked for, packed on the reference type.
 
     A gang of several types runs at the speed of its slowest.
@@ -155,17 +155,17 @@ def speed(job: Job, placed: Placed, machine: Machine) -> float:
 
 
 class _Clock:
-    def __init__(self, jobs: Sequence[Job], machine: Machine, policy: RoundPolicy) -> None:
+    def __init__(self, jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPolicy) -> None:
         self.arriving = sorted(jobs, key=lambda job: (job.submit_s, job.number))[::-1]
         self.machine, self.policy = machine, policy
-        self.active: dict[int, Job] = {}
+        self.active: dict[int, GpuJob] = {}
         self.beside: dict[int, int] = {}  # jobs that share GPUs, each with the other
         self.decisions = 0
         self.stranded_gpu_s = 0.0
         self.free = 0  # GPUs, since the last tick
         self.last_s = 0.0
 
-    def settle(self, job: Job, now_s: float) -> None:
+    def settle(self, job: GpuJob, now_s: float) -> None:
         """Brings what the job has done and held up to `now_s`."""
         passed = now_s - job.since_s
         if job.placed and passed > 0.0:
@@ -212,7 +212,7 @@ class _Clock:
             job.placed = placed
         self.beside = beside
 
-    def change(self, job: Job, now_s: float) -> None:
+    def change(self, job: GpuJob, now_s: float) -> None:
         """A first start, or a restart with its charge."""
         if job.start_s < 0.0:
             job.start_s = now_s
@@ -279,7 +279,7 @@ class _Clock:
         return max(following, float(np.ceil(event_s / self.policy.round_s) * self.policy.round_s))
 
 
-def simulate_rounds(jobs: Sequence[Job], machine: Machine, policy: RoundPolicy) -> Result:
+def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPolicy) -> GpuResult:
     """Runs fresh `jobs` to the last one's end, as the policy's `prepared` makes them where it has one.
 
     A policy may say that it has `settled`: its last decision, in which everyone runs, stands until a job comes or ends.
@@ -302,7 +302,7 @@ def simulate_rounds(jobs: Sequence[Job], machine: Machine, policy: RoundPolicy) 
     def of_jobs(name: str) -> Floats:
         return np.array([getattr(job, name) for job in jobs], dtype=np.float64)
 
-    return Result(
+    return GpuResult(
         start_s=of_jobs("start_s"),
         end_s=of_jobs("end_s"),
         ran_s=of_jobs("ran_s"),

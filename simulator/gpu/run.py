@@ -7,28 +7,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simulator.gpu.cluster import Cluster
+from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import Bools, Floats, GpuJobs
 from simulator.gpu.registry import Event, check, parameters, scheduler
-from simulator.gpu.rounds import Result, simulate_rounds
+from simulator.gpu.rounds import GpuResult, simulate_rounds
 from traces.counted import counted
 from traces.errors import InputError, WorkError
 
 
-class Replay(NamedTuple):
+class GpuReplay(NamedTuple):
     """What became of the jobs, and what the scheduler says that it assumed."""
 
-    result: Result
+    result: GpuResult
     said: list[str]
 
 
 def simulate(
-    cluster: Cluster,
+    cluster: GpuCluster,
     jobs: GpuJobs,
     name: str,
     told: dict[str, float] | None = None,
     quotas: dict[str, int] | None = None,
-) -> Replay:
+) -> GpuReplay:
     """Runs `jobs` under the scheduler `name`; `told` are its parameters where not the defaults, `quotas` GPUs a group.
 
     Raises InputError for a name or value that is not known, for no jobs and for a job that no part of the cluster
@@ -50,7 +50,7 @@ def simulate(
     if not isinstance(found, Event):
         policy: Any = getattr(import_module(found.module), found.name)(**_typed(parameters(name), told))
         result = simulate_rounds(jobs.objects(), cluster.machine(), policy)
-        return Replay(result, policy.said() if hasattr(policy, "said") else [])
+        return GpuReplay(result, policy.said() if hasattr(policy, "said") else [])
     share, said = quota(cluster, jobs, quotas or {}) if found.by_group else (np.zeros(max(1, len(jobs.groups))), [])
     knobs = np.array([told.get(key, default) for key, default in found.parameters.items()], dtype=np.float64)
     said = [f"{name}: {line}" for line in said if name == "yarn"]
@@ -58,10 +58,10 @@ def simulate(
         said.append(f"{name}: the trace names neither virtual clusters nor users: all jobs are of one group")
     if name in ("drf", "tetris") and cluster.capacity.shape[1] == 1:
         said.append(f"{name}: the trace does not hold CPUs and memory of its nodes: GPUs are the only resource")
-    return Replay(_events(cluster, jobs, name, share, knobs), said)
+    return GpuReplay(_events(cluster, jobs, name, share, knobs), said)
 
 
-def _events(cluster: Cluster, jobs: GpuJobs, name: str, share: Floats, knobs: Floats) -> Result:
+def _events(cluster: GpuCluster, jobs: GpuJobs, name: str, share: Floats, knobs: Floats) -> GpuResult:
     from simulator.gpu.events.state import ATTAINED, BEGUN, DECISIONS, END, LOST, PREEMPTIONS, RAN, RESTARTS, build
     from simulator.gpu.kernel import RULES, run
 
@@ -69,7 +69,7 @@ def _events(cluster: Cluster, jobs: GpuJobs, name: str, share: Floats, knobs: Fl
     stranded, stuck = run(RULES.index(name), state)
     if stuck >= 0:
         raise WorkError(f"{name}: job {jobs.number[stuck]} of {counted(jobs.gpus[stuck], 'GPU')} is never started")
-    return Result(
+    return GpuResult(
         start_s=state.real[BEGUN],
         end_s=state.real[END],
         ran_s=state.real[RAN],
@@ -82,7 +82,7 @@ def _events(cluster: Cluster, jobs: GpuJobs, name: str, share: Floats, knobs: Fl
     )
 
 
-def fits(cluster: Cluster, jobs: GpuJobs) -> Bools:
+def fits(cluster: GpuCluster, jobs: GpuJobs) -> Bools:
     """Which jobs an empty cluster can hold on GPUs of one type, each pod on one node, (jobs,)."""
     able = np.zeros(len(jobs), dtype=np.bool_)
     needs, of = np.unique(np.column_stack([jobs.pod_gpus, jobs.need]), axis=0, return_inverse=True)
@@ -96,13 +96,13 @@ def fits(cluster: Cluster, jobs: GpuJobs) -> Bools:
     return able
 
 
-def most_of_a_type(cluster: Cluster) -> int:
+def most_of_a_type(cluster: GpuCluster) -> int:
     """GPUs of the type of which there are most."""
     gpus = cluster.capacity[:, 0]
     return max(int(gpus[np.array(cluster.types) == kind].sum()) for kind in set(cluster.types))
 
 
-def quota(cluster: Cluster, jobs: GpuJobs, declared: dict[str, int]) -> tuple[Floats, list[str]]:
+def quota(cluster: GpuCluster, jobs: GpuJobs, declared: dict[str, int]) -> tuple[Floats, list[str]]:
     """GPUs of each group, (groups,), and what was assumed: declared ones, else in proportion to the GPU time used.
 
     Raises InputError where quotas are declared for unknown groups or add to more than the cluster has.

@@ -1,5 +1,5 @@
-"""The recorded cluster: what a trace hides about its scheduler, inferred from the record, and how far the result holds.
+"""The recorded cluster: infer a scheduler's hidden parameters from a trace, and judge the simulated waits.
 
-Arrays in, starts and figures out. Imports the simulator's shared files and `traces` alone; imported by assets, models
+Arrays in, starts and figures out. Imports only `traces` and the simulator's shared files; imported by assets, models
 and the command line.
 """

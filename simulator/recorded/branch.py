@@ -1,16 +1,19 @@
-"""The recorded world as it goes on: it follows the log until a job is submitted, and is simulated from then on.
+"""A branch of the recorded world: it follows the log until a job is submitted, and is simulated from then on.
 
     branch = new_branch(cluster)
-    advance(cluster, branch, t - 1, NONE)      # the log is followed
+    advance(cluster, branch, t - 1, NONE)      # follow the log
     copy_branch(cluster, other, branch)
     submit(cluster, other, row, t)             # `other` leaves the log at t
     start = advance(cluster, other, NEVER, row)
 
-Compiled, and callable from compiled code. The clock: what the log says of a second is known a second later. Then, and
-at every tenth minute while the log is followed, there is a pass. Once the log is left there is one a second after every
-event of another job and after every simulated end, when nodes that were out come back (`forked.OUT_S` after the log
-was left), and at the instant at which the job submitted last is given up (`follow.HORIZON_S` after its submission).
-After the last event of the log nobody arrives any more, and as many nodes are usable as were then.
+Compiled, and callable from compiled code. The events of a second are known one second later. While a branch follows the
+log, a pass happens then and at every tenth minute. After the branch leaves the log, passes happen
+
+- one second after every event of another job and after every simulated end;
+- when nodes that were out come back, `forked.OUT_S` after the branch left the log;
+- when the job submitted last is given up, `follow.HORIZON_S` after its submission.
+
+After the last event of the log no job arrives, and the number of usable nodes stays as it was then.
 """
 
 from __future__ import annotations
@@ -23,57 +26,70 @@ from simulator.compiled import kernel, kernel_inline
 from simulator.recorded.follow import HORIZON_S, TICK_S, look, take
 from simulator.recorded.forked import OUT_S, finish_before, start_placed, tell
 from simulator.recorded.log import Log, log_of, most_in_use, next_of_others
-from simulator.recorded.passes import Scratch, make_pass, new_scratch
-from simulator.recorded.record import NEVER, NONE, SUBMITTED, Events, Int64s, Record
-from simulator.recorded.state import BUSY, CEILING, PENDING, RUNNING, Jobs, Rules, State, copy_state, enter, new_state
+from simulator.recorded.passes import RecordedScratch, make_pass, new_scratch
+from simulator.recorded.record import NEVER, NONE, SUBMITTED, Events, Int64s, RecordedTrace
+from simulator.recorded.state import (
+    BUSY,
+    CEILING,
+    PENDING,
+    RUNNING,
+    RecordedJobs,
+    RecordedRules,
+    RecordedState,
+    copy_state,
+    enter,
+    new_state,
+)
 
-# Entries of Branch.scalars.
-TAKEN = 0  # events of the log that have happened, those passed over included
+# Entries of RecordedBranch.scalars.
+TAKEN = 0  # events of the log that have happened, including those passed over
 ARRIVED = 1  # jobs of the record that have been submitted
 LAST_PASS_S = 2  # instant of the last pass, NONE before the first
-NEXT_PASS_S = 3  # instant of the next one; NEVER where nothing is left to happen
-LEFT_S = 4  # when the log was left, NEVER while it is followed
-OWN = 5  # the row of the record whose events are passed over: that which was submitted, or `pass_over` named; NONE
-SUBMITTED_JOB = 6  # a job given to `submit` whose time has not come
-SUBMITTED_S = 7  # that time; NEVER where there is no such job
+NEXT_PASS_S = 3  # instant of the next pass; NEVER if nothing more can happen
+LEFT_S = 4  # when the branch left the log, NEVER while it follows the log
+OWN = 5  # the row of the record whose events are passed over, given to `submit` or `pass_over`; NONE
+SUBMITTED_JOB = 6  # a job given to `submit` whose submission is still ahead
+SUBMITTED_S = 7  # that submission; NEVER if there is no such job
 GIVE_UP_S = 8  # when the job submitted last is given up, NEVER before the first
 SCALARS = 9
 
 
 class Beyond(NamedTuple):
-    """Which key a job beyond the record gets at its submission: its own, else the usual one; and growth since origin.
+    """The keys of jobs beyond the record at their submission: their own keys, else the usual key.
 
-    `simulator.recorded.parameters.jobs_of` says what a key is.
+    `simulator.recorded.parameters.jobs_of` defines a key.
     """
 
-    own: Int64s  # (jobs beyond the record,) for a submission at origin_s; NONE: the usual one
-    usual: Int64s  # (jobs of the record + 1,) by how many of them have arrived, for a submission at origin_s
-    key_per_s: float  # added for each second that the submission is later
+    own: Int64s  # (jobs beyond the record,) key for a submission at origin_s; NONE: the usual key
+    usual: Int64s  # (jobs of the record + 1,) usual key at origin_s, by the number of arrived jobs
+    key_per_s: float  # added for each second between origin_s and the submission
     origin_s: int  # epoch s
 
 
-class Cluster(NamedTuple):
-    """What never changes, and the working memory of one thread."""
+class RecordedCluster(NamedTuple):
+    """The constant data of a recorded world, and the working memory of one thread."""
 
-    jobs: Jobs  # rows 0 .. len(beyond.usual) - 2 are the record's, those beyond it start only through `submit`
+    jobs: RecordedJobs  # rows 0 .. len(beyond.usual) - 2 are the record's; later rows start only through `submit`
     beyond: Beyond
-    rules: Rules
+    rules: RecordedRules
     log: Log
-    scratch: Scratch
+    scratch: RecordedScratch
 
 
-class Branch(NamedTuple):
+class RecordedBranch(NamedTuple):
     """What changes."""
 
-    state: State
+    state: RecordedState
     scalars: Int64s  # (SCALARS,) TAKEN .. GIVE_UP_S
 
 
-def new_cluster(record: Record, events: Events, jobs: Jobs, rules: Rules, beyond: Beyond | None = None) -> Cluster:
-    """The cluster of a record and its events.
+def new_cluster(
+    record: RecordedTrace, events: Events, jobs: RecordedJobs, rules: RecordedRules, beyond: Beyond | None = None
+) -> RecordedCluster:
+    """Build the cluster of a record and its events.
 
-    `jobs` are the record's (`simulator.recorded.parameters.jobs_of`), then those beyond it, which run for their whole
-    limit. Without `beyond` these come first, served first.
+    `jobs` holds the jobs of the record (`simulator.recorded.parameters.jobs_of`), then jobs beyond it, which run for
+    their whole limit. Without `beyond` the latter are served first come, first served.
     """
     if beyond is None:
         origin_s = int(record.submit_s[0]) if len(record) else 0
@@ -81,45 +97,45 @@ def new_cluster(record: Record, events: Events, jobs: Jobs, rules: Rules, beyond
         beyond = Beyond(np.full(more, NONE), np.zeros(len(record) + 1, np.int64), -1.0, origin_s)
     users = int(jobs.user.max()) + 1 if len(jobs.user) else 0
     log = log_of(record, events, jobs.limit_s[len(record) :])
-    return Cluster(jobs, beyond, rules, log, new_scratch(len(jobs.user), users))
+    return RecordedCluster(jobs, beyond, rules, log, new_scratch(len(jobs.user), users))
 
 
-def new_branch(cluster: Cluster, remembered: int = 0) -> Branch:
-    """Before the first event of the log; the last `remembered` starts and ends will be known."""
+def new_branch(cluster: RecordedCluster, remembered: int = 0) -> RecordedBranch:
+    """Return a branch before the first event of the log; it remembers the last `remembered` starts and ends."""
     scalars = np.zeros(SCALARS, np.int64)
     scalars[LAST_PASS_S] = scalars[OWN] = scalars[SUBMITTED_JOB] = NONE
     scalars[LEFT_S] = scalars[SUBMITTED_S] = scalars[GIVE_UP_S] = NEVER
     scalars[NEXT_PASS_S] = cluster.log.time_s[0] + 1 if len(cluster.log.time_s) else NEVER
-    return Branch(new_state(cluster.jobs, len(cluster.scratch.placed_jobs), remembered), scalars)
+    return RecordedBranch(new_state(cluster.jobs, len(cluster.scratch.placed_jobs), remembered), scalars)
 
 
 @kernel
-def copy_branch(cluster: Cluster, target: Branch, source: Branch) -> None:
-    """Make `target` equal to `source`; costs and conditions are those of `copy_state`."""
+def copy_branch(cluster: RecordedCluster, target: RecordedBranch, source: RecordedBranch) -> None:
+    """Make `target` equal to `source`; cost and conditions are those of `copy_state`."""
     copy_state(target.state, source.state, _first_beyond(cluster))
     for i in range(SCALARS):
         target.scalars[i] = source.scalars[i]
 
 
 @kernel_inline
-def _first_beyond(cluster: Cluster) -> int:
-    """The first row that is not the record's."""
+def _first_beyond(cluster: RecordedCluster) -> int:
+    """Return the first row beyond the record."""
     return len(cluster.beyond.usual) - 1
 
 
 @kernel
-def pass_over(branch: Branch, row: int) -> None:
-    """What is still to come of that row of the record does not happen; nothing where it has been submitted already."""
+def pass_over(branch: RecordedBranch, row: int) -> None:
+    """Ignore the events of a row of the record from now on; no effect if it has been submitted already."""
     if branch.scalars[ARRIVED] <= row:
         branch.scalars[OWN] = row
 
 
 @kernel
-def submit(cluster: Cluster, branch: Branch, job: int, submit_s: int) -> None:
-    """Row `job` will be submitted at `submit_s`, no earlier than the branch has advanced; the log is left then.
+def submit(cluster: RecordedCluster, branch: RecordedBranch, job: int, submit_s: int) -> None:
+    """Submit row `job` at `submit_s`, which the branch must not have passed; the branch leaves the log then.
 
-    A row beyond the record, or one row of the record at its recorded second, whose own events are then passed over.
-    Only one submission may lie ahead of a branch.
+    The row is beyond the record, or it is one row of the record at its recorded second, whose own events are then
+    passed over. A branch takes one future submission at a time.
     """
     scalars = branch.scalars
     scalars[SUBMITTED_JOB], scalars[SUBMITTED_S] = job, submit_s
@@ -129,11 +145,11 @@ def submit(cluster: Cluster, branch: Branch, job: int, submit_s: int) -> None:
 
 
 @kernel
-def advance(cluster: Cluster, branch: Branch, until_s: int, watched: int) -> int:
-    """Let everything happen up to and including `until_s`, or until `watched` (a row, or NONE) starts: its start.
+def advance(cluster: RecordedCluster, branch: RecordedBranch, until_s: int, watched: int) -> int:
+    """Advance up to and including `until_s`, or until `watched` (a row, or NONE) starts; return its start.
 
-    NONE when `until_s` is reached, when nothing is left to happen, or when `watched` is given up. After a start the
-    branch has seen what is before that second, and the pass in it.
+    Returns NONE when `until_s` is reached, when nothing more can happen, or when `watched` is given up. After a start
+    the branch has processed the events before that second and the pass in it.
     """
     scalars = branch.scalars
     while scalars[NEXT_PASS_S] <= until_s and scalars[NEXT_PASS_S] < NEVER:
@@ -142,16 +158,16 @@ def advance(cluster: Cluster, branch: Branch, until_s: int, watched: int) -> int
             return int(now)
         if watched != NONE and now >= branch.state.submit_s[watched] + HORIZON_S:
             return NONE
-    if scalars[NEXT_PASS_S] < NEVER:  # the pass is at least a second after what it waits for
+    if scalars[NEXT_PASS_S] < NEVER:  # a pass is at least one second after the event that causes it
         _happen(cluster, branch, until_s + 1)
     return NONE
 
 
 @kernel
-def until_submission(cluster: Cluster, branch: Branch, job: int) -> None:
-    """Follow the log up to the submission of a row of the record: all that came before it, and not the row itself.
+def until_submission(cluster: RecordedCluster, branch: RecordedBranch, job: int) -> None:
+    """Follow the log up to the submission of a row of the record, without the submission itself.
 
-    Rows that are asked for one after the other rise.
+    Call this for rising rows.
     """
     log, state, scalars = cluster.log, branch.state, branch.scalars
     now = cluster.jobs.submit_s[job]
@@ -165,8 +181,8 @@ def until_submission(cluster: Cluster, branch: Branch, job: int) -> None:
 
 
 @kernel_inline
-def pass_due(cluster: Cluster, branch: Branch, watched: int) -> bool:
-    """Go on to the next pass; whether `watched` (a row, or NONE) starts in it."""
+def pass_due(cluster: RecordedCluster, branch: RecordedBranch, watched: int) -> bool:
+    """Advance to the next pass and make it; return whether `watched` (a row, or NONE) starts in it."""
     jobs, rules, log, state, scratch = cluster.jobs, cluster.rules, cluster.log, branch.state, cluster.scratch
     scalars = branch.scalars
     now = scalars[NEXT_PASS_S]
@@ -185,10 +201,10 @@ def pass_due(cluster: Cluster, branch: Branch, watched: int) -> bool:
 
 
 @kernel_inline
-def usable_nodes(cluster: Cluster, branch: Branch, now: int) -> int:
-    """Usable nodes as known at `now`: the most in use lately, but no more than what nodes out have come to show.
+def usable_nodes(cluster: RecordedCluster, branch: RecordedBranch, now: int) -> int:
+    """Return the usable nodes as known at `now`: the most in recent use, capped by evidence of nodes out of service.
 
-    What they showed holds until more are in use while the log is followed, and for OUT_S after it was left.
+    While the branch follows the log, the cap holds until more nodes are in use; after that, for OUT_S.
     """
     scalars, busy, ceiling = branch.scalars, branch.state.scalars[BUSY], branch.state.scalars[CEILING]
     is_out = busy <= ceiling if scalars[LEFT_S] == NEVER else now < scalars[LEFT_S] + OUT_S
@@ -200,8 +216,8 @@ def usable_nodes(cluster: Cluster, branch: Branch, now: int) -> int:
 
 
 @kernel_inline
-def _happen(cluster: Cluster, branch: Branch, before_s: int) -> None:
-    """Everything before `before_s` happens, but for passes."""
+def _happen(cluster: RecordedCluster, branch: RecordedBranch, before_s: int) -> None:
+    """Process every event before `before_s` without passes."""
     jobs, rules, log, state, scalars = cluster.jobs, cluster.rules, cluster.log, branch.state, branch.scalars
     count = len(log.time_s)
     if scalars[LEFT_S] == NEVER:
@@ -222,8 +238,8 @@ def _happen(cluster: Cluster, branch: Branch, before_s: int) -> None:
 
 
 @kernel_inline
-def _arrive(cluster: Cluster, branch: Branch) -> None:
-    """The job given to `submit` enters the queue; the first one leaves the log."""
+def _arrive(cluster: RecordedCluster, branch: RecordedBranch) -> None:
+    """Put the job given to `submit` into the queue; at the first such job the branch leaves the log."""
     state, scalars = branch.state, branch.scalars
     job, submit_s = scalars[SUBMITTED_JOB], scalars[SUBMITTED_S]
     scalars[SUBMITTED_JOB], scalars[SUBMITTED_S] = NONE, NEVER
@@ -235,8 +251,8 @@ def _arrive(cluster: Cluster, branch: Branch) -> None:
 
 
 @kernel_inline
-def _key_beyond(cluster: Cluster, branch: Branch, job: int, submit_s: int) -> int:
-    """The key that a row beyond the record gets if it is submitted at `submit_s`."""
+def _key_beyond(cluster: RecordedCluster, branch: RecordedBranch, job: int, submit_s: int) -> int:
+    """Return the key of a row beyond the record that is submitted at `submit_s`."""
     beyond = cluster.beyond
     own = beyond.own[job - _first_beyond(cluster)]
     key = beyond.usual[branch.scalars[ARRIVED]] if own == NONE else own
@@ -244,8 +260,8 @@ def _key_beyond(cluster: Cluster, branch: Branch, job: int, submit_s: int) -> in
 
 
 @kernel
-def place_of(cluster: Cluster, branch: Branch, job: int, submit_s: int) -> int:
-    """How many of the pending jobs would go ahead of a row beyond the record that is submitted at `submit_s`."""
+def place_of(cluster: RecordedCluster, branch: RecordedBranch, job: int, submit_s: int) -> int:
+    """Count the pending jobs that would be ahead of a row beyond the record submitted at `submit_s`."""
     key, ahead = _key_beyond(cluster, branch, job, submit_s), 0
     while ahead < branch.state.scalars[PENDING] and branch.state.key[branch.state.pending[ahead]] >= key:
         ahead += 1
@@ -253,8 +269,8 @@ def place_of(cluster: Cluster, branch: Branch, job: int, submit_s: int) -> int:
 
 
 @kernel_inline
-def _next_pass_s(log: Log, branch: Branch, now: int) -> int:
-    """The instant of the first pass after `now`, when there was one; NEVER where nothing is left to happen."""
+def _next_pass_s(log: Log, branch: RecordedBranch, now: int) -> int:
+    """Return the instant of the first pass after the pass at `now`; NEVER if nothing more can happen."""
     state, scalars = branch.state, branch.scalars
     event = next_of_others(log, scalars[TAKEN], scalars[OWN])
     following = min(scalars[SUBMITTED_S], log.time_s[event] if event < len(log.time_s) else NEVER)

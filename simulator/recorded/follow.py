@@ -1,34 +1,34 @@
-"""Following the log: its events change the state, and what they show about holds and about nodes out. Compiled.
+"""Follow the log: apply its events to the state and infer holds and nodes out of service. Compiled.
 
-What the record shows on the way (each can be switched off, `Rules`):
+The record reveals three things on the way (`RecordedRules` can switch off each):
 
-  - *nodes out*: a pending job that the pass would have started `stall_s` ago, and that nobody overtook, shows that
-    fewer nodes are usable than thought: at most those in use and one less than it asks for. This holds until more
-    are in use;
-  - *holds*: a pending job is held (by a dependency, a begin time, an operator: the log does not say) once it was
-    overtaken. That is: a job of another user behind it started although the pass would have started this one first, or
-    although this one asks for neither more nodes nor a longer limit and its user is within the limits. A held job
-    reserves nothing from then on;
-  - *siblings*: a job waits for its own user's held jobs ahead of it that ask for no more than it does.
+  - *Nodes out*: a pending job that the pass would have started `stall_s` ago, and that no job overtook, shows that
+    fewer nodes are usable than assumed: at most the nodes in use plus one less than it asks for. This holds until more
+    nodes are in use.
+  - *Holds*: a pending job counts as held (by a dependency, a begin time or an operator; the log does not show which)
+    once it was overtaken. It was overtaken if a job of another user behind it started although the pass would have
+    started this job first, or although this job asks for neither more nodes nor a longer limit and its user is within
+    the limits. A held job reserves nothing from then on.
+  - *Siblings*: a job waits for its own user's held jobs ahead of it that ask for no more than it does.
 
-An example on 4 nodes: A holds 2 of them; B (another user's, 2 nodes, 1 h) has pended for a minute, and the pass says
-that it may start. Then C, behind B, of a third user, starts on 2 nodes: B was overtaken and is held. Had nobody
-started for `stall_s` (five minutes), then B's waiting would show that at most 2 + 2 - 1 = 3 nodes are usable.
+An example on 4 nodes: A holds 2 of them. B (another user's, 2 nodes, 1 h) has pended for a minute, and the pass finds
+that it may start. Then C, behind B and of a third user, starts on 2 nodes: B was overtaken and counts as held. If no
+job had started for `stall_s` (five minutes), B's wait would show that at most 2 + 2 - 1 = 3 nodes are usable.
 """
 
 from __future__ import annotations
 
 from simulator.compiled import kernel
 from simulator.recorded.log import Log
-from simulator.recorded.passes import Scratch, make_pass
+from simulator.recorded.passes import RecordedScratch, make_pass
 from simulator.recorded.record import ENDED, NEVER, NONE, STARTED, SUBMITTED
 from simulator.recorded.state import (
     BUSY,
     CEILING,
     PENDING,
-    Jobs,
-    Rules,
-    State,
+    RecordedJobs,
+    RecordedRules,
+    RecordedState,
     begin,
     enter,
     finish,
@@ -36,13 +36,21 @@ from simulator.recorded.state import (
     over_limit,
 )
 
-TICK_S = 600  # a pass although nothing happened: limits run out and reservations come near
-HORIZON_S = 10 * 86400  # a job that has not started by then is given up at that wait
+TICK_S = 600  # period of passes without an event: limits expire and reservations come closer
+HORIZON_S = 10 * 86400  # a job that has not started after this wait is given up with this wait
 
 
 @kernel
-def look(jobs: Jobs, rules: Rules, state: State, scratch: Scratch, now: int, usable: int, target: int) -> bool:
-    """What the record has come to show about nodes out, then a pass on at most `usable` nodes (`passes.make_pass`)."""
+def look(
+    jobs: RecordedJobs,
+    rules: RecordedRules,
+    state: RecordedState,
+    scratch: RecordedScratch,
+    now: int,
+    usable: int,
+    target: int,
+) -> bool:
+    """Infer nodes out of service from the record, then make a pass on at most `usable` nodes (`passes.make_pass`)."""
     scalars = state.scalars
     if scalars[BUSY] > scalars[CEILING]:
         scalars[CEILING] = NEVER
@@ -56,8 +64,8 @@ def look(jobs: Jobs, rules: Rules, state: State, scratch: Scratch, now: int, usa
 
 
 @kernel
-def take(jobs: Jobs, rules: Rules, log: Log, state: State, event: int) -> None:
-    """An event of the log happens: a job is submitted, starts, ends, or is cancelled in the queue."""
+def take(jobs: RecordedJobs, rules: RecordedRules, log: Log, state: RecordedState, event: int) -> None:
+    """Apply an event of the log: a job is submitted, starts, ends, or is cancelled in the queue."""
     job, kind = log.job[event], log.kind[event]
     if kind == SUBMITTED:
         enter(state, job)
@@ -72,8 +80,10 @@ def take(jobs: Jobs, rules: Rules, log: Log, state: State, event: int) -> None:
 
 
 @kernel
-def _hold_overtaken(jobs: Jobs, rules: Rules, state: State, job: int, start_s: int, ahead: int) -> None:
-    """`job` starts at `start_s`: of the `ahead` jobs before it, those that could have started in its place are held."""
+def _hold_overtaken(
+    jobs: RecordedJobs, rules: RecordedRules, state: RecordedState, job: int, start_s: int, ahead: int
+) -> None:
+    """Mark as held those of the `ahead` jobs before `job` that could have started in its place at `start_s`."""
     for i in range(ahead):
         other = state.pending[i]
         if jobs.user[other] != jobs.user[job]:

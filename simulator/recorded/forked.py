@@ -1,35 +1,36 @@
-"""What happens once the log has been left: every job is started by the pass, and a job submitted competes. Compiled.
+"""The simulation after a branch leaves the log: the pass starts every job, and a submitted job competes. Compiled.
 
-The log is left at a submission, in the state of the others at that instant: who runs since when, who pends, who is
-held, which nodes are out. From then on every job is started by the pass of `simulator.recorded.passes`. Nothing of the
-others' later starts reaches the state, but for the start of a job that was held already. So the start of a submitted
-job cannot be read off the nodes that it, or others, left idle in truth.
+A branch leaves the log at a submission. It starts from the state of the other jobs at that instant: the running jobs
+and their starts, the pending jobs, the held jobs, and the nodes out of service. From then on the pass of
+`simulator.recorded.passes` starts every job. Later recorded starts do not reach the state, except the start of a job
+that was held already. So the simulation cannot infer the start of a submitted job from the nodes that it, or others,
+left idle in the record.
 
-The log goes on to tell what an operator would know: arrivals, cancellations, nodes in use, and how long a job ran once
-its recorded end is past. A job that starts earlier than it did in truth, or that was cancelled in the queue in truth,
-keeps its nodes until that end, or that cancellation, but no longer than like jobs run (`simulator.recorded.run_times`).
-Against its user's limits it counts until then all the same: a user at a limit, who runs one job after the other, is
-never more than one ahead of the record, whatever kept these jobs in truth.
+The log still provides what an operator would know: arrivals, cancellations, nodes in use, and a job's run time once its
+recorded end has passed. A job that starts earlier than recorded, or that was cancelled in the queue, keeps its nodes
+until its recorded end or cancellation, but no longer than similar jobs run (`simulator.recorded.run_times`). It counts
+against its user's limits until its recorded end in any case. So a user at a limit who runs one job after the other is
+never more than one job ahead of the record, whatever delayed these jobs in the record.
 
-An example: the log says that B was submitted at 10:00, started at 12:00 and ended at 13:00. If the simulation starts it
-at 12:30, it ends at 13:30, after the hour that it ran; at 12:10 nobody can know that hour, and nobody is told. If the
-simulation starts it at 11:00, that it runs for an hour is known at 13:00 only: it ends then, or earlier if jobs of its
-user have run for less than two hours in the mean.
+An example: in the log B was submitted at 10:00, started at 12:00 and ended at 13:00. If the simulation starts it at
+12:30, it ends at 13:30, after its recorded hour; at 12:10 the simulation does not yet know that hour. If the simulation
+starts it at 11:00, its run time is known only at 13:00. It ends then, or earlier if jobs of its user have run for less
+than two hours in the mean.
 """
 
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
 from simulator.recorded.log import Log
-from simulator.recorded.passes import Scratch, may_start
+from simulator.recorded.passes import RecordedScratch, may_start
 from simulator.recorded.record import CANCELLED, ENDED, STARTED, SUBMITTED
 from simulator.recorded.run_times import longest_run_s
 from simulator.recorded.state import (
     PENDING,
     RUNNING,
-    Jobs,
-    Rules,
-    State,
+    RecordedJobs,
+    RecordedRules,
+    RecordedState,
     asks_no_more,
     begin,
     count_no_more,
@@ -39,12 +40,12 @@ from simulator.recorded.state import (
     still_count,
 )
 
-OUT_S = 7200  # nodes that were out when the log was left are taken to be out for so long
+OUT_S = 7200  # assumed remaining outage, s, of nodes that are out when the branch leaves the log
 
 
 @kernel_inline
-def _end_s(jobs: Jobs, log: Log, job: int, start_s: int, left_s: int) -> int:
-    """When a job ends that the simulation starts, where the log was left at `left_s`: see above."""
+def _end_s(jobs: RecordedJobs, log: Log, job: int, start_s: int, left_s: int) -> int:
+    """Return the end of a job that the simulation starts, if the branch left the log at `left_s` (module docstring)."""
     early_s = log.start_s[job] - start_s
     if early_s <= 0:
         return int(log.end_s[job] - early_s)
@@ -53,8 +54,8 @@ def _end_s(jobs: Jobs, log: Log, job: int, start_s: int, left_s: int) -> int:
 
 
 @kernel
-def finish_before(jobs: Jobs, log: Log, state: State, before_s: int) -> None:
-    """Jobs that end before an instant give their nodes back; their users' limits count them until the record's end."""
+def finish_before(jobs: RecordedJobs, log: Log, state: RecordedState, before_s: int) -> None:
+    """End the jobs that end before `before_s`; they count against their users' limits until their recorded end."""
     i = 0
     while i < state.scalars[RUNNING]:
         job = state.running[i]
@@ -67,8 +68,8 @@ def finish_before(jobs: Jobs, log: Log, state: State, before_s: int) -> None:
 
 
 @kernel
-def tell(jobs: Jobs, log: Log, state: State, event: int) -> None:
-    """What counts of an event of the log: an arrival, end or cancellation, or the start of a job that was held."""
+def tell(jobs: RecordedJobs, log: Log, state: RecordedState, event: int) -> None:
+    """Apply the visible part of an event of the log: an arrival, end or cancellation, or the start of a held job."""
     job, kind = log.job[event], log.kind[event]
     if kind in (ENDED, CANCELLED):
         count_no_more(jobs, state, job)
@@ -83,20 +84,20 @@ def tell(jobs: Jobs, log: Log, state: State, event: int) -> None:
 
 @kernel
 def start_placed(
-    jobs: Jobs,
-    rules: Rules,
+    jobs: RecordedJobs,
+    rules: RecordedRules,
     log: Log,
-    state: State,
-    scratch: Scratch,
+    state: RecordedState,
+    scratch: RecordedScratch,
     first_beyond: int,
     left_s: int,
     now: int,
     watched: int,
 ) -> bool:
-    """Start what the last pass placed now, but for the jobs that wait for a held sibling. The log was left at `left_s`.
+    """Start the jobs that the last pass placed now, except those that wait for a held sibling.
 
-    Rows from `first_beyond` on, not in the record, wait for none: of them it is known that nothing holds them.
-    Returns whether `watched` (a row, or NONE) is among those that start.
+    The branch left the log at `left_s`. Rows from `first_beyond` on are beyond the record and wait for no sibling,
+    because nothing holds them. Returns whether `watched` (a row, or NONE) starts.
     """
     watched_starts = False
     i = 0

@@ -1,9 +1,9 @@
-"""The whole trace replayed under the calibrated rules: only requests and run times are read.
+"""Replay the whole trace under the calibrated rules; only requests and run times are read.
 
-Free-running, so that a wrong start moves all that follow. The pass is that of `simulator.recorded.passes`; passes
-follow every arrival, end and cancellation, once a second at most, and every tenth minute while a job pends. A job
-that was cancelled in the queue leaves it at the recorded time if it has not started; what it would have run is not
-known, so it never starts. Usable nodes are given as a series on that ten-minute clock.
+The replay is free-running, so a wrong start shifts all later starts. Passes (`simulator.recorded.passes`) follow every
+arrival, end and cancellation, at most once per second, and every tenth minute while a job pends. A job that was
+cancelled in the queue never starts, because its run time is unknown, and leaves the queue at the recorded time. Usable
+nodes are given as a series on the ten-minute clock.
 """
 
 from __future__ import annotations
@@ -12,16 +12,27 @@ import numpy as np
 
 from simulator.compiled import kernel
 from simulator.recorded.follow import HORIZON_S, TICK_S
-from simulator.recorded.passes import Scratch, make_pass, may_start, new_scratch
-from simulator.recorded.record import NEVER, NONE, Events, Int64s, Record
-from simulator.recorded.state import PENDING, RUNNING, Jobs, Rules, State, begin, enter, finish, leave, new_state
+from simulator.recorded.passes import RecordedScratch, make_pass, may_start, new_scratch
+from simulator.recorded.record import NEVER, NONE, Events, Int64s, RecordedTrace
+from simulator.recorded.state import (
+    PENDING,
+    RUNNING,
+    RecordedJobs,
+    RecordedRules,
+    RecordedState,
+    begin,
+    enter,
+    finish,
+    leave,
+    new_state,
+)
 
 
-def free_starts(record: Record, jobs: Jobs, rules: Rules, usable: Int64s) -> Int64s:
-    """Simulated start of each job that ran, s, shape (jobs,); NEVER for a job cancelled in the queue.
+def free_starts(record: RecordedTrace, jobs: RecordedJobs, rules: RecordedRules, usable: Int64s) -> Int64s:
+    """Return the simulated start of each job that ran, s, shape (jobs,); NEVER for a job cancelled in the queue.
 
-    `usable` holds the usable nodes from the first submission on, one figure every TICK_S (the last holds on). A job
-    that has not started HORIZON_S after the last submission is given that instant.
+    `usable` holds the usable nodes from the first submission on, one value every TICK_S; the last value remains valid.
+    A job that has not started HORIZON_S after the last submission gets that instant as its start.
     """
     ran = record.ran
     starts = np.full(len(record), NEVER, np.int64)
@@ -38,10 +49,10 @@ def free_starts(record: Record, jobs: Jobs, rules: Rules, usable: Int64s) -> Int
     return starts
 
 
-def usable_nodes(record: Record, events: Events, window_s: int) -> Int64s:
-    """Most nodes in use over `window_s` before each tick, from the first submission on; for `free_starts`.
+def usable_nodes(record: RecordedTrace, events: Events, window_s: int) -> Int64s:
+    """Return the most nodes in use in the `window_s` before each tick, from the first submission on.
 
-    At each tick only what was recorded before it counts.
+    For `free_starts`. Each value depends only on the record before its tick.
     """
     ticks = np.arange(record.submit_s[0], events.time_s[-1] + TICK_S, TICK_S)
     taken = np.searchsorted(events.time_s, ticks)
@@ -52,19 +63,19 @@ def usable_nodes(record: Record, events: Events, window_s: int) -> Int64s:
 
 @kernel
 def _free(
-    jobs: Jobs,
-    rules: Rules,
+    jobs: RecordedJobs,
+    rules: RecordedRules,
     run_s: Int64s,
     end_s: Int64s,
     cancelled: Int64s,
     usable: Int64s,
-    state: State,
-    scratch: Scratch,
+    state: RecordedState,
+    scratch: RecordedScratch,
     starts: Int64s,
 ) -> None:
-    """Play every job from the first submission on, a pass a tick; `starts` gets the second in which each job starts.
+    """Simulate every job from the first submission on and write its start to `starts`, s.
 
-    Over 50 lines: the loop of the clock, with what happens at one instant in the order in which it happens.
+    Over 50 lines: the loop of the clock, with the events of one instant in their order.
     """
     count = len(jobs.submit_s)
     arrived, withdrawn = 0, 0

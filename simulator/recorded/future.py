@@ -1,15 +1,15 @@
-"""One simulated future of a recorded cluster: who is there goes on as it was drawn, and others arrive as they once did.
+"""One simulated future of a recorded cluster: present jobs run for drawn times, and past arrivals repeat. Compiled.
 
-Nothing that was recorded after the instant of the decision is read. Run times of the jobs that are there, and when held
-ones are released, are handed in as they were drawn. Arrivals are those of an earlier time of the same length, moved to
-now: jobs of the record submitted in the `cycle_s` seconds before the decision, each `cycle_s` later, again and again.
-Of these, run times are known where they had ended by then; of the others the drawn ones are taken. Who was withdrawn
-from the queue by then does not come again.
+Nothing that was recorded after the instant of the decision is read. The caller passes drawn run times of the present
+jobs and drawn releases of the held ones. Arrivals repeat the jobs of the record that were submitted in the `cycle_s`
+seconds before the decision, shifted by `cycle_s` again and again. Such an arrival runs for its recorded time if the job
+had ended by the decision, else for a drawn time. A job that had been withdrawn from the queue by then does not arrive
+again.
 
-The pass is that of `simulator.recorded.passes`, a second after what it waits for and STEP_S after the last one at the
-earliest. A job that waits for a held one of its user (`Rules.siblings`) keeps the place that the pass gave it, so that
-its nodes stay idle, as they do in `simulator.recorded.forked`. As many nodes are usable as at the decision; those that
-are out come back `forked.OUT_S` later. Compiled; the slow twin is `features.ahead.plain`.
+A pass (`simulator.recorded.passes`) happens one second after the event that causes it, and at least STEP_S after the
+pass before. A job that waits for a held job of its user (`RecordedRules.siblings`) keeps its place in the plan, so its
+nodes stay idle, as in `simulator.recorded.forked`. The usable nodes are those of the decision; nodes that are out come
+back `forked.OUT_S` later. `features.ahead.plain` is a plain Python version of the same algorithm.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import numpy as np
 from simulator.compiled import kernel
 from simulator.marks import NO_ROOM
 from simulator.recorded.forked import OUT_S
-from simulator.recorded.passes import Scratch, make_pass, may_start, new_scratch
-from simulator.recorded.record import NEVER, NONE, Int64s, Record
+from simulator.recorded.passes import RecordedScratch, make_pass, may_start, new_scratch
+from simulator.recorded.record import NEVER, NONE, Int64s, RecordedTrace
 from simulator.recorded.search import first_not_before
 from simulator.recorded.state import (
     BUSY,
     PENDING,
     RUNNING,
-    Jobs,
-    Rules,
-    State,
+    RecordedJobs,
+    RecordedRules,
+    RecordedState,
     asks_no_more,
     begin,
     enter,
@@ -39,80 +39,78 @@ from simulator.recorded.state import (
     new_state,
 )
 
-STEP_S = (
-    60  # between passes, at least: backfill itself runs every 30 s (Slurm's bf_interval), and most events are alone
-)
+STEP_S = 60  # least time between passes; Slurm's backfill runs every 30 s (bf_interval), and most events are alone
 
-# Entries of Moment.
-NOW_S = 0  # the decision
-CYCLE_S = 1  # arrivals are those of so long before it; 0: those that came in truth (to say what knowing them is worth)
-LAST_S = 2  # a successor that has not started by then is given up
-USABLE = 3  # nodes, once those that are out have come back
-USABLE_YET = 4  # nodes until then
-OWN_USER = 5  # whose jobs of the name OWN_NAME do not come: the successor stands in their place; NONE
+# Entries of the array `moment`.
+NOW_S = 0  # the instant of the decision
+CYCLE_S = 1  # length of the repeated past; 0: use the true arrivals, to measure the value of knowing them
+LAST_S = 2  # when a successor that has not started is given up
+USABLE = 3  # usable nodes after those that are out have come back
+USABLE_YET = 4  # usable nodes until then
+OWN_USER = 5  # user whose jobs named OWN_NAME do not arrive, because the successor replaces them; NONE
 OWN_NAME = 6
-WATCHED = 7  # the row whose start is asked for
+WATCHED = 7  # the row whose start is returned
 ROWS = 8  # rows in use; an arrival takes the next one
-FIRST_ROW = 9  # of the past that comes, where CYCLE_S is 0
+FIRST_ROW = 9  # first row of the past that arrives if CYCLE_S is 0
 MOMENT = 10
 
 
-class Past(NamedTuple):
-    """The record as arrivals and histories read it, int64, shape (jobs,), in order of submission."""
+class RecordedHistory(NamedTuple):
+    """The recorded jobs that may arrive again, int64, shape (jobs,), in order of submission."""
 
     submit_s: Int64s
-    start_s: Int64s  # NEVER for one that never ran
-    end_s: Int64s  # or the cancellation
+    start_s: Int64s  # NEVER for a job that never ran
+    end_s: Int64s  # end or cancellation
     size: Int64s
     limit_s: Int64s
     user: Int64s
     name: Int64s
-    priority_key: Int64s  # what its Priority adds to its key (`simulator.recorded.parameters.jobs_of`)
+    priority_key: Int64s  # part of the key from its Priority (`simulator.recorded.parameters.jobs_of`)
 
 
 class Ageing(NamedTuple):
-    """How a key falls with the instant of submission."""
+    """The change of a key with the instant of submission."""
 
     key_per_s: float
     origin_s: int
 
 
-class Room(NamedTuple):
-    """Working memory of one thread: a small cluster of its own, whose rows are numbered anew for each decision."""
+class RecordedFutureBuffers(NamedTuple):
+    """Working memory of one thread: a small cluster whose rows are renumbered for each decision."""
 
-    jobs: Jobs
-    state: State
-    scratch: Scratch
+    jobs: RecordedJobs
+    state: RecordedState
+    scratch: RecordedScratch
     run_s: Int64s  # (rows,) run time of a pending row
-    release_s: Int64s  # (rows,) when a held row is released, epoch s
-    drawn_s: Int64s  # (jobs of the past,) run times of those that had not ended
+    release_s: Int64s  # (rows,) release of a held row, epoch s
+    drawn_s: Int64s  # (jobs of the past,) drawn run times of jobs that had not ended
 
 
-def past_of(record: Record, *, has_priority: bool) -> Past:
-    """The past of a record; without priorities (first come, first served) keys hang on the submission alone."""
+def past_of(record: RecordedTrace, *, has_priority: bool) -> RecordedHistory:
+    """Return the past of a record. Without priorities (first come, first served) keys depend on submission alone."""
     priority = 3600 * record.priority if has_priority else np.zeros_like(record.submit_s)
     name = record.name if len(record.name) else np.zeros_like(record.user)
     columns = (record.submit_s, record.start_s, record.end_s, record.size, record.limit_s, record.user, name, priority)
-    return Past(*(np.ascontiguousarray(column, np.int64) for column in columns))
+    return RecordedHistory(*(np.ascontiguousarray(column, np.int64) for column in columns))
 
 
-def new_room(rows: int, users: int, past: Past) -> Room:
-    """Room for so many jobs at once and in the course of a future, arrivals included."""
-    jobs = Jobs(*(np.zeros(rows, np.int64) for _ in Jobs._fields))
+def new_room(rows: int, users: int, past: RecordedHistory) -> RecordedFutureBuffers:
+    """Allocate working memory for `rows` jobs over the whole future, including arrivals."""
+    jobs = RecordedJobs(*(np.zeros(rows, np.int64) for _ in RecordedJobs._fields))
     state, scratch = new_state(jobs, users), new_scratch(rows, users)
     drawn_s = np.zeros(len(past.submit_s), np.int64)
-    return Room(jobs, state, scratch, np.zeros(rows, np.int64), np.zeros(rows, np.int64), drawn_s)
+    return RecordedFutureBuffers(jobs, state, scratch, np.zeros(rows, np.int64), np.zeros(rows, np.int64), drawn_s)
 
 
 @kernel
 def key_at(ageing: Ageing, priority_key: int, submit_s: int) -> int:
-    """The key of a job submitted then."""
+    """Return the key of a job submitted at `submit_s`."""
     return int(priority_key + int(np.rint(ageing.key_per_s * (submit_s - ageing.origin_s))))
 
 
 @kernel
-def clear(state: State) -> None:
-    """Nobody pends and nobody runs."""
+def clear(state: RecordedState) -> None:
+    """Empty the state: no job pends or runs."""
     for user in range(len(state.user_jobs)):
         state.user_jobs[user] = state.user_nodes[user] = 0
     for i in range(len(state.scalars)):
@@ -120,12 +118,15 @@ def clear(state: State) -> None:
 
 
 @kernel
-def start_in_future(past: Past, ageing: Ageing, rules: Rules, room: Room, moment: Int64s) -> int:
-    """The start of row WATCHED, s; LAST_S where it has not started by then; NO_ROOM where more came than `room` holds.
+def start_in_future(
+    past: RecordedHistory, ageing: Ageing, rules: RecordedRules, room: RecordedFutureBuffers, moment: Int64s
+) -> int:
+    """Return the start of row WATCHED, s; LAST_S if it has not started by then; NO_ROOM if `room` is too small.
 
-    `room` holds who pends and runs at NOW_S, the watched row among those that pend; it is used up.
+    On entry `room` holds the jobs that pend and run at NOW_S, including the pending watched row. Its content is
+    consumed.
 
-    Over 50 lines: the loop of the clock, with what happens at one instant in the order in which it happens.
+    Over 50 lines: the loop of the clock, with the events of one instant in their order.
     """
     jobs, state, scratch = room.jobs, room.state, room.scratch
     scalars = state.scalars
@@ -155,7 +156,7 @@ def start_in_future(past: Past, ageing: Ageing, rules: Rules, room: Room, moment
             _arrive(past, ageing, room, moment, coming, later_s)
             coming += 1
             if coming == end and cycle_s == 0:
-                first = end  # what came in truth comes once
+                first = end  # true arrivals arrive once
             elif coming == end:
                 coming, later_s = first, later_s + cycle_s
         if held > 0:
@@ -185,8 +186,10 @@ def start_in_future(past: Past, ageing: Ageing, rules: Rules, room: Room, moment
 
 
 @kernel
-def _arrive(past: Past, ageing: Ageing, room: Room, moment: Int64s, row: int, later_s: int) -> None:
-    """A job of the past comes again, `later_s` later, unless it was withdrawn or is the user's own next one."""
+def _arrive(
+    past: RecordedHistory, ageing: Ageing, room: RecordedFutureBuffers, moment: Int64s, row: int, later_s: int
+) -> None:
+    """Repeat the arrival of a past job `later_s` later, unless it was withdrawn or the successor replaces it."""
     is_over = past.end_s[row] < moment[NOW_S]
     if is_over and past.start_s[row] == NEVER:
         return
@@ -204,8 +207,8 @@ def _arrive(past: Past, ageing: Ageing, room: Room, moment: Int64s, row: int, la
 
 
 @kernel
-def _start_placed(rules: Rules, room: Room, now: int, watched: int) -> bool:
-    """Start what the pass placed now, but for jobs that wait for a held one of their user; does `watched` start?"""
+def _start_placed(rules: RecordedRules, room: RecordedFutureBuffers, now: int, watched: int) -> bool:
+    """Start the jobs placed now, except those that wait for a held sibling; return whether `watched` starts."""
     jobs, state = room.jobs, room.state
     watched_starts = False
     i = 0

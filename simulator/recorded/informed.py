@@ -1,18 +1,18 @@
-"""A job's start against the recorded state of the others, told of them up to each instant. Compiled.
+"""Predict a job's start while the other jobs follow the record up to each instant. Compiled.
 
-From the second after its submission, a second after every record of another job and at every tenth minute, the pass
-of `simulator.recorded.passes` is asked whether the job would start; the first yes is its predicted start. What has
-happened at or after that instant is not read: not the end or start of any job, nor the run time of one that runs.
+The pass of `simulator.recorded.passes` tests whether the job would start: one second after its submission, one second
+after every event of another job, and at every tenth minute. The first success is the predicted start. Nothing that
+happened at or after that instant is read: no end or start of any job, and no run time of a running job.
 
-One thing must be said of this form: once the job has started in truth, the others' records leave its nodes idle, so
-a prediction that has not come by then comes soon after. Being late is cheap here; being early is not. The forked form
-(`simulator.recorded.forked`) is free of that.
+This form has a bias. Once the job has started in the record, the others' records leave its nodes idle, so a prediction
+that is still missing follows soon after. Late errors are therefore small, early errors are not. The forked form
+(`simulator.recorded.forked`) does not have this bias.
 """
 
 from __future__ import annotations
 
 from simulator.compiled import kernel
-from simulator.recorded.branch import TAKEN, Branch, Cluster
+from simulator.recorded.branch import TAKEN, RecordedBranch, RecordedCluster
 from simulator.recorded.follow import HORIZON_S, TICK_S, look, take
 from simulator.recorded.log import most_in_use, next_of_others
 from simulator.recorded.record import SUBMITTED
@@ -20,11 +20,11 @@ from simulator.recorded.state import PENDING, goes_ahead
 
 
 @kernel
-def informed_start(cluster: Cluster, branch: Branch, job: int) -> int:
-    """First instant after its submission at which row `job` may start in the record of the others, s.
+def informed_start(cluster: RecordedCluster, branch: RecordedBranch, job: int) -> int:
+    """Return the first instant after its submission at which row `job` may start in the record of the others, s.
 
-    `branch` follows the log, has advanced to the second before the submission, and is used up. Only jobs ahead of
-    `job` stay in its queue: what is behind it cannot keep it.
+    `branch` follows the log and has advanced to the second before the submission; its content is consumed. Its queue
+    keeps only jobs ahead of `job`, because jobs behind it cannot delay it.
     """
     jobs, rules, log, state, scratch = cluster.jobs, cluster.rules, cluster.log, branch.state, cluster.scratch
     count, taken = len(log.time_s), branch.scalars[TAKEN]

@@ -1,16 +1,16 @@
-"""Calibrated waits against recorded ones, month by month, each fitted on what came before it.
+"""Compare calibrated waits with recorded ones, month by month, with parameters fitted before each month.
 
-A wait is predicted in four forms, which differ in what they are told, so that no figure stands for another:
+A wait is predicted in four forms, which differ in the information that they use:
 
-  - `frozen`: the whole trace is replayed. Every start is made by the rules and every parameter is from before the
-    month, so that a wrong start moves all that follow;
-  - `causal`: the same replay, but the usable nodes at each instant are those of the record up to it;
-  - `forked`: each job by itself. Until it is submitted everybody does what the record says; from then on everybody is
-    simulated (`simulator.recorded.forked`). Parameters are refitted every week on what was recorded by then;
-  - `informed`: each job by itself, and the others do what the record says all along
+  - `frozen`: replay the whole trace. The rules make every start, and every parameter is from before the month, so a
+    wrong start shifts all later starts.
+  - `causal`: the same replay, but the usable nodes at each instant are those of the record up to it.
+  - `forked`: predict each job separately. All jobs follow the record until its submission; from then on all jobs are
+    simulated (`simulator.recorded.forked`). Parameters are refitted every week on the record until then.
+  - `informed`: predict each job separately, while the other jobs follow the record throughout
     (`simulator.recorded.informed`).
 
-docs/calibration.md works an example through all of them.
+docs/calibration.md works through an example of all four.
 """
 
 from __future__ import annotations
@@ -36,45 +36,45 @@ from simulator.recorded.parameters import (
     jobs_of,
     rules_of,
 )
-from simulator.recorded.record import NEVER, Events, Int64s, Record, events
+from simulator.recorded.record import NEVER, Events, Int64s, RecordedTrace, events
 from simulator.recorded.single import is_around, single_starts
 
 FROZEN, CAUSAL, FORKED, INFORMED = "frozen", "causal", "forked", "informed"
 FORMS = (FROZEN, CAUSAL, FORKED, INFORMED)
-SINGLE = (FORKED, INFORMED)  # each job by itself
+SINGLE = (FORKED, INFORMED)  # forms that predict each job separately
 ALL = frozenset(MECHANISMS)
 DAY_S = 86400
 REFIT_S = 7 * DAY_S
-LEAST_JUDGED_S = 7 * DAY_S  # of submissions in a month that is judged
+LEAST_JUDGED_S = 7 * DAY_S  # least span of submissions in a judged month
 LEAST_JOBS = 100
 
 
 @dataclass(frozen=True)
 class Month:
-    """Jobs submitted in [from_s, until_s), epoch s; all of them, or every n-th."""
+    """A month of jobs to judge: those submitted in [from_s, until_s), epoch s; all of them, or every n-th."""
 
     from_s: int
     until_s: int
     every: int = 1
-    is_near: bool = False  # of a long record: each week is fitted on LEAST_FIT_S and played among what is around it
+    is_near: bool = False  # for a long record: fit each week on LEAST_FIT_S, and simulate it among nearby jobs only
 
     @property
     def weeks(self) -> list[int]:
-        """When the rules are fitted, epoch s."""
+        """Return the instants at which the rules are fitted, epoch s."""
         return list(range(self.from_s, self.until_s, REFIT_S))
 
-    def of(self, record: Record) -> NDArray[np.bool_]:
-        """The jobs that are judged: those that ran, submitted in the month."""
+    def of(self, record: RecordedTrace) -> NDArray[np.bool_]:
+        """Return the mask of the judged jobs: those submitted in the month that ran."""
         inside = record.ran & (record.submit_s >= self.from_s) & (record.submit_s < self.until_s)
         chosen: NDArray[np.bool_] = inside & (np.cumsum(inside) % self.every == 0)
         return chosen
 
 
-def months(record: Record, fit_from_s: int | None = None) -> list[Month]:
-    """The calendar months (UTC) that can be judged.
+def months(record: RecordedTrace, fit_from_s: int | None = None) -> list[Month]:
+    """Return the calendar months (UTC) that can be judged.
 
-    LEAST_FIT_S of record must lie before (from `fit_from_s` on, where the trace begins with survivors), submissions
-    must cover LEAST_JUDGED_S of the month, and LEAST_JOBS of its jobs must have run.
+    A month needs LEAST_FIT_S of record before it, submissions over LEAST_JUDGED_S, and LEAST_JOBS jobs that ran. The
+    record counts from `fit_from_s` on, for a trace that begins with surviving jobs only.
     """
     if not len(record):
         return []
@@ -91,27 +91,27 @@ def months(record: Record, fit_from_s: int | None = None) -> list[Month]:
 
 
 def steps(form: str, month: Month) -> int:
-    """How often `starts` says that it went on."""
+    """Return the number of steps that `starts` reports."""
     return len(month.weeks) if form in SINGLE else 1
 
 
 def _silent(steps: int) -> None:
-    """Nobody asked how far it is."""
+    """Ignore progress."""
 
 
 def starts(
     form: str,
-    record: Record,
+    record: RecordedTrace,
     happened: Events,
     month: Month,
     fitted: list[Parameters],
     mechanisms: frozenset[str] = ALL,
     went_on: Callable[[int], None] = _silent,
 ) -> Int64s:
-    """Starts of the month's jobs under one form, s, shape (jobs,); rows of other jobs mean nothing.
+    """Return the starts of the month's jobs under one form, s, shape (jobs,); rows of other jobs have no meaning.
 
-    `fitted` are the parameters of `fits(record, month)`: the first is from before the month, each holds until the next.
-    `went_on` is told of so many of the `steps` at a time.
+    `fitted` are the parameters of `fits(record, month)`: the first is from before the month, and each holds until the
+    next. `went_on` receives the number of `steps` completed since the last call.
     """
     first = fitted[0]
     if form in SINGLE:
@@ -140,15 +140,15 @@ def starts(
 
 
 class _Played(NamedTuple):
-    """A record or the part of it that is played, and where its jobs are among all."""
+    """The simulated part of a record, and the positions of its jobs among all."""
 
-    record: Record
+    record: RecordedTrace
     happened: Events
     rows: NDArray[np.intp] | slice
 
 
-def _played(record: Record, happened: Events, month: Month, from_s: int, until_s: int) -> _Played:
-    """What jobs submitted in [from_s, until_s) of the month are played in."""
+def _played(record: RecordedTrace, happened: Events, month: Month, from_s: int, until_s: int) -> _Played:
+    """Return the part of the record in which jobs submitted in [from_s, until_s) of the month are simulated."""
     if not month.is_near:
         return _Played(record, happened, slice(None))
     inside = is_around(record, from_s, until_s)
@@ -156,8 +156,8 @@ def _played(record: Record, happened: Events, month: Month, from_s: int, until_s
     return _Played(near, events(near), np.flatnonzero(inside))
 
 
-def fits(record: Record, month: Month, went_on: Callable[[int], None] = _silent) -> list[Parameters]:
-    """Parameters as they stood at the month's start and every REFIT_S in it. `went_on` is told of each."""
+def fits(record: RecordedTrace, month: Month, went_on: Callable[[int], None] = _silent) -> list[Parameters]:
+    """Fit the parameters at the month's start and every REFIT_S within it. `went_on` is called after each fit."""
     fitted = []
     for until_s in month.weeks:
         learned = record.take(record.submit_s >= until_s - LEAST_FIT_S) if month.is_near else record
@@ -166,8 +166,8 @@ def fits(record: Record, month: Month, went_on: Callable[[int], None] = _silent)
     return fitted
 
 
-def figures(record: Record, month: Month, begun: Int64s) -> dict[str, float]:
-    """`simulator.metrics.wait_distance` of the month's jobs."""
+def figures(record: RecordedTrace, month: Month, begun: Int64s) -> dict[str, float]:
+    """Return `simulator.metrics.wait_distance` of the month's jobs."""
     judged = month.of(record)
     recorded = (record.start_s - record.submit_s)[judged]
     return wait_distance((begun - record.submit_s)[judged], recorded)
@@ -178,19 +178,19 @@ def _mechanisms(form: str) -> list[str]:
 
 
 def contribution_steps(form: str, month: Month) -> int:
-    """How often `contributions` says that it went on."""
+    """Return the number of steps that `contributions` reports."""
     return 2 * len(_mechanisms(form)) * steps(form, month)
 
 
 def contributions(
-    record: Record,
+    record: RecordedTrace,
     happened: Events,
     month: Month,
     fitted: list[Parameters],
     form: str,
     went_on: Callable[[int], None] = _silent,
 ) -> list[tuple[str, str, dict[str, float]]]:
-    """(how, mechanism, figures): each mechanism `added` to those before it from none on, and `left out` of all."""
+    """Yield (change, mechanism, figures): mechanisms `added` one after the other, and each one `left out` of all."""
     names = _mechanisms(form)
 
     def figures_with(mechanisms: frozenset[str]) -> dict[str, float]:
@@ -207,7 +207,7 @@ CLASSES = ("within 10 minutes", "10 minutes to 1 hour off", "over 1 hour early",
 
 
 def error_classes(recorded_wait_s: Int64s, predicted_wait_s: Int64s) -> pl.Series:
-    """The class of each job's error: early is a job that the record kept waiting for a reason the rules do not know."""
+    """Return the class of each job's error. Early: the record delayed the job for a reason that the rules lack."""
     late = predicted_wait_s - recorded_wait_s
     number = np.where(np.abs(late) <= NOTICED_WAIT_S, 0, np.where(np.abs(late) <= 3600, 1, np.where(late < 0, 2, 3)))
     return pl.Series("class", [CLASSES[k] for k in number], pl.String)

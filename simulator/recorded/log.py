@@ -1,4 +1,4 @@
-"""What was recorded, as arrays for compiled code, and what they answer: nodes in use over a time, the next event."""
+"""The record as arrays for compiled code, with queries: nodes in use over a time, and the next event."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.compiled import kernel
-from simulator.recorded.record import NONE, Events, Int64s, Record
+from simulator.recorded.record import NONE, Events, Int64s, RecordedTrace
 from simulator.recorded.run_times import RunTimes, run_times
 from simulator.recorded.search import first_not_before
-from simulator.recorded.state import Jobs, Rules
+from simulator.recorded.state import RecordedJobs, RecordedRules
 
 
 class Log(NamedTuple):
-    """What was recorded, int64: of each job, shape (jobs,), and of each event, shape (events,), in order of time.
+    """The recorded jobs, shape (jobs,), and events in order of time, shape (events,); int64.
 
-    Rows beyond the record are jobs that may be submitted and run for their whole limit: in their stead the log holds a
-    job that started at 0 and ended when its limit was over, and no event.
+    Rows beyond the record are jobs that may be submitted and run for their whole limit. The log represents each by a
+    job that started at 0 and ended at its limit, without events.
     """
 
-    start_s: Int64s  # (jobs,) NEVER for one cancelled in the queue
-    end_s: Int64s  # (jobs,) end, or the cancellation
-    started_at: Int64s  # (jobs,) index of the job's start among the events; their number where it has none
-    ended_at: Int64s  # (jobs,) likewise of its end
+    start_s: Int64s  # (jobs,) NEVER for a job cancelled in the queue
+    end_s: Int64s  # (jobs,) end or cancellation
+    started_at: Int64s  # (jobs,) index of the job's start among the events; the number of events if it has none
+    ended_at: Int64s  # (jobs,) the same for its end
     time_s: Int64s  # (events,)
     job: Int64s  # (events,)
     kind: Int64s  # (events,)
@@ -31,8 +31,8 @@ class Log(NamedTuple):
     run_times: RunTimes
 
 
-def log_of(record: Record, events: Events, beyond_limit_s: Int64s | None = None) -> Log:
-    """The log of a record and its events, and of one job beyond it for each limit given (s)."""
+def log_of(record: RecordedTrace, events: Events, beyond_limit_s: Int64s | None = None) -> Log:
+    """Build the log of a record and its events, with one job beyond it for each given limit (s)."""
     limits = np.zeros(0, np.int64) if beyond_limit_s is None else beyond_limit_s
     none = np.full(len(limits), len(events.time_s))
     whole = np.ascontiguousarray
@@ -50,11 +50,11 @@ def log_of(record: Record, events: Events, beyond_limit_s: Int64s | None = None)
 
 
 @kernel
-def most_in_use(jobs: Jobs, rules: Rules, log: Log, now: int, taken: int, target: int) -> int:
-    """Usable nodes: the most in use over the window before `now`, of which the first `taken` events are known.
+def most_in_use(jobs: RecordedJobs, rules: RecordedRules, log: Log, now: int, taken: int, target: int) -> int:
+    """Return the usable nodes: the most in use in the window before `now`, by the first `taken` events.
 
-    The window begins with the nodes in use when it opens. `target` (a row, or NONE) holds its nodes between its own
-    events; what others do then is counted without them.
+    The window includes the nodes in use when it opens. The nodes that `target` (a row, or NONE) holds between its own
+    events are not counted.
     """
     if rules.window_s == 0:
         return rules.nodes
@@ -69,7 +69,7 @@ def most_in_use(jobs: Jobs, rules: Rules, log: Log, now: int, taken: int, target
 
 @kernel
 def _range_peak(peak: Int64s, low: int, high: int) -> int:
-    """Most nodes in use after any of the events low .. high - 1, 0 for none."""
+    """Return the most nodes in use after any of the events low .. high - 1, 0 for none."""
     if high <= low:
         return 0
     k = 0
@@ -80,7 +80,7 @@ def _range_peak(peak: Int64s, low: int, high: int) -> int:
 
 @kernel
 def next_of_others(log: Log, event: int, job: int) -> int:
-    """The first event from `event` on that is not of `job` (a row, or NONE); the number of events where none is."""
+    """Return the first event from `event` on that is not of `job` (a row, or NONE), else the number of events."""
     while event < len(log.job) and log.job[event] == job:
         event += 1
     return event

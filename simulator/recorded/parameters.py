@@ -1,4 +1,4 @@
-"""What a record reveals about its scheduler, fitted on what was known before an instant; nothing is entered by hand."""
+"""Infer the parameters of a scheduler from the record before an instant; no parameter is entered by hand."""
 
 from __future__ import annotations
 
@@ -8,60 +8,62 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.recorded.record import ENDED, NEVER, STARTED, SUBMITTED, Events, Int64s, Record, events
+from simulator.recorded.record import ENDED, NEVER, STARTED, SUBMITTED, Events, Int64s, RecordedTrace, events
 
-if TYPE_CHECKING:  # compiled code, which numba needs seconds to import: who reads a record alone does not need it
-    from simulator.recorded.state import Jobs, Rules
+if TYPE_CHECKING:  # compiled code takes numba seconds to import, and reading a record does not need it
+    from simulator.recorded.state import RecordedJobs, RecordedRules
 
 HOUR_S = 3600
-LEAST_FIT_S = 28 * 86400  # of record before anything is judged or learned under rules that were inferred from it
-WINDOW_S = 3 * 86400  # long enough to see a busy hour, short enough to follow nodes that come and go
+LEAST_FIT_S = 28 * 86400  # least length of record, s, before inferred rules are used to judge or train
+WINDOW_S = 3 * 86400  # long enough to contain a busy hour, short enough to follow changes of nodes in service
 STALL_S = 300  # a free node is filled within one backfill interval (30 s by default, 300 s on large sites)
 
 MECHANISMS = {
-    "priority": "recorded Priority plus points per hour waited, in place of first come first served",
+    "priority": "recorded Priority plus points per hour waited, instead of first come, first served",
     "job limit": "running jobs of a user",
     "node limit": "nodes held by a user",
-    "usable nodes": "the most in use over the last three days, in place of a constant",
+    "usable nodes": "the most in use over the last three days, instead of a constant",
     "holds": "a job that was overtaken is held and reserves nothing",
     "siblings": "a job waits for its user's held jobs ahead of it",
-    "nodes out": "a startable job that stays pending shows nodes out of service",
+    "nodes out": "a startable job that stays pending shows that nodes are out of service",
 }
-REPLAYED = ("priority", "job limit", "node limit", "usable nodes")  # those that a free-running replay can use
+REPLAYED = ("priority", "job limit", "node limit", "usable nodes")  # the mechanisms that a free-running replay can use
 
-SHARED_BY = 3  # users that stop at the same number before it is called a limit
-PILE = 2  # ... at least so many times as at one less
-BEYOND = 10  # ... and at most one in so many goes beyond it
-_SLOPES = np.geomspace(1.0, 1000.0, 121)  # points per hour that are tried
+SHARED_BY = 3  # a number counts as a limit if at least 3 users stop at it
+PILE = 2  # ... twice as many as at one less
+BEYOND = 10  # ... and at most one in ten goes beyond it
+_SLOPES = np.geomspace(1.0, 1000.0, 121)  # candidate values, points per hour
 _LEAST_PAIRS = 200
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Fitted on what was recorded before `until_s` (epoch s)."""
+    """The parameters of a scheduler, fitted on the record before `until_s` (epoch s)."""
 
     until_s: int
     nodes: int  # most in use over WINDOW_S before until_s
-    max_jobs: int | None  # running jobs a user, None where no limit shows
-    max_nodes: int | None  # nodes a user
+    max_jobs: int | None  # running jobs per user, None if no limit is visible
+    max_nodes: int | None  # nodes per user
     points_per_hour: float | None  # growth of the priority; None: first come, first served
     concordance: float  # share of overtaking pairs that the order explains; NaN with too few pairs
     concordance_fcfs: float  # the same for first come, first served
     pairs: int
 
 
-def known_before(record: Record, until_s: int) -> Record:
-    """The record as it stood at `until_s`: later submissions left out, later starts and ends unknown (NEVER).
+def known_before(record: RecordedTrace, until_s: int) -> RecordedTrace:
+    """Return the record as known at `until_s`: without later submissions; later starts and ends are unknown (NEVER).
 
-    A job cancelled in the queue later is still pending then.
+    A job that was cancelled in the queue later is still pending.
     """
     kept = record.take(record.submit_s < until_s)
     start, end = (np.where(column < until_s, column, NEVER) for column in (kept.start_s, kept.end_s))
-    return Record(kept.submit_s, start, end, kept.size, kept.limit_s, kept.user, kept.priority, kept.job_key, kept.name)
+    return RecordedTrace(
+        kept.submit_s, start, end, kept.size, kept.limit_s, kept.user, kept.priority, kept.job_key, kept.name
+    )
 
 
-def fit(record: Record, until_s: int) -> Parameters:
-    """All parameters from what was recorded before `until_s`."""
+def fit(record: RecordedTrace, until_s: int) -> Parameters:
+    """Fit all parameters on the record before `until_s`."""
     known = known_before(record, until_s)
     happened = events(known)
     level = happened.peak[0][max(int(np.searchsorted(happened.time_s, until_s - WINDOW_S)) - 1, 0) :]
@@ -74,10 +76,10 @@ def fit(record: Record, until_s: int) -> Parameters:
     return Parameters(until_s, nodes, max_jobs, shared_limit(held), slope, share, fcfs, len(priority))
 
 
-def user_peaks(record: Record, happened: Events) -> tuple[Int64s, Int64s]:
-    """Most jobs that each user ran at once, and most nodes held while running at least two; int64, (users,).
+def user_peaks(record: RecordedTrace, happened: Events) -> tuple[Int64s, Int64s]:
+    """Return each user's peak of running jobs, and of nodes held by at least two jobs; int64, (users,).
 
-    A single job says nothing about a limit on nodes: it may be as wide as its partition allows.
+    A single job is no evidence of a limit on nodes: it may be as wide as its partition allows.
     """
     moves = np.flatnonzero((happened.kind == STARTED) | (happened.kind == ENDED))
     job = happened.job[moves]
@@ -96,10 +98,10 @@ def user_peaks(record: Record, happened: Events) -> tuple[Int64s, Int64s]:
 
 
 def shared_limit(peaks: Int64s) -> int | None:
-    """The smallest number above 1 at which users pile up and beyond which hardly any goes, or None.
+    """Return the smallest number above 1 at which users pile up and which hardly any user exceeds, or None.
 
-    `peaks` is the most that each user had. At the limit at least SHARED_BY users stop, PILE times as many as at one
-    less, and at most one in BEYOND as many go beyond.
+    `peaks` holds each user's peak. At a limit at least SHARED_BY users stop, PILE times as many as at one less, and at
+    most one in BEYOND as many go beyond it.
     """
     at = np.bincount(peaks)
     for number in range(2, len(at)):
@@ -110,13 +112,13 @@ def shared_limit(peaks: Int64s) -> int | None:
 
 
 def overtaking_pairs(
-    record: Record, happened: Events, max_jobs: int | None
+    record: RecordedTrace, happened: Events, max_jobs: int | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Pairs in which one job started while another pended that could have taken its place.
+    """Return the pairs in which one job started while another pending job could have started in its place.
 
-    The other asks for neither more nodes nor a longer limit, belongs to another user and its user is below the limit
-    on running jobs. Returned are, of the started one less the pending one, the recorded priority and the hours waited;
-    each of shape (pairs,).
+    The pending job asks for neither more nodes nor a longer limit, belongs to another user, and its user is below the
+    limit on running jobs. Returns the differences (started minus pending) of the recorded priority and of the hours
+    waited, each of shape (pairs,).
     """
     running = np.zeros(max(record.users, 1), np.int64)
     pending = np.zeros(len(record), np.bool_)
@@ -148,7 +150,7 @@ def overtaking_pairs(
 
 
 def fit_slope(priority: NDArray[np.float64], waited: NDArray[np.float64]) -> tuple[float | None, float]:
-    """Points per hour under which most pairs are in order, and that share; (None, share) for first come, first served.
+    """Fit the points per hour that order most pairs; return them and that share, or (None, share) for FCFS.
 
     Slurm's age factor grows linearly up to PriorityMaxAge (priority_multifactor.html); the recorded Priority is the
     value at submission.
@@ -165,28 +167,28 @@ def _concordance(signs: NDArray[np.float64]) -> float:
     return float(np.mean((signs + 1) / 2)) if len(signs) else float("nan")
 
 
-def jobs_of(record: Record, points_per_hour: float | None) -> Jobs:
-    """The kernel's jobs, by recorded priority and its growth, or (None) first come, first served.
+def jobs_of(record: RecordedTrace, points_per_hour: float | None) -> RecordedJobs:
+    """Build the kernel's jobs, ordered by recorded priority and its growth, or (None) first come, first served.
 
     All jobs age alike, so their order never changes: key = 3600 * Priority - points_per_hour * seconds of submission.
     """
-    from simulator.recorded.state import Jobs
+    from simulator.recorded.state import RecordedJobs
 
     key = -(record.submit_s - record.submit_s.min()) if len(record) else record.submit_s
     if points_per_hour is not None:
         key = HOUR_S * record.priority + np.rint(points_per_hour * key).astype(np.int64)
     columns = (record.submit_s, record.size, record.limit_s, record.user, key)
-    return Jobs(*(np.ascontiguousarray(column, np.int64) for column in columns))
+    return RecordedJobs(*(np.ascontiguousarray(column, np.int64) for column in columns))
 
 
-def rules_of(parameters: Parameters, mechanisms: frozenset[str]) -> Rules:
-    """The kernel's rules with these mechanisms on."""
-    from simulator.recorded.state import Rules
+def rules_of(parameters: Parameters, mechanisms: frozenset[str]) -> RecordedRules:
+    """Build the kernel's rules with these mechanisms switched on."""
+    from simulator.recorded.state import RecordedRules
 
     unlimited = NEVER
     max_jobs = parameters.max_jobs if "job limit" in mechanisms else None
     max_nodes = parameters.max_nodes if "node limit" in mechanisms else None
-    return Rules(
+    return RecordedRules(
         nodes=parameters.nodes,
         window_s=WINDOW_S if "usable nodes" in mechanisms else 0,
         stall_s=STALL_S if "nodes out" in mechanisms else 0,

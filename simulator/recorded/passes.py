@@ -1,10 +1,10 @@
-"""One scheduling pass under the rules that a record reveals: which pending jobs may start now. Compiled.
+"""One scheduling pass under the rules that a record reveals: find the pending jobs that may start now. Compiled.
 
-The pass takes the pending jobs in queue order. A job whose user runs `max_jobs` jobs or would hold more than
-`max_nodes` nodes (those placed before it in this pass included; a single wider job is let through) is passed over, and
-so is a held one. Each of the others gets the earliest place in the profile of free nodes that delays none before it,
-planned on time limits (conservative backfill, which is what Slurm's backfill does: sched_config.html). A job whose
-place is now may start; the pass itself starts none.
+The pass takes the pending jobs in queue order. It skips held jobs, and jobs whose user runs `max_jobs` jobs or would
+hold more than `max_nodes` nodes. These counts include jobs placed before in this pass; a single wider job is allowed.
+Every other job gets the earliest place in the profile of free nodes that delays no job before it, planned by time
+limits (conservative backfill, as in Slurm: sched_config.html). A job whose place is now may start; the pass starts no
+job.
 """
 
 from __future__ import annotations
@@ -15,43 +15,61 @@ import numpy as np
 
 from simulator.compiled import kernel
 from simulator.recorded.record import NEVER, NONE, Int64s
-from simulator.recorded.state import BUSY, PENDING, RUNNING, Jobs, Rules, State, asks_no_more, goes_ahead, over_limit
+from simulator.recorded.state import (
+    BUSY,
+    PENDING,
+    RUNNING,
+    RecordedJobs,
+    RecordedRules,
+    RecordedState,
+    asks_no_more,
+    goes_ahead,
+    over_limit,
+)
 
 
-class Scratch(NamedTuple):
-    """Working memory of a pass, int64. It means nothing between passes, so states of one thread may share it."""
+class RecordedScratch(NamedTuple):
+    """Working memory of a pass, int64. It has no meaning between passes, so states of one thread may share it."""
 
     time_s: Int64s  # (steps,) the profile: from time_s[i] on ...
     free: Int64s  # (steps,) ... free[i] nodes are free
     placed_jobs: Int64s  # (users,) jobs that the pass has placed
     placed_nodes: Int64s  # (users,) their nodes
-    placed_now: Int64s  # (jobs,) number of the pass that last said that the job may start
-    passes: Int64s  # (1,) passes made in this memory: the number of the present one
+    placed_now: Int64s  # (jobs,) number of the last pass in which the job could start
+    passes: Int64s  # (1,) passes made in this memory: the number of the current one
 
 
-def new_scratch(jobs: int, users: int) -> Scratch:
-    """Room for a step at each running job's expected end and two for each reservation."""
+def new_scratch(jobs: int, users: int) -> RecordedScratch:
+    """Allocate one step for each running job's expected end and two for each reservation."""
     steps, users = 3 * jobs + 4, max(users, 1)
     sizes = (steps, steps, users, users, jobs, 1)
-    return Scratch(*(np.zeros(size, np.int64) for size in sizes))
+    return RecordedScratch(*(np.zeros(size, np.int64) for size in sizes))
 
 
 @kernel
-def may_start(scratch: Scratch, job: int) -> bool:
-    """Whether the last pass placed that pending job now."""
+def may_start(scratch: RecordedScratch, job: int) -> bool:
+    """Whether the last pass placed this pending job now."""
     return bool(scratch.placed_now[job] == scratch.passes[0])
 
 
 @kernel
-def make_pass(jobs: Jobs, rules: Rules, state: State, scratch: Scratch, now: int, usable: int, target: int) -> bool:
-    """One pass at `now` with `usable` nodes: sets `could_start_s`, says whether `target` (a row, or NONE) may start.
+def make_pass(
+    jobs: RecordedJobs,
+    rules: RecordedRules,
+    state: RecordedState,
+    scratch: RecordedScratch,
+    now: int,
+    usable: int,
+    target: int,
+) -> bool:
+    """Make a pass at `now` with `usable` nodes: set `could_start_s`; return whether `target` (a row or NONE) may start.
 
-    The target need not be in the queue, and the pass ends at it. `may_start` tells of the others.
+    The target need not be in the queue, and the pass ends at it. `may_start` gives the result for other jobs.
     """
     scalars, pending = state.scalars, state.pending
     _begin_pass(jobs, state, scratch, target)
     free = usable - scalars[BUSY]
-    steps = 0  # of the profile, which is made when the first job does not fit
+    steps = 0  # of the profile, which is built when the first job does not fit
     i = 0
     while i <= scalars[PENDING]:
         if target != NONE and (i == scalars[PENDING] or goes_ahead(state, target, pending[i])):
@@ -96,8 +114,8 @@ def make_pass(jobs: Jobs, rules: Rules, state: State, scratch: Scratch, now: int
 
 
 @kernel
-def _begin_pass(jobs: Jobs, state: State, scratch: Scratch, target: int) -> None:
-    """A new pass, in which nothing is placed yet."""
+def _begin_pass(jobs: RecordedJobs, state: RecordedState, scratch: RecordedScratch, target: int) -> None:
+    """Begin a pass, in which no job is placed yet."""
     scratch.passes[0] += 1
     for i in range(state.scalars[PENDING]):
         user = jobs.user[state.pending[i]]
@@ -107,17 +125,19 @@ def _begin_pass(jobs: Jobs, state: State, scratch: Scratch, target: int) -> None
 
 
 @kernel
-def _profile(jobs: Jobs, state: State, scratch: Scratch, now: int, usable: int, ahead: int) -> int:
-    """Free nodes over time by the running jobs' limits, then less what this pass placed now. Returns its steps.
+def _profile(
+    jobs: RecordedJobs, state: RecordedState, scratch: RecordedScratch, now: int, usable: int, ahead: int
+) -> int:
+    """Build the profile of free nodes by the running jobs' limits, less the jobs placed now; return its steps.
 
-    `ahead` is how many pending jobs the pass has been through.
+    `ahead` is the number of pending jobs that the pass has processed.
     """
     time_s, free = scratch.time_s, scratch.free
     time_s[0], free[0] = now, usable - state.scalars[BUSY]
     steps = 1
     for i in range(state.scalars[RUNNING]):
         job = state.running[i]
-        expected_end = max(state.start_s[job] + jobs.limit_s[job], now + 1)  # one past its limit ends at any moment
+        expected_end = max(state.start_s[job] + jobs.limit_s[job], now + 1)  # past its limit it may end at any moment
         if time_s[steps - 1] != expected_end:
             time_s[steps], free[steps] = expected_end, free[steps - 1]
             steps += 1
@@ -130,8 +150,8 @@ def _profile(jobs: Jobs, state: State, scratch: Scratch, now: int, usable: int, 
 
 
 @kernel
-def _earliest(scratch: Scratch, steps: int, size: int, limit_s: int) -> int:
-    """The first step at which `size` nodes are free for `limit_s`, or NEVER (wider than the cluster)."""
+def _earliest(scratch: RecordedScratch, steps: int, size: int, limit_s: int) -> int:
+    """Return the first step at which `size` nodes are free for `limit_s`, or NEVER (wider than the cluster)."""
     i = 0
     while i < steps:
         k = i
@@ -144,8 +164,8 @@ def _earliest(scratch: Scratch, steps: int, size: int, limit_s: int) -> int:
 
 
 @kernel
-def _reserve(scratch: Scratch, steps: int, from_s: int, until_s: int, size: int) -> int:
-    """Take `size` nodes from the profile between two times; returns its steps."""
+def _reserve(scratch: RecordedScratch, steps: int, from_s: int, until_s: int, size: int) -> int:
+    """Reserve `size` nodes in the profile between two times; return its steps."""
     steps = _step_at(scratch, steps, from_s)
     steps = _step_at(scratch, steps, until_s)
     for i in range(steps):
@@ -155,8 +175,8 @@ def _reserve(scratch: Scratch, steps: int, from_s: int, until_s: int, size: int)
 
 
 @kernel
-def _step_at(scratch: Scratch, steps: int, time_s: int) -> int:
-    """Make sure that a step of the profile begins at `time_s`; returns its steps."""
+def _step_at(scratch: RecordedScratch, steps: int, time_s: int) -> int:
+    """Ensure that a step of the profile begins at `time_s`; return its steps."""
     at = steps
     while scratch.time_s[at - 1] > time_s:
         at -= 1

@@ -1,4 +1,4 @@
-"""A recorded trace as calibration reads it: every job, cancelled in the queue or not, and its events in order."""
+"""A recorded trace for calibration: every job, including jobs cancelled in the queue, and the events in order."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from simulator.marks import NONE as NONE
 
 Int64s = NDArray[np.int64]
 
-NEVER = int(np.iinfo(np.int64).max) // 4  # far beyond any clock, and safe to add to
-ENDED, SUBMITTED, STARTED, CANCELLED = 0, 1, 2, 3  # kinds of events, in the order they count within a second
+NEVER = int(np.iinfo(np.int64).max) // 4  # beyond any clock, and additions to it do not overflow
+ENDED, SUBMITTED, STARTED, CANCELLED = 0, 1, 2, 3  # kinds of events, in their order within a second
 
 
 @dataclass(frozen=True)
-class Record:
-    """Jobs in order of `simulator.array_tasks.in_order`, struct of arrays of shape (jobs,) and dtype int64.
+class RecordedTrace:
+    """The recorded jobs in order of `simulator.array_tasks.in_order`; arrays of shape (jobs,) and dtype int64.
 
     A job that never ran was withdrawn from the queue at `end_s`, and its `start_s` is NEVER.
     """
@@ -32,7 +32,7 @@ class Record:
     user: Int64s  # 0 .. users - 1
     priority: Int64s  # as recorded (Slurm's Priority), 0 where the log holds none
     job_key: list[str]
-    name: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))  # number of the job's name; empty: not known
+    name: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))  # number of the job's name; empty if unknown
 
     def __len__(self) -> int:
         return len(self.submit_s)
@@ -44,25 +44,25 @@ class Record:
 
     @property
     def users(self) -> int:
-        """How many users there are; they are numbered from 0."""
+        """Return the number of users; users are numbered from 0."""
         return int(self.user.max()) + 1 if len(self) else 0
 
-    def take(self, index: NDArray[np.bool_]) -> Record:
-        """The jobs of a mask, users keeping their numbers."""
+    def take(self, index: NDArray[np.bool_]) -> RecordedTrace:
+        """Return the jobs of a mask; users keep their numbers."""
         columns = {name: getattr(self, name)[index] for name in ARRAYS}
         keys = [key for key, kept in zip(self.job_key, index, strict=True) if kept]
-        return Record(**columns, job_key=keys, name=self.name[index] if len(self.name) else self.name)
+        return RecordedTrace(**columns, job_key=keys, name=self.name[index] if len(self.name) else self.name)
 
 
 ARRAYS = ("submit_s", "start_s", "end_s", "size", "limit_s", "user", "priority")
 
 
-def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> Record:
-    """The record of a cluster's canonical `jobs` (columns of `traces.schema.JOBS`).
+def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> RecordedTrace:
+    """Build the record of a cluster's canonical `jobs` (columns of `traces.schema.JOBS`).
 
-    Left out: jobs without a submission, with a start or end before it (a clock change), and those neither started nor
-    ended, but for those that a column `is_open`, where there is one, says to be pending. Nodes are those held, else
-    asked for, else 1; a job without a limit gets `default_limit_s`.
+    Left out are jobs without a submission, jobs with a start or end before their submission (a clock change), and jobs
+    that neither started nor ended unless the optional column `is_open` marks them as pending. The size is the nodes
+    held, else the nodes requested, else 1. A job without a limit gets `default_limit_s`.
     """
     seconds = [pl.col(f"{name}_utc").dt.epoch("s").alias(f"{name}_s") for name in ("submit", "start", "end")]
     positive = [pl.when(pl.col(name) > 0).then(pl.col(name)) for name in ("allocated_nodes", "requested_nodes")]
@@ -89,11 +89,11 @@ def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> Record:
         .pipe(in_order)
     )
     arrays = {name: frame[name].cast(pl.Int64).to_numpy() for name in ARRAYS}
-    return Record(**arrays, job_key=frame["job_key"].to_list(), name=frame["name"].to_numpy())
+    return RecordedTrace(**arrays, job_key=frame["job_key"].to_list(), name=frame["name"].to_numpy())
 
 
 def _name(jobs: pl.DataFrame) -> pl.Expr:
-    """The number of each job's name, 0 of all where the frame has no column `job_name`; int64."""
+    """Return the number of each job's name, int64; 0 for all jobs if the frame has no column `job_name`."""
     if "job_name" not in jobs.columns:
         return pl.lit(0, pl.Int64).alias("name")
     return pl.col("job_name").fill_null("").rank("dense").cast(pl.Int64).sub(1).alias("name")
@@ -101,7 +101,7 @@ def _name(jobs: pl.DataFrame) -> pl.Expr:
 
 @dataclass(frozen=True)
 class Events:
-    """Everything that the log says happened, by time; within a second ends, submissions, starts, cancellations.
+    """The events of a record by time; within a second ends, submissions, starts, then cancellations.
 
     `peak[k, i]` is the largest number of busy nodes after any of the events i .. i + 2**k - 1.
     """
@@ -110,12 +110,12 @@ class Events:
     job: Int64s  # (events,) row of the record
     kind: Int64s  # (events,)
     peak: Int64s  # (levels, events)
-    started_at: Int64s  # (jobs,) index of the job's start among the events; their number where it has none
-    ended_at: Int64s  # (jobs,) likewise of its end
+    started_at: Int64s  # (jobs,) index of the job's start among the events; the number of events if it has none
+    ended_at: Int64s  # (jobs,) the same for its end
 
 
-def events(record: Record) -> Events:
-    """The events of a record. Those at NEVER are left out."""
+def events(record: RecordedTrace) -> Events:
+    """Return the events of a record; those at NEVER are left out."""
     rows, ran = np.arange(len(record)), record.ran
     ends = np.where(ran, ENDED, CANCELLED)
     time = np.concatenate([record.end_s, record.submit_s, record.start_s])
@@ -135,7 +135,7 @@ def events(record: Record) -> Events:
 
 
 def range_peaks(level: Int64s) -> Int64s:
-    """Sparse table of range maxima (Bender and Farach-Colton 2000): (levels, len(level)), at least one row."""
+    """Build a sparse table of range maxima (Bender and Farach-Colton 2000): (levels, len(level)), at least one row."""
     count = len(level)
     table = [level.astype(np.int64)]
     while 2 ** len(table) <= count:

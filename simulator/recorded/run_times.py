@@ -1,19 +1,19 @@
-"""How long a job runs that a simulation starts earlier than the record does: no longer than like jobs did, in the mean.
+"""The run time of a job that a simulation starts earlier than recorded, estimated from similar jobs. Compiled.
 
-Of such a job the log shows the end only when its recorded end is past. It began `early_s` before it did in truth, so
-to hold its nodes until that end would be to hold them for `early_s` too long, and every job that starts early would
-add work to the cluster. So its run is cut at a length c, chosen so that the mean is right: if its run time is one of
-those of like jobs, x_1 .. x_n, then
+The log reveals the run time of such a job only at its recorded end. The job began `early_s` before its recorded start.
+If it held its nodes until its recorded end, it would hold them `early_s` too long, and every early start would add work
+to the cluster. So its run is cut at a length c that preserves the mean. If its run time is one of those of similar
+jobs, x_1 .. x_n, then
 
     mean of min(x_k + early_s, c)  =  mean of x_k.
 
-Three cases show what that means. A job that is known to run for its whole limit L gets c = L: it ends at its limit.
-One that starts a second early has a c as long as its longest like runs, and ends with its record. One that starts
-earlier than such jobs run in the mean gets c = that mean, and the record adds nothing.
+Three cases show the effect. If similar jobs always run for their whole limit L, then c = L, and the job ends at its
+limit. If a job starts a second early, c is as long as the longest similar run, and the job ends at its recorded end. If
+a job starts earlier by more than the mean of similar runs, c is that mean, and the record adds nothing.
 
-Like jobs are the last LAST of the same user that had ended when the log was left; of everybody where the user has
-fewer than LEAST. Their run times are counted as shares of their limits. With fewer than LEAST of anybody a job is
-taken to run for its limit. Compiled.
+Similar jobs are the last LAST jobs of the same user that had ended when the branch left the log, or those of all users
+if the user has fewer than LEAST. Run times are counted as shares of time limits. If all users together have fewer than
+LEAST, the job is assumed to run for its limit.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.compiled import kernel
-from simulator.recorded.record import NEVER, NONE, Int64s, Record
+from simulator.recorded.record import NEVER, NONE, Int64s, RecordedTrace
 from simulator.recorded.search import first_not_before
 
-LAST = 256  # jobs that ended last: enough for their mean, few enough to follow a user who changes
+LAST = 256  # latest ended jobs used: enough for a stable mean, few enough to follow changes of a user
 LEAST = 3
-STEPS = 16  # evenly spaced ones of them, by run time, stand for all
-WHOLE = 1_000_000  # a share of 1, so that shares are whole numbers and sums exact
+STEPS = 16  # evenly spaced run times that represent them
+WHOLE = 1_000_000  # the integer for a share of 1, so that sums are exact
 
 
 class RunTimes(NamedTuple):
-    """Shares of their limits that ended jobs ran, as known after each end, int64.
+    """Run times of ended jobs as shares of their limits, as known after each end, int64.
 
-    Group u holds the ends of user u's jobs, by time; the last group those of everybody.
+    Group u holds the ends of user u's jobs by time; the last group holds those of all users.
     """
 
     first: Int64s  # (groups + 1,) group g is first[g] .. first[g + 1] - 1 of the rest
@@ -43,8 +43,8 @@ class RunTimes(NamedTuple):
     share: Int64s  # (ends, STEPS) rising; of the LAST jobs of the group up to this one, in parts of WHOLE
 
 
-def run_times(record: Record) -> RunTimes:
-    """The shares of a record, after each of its ends."""
+def run_times(record: RecordedTrace) -> RunTimes:
+    """Return the shares of a record after each of its ends."""
     ended = np.flatnonzero(record.ran & (record.end_s < NEVER))
     ended = ended[np.argsort(record.end_s[ended], kind="stable")]
     row = np.concatenate([ended[np.argsort(record.user[ended], kind="stable")], ended])
@@ -58,7 +58,7 @@ def run_times(record: Record) -> RunTimes:
 
 @kernel
 def _fill(first: Int64s, share: Int64s, window: Int64s, spaced: Int64s) -> None:
-    """After each end, STEPS evenly spaced ones of the last LAST shares of its group; `window` (LAST,) keeps them."""
+    """Fill `share` after each end with STEPS evenly spaced values of its group's last LAST shares, kept in `window`."""
     for g in range(len(first) - 1):
         count = 0
         for i in range(first[g], first[g + 1]):
@@ -81,9 +81,9 @@ def _fill(first: Int64s, share: Int64s, window: Int64s, spaced: Int64s) -> None:
 
 @kernel
 def longest_run_s(times: RunTimes, user: int, limit_s: int, early_s: int, known_s: int) -> int:
-    """The length c at which a job is cut that started `early_s` > 0 before it did in truth, by the ends before known_s.
+    """Return the length c, s, at which to cut a job that starts `early_s` > 0 before its recorded start.
 
-    `early_s` may be any large number where it never started.
+    Only ends before `known_s` are used. For a job that never started, `early_s` may be any large number.
     """
     at = _last_end(times, user, known_s)
     if at == NONE:
@@ -91,10 +91,10 @@ def longest_run_s(times: RunTimes, user: int, limit_s: int, early_s: int, known_
     if at == NONE:
         return limit_s
     early = max(min(early_s, limit_s) * WHOLE // limit_s, 1)
-    left = 0  # of the sum of all shares, for those that are cut
+    left = 0  # the part of the sum of all shares that is left for the jobs that are cut
     for k in range(STEPS):
         left += times.share[at, k]
-    # The k shortest are not cut: each takes its share and `early` of that sum, the others c each.
+    # The k shortest jobs are not cut: each uses its share and `early` of that sum, each other job uses c.
     k = 0
     while left // (STEPS - k) >= times.share[at, k] + early:
         left -= times.share[at, k] + early
@@ -104,7 +104,7 @@ def longest_run_s(times: RunTimes, user: int, limit_s: int, early_s: int, known_
 
 @kernel
 def _last_end(times: RunTimes, group: int, known_s: int) -> int:
-    """The last end of a group before `known_s`, NONE where there are fewer than LEAST."""
+    """Return the last end of a group before `known_s`, NONE if there are fewer than LEAST ends."""
     first = times.first[group]
     after = first_not_before(times.end_s, first, times.first[group + 1], known_s)
     return int(after - 1) if after >= first + LEAST else NONE

@@ -1,4 +1,4 @@
-"""Where an instant belongs among rising ones: one binary search for all compiled code of the recorded world."""
+"""Binary search among rising instants, for all compiled code of the recorded world."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from simulator.recorded.record import Int64s
 
 @kernel
 def first_not_before(time_s: Int64s, low: int, high: int, at_s: int) -> int:
-    """The first of low .. high - 1 at which `time_s` (rising there, s) is not before `at_s`; `high` where none is."""
+    """Return the first of low .. high - 1 at which `time_s` (rising there, s) is not before `at_s`, else `high`."""
     while low < high:
         middle = (low + high) // 2
         if time_s[middle] < at_s:

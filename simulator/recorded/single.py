@@ -1,8 +1,8 @@
-"""Each job by itself, in a private copy of the recorded world in which its own record is missing.
+"""Predict each job separately, in a private copy of the recorded world without its own record.
 
-Two forms, both reading nothing that was recorded at or after the predicted start, and never the job's own start, end
-or cancellation: `simulator.recorded.informed` is told of the other jobs up to each instant,
-`simulator.recorded.forked` up to the job's submission, and simulates them from then on.
+There are two forms. Neither reads anything recorded at or after the predicted start, nor the job's own start, end or
+cancellation. `simulator.recorded.informed` observes the other jobs up to each instant. `simulator.recorded.forked`
+observes them up to the job's submission and simulates them from then on.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from simulator.compiled import kernel
 from simulator.recorded.branch import (
     LAST_PASS_S,
     NEXT_PASS_S,
-    Branch,
-    Cluster,
+    RecordedBranch,
+    RecordedCluster,
     advance,
     copy_branch,
     new_branch,
@@ -26,29 +26,34 @@ from simulator.recorded.branch import (
 from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.informed import informed_start
 from simulator.recorded.log import Log
-from simulator.recorded.record import NEVER, NONE, Events, Int64s, Record
-from simulator.recorded.state import Jobs, Rules
+from simulator.recorded.record import NEVER, NONE, Events, Int64s, RecordedTrace
+from simulator.recorded.state import RecordedJobs, RecordedRules
 
-BEFORE_S = 14 * 86400  # of record played before the first job asked for; the rules look back three days at most
+BEFORE_S = 14 * 86400  # length of record simulated before the first predicted job; the rules use at most three days
 
 
-def is_around(record: Record, from_s: int, until_s: int) -> NDArray[np.bool_]:
-    """The jobs among which those submitted in [from_s, until_s), epoch s, are played, shape (jobs,).
+def is_around(record: RecordedTrace, from_s: int, until_s: int) -> NDArray[np.bool_]:
+    """Return the mask of the jobs needed to predict those submitted in [from_s, until_s), epoch s, shape (jobs,).
 
-    They are of BEFORE_S before and HORIZON_S after. Who pended or ran when that begins is among them, whenever it
-    was submitted.
+    They range from BEFORE_S before to HORIZON_S after. Jobs that pended or ran at the beginning of this range are
+    included, whenever they were submitted.
     """
     inside: NDArray[np.bool_] = (record.end_s >= from_s - BEFORE_S) & (record.submit_s < until_s + HORIZON_S)
     return inside
 
 
 def single_starts(
-    record: Record, events: Events, jobs: Jobs, rules: Rules, wanted: NDArray[np.bool_], *, forked: bool
+    record: RecordedTrace,
+    events: Events,
+    jobs: RecordedJobs,
+    rules: RecordedRules,
+    wanted: NDArray[np.bool_],
+    *,
+    forked: bool,
 ) -> Int64s:
-    """Predicted start of each job of the mask, else NEVER; s, shape (jobs,).
+    """Return the predicted start of each job of the mask, NEVER for other jobs; s, shape (jobs,).
 
-    A job that no pass would start is given the last instant looked at: HORIZON_S after its submission, or the last
-    record.
+    A job that no pass starts gets the last instant considered: HORIZON_S after its submission, or the last record.
     """
     predicted = np.full(len(record), NEVER, np.int64)
     if not wanted.any():
@@ -60,8 +65,15 @@ def single_starts(
 
 
 @kernel
-def _single(cluster: Cluster, followed: Branch, private: Branch, rows: Int64s, forked: bool, predicted: Int64s) -> None:
-    """The log is followed; just before each of `rows` (rising) is submitted, the branch that follows it is copied."""
+def _single(
+    cluster: RecordedCluster,
+    followed: RecordedBranch,
+    private: RecordedBranch,
+    rows: Int64s,
+    forked: bool,
+    predicted: Int64s,
+) -> None:
+    """Follow the log, and copy the branch just before each of `rows` (rising) is submitted to predict its start."""
     for job in rows:
         submit_s = cluster.jobs.submit_s[job]
         advance(cluster, followed, submit_s - 1, NONE)
@@ -78,7 +90,7 @@ def _single(cluster: Cluster, followed: Branch, private: Branch, rows: Int64s, f
 
 @kernel
 def _last_of_others(log: Log, job: int) -> int:
-    """When the last event is that is not of `job`, s; NONE where there is none."""
+    """Return the time of the last event of another job than `job`, s; NONE if there is none."""
     event = len(log.job) - 1
     while event >= 0 and log.job[event] == job:
         event -= 1

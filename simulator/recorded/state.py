@@ -1,8 +1,8 @@
-"""What a scheduler sees at an instant, and the moves that change it: jobs enter and leave the queue, begin and finish.
+"""The state of the recorded cluster at an instant, and its transitions: jobs enter, leave, begin and finish. Compiled.
 
-The state knows no clock and no scheduler. It is filled from the log of what really happened
-(`simulator.recorded.follow`), or by a simulation (`simulator.recorded.forked`, `simulator.recorded.free`), and the
-scheduling pass (`simulator.recorded.passes`) reads it. It also remembers who started and who ended last. Compiled.
+The state knows no clock and no scheduler. The log (`simulator.recorded.follow`) or a simulation
+(`simulator.recorded.forked`, `simulator.recorded.free`) fills it, and the scheduling pass (`simulator.recorded.passes`)
+reads it. It also remembers the latest starts and ends.
 """
 
 from __future__ import annotations
@@ -12,61 +12,61 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.compiled import kernel
-from simulator.recent import Recent, copy_recent, new_recent, remember_end, remember_start
+from simulator.recent import RecentJobs, copy_recent, new_recent, remember_end, remember_start
 from simulator.recorded.record import NEVER, NONE, Int64s
 
-PENDING, RUNNING, BUSY, CEILING, COUNTED = 0, 1, 2, 3, 4  # entries of State.scalars
+PENDING, RUNNING, BUSY, CEILING, COUNTED = 0, 1, 2, 3, 4  # entries of RecordedState.scalars
 
 
-class Jobs(NamedTuple):
-    """What each job asks for, int64, shape (jobs,)."""
+class RecordedJobs(NamedTuple):
+    """The requests of the jobs, int64, shape (jobs,)."""
 
     submit_s: Int64s  # epoch s, rising
     size: Int64s  # nodes
     limit_s: Int64s  # wall-clock limit, s
     user: Int64s
-    key: Int64s  # place in the queue: falling key, equal keys in order of row
+    key: Int64s  # order in the queue: falling key, equal keys by row
 
 
-class Rules(NamedTuple):
-    """The mechanisms, all integers; `simulator.recorded.parameters` says what each means and fits them."""
+class RecordedRules(NamedTuple):
+    """The settings of the mechanisms, all integers; `simulator.recorded.parameters` defines and fits them."""
 
-    nodes: int  # usable nodes where window_s is 0
-    window_s: int  # usable nodes are the most in use over so long before now
-    stall_s: int  # a job that could start and did not for so long shows that nodes are out of service; 0 off
+    nodes: int  # usable nodes if window_s is 0
+    window_s: int  # usable nodes are the most in use during the last window_s
+    stall_s: int  # a startable job that pends for this long shows that nodes are out of service; 0: off
     max_jobs: int  # running jobs of a user
-    max_nodes: int  # nodes held by a user; a single wider job is let through
+    max_nodes: int  # nodes held by a user; a single wider job is allowed
     overtaken: int  # 1: jobs that were overtaken are held
     siblings: int  # 1: a job waits for its user's held jobs ahead that ask for no more than it does
 
 
-class State(NamedTuple):
-    """Who pends, who runs since when, and what each user holds; int64 arrays."""
+class RecordedState(NamedTuple):
+    """The pending and running jobs, and what each user holds; int64 arrays."""
 
     pending: Int64s  # (jobs,) rows in queue order; the first scalars[PENDING] are used
     running: Int64s  # (jobs,) rows by rising start + limit; the first scalars[RUNNING] are used
-    submit_s: Int64s  # (jobs,) that of `Jobs`, or when a job beyond the record was submitted
-    key: Int64s  # (jobs,) that of `Jobs`, or what a job beyond the record was given at its submission
-    start_s: Int64s  # (jobs,) start of the running ones
-    end_s: Int64s  # (jobs,) when the running ones will end, which nobody may see
-    counted: Int64s  # (jobs,) rows whose nodes are free again and which count against their users' limits nevertheless
-    user_jobs: Int64s  # (users,) running jobs, and those counted
+    submit_s: Int64s  # (jobs,) from `RecordedJobs`, or the submission of a job beyond the record
+    key: Int64s  # (jobs,) from `RecordedJobs`, or the key of a job beyond the record at its submission
+    start_s: Int64s  # (jobs,) starts of running jobs
+    end_s: Int64s  # (jobs,) true ends of running jobs, which no policy may see
+    counted: Int64s  # (jobs,) rows that still count against their users' limits although their nodes are free
+    user_jobs: Int64s  # (users,) running jobs and counted jobs
     user_nodes: Int64s  # (users,) their nodes
-    could_start_s: Int64s  # (jobs,) since when the pass would start it, NONE where it would not
-    held: Int64s  # (jobs,) 1: evidently kept from starting by what the log does not show
+    could_start_s: Int64s  # (jobs,) instant since which the pass would start it, NONE if it would not
+    held: Int64s  # (jobs,) 1: kept from starting by something that the log does not show
     scalars: Int64s  # PENDING, RUNNING, COUNTED (jobs), BUSY (nodes in use), CEILING (most that are usable, or NEVER)
-    recent: Recent
+    recent: RecentJobs
 
 
-def new_state(jobs: Jobs, users: int, remembered: int = 0) -> State:
-    """Nobody pends and nobody runs; with room for every job and for so many users.
+def new_state(jobs: RecordedJobs, users: int, remembered: int = 0) -> RecordedState:
+    """Return an empty state with room for every job and for `users` users.
 
-    The last `remembered` starts and ends will be known.
+    It remembers the last `remembered` starts and ends.
     """
     count, users = len(jobs.submit_s), max(users, 1)
     scalars = np.zeros(5, np.int64)
     scalars[CEILING] = NEVER
-    return State(
+    return RecordedState(
         pending=np.zeros(count, np.int64),
         running=np.zeros(count, np.int64),
         submit_s=jobs.submit_s.copy(),
@@ -84,13 +84,13 @@ def new_state(jobs: Jobs, users: int, remembered: int = 0) -> State:
 
 
 @kernel
-def goes_ahead(state: State, first: int, second: int) -> bool:
+def goes_ahead(state: RecordedState, first: int, second: int) -> bool:
     """Whether row `first` comes before row `second` in the queue."""
     return bool(state.key[first] > state.key[second] or (state.key[first] == state.key[second] and first < second))
 
 
 @kernel
-def asks_no_more(jobs: Jobs, first: int, second: int) -> bool:
+def asks_no_more(jobs: RecordedJobs, first: int, second: int) -> bool:
     """Whether `first` is of the same user as `second` and asks for neither more nodes nor a longer limit."""
     return bool(
         jobs.user[first] == jobs.user[second]
@@ -100,8 +100,10 @@ def asks_no_more(jobs: Jobs, first: int, second: int) -> bool:
 
 
 @kernel
-def over_limit(jobs: Jobs, rules: Rules, state: State, job: int, more_jobs: int, more_nodes: int) -> bool:
-    """Whether the user's limits keep the job back if the user held so many jobs and nodes more than now."""
+def over_limit(
+    jobs: RecordedJobs, rules: RecordedRules, state: RecordedState, job: int, more_jobs: int, more_nodes: int
+) -> bool:
+    """Whether the user's limits hold the job back if the user had `more_jobs` and `more_nodes` more than now."""
     user, size = jobs.user[job], jobs.size[job]
     allowed = max(rules.max_nodes, size)
     return bool(
@@ -110,7 +112,7 @@ def over_limit(jobs: Jobs, rules: Rules, state: State, job: int, more_jobs: int,
 
 
 @kernel
-def enter(state: State, job: int) -> None:
+def enter(state: RecordedState, job: int) -> None:
     """Put a job into the queue."""
     i = state.scalars[PENDING]
     while i > 0 and goes_ahead(state, job, state.pending[i - 1]):
@@ -122,8 +124,8 @@ def enter(state: State, job: int) -> None:
 
 
 @kernel
-def leave(state: State, job: int) -> int:
-    """Take a job out of the queue. Returns how many were ahead of it; all that pend where it is not in the queue."""
+def leave(state: RecordedState, job: int) -> int:
+    """Remove a job from the queue. Returns the number of jobs ahead of it; all pending jobs if it is not queued."""
     count = state.scalars[PENDING]
     at = 0
     while at < count and state.pending[at] != job:
@@ -136,8 +138,8 @@ def leave(state: State, job: int) -> int:
 
 
 @kernel
-def begin(jobs: Jobs, state: State, job: int, start_s: int, end_s: int) -> None:
-    """A job, which will end at `end_s`, starts at `start_s` and holds its nodes from now on."""
+def begin(jobs: RecordedJobs, state: RecordedState, job: int, start_s: int, end_s: int) -> None:
+    """Start a job at `start_s`; it holds its nodes from now on and will end at `end_s`."""
     state.start_s[job], state.end_s[job] = start_s, end_s
     expected_end = start_s + jobs.limit_s[job]
     i = state.scalars[RUNNING]
@@ -152,8 +154,8 @@ def begin(jobs: Jobs, state: State, job: int, start_s: int, end_s: int) -> None:
 
 
 @kernel
-def finish(jobs: Jobs, state: State, job: int, end_s: int) -> None:
-    """A running job, which ended at `end_s`, gives its nodes back."""
+def finish(jobs: RecordedJobs, state: RecordedState, job: int, end_s: int) -> None:
+    """Finish a running job that ended at `end_s` and free its nodes."""
     last = state.scalars[RUNNING] - 1
     i = 0
     while state.running[i] != job:
@@ -167,16 +169,16 @@ def finish(jobs: Jobs, state: State, job: int, end_s: int) -> None:
 
 
 @kernel
-def still_count(jobs: Jobs, state: State, job: int) -> None:
-    """A job that has finished counts against its user's limits nevertheless, until `count_no_more`."""
+def still_count(jobs: RecordedJobs, state: RecordedState, job: int) -> None:
+    """Keep counting a finished job against its user's limits until `count_no_more`."""
     state.counted[state.scalars[COUNTED]] = job
     state.scalars[COUNTED] += 1
     _count(jobs, state, job, 1)
 
 
 @kernel
-def count_no_more(jobs: Jobs, state: State, job: int) -> None:
-    """A job given to `still_count` does not count any more; nothing where it was not given."""
+def count_no_more(jobs: RecordedJobs, state: RecordedState, job: int) -> None:
+    """Stop counting a job given to `still_count`; no effect for other jobs."""
     last = state.scalars[COUNTED] - 1
     for i in range(last + 1):
         if state.counted[i] == job:
@@ -187,18 +189,18 @@ def count_no_more(jobs: Jobs, state: State, job: int) -> None:
 
 
 @kernel
-def _count(jobs: Jobs, state: State, job: int, sign: int) -> None:
+def _count(jobs: RecordedJobs, state: RecordedState, job: int, sign: int) -> None:
     state.user_jobs[jobs.user[job]] += sign
     state.user_nodes[jobs.user[job]] += sign * jobs.size[job]
 
 
 @kernel
-def copy_state(target: State, source: State, first_beyond: int) -> None:
+def copy_state(target: RecordedState, source: RecordedState, first_beyond: int) -> None:
     """Make `target` equal to `source`; both have room for the same jobs and users.
 
-    It remembers as many starts and ends as `source`, or none. Costs what pends, runs and counts, the users, what is
-    remembered, and the rows from `first_beyond` on: those beyond the record, whose submission and key differ from
-    state to state.
+    `target` remembers as many starts and ends as `source`, or none. The cost grows with the pending, running and
+    counted jobs, the users, the remembered starts and ends, and the rows from `first_beyond` on. These rows are beyond
+    the record; their submission and key differ between states.
     """
     scalars = source.scalars
     for i in range(scalars[PENDING]):

@@ -1,4 +1,4 @@
-"""Every month of a record judged under every form, as the frames of the calibration tables of `simulator.tables`."""
+"""Judge every month of a record under every form, and return the calibration tables of `simulator.tables`."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from simulator.recorded.judge import (
     steps,
 )
 from simulator.recorded.parameters import Parameters
-from simulator.recorded.record import Int64s, Record, events
+from simulator.recorded.record import Int64s, RecordedTrace, events
 from simulator.tables import CALIBRATED_STARTS, CALIBRATION_FIGURES, CALIBRATION_PARAMETERS
 from traces.progress import Progress
 from traces.schema import Table
 from traces.store.frames import conform
 
-NOISE_S = 10  # waits up to this are the scheduler's own latency: no rule of queueing orders them
+NOISE_S = 10  # waits up to this are the scheduler's latency, which no queueing rule explains
 
 
 @dataclass(frozen=True)
-class Study:
+class CalibrationStudy:
     """The three calibration tables of one cluster."""
 
     figures: pl.DataFrame
@@ -41,11 +41,11 @@ class Study:
     parameters: pl.DataFrame
 
 
-def study(record: Record, cluster: str, judged: list[Month], *, mechanisms_every: int = 0) -> Study:
-    """All forms on each month; in the last one also what each mechanism contributes, over every so many-th job judged.
+def study(record: RecordedTrace, cluster: str, judged: list[Month], *, mechanisms_every: int = 0) -> CalibrationStudy:
+    """Judge each month under all forms; for the last month also measure the contribution of each mechanism.
 
-    0 leaves the mechanisms out. Each is a run of its own, and where few are on, queues are long: all jobs of a month
-    of 4,000 take minutes.
+    The contributions use every `mechanisms_every`-th judged job; 0 skips them. Each mechanism needs runs of its own,
+    and queues are long when few mechanisms are on: a month with 4,000 jobs takes minutes.
     """
     happened = events(record)
     rows: list[dict[str, Any]] = []
@@ -74,7 +74,7 @@ def study(record: Record, cluster: str, judged: list[Month], *, mechanisms_every
         for form, sample in changed:
             contributed = contributions(record, happened, sample, fitted, form, went_on)
             rows += [_figure_row(record, sample, form, *row) for row in contributed]
-    return Study(
+    return CalibrationStudy(
         _frame(CALIBRATION_FIGURES, cluster, rows),
         pl.concat(waits) if waits else _frame(CALIBRATED_STARTS, cluster, []),
         _frame(CALIBRATION_PARAMETERS, cluster, parameters),
@@ -82,7 +82,7 @@ def study(record: Record, cluster: str, judged: list[Month], *, mechanisms_every
 
 
 def unexplained(calibrated: pl.DataFrame) -> pl.DataFrame:
-    """Of `calibrated_starts`, by month and class of the forked form's error: jobs, wait hours, share of all error."""
+    """Summarise `calibrated_starts` by month and class of the forked error: jobs, wait hours, share of all error."""
     error = (pl.col("forked_wait_s") - pl.col("recorded_wait_s")).abs()
     return (
         calibrated.group_by("from_utc", pl.col("forked_error").alias("class"))
@@ -100,7 +100,7 @@ def unexplained(calibrated: pl.DataFrame) -> pl.DataFrame:
 
 
 def _figure_row(
-    record: Record, month: Month, form: str, change: str, mechanism: str, measured: dict[str, float]
+    record: RecordedTrace, month: Month, form: str, change: str, mechanism: str, measured: dict[str, float]
 ) -> dict[str, Any]:
     wanted = ("recorded_mean_wait_s", "simulated_mean_wait_s", "recorded_p90_wait_s", "simulated_p90_wait_s")
     judged = month.of(record)
@@ -123,7 +123,7 @@ def _figure_row(
     }
 
 
-def _wait_rows(record: Record, cluster: str, month: Month, begun: dict[str, Int64s]) -> pl.DataFrame:
+def _wait_rows(record: RecordedTrace, cluster: str, month: Month, begun: dict[str, Int64s]) -> pl.DataFrame:
     judged = np.flatnonzero(month.of(record))
     recorded = (record.start_s - record.submit_s)[judged]
     waits = {form: (begun[form] - record.submit_s)[judged] for form in FORMS}
@@ -146,7 +146,7 @@ def _parameter_row(month: Month, fitted: Parameters) -> dict[str, Any]:
 
 
 def _frame(table: Table, cluster: str, rows: Any) -> pl.DataFrame:
-    """Rows, or columns, as the table declares them; times are given in microseconds since the epoch."""
+    """Convert rows or columns to the table's declared types; times are in microseconds since the epoch."""
     names = [name for name in table.names if name != "cluster"]
     frame = pl.DataFrame(rows, schema=None if len(rows) else names, infer_schema_length=None)
     return conform(table, frame.with_columns(pl.lit(cluster).alias("cluster")))

@@ -1,7 +1,7 @@
-"""The recorded world behind the interface of `simulator.cluster`: the log, and what becomes of it after a submission.
+"""The recorded world of `simulator.cluster`: a branch follows the log until a job is submitted into it.
 
-Until a job is submitted a branch shows what the log shows. From its first submission on, all others are simulated too
-(`simulator.recorded.forked`), under rules that were inferred from the record.
+From the first submission on, all jobs are simulated (`simulator.recorded.forked`) under rules that were inferred from
+the record.
 """
 
 from __future__ import annotations
@@ -16,64 +16,74 @@ from simulator.cluster import DAY_S, NO_LIMIT, Built, Operations, Visible
 from simulator.compiled import kernel, njit
 from simulator.recent import ENDS, NODES, STARTS, TIME, WAIT
 from simulator.recorded import branch as recorded
-from simulator.recorded.branch import ARRIVED, Beyond, Branch, Cluster, new_branch, new_cluster, usable_nodes
+from simulator.recorded.branch import (
+    ARRIVED,
+    Beyond,
+    RecordedBranch,
+    RecordedCluster,
+    new_branch,
+    new_cluster,
+    usable_nodes,
+)
 from simulator.recorded.parameters import HOUR_S, jobs_of
 from simulator.recorded.passes import new_scratch
-from simulator.recorded.record import NEVER, NONE, Int64s, Record, events
-from simulator.recorded.state import BUSY, PENDING, RUNNING, Jobs, Rules
+from simulator.recorded.record import NEVER, NONE, Int64s, RecordedTrace, events
+from simulator.recorded.state import BUSY, PENDING, RUNNING, RecordedJobs, RecordedRules
 
-USUAL_JOBS = 1000  # of those that arrived last: their median Priority is what a new job gets
+USUAL_JOBS = 1000  # a new job gets the median Priority of this many latest arrivals
 
 
 class Extra(NamedTuple):
-    """Jobs beyond the record, one an entry: what each asks for. int64, shape (extra,)."""
+    """The requests of the jobs beyond the record, int64, shape (extra,)."""
 
     nodes: Int64s
     limit_s: Int64s
-    user: Int64s  # one of the record's, or `record.users` for somebody new
-    priority: Int64s  # at its submission, as Slurm records it; NONE: the usual one (`_usual`)
+    user: Int64s  # a user of the record, or `record.users` for a new user
+    priority: Int64s  # Priority at submission, as recorded by Slurm; NONE: the usual one (`_beyond`)
 
 
 def build(
-    record: Record,
+    record: RecordedTrace,
     *,
-    rules: Rules,
+    rules: RecordedRules,
     points_per_hour: float | None,
     extra: int,
     nodes: int,
     limit_s: int,
     threads: int,
 ) -> Built:
-    """The world with `extra` jobs alike of a user who is not in the record, of the usual priority."""
+    """Build the world with `extra` equal jobs of a user who is not in the record, with the usual priority."""
     alike = (np.full(extra, value, np.int64) for value in (nodes, limit_s, record.users, NONE))
     built = build_with(record, Extra(*alike), rules=rules, points_per_hour=points_per_hour, threads=threads)
     return built._replace(user=record.users)
 
 
-def build_with(record: Record, extra: Extra, *, rules: Rules, points_per_hour: float | None, threads: int) -> Built:
-    """The world of a record, under rules and a growth of the priority (`simulator.recorded.parameters`).
+def build_with(
+    record: RecordedTrace, extra: Extra, *, rules: RecordedRules, points_per_hour: float | None, threads: int
+) -> Built:
+    """Build the world of a record with rules and a growth of the priority (`simulator.recorded.parameters`).
 
-    An extra job runs for its whole limit, counts against its user's limits, and its Priority grows as the others' do.
+    An extra job runs for its whole limit and counts against its user's limits. Its Priority grows like that of others.
     """
     happened = events(record)
     later = np.full(len(extra.nodes), NEVER)
     added = (later, extra.nodes, extra.limit_s, extra.user, np.zeros_like(later))
     columns = zip(jobs_of(record, points_per_hour), added, strict=True)
-    jobs = Jobs(*(np.append(column, more) for column, more in columns))
+    jobs = RecordedJobs(*(np.append(column, more) for column, more in columns))
     beyond = _beyond(record, extra, points_per_hour)
     first = new_cluster(record, happened, jobs, rules, beyond)
     users = len(first.scratch.placed_jobs)
     others = (first._replace(scratch=new_scratch(len(jobs.user), users)) for _ in range(1, threads))
 
-    def branch(rows: int, remembered: int) -> Branch:
+    def branch(rows: int, remembered: int) -> RecordedBranch:
         return new_branch(first, remembered)  # with room for all jobs
 
     most = max(rules.nodes, int(happened.peak[0].max(initial=0)))
     return Built((first, *others), len(record), most, branch)
 
 
-def _beyond(record: Record, extra: Extra, points_per_hour: float | None) -> Beyond:
-    """The keys of jobs that are not in the record, by `simulator.recorded.parameters.jobs_of`.
+def _beyond(record: RecordedTrace, extra: Extra, points_per_hour: float | None) -> Beyond:
+    """Return the keys of jobs beyond the record (`simulator.recorded.parameters.jobs_of`).
 
     The usual Priority is the median of the last USUAL_JOBS jobs that arrived before the submission.
     """
@@ -87,18 +97,18 @@ def _beyond(record: Record, extra: Extra, points_per_hour: float | None) -> Beyo
 
 
 @kernel
-def _advance(cluster: Cluster, branch: Branch, until_s: int) -> int:
+def _advance(cluster: RecordedCluster, branch: RecordedBranch, until_s: int) -> int:
     recorded.advance(cluster, branch, until_s, NONE)
     return 0
 
 
 @kernel
-def _start_of(cluster: Cluster, branch: Branch, job: int) -> int:
+def _start_of(cluster: RecordedCluster, branch: RecordedBranch, job: int) -> int:
     return recorded.advance(cluster, branch, NEVER, job)
 
 
 @njit
-def _visible(cluster: Cluster, branch: Branch, now_s: int) -> Visible:
+def _visible(cluster: RecordedCluster, branch: RecordedBranch, now_s: int) -> Visible:
     jobs, state, recent = cluster.jobs, branch.state, branch.state.recent
     pending = state.pending[: state.scalars[PENDING]]
     running = state.running[: state.scalars[RUNNING]]
@@ -130,5 +140,5 @@ def _visible(cluster: Cluster, branch: Branch, now_s: int) -> Visible:
 
 
 interface.implement(
-    Cluster, Operations(_advance, recorded.copy_branch, recorded.submit, _start_of, recorded.place_of, _visible)
+    RecordedCluster, Operations(_advance, recorded.copy_branch, recorded.submit, _start_of, recorded.place_of, _visible)
 )

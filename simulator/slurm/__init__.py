@@ -1,5 +1,5 @@
-"""A Slurm controller: the cluster that it is given (`world`), a whole replay (`run`), and its branches (`branching`).
+"""A simulated Slurm controller: its declared inputs (`world`), a full replay (`run`), and branches (`branching`).
 
-Defined in docs/schedulers/slurm.md. The clock is in `compiled`, the plain twin in `twin`, what is made of a cluster's
-files in `inputs`. May be imported by everything above `simulator`; imports nothing from there.
+Defined in docs/schedulers/slurm.md. `compiled` holds the clock, and `inputs` reads a cluster's files. The plain twin
+that checks the clock is `tests/twins/slurm`. Everything above `simulator` may import this package.
 """

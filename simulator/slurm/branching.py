@@ -1,11 +1,11 @@
-"""Slurm behind the interface of `simulator.cluster`: a declared world, with jobs that are submitted into it.
+"""Slurm as a world of `simulator.cluster`: a declared world and extra jobs that are submitted into it.
 
-Extra jobs are given to the controller as a user's own would be: they wait in the queue, age, count in their limits, and
-are planned by their limit like any other. docs/schedulers/slurm.md says what the controller does.
+The controller treats extra jobs like any user's jobs: they wait in the queue, age, count towards limits, and are
+planned by their time limit. docs/schedulers/slurm.md defines the controller.
 
-What is visible is what concerns the partition of the extra jobs: its nodes, the jobs that hold some of them, and the
-pending jobs of partitions that share nodes with it. A node that several jobs share counts as held by the one of them
-that may keep it longest, so that it comes free when it is whole again.
+Visible is everything that concerns the partition of the extra jobs: its nodes, the jobs that hold some of them, and the
+pending jobs of partitions that share nodes with it. A node that several jobs share counts as held by the job that may
+keep it longest, so it becomes free only when all of it is free.
 """
 
 from __future__ import annotations
@@ -40,45 +40,45 @@ from simulator.slurm.compiled.state import (
     RUNNING_ROWS,
     Bools,
     Int64s,
-    Run,
-    State,
+    SlurmRun,
+    SlurmState,
     copy_state,
 )
 from simulator.slurm.inputs.jobs import flat
 from simulator.slurm.inputs.prepare import Prepared, new_branch, prepared
 from simulator.slurm.inputs.submitted import Submitter, user_limits, with_jobs
-from simulator.slurm.world import NEVER, NONE, PLACEABLE, REASONS, RESERVATION, UNPLACEABLE, World
+from simulator.slurm.world import NEVER, NONE, PLACEABLE, REASONS, RESERVATION, UNPLACEABLE, SlurmWorld
 from simulator.workload import Workload
 from traces.counted import counted
 from traces.errors import InputError
 
-MOST_NODES = 1 << 20  # of a flat pool: each node is known
+MOST_NODES = 1 << 20  # of a flat pool: the scheduler keeps a record of each node
 
 
-class Seen(NamedTuple):
-    """What concerns the extra jobs, and what limits their user (`simulator.slurm.inputs.submitted`)."""
+class SubmitterView(NamedTuple):
+    """The partition of the extra jobs and the limits of their user (`simulator.slurm.inputs.submitted`)."""
 
-    nodes: Int64s  # (words,) those of their partition
-    competes: Bools  # (partitions,) whether it shares nodes with theirs
+    nodes: Int64s  # (words,) nodes of their partition
+    competes: Bools  # (partitions,) whether a partition shares nodes with theirs
     user: int
     max_jobs: int
     max_nodes: int
 
 
-class Cluster(NamedTuple):
-    """The tables of a run and its working memory, and what is seen of it; blocks. Its branches are `State`s, too."""
+class BranchableSlurm(NamedTuple):
+    """The tables of a run with working memory, and the submitter's view. All blocks; its branches are `SlurmState`s."""
 
-    run: Run
-    seen: Seen
+    run: SlurmRun
+    seen: SubmitterView
 
 
-def build(world: World, by: Submitter, *, extra: int, nodes: int, limit_s: int, threads: int) -> Built:
-    """The jobs of a world, and extra ones of that submitter on whole nodes.
+def build(world: SlurmWorld, by: Submitter, *, extra: int, nodes: int, limit_s: int, threads: int) -> Built:
+    """Build a world of the jobs of `world` and `extra` jobs of the submitter `by` on whole nodes.
 
-    Raises InputError where they could never start, with the reason.
+    Raises InputError, with the reason, if the extra jobs can never start.
     """
     whole = with_jobs(world, by, count=extra, nodes=nodes, limit_s=limit_s)
-    unpinned = replace(whole.jobs, pinned_s=np.full(len(whole.jobs), NEVER))  # recorded starts mean nothing here
+    unpinned = replace(whole.jobs, pinned_s=np.full(len(whole.jobs), NEVER))  # recorded starts do not apply here
     whole = replace(whole, jobs=unpinned)
     ready = [prepared(whole, len(world.jobs)) for _ in range(threads)]
     for reason in ready[0].reason[len(world.jobs) :]:
@@ -86,13 +86,13 @@ def build(world: World, by: Submitter, *, extra: int, nodes: int, limit_s: int, 
             partition = world.partitions.names[by.partition]
             raise InputError(
                 f"a job of {counted(nodes, 'whole node')} and {limit_s} s never starts in partition {partition!r}: "
-                f"{REASONS[reason]}; give another --pair-nodes or --limit"
+                f"{REASONS[reason]}; choose another --pair-nodes or --limit"
             )
     members = world.partitions.nodes
     competes = np.asarray((members & members[by.partition]).any(axis=1))
-    seen = as_block(Seen(as_words(members[[by.partition]])[0], competes, by.user, *user_limits(world, by)))
+    seen = as_block(SubmitterView(as_words(members[[by.partition]])[0], competes, by.user, *user_limits(world, by)))
     return Built(
-        tuple(Cluster(_with_room(one, len(whole.jobs)), seen) for one in ready),
+        tuple(BranchableSlurm(_with_room(one, len(whole.jobs)), seen) for one in ready),
         len(world.jobs),
         int(members[by.partition].sum()),
         lambda rows, remembered: new_branch(ready[0], rows, remembered),
@@ -101,52 +101,55 @@ def build(world: World, by: Submitter, *, extra: int, nodes: int, limit_s: int, 
 
 
 def of_workload(workload: Workload, *, capacity: int, extra: int, nodes: int, limit_s: int, threads: int) -> Built:
-    """The workload's jobs on a flat pool of `capacity` whole nodes under Slurm's defaults (`inputs.jobs.flat`)."""
+    """Build a flat pool of `capacity` whole nodes for a workload, with Slurm's defaults (`inputs.jobs.flat`)."""
     if capacity > MOST_NODES:
-        raise InputError(f"scheduler 'slurm' knows each node: {capacity:,} are over {MOST_NODES:,}; use easy")
+        raise InputError(
+            f"{capacity:,} nodes are too many for scheduler 'slurm', which keeps a record of each: use at most "
+            f"{MOST_NODES:,} nodes, or scheduler 'easy'"
+        )
     by = Submitter(partition=0, qos=0, user=0, association=1)
     return build(flat(workload, capacity), by, extra=extra, nodes=nodes, limit_s=limit_s, threads=threads)
 
 
-def _with_room(ready: Prepared, jobs: int) -> Run:
-    """The run with working memory for as many jobs alive as there are: branches differ in their room."""
+def _with_room(ready: Prepared, jobs: int) -> SlurmRun:
+    """Return the run with working memory for all `jobs` at once, enough for branches with any room."""
     run = ready.run
     scratch = run.scratch._replace(victims=np.empty(jobs + 1, np.int64))
-    return as_block(Run(run.tables, run.jobs, run.knobs, scratch, run.out))
+    return as_block(SlurmRun(run.tables, run.jobs, run.knobs, scratch, run.out))
 
 
 @kernel
-def _advance(cluster: Cluster, branch: State, until_s: int) -> int:
+def _advance(cluster: BranchableSlurm, branch: SlurmState, until_s: int) -> int:
     if clock.advance(cluster.run, branch, until_s, NONE) == clock.NO_ROOM:
         return interface.NO_ROOM
     return 0
 
 
 @kernel
-def _copy(cluster: Cluster, target: State, source: State) -> None:
+def _copy(cluster: BranchableSlurm, target: SlurmState, source: SlurmState) -> None:
     copy_state(target, source)
 
 
 @kernel
-def _submit(cluster: Cluster, branch: State, job: int, submit_s: int) -> None:
+def _submit(cluster: BranchableSlurm, branch: SlurmState, job: int, submit_s: int) -> None:
     clock.submit(cluster.run, branch, job, submit_s)
 
 
 @kernel
-def _start_of(cluster: Cluster, branch: State, job: int) -> int:
+def _start_of(cluster: BranchableSlurm, branch: SlurmState, job: int) -> int:
     return clock.advance(cluster.run, branch, NEVER, job)
 
 
 @kernel
-def _competes(cluster: Cluster, job: int) -> bool:
+def _competes(cluster: BranchableSlurm, job: int) -> bool:
     """Whether row `job` may take a node of the extra jobs' partition."""
     run = cluster.run
     return bool(cluster.seen.competes[run.tables.shape_partition[run.jobs.shape[job]]])
 
 
 @kernel
-def _place_of(cluster: Cluster, branch: State, job: int, submit_s: int) -> int:
-    """By the priority of a job that has just entered the queue; jobs that have not entered it are behind all."""
+def _place_of(cluster: BranchableSlurm, branch: SlurmState, job: int, submit_s: int) -> int:
+    """Rank the job by its priority on entering the queue; jobs that have not entered the queue are behind all."""
     run, queue = cluster.run, branch.queue
     key = (int(run.jobs.rank[job]) << 32) | priority(run, branch, job, 0)
     place, row = 0, 0
@@ -157,11 +160,12 @@ def _place_of(cluster: Cluster, branch: State, job: int, submit_s: int) -> int:
 
 
 @njit
-def _pending(cluster: Cluster, branch: State) -> tuple[Int64s, Int64s, Int64s]:
-    """Rows of the pending jobs, when each was submitted, and whether something other than the queue keeps it; (k,).
+def _pending(cluster: BranchableSlurm, branch: SlurmState) -> tuple[Int64s, Int64s, Int64s]:
+    """Return the row of each pending job, its submission, and whether it is held; each of shape (k,).
 
-    The queue in its order, then the jobs that have not entered it: dependencies, begin times, holds, requeues. A job of
-    another user over a limit, or of an array that is throttled, is kept; for the submitter's own the limits are shown.
+    The queue comes first, in its order. Then come the jobs that have not entered it because of a dependency, a begin
+    time, a hold or a requeue. A job counts as held if another user's limit or an array throttle keeps it from starting.
+    For the submitter's own jobs the limits are visible instead.
     """
     run, scalars, arrivals = cluster.run, branch.scalars, cluster.run.knobs.arrivals
     room = scalars[QUEUE_ROWS] + scalars[HELD_JOBS]
@@ -185,8 +189,8 @@ def _pending(cluster: Cluster, branch: State) -> tuple[Int64s, Int64s, Int64s]:
 
 
 @njit
-def _held_nodes(cluster: Cluster, branch: State) -> Int64s:
-    """Nodes of the partition by slot of the running job that may keep them longest; (slots,)."""
+def _held_nodes(cluster: BranchableSlurm, branch: SlurmState) -> Int64s:
+    """Count the nodes of the partition by the slot of the running job that may keep them longest, shape (slots,)."""
     count, words = branch.scalars[RUNNING_ROWS], len(cluster.seen.nodes)
     nodes, left = np.zeros(count, np.int64), cluster.seen.nodes.copy()
     for i in range(count - 1, -1, -1):
@@ -198,8 +202,8 @@ def _held_nodes(cluster: Cluster, branch: State) -> Int64s:
 
 
 @njit
-def _nodes_of_partition(cluster: Cluster, branch: State, now_s: int) -> tuple[int, int]:
-    """(nodes of the partition, those of them in service: neither drained nor kept free by a reservation)."""
+def _nodes_of_partition(cluster: BranchableSlurm, branch: SlurmState, now_s: int) -> tuple[int, int]:
+    """Count the nodes of the partition, and those in service: neither drained nor kept free by a reservation."""
     tables, sets = cluster.run.tables, branch.sets
     present = cluster.seen.nodes & ~sets[OUT]
     usable = present & ~sets[DRAINED]
@@ -214,8 +218,8 @@ def _nodes_of_partition(cluster: Cluster, branch: State, now_s: int) -> tuple[in
 
 
 @njit
-def _arrived(cluster: Cluster, branch: State, now_s: int) -> Int64s:
-    """Rows of the jobs that arrived in the last DAY_S; (k,)."""
+def _arrived(cluster: BranchableSlurm, branch: SlurmState, now_s: int) -> Int64s:
+    """Return the rows of the jobs that arrived in the last DAY_S, shape (k,)."""
     jobs, last = cluster.run.jobs, branch.scalars[NEXT_ARRIVAL]
     first = np.searchsorted(jobs.submit_s[: cluster.run.knobs.arrivals], now_s - DAY_S)
     rows, count = np.empty(max(last - first, 0), np.int64), 0
@@ -227,7 +231,7 @@ def _arrived(cluster: Cluster, branch: State, now_s: int) -> Int64s:
 
 
 @njit
-def _visible(cluster: Cluster, branch: State, now_s: int) -> Visible:
+def _visible(cluster: BranchableSlurm, branch: SlurmState, now_s: int) -> Visible:
     jobs, recent, seen = cluster.run.jobs, branch.recent, cluster.seen
     pending, submit_s, held = _pending(cluster, branch)
     running, nodes = branch.running[: branch.scalars[RUNNING_ROWS]], _held_nodes(cluster, branch)
@@ -235,7 +239,7 @@ def _visible(cluster: Cluster, branch: State, now_s: int) -> Visible:
     capacity, usable = _nodes_of_partition(cluster, branch, now_s)
     arrived = _arrived(cluster, branch, now_s)
     started = recent.started[: min(recent.counts[STARTS], len(recent.started))]
-    # Copies, for no array of a block keeps its memory alive.
+    # Copies, because an array of a block does not keep its memory alive.
     return Visible(
         capacity,
         usable,
@@ -259,4 +263,4 @@ def _visible(cluster: Cluster, branch: State, now_s: int) -> Visible:
     )
 
 
-interface.implement(Cluster, Operations(_advance, _copy, _submit, _start_of, _place_of, _visible))
+interface.implement(BranchableSlurm, Operations(_advance, _copy, _submit, _start_of, _place_of, _visible))

@@ -10,30 +10,33 @@ import numpy as np
 from simulator.slurm.compiled import kernel
 from simulator.slurm.compiled import state as s
 from simulator.slurm.inputs.prepare import Prepared, grown, prepared
-from simulator.slurm.world import NEVER, NEVER_SATISFIED, NONE, PENDING, PLACEABLE, Result, World
+from simulator.slurm.world import NEVER, NEVER_SATISFIED, NONE, PENDING, PLACEABLE, SlurmResult, SlurmWorld
 
-Heard = Callable[[int], None]  # is told the number of jobs that no longer wait, every now and then
-_LEAST_S, _MOST_S = 0.1, 0.4  # of real time between two words
-_FIRST_SLICE_S = 3600  # of simulated time
+Heard = Callable[[int], None]  # progress callback: receives the number of jobs that no longer wait
+_LEAST_S, _MOST_S = 0.1, 0.4  # real time between two calls, s
+_FIRST_SLICE_S = 3600  # simulated time, s
 
 
-def run(world: World, *, free_from: int | None = None, until: int | None = None) -> Result:
-    """What becomes of every job of `world`, up to and including second `until` (default: to the end).
+def run(world: SlurmWorld, *, free_from: int | None = None, until: int | None = None) -> SlurmResult:
+    """Simulate every job of `world` up to and including second `until` (default: to the end).
 
-    With `free_from` nothing but pinned starts happens before that second (docs/schedulers/slurm.md, "Replays ...").
-    Raises InputError for a world that makes no sense; a job that can never start is UNPLACEABLE in the result.
+    With `free_from`, only pinned starts happen before that second (docs/schedulers/slurm.md, "Replays ..."). Raises
+    InputError for an inconsistent world. A job that can never start is UNPLACEABLE in the result.
     """
     return run_timed(world, free_from=free_from, until=until)[0]
 
 
 def run_timed(
-    world: World, *, free_from: int | None = None, until: int | None = None, heard: Heard | None = None
-) -> tuple[Result, float]:
-    """As `run`, with the seconds that the compiled part took, preparing the tables left out; see `advanced`."""
+    world: SlurmWorld, *, free_from: int | None = None, until: int | None = None, heard: Heard | None = None
+) -> tuple[SlurmResult, float]:
+    """Run as `run` does; also return the seconds of the compiled part, without preparing the tables.
+
+    `advanced` explains `heard`.
+    """
     ready = prepared(world)
     if free_from is not None:
         kernel.free_from(ready.state, free_from)
-    kernel.advance(ready.run, ready.state, -1, NONE)  # compiles, or loads what was compiled
+    kernel.advance(ready.run, ready.state, -1, NONE)  # compiles, or loads the compiled code
     kernel.next_instant(ready.run, ready.state)
     before = time.perf_counter()
     ready = advanced(ready, NEVER if until is None else until, heard)
@@ -42,10 +45,10 @@ def run_timed(
 
 
 def advanced(ready: Prepared, until: int, heard: Heard | None = None) -> Prepared:
-    """Advance to `until`, in more room where it is needed.
+    """Advance to `until` and enlarge the state when needed.
 
-    Whoever wants to be `heard` is told in between, several times a second: the time to simulate is cut into slices that
-    change no start, and the process can be interrupted between them.
+    The callback `heard` is called several times per second. For this, the simulated time is cut into slices, which
+    change no start; the process can be interrupted between them.
     """
     if heard is None:
         return _advanced(ready, until)
@@ -69,8 +72,8 @@ def _advanced(ready: Prepared, until: int) -> Prepared:
     return ready
 
 
-def result(ready: Prepared) -> Result:
-    """The records of a run so far."""
+def result(ready: Prepared) -> SlurmResult:
+    """Return the results of a run so far."""
     out, state = ready.run.out, ready.state
     phase = state.phase.astype(np.int64)
     phase[phase == s.QUEUED] = PENDING
@@ -78,7 +81,7 @@ def result(ready: Prepared) -> Result:
     if len(state.waits):
         reason[(reason == PLACEABLE) & (phase == PENDING) & (state.waits >= s.NEVER_WAITS)] = NEVER_SATISFIED
     restarts = state.restarts if len(state.restarts) else np.zeros(len(phase), np.int8)
-    return Result(
+    return SlurmResult(
         start_s=out.start_s.copy(), end_s=out.end_s.copy(), state=phase, reason=reason,
         restarts=restarts.astype(np.int64), by_backfill=out.by_backfill.copy(),
         placement_first=out.placement_first, placement=out.placement.astype(np.int64),

@@ -1,9 +1,9 @@
 """The declared inputs and results of the `slurm` scheduler: everything that a run depends on, as arrays.
 
-What each field does to a start is defined in docs/schedulers/slurm.md. Conventions: times are whole seconds of the
-trace's clock, never negative; lengths of time are seconds; tables refer to one another by row number; NONE (-1) stands
-for "no such row", NO_LIMIT (-1) for "no limit" and NEVER for "not in this run". A vector of TRES (trackable
-resources) has the columns CPU, MEMORY, NODE, GPU. Arrays are int64 unless they say otherwise.
+docs/schedulers/slurm.md defines the effect of each field. Times are whole seconds of the trace's clock, never negative;
+durations are in seconds. Tables refer to one another by row number. NONE (-1) means "no such row", NO_LIMIT (-1) "no
+limit" and NEVER "not in this run". A vector of TRES (trackable resources) has the columns CPU, MEMORY, NODE, GPU.
+Arrays are int64 unless noted.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ DRAIN, RESERVATION = 0, 1  # kinds of outage
 
 PREEMPT_OFF, PREEMPT_REQUEUE, PREEMPT_CANCEL = 0, 1, 2
 
-# What became of a job, `Result.state`.
+# The states of a job in `SlurmResult.state`.
 FUTURE, PENDING, RUNNING, COMPLETED, FAILED, TIMEOUT, CANCELLED, PREEMPTED, UNPLACEABLE = 0, 1, 2, 3, 4, 5, 6, 7, 8
 STATES = ("FUTURE", "PENDING", "RUNNING", "COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "PREEMPTED", "UNPLACEABLE")
 
-# Why a job can never start, `Result.reason`.
+# The reasons why a job can never start, in `SlurmResult.reason`.
 REASONS = (
     "",
     "unknown partition",
@@ -59,15 +59,15 @@ REASONS = (
 
 
 @dataclass(frozen=True)
-class Nodes:
-    """The machine, one row a node in the order of slurm.conf; arrays of shape (nodes,)."""
+class SlurmNodes:
+    """The nodes, one row each in the order of slurm.conf; arrays of shape (nodes,)."""
 
     names: tuple[str, ...]
     cpus: Int64s
     memory_mb: Int64s
     gpus: Int64s
     gpu_type: Int64s  # a node has GPUs of one type; any numbering, NONE without GPUs
-    weight: Int64s  # Weight of slurm.conf: lower is taken first
+    weight: Int64s  # Weight of slurm.conf: a lower weight is used first
 
     def __len__(self) -> int:
         return len(self.names)
@@ -75,7 +75,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Partitions:
-    """One row a partition; arrays of shape (partitions,) but where noted."""
+    """The partitions, one row each; arrays of shape (partitions,) unless noted."""
 
     names: tuple[str, ...]
     nodes: Bools  # (partitions, nodes); partitions may share nodes
@@ -85,7 +85,7 @@ class Partitions:
     max_nodes: Int64s  # NO_LIMIT for UNLIMITED
     exclusive: Bools  # every job takes its nodes whole (OverSubscribe=EXCLUSIVE, or select/linear)
     least_loaded: Bools  # LLN=YES: spread jobs over nodes instead of packing them
-    qos: Int64s  # partition QOS, whose limits count beside those of the job's, or NONE
+    qos: Int64s  # partition QOS, whose limits apply in addition to those of the job's QOS; or NONE
     billing: Floats  # (partitions, TRES) TRESBillingWeights; usage counts Sum(weight * TRES) seconds
 
     def __len__(self) -> int:
@@ -93,8 +93,8 @@ class Partitions:
 
 
 @dataclass(frozen=True)
-class Qos:
-    """One row a quality of service (sacctmgr(1), "SPECIFICATIONS FOR QOS"); limits are over running jobs."""
+class SlurmQos:
+    """The qualities of service, one row each (sacctmgr(1), "SPECIFICATIONS FOR QOS"). Limits count running jobs."""
 
     names: tuple[str, ...]
     priority: Int64s  # (qos,)
@@ -107,8 +107,8 @@ class Qos:
     account_tres: Int64s  # (qos, TRES) MaxTRESPA
     job_tres: Int64s  # (qos, TRES) MaxTRES of one job
     preempts: Bools  # (qos, qos): row may preempt column
-    preempt_mode: Int64s  # (qos,) what is done to its jobs when they are preempted
-    preempt_exempt_s: Int64s  # (qos,) its jobs are safe for so long after their start
+    preempt_mode: Int64s  # (qos,) how its jobs are preempted, PREEMPT_OFF .. PREEMPT_CANCEL
+    preempt_exempt_s: Int64s  # (qos,) time after the start during which its jobs are not preempted, s
 
     def __len__(self) -> int:
         return len(self.names)
@@ -134,19 +134,19 @@ class Associations:
 
 
 @dataclass(frozen=True)
-class Jobs:
-    """One row a job or array task, by (submit_s, job id); arrays of shape (jobs,) but where noted.
+class SlurmJobs:
+    """The jobs and array tasks, one row each, by (submit_s, job id); arrays of shape (jobs,) unless noted.
 
-    Every node of a job gives it the same share: `cpus_per_node`, `memory_per_node_mb`, `gpus_per_node`.
+    A job gets the same share of each of its nodes: `cpus_per_node`, `memory_per_node_mb`, `gpus_per_node`.
     """
 
     submit_s: Int64s
-    eligible_s: Int64s  # not considered before: begin time or release of a hold; <= submit_s for none; NEVER: held
-    cancel_s: Int64s  # leaves the queue then if it has not started; NEVER for none
-    run_s: Int64s  # how long it runs if nothing ends it, >= 0
+    eligible_s: Int64s  # earliest start: begin time or release of a hold; <= submit_s for none; NEVER: held
+    cancel_s: Int64s  # time at which it leaves the queue unless it has started; NEVER for none
+    run_s: Int64s  # run time if nothing ends it earlier, >= 0
     limit_s: Int64s  # >= 1: the user's limit, else the partition's default
-    failed: Bools  # ends in error when it ends by itself (dependencies look at it)
-    partition: Int64s  # NONE: a partition that is not there
+    failed: Bools  # fails when it ends by itself (dependencies depend on it)
+    partition: Int64s  # NONE: a partition that does not exist
     qos: Int64s
     user: Int64s
     association: Int64s
@@ -157,11 +157,11 @@ class Jobs:
     gpu_type: Int64s  # NONE: any
     exclusive: Bools  # takes its nodes whole
     nice: Int64s
-    site_factor: Floats  # added to the priority as it is: site factor, or a fair-share term known from outside
-    array: Int64s  # row of the array in `World.array_throttle`, NONE for a job of its own
+    site_factor: Floats  # added unchanged to the priority: the site factor, or a fair-share term from another source
+    array: Int64s  # row of the array in `SlurmWorld.array_throttle`, NONE for a job of its own
     name: Int64s  # jobs of one user with one name, for SINGLETON; any numbering >= 0
     any_dependency: Bools  # dependencies are joined by "?" (any) instead of "," (all)
-    pinned_s: Int64s  # recorded start, for replays that are freed at an instant (`run.run(free_from=)`), NEVER for none
+    pinned_s: Int64s  # recorded start for replays that are pinned up to `run.run(free_from=)`, NEVER for none
 
     def __len__(self) -> int:
         return len(self.submit_s)
@@ -169,30 +169,30 @@ class Jobs:
 
 @dataclass(frozen=True)
 class Dependencies:
-    """One row a condition, any order; arrays of shape (dependencies,)."""
+    """The dependencies, one row per condition in any order; arrays of shape (dependencies,)."""
 
-    job: Int64s  # row of Jobs that waits
-    parent: Int64s  # row of Jobs waited for; NONE for SINGLETON
+    job: Int64s  # row of the waiting job
+    parent: Int64s  # row of the job that it waits for; NONE for SINGLETON
     kind: Int64s  # AFTER .. SINGLETON
-    delay_s: Int64s  # AFTER: so long after the start
+    delay_s: Int64s  # AFTER: delay after the parent's start
 
 
 @dataclass(frozen=True)
 class Outages:
-    """Nodes that take no new job for a time; arrays of shape (outages,) but where noted. Running jobs go on."""
+    """Times in which nodes accept no new job; arrays of shape (outages,) unless noted. Running jobs continue."""
 
-    kind: Int64s  # DRAIN (known only when it comes) or RESERVATION (jobs whose limit reaches it do not start there)
+    kind: Int64s  # DRAIN (unknown until it begins) or RESERVATION (jobs whose limit reaches it do not start there)
     begin_s: Int64s
-    end_s: Int64s  # first second at which the nodes are back
-    announced_s: Int64s  # a RESERVATION counts from then on; <= begin_s
+    end_s: Int64s  # first second in which the nodes are back
+    announced_s: Int64s  # second from which a RESERVATION is known; <= begin_s
     nodes: Bools  # (outages, nodes)
 
 
 @dataclass(frozen=True)
-class Capacity:
-    """Nodes in service as a bare count that changes: from `time_s` on at most `nodes` nodes are busy at once.
+class CapacityChanges:
+    """Changes of the number of nodes in service: from `time_s` on, at most `nodes` nodes are busy at once.
 
-    For traces that do not name the nodes out of service. Empty: all nodes, always. Times rise.
+    For traces that do not name the nodes out of service. Times rise. If empty, all nodes are always in service.
     """
 
     time_s: Int64s
@@ -200,7 +200,7 @@ class Capacity:
 
 
 @dataclass(frozen=True)
-class Settings:
+class SlurmSettings:
     """slurm.conf: priorities, SchedulerParameters and timers, with Slurm 22.05's defaults."""
 
     # priority/multifactor
@@ -234,54 +234,54 @@ class Settings:
     # ends
     kill_wait_s: int = 30
     over_time_limit_s: int = 0
-    completing_s: int = 0  # nodes come free so long after a job's end (epilog)
+    completing_s: int = 0  # delay between a job's end and the release of its nodes (epilog)
     requeue_delay_s: int = 120
     # clocks
-    origin_s: int = 0  # the periodic passes count from here
+    origin_s: int = 0  # start of the periodic passes
 
 
 @dataclass(frozen=True)
-class World:
-    """All that a run depends on."""
+class SlurmWorld:
+    """All inputs of a run."""
 
-    nodes: Nodes
+    nodes: SlurmNodes
     partitions: Partitions
-    qos: Qos
+    qos: SlurmQos
     associations: Associations
-    jobs: Jobs
+    jobs: SlurmJobs
     dependencies: Dependencies
     outages: Outages
-    capacity: Capacity
+    capacity: CapacityChanges
     pinned_first: Int64s  # (jobs + 1,) rows of `pinned_nodes` of job j: [pinned_first[j], pinned_first[j + 1])
-    pinned_nodes: Int64s  # recorded nodes of pinned jobs; a pinned job without any gets what the placement chooses
-    array_throttle: Int64s  # (arrays,) most tasks of an array that run at once, 0 for no throttle
-    settings: Settings = field(default_factory=Settings)
+    pinned_nodes: Int64s  # recorded nodes of pinned jobs; the placement chooses those of a pinned job without any
+    array_throttle: Int64s  # (arrays,) most tasks of an array that may run at once, 0 for no throttle
+    settings: SlurmSettings = field(default_factory=SlurmSettings)
 
 
 @dataclass(frozen=True)
-class Result:
-    """What became of each job; arrays of shape (jobs,) but where noted."""
+class SlurmResult:
+    """The outcome of each job; arrays of shape (jobs,) unless noted."""
 
-    start_s: Int64s  # of the last attempt, NONE where it never started
-    end_s: Int64s  # NONE where it has not ended; for a job cancelled in the queue that instant
+    start_s: Int64s  # of the last attempt, NONE if it never started
+    end_s: Int64s  # NONE if it has not ended; the cancellation for a job cancelled in the queue
     state: Int64s  # FUTURE .. UNPLACEABLE
     reason: Int64s  # PLACEABLE, or why it can never start
-    restarts: Int64s  # times it was requeued
-    by_backfill: Bools  # the last start was the backfill loop's
+    restarts: Int64s  # number of requeues
+    by_backfill: Bools  # whether the backfill loop made the last start
     placement_first: Int64s  # (jobs + 1,) rows of `placement` of job j: [placement_first[j], placement_first[j + 1])
-    placement: Int64s  # (sum of nodes,) rows of Nodes held by the last attempt, rising; NONE where it never started
+    placement: Int64s  # (sum of nodes,) rows of the nodes of the last attempt, rising; NONE if it never started
 
     def unplaceable(self) -> dict[str, int]:
-        """Number of jobs for each reason why a job can never start."""
+        """Count the jobs that can never start, by reason."""
         counts = np.bincount(self.reason, minlength=len(REASONS))
         return {name: int(count) for name, count in zip(REASONS, counts, strict=True) if name and count}
 
 
-def no_qos() -> Qos:
-    """One QOS named `normal` without any limit."""
+def no_qos() -> SlurmQos:
+    """Return one QOS named `normal` without limits."""
     free, tres = np.full(1, NO_LIMIT), np.full((1, TRES), NO_LIMIT)
     zero = np.zeros(1, np.int64)
-    return Qos(
+    return SlurmQos(
         names=("normal",), priority=zero, usage_factor=np.ones(1), group_jobs=free, group_tres=tres,
         user_jobs=free, user_tres=tres, account_jobs=free, account_tres=tres, job_tres=tres,
         preempts=np.zeros((1, 1), bool), preempt_mode=zero, preempt_exempt_s=zero,
@@ -289,7 +289,7 @@ def no_qos() -> Qos:
 
 
 def flat_associations(users: int) -> Associations:
-    """A root and one row a user below it, with equal shares and no limits: user u is row u + 1."""
+    """Return a root and one row per user below it, with equal shares and no limits: user u is row u + 1."""
     rows = users + 1
     parent = np.zeros(rows, np.int64)
     parent[0] = NONE
@@ -301,10 +301,10 @@ def flat_associations(users: int) -> Associations:
     )  # fmt: skip
 
 
-def whole_nodes(count: int) -> tuple[Nodes, Partitions]:
-    """A flat pool: `count` equal nodes, taken whole, in one partition without limits."""
+def whole_nodes(count: int) -> tuple[SlurmNodes, Partitions]:
+    """Return a flat pool: `count` equal nodes, allocated whole, in one partition without limits."""
     one, zero = np.ones(count, np.int64), np.zeros(count, np.int64)
-    nodes = Nodes(tuple(f"n{i + 1}" for i in range(count)), one, zero, zero, np.full(count, NONE), one)
+    nodes = SlurmNodes(tuple(f"n{i + 1}" for i in range(count)), one, zero, zero, np.full(count, NONE), one)
     partitions = Partitions(
         names=("all",), nodes=np.ones((1, count), bool), priority_tier=np.ones(1, np.int64),
         priority_job_factor=np.ones(1, np.int64), max_time_s=np.full(1, NO_LIMIT), max_nodes=np.full(1, NO_LIMIT),
@@ -314,8 +314,10 @@ def whole_nodes(count: int) -> tuple[Nodes, Partitions]:
     return nodes, partitions
 
 
-def plain_jobs(submit_s: Int64s, run_s: Int64s, limit_s: Int64s, nodes: Int64s, **columns: NDArray[np.generic]) -> Jobs:
-    """Jobs of one user in one partition and QOS that ask for whole nodes; any column of `Jobs` can be given."""
+def plain_jobs(
+    submit_s: Int64s, run_s: Int64s, limit_s: Int64s, nodes: Int64s, **columns: NDArray[np.generic]
+) -> SlurmJobs:
+    """Return jobs of one user in one partition and QOS on whole nodes; `columns` replaces columns of `SlurmJobs`."""
     count = len(submit_s)
     zero = np.zeros(count, np.int64)
     one, none, never, no = zero + 1, zero + NONE, np.full(count, NEVER), np.zeros(count, bool)
@@ -325,29 +327,36 @@ def plain_jobs(submit_s: Int64s, run_s: Int64s, limit_s: Int64s, nodes: Int64s, 
         "exclusive": no, "nice": zero, "site_factor": np.zeros(count), "array": none, "name": zero,
         "any_dependency": no, "pinned_s": never,
     }  # fmt: skip
-    return Jobs(submit_s=submit_s, run_s=run_s, limit_s=limit_s, nodes=nodes, **{**defaults, **columns})  # type: ignore[arg-type]
+    return SlurmJobs(submit_s=submit_s, run_s=run_s, limit_s=limit_s, nodes=nodes, **{**defaults, **columns})  # type: ignore[arg-type]
 
 
 def no_dependencies() -> Dependencies:
-    """No job waits for another."""
+    """Return an empty table of dependencies."""
     return Dependencies(*(np.zeros(0, np.int64) for _ in range(4)))
 
 
 def no_outages(nodes: int) -> Outages:
-    """All of `nodes` nodes are always in service."""
+    """Return an empty table of outages for `nodes` nodes."""
     none = np.zeros(0, np.int64)
     return Outages(none, none, none, none, np.zeros((0, nodes), bool))
 
 
-def constant_capacity() -> Capacity:
-    """The nodes in service do not change."""
-    return Capacity(np.zeros(0, np.int64), np.zeros(0, np.int64))
+def constant_capacity() -> CapacityChanges:
+    """Return an empty table of capacity changes."""
+    return CapacityChanges(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def flat_world(
-    jobs: Jobs, size: int, settings: Settings, /, *, qos: Qos | None = None, users: int = 1, **tables: object
-) -> World:
-    """A flat pool of `size` whole nodes in one partition; `tables` are further fields of `World`."""
+    jobs: SlurmJobs,
+    size: int,
+    settings: SlurmSettings,
+    /,
+    *,
+    qos: SlurmQos | None = None,
+    users: int = 1,
+    **tables: object,
+) -> SlurmWorld:
+    """Return a world of `size` whole nodes in one partition; `tables` are further fields of `SlurmWorld`."""
     machine, partitions = whole_nodes(size)
     defaults: dict[str, object] = {
         "nodes": machine, "partitions": partitions, "qos": qos or no_qos(), "associations": flat_associations(users),
@@ -355,4 +364,4 @@ def flat_world(
         "capacity": constant_capacity(), "pinned_first": np.zeros(len(jobs) + 1, np.int64),
         "pinned_nodes": np.zeros(0, np.int64), "array_throttle": np.zeros(0, np.int64), "settings": settings,
     }  # fmt: skip
-    return World(**{**defaults, **tables})  # type: ignore[arg-type]
+    return SlurmWorld(**{**defaults, **tables})  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ from models.ahead.futures import Asked, start_in_futures
 from models.policies.simulate_ahead import SimulateAhead
 from models.policies.xgboost import xgboost_ahead
 from simulator.recorded.parameters import Parameters
-from simulator.recorded.record import NEVER, NONE, Record
+from simulator.recorded.record import NEVER, NONE, RecordedTrace
 from tests.agent.told import FOR_EVER, Told, ToldSlurm
 from tests.models.ahead.generated import DAY, FIRST_S, HOUR, busy
 from tests.models.generated import queue_table
@@ -59,7 +59,7 @@ def _rules() -> Iterator[None]:
         yield
 
 
-def told_slurm(record: Record, now_s: int, **values: Any) -> ToldSlurm:
+def told_slurm(record: RecordedTrace, now_s: int, **values: Any) -> ToldSlurm:
     """The record in Slurm's text; ids are its rows, so that the same jobs draw the same numbers."""
     jobs = [
         Told(
@@ -81,11 +81,11 @@ def told_slurm(record: Record, now_s: int, **values: Any) -> ToldSlurm:
     return ToldSlurm(placed, now_s, nodes=states, partitions={"gpu": "n[1-4]"}, **given)
 
 
-def request_of(record: Record, row: int) -> Request:
+def request_of(record: RecordedTrace, row: int) -> Request:
     return Request(int(record.size[row]), int(record.limit_s[row]), f"u{record.user[row]}")
 
 
-def running_row(record: Record, now_s: int) -> int:
+def running_row(record: RecordedTrace, now_s: int) -> int:
     return int(np.flatnonzero((record.start_s < now_s - 60) & (record.end_s > now_s + 60))[-1])
 
 

@@ -15,11 +15,11 @@ from agent.slurm.queue import Job
 from features.observe import FEATURES, RECENT, observe
 from features.snapshot import Snapshot
 from simulator.cluster import Branch, Cluster, Visible, advance, plain, visible, world
-from simulator.flat import twin as flat_twin
-from simulator.recorded.record import NEVER, Record
-from simulator.recorded.state import Rules
+from simulator.recorded.record import NEVER, RecordedTrace
+from simulator.recorded.state import RecordedRules
 from simulator.workload import Workload
 from tests.agent.told import FOR_EVER, Told, ToldSlurm
+from tests.twins import flat as flat_twin
 
 HOUR, DAY = 3600, 86400
 BEGIN_S = 1_700_000_000
@@ -49,16 +49,18 @@ def history(has_holds: bool) -> tuple[Workload, NDArray[np.int64], NDArray[np.in
     return workload, start, cancelled
 
 
-def record(has_holds: bool) -> Record:
+def record(has_holds: bool) -> RecordedTrace:
     workload, start, cancelled = history(has_holds)
     end = np.where(start < NEVER, start + np.minimum(workload.run_s, workload.limit_s), cancelled)
     users, none = np.arange(JOBS) % USERS, np.zeros(JOBS, np.int64)
     keys = [str(job) for job in workload.job_id]
-    return Record(workload.submit_s, start, end, workload.size, workload.limit_s, users, none, keys)
+    return RecordedTrace(workload.submit_s, start, end, workload.size, workload.limit_s, users, none, keys)
 
 
 def recorded_at(now_s: int) -> Visible:
-    rules = Rules(CAPACITY, window_s=0, stall_s=300, max_jobs=MAX_JOBS, max_nodes=MAX_NODES, overtaken=1, siblings=1)
+    rules = RecordedRules(
+        CAPACITY, window_s=0, stall_s=300, max_jobs=MAX_JOBS, max_nodes=MAX_NODES, overtaken=1, siblings=1
+    )
     built = world("recorded")(
         record(True), rules=rules, points_per_hour=None, extra=1, nodes=1, limit_s=HOUR, threads=1
     )
@@ -77,7 +79,7 @@ def seen_at(cluster: Cluster, branch: Branch, now_s: int) -> Visible:
     return visible(cluster, branch, now_s)
 
 
-def told_jobs(past: Record, is_flat: bool) -> list[Told]:
+def told_jobs(past: RecordedTrace, is_flat: bool) -> list[Told]:
     """The record as jobs of a live Slurm, on nodes of their own."""
     return [
         Told(

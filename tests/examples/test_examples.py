@@ -14,10 +14,10 @@ from matplotlib import image
 
 from features.conventions import RULES
 from models.study.from_data import pairs_of
-from simulator.flat import twin as reference
 from simulator.workload import from_swf
 from tests.conftest import REPOSITORY
 from tests.pipelines.conftest import HEADER, ROW
+from tests.twins import flat as reference
 from traces import clusters, ingest
 from traces.generate.logs import generate_slurm
 from traces.readers.published.swf import read_swf

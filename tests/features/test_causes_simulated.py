@@ -11,8 +11,8 @@ from features.causes import CAUSES
 from features.usage import Int64s, Steps
 from simulator.flat.replay import simulate
 from simulator.recorded.free import free_starts
-from simulator.recorded.record import NEVER, Record
-from simulator.recorded.state import Jobs, Rules
+from simulator.recorded.record import NEVER, RecordedTrace
+from simulator.recorded.state import RecordedJobs, RecordedRules
 from simulator.workload import Workload
 from tests.features.toy import job
 from tests.features.waits import delays
@@ -80,11 +80,11 @@ def test_a_simulated_limit_on_running_jobs_is_found_and_takes_what_it_took(capac
     users = np.arange(len(of)) // 12 % 20  # each submits twelve jobs in a row
     size = np.ascontiguousarray(of.size)
     never = np.full(len(of), NEVER, np.int64)
-    record = Record(
+    record = RecordedTrace(
         of.submit_s, of.submit_s, of.submit_s + of.run_s, size, of.limit_s, users, never * 0, [""] * len(of)
     )
-    rules = Rules(capacity, 0, 0, 5, NEVER, 0, 0)
-    jobs = Jobs(of.submit_s, size, of.limit_s, users.astype(np.int64), -of.submit_s)
+    rules = RecordedRules(capacity, 0, 0, 5, NEVER, 0, 0)
+    jobs = RecordedJobs(of.submit_s, size, of.limit_s, users.astype(np.int64), -of.submit_s)
     starts = free_starts(record, jobs, rules, np.array([capacity]))
     got = delays(as_log(of, starts, users))
     at_limit = np.zeros(len(of), np.int64)

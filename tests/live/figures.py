@@ -13,29 +13,29 @@ from pathlib import Path
 
 import numpy as np
 
-from simulator.slurm.compare import OneStep, free_run, one_step, relative
 from simulator.slurm.compiled import kernel
 from simulator.slurm.compiled.state import QUEUE_JOB, QUEUE_KEY, QUEUE_ROWS
 from simulator.slurm.inputs.prepare import prepared
 from simulator.slurm.run import advanced, run
-from simulator.slurm.world import NEVER, Int64s, Result, World
+from simulator.slurm.world import NEVER, Int64s, SlurmResult, SlurmWorld
 from tests.live import recording
+from tests.simulator.slurm.compare import OneStep, free_run, one_step, relative
 
 LOW_WORD = (1 << 32) - 1  # of a queue's key: the priority
 RECORDINGS = Path(__file__).parents[1] / "fixtures/fidelity"
 REPETITIONS = 20  # runs of the simulator with every run time a second longer, shorter or as it is
 
 
-def steps(world: World, every: int = 1) -> OneStep:
+def steps(world: SlurmWorld, every: int = 1) -> OneStep:
     """The step-by-step comparison, within one backfill interval."""
     return one_step(world, _step, world.settings.bf_interval_s, every)
 
 
-def _step(world: World, begin: int, end: int) -> Result:
+def _step(world: SlurmWorld, begin: int, end: int) -> SlurmResult:
     return run(world, free_from=begin, until=end)
 
 
-def at_begin_of_pass(folder: Path, world: World) -> World:
+def at_begin_of_pass(folder: Path, world: SlurmWorld) -> SlurmWorld:
     """The world with each start of a backfill pass moved to the second at which that pass began, ends as they are.
 
     A pass takes time (0.1 s of work are 6 s here), and what it starts late it starts from a plan made early.
@@ -57,7 +57,7 @@ def period_of_passes(folder: Path) -> int:
     return int(np.median(np.diff(recording.passes(folder, "backfill"))))
 
 
-def repeated(world: World) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+def repeated(world: SlurmWorld) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
     """Free runs whose run times differ by a second at most: (each against the record, each pair against each other)."""
     figures, waits = [], []
     since = np.maximum(world.jobs.submit_s, world.jobs.eligible_s)
@@ -73,7 +73,7 @@ def repeated(world: World) -> tuple[list[dict[str, float]], list[dict[str, float
     return figures, pairs
 
 
-def priorities(folder: Path, world: World) -> Int64s:
+def priorities(folder: Path, world: SlurmWorld) -> Int64s:
     """The simulator's priority minus the one that sprio told, for each job that both had in their queues at a look."""
     jobs = recording.read(folder)
     rows = {job.job_id: row for row, job in enumerate(jobs)}

@@ -20,8 +20,8 @@ from simulator.slurm.world import (
     SINGLETON,
     Dependencies,
     Int64s,
-    Jobs,
-    World,
+    SlurmJobs,
+    SlurmWorld,
     constant_capacity,
     no_outages,
 )
@@ -138,7 +138,7 @@ def _text(path: Path) -> str:
     return gzip.decompress(path.read_bytes()).decode(errors="surrogateescape")
 
 
-def world(folder: Path, jobs: list[RecordedJob], *, eligible_known: bool = True) -> World:
+def world(folder: Path, jobs: list[RecordedJob], *, eligible_known: bool = True) -> SlurmWorld:
     """The world of a recorded run: its slurm.conf and accounts, its jobs with their recorded starts pinned.
 
     With `eligible_known` a job is eligible when sacct says so, and dependencies are not looked at again. Without, they
@@ -162,12 +162,12 @@ def world(folder: Path, jobs: list[RecordedJob], *, eligible_known: bool = True)
     names = {name: number for number, name in enumerate(sorted({job.submission.name for job in jobs}))}
     waits = [] if eligible_known else [(row, job) for row, job in enumerate(jobs) if _chained(job, first_row)]
     free = {row for row, _ in waits}
-    return World(
+    return SlurmWorld(
         nodes=place.nodes,
         partitions=place.partitions,
         qos=place.qos,
         associations=place.associations,
-        jobs=Jobs(
+        jobs=SlurmJobs(
             submit_s=_ints(job.submit_s for job in jobs),
             eligible_s=_ints(
                 job.submit_s if row in free else NEVER if job.eligible_s is None else job.eligible_s

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from simulator.slurm.compare import free_run
 from simulator.slurm.run import run
 from tests.conftest import skip_or_fail
 from tests.live import figures, recording
 from tests.live.fidelity import record
 from tests.live.fidelity_workload import FULL, SHORT
 from tests.live.slurm import missing
+from tests.simulator.slurm.compare import free_run
 
 pytestmark = pytest.mark.live
 

@@ -22,7 +22,7 @@ from models.recorded_pairs import Predecessors, build_recorded_pairs
 from models.study.chains import figures
 from reports.text.chains import format_chains
 from simulator.recorded.parameters import Parameters
-from simulator.recorded.record import Record
+from simulator.recorded.record import RecordedTrace
 from tests.models.pair_tables import random_pairs
 from tests.models.test_recorded_pairs import parameters, record_of, simple
 from tests.simulator.recorded.cases import records
@@ -37,13 +37,15 @@ def lead(seconds: float) -> Player:
     return Player(artifact, seconds / HOUR_S + 1e-6)
 
 
-def played(record: Record, of: Predecessors, players: Sequence[Player], fitted: Parameters, **options: Any) -> Any:
+def played(
+    record: RecordedTrace, of: Predecessors, players: Sequence[Player], fitted: Parameters, **options: Any
+) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorded_pairs, "fit", lambda record, until_s: fitted)
         return play_chains(record, of, players, decision_s=DECISION_S, **options)
 
 
-def quiet(others: int = 0) -> Record:
+def quiet(others: int = 0) -> RecordedTrace:
     """P of user 0 has two of six nodes from 100 on, and `others` of user 1 are in use from 200 to 50,000."""
     columns = {
         "submit_s": (0, 40, 190, 60_000),
@@ -55,7 +57,7 @@ def quiet(others: int = 0) -> Record:
         "priority": (0, 0, 0, 0),
     }
     arrays = {name: np.array(column, np.int64) for name, column in columns.items()}
-    return Record(**arrays, job_key=["wide", "p", "other", "last"])
+    return RecordedTrace(**arrays, job_key=["wide", "p", "other", "last"])
 
 
 P = Predecessors(np.array([1]), np.array([NONE]))
@@ -128,7 +130,7 @@ class Recorder:
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=records())
-def test_two_links_are_a_pair(case: tuple[Record, Any]) -> None:
+def test_two_links_are_a_pair(case: tuple[RecordedTrace, Any]) -> None:
     """Where the link is as long as P was, each decision sees what the pair's does, and S starts when it does there."""
     record, _ = case
     run_s = 600

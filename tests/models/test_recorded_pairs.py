@@ -19,9 +19,9 @@ from models.recorded_pairs import Predecessors, build_recorded_pairs, decision_i
 from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.judge import ALL, DAY_S
 from simulator.recorded.parameters import HOUR_S, Parameters, jobs_of, rules_of
-from simulator.recorded.record import NEVER, Record
-from simulator.recorded.twin import Job, forked_starts
+from simulator.recorded.record import NEVER, RecordedTrace
 from tests.simulator.recorded.cases import NODES, records, twins
+from tests.twins.recorded import PlainRecordedJob, forked_starts
 
 DECISION_S = 250
 P = Predecessors(np.array([1]), np.array([3]))  # of `simple`
@@ -33,7 +33,7 @@ def parameters(**changes: Any) -> Parameters:
     return replace(plain, **changes)
 
 
-def predecessors(record: Record) -> Predecessors:
+def predecessors(record: RecordedTrace) -> Predecessors:
     """Every other job that ran, each followed by the next row where that ran later."""
     rows = np.flatnonzero(record.ran)[::2]
     following = np.minimum(rows + 1, len(record) - 1)
@@ -41,7 +41,7 @@ def predecessors(record: Record) -> Predecessors:
     return Predecessors(rows, np.where(goes_on, following, NONE))
 
 
-def built(record: Record, fitted: Parameters, **options: Any) -> PairTable:
+def built(record: RecordedTrace, fitted: Parameters, **options: Any) -> PairTable:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorded_pairs, "fit", lambda record, until_s: fitted)
         return build_recorded_pairs(record, options.pop("of", predecessors(record)), decision_s=DECISION_S, **options)
@@ -49,7 +49,7 @@ def built(record: Record, fitted: Parameters, **options: Any) -> PairTable:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=records())
-def test_every_start_is_that_of_the_twin(case: tuple[Record, Any]) -> None:
+def test_every_start_is_that_of_the_twin(case: tuple[RecordedTrace, Any]) -> None:
     record, _ = case
     fitted = parameters()
     table, chosen = built(record, fitted), predecessors(record)
@@ -59,14 +59,14 @@ def test_every_start_is_that_of_the_twin(case: tuple[Record, Any]) -> None:
         for d in range(int(table.offset[pair]), int(table.offset[pair + 1])):
             now = int(table.decision_s[d])
             key = int(HOUR_S * record.priority[row] + np.rint(-slope * (now - first_s)))
-            job = Job(len(logged), now, 0, int(record.limit_s[row]), int(record.size[row]), int(record.limit_s[row]),
-                      int(record.user[row]), key)  # fmt: skip
+            limit_s, size = int(record.limit_s[row]), int(record.size[row])
+            job = PlainRecordedJob(len(logged), now, 0, limit_s, size, limit_s, int(record.user[row]), key)
             others = [one for one in logged if one.row != following or one.submit_s < now]
             starts, _ = forked_starts(others, [job], rules_of(fitted, ALL))
             assert table.successor_start_s[d] == starts.get(job, now + HORIZON_S)
 
 
-def simple(other_nodes: int = 4) -> Record:
+def simple(other_nodes: int = 4) -> RecordedTrace:
     """Six nodes, as the first job shows. P of user 0 has two of them from 100 to 1100, user 1 others from 200 on.
 
     User 0 went on with a job of high priority, submitted at 900, which waited until 1700 for a reason of its own.
@@ -81,7 +81,7 @@ def simple(other_nodes: int = 4) -> Record:
         "priority": (0, 0, 0, 9000),
     }
     arrays = {name: np.array(column, np.int64) for name, column in columns.items()}
-    return Record(**arrays, job_key=["wide", "p", "other", "next"])
+    return RecordedTrace(**arrays, job_key=["wide", "p", "other", "next"])
 
 
 def test_a_table_holds_what_the_record_says_of_each_pair() -> None:
@@ -96,9 +96,9 @@ def test_a_table_holds_what_the_record_says_of_each_pair() -> None:
     assert (first[AT.successor_nodes], first[AT.running_jobs], first[AT.usable_nodes]) == (2, 2, 6)
 
 
-def record_of(**columns: tuple[int, ...]) -> Record:
+def record_of(**columns: tuple[int, ...]) -> RecordedTrace:
     arrays = {name: np.array(column, np.int64) for name, column in columns.items()}
-    return Record(**arrays, job_key=[str(k) for k in range(len(columns["user"]))])
+    return RecordedTrace(**arrays, job_key=[str(k) for k in range(len(columns["user"]))])
 
 
 def test_each_pair_observes_its_own_predecessor_and_its_users_place() -> None:
@@ -162,7 +162,7 @@ def test_rules_are_those_of_the_monday_before_a_decision_from_the_span_that_is_a
     )
     asked: list[tuple[int, list[int]]] = []
 
-    def fitted(learned: Record, until_s: int) -> Parameters:
+    def fitted(learned: RecordedTrace, until_s: int) -> Parameters:
         asked.append((until_s, learned.submit_s.tolist()))
         return parameters()
 
@@ -210,7 +210,7 @@ def test_the_successor_waits_for_no_held_job_of_its_user() -> None:
         "priority": (0, 0, 0, 0),
     }
     arrays = {name: np.array(column, np.int64) for name, column in columns.items()}
-    record = Record(**arrays, job_key=["wide", "p", "chain", "other"])
+    record = RecordedTrace(**arrays, job_key=["wide", "p", "chain", "other"])
     table = built(record, parameters(), of=Predecessors(np.array([1]), np.array([NONE])))
     assert table.successor_start_s.tolist() == [1101, 1101, 1101, 1101]
     assert table.observations[:, AT.held_jobs].tolist() == [1, 1, 1, 1]
@@ -228,7 +228,7 @@ def test_the_successor_counts_against_its_users_limits() -> None:
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=records())
-def test_threads_change_nothing(case: tuple[Record, Any]) -> None:
+def test_threads_change_nothing(case: tuple[RecordedTrace, Any]) -> None:
     """Also where the decisions lie in several weeks."""
     record, _ = case
     stretch = 400  # 40 * 100 s become over two weeks

@@ -26,13 +26,13 @@ from models.recorded_waits import (
 from models.scenario import CALIBRATED, RECORDED_WAIT, Scenario
 from models.study import pair_tables
 from models.study.windows import Window
-from simulator.recorded.record import NEVER, Record
+from simulator.recorded.record import NEVER, RecordedTrace
 from tests.models.toy_study import toy_study
 
 HOUR_S, DAY_S = 3600, 86_400
 
 
-def random_record(seed: int, jobs: int = 400, users: int = 40) -> Record:
+def random_record(seed: int, jobs: int = 400, users: int = 40) -> RecordedTrace:
     """Eight days of jobs, a few users with most of them; one in ten was cancelled in the queue."""
     rng = np.random.default_rng(seed)
     submit_s = np.sort(rng.integers(0, 8 * DAY_S, jobs))
@@ -42,12 +42,12 @@ def random_record(seed: int, jobs: int = 400, users: int = 40) -> Record:
     start_s[rng.random(jobs) < 0.1] = NEVER
     user = np.minimum((users * rng.random(jobs) ** 2).astype(np.int64), users - 1)
     size = rng.choice([1, 2, 4, 16], jobs)
-    return Record(
+    return RecordedTrace(
         submit_s, start_s, end_s, size, limit_s, user, np.zeros(jobs, np.int64), [str(k) for k in range(jobs)]
     )
 
 
-def plain_shares(record: Record, now: int, nodes: int, limit_s: int, but: set[int]) -> dict[int, float]:
+def plain_shares(record: RecordedTrace, now: int, nodes: int, limit_s: int, but: set[int]) -> dict[int, float]:
     """Share of each neighbour by the definition, one job at a time; {} where no share of a user can be small enough."""
     weight: dict[int, float] = {}
     for row in range(len(record)):
@@ -90,12 +90,12 @@ def test_shares_are_those_of_the_definition(seed: int, nodes: int, limit_s: int)
         assert found.effective[d] == pytest.approx(1 / squares if plain else 0.0)
 
 
-def one_each(apart_s: list[int], size: list[int], limit_h: list[int]) -> Record:
+def one_each(apart_s: list[int], size: list[int], limit_h: list[int]) -> RecordedTrace:
     """Jobs of as many users, submitted so long after the tenth day; each waits a minute longer than the one before."""
     count = len(apart_s)
     submit_s, wait_s = 10 * DAY_S + np.array(apart_s), 60 * np.arange(count)
     limit_s, none = np.array(limit_h) * HOUR_S, np.zeros(count, np.int64)
-    return Record(
+    return RecordedTrace(
         submit_s,
         submit_s + wait_s,
         submit_s + wait_s + limit_s,
@@ -153,7 +153,7 @@ def test_the_quantile_says_which_is_drawn() -> None:
     assert tenths.drawn_s(np.array([np.nextafter(1.0, 0.0)])).tolist() == [9]
 
 
-def table_of(record: Record, predecessors: Predecessors) -> PairTable:
+def table_of(record: RecordedTrace, predecessors: Predecessors) -> PairTable:
     row = predecessors.row
     decision_s, offset = decision_instants(record.start_s[row], record.end_s[row], HOUR_S)
     return PairTable(
@@ -170,7 +170,7 @@ def table_of(record: Record, predecessors: Predecessors) -> PairTable:
     )
 
 
-def predecessors_of(record: Record) -> Predecessors:
+def predecessors_of(record: RecordedTrace) -> Predecessors:
     """Every tenth job that ran for 12 to 24 h and ended while others came, with a job of its user after it."""
     long = record.ran & (record.limit_s > HOUR_S) & (record.limit_s < 2 * DAY_S) & (record.end_s < 8 * DAY_S)
     row = np.flatnonzero(long)[::10]

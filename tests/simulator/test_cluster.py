@@ -32,15 +32,15 @@ from simulator.cluster import (
     visible,
     world,
 )
-from simulator.flat import twin as flat_twin
 from simulator.names import SCHEDULERS
-from simulator.recorded import twin as recorded_twin
-from simulator.recorded.record import NEVER, Record
-from simulator.recorded.state import Rules
+from simulator.recorded.record import NEVER, RecordedTrace
+from simulator.recorded.state import RecordedRules
 from simulator.slurm.inputs.jobs import flat
-from simulator.slurm.twin import clock as slurm_twin
 from simulator.workload import Workload
 from tests.simulator.flat.cases import small_cases
+from tests.twins import flat as flat_twin
+from tests.twins import recorded as recorded_twin
+from tests.twins.slurm import clock as slurm_twin
 
 REMEMBERED = 5
 ROOM = 64
@@ -75,7 +75,7 @@ def _slurm_twin(workload: Workload, capacity: int) -> list[int]:
     return [int(start) for start in slurm_twin.simulate(flat(workload, capacity)).start_s]
 
 
-def _record(workload: Workload, capacity: int) -> Record:
+def _record(workload: Workload, capacity: int) -> RecordedTrace:
     """The jobs of a workload but for those that are yet to be submitted, as if an EASY scheduler had been recorded."""
     logged = workload.take(workload.start_s >= 0)
     start = flat_twin.simulate(logged, scheduler="easy", capacity=capacity, kill_at_limit=True)
@@ -83,11 +83,11 @@ def _record(workload: Workload, capacity: int) -> Record:
     end_s = start_s + np.clip(logged.run_s, 1, logged.limit_s)
     none = np.zeros(len(logged), np.int64)
     keys = [str(job) for job in logged.job_id]
-    return Record(logged.submit_s, start_s, end_s, logged.size, logged.limit_s, logged.job_id % 3, none, keys)
+    return RecordedTrace(logged.submit_s, start_s, end_s, logged.size, logged.limit_s, logged.job_id % 3, none, keys)
 
 
-def _recorded_rules(capacity: int) -> Rules:
-    return Rules(capacity, window_s=0, stall_s=300, max_jobs=NEVER, max_nodes=NEVER, overtaken=1, siblings=1)
+def _recorded_rules(capacity: int) -> RecordedRules:
+    return RecordedRules(capacity, window_s=0, stall_s=300, max_jobs=NEVER, max_nodes=NEVER, overtaken=1, siblings=1)
 
 
 def _recorded(workload: Workload, capacity: int) -> Callable[..., Built]:
@@ -108,9 +108,11 @@ def _recorded_twin(workload: Workload, capacity: int) -> list[int]:
         record.user,
         -record.submit_s,
     )
-    logged = [recorded_twin.Job(row, *(int(column[row]) for column in columns)) for row in range(len(record))]
+    logged = [
+        recorded_twin.PlainRecordedJob(row, *(int(column[row]) for column in columns)) for row in range(len(record))
+    ]
     submitted = {
-        int(row): recorded_twin.Job(
+        int(row): recorded_twin.PlainRecordedJob(
             len(record) + k, int(workload.submit_s[row]), 0, LIMIT_S, int(workload.size[row]), LIMIT_S, record.users,
             -int(workload.submit_s[row]),
         )

@@ -1,5 +1,5 @@
-"""One file a flat scheduler: its definition, which is also its page in docs/schedulers, and its compiled pass.
+"""The flat schedulers, one file each: the definition, which is also its page in docs/schedulers, and the compiled pass.
 
-Each module ends in `SCHEDULER`, a `simulator.flat.scheduler.Scheduler`; `simulator.names.SCHEDULERS` lists the modules.
-The clock and the state are elsewhere, in `simulator.flat`. Imported by `simulator.flat.dispatch` alone.
+Each module ends with `SCHEDULER`, a `simulator.flat.scheduler.Scheduler`. `simulator.names.SCHEDULERS` lists the
+modules. The clock and the state are in `simulator.flat`. Only `simulator.flat.dispatch` imports these modules.
 """

@@ -1,30 +1,32 @@
-"""Conservative backfill: every pending job has a place in a plan, and a job may pass others if it delays none of them.
+"""Conservative backfill: every pending job has a planned start, and a job may pass others if it delays none of them.
 
 Mu'alem and Feitelson, TPDS 2001.
 
 **A pass.**
 
-1. The profile of idle units over time is built from the running jobs' expected ends; those that are past count as now.
-2. Each pending job, in queue order, takes the earliest place of the profile at which its units stay idle for its whole
+1. Build the profile of idle units over time from the expected ends of the running jobs. An expected end that has passed
+   counts as now.
+2. Each pending job, in queue order, takes the earliest place in the profile where enough units stay idle for its whole
    estimate. A place may begin now or where the profile changes.
-3. A job whose place is now starts, if the units are really idle. Units of a job that has outlived its estimate are idle
-   in the plan only: the place is held all the same, and the job waits for the next pass.
+3. A job whose place is now starts if the units are actually idle. The units of a job that has outlived its estimate are
+   idle in the plan only: the planned job keeps its place and waits for the next pass.
 
 | knob | |
 |---|---|
 | queue order | (submit, job id) |
 | estimate | `--estimate`, for running and pending jobs alike: `limit` (default) or `exact` |
-| reservations | all of them rebuilt at every pass, in queue order, with no memory of earlier guarantees |
+| reservations | all rebuilt at every pass, in queue order; earlier guarantees are not remembered |
 | depth | the whole queue |
 | pass | `event` (default) or `instant` |
-| what ends a job | its run time; with `--kill-at-limit` its limit, if that is earlier |
+| end of a job | its run time; with `--kill-at-limit` its limit, if that is earlier |
 
-**What holds.** With exact estimates nobody is ever delayed by a job behind: each starts where an empty queue behind it
-would have put it. With limits that is not promised: when a job ends early, the plan is made anew in queue order, and a
-job may come to stand later than an earlier plan had it (schedulers that keep guarantees and only compress differ here).
+**Guarantees.** With exact estimates no job is delayed by a job behind it: each job starts when it would start with an
+empty queue behind it. With limits this does not hold. When a job ends early, the plan is rebuilt in queue order, and a
+job may get a later place than in an earlier plan. (Schedulers that keep their guarantees and only compress the plan
+differ here.)
 
-A pass costs (pending jobs) x (steps of the profile); a pass in which the smallest pending job does not fit is skipped,
-since it could start nobody.
+A pass costs (pending jobs) x (steps of the profile). A pass is skipped if the smallest pending job does not fit, since
+it could start no job.
 """
 
 from __future__ import annotations
@@ -41,20 +43,20 @@ from simulator.flat.state import (
     RELEASE_SIZE,
     RELEASE_TIME,
     RUNNING,
+    FlatJobs,
+    FlatKnobs,
+    FlatState,
     Int64s,
-    Jobs,
-    Knobs,
-    State,
     smallest_pending,
     start_pending,
 )
 
-_TIME, _UNITS = 0, 1  # columns of the profile in State.scratch
+_TIME, _UNITS = 0, 1  # columns of the profile in FlatState.scratch
 
 
 @kernel_part
-def conservative(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
-    """One pass of the page above; the profile is `steps` rows of State.scratch."""
+def conservative(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState, starts: Int64s) -> None:
+    """Make one pass as defined above; the profile is `steps` rows of `FlatState.scratch`."""
     scalars, queue, profile = state.scalars, state.queue, state.scratch
     head, tail, now = scalars[QUEUE_HEAD], scalars[QUEUE_TAIL], scalars[NOW]
     if smallest_pending(state) > scalars[FREE]:
@@ -71,8 +73,8 @@ def conservative(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None
 
 
 @kernel_part
-def _running_profile(state: State) -> int:
-    """Fill the profile, rows (time, units idle from then on), from the expected ends; returns the number of rows."""
+def _running_profile(state: FlatState) -> int:
+    """Fill the profile, rows (time, units idle from then on), from the expected ends; return the number of rows."""
     scalars, releases, profile = state.scalars, state.releases, state.scratch
     steps = 0
     profile[0, _TIME], profile[0, _UNITS] = scalars[NOW], scalars[FREE]
@@ -86,7 +88,7 @@ def _running_profile(state: State) -> int:
 
 @kernel_part
 def _earliest_place(profile: Int64s, steps: int, size: int, estimate: int) -> int:
-    """The first row of the profile from which `size` units stay idle for `estimate` seconds; the last always does."""
+    """Return the first row of the profile from which `size` units stay idle for `estimate` s; the last always fits."""
     first = 0
     row = 0
     while row < steps and (row == first or profile[row, _TIME] < profile[first, _TIME] + estimate):
@@ -98,7 +100,7 @@ def _earliest_place(profile: Int64s, steps: int, size: int, estimate: int) -> in
 
 @kernel_part
 def _take(profile: Int64s, steps: int, first: int, size: int, estimate: int) -> int:
-    """Take `size` units for `estimate` seconds from row `first` on; returns the new number of rows."""
+    """Reserve `size` units for `estimate` seconds from row `first` on; return the new number of rows."""
     if estimate == 0:
         return steps
     end = profile[first, _TIME] + estimate
@@ -115,7 +117,7 @@ def _take(profile: Int64s, steps: int, first: int, size: int, estimate: int) -> 
 
 
 def _profile_rows(queue_rows: int, running_rows: int) -> int:
-    """A step of the profile a running job, at most two more a pending one."""
+    """Return the most rows of the profile: one per running job and at most two per pending job."""
     return running_rows + 2 * queue_rows + 2
 
 

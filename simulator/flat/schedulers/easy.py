@@ -1,31 +1,31 @@
-"""EASY backfill: first come, first served, but a job may pass others if it does not delay the first in the queue.
+"""EASY backfill: first come, first served, but a job may pass others if it does not delay the head of the queue.
 
 Lifka, JSSPP 1995; Mu'alem and Feitelson, TPDS 2001.
 
 **A pass.**
 
-1. While the first in the queue fits into the idle units, it starts.
-2. The first that does not fit, the head, gets the only reservation. Its **shadow time** is the earliest instant at
-   which enough running jobs are expected to have ended. The **spare** is what is idle at the shadow time beyond the
-   head's need, with every job counted as ended that is expected to end by then (`<=`).
-3. The others, in queue order, are candidates. One starts if it fits into the idle units now and either
+1. While the first job in the queue fits into the idle units, it starts.
+2. The first job that does not fit, the head, gets the only reservation. Its **shadow time** is the earliest instant at
+   which enough running jobs are expected to have ended. The **spare** is the number of units idle at the shadow time
+   beyond the head's need. Every job that is expected to end by then (`<=`) counts as ended.
+3. The other jobs, in queue order, are candidates. A candidate starts if it fits into the idle units now and either
    - is expected to end by the shadow time: now + estimate `<=` shadow; or
-   - fits into what is left of the spare, which shrinks by its size.
+   - fits into the remaining spare, which shrinks by its size.
 
 | knob | |
 |---|---|
 | queue order | (submit, job id) |
 | estimate of the reservation, of the candidate | both `--estimate`: `limit` (default) or `exact` |
-| a job past its estimate | is expected to end now, so the shadow time may be now, for a head that still cannot start |
-| spare | of the shadow time, taken once a pass, shrinks as it is used; a candidate that ends in time takes none of it |
+| a job past its estimate | is expected to end now, so the shadow time may be now although the head still cannot start |
+| spare | counted once per pass at the shadow time, shrinks as it is used; a candidate that ends in time uses none |
 | comparison with the shadow time | `<=` |
-| reservation | made anew at each pass; nothing is remembered, so an early end brings it forward |
+| reservation | rebuilt at each pass; nothing is remembered, so an early end brings it forward |
 | within a pass | jobs that start do not move the shadow time |
 | pass | `event` (default) or `instant`; they differ where several events share a second |
-| what ends a job | its run time; with `--kill-at-limit` its limit, if that is earlier |
+| end of a job | its run time; with `--kill-at-limit` its limit, if that is earlier |
 
-**What holds.** If no job outlives its estimate, the head starts no later than at the shadow time of the pass that first
-made it head. A job behind it has no such promise: it may be passed until it is the head itself.
+**Guarantees.** If no job outlives its estimate, the head starts no later than the shadow time of the pass that first
+made it head. A job behind the head has no guarantee: other jobs may pass it until it is the head itself.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from simulator.flat.state import (
     RELEASE_SIZE,
     RELEASE_TIME,
     RUNNING,
+    FlatJobs,
+    FlatKnobs,
+    FlatState,
     Int64s,
-    Jobs,
-    Knobs,
-    State,
     start_pending,
 )
 
 
 @kernel_part
-def easy(jobs: Jobs, knobs: Knobs, state: State, starts: Int64s) -> None:
-    """One pass of the page above; `available`: idle at `shadow` beyond the head's need, below 0 until then."""
+def easy(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState, starts: Int64s) -> None:
+    """Make one pass as defined above. `available` counts idle units at `shadow` beyond the head's need, < 0 before."""
     in_order(jobs, knobs, state, starts)
     scalars, queue, releases = state.scalars, state.queue, state.releases
     head, tail, now = scalars[QUEUE_HEAD], scalars[QUEUE_TAIL], scalars[NOW]

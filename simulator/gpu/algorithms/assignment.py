@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
 
-class Choice(NamedTuple):
+class ConfigurationChoice(NamedTuple):
     """One job: what it may be given and what that is worth."""
 
     allowed: Sequence[Configuration]
@@ -74,7 +74,7 @@ def costs(values: Floats) -> Floats:
     return np.asarray(np.round(np.minimum(values**POWER, CLIP), DECIMALS), dtype=np.float64)
 
 
-def cost(choices: Sequence[Choice], chosen: Sequence[int | None]) -> float:
+def cost(choices: Sequence[ConfigurationChoice], chosen: Sequence[int | None]) -> float:
     """What the programme minimises."""
     return sum(
         UNASSIGNED if index is None else float(costs(choice.values[index : index + 1])[0])
@@ -95,7 +95,7 @@ class _Programme(NamedTuple):
     capacity: Int64s  # GPUs of each type
 
 
-def _programme(choices: Sequence[Choice], capacity: Mapping[str, int]) -> _Programme:
+def _programme(choices: Sequence[ConfigurationChoice], capacity: Mapping[str, int]) -> _Programme:
     sizes = np.array([len(choice.allowed) for choice in choices])
     ends = np.cumsum(sizes)
     gains = costs(np.concatenate([choice.values for choice in choices])) - UNASSIGNED
@@ -174,7 +174,7 @@ def _filled(programme: _Programme, relaxed: Floats) -> Int64s:
 
 
 def assign(
-    choices: Sequence[Choice], capacity: Mapping[str, int], limit_s: float = 5.0, gap: float = 1e-3
+    choices: Sequence[ConfigurationChoice], capacity: Mapping[str, int], limit_s: float = 5.0, gap: float = 1e-3
 ) -> Assignment:
     """The best assignment to `capacity` GPUs of each type, within the relative `gap`; `choices` oldest first.
 

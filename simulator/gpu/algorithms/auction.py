@@ -22,7 +22,7 @@ Bid = Sequence[tuple[int, float]]  # (GPUs >= 0, value > 0); GPUs 0 is there, an
 Floats = NDArray[np.float64]
 
 
-class Outcome(NamedTuple):
+class AuctionOutcome(NamedTuple):
     """What the auction gives, a number per bidder."""
 
     gpus: list[int]  # won, before payment
@@ -43,7 +43,7 @@ def _folded(best: Floats, bid: Bid) -> tuple[Floats, NDArray[np.int32]]:
     return grown, bundle
 
 
-def auction(bids: Sequence[Bid], capacity: int) -> Outcome:
+def auction(bids: Sequence[Bid], capacity: int) -> AuctionOutcome:
     """Winners of `capacity` GPUs. Every bid holds a bundle of 0 GPUs; values are above 0. Exact, by dynamic
     programming.
     """
@@ -63,7 +63,7 @@ def auction(bids: Sequence[Bid], capacity: int) -> Outcome:
         others = total - np.log(bids[number][won[number]][1])
         kept[number] = float(min(1.0, np.exp(others - without)))
         after, _ = _folded(after, bids[number])
-    return Outcome([bid[index][0] for bid, index in zip(bids, won, strict=True)], kept)
+    return AuctionOutcome([bid[index][0] for bid, index in zip(bids, won, strict=True)], kept)
 
 
 def worst_off(rho: Sequence[float], filter_share: float) -> list[int]:

@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Trial(NamedTuple):
+class GangTrial(NamedTuple):
     """A gang of GPUs that runs for a time."""
 
     gpus: int
     run_s: float  # what is left of it, on its own GPUs
 
 
-def ideal_s(trials: Sequence[Trial], share_gpus: float) -> float:
+def ideal_s(trials: Sequence[GangTrial], share_gpus: float) -> float:
     """Seconds that `trials` take alone on `share_gpus` GPUs, s: the slowest gang, or all the work, whichever is
     longer.
     """
@@ -39,7 +39,7 @@ def rho(elapsed_s: float, left_s: float, alone_s: float) -> float:
 
 
 def bid(
-    trials: Sequence[Trial], elapsed_s: float, alone_s: float, share_gpus: float, lease_s: float, free_gpus: int
+    trials: Sequence[GangTrial], elapsed_s: float, alone_s: float, share_gpus: float, lease_s: float, free_gpus: int
 ) -> list[tuple[int, float]]:
     """(GPUs, 1 / rho with them) of nothing and of each number of GPUs that some of the waiting `trials` can use.
 

@@ -20,14 +20,14 @@ from simulator.gpu.events.state import (
     SORTED,
     STATUS,
     TYPE_GPUS,
-    State,
+    GpuState,
 )
 
 _OUT, _KEEP, _STOP = -3, -2, -1  # choice of a job in a pass; from 0 on the type that it is to start on
 
 
 @kernel
-def follow(state: State, sorted_jobs: int, now: float, local: bool) -> None:
+def follow(state: GpuState, sorted_jobs: int, now: float, local: bool) -> None:
     """Runs the jobs at the front of `order` (its first `sorted_jobs`), as many as the GPUs of each type hold.
 
     Those running behind are stopped, but only where what takes their place can be placed; what is left over goes to
@@ -60,7 +60,7 @@ def follow(state: State, sorted_jobs: int, now: float, local: bool) -> None:
 
 
 @kernel
-def _choose(state: State, sorted_jobs: int) -> None:
+def _choose(state: GpuState, sorted_jobs: int) -> None:
     """Counts GPUs of each type down in order: who keeps running, who is stopped, who starts on which type."""
     for kind in range(state.of_type.shape[1]):
         state.of_type[ASKED_TYPES, kind] = state.of_type[TYPE_GPUS, kind]
@@ -83,7 +83,7 @@ def _choose(state: State, sorted_jobs: int) -> None:
 
 
 @kernel
-def fill(state: State, sorted_jobs: int, now: float, local: bool) -> None:
+def fill(state: GpuState, sorted_jobs: int, now: float, local: bool) -> None:
     """Starts who waits and fits, in order, on what is free."""
     free = free_gpus(state)
     for at in range(sorted_jobs):
@@ -98,7 +98,7 @@ def fill(state: State, sorted_jobs: int, now: float, local: bool) -> None:
 
 
 @kernel
-def sort(state: State) -> int:
+def sort(state: GpuState) -> int:
     """Keeps `order` as the active jobs by (key, arrival); returns how many. The last order is nearly sorted already.
 
     Jobs that came since are those of `active` behind the last one sorted; a job's number is its place in arrival.

@@ -43,12 +43,12 @@ from simulator.gpu.events.state import (
     TAKEN,
     TYPE_FREE,
     WIDEST,
-    State,
+    GpuState,
 )
 
 
 @kernel
-def free_gpus(state: State) -> int:
+def free_gpus(state: GpuState) -> int:
     """GPUs that nobody holds."""
     free = 0
     for kind in range(state.of_type.shape[1]):
@@ -57,7 +57,7 @@ def free_gpus(state: State) -> int:
 
 
 @kernel
-def holds(state: State, node: int, job: int) -> int:
+def holds(state: GpuState, node: int, job: int) -> int:
     """GPUs of the job that the node could take now."""
     most = state.free[node, 0]
     for resource in range(1, state.free.shape[1]):
@@ -68,7 +68,7 @@ def holds(state: State, node: int, job: int) -> int:
 
 
 @kernel
-def _search(state: State, job: int, kind: int, rack: int, most_nodes: int) -> int:
+def _search(state: GpuState, job: int, kind: int, rack: int, most_nodes: int) -> int:
     """Fills `chosen_node` and `chosen_gpus` with a place on the type; its nodes, or 0 where there is none."""
     left, found = state.whole[GPUS, job], 0
     while left > 0:
@@ -102,7 +102,7 @@ def _search(state: State, job: int, kind: int, rack: int, most_nodes: int) -> in
 
 
 @kernel
-def find(state: State, job: int, kind: int, is_local: bool) -> bool:
+def find(state: GpuState, job: int, kind: int, is_local: bool) -> bool:
     """Whether the job fits on GPUs of the type now, `is_local`: on the fewest nodes; the place is the chosen one."""
     if state.of_type[TYPE_FREE, kind] < state.whole[GPUS, job]:
         return False
@@ -121,7 +121,7 @@ def find(state: State, job: int, kind: int, is_local: bool) -> bool:
 
 
 @kernel
-def find_any(state: State, job: int, is_local: bool) -> int:
+def find_any(state: GpuState, job: int, is_local: bool) -> int:
     """The fastest type that the job fits on now, -1 for none; the place is the chosen one."""
     for at in range(state.preference.shape[1]):
         kind = state.preference[state.whole[KIND, job], at]
@@ -131,7 +131,7 @@ def find_any(state: State, job: int, is_local: bool) -> int:
 
 
 @kernel
-def move_gpus(state: State, job: int, sign: int) -> None:
+def move_gpus(state: GpuState, job: int, sign: int) -> None:
     """Takes (1) or gives back (-1) what the slot of the job holds."""
     slot = state.whole[SLOT, job]
     for at in range(state.slots[PIECES, slot]):
@@ -144,7 +144,7 @@ def move_gpus(state: State, job: int, sign: int) -> None:
 
 
 @kernel
-def settle(state: State, job: int, now: float) -> None:
+def settle(state: GpuState, job: int, now: float) -> None:
     """Brings what a running job has done and held up to `now`."""
     passed = now - state.real[SINCE, job]
     if passed > 0.0:
@@ -159,7 +159,7 @@ def settle(state: State, job: int, now: float) -> None:
 
 
 @kernel
-def start(state: State, job: int, kind: int, now: float) -> None:
+def start(state: GpuState, job: int, kind: int, now: float) -> None:
     """Starts the job on the chosen place, with the charge of a restart where it has run before."""
     state.counts[OPEN_SLOTS] -= 1
     slot = state.slots[OPEN, state.counts[OPEN_SLOTS]]
@@ -179,7 +179,7 @@ def start(state: State, job: int, kind: int, now: float) -> None:
 
 
 @kernel
-def give_up(state: State, job: int, now: float) -> None:
+def give_up(state: GpuState, job: int, now: float) -> None:
     """A running job no longer holds GPUs that were given back already: it waits again."""
     settle(state, job, now)
     state.slots[OPEN, state.counts[OPEN_SLOTS]] = state.whole[SLOT, job]
@@ -190,14 +190,14 @@ def give_up(state: State, job: int, now: float) -> None:
 
 
 @kernel
-def stop(state: State, job: int, now: float) -> None:
+def stop(state: GpuState, job: int, now: float) -> None:
     """Takes the GPUs of a running job: it waits again, and restarts with a charge."""
     move_gpus(state, job, -1)
     give_up(state, job, now)
 
 
 @kernel
-def is_free_still(state: State, job: int) -> bool:
+def is_free_still(state: GpuState, job: int) -> bool:
     """Whether all that the slot of the job names is free now."""
     slot = state.whole[SLOT, job]
     for at in range(state.slots[PIECES, slot]):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.gpu.cluster import Cluster
+from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs, origin_s
 from simulator.gpu.profiles.scaling import goodput
 from simulator.gpu.profiles.table import MODELS
@@ -32,7 +32,7 @@ PIECES, OPEN = range(2)  # rows of `slots`: nodes of the slot; a stack of those 
 ACTIVE, SORTED, OPEN_SLOTS, CHOSEN, DECISIONS, RACKS, NEWEST, JOBS = range(8)  # in `counts`
 
 
-class State(NamedTuple):
+class GpuState(NamedTuple):
     """n jobs, m nodes, R resources (GPUs first), T types, K kinds of job (model and GPUs), S slots of running jobs.
 
     Few arrays with named rows, not an array a name: each array of a state makes every function slower to compile.
@@ -59,7 +59,7 @@ class State(NamedTuple):
     counts: Int64s  # (8,)
 
 
-def build(cluster: Cluster, jobs: GpuJobs, quota: Floats, knobs: Floats, spread_loss: float = 0.2) -> State:
+def build(cluster: GpuCluster, jobs: GpuJobs, quota: Floats, knobs: Floats, spread_loss: float = 0.2) -> GpuState:
     """A state before the first job. `quota` (groups,) GPUs; kinds whose spread costs over `spread_loss` are local."""
     types = sorted(set(cluster.types))
     kind, speed, local = _speeds(cluster, jobs, types, spread_loss)
@@ -79,7 +79,7 @@ def build(cluster: Cluster, jobs: GpuJobs, quota: Floats, knobs: Floats, spread_
     whole[GPUS, :n], whole[GROUP, :n], whole[KIND, :n], whole[SLOT] = jobs.gpus, jobs.group, kind, -1
     sums = [own.sum() for own in of_type]
     counts = np.array([0, 0, slots, 0, 0, len(set(cluster.racks.tolist())), -1, n], dtype=np.int64)
-    return State(
+    return GpuState(
         real=real,
         whole=whole,
         need=jobs.need[:, :resources].copy(),
@@ -102,7 +102,7 @@ def build(cluster: Cluster, jobs: GpuJobs, quota: Floats, knobs: Floats, spread_
     )
 
 
-def _speeds(cluster: Cluster, jobs: GpuJobs, types: list[str], spread_loss: float) -> tuple[Int64s, Floats, Int64s]:
+def _speeds(cluster: GpuCluster, jobs: GpuJobs, types: list[str], spread_loss: float) -> tuple[Int64s, Floats, Int64s]:
     """Kind of each job (n,), speed of each kind on each type and number of nodes, and which kinds are local.
 
     Speed 1 is that on what the job asked for, packed on the reference type, as in `simulator.gpu.rounds.speed`.

@@ -20,7 +20,7 @@ from simulator.gpu.algorithms.packing import pairs
 from simulator.gpu.algorithms.placement import Int64s, fewest_nodes, packed, take
 from simulator.gpu.profiles.scaling import packed_share
 from simulator.gpu.profiles.table import MODELS
-from simulator.gpu.rounds import RESTART_S, Job, Placed, View, check_seconds
+from simulator.gpu.rounds import RESTART_S, GpuJob, Placed, View, check_seconds
 from traces.counted import counted
 from traces.errors import InputError
 
@@ -75,12 +75,12 @@ class Gandiva:
             self._grow(order, free, placed)
         return placed
 
-    def _turn(self, job: Job) -> tuple[float, float, int]:
+    def _turn(self, job: GpuJob) -> tuple[float, float, int]:
         """Who comes first: with slices who had none for the longest time, without them who has GPUs of its own."""
         has_own = bool(job.placed) and job.number not in self.guests
         return (self._slice[job.number] if self.slices else float(not has_own), job.submit_s, job.number)
 
-    def _together(self, chosen: list[Job], free: Int64s, widest: int) -> dict[int, Placed]:
+    def _together(self, chosen: list[GpuJob], free: Int64s, widest: int) -> dict[int, Placed]:
         """Each where it was, if that is free, else on the fewest nodes: of those that nobody wants back, if they do.
 
         A job that was on more nodes than it needs does not go back there, if jobs migrate. Takes out of `free`.
@@ -108,7 +108,7 @@ class Gandiva:
                 take(free, found)
         return placed
 
-    def _spread(self, jobs: list[Job], free: Int64s, placed: dict[int, Placed]) -> list[Job]:
+    def _spread(self, jobs: list[GpuJob], free: Int64s, placed: dict[int, Placed]) -> list[GpuJob]:
         """What is left goes to `jobs` in their order, where each was or else anywhere; returns who gets nothing."""
         waiting, left = [], int(free.sum())
         for job in jobs:
@@ -129,7 +129,7 @@ class Gandiva:
             "together"
         ]
 
-    def _pack(self, waiting: list[Job], running: list[Job], placed: dict[int, Placed]) -> None:
+    def _pack(self, waiting: list[GpuJob], running: list[GpuJob], placed: dict[int, Placed]) -> None:
         self.guests = {}
         tried = {job.number: job for job in waiting[:TRIED] if job.model is not None}
         sizes = {job.gpus for job in tried.values()}
@@ -147,7 +147,7 @@ class Gandiva:
             placed[guest], self.guests[guest] = dict(placed[host]), host
             self.packed_pairs += 1
 
-    def _grow(self, jobs: list[Job], free: Int64s, placed: dict[int, Placed]) -> None:
+    def _grow(self, jobs: list[GpuJob], free: Int64s, placed: dict[int, Placed]) -> None:
         for job in jobs:
             if not job.elastic or job.number not in placed:
                 continue

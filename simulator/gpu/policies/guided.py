@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from simulator.gpu.algorithms.placement import Int64s, fewest_nodes, packed, take
-from simulator.gpu.rounds import NOBODY, Job, Placed, View, check_seconds
+from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds
 from traces.counted import counted
 from traces.errors import InputError
 
@@ -88,23 +88,23 @@ class Guided:
             )
         return lines
 
-    def prepared(self, jobs: Sequence[Job]) -> list[Job]:
+    def prepared(self, jobs: Sequence[GpuJob]) -> list[GpuJob]:
         """`jobs` as a pre-run shows them: gangs that fail in it are jobs of one GPU, with the run time they had."""
         return [
-            Job(job.number, job.submit_s, 1, job.run_s, job.group, job.model)
+            GpuJob(job.number, job.submit_s, 1, job.run_s, job.group, job.model)
             if job.gpus > 1 and self.prerun_s > 0.0 and self._fails_early(job)
             else job
             for job in jobs
         ]
 
-    def _fails_early(self, job: Job) -> bool:
+    def _fails_early(self, job: GpuJob) -> bool:
         return job.run_s <= self.prerun_s if self.failing is None else job.number in self.failing
 
-    def _is_over(self, job: Job, now_s: float) -> bool:
+    def _is_over(self, job: GpuJob, now_s: float) -> bool:
         """Whether a gang's turn on one GPU has passed."""
         return job.number in self._prerun and job.held == 1 and now_s - self._prerun[job.number] >= self.prerun_s
 
-    def _found(self, job: Job, free: Int64s, view: View) -> Placed | None:
+    def _found(self, job: GpuJob, free: Int64s, view: View) -> Placed | None:
         if self.prerun_s and job.gpus > 1 and job.number not in self._prerun:
             found = self._small(1, free)
             if found is not None:
@@ -127,7 +127,9 @@ class Guided:
         own[self._dedicated(free) :] = 0
         return packed(own, gpus) or packed(free, gpus)
 
-    def _made_room(self, job: Job, free: Int64s, placed: dict[int, Placed], there: dict[int, Job]) -> Placed | None:
+    def _made_room(
+        self, job: GpuJob, free: Int64s, placed: dict[int, Placed], there: dict[int, GpuJob]
+    ) -> Placed | None:
         """One node emptied of small jobs that fit elsewhere, if that makes a whole place; the fewest GPUs first."""
         on_node: dict[int, list[int]] = {}
         for number, given in placed.items():

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.gpu.algorithms.placement import Int64s, take
-from simulator.gpu.rounds import NOBODY, Job, Placed, View, check_seconds
+from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds
 from traces.counted import counted
 
 BACKOFF_S, MOST_BACKOFF_S = 10.0, 360.0
@@ -72,17 +72,17 @@ class Kubernetes:
             f"{counted(self.timeouts, 'time')} a job gave up after {self.timeout_s:g} s"
         ]
 
-    def _created(self, job: Job) -> float:
+    def _created(self, job: GpuJob) -> float:
         return self._created_s.get(job.number, job.submit_s)
 
-    def _give_up(self, job: Job, now_s: float) -> None:
+    def _give_up(self, job: GpuJob, now_s: float) -> None:
         """Its pods are deleted, and created again after the back-off."""
         del self._held[job.number]
         self.timeouts += 1
         tries = self._tries[job.number] = self._tries.get(job.number, 0) + 1
         self._created_s[job.number] = now_s + min(MOST_BACKOFF_S, BACKOFF_S * 2 ** (tries - 1))
 
-    def _whole(self, queue: list[Job], free: Int64s) -> list[Job]:
+    def _whole(self, queue: list[GpuJob], free: Int64s) -> list[GpuJob]:
         """The jobs all of whose pods fit, in order; their places are `_held` and taken out of `free`."""
         left = int(free.sum())
         for job in queue:
@@ -91,7 +91,7 @@ class Kubernetes:
                 left -= job.gpus
         return [job for job in queue if job.number in self._held]
 
-    def _by_pod(self, queue: list[Job], free: Int64s, now_s: float) -> list[Job]:
+    def _by_pod(self, queue: list[GpuJob], free: Int64s, now_s: float) -> list[GpuJob]:
         """Places every pod that fits; the jobs that are whole then."""
         widest = int(free.max())
         for job in queue:
@@ -104,7 +104,7 @@ class Kubernetes:
         return [job for job in queue if len(self._held.get(job.number, [])) == job.pods]
 
 
-def _place(job: Job, free: Int64s) -> int:
+def _place(job: GpuJob, free: Int64s) -> int:
     """The fullest node that holds one pod of the job, by number where alike; its GPUs are taken out of `free`."""
     fits = np.flatnonzero(free >= job.pod_gpus)
     node = int(fits[np.argmin(free[fits])])
@@ -112,6 +112,6 @@ def _place(job: Job, free: Int64s) -> int:
     return node
 
 
-def _gpus_on(nodes: list[int], job: Job) -> Placed:
+def _gpus_on(nodes: list[int], job: GpuJob) -> Placed:
     """GPUs on each node of the pods that lie on `nodes`."""
     return {node: nodes.count(node) * job.pod_gpus for node in sorted(set(nodes))}

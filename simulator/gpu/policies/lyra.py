@@ -23,7 +23,7 @@ from simulator.gpu.algorithms.knapsack import choose
 from simulator.gpu.algorithms.placement import Int64s, packed, take
 from simulator.gpu.algorithms.reclaim import choose_servers
 from simulator.gpu.profiles.draw import inference_servers
-from simulator.gpu.rounds import NOBODY, RESTART_S, Job, Placed, View, check_seconds, speed
+from simulator.gpu.rounds import NOBODY, RESTART_S, GpuJob, Placed, View, check_seconds, speed
 from traces.counted import counted
 from traces.errors import InputError
 
@@ -128,7 +128,7 @@ class Lyra:
                 return found
         return packed(free, gpus)
 
-    def _grow(self, jobs: list[Job], free: Int64s, view: View) -> None:
+    def _grow(self, jobs: list[GpuJob], free: Int64s, view: View) -> None:
         self._drop_taken(free.copy())
         groups, extras = [], []
         for job in jobs:
@@ -165,16 +165,16 @@ class Lyra:
             else:
                 del self._extra[number]
 
-    def _restart_s(self, job: Job) -> float:
+    def _restart_s(self, job: GpuJob) -> float:
         if self.pause_s is not None:
             return self.pause_s
         return RESTART_S if job.model is None else job.model.restart_s
 
-    def _sizes(self, job: Job) -> list[int]:
+    def _sizes(self, job: GpuJob) -> list[int]:
         most = int(job.gpus * (self.most_times - 1.0))
         return sorted({quarter * most // 4 for quarter in (1, 2, 3, 4)} - {0})
 
-    def _end_s(self, job: Job, extra: int, view: View) -> float:
+    def _end_s(self, job: GpuJob, extra: int, view: View) -> float:
         """Seconds to the end with `extra` GPUs more, on nodes of their own from the front."""
         grown, left = dict(self._base[job.number]), extra
         for node in range(len(view.machine.gpus)):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from simulator.compiled import kernel
 from simulator.gpu.events.placing import find_any, free_gpus, start
-from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, GROUP, ORDER, PENDING, QUOTA, SHARE, STATUS, SUBMIT, State
+from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, GROUP, ORDER, PENDING, QUOTA, SHARE, STATUS, SUBMIT, GpuState
 
 
 @kernel
-def share_of(state: State, group: int, by_quota: bool) -> float:
+def share_of(state: GpuState, group: int, by_quota: bool) -> float:
     """GPUs over the group's quota; else its dominant share: the largest of used over total of any resource."""
     if by_quota:
         return float(state.used[group, 0] / max(state.of_group[QUOTA, group], 1e-9))
@@ -19,7 +19,7 @@ def share_of(state: State, group: int, by_quota: bool) -> float:
 
 
 @kernel
-def offer(state: State, now: float, by_quota: bool, hold_s: float) -> None:
+def offer(state: GpuState, now: float, by_quota: bool, hold_s: float) -> None:
     """Starts jobs of the group with the least share, in order of arrival, those that do not fit passed by.
 
     A gang that came less than `hold_s` ago starts on the fewest nodes alone. Ties by the group's number.

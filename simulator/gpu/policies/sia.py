@@ -19,12 +19,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.gpu.algorithms.assignment import Choice, assign
+from simulator.gpu.algorithms.assignment import ConfigurationChoice, assign
 from simulator.gpu.algorithms.configurations import Configuration, Pool, configurations, moving, restart_factor, values
 from simulator.gpu.algorithms.placement import Int64s, packed, take
 from simulator.gpu.profiles.scaling import goodput
-from simulator.gpu.profiles.table import Model
-from simulator.gpu.rounds import NOBODY, RESTART_S, Job, Machine, Placed, View, check_seconds
+from simulator.gpu.profiles.table import TrainingModel
+from simulator.gpu.rounds import NOBODY, RESTART_S, GpuJob, GpuMachine, Placed, View, check_seconds
 from traces.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -56,7 +56,7 @@ class Sia:
         there = {job.number for job in view.jobs}
         self._given = {number: given for number, given in self._given.items() if number in there}
         capacity = {key: int(view.machine.gpus[nodes].sum()) for key, nodes in self._nodes.items()}
-        wanted: dict[int, tuple[Job, Configuration]] = {}
+        wanted: dict[int, tuple[GpuJob, Configuration]] = {}
         for job in view.jobs:
             if job.placed and job.resume_s > view.now_s:
                 pinned = self._given[job.number]
@@ -80,13 +80,13 @@ class Sia:
             )
         return lines
 
-    def _learn(self, machine: Machine) -> None:
+    def _learn(self, machine: GpuMachine) -> None:
         for kind, gpus in sorted({(kind, int(gpus)) for kind, gpus in zip(machine.types, machine.gpus, strict=True)}):
             nodes = np.array([n for n, own in enumerate(machine.types) if own == kind and machine.gpus[n] == gpus])
             self._pools[f"{kind}/{gpus}"] = Pool(f"{kind}/{gpus}", len(nodes), gpus)
             self._nodes[f"{kind}/{gpus}"] = nodes
 
-    def _choice(self, job: Job, view: View) -> Choice:
+    def _choice(self, job: GpuJob, view: View) -> ConfigurationChoice:
         current = self._given.get(job.number) if job.placed else None
         most = self.most_times * job.gpus if job.elastic else job.gpus
         held = current.gpus if current is not None else job.gpus
@@ -101,9 +101,9 @@ class Sia:
         position = None if current is None else allowed.index(current)
         restart_s = RESTART_S if job.model is None else job.model.restart_s
         factor = restart_factor(view.now_s - job.submit_s, job.restarts, restart_s)
-        return Choice(allowed, moving(row, position, factor), position)
+        return ConfigurationChoice(allowed, moving(row, position, factor), position)
 
-    def _place(self, wanted: dict[int, tuple[Job, Configuration]], free: Int64s) -> dict[int, Placed]:
+    def _place(self, wanted: dict[int, tuple[GpuJob, Configuration]], free: Int64s) -> dict[int, Placed]:
         """Who keeps its configuration keeps its GPUs; the others by size, each packed in its pool."""
         placed: dict[int, Placed] = {}
         for number, (job, given) in wanted.items():
@@ -124,7 +124,7 @@ class Sia:
 
 @lru_cache(maxsize=10_000)
 def _row(
-    pools: tuple[Pool, ...], model: Model | None, own: int, elastic: bool, most: int
+    pools: tuple[Pool, ...], model: TrainingModel | None, own: int, elastic: bool, most: int
 ) -> tuple[list[Configuration], Floats] | None:
     """What a job of `own` GPUs may have, and its values: any configuration of at most `most` GPUs, or `own` GPUs in
     each pool; None where there is none.
@@ -137,7 +137,7 @@ def _row(
     return (allowed, values(lambda given: _goodput(model, own, given), allowed)) if allowed else None
 
 
-def _goodput(model: Model | None, own: int, given: Configuration) -> float:
+def _goodput(model: TrainingModel | None, own: int, given: Configuration) -> float:
     if model is None:
         return float(given.gpus)
     return goodput(model, given.gpu_type.split("/")[0], given.gpus, given.nodes, own)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from simulator.compiled import kernel
 from simulator.gpu.events.passes import follow, sort
 from simulator.gpu.events.placing import settle
-from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, KEY, LEFT, RUNNING, STATUS, State
+from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, KEY, LEFT, RUNNING, STATUS, GpuState
 
 
 @kernel
-def decide(state: State, now: float) -> None:
+def decide(state: GpuState, now: float) -> None:
     """As `simulator.gpu.kernel` asks."""
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]

@@ -24,7 +24,7 @@ from simulator.gpu.events.state import (
     SHARE,
     STATUS,
     WORK,
-    State,
+    GpuState,
 )
 from simulator.gpu.policies.offers import share_of
 
@@ -32,7 +32,7 @@ LOOKED_AT = 50
 
 
 @kernel
-def decide(state: State, now: float) -> None:
+def decide(state: GpuState, now: float) -> None:
     """As `simulator.gpu.kernel` asks. Knobs: fairness, work_weight."""
     while free_gpus(state) > 0:
         candidates = _candidates(state)
@@ -66,7 +66,7 @@ def decide(state: State, now: float) -> None:
 
 
 @kernel
-def _candidates(state: State) -> int:
+def _candidates(state: GpuState) -> int:
     """Fills `order` with the waiting jobs that are looked at; how many."""
     groups = len(state.asked)
     waiting = 0
@@ -104,7 +104,7 @@ def _candidates(state: State) -> int:
 
 
 @kernel
-def _alignment(state: State, job: int) -> float:
+def _alignment(state: GpuState, job: int) -> float:
     """The most that free resources align with what the job could take of any node; 0 where none has any."""
     most = 0.0
     for node in range(state.node.shape[1]):

@@ -19,9 +19,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from simulator.gpu.algorithms.auction import auction, worst_off
-from simulator.gpu.algorithms.fairness import Trial, bid, ideal_s, rho
+from simulator.gpu.algorithms.fairness import GangTrial, bid, ideal_s, rho
 from simulator.gpu.algorithms.placement import Int64s, packed, take
-from simulator.gpu.rounds import NOBODY, Job, Placed, View, check_seconds
+from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds
 from traces.errors import InputError
 
 
@@ -53,7 +53,7 @@ class Themis:
         self._app_s = 0.0  # app seconds in all, those of a round are of who was there when it began
         self._there = 0  # apps, at the last tick
         self._seen: dict[int, tuple[float, float]] = {}  # of an app: the tick that first saw it, app seconds then
-        self._whole: dict[int, list[Trial]] = {}  # app -> its trials as they came, also those that ended
+        self._whole: dict[int, list[GangTrial]] = {}  # app -> its trials as they came, also those that ended
         self._known: set[int] = set()  # jobs
         self._last_s = 0.0
 
@@ -83,9 +83,9 @@ class Themis:
         """What was assumed, for the person who asked."""
         return ["themis: the time that a job has left is known to it; an app is one job unless the trace says more"]
 
-    def _apps(self, view: View) -> dict[int, list[Job]]:
+    def _apps(self, view: View) -> dict[int, list[GpuJob]]:
         self._app_s += (view.now_s - self._last_s) * self._there
-        apps: dict[int, list[Job]] = {}
+        apps: dict[int, list[GpuJob]] = {}
         for job in view.jobs:
             app = self.trials.get(job.number, job.number)
             apps.setdefault(app, []).append(job)
@@ -93,7 +93,7 @@ class Themis:
                 self._known.add(job.number)
                 self._came_s.setdefault(app, job.submit_s)
                 self._seen.setdefault(app, (view.now_s, self._app_s))
-                self._whole.setdefault(app, []).append(Trial(job.gpus, job.run_s))
+                self._whole.setdefault(app, []).append(GangTrial(job.gpus, job.run_s))
         self._last_s, self._there = view.now_s, len(apps)
         return apps
 
@@ -103,7 +103,7 @@ class Themis:
         mean = (self._app_s - app_s) / (view.now_s - first_s) if view.now_s > first_s else float(apps)
         return max(1.0, view.machine.total / max(1.0, mean))
 
-    def _worst_first(self, apps: Mapping[int, list[Job]], view: View) -> list[int]:
+    def _worst_first(self, apps: Mapping[int, list[GpuJob]], view: View) -> list[int]:
         """Apps by rho, largest first, as if each had from now on what it asks for."""
         numbers = list(apps)
         rhos = [
@@ -118,7 +118,7 @@ class Themis:
 
     def _auction(
         self,
-        waiting: Mapping[int, list[Job]],
+        waiting: Mapping[int, list[GpuJob]],
         order: list[int],
         view: View,
         free: Int64s,
@@ -132,7 +132,7 @@ class Themis:
             share = self._share(app, len(order), view)
             bids.append(
                 bid(
-                    [Trial(job.gpus, job.left_s) for job in waiting[app]],
+                    [GangTrial(job.gpus, job.left_s) for job in waiting[app]],
                     view.now_s - self._came_s[app],
                     ideal_s(self._whole[app], share),
                     share,
@@ -150,7 +150,7 @@ class Themis:
                 won -= job.gpus
                 self._leftovers([job], free, placed)
 
-    def _leftovers(self, jobs: list[Job], free: Int64s, placed: dict[int, Placed]) -> None:
+    def _leftovers(self, jobs: list[GpuJob], free: Int64s, placed: dict[int, Placed]) -> None:
         """Gives to `jobs`, those first that can go on where they are, then in their order, packed."""
         left = int(free.sum())
         for job in [*(job for job in jobs if job.placed), *jobs]:
@@ -164,5 +164,5 @@ class Themis:
                 left -= job.gpus
 
 
-def _shortest_first(jobs: list[Job]) -> list[Job]:
+def _shortest_first(jobs: list[GpuJob]) -> list[GpuJob]:
     return sorted(jobs, key=lambda job: (job.left_s, job.number))

@@ -29,14 +29,14 @@ from simulator.gpu.events.state import (
     SERVICE,
     STATUS,
     WAKE,
-    State,
+    GpuState,
 )
 
 _NEAR = 1e-6  # GPU s: a threshold is reached
 
 
 @kernel
-def decide(state: State, now: float) -> None:
+def decide(state: GpuState, now: float) -> None:
     """As `simulator.gpu.kernel` asks. Knobs: promote, local, then the thresholds."""
     promote, queues = state.knobs[0], len(state.knobs) - 1
     for at in range(state.counts[ACTIVE]):

@@ -24,13 +24,13 @@ from simulator.gpu.events.state import (
     STATUS,
     SUBMIT,
     WAKE,
-    State,
+    GpuState,
 )
 from simulator.gpu.policies.offers import offer
 
 
 @kernel
-def decide(state: State, now: float) -> None:
+def decide(state: GpuState, now: float) -> None:
     """As `simulator.gpu.kernel` asks. Knobs: hold_s, reclaim_at."""
     hold_s = state.knobs[0]
     offer(state, now, True, hold_s)
@@ -51,7 +51,7 @@ def decide(state: State, now: float) -> None:
 
 
 @kernel
-def _reclaim(state: State, job: int, now: float) -> None:
+def _reclaim(state: GpuState, job: int, now: float) -> None:
     """Stops jobs of groups over their quota until the job can start, if what they hold beyond it is enough."""
     lent = float(free_gpus(state))
     for group in range(len(state.asked)):

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Model(NamedTuple):
+class TrainingModel(NamedTuple):
     """How one model trains. Times are seconds on one T4 unless they say otherwise."""
 
     batch_per_gpu: int  # samples
@@ -35,11 +35,11 @@ class Model(NamedTuple):
     busy_share: float  # stated: of a GPU, in (0, 1]
 
 
-MODELS: dict[str, Model] = {
-    "resnet18-cifar10": Model(129, 0.10385, 0.0642, 0.4582, 0.4885, 30.0, 0.8, 1.0, 0.45),
-    "bert": Model(12, 0.92152, 0.0386, 0.5958, 1.0490, 120.0, 1.2, 4.0, 0.90),
-    "yolov3": Model(8, 0.32615, 0.5359, 1.4015, 2.6421, 45.0, 0.9, 2.0, 0.70),
-    "resnet50-imagenet": Model(200, 0.92353, 0.0882, 0.0659, 0.1329, 250.0, 1.0, 8.0, 0.95),
+MODELS: dict[str, TrainingModel] = {
+    "resnet18-cifar10": TrainingModel(129, 0.10385, 0.0642, 0.4582, 0.4885, 30.0, 0.8, 1.0, 0.45),
+    "bert": TrainingModel(12, 0.92152, 0.0386, 0.5958, 1.0490, 120.0, 1.2, 4.0, 0.90),
+    "yolov3": TrainingModel(8, 0.32615, 0.5359, 1.4015, 2.6421, 45.0, 0.9, 2.0, 0.70),
+    "resnet50-imagenet": TrainingModel(200, 0.92353, 0.0882, 0.0659, 0.1329, 250.0, 1.0, 8.0, 0.95),
 }
 
 # Backward pass of ResNet-50, batch 64, seconds. T4 is not among what GPEmu measured: 0.22 is stated.

@@ -1,20 +1,21 @@
-"""Looking ahead: when will enough nodes have room for a job, if running jobs end at their time limits? Compiled.
+"""Look ahead: find when enough nodes have room for a job if running jobs end at their time limits. Compiled.
 
-Steps 4.b and 4.d of docs/schedulers/slurm.md, "Backfill pass". A *share* is what a job asks of each of its nodes, a
-*shape* a distinct share of a partition. A node is ready for a shape when so many of its jobs have ended, by their
-limits, that it holds the share; what is found out about that holds until a job starts or the pass ends
-(`Scratch.stamp`).
+Implements steps 4.b and 4.d of docs/schedulers/slurm.md, "Backfill pass". A *share* is a job's request on each of its
+nodes; a *shape* is a distinct share in a partition. A node is ready for a shape when enough of its jobs have ended, by
+their limits, for it to hold the share. Results stay valid until a job starts or the pass ends (`SlurmScratch.stamp`).
 
 A start is attempted now, and then at the ends of slots at which reserved nodes come back (`next_attempt`). An attempt
-asks whether as many nodes as the job wants are both usable, that is free of reservations from the attempt to the job's
-end, and ready by the next attempt; then it asks when the last of them is. Slurm answers that not to the second: it
-removes running jobs in groups, those whose ends lie within 30 s, 60 s, 120 s, ... of the first, and tries to place the
-job after each group. So the start is the end of the group's last job, which may be later than necessary.
+succeeds if as many nodes as the job needs are both usable and ready. A node is usable if it is free of reservations
+from the attempt to the job's end. It must be ready by the next attempt. Then the time is computed at which the last of
+these nodes is ready. Slurm rounds this time: it removes running jobs in groups, those whose ends lie within 30 s, 60 s,
+120 s, ... of the first, and tries to place the job after each group. So the start is the end of the group's last job,
+which may be later than necessary.
 
-Example: time 0, four nodes with a job each, expected to end at 10, 25, 50 and 200, and a job that wants two nodes. Two
-are ready at 25. The first group begins with the job that ends at 10, at origin (10 // 30 + 1) * 30 = 30, and takes in
-what ends by 30 + 30 = 60: three jobs. After it the job can be placed, on two of three nodes, and its start is 50.
-`_find_last_awaited` comes to that row of State.planned without making groups.
+Example: at time 0, four nodes run a job each, expected to end at 10, 25, 50 and 200. A job needs two nodes. Two are
+ready at 25. The first group begins with the job that ends at 10, at origin (10 // 30 + 1) * 30 = 30, and includes the
+jobs that end by 30 + 30 = 60: three jobs. After this group the job can be placed on two of three nodes, and its start
+is
+50. `_find_last_awaited` finds that row of `SlurmState.planned` without forming groups.
 """
 
 from __future__ import annotations
@@ -32,25 +33,25 @@ from simulator.slurm.compiled.state import (
     RUN_JOB,
     RUNNING_ROWS,
     USABLE,
-    Run,
-    State,
+    SlurmRun,
+    SlurmState,
 )
 from simulator.slurm.compiled.whole import add_ended_by, hold_when_ended, row_that_completes
 from simulator.slurm.world import NEVER, NONE
 
-_TAG, _PLACE, _NODES = 0, 1, 2  # columns of Scratch.memory
-_LOW_BITS, _ODD = (1 << 31) - 1, 0x5851F42D  # of a hash that stays below 1 << 62
-_FIRST_WINDOW_S = 30  # select/cons_tres looks at the ends of running jobs in groups that grow from 30 s on
+_TAG, _PLACE, _NODES = 0, 1, 2  # columns of SlurmScratch.memory
+_LOW_BITS, _ODD = (1 << 31) - 1, 0x5851F42D  # constants of a hash that stays below 1 << 62
+_FIRST_WINDOW_S = 30  # select/cons_tres groups the ends of running jobs in windows that grow from 30 s
 
-NEVER_READY = (1 << 31) - 1  # in Scratch.ready
+NEVER_READY = (1 << 31) - 1  # in SlurmScratch.ready
 
 
 @kernel
-def count_ends_needed(run: Run, state: State, shape: int) -> None:
-    """How many running jobs must have ended, in the order of expected ends, before each node holds a share of `shape`.
+def count_ends_needed(run: SlurmRun, state: SlurmState, shape: int) -> None:
+    """Count, for each node, the running jobs that must end before it holds a share of `shape`, by expected end.
 
-    Fills row `shape` of Scratch.ready with these numbers (0: it does now; NEVER_READY) and of Scratch.ready_order with
-    the nodes by rising number.
+    Fills row `shape` of SlurmScratch.ready with these numbers (0: it holds the share now; NEVER_READY) and of
+    SlurmScratch.ready_order with the nodes by rising number.
     """
     scratch, node, able = run.scratch, run.scratch.node, run.tables.shape_nodes
     if scratch.ready_stamp[shape] == scratch.stamp[ON_NODES]:
@@ -83,8 +84,8 @@ def count_ends_needed(run: Run, state: State, shape: int) -> None:
 
 
 @kernel_part
-def begin_attempts(run: Run, state: State, shape: int) -> None:
-    """Before the first `next_attempt` of a job."""
+def begin_attempts(run: SlurmRun, state: SlurmState, shape: int) -> None:
+    """Prepare the first `next_attempt` of a job."""
     scratch = run.scratch
     begin_sliding(run)
     scratch.slots[KNOWN], scratch.slots[TESTED] = 0, 0
@@ -98,14 +99,13 @@ def begin_attempts(run: Run, state: State, shape: int) -> None:
 
 
 @kernel
-def next_attempt(run: Run, state: State, job: int, attempt: int, skip_hopeless: bool) -> int:
-    """Look at an attempt to start at second `attempt`; returns the second of the next one, `later`, NONE for none.
+def next_attempt(run: SlurmRun, state: SlurmState, job: int, attempt: int, skip_hopeless: bool) -> int:
+    """Evaluate an attempt to start at second `attempt`; return the second of the next attempt, `later`, NONE for none.
 
-    Fills row USABLE with the nodes that no reservation of this pass needs until the job's end, and row EARLY with
-    those that are ready by `later`. If `skip_hopeless`, and fewer nodes than the job wants are in both, the attempt at
-    `later` is looked at straight away, and so on: a start before it is out of the question. slots[ATTEMPT] is the
-    attempt arrived at, slots[READY] the number of nodes in both rows, slots[TESTED] whether enough were usable at any
-    attempt.
+    Fills row USABLE with the nodes that no reservation of this pass needs until the job's end, and row EARLY with the
+    nodes that are ready by `later`. With `skip_hopeless`, an attempt with too few nodes in both rows is skipped and the
+    attempt at `later` is evaluated next, because no earlier start is possible. slots[ATTEMPT] is the last attempt
+    evaluated, slots[READY] the number of nodes in both rows, slots[TESTED] whether any attempt had enough usable nodes.
     """
     scratch, words, slots = run.scratch, run.scratch.words, run.scratch.slots
     planned, ready, order, shape = state.planned, scratch.ready, scratch.ready_order, run.jobs.shape[job]
@@ -138,8 +138,8 @@ def next_attempt(run: Run, state: State, job: int, attempt: int, skip_hopeless: 
 
 
 @kernel
-def last_awaited(run: Run, state: State, shape: int, wanted: int) -> int:
-    """The result of `_find_last_awaited`, kept by what it depends on: the shape, the number and the usable nodes."""
+def last_awaited(run: SlurmRun, state: SlurmState, shape: int, wanted: int) -> int:
+    """Return the result of `_find_last_awaited`, cached by its inputs: the shape, the number and the usable nodes."""
     scratch, words, memory = run.scratch, run.scratch.words, run.scratch.memory
     tag = (scratch.stamp[ON_NODES] * len(scratch.ready) + shape) * (scratch.ready.shape[1] + 1) + wanted
     mixed = shape * 64 + wanted
@@ -159,8 +159,8 @@ def last_awaited(run: Run, state: State, shape: int, wanted: int) -> int:
 
 
 @kernel_inline
-def _touches(run: Run, state: State, i: int) -> bool:
-    """Whether the running job in row `i` of State.planned holds a usable node."""
+def _touches(run: SlurmRun, state: SlurmState, i: int) -> bool:
+    """Whether the running job in row `i` of SlurmState.planned holds a usable node."""
     words, slot = run.scratch.words, state.planned[i, 2]
     touched = 0
     for w in range(words.shape[1]):
@@ -169,16 +169,15 @@ def _touches(run: Run, state: State, i: int) -> bool:
 
 
 @kernel_part
-def _find_last_awaited(run: Run, state: State, shape: int, wanted: int) -> int:
-    """The row of State.planned whose job is the last of the group after which `wanted` usable nodes hold the share.
+def _find_last_awaited(run: SlurmRun, state: SlurmState, shape: int, wanted: int) -> int:
+    """Return the row of `SlurmState.planned` of the last job in the group that makes `wanted` usable nodes ready.
 
-    Before: at least so many usable nodes are ready by `later`, and fewer hold the share now. This is the closed form
-    of the loop over groups in `_will_run_test()` of select/cons_tres (tests: `last_of_group`). Only jobs that hold a
-    usable node are removed. Row `enough` is the one whose end makes the last of `wanted` nodes ready. A group's window
-    reaches to origin + 30 * 2^m s, with the least m that takes in the row with which the group begins; the group goes
-    on to the last row within the window, and further to the first job removed where none behind the last lies within
-    it. So the group of row `enough` has the least window that takes in that row, unless the group before has already
-    taken it.
+    Precondition: at least `wanted` usable nodes are ready by `later`, and fewer hold the share now. This is the closed
+    form of the loop over groups in `_will_run_test()` of select/cons_tres (tests: `last_of_group`). Only jobs that hold
+    a usable node are removed. Row `enough` is the row whose end makes the last of the `wanted` nodes ready. The window
+    of a group ends at origin + 30 * 2^m s, with the smallest m that includes the group's first row. The group extends
+    to the last row within the window; if no removed job lies within it, the group extends to the first removed job. So
+    the group of row `enough` has the smallest window that includes that row, unless the group before includes it.
     """
     scratch, planned = run.scratch, state.planned
     running = int(state.scalars[RUNNING_ROWS])
@@ -203,7 +202,7 @@ def _find_last_awaited(run: Run, state: State, shape: int, wanted: int) -> int:
         before -= 1
     if window > _FIRST_WINDOW_S and planned[before + 1, 0] <= origin + window // 2:
         return enough
-    low, high = enough, running  # the first row beyond the window
+    low, high = enough, running  # bisect for the first row beyond the window
     while low < high:
         middle = (low + high) // 2
         if planned[middle, 0] > origin + window:
@@ -213,7 +212,7 @@ def _find_last_awaited(run: Run, state: State, shape: int, wanted: int) -> int:
     last = low - 1
     while last < running and not _touches(run, state, last):
         last += 1
-    if last == running:  # all have been removed
+    if last == running:  # all jobs are removed
         last = low - 1
         while not _touches(run, state, last):
             last -= 1
@@ -221,8 +220,8 @@ def _find_last_awaited(run: Run, state: State, shape: int, wanted: int) -> int:
 
 
 @kernel
-def place_ahead(run: Run, state: State, shape: int, wanted: int, last: int) -> None:
-    """Row CHOSEN: `wanted` usable nodes as they are when the jobs up to row `last` of State.planned have ended."""
+def place_ahead(run: SlurmRun, state: SlurmState, shape: int, wanted: int, last: int) -> None:
+    """Fill row CHOSEN with `wanted` usable nodes once the jobs up to row `last` of `SlurmState.planned` have ended."""
     scratch, words = run.scratch, run.scratch.words
     if run.knobs.whole_nodes != 0:
         hold_when_ended(run, state, shape, last)
@@ -241,8 +240,8 @@ def place_ahead(run: Run, state: State, shape: int, wanted: int, last: int) -> N
 
 
 @kernel_part
-def _let_end(run: Run, state: State, ended: int) -> None:
-    """Copy the nodes to Scratch.node and take the first `ended` running jobs off."""
+def _let_end(run: SlurmRun, state: SlurmState, ended: int) -> None:
+    """Copy the nodes to `SlurmScratch.node` and remove the first `ended` running jobs."""
     copy_nodes(run, state)
     for i in range(ended):
         slot = state.planned[i, 2]

@@ -1,22 +1,21 @@
-"""The backfill pass: who may start now without delaying the planned start of anybody in front of it. Compiled.
+"""The backfill pass: start jobs that delay no planned start of a job ahead of them in the queue. Compiled.
 
-docs/schedulers/slurm.md, "Backfill pass", defines it; step numbers are those of that page. Jobs are taken in the order
-of the queue. One that fits on nodes which are idle now and free of reservations until its time limit starts. For one
-that does not, running jobs are assumed to end at their time limits (`ahead`), and the nodes that it would get at the
-first second with enough of them are reserved for it, from then on for its own time limit (`slots`). Whoever comes
-later in the queue may use them only outside of that. No reservation outlives the pass: the next one makes all of them
-anew.
+docs/schedulers/slurm.md, "Backfill pass", defines the pass; step numbers refer to that page. Jobs are taken in queue
+order. A job starts if it fits on nodes that are idle now and free of reservations until its time limit. For any other
+job, running jobs are assumed to end at their time limits (`ahead`). At the first second with enough nodes, these nodes
+are reserved for the job for the length of its time limit (`slots`). Jobs later in the queue may use them only outside
+of that time. No reservation outlives the pass; each pass makes all of them again.
 
-Example: four nodes taken whole, time 0, `bf_resolution` 10 s. A runs on n1 and n2 and is expected to end at 100, B on
-n3 at 40; n4 is idle. Waiting, in this order, with limits: C (2 nodes, 60 s), D (1 node, 50 s), E (1 node, 30 s).
+Example: four nodes, allocated whole, time 0, `bf_resolution` 10 s. A runs on n1 and n2 and is expected to end at 100, B
+on n3 at 40; n4 is idle. Waiting in this order, with limits: C (2 nodes, 60 s), D (1 node, 50 s), E (1 node, 30 s).
 
     C  too few idle nodes; n3 joins n4 at 40          reserves n3 and n4 over [40, 100)
     D  fits on n4, but until 50, which C reserved     reserves n1, expected at 100, over [100, 150)
     E  fits on n4 and ends at 30, before C needs it   starts
 
-The pass records nothing but starts, so it makes only those plans on which some start depends. It stops behind the last
-job that may still start (E, above: whatever waits behind it, no node is idle any more) and, where no plan in between
-can make a difference, skips to the jobs that may start (`candidates`).
+The only results of a pass are starts, so it makes only the plans that a start depends on. It stops after the last job
+that may still start (E above: no node is idle for any job behind it). It skips ahead to jobs that may start if no plan
+in between matters (`candidates`).
 """
 
 from __future__ import annotations
@@ -49,27 +48,27 @@ from simulator.slurm.compiled.state import (
     SERVICE,
     TAKEN_UP,
     USABLE,
-    Run,
-    State,
+    SlurmRun,
+    SlurmState,
 )
 from simulator.slurm.compiled.waiting import compact_queue
 from simulator.slurm.world import NONE
 
-_NEXT_JOB, _STARTED, _RESERVED, _END_PASS, _OVERLAPS = 0, 1, 2, 3, 4  # what became of a job, or of a reservation
+_NEXT_JOB, _STARTED, _RESERVED, _END_PASS, _OVERLAPS = 0, 1, 2, 3, 4  # outcomes for a job or a reservation
 
 
 @kernel
-def backfill_pass(run: Run, state: State) -> None:
-    """One pass over the queue: jobs start, and what is planned for the others is forgotten at its end.
+def backfill_pass(run: SlurmRun, state: SlurmState) -> None:
+    """Make one pass over the queue: start jobs, and discard the plans of the other jobs at the end.
 
-    Rows `last`, `second` and `third` are the last three of the queue whose jobs may start, `obstacle` the last whose
-    job may keep one of them from it (`candidates`). In the course of a pass none of the four moves to the back.
+    Rows `last`, `second` and `third` are the last three rows of the queue whose jobs may start. `obstacle` is the last
+    row whose job may keep one of them from starting (`candidates`). During a pass none of the four moves back.
     """
     queue = state.queue
     _begin_pass(run, state)
     last = int(state.scalars[QUEUE_ROWS]) - 1
     second, third, obstacle = last, last, last
-    changed = True  # a job has started or reserved nodes since the candidates were looked for
+    changed = True  # whether a job has started or reserved nodes since the last search for candidates
     tested = 0
     started = 0
     row = 0
@@ -106,12 +105,12 @@ def backfill_pass(run: Run, state: State) -> None:
 
 @kernel_part
 def _skip(
-    run: Run, state: State, row: int, last: int, second: int, third: int, obstacle: int, tested: int
+    run: SlurmRun, state: SlurmState, row: int, last: int, second: int, third: int, obstacle: int, tested: int
 ) -> tuple[int, int, int, int]:
-    """Where the pass goes on, `row` or a later row, and the new `second`, `third` and `obstacle`.
+    """Return the row at which the pass continues, `row` or later, and the new `second`, `third` and `obstacle`.
 
-    With two candidates left, or one, and nobody in front who can keep them from their nodes, the first of them is next:
-    no start depends on the plans passed over. A former candidate may have become an obstacle.
+    If one or two candidates are left and no job ahead can keep them from their nodes, the first of them is next: no
+    start depends on the skipped plans. A former candidate may have become an obstacle.
     """
     was_second, second = second, last_candidate(run, state, row, min(second, last - 1))
     if second < was_second < last:
@@ -125,7 +124,7 @@ def _skip(
 
 
 @kernel_part
-def _may_reserve(run: Run, state: State, row: int, job: int) -> bool:
+def _may_reserve(run: SlurmRun, state: SlurmState, row: int, job: int) -> bool:
     """Step 3: whether the job in row `row` of the queue may reserve nodes."""
     most = run.knobs.bf_job_part_count_reserve
     partition = run.tables.shape_partition[run.jobs.shape[job]]
@@ -133,8 +132,8 @@ def _may_reserve(run: Run, state: State, row: int, job: int) -> bool:
 
 
 @kernel_part
-def _count(run: Run, job: int, array: int, outcome: int) -> None:
-    """A job that did not start: count its reservation, or the later tasks of its array are skipped."""
+def _count(run: SlurmRun, job: int, array: int, outcome: int) -> None:
+    """Record the outcome of a job that did not start: count its reservation, or skip the later tasks of its array."""
     counts = run.scratch.array_count
     if outcome == _RESERVED:
         run.scratch.part_count[run.tables.shape_partition[run.jobs.shape[job]], RESERVING] += 1
@@ -147,8 +146,8 @@ def _count(run: Run, job: int, array: int, outcome: int) -> None:
 
 
 @kernel_part
-def _begin_pass(run: Run, state: State) -> None:
-    """Set up the scratch of a pass: one slot that holds all nodes in service, and every counter at its beginning."""
+def _begin_pass(run: SlurmRun, state: SlurmState) -> None:
+    """Set up the working memory of a pass: one slot with all nodes in service, and all counters at zero."""
     scratch, now, resolution = run.scratch, int(state.scalars[NOW]), run.knobs.bf_resolution_s
     in_service(run, state, SERVICE)
     clear_counts(run)
@@ -162,8 +161,8 @@ def _begin_pass(run: Run, state: State) -> None:
 
 
 @kernel_part
-def _is_skipped(run: Run, state: State, job: int, array: int) -> bool:
-    """Step 2; a job that is not skipped counts as taken up."""
+def _is_skipped(run: SlurmRun, state: SlurmState, job: int, array: int) -> bool:
+    """Apply step 2: return whether the job is skipped, else count it as considered."""
     scratch, knobs = run.scratch, run.knobs
     if array != NONE and scratch.array_count[array, REJECTED] != 0:
         return True
@@ -184,10 +183,10 @@ def _is_skipped(run: Run, state: State, job: int, array: int) -> bool:
 
 
 @kernel_part
-def _plan(run: Run, state: State, job: int, reserving: bool) -> int:
-    """Step 4 for row `job` of Jobs: what became of it; slots[TESTED] is 1 if it was tested.
+def _plan(run: SlurmRun, state: SlurmState, job: int, reserving: bool) -> int:
+    """Apply step 4 to row `job` and return its outcome; slots[TESTED] is 1 if it was tested.
 
-    Over 50 lines: one loop over the seconds at which a start is attempted, each way out of which is a step of the page.
+    Over 50 lines: one loop over the seconds at which a start is attempted, and each exit is a step of the page.
     """
     knobs, slots = run.knobs, run.scratch.slots
     now, wanted, shape = int(state.scalars[NOW]), int(run.jobs.nodes[job]), int(run.jobs.shape[job])
@@ -199,7 +198,7 @@ def _plan(run: Run, state: State, job: int, reserving: bool) -> int:
         start(run, state, job, True)
         return _STARTED
     begin_attempts(run, state, shape)
-    # With reservations the base changes, and a job that may preempt may start at once where too few nodes are ready.
+    # With reservations the base changes. A job that may preempt may start at once even if too few nodes are ready.
     skip_hopeless = reserving and state.scalars[RESERVATIONS] == 0 and knobs.preemption == 0
     attempt = now
     while attempt <= window_end:
@@ -247,8 +246,8 @@ def _plan(run: Run, state: State, job: int, reserving: bool) -> int:
 
 
 @kernel_part
-def _reserve(run: Run, begin: int, length: int, attempt: int) -> int:
-    """Reserve the nodes of row CHOSEN for `length` seconds from `begin` on, rounded down to slots, or say why not."""
+def _reserve(run: SlurmRun, begin: int, length: int, attempt: int) -> int:
+    """Reserve the nodes of row CHOSEN for `length` seconds from `begin`, rounded down to slots; return the outcome."""
     resolution, slots = run.knobs.bf_resolution_s, run.scratch.slots
     first = begin // resolution * resolution
     end = (begin + length) // resolution * resolution

@@ -1,7 +1,7 @@
-"""Sets of nodes as words of 64 bits in int64 arrays: the two machine instructions that numba does not offer by itself.
+"""Sets of nodes as 64-bit words in int64 arrays, with two machine instructions that numba does not offer.
 
-Node i is bit i % 64 of word i // 64. Words are signed, because numba turns a mixture of int64 and uint64 into floats.
-With the JIT off the two are plain Python; then a set must leave bit 63 alone, because numpy refuses `1 << 63`.
+Node i is bit i % 64 of word i // 64. Words are signed, because numba converts a mixture of int64 and uint64 to floats.
+With the JIT off both instructions are plain Python; then a set must not use bit 63, because numpy refuses `1 << 63`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _plain_lowest(word: int) -> int:
     return (int(word) & -int(word)).bit_length() - 1
 
 
-_config: Any = numba.core.config  # numba fills this module at run time, so no checker knows its names
+_config: Any = numba.core.config  # numba fills this module at run time, so type checkers do not know its names
 Instruction = Callable[[int], int]
 # The number of bits set in an int64, and the position of the lowest bit of an int64 that is not 0.
 count_bits: Instruction = _plain_count if _config.DISABLE_JIT else cast(Instruction, intrinsic(_count_bits))
@@ -52,7 +52,7 @@ lowest_bit: Instruction = _plain_lowest if _config.DISABLE_JIT else cast(Instruc
 
 @kernel_part
 def add_range(words: NDArray[np.int64], row: int, first: int, last: int) -> None:
-    """Put the nodes `first` .. `last` into row `row` of `words`."""
+    """Add the nodes `first` .. `last` to row `row` of `words`."""
     from_word, to_word = first >> 6, last >> 6
     for w in range(from_word, to_word + 1):
         mask = -1
@@ -64,7 +64,7 @@ def add_range(words: NDArray[np.int64], row: int, first: int, last: int) -> None
 
 
 def as_words(sets: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Rows of booleans, shape (rows, nodes), as rows of words, shape (rows, ceil(nodes / 64)), int64."""
+    """Convert rows of booleans, shape (rows, nodes), to rows of words, shape (rows, ceil(nodes / 64)), int64."""
     rows, nodes = sets.shape
     padded = np.zeros((rows, max(1, -(-nodes // WORD)) * WORD), bool)
     padded[:, :nodes] = sets

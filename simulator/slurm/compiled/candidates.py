@@ -1,18 +1,17 @@
-"""Who can still start in a backfill pass, and who can keep them from it: what need not be planned. Compiled.
+"""Find the jobs that can still start in a backfill pass, and those that can prevent them: skip other plans. Compiled.
 
 A *candidate* is a waiting job that could start now: no limit holds it, enough nodes hold its share, and no reservation
-made so far in this pass needs them before its time limit. In the course of a pass idle nodes become fewer and
-reservations more, so without preemption who is no candidate at one point of it is none later. An *obstacle* is a
-waiting job that is no candidate but whose reservation might take a node from one. Nobody else matters: no reservation
-outlives its pass, so a plan that keeps no candidate from starting leaves no trace.
+made so far in this pass needs them before its time limit. During a pass the idle nodes decrease and the reservations
+increase. So without preemption a job that is no candidate at some point cannot become one later. An *obstacle* is a
+waiting job that is no candidate but whose reservation might take a node from one. Other jobs do not matter: no
+reservation outlives its pass, so a plan that keeps no candidate from starting has no effect.
 
-Example: 64 nodes of 4 GPUs, time 0, 500 jobs waiting. On n7 and n9 one GPU is idle, and what runs there is expected to
-end at 7,200; no other GPU is idle. Two waiting jobs ask for one GPU, those in rows 310 (limit 600 s) and 470 (1,200 s)
-of the queue, all others for 4 GPUs a node. Rows behind 470 are never planned, since nobody there can start. The jobs
-in front of it that want whole nodes can reserve n7 and n9 from 7,200 on, when both candidates have long ended: none of
-them is an obstacle, and the pass goes from row 0 to row 310 and on to row 470 without the other 498 plans. A job in
-row 100 that asked for one GPU on each of three nodes would be one: it could not start, but might reserve n7 from now
-on.
+Example: 64 nodes of 4 GPUs, time 0, 500 jobs waiting. On n7 and n9 one GPU is idle, and the jobs there are expected to
+end at 7,200; no other GPU is idle. The jobs in rows 310 (limit 600 s) and 470 (limit 1,200 s) of the queue ask for one
+GPU, all others for 4 GPUs per node. Rows behind 470 are never planned, since none of them can start. The jobs ahead
+that need whole nodes can reserve n7 and n9 only from 7,200 on, long after both candidates end. So none of them is an
+obstacle, and the pass goes from row 0 to row 310 and on to row 470 without the other 498 plans. A job in row 100 that
+asks for one GPU on each of three nodes would be an obstacle: it could not start, but might reserve n7 from now on.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ from simulator.slurm.compiled.state import (
     RESERVATIONS,
     SERVICE,
     USABLE,
-    Run,
-    State,
+    SlurmRun,
+    SlurmState,
 )
 from simulator.slurm.world import NEVER, NONE
 
-_STAMP, _WANTED, _LENGTH = 0, 1, 2  # columns of Scratch.refused
+_STAMP, _WANTED, _LENGTH = 0, 1, 2  # columns of SlurmScratch.refused
 
 
 @kernel
-def fill_base(run: Run, state: State, shape: int, begin: int, end: int) -> int:
-    """Step 4.b: row BASE, nodes of the partition in service that no known reservation of [begin, end) holds.
+def fill_base(run: SlurmRun, state: SlurmState, shape: int, begin: int, end: int) -> int:
+    """Apply step 4.b: fill row BASE with the partition's nodes in service and free of known reservations.
 
-    "Known reservations" are maintenance and the like, announced by the world. Returns what `keep_off_reservations`
-    does.
+    Known reservations of [begin, end), such as maintenance, are announced by the world. Returns the result of
+    `keep_off_reservations`.
     """
     words, partition = run.scratch.words, int(run.tables.shape_partition[shape])
     for w in range(words.shape[1]):
@@ -58,8 +57,8 @@ def fill_base(run: Run, state: State, shape: int, begin: int, end: int) -> int:
 
 
 @kernel
-def is_candidate(run: Run, state: State, row: int) -> bool:
-    """Whether the job in row `row` of the queue could start now, by limits, idle nodes and the slots so far."""
+def is_candidate(run: SlurmRun, state: SlurmState, row: int) -> bool:
+    """Whether the job in row `row` of the queue could start now, by limits, idle nodes and current slots."""
     job = state.queue[row, QUEUE_JOB]
     if over_limit(run, state, job) or throttled(run, state, job):
         return False
@@ -74,8 +73,8 @@ def is_candidate(run: Run, state: State, row: int) -> bool:
 
 
 @kernel
-def fits_now(run: Run, state: State, shape: int, wanted: int, length: int) -> bool:
-    """Whether a share of `shape` could start now for `length` seconds on `wanted` nodes; they are in row HOLDING."""
+def fits_now(run: SlurmRun, state: SlurmState, shape: int, wanted: int, length: int) -> bool:
+    """Whether a share of `shape` could start now for `length` s on `wanted` nodes; fills row HOLDING with them."""
     if find_idle(run, state, shape) < wanted:
         return False
     now = int(state.scalars[NOW])
@@ -85,8 +84,8 @@ def fits_now(run: Run, state: State, shape: int, wanted: int, length: int) -> bo
 
 
 @kernel
-def last_candidate(run: Run, state: State, from_row: int, to_row: int) -> int:
-    """The last row of the queue in [from_row, to_row] whose job may start, else from_row - 1."""
+def last_candidate(run: SlurmRun, state: SlurmState, from_row: int, to_row: int) -> int:
+    """Return the last row of the queue in [from_row, to_row] whose job may start, else from_row - 1."""
     row = to_row
     while row >= from_row and not is_candidate(run, state, row):
         row -= 1
@@ -94,11 +93,11 @@ def last_candidate(run: Run, state: State, from_row: int, to_row: int) -> int:
 
 
 @kernel_part
-def only_nodes_matter(run: Run, state: State, row: int, second: int, last: int, tested: int) -> bool:
-    """Whether jobs from `row` on can keep those in rows `second` and `last` from a start only by reserving nodes.
+def only_nodes_matter(run: SlurmRun, state: SlurmState, row: int, second: int, last: int, tested: int) -> bool:
+    """Whether jobs from `row` on can prevent a start in rows `second` and `last` only by reserving nodes.
 
-    That is, no count of theirs (jobs tested, slots made, jobs of a partition, a user or an array) can reach a limit
-    that would end the pass before `last` or leave one of the two out.
+    That is, no counter (jobs tested, slots made, jobs of a partition, a user or an array) can reach a limit that would
+    end the pass before `last` or skip one of the two.
     """
     knobs, array = run.knobs, run.jobs.array
     return bool(
@@ -112,13 +111,13 @@ def only_nodes_matter(run: Run, state: State, row: int, second: int, last: int, 
 
 
 @kernel
-def last_obstacle(run: Run, state: State, from_row: int, to_row: int, second: int, last: int) -> int:
-    """The last row in [from_row, to_row] whose job is an obstacle to the candidates in rows `second` and `last`.
+def last_obstacle(run: SlurmRun, state: SlurmState, from_row: int, to_row: int, second: int, last: int) -> int:
+    """Return the last row in [from_row, to_row] whose job is an obstacle to the candidates `second` and `last`.
 
-    There is none but these two, or only `last`, if `second` is before `from_row`. Returns from_row - 1 for no
-    obstacle. A node matters if one of the two could start on it, until its time limit. A waiting job reserves a node
-    no earlier than the jobs on it are expected to have made room for its share, and must leave it before the next
-    reservation of it.
+    These two are the only candidates, or only `last` if `second` is before `from_row`. Returns from_row - 1 for no
+    obstacle. A node matters if one of the two could start on it, until that job's time limit. A waiting job reserves a
+    node no earlier than the jobs on it are expected to make room for its share, and it must leave the node before the
+    next reservation of the node.
     """
     words, now = run.scratch.words, int(state.scalars[NOW])
     job = state.queue[last, QUEUE_JOB]
@@ -150,8 +149,8 @@ def last_obstacle(run: Run, state: State, from_row: int, to_row: int, second: in
 
 
 @kernel_part
-def _find_reserved_from(run: Run, now: int) -> None:
-    """Fill Scratch.reserved_from: when each node of row HOLDING is first reserved, s; NEVER where it is not."""
+def _find_reserved_from(run: SlurmRun, now: int) -> None:
+    """Fill `SlurmScratch.reserved_from` with the first reservation of each node of row HOLDING, s; NEVER for none."""
     scratch, words = run.scratch, run.scratch.words
     first = first_slot_after(run, 0, now)
     for w in range(words.shape[1]):
@@ -167,7 +166,7 @@ def _find_reserved_from(run: Run, now: int) -> None:
 
 
 @kernel_part
-def _is_obstacle(run: Run, state: State, job: int, end: int) -> bool:
+def _is_obstacle(run: SlurmRun, state: SlurmState, job: int, end: int) -> bool:
     """Whether `job` might reserve a node of row HOLDING from `end` or an earlier second on, and fit before the next."""
     scratch, words, resolution = run.scratch, run.scratch.words, run.knobs.bf_resolution_s
     now, shape, length = int(state.scalars[NOW]), run.jobs.shape[job], int(run.jobs.limit_s[job])
@@ -178,7 +177,7 @@ def _is_obstacle(run: Run, state: State, job: int, end: int) -> bool:
             bits &= bits - 1
             if (now + length) // resolution * resolution > scratch.reserved_from[n]:
                 continue
-            if run.knobs.whole_nodes != 0:  # the node is empty, so the job could have it now
+            if run.knobs.whole_nodes != 0:  # the node is empty, so the job could use it now
                 return True
             count_ends_needed(run, state, shape)
             ended = scratch.ready[shape, n]

@@ -1,18 +1,18 @@
-"""Fair tree (fair_tree.html): usage that decays, and the rank of each user. Compiled."""
+"""The fair-tree algorithm (fair_tree.html): decaying usage and the rank of each user. Compiled."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from simulator.compiled import kernel, kernel_part
-from simulator.slurm.compiled.state import LAST_USAGE, NOW, RUN_JOB, RUN_START, RUNNING_ROWS, Run, State
+from simulator.slurm.compiled.state import LAST_USAGE, NOW, RUN_JOB, RUN_START, RUNNING_ROWS, SlurmRun, SlurmState
 
-_ROW, _LIST, _NEXT_ROW, _NEXT_LIST = 0, 1, 2, 3  # columns of Scratch.order
+_ROW, _LIST, _NEXT_ROW, _NEXT_LIST = 0, 1, 2, 3  # columns of SlurmScratch.order
 
 
 @kernel
-def account_usage(run: Run, state: State) -> None:
-    """Decay the usage of each association and add what was used since the last calculation."""
+def account_usage(run: SlurmRun, state: SlurmState) -> None:
+    """Decay the usage of each association and add the usage since the last calculation."""
     scalars, fresh, parent = state.scalars, state.fresh, run.tables.parent
     now = scalars[NOW]
     for slot in range(scalars[RUNNING_ROWS]):
@@ -28,8 +28,8 @@ def account_usage(run: Run, state: State) -> None:
 
 
 @kernel_part
-def _level_factors(run: Run, state: State) -> None:
-    """LF of each association into Scratch.keys: its share among its siblings over its usage among them."""
+def _level_factors(run: SlurmRun, state: SlurmState) -> None:
+    """Write each association's LF to `SlurmScratch.keys`: its part of its siblings' shares over that of their usage."""
     tables, keys = run.tables, run.scratch.keys
     keys[0] = np.inf
     for a in range(len(tables.parent)):
@@ -49,8 +49,8 @@ def _level_factors(run: Run, state: State) -> None:
 
 
 @kernel_part
-def _precedes(run: Run, row: int, other: int) -> bool:
-    """Whether association `row` is walked before its sibling `other`: rising LF last, users first, then by row."""
+def _precedes(run: SlurmRun, row: int, other: int) -> bool:
+    """Whether association `row` is visited before its sibling `other`: by falling LF, users first, then by row."""
     keys, leaf = run.scratch.keys, run.tables.leaf
     if keys[row] != keys[other]:
         return bool(keys[row] > keys[other])
@@ -60,8 +60,8 @@ def _precedes(run: Run, row: int, other: int) -> bool:
 
 
 @kernel
-def rank_users(run: Run, state: State) -> None:
-    """Walk the tree from the root, siblings by falling LF, accounts of equal LF as one, and rank the users."""
+def rank_users(run: SlurmRun, state: SlurmState) -> None:
+    """Rank the users by a walk from the root: siblings by falling LF, accounts of equal LF merged."""
     tables, order, keys = run.tables, run.scratch.order, run.scratch.keys
     _level_factors(run, state)
     order[0, _ROW], order[0, _LIST] = 0, 0

@@ -1,7 +1,7 @@
 """The clock of the `slurm` scheduler: advance a state, submit into it. Compiled; docs/schedulers/slurm.md defines it.
 
 run, state = prepared(world)                       # simulator.slurm.inputs.prepare
-advance(run, state, t - 1, NONE)                   # everything that happens before t
+advance(run, state, t - 1, NONE)                   # everything before t
 copy_state(branch, state)
 submit(run, branch, row, t)                          # "what if it is submitted at t"
 start = advance(run, branch, NEVER, row)
@@ -49,8 +49,8 @@ from simulator.slurm.compiled.state import (
     TIMERS,
     WATCHED,
     WATCHED_START,
-    Run,
-    State,
+    SlurmRun,
+    SlurmState,
 )
 from simulator.slurm.compiled.waiting import (
     enqueue,
@@ -65,15 +65,16 @@ from simulator.slurm.world import DRAIN, FUTURE, NEVER, NONE
 
 
 @kernel
-def advance(run: Run, state: State, until_s: int, stop_job: int) -> int:
-    """Let everything happen up to and including `until_s`, or until `stop_job` (a row, or NONE) starts.
+def advance(run: SlurmRun, state: SlurmState, until_s: int, stop_job: int) -> int:
+    """Simulate up to and including `until_s`, or until `stop_job` (a row, or NONE) starts.
 
-    Returns the start of `stop_job`, NONE when `until_s` is reached or nothing can happen any more, or NO_ROOM when
-    there are more jobs alive than rows: give the state more room (`prepare.grown`) and call again, nothing is lost.
+    Returns the start of `stop_job`; NONE when `until_s` is reached or nothing more can happen; or NO_ROOM when there
+    are more live jobs than rows. After NO_ROOM, give the state more room (`prepare.grown`) and call again; nothing is
+    lost.
     """
     scalars = state.scalars
     scalars[WATCHED], scalars[WATCHED_START] = stop_job, NONE
-    nodes_changed(run)  # the scratch may have served another state
+    nodes_changed(run)  # another state may have used the working memory
     while True:
         instant = next_instant(run, state)
         if instant > until_s or instant == NEVER:
@@ -82,7 +83,7 @@ def advance(run: Run, state: State, until_s: int, stop_job: int) -> int:
             return NONE
         if not _has_room(run, state):
             return NO_ROOM
-        # The second is gone through again: nothing but ends, and what waits for them enters in the next second.
+        # Repeat the second for ends alone: jobs that wait for them enter the queue in the next second.
         scalars[NEXT_SECOND] = 1 if instant == scalars[NOW] else 0
         scalars[NOW] = instant
         _take_outages(run, state)
@@ -97,10 +98,10 @@ def advance(run: Run, state: State, until_s: int, stop_job: int) -> int:
 
 
 @kernel
-def submit(run: Run, state: State, job: int, submit_s: int) -> None:
+def submit(run: SlurmRun, state: SlurmState, job: int, submit_s: int) -> None:
     """Submit row `job` (one that does not arrive by itself) at `submit_s`, not before the state's NOW.
 
-    It comes after every other submission of that second. Only one submission may lie ahead of a state.
+    The submission follows all others of that second. A state takes one future submission at a time.
     """
     state.scalars[INJECTED_JOB] = job
     state.scalars[INJECTED_SUBMIT] = submit_s
@@ -108,20 +109,20 @@ def submit(run: Run, state: State, job: int, submit_s: int) -> None:
 
 
 @kernel
-def free_from(state: State, second: int) -> None:
-    """No pass happens and only pinned jobs start before `second`; from then on pins mean nothing."""
+def free_from(state: SlurmState, second: int) -> None:
+    """Make no pass and start only pinned jobs before `second`; from then on ignore pins."""
     state.scalars[FREE_FROM] = second
 
 
 @kernel_inline
 def _at_or_after(second: int, origin: int, period: int) -> int:
-    """The first of origin, origin +- period, ... that is not before `second`."""
+    """Return the first of origin, origin +- period, ... that is not before `second`."""
     return int(origin - (origin - second) // period * period)
 
 
 @kernel
-def next_instant(run: Run, state: State) -> int:
-    """The next second at which anything can happen, or NEVER."""
+def next_instant(run: SlurmRun, state: SlurmState) -> int:
+    """Return the next second in which anything can happen, or NEVER."""
     scalars, knobs, tables = state.scalars, run.knobs, run.tables
     instant = NEVER
     if scalars[RUNNING_ROWS] > 0:
@@ -155,8 +156,8 @@ def next_instant(run: Run, state: State) -> int:
 
 
 @kernel_inline
-def _has_room(run: Run, state: State) -> bool:
-    """Whether whatever the next second brings, one more submission included, has room in the tables of the state."""
+def _has_room(run: SlurmRun, state: SlurmState) -> bool:
+    """Whether the tables of the state have room for all events of the next second and one more submission."""
     scalars = state.scalars
     running = scalars[RUNNING_ROWS]
     return bool(
@@ -166,8 +167,8 @@ def _has_room(run: Run, state: State) -> bool:
 
 
 @kernel
-def _take_outages(run: Run, state: State) -> None:
-    """Step 1: nodes leave or come back; the capacity changes."""
+def _take_outages(run: SlurmRun, state: SlurmState) -> None:
+    """Apply step 1: nodes leave or come back, and the capacity changes."""
     scalars, tables = state.scalars, run.tables
     now = scalars[NOW]
     while scalars[NEXT_OUTAGE] < len(tables.outage_event) and tables.outage_event[scalars[NEXT_OUTAGE], 0] <= now:
@@ -190,8 +191,8 @@ def _take_outages(run: Run, state: State) -> None:
 
 
 @kernel
-def _settle_capacity(run: Run, state: State) -> None:
-    """Bring the number of nodes out of service to what the capacity says, as far as idle nodes allow."""
+def _settle_capacity(run: SlurmRun, state: SlurmState) -> None:
+    """Adjust the number of nodes out of service to the capacity, as far as idle nodes allow."""
     scalars, out = state.scalars, state.sets
     nodes = len(state.node)
     nodes_changed(run)
@@ -211,8 +212,8 @@ def _settle_capacity(run: Run, state: State) -> None:
 
 
 @kernel_part
-def _take_ends(run: Run, state: State) -> None:
-    """Step 2: jobs come off their nodes."""
+def _take_ends(run: SlurmRun, state: SlurmState) -> None:
+    """Apply step 2: ended jobs release their nodes."""
     scalars = state.scalars
     while scalars[RUNNING_ROWS] > 0 and state.releases[scalars[RUNNING_ROWS] - 1, 0] <= scalars[NOW]:
         end_next(run, state)
@@ -222,13 +223,13 @@ def _take_ends(run: Run, state: State) -> None:
 
 
 @kernel
-def _take_arrivals(run: Run, state: State) -> bool:
-    """Step 3, submissions; False where there is no room for the next."""
+def _take_arrivals(run: SlurmRun, state: SlurmState) -> bool:
+    """Apply step 3, submissions. Returns False if there is no room for the next one."""
     scalars, jobs = state.scalars, run.jobs
     now = scalars[NOW]
     while scalars[NEXT_ARRIVAL] < run.knobs.arrivals and jobs.submit_s[scalars[NEXT_ARRIVAL]] <= now:
         job = int(scalars[NEXT_ARRIVAL])
-        if state.phase[job] == FUTURE:  # unplaceable jobs are not
+        if state.phase[job] == FUTURE:  # unplaceable jobs have another phase
             if not _has_room(run, state):
                 return False
             state.phase[job] = HELD
@@ -253,8 +254,8 @@ def _take_arrivals(run: Run, state: State) -> bool:
 
 
 @kernel_part
-def _take_timers(run: Run, state: State) -> None:
-    """Step 3, timed events."""
+def _take_timers(run: SlurmRun, state: SlurmState) -> None:
+    """Apply step 3, timed events."""
     scalars = state.scalars
     while scalars[TIMERS] > 0 and state.timers[0, 0] <= scalars[NOW]:
         what = pop_timer(state)
@@ -278,8 +279,8 @@ def _take_timers(run: Run, state: State) -> None:
 
 
 @kernel_part
-def _calculate_priorities(run: Run, state: State) -> None:
-    """Step 4, where this second is one for it."""
+def _calculate_priorities(run: SlurmRun, state: SlurmState) -> None:
+    """Apply step 4 if it is due in this second."""
     scalars, knobs = state.scalars, run.knobs
     now = scalars[NOW]
     if scalars[NEXT_TICK] < now:
@@ -296,8 +297,8 @@ def _calculate_priorities(run: Run, state: State) -> None:
 
 
 @kernel_part
-def _passes(run: Run, state: State) -> None:
-    """Steps 5 and 6: the main pass and the backfill pass that are due."""
+def _passes(run: SlurmRun, state: SlurmState) -> None:
+    """Apply steps 5 and 6: the main pass and the backfill pass, if due."""
     scalars, knobs = state.scalars, run.knobs
     now = scalars[NOW]
     if scalars[HAPPENED] != 0:

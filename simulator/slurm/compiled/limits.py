@@ -1,14 +1,14 @@
-"""Limits of QOS and associations, and throttles of arrays: what running jobs count in, and who may join. Compiled."""
+"""Limits of QOS and associations, and array throttles: count running jobs and test new ones. Compiled."""
 
 from __future__ import annotations
 
 from simulator.compiled import kernel_inline
-from simulator.slurm.compiled.state import Run, State
+from simulator.slurm.compiled.state import SlurmRun, SlurmState
 from simulator.slurm.world import NONE
 
 
 @kernel_inline
-def over_limit(run: Run, state: State, job: int) -> bool:
+def over_limit(run: SlurmRun, state: SlurmState, job: int) -> bool:
     """Whether one more start would take a QOS or association over a limit."""
     tables, used = run.tables, state.pool_used
     limits = run.jobs.pools[job]
@@ -25,8 +25,8 @@ def over_limit(run: Run, state: State, job: int) -> bool:
 
 
 @kernel_inline
-def _request(run: Run, job: int, tres: int) -> int:
-    """What row `job` asks for in all of a TRES: CPU, MEMORY, NODE or GPU."""
+def _request(run: SlurmRun, job: int, tres: int) -> int:
+    """Return the total request of row `job` for a TRES: CPU, MEMORY, NODE or GPU."""
     nodes = int(run.jobs.nodes[job])
     if tres == 2:
         return nodes
@@ -34,8 +34,8 @@ def _request(run: Run, job: int, tres: int) -> int:
 
 
 @kernel_inline
-def count_in(run: Run, state: State, job: int, change: int) -> None:
-    """Row `job` starts (+1) or ends (-1) in all that it counts in."""
+def count_in(run: SlurmRun, state: SlurmState, job: int, change: int) -> None:
+    """Count a start (+1) or end (-1) of row `job` in all its limits."""
     tables = run.tables
     limits = run.jobs.pools[job]
     if limits != NONE:
@@ -49,8 +49,8 @@ def count_in(run: Run, state: State, job: int, change: int) -> None:
 
 
 @kernel_inline
-def throttled(run: Run, state: State, job: int) -> bool:
-    """Whether the array of row `job` already runs as many tasks as it may."""
+def throttled(run: SlurmRun, state: SlurmState, job: int) -> bool:
+    """Whether the array of row `job` already runs its maximum number of tasks."""
     array = run.jobs.array[job]
     if array == NONE or run.tables.throttle[array] == 0:
         return False

@@ -1,4 +1,4 @@
-"""What happens to one job: it starts, ends, and lets others go. Compiled; the clock is elsewhere."""
+"""The transitions of one job: it starts, ends, and releases jobs that depend on it. Compiled; knows no clock."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from simulator.slurm.compiled.state import (
     WATCHED,
     WATCHED_START,
     Int64s,
-    Run,
-    State,
+    SlurmRun,
+    SlurmState,
 )
 from simulator.slurm.compiled.waiting import enter_later, leave_queue, push_timer
 from simulator.slurm.world import (
@@ -50,8 +50,8 @@ from simulator.slurm.world import (
 
 
 @kernel
-def start(run: Run, state: State, job: int, by_backfill: bool) -> None:
-    """Row `job` starts now on the nodes in row CHOSEN of Scratch.words; the caller takes it out of the queue."""
+def start(run: SlurmRun, state: SlurmState, job: int, by_backfill: bool) -> None:
+    """Start row `job` now on the nodes in row CHOSEN of `SlurmScratch.words`; the caller removes it from the queue."""
     scalars, words, shape = state.scalars, run.scratch.words, run.jobs.shape[job]
     now = scalars[NOW]
     slot = scalars[RUNNING_ROWS]
@@ -91,8 +91,8 @@ def start(run: Run, state: State, job: int, by_backfill: bool) -> None:
 
 
 @kernel_inline
-def _remember_end(run: Run, state: State, job: int, started_s: int) -> None:
-    """Row `job`, which ran from `started_s` on, has ended, as `Out` says."""
+def _remember_end(run: SlurmRun, state: SlurmState, job: int, started_s: int) -> None:
+    """Remember the end of row `job`, which ran from `started_s` to its end in `Out`."""
     end_s = run.out.end_s[job]
     remember_end(state.recent, job, end_s, end_s - started_s, run.jobs.limit_s[job])
 
@@ -111,7 +111,7 @@ def _insert(rows: Int64s, used: int, second: int, job: int, slot: int, sign: int
 
 @kernel_inline
 def _remove(rows: Int64s, used: int, slot: int, moved: int) -> None:
-    """Remove the entry of `slot` from rows 0 .. used - 1; what is in slot `moved` goes to `slot`."""
+    """Remove the entry of `slot` from rows 0 .. used - 1 and renumber the entry of slot `moved` to `slot`."""
     k = 0
     while rows[k, 2] != slot:
         k += 1
@@ -124,8 +124,8 @@ def _remove(rows: Int64s, used: int, slot: int, moved: int) -> None:
 
 
 @kernel
-def vacate_slot(run: Run, state: State, slot: int) -> int:
-    """Take the job of slot `slot` off its nodes, limits and lists, and account for its usage; returns its row."""
+def vacate_slot(run: SlurmRun, state: SlurmState, slot: int) -> int:
+    """Remove the job of slot `slot` from its nodes, limits and lists, and charge its usage; return its row."""
     scalars, running = state.scalars, state.running
     job = int(running[slot, RUN_JOB])
     shape = run.jobs.shape[job]
@@ -154,8 +154,8 @@ def vacate_slot(run: Run, state: State, slot: int) -> int:
 
 
 @kernel
-def end_next(run: Run, state: State) -> None:
-    """The running job that is next to come free leaves its nodes, and those that waited for it may go on."""
+def end_next(run: SlurmRun, state: SlurmState) -> None:
+    """Release the nodes of the next job to end, and let the jobs that depend on it continue."""
     slot = state.releases[state.scalars[RUNNING_ROWS] - 1, 2]
     run_s, limit_s = run.jobs.run_s[state.running[slot, RUN_JOB]], run.jobs.limit_s[state.running[slot, RUN_JOB]]
     started = state.running[slot, RUN_START]
@@ -170,8 +170,8 @@ def end_next(run: Run, state: State) -> None:
 
 
 @kernel
-def finish(run: Run, state: State, job: int) -> None:
-    """Tell those that wait for row `job` that it has ended, in the phase that it now has."""
+def finish(run: SlurmRun, state: SlurmState, job: int) -> None:
+    """Update the jobs that depend on row `job`, which has ended in its current phase."""
     tables = run.tables
     if len(tables.child) > 0:
         for i in range(tables.child_first[job], tables.child_first[job + 1]):
@@ -195,8 +195,8 @@ def finish(run: Run, state: State, job: int) -> None:
 
 
 @kernel
-def satisfy(run: Run, state: State, job: int) -> None:
-    """One condition of row `job` is met."""
+def satisfy(run: SlurmRun, state: SlurmState, job: int) -> None:
+    """Mark one condition of row `job` as met."""
     if state.waits[job] == 0 or state.waits[job] >= NEVER_WAITS:
         return
     state.waits[job] = 0 if run.jobs.any_dependency[job] else state.waits[job] - 1
@@ -205,8 +205,8 @@ def satisfy(run: Run, state: State, job: int) -> None:
 
 
 @kernel_part
-def _fail(run: Run, state: State, job: int) -> None:
-    """One condition of row `job` can never be met."""
+def _fail(run: SlurmRun, state: SlurmState, job: int) -> None:
+    """Mark one condition of row `job` as never met."""
     if state.waits[job] == 0 or state.waits[job] >= NEVER_WAITS:
         return
     if run.jobs.any_dependency[job] and state.waits[job] > 1:
@@ -216,8 +216,8 @@ def _fail(run: Run, state: State, job: int) -> None:
 
 
 @kernel
-def cancel(run: Run, state: State, job: int) -> None:
-    """Row `job` leaves before it starts, if it has not started."""
+def cancel(run: SlurmRun, state: SlurmState, job: int) -> None:
+    """Cancel row `job` unless it has started."""
     if state.phase[job] == QUEUED:
         leave_queue(state, job)
     elif state.phase[job] == HELD:
@@ -231,8 +231,8 @@ def cancel(run: Run, state: State, job: int) -> None:
 
 
 @kernel
-def start_pinned(run: Run, state: State, job: int) -> None:
-    """Row `job` starts now on its recorded nodes, whatever stands against it; without any, on those that it fits."""
+def start_pinned(run: SlurmRun, state: SlurmState, job: int) -> None:
+    """Start row `job` now on its recorded nodes, ignoring all rules; without recorded nodes, on nodes that it fits."""
     tables, words = run.tables, run.scratch.words
     if state.phase[job] == QUEUED:
         leave_queue(state, job)
@@ -245,7 +245,7 @@ def start_pinned(run: Run, state: State, job: int) -> None:
         if not choose(run, state.node, AVAILABLE, CHOSEN, run.jobs.shape[job], run.jobs.nodes[job]):
             for w in range(words.shape[1]):
                 words[CHOSEN, w] = 0
-            taken = 0  # nothing fits: the first of its nodes, over what they have
+            taken = 0  # no node fits: use the first nodes of its partition, beyond their capacity
             for n in range(len(state.node)):
                 if taken < run.jobs.nodes[job] and (tables.shape_nodes[run.jobs.shape[job], n >> 6] >> (n & 63)) & 1:
                     add(words, CHOSEN, n)
@@ -260,8 +260,8 @@ def start_pinned(run: Run, state: State, job: int) -> None:
 
 
 @kernel
-def preempt_slot(run: Run, state: State, slot: int, requeue: bool) -> None:
-    """The job of slot `slot` ends now for another; with `requeue` it is submitted again."""
+def preempt_slot(run: SlurmRun, state: SlurmState, slot: int, requeue: bool) -> None:
+    """Preempt the job of slot `slot` now; with `requeue` it is submitted again."""
     now, started = state.scalars[NOW], state.running[slot, RUN_START]
     job = vacate_slot(run, state, slot)
     if requeue:

@@ -1,4 +1,4 @@
-"""The main loop's pass over the queue, and what both loops ask before a job may start. Compiled."""
+"""The main pass over the queue, and the tests that both passes make before a job may start. Compiled."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from simulator.slurm.compiled.state import (
     RESERVATIONS,
     RESERVATIONS_AT,
     SERVICE,
-    Run,
-    State,
+    SlurmRun,
+    SlurmState,
 )
 from simulator.slurm.compiled.waiting import compact_queue
 from simulator.slurm.world import NEVER, NONE, RESERVATION
@@ -32,8 +32,8 @@ _LOW_WORD = (1 << 32) - 1  # of a queue's key: the priority
 
 
 @kernel
-def know_reservations(run: Run, state: State) -> None:
-    """List the reservations that are announced and not over, and note when the list changes next."""
+def know_reservations(run: SlurmRun, state: SlurmState) -> None:
+    """List the announced reservations that have not ended, and set when the list changes next."""
     scalars, tables = state.scalars, run.tables
     now = scalars[NOW]
     if now < scalars[RESERVATIONS_AT]:
@@ -53,10 +53,10 @@ def know_reservations(run: Run, state: State) -> None:
 
 
 @kernel
-def keep_off_reservations(run: Run, state: State, row: int, begin_s: int, end_s: int, partition: int) -> int:
-    """Take nodes reserved within [begin_s, end_s) out of row `row` of Scratch.words.
+def keep_off_reservations(run: SlurmRun, state: SlurmState, row: int, begin_s: int, end_s: int, partition: int) -> int:
+    """Remove nodes reserved within [begin_s, end_s) from row `row` of `SlurmScratch.words`.
 
-    Returns the first end of those reservations that hold a node of the partition, NEVER without any.
+    Returns the earliest end among those reservations that hold a node of the partition, NEVER if there is none.
     """
     tables, words = run.tables, run.scratch.words
     first_end = NEVER
@@ -72,8 +72,8 @@ def keep_off_reservations(run: Run, state: State, row: int, begin_s: int, end_s:
 
 
 @kernel_inline
-def reserves(run: Run, state: State, row: int) -> bool:
-    """Whether the job in row `row` of the queue is old and important enough to hold back others."""
+def reserves(run: SlurmRun, state: SlurmState, row: int) -> bool:
+    """Whether the job in row `row` of the queue has enough age and priority to reserve nodes."""
     knobs, queue = run.knobs, state.queue
     return bool(
         state.scalars[NOW] - queue[row, QUEUE_ACCRUE] >= knobs.bf_min_age_reserve_s
@@ -82,8 +82,8 @@ def reserves(run: Run, state: State, row: int) -> bool:
 
 
 @kernel
-def clear_counts(run: Run) -> None:
-    """A pass begins: no partition is blocked, no array rejected, nothing taken up."""
+def clear_counts(run: SlurmRun) -> None:
+    """Reset the counts of a pass: no partition is blocked, no array rejected, no job considered."""
     scratch = run.scratch
     for p in range(len(scratch.part_count)):
         for column in range(3):
@@ -96,10 +96,10 @@ def clear_counts(run: Run) -> None:
 
 
 @kernel
-def main_pass(run: Run, state: State, full: bool) -> None:
-    """Start jobs in the order of the queue; a job that must wait for busy nodes blocks its partition and its nodes.
+def main_pass(run: SlurmRun, state: SlurmState, full: bool) -> None:
+    """Start jobs in queue order; a job that must wait for busy nodes blocks its partition and its nodes.
 
-    slurmctld's `_schedule()`: a limited pass tests `default_queue_depth` + 1 jobs, a full one all.
+    Follows slurmctld's `_schedule()`: a limited pass tests `default_queue_depth` + 1 jobs, a full pass tests all.
     """
     scratch, queue, words = run.scratch, state.queue, run.scratch.words
     clear_counts(run)
@@ -142,10 +142,10 @@ def main_pass(run: Run, state: State, full: bool) -> None:
 
 
 @kernel_part
-def _find_nodes(run: Run, state: State, job: int, partition: int) -> bool:
-    """Fill row AVAILABLE with the nodes that the job may use; whether enough hold its share, then in row CHOSEN.
+def _find_nodes(run: SlurmRun, state: SlurmState, job: int, partition: int) -> bool:
+    """Fill row AVAILABLE with the nodes that the job may use; return whether enough hold its share.
 
-    Jobs that it may preempt make room for it, if that does.
+    If so, row CHOSEN holds them. Jobs that it may preempt are ended if that makes enough room.
     """
     words, shape, wanted = run.scratch.words, int(run.jobs.shape[job]), int(run.jobs.nodes[job])
     for w in range(words.shape[1]):

@@ -1,4 +1,4 @@
-"""Which nodes a job gets: the choice of select/cons_tres, and what a start or an end does to the nodes. Compiled."""
+"""Placement as in select/cons_tres: choose nodes for a job, and update nodes at starts and ends. Compiled."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from simulator.slurm.compiled.state import (
     OUT,
     SERVICE,
     Int64s,
-    Run,
-    State,
+    SlurmRun,
+    SlurmState,
     Tables,
 )
 from simulator.slurm.world import NONE
 
-_FIRST, _LAST, _NODES, _WEIGHT = 0, 1, 2, 3  # columns of Scratch.runs
+_FIRST, _LAST, _NODES, _WEIGHT = 0, 1, 2, 3  # columns of SlurmScratch.runs
 
 
 @kernel_inline
 def share_of(tables: Tables, shape: int) -> tuple[int, int, int, int]:
-    """What a job of `shape` takes of a node: CPUs, MB, GPUs, and how much `JOBS` may hold at most before."""
+    """Return the share of `shape` on a node: CPUs, MB, GPUs, and the largest `JOBS` that the node may have before."""
     share = tables.shape_share
     most_jobs = 0 if tables.shape_exclusive[shape] else EXCLUSIVE - 1
     return int(share[shape, 0]), int(share[shape, 1]), int(share[shape, 2]), most_jobs
@@ -38,9 +38,9 @@ def share_of(tables: Tables, shape: int) -> tuple[int, int, int, int]:
 
 @kernel_inline
 def holds(node: Int64s, n: int, share: tuple[int, int, int, int]) -> bool:
-    """Whether node `n`, one of the shape's own, holds the share now; `node` is State.node or a copy.
+    """Whether node `n`, one of the shape's nodes, holds the share now; `node` is `SlurmState.node` or a copy.
 
-    A node on which nothing runs has all that an exclusive job's share says, so one test does for both.
+    An empty node has everything that an exclusive job's share asks for, so one test serves both kinds of job.
     """
     return bool(
         node[n, IDLE_GPUS] >= share[2]
@@ -52,7 +52,7 @@ def holds(node: Int64s, n: int, share: tuple[int, int, int, int]) -> bool:
 
 @kernel_inline
 def count(words: Int64s, row: int) -> int:
-    """Number of nodes in a row of words."""
+    """Return the number of nodes in a row of words."""
     total = 0
     for w in range(words.shape[1]):
         total += count_bits(words[row, w])
@@ -61,25 +61,25 @@ def count(words: Int64s, row: int) -> int:
 
 @kernel_inline
 def contains(words: Int64s, row: int, n: int) -> bool:
-    """Whether node `n` is in the set of nodes that a row of words holds, 64 nodes a word."""
+    """Whether node `n` is in the set that a row of words represents."""
     return bool((words[row, n >> 6] >> (n & 63)) & 1)
 
 
 @kernel_inline
 def add(words: Int64s, row: int, n: int) -> None:
-    """Puts node `n` into that set."""
+    """Add node `n` to the set that a row of words represents."""
     words[row, n >> 6] |= 1 << (n & 63)
 
 
 @kernel_inline
-def nodes_changed(run: Run) -> None:
-    """A job has started or left its nodes, or nodes went or came: what was found out about them no longer holds."""
+def nodes_changed(run: SlurmRun) -> None:
+    """Invalidate cached results about nodes: a job started or left, or nodes went out of or into service."""
     run.scratch.stamp[ON_NODES] += 1
 
 
 @kernel
-def find_idle(run: Run, state: State, shape: int) -> int:
-    """Number of nodes in row SERVICE of Scratch.words that hold a share of `shape` now; row `shape` of Scratch.idle."""
+def find_idle(run: SlurmRun, state: SlurmState, shape: int) -> int:
+    """Fill row `shape` of `SlurmScratch.idle` with the nodes of row SERVICE that hold a share now; return how many."""
     scratch = run.scratch
     if scratch.idle_stamp[shape] != scratch.stamp[ON_NODES]:
         scratch.idle_stamp[shape] = scratch.stamp[ON_NODES]
@@ -101,8 +101,8 @@ def find_idle(run: Run, state: State, shape: int) -> int:
 
 
 @kernel_inline
-def hold_now(run: Run, state: State, shape: int, row: int, wanted: int) -> bool:
-    """Whether `wanted` nodes of row `row`, all in service, hold a share of `shape` now; if so, they are row HOLDING."""
+def hold_now(run: SlurmRun, state: SlurmState, shape: int, row: int, wanted: int) -> bool:
+    """Whether `wanted` nodes of row `row`, all in service, hold a share of `shape` now; if so, fill row HOLDING."""
     if find_idle(run, state, shape) < wanted:
         return False
     words, total = run.scratch.words, 0
@@ -113,10 +113,10 @@ def hold_now(run: Run, state: State, shape: int, row: int, wanted: int) -> bool:
 
 
 @kernel
-def choose(run: Run, node: Int64s, available: int, chosen: int, shape: int, wanted: int) -> bool:
-    """Choose `wanted` nodes for a share of `shape` among row `available` of Scratch.words, into row `chosen`.
+def choose(run: SlurmRun, node: Int64s, available: int, chosen: int, shape: int, wanted: int) -> bool:
+    """Choose `wanted` nodes for a share of `shape` from row `available` of `SlurmScratch.words` into row `chosen`.
 
-    False, with row `chosen` undefined, if fewer hold the share in `node`.
+    Returns False, with row `chosen` undefined, if too few hold the share in `node`.
     """
     words, able, share = run.scratch.words, run.tables.shape_nodes, share_of(run.tables, shape)
     for w in range(words.shape[1]):
@@ -131,11 +131,11 @@ def choose(run: Run, node: Int64s, available: int, chosen: int, shape: int, want
 
 
 @kernel
-def pick(run: Run, node: Int64s, chosen: int, shape: int, wanted: int) -> bool:
-    """Choose `wanted` of the nodes in row HOLDING, all of which hold a share of `shape`; False if there are fewer.
+def pick(run: SlurmRun, node: Int64s, chosen: int, shape: int, wanted: int) -> bool:
+    """Choose `wanted` nodes from row HOLDING, all of which hold a share of `shape`; return False if there are too few.
 
-    Runs of neighbouring nodes of one weight are used up best fit first, as select/cons_tres `_eval_nodes` does. Where
-    jobs are spread it takes the idle CPUs of `node`.
+    Runs of neighbouring nodes of one weight are used best fit first, as `_eval_nodes` of select/cons_tres does. Where
+    jobs are spread, the choice depends on the idle CPUs in `node`.
     """
     tables, words, runs = run.tables, run.scratch.words, run.scratch.runs
     if count(words, HOLDING) < wanted:
@@ -151,7 +151,7 @@ def pick(run: Run, node: Int64s, chosen: int, shape: int, wanted: int) -> bool:
             if n != last + 1 or (changes >> at) & 1:
                 runs[runs_used, _FIRST], runs[runs_used, _WEIGHT] = n, tables.node_weight[n]
                 runs_used += 1
-            # It ends before the next node that is missing or of another weight, or with the word.
+            # The run ends before the next node that is missing or has another weight, or with the word.
             stop = (~bits >> at | changes >> at) & ~1
             last = (w << 6) + 63
             if stop != 0:
@@ -168,7 +168,7 @@ def pick(run: Run, node: Int64s, chosen: int, shape: int, wanted: int) -> bool:
 
 
 @kernel_part
-def _pack(run: Run, runs_used: int, chosen: int, wanted: int) -> None:
+def _pack(run: SlurmRun, runs_used: int, chosen: int, wanted: int) -> None:
     words, runs = run.scratch.words, run.scratch.runs
     missing = wanted
     while missing > 0:
@@ -194,7 +194,7 @@ def _pack(run: Run, runs_used: int, chosen: int, wanted: int) -> None:
 
 
 @kernel_part
-def _spread(run: Run, node: Int64s, runs_used: int, chosen: int, wanted: int) -> None:
+def _spread(run: SlurmRun, node: Int64s, runs_used: int, chosen: int, wanted: int) -> None:
     words, runs, weight = run.scratch.words, run.scratch.runs, run.tables.node_weight
     for _ in range(wanted):
         best = NONE
@@ -212,7 +212,7 @@ def _spread(run: Run, node: Int64s, runs_used: int, chosen: int, wanted: int) ->
 
 
 @kernel_part
-def occupy(run: Run, node: Int64s, n: int, shape: int) -> None:
+def occupy(run: SlurmRun, node: Int64s, n: int, shape: int) -> None:
     """Take a share of `shape` from node `n`."""
     tables = run.tables
     if tables.shape_exclusive[shape]:
@@ -226,8 +226,8 @@ def occupy(run: Run, node: Int64s, n: int, shape: int) -> None:
 
 
 @kernel_inline
-def vacate(run: Run, node: Int64s, n: int, shape: int) -> None:
-    """Give a share of `shape` back to node `n`."""
+def vacate(run: SlurmRun, node: Int64s, n: int, shape: int) -> None:
+    """Return a share of `shape` to node `n`."""
     tables = run.tables
     if tables.shape_exclusive[shape]:
         for column in range(3):
@@ -240,8 +240,8 @@ def vacate(run: Run, node: Int64s, n: int, shape: int) -> None:
 
 
 @kernel_inline
-def copy_nodes(run: Run, state: State) -> None:
-    """Copy the nodes to Scratch.node, to look ahead on."""
+def copy_nodes(run: SlurmRun, state: SlurmState) -> None:
+    """Copy the nodes to `SlurmScratch.node` for looking ahead."""
     node = run.scratch.node
     for n in range(len(node)):
         for column in range(NODE_COLUMNS):
@@ -249,15 +249,15 @@ def copy_nodes(run: Run, state: State) -> None:
 
 
 @kernel_inline
-def in_service(run: Run, state: State, row: int) -> None:
-    """Fill row `row` of Scratch.words with the nodes that are neither drained nor out for capacity."""
+def in_service(run: SlurmRun, state: SlurmState, row: int) -> None:
+    """Fill row `row` of `SlurmScratch.words` with the nodes that are neither drained nor out for capacity."""
     words = run.scratch.words
     for w in range(words.shape[1]):
         words[row, w] = ~(state.sets[OUT, w] | state.sets[DRAINED, w])
 
 
 @kernel
-def drain(state: State, outage_nodes: Int64s, row: int, change: int) -> None:
+def drain(state: SlurmState, outage_nodes: Int64s, row: int, change: int) -> None:
     """Begin (+1) or end (-1) a drain of the nodes in row `row` of `outage_nodes`; drains may overlap."""
     for w in range(outage_nodes.shape[1]):
         bits = outage_nodes[row, w]

@@ -1,4 +1,4 @@
-"""Preemption by QOS (preempt/qos): running jobs give way to one that does not fit. Compiled."""
+"""Preemption by QOS (preempt/qos): end running jobs for a waiting job that does not fit. Compiled."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ from simulator.compiled import kernel
 from simulator.slurm.compiled.bits import lowest_bit
 from simulator.slurm.compiled.moves import preempt_slot
 from simulator.slurm.compiled.placement import choose, copy_nodes, vacate
-from simulator.slurm.compiled.state import CHOSEN, NOW, RUN_JOB, RUN_RELEASE, RUN_START, RUNNING_ROWS, Run, State
+from simulator.slurm.compiled.state import (
+    CHOSEN,
+    NOW,
+    RUN_JOB,
+    RUN_RELEASE,
+    RUN_START,
+    RUNNING_ROWS,
+    SlurmRun,
+    SlurmState,
+)
 from simulator.slurm.world import NONE, PREEMPT_OFF, PREEMPT_REQUEUE
 
 
 @kernel
-def _next_victim(run: Run, state: State, available: int, job: int, taken: int) -> int:
-    """The slot to give way after the `taken` ones marked in Scratch.runs column 0; NONE if there is none."""
+def _next_victim(run: SlurmRun, state: SlurmState, available: int, job: int, taken: int) -> int:
+    """Return the next slot to preempt after the `taken` ones in column 0 of `SlurmScratch.runs`; NONE for none."""
     tables, scratch, now = run.tables, run.scratch, state.scalars[NOW]
     best = NONE
     for slot in range(state.scalars[RUNNING_ROWS]):
@@ -39,8 +48,8 @@ def _next_victim(run: Run, state: State, available: int, job: int, taken: int) -
 
 
 @kernel
-def _gives_way_before(run: Run, state: State, slot: int, other: int) -> bool:
-    """Whether slot `slot` gives way before slot `other`: lower QOS priority, later start, lower row."""
+def _gives_way_before(run: SlurmRun, state: SlurmState, slot: int, other: int) -> bool:
+    """Whether slot `slot` is preempted before slot `other`: by lower QOS priority, later start, lower row."""
     job, rival = state.running[slot, RUN_JOB], state.running[other, RUN_JOB]
     priority, rival_priority = run.tables.qos_priority[run.jobs.qos[job]], run.tables.qos_priority[run.jobs.qos[rival]]
     if priority != rival_priority:
@@ -51,10 +60,10 @@ def _gives_way_before(run: Run, state: State, slot: int, other: int) -> bool:
 
 
 @kernel
-def choose_by_preemption(run: Run, state: State, available: int, job: int) -> bool:
-    """Choose nodes for row `job` by ending jobs that its QOS may preempt; they are ended if that is enough.
+def choose_by_preemption(run: SlurmRun, state: SlurmState, available: int, job: int) -> bool:
+    """Choose nodes for row `job` by ending jobs that its QOS may preempt, if that makes enough room.
 
-    Jobs are removed from a copy of the nodes one by one until the job fits; of these, those that hold a chosen node end
+    Jobs are removed one by one from a copy of the nodes until the job fits. Those of them that hold a chosen node end
     now.
     """
     scratch, shape = run.scratch, run.jobs.shape[job]
@@ -74,7 +83,7 @@ def choose_by_preemption(run: Run, state: State, available: int, job: int) -> bo
                 bits &= bits - 1
         if choose(run, scratch.node, available, CHOSEN, shape, run.jobs.nodes[job]):
             break
-    for i in range(taken):  # slots move when one empties: go by job
+    for i in range(taken):  # slots are renumbered when one empties, so identify jobs by row
         scratch.victims[i] = state.running[scratch.victims[i], RUN_JOB]
     for i in range(taken):
         slot = 0

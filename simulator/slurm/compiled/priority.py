@@ -1,4 +1,4 @@
-"""priority/multifactor (priority_multifactor.html): the part of a priority that never changes, and the sum."""
+"""priority/multifactor (priority_multifactor.html): the constant part of a priority, and the sum."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.compiled import kernel_inline
-from simulator.slurm.compiled.state import Run, State
-from simulator.slurm.world import CPU, GPU, MEMORY, NODE, TRES, World
+from simulator.slurm.compiled.state import SlurmRun, SlurmState
+from simulator.slurm.world import CPU, GPU, MEMORY, NODE, TRES, SlurmWorld
 
 LOWEST, HIGHEST = 1, (1 << 32) - 1
 
 
-def requests(world: World) -> NDArray[np.int64]:
-    """What each job asks for in all, shape (jobs, TRES): cores, MB, nodes, GPUs."""
+def requests(world: SlurmWorld) -> NDArray[np.int64]:
+    """Return the total request of each job, shape (jobs, TRES): cores, MB, nodes, GPUs."""
     jobs = world.jobs
     request = np.empty((len(jobs), TRES), np.int64)
     for column, share in ((CPU, jobs.cpus_per_node), (MEMORY, jobs.memory_per_node_mb), (GPU, jobs.gpus_per_node)):
@@ -22,12 +22,12 @@ def requests(world: World) -> NDArray[np.int64]:
     return request
 
 
-def static_priority(world: World) -> NDArray[np.float64]:
-    """The priority of each job without age and fair share, shape (jobs,), summed as the document states."""
+def static_priority(world: SlurmWorld) -> NDArray[np.float64]:
+    """Return each job's priority without age and fair share, shape (jobs,), summed in the documented order."""
     settings, jobs, nodes, partitions = world.settings, world.jobs, world.nodes, world.partitions
     request = requests(world)
     count = len(jobs)
-    # A job without a partition is unplaceable; any row does.
+    # A job without a partition is unplaceable, so its partition row does not matter.
     partition = np.where((jobs.partition >= 0) & (jobs.partition < len(partitions)), jobs.partition, 0)
     size = np.zeros(count)
     if settings.weight_job_size:
@@ -54,8 +54,8 @@ def _share_of_largest(values: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 @kernel_inline
-def priority(run: Run, state: State, job: int, age_s: int) -> int:
-    """The priority of row `job` that has waited `age_s` seconds, an integer as slurmctld truncates it."""
+def priority(run: SlurmRun, state: SlurmState, job: int, age_s: int) -> int:
+    """Return the priority of row `job` after `age_s` seconds of waiting, truncated to an integer as by slurmctld."""
     knobs = run.knobs
     value = run.jobs.static[job] + knobs.weight_age * min(1.0, age_s / knobs.max_age_s)
     if knobs.weight_fairshare != 0.0:

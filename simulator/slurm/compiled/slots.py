@@ -1,31 +1,31 @@
-"""The slots of a backfill pass: stretches of time, each with the nodes that no reservation holds in it. Compiled.
+"""The slots of a backfill pass: periods of time, each with the nodes that no reservation holds in it. Compiled.
 
-Slot j lasts from slot_begin[j] to slot_begin[j + 1]; its nodes are column j of slot_nodes, a row for each word of the
-set. At first there is one slot with all nodes in service; a reservation cuts slots at its begin and its end and takes
-its nodes out of those between. Running jobs are not in the slots: `ahead` asks when their nodes are ready.
+Slot j lasts from slot_begin[j] to slot_begin[j + 1]; its nodes are column j of slot_nodes, with a row for each word of
+the set. At first there is one slot with all nodes in service. A reservation cuts slots at its begin and its end and
+removes its nodes from the slots in between. Slots ignore running jobs: `ahead` computes when their nodes are ready.
 
 Example: four nodes, a plan to 86,400, and a reservation of n3 and n4 over [40, 100):
 
     [0, 40)  n1 n2 n3 n4      [40, 100)  n1 n2      [100, 86,400)  n1 n2 n3 n4
 
-A job that would run over [0, 30] can use all four; one over [0, 50] the nodes that are in the first two slots, n1 and
-n2, and the next attempt worth making is at 100, where n3 and n4 come back.
+A job that would run over [0, 30] can use all four nodes. A job over [0, 50] can use the nodes in both of the first two
+slots, n1 and n2; the next useful attempt is at 100, when n3 and n4 come back.
 """
 
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline, kernel_part
-from simulator.slurm.compiled.state import BASE, CHOSEN, NEWER, USABLE, Run
+from simulator.slurm.compiled.state import BASE, CHOSEN, NEWER, USABLE, SlurmRun
 from simulator.slurm.world import NONE
 
-# Entries of Scratch.slots. USED: slots there are; CUTS: slots made in all, which `bf_max_job_test` limits; FIRST, LAST
-# and TURN: the window of `slide_to`; KNOWN, ATTEMPT, READY and TESTED: how far `ahead.next_attempt` is.
+# Entries of SlurmScratch.slots. USED: current slots; CUTS: slots made in total, which `bf_max_job_test` limits; FIRST,
+# LAST and TURN: the window of `slide_to`; KNOWN, ATTEMPT, READY and TESTED: the progress of `ahead.next_attempt`.
 USED, CUTS, FIRST, LAST, TURN, KNOWN, ATTEMPT, READY, TESTED = range(9)
 
 
 @kernel_inline
-def first_slot_after(run: Run, first: int, second: int) -> int:
-    """The first slot from `first` on that ends after `second`, else the number of slots."""
+def first_slot_after(run: SlurmRun, first: int, second: int) -> int:
+    """Return the first slot from `first` on that ends after `second`, else the number of slots."""
     begin, used = run.scratch.slot_begin, int(run.scratch.slots[USED])
     while first < used and begin[first + 1] <= second:
         first += 1
@@ -33,8 +33,8 @@ def first_slot_after(run: Run, first: int, second: int) -> int:
 
 
 @kernel
-def usable(run: Run, end: int, first: int) -> None:
-    """Row USABLE: the nodes of row BASE that are in every slot from `first` on that begins by `end`."""
+def usable(run: SlurmRun, end: int, first: int) -> None:
+    """Fill row USABLE with the nodes of row BASE that are in every slot from `first` on that begins by `end`."""
     begin, nodes, words = run.scratch.slot_begin, run.scratch.slot_nodes, run.scratch.words
     last = first
     while last < run.scratch.slots[USED] and begin[last] <= end:
@@ -47,21 +47,21 @@ def usable(run: Run, end: int, first: int) -> None:
 
 
 @kernel_part
-def begin_sliding(run: Run) -> None:
-    """Put the window before the first slot: to be called before the first `slide_to` of a job."""
+def begin_sliding(run: SlurmRun) -> None:
+    """Move the window before the first slot; call this before the first `slide_to` of a job."""
     slots = run.scratch.slots
     slots[FIRST], slots[LAST], slots[TURN] = 0, 0, 0
 
 
 @kernel_part
-def slide_to(run: Run, attempt: int, end: int) -> int:
-    """Step 4.b: row USABLE, the nodes of row BASE in every slot within [attempt, end]; returns `later`, NONE for none.
+def slide_to(run: SlurmRun, attempt: int, end: int) -> int:
+    """Apply step 4.b: fill row USABLE with the nodes of row BASE in every slot within [attempt, end]; return `later`.
 
-    Neither second may be less than in the call before, so that the slots looked at, FIRST .. LAST - 1, are a sliding
-    window. Its intersection costs constant time a slot by the usual two stacks: column j of slot_and holds the
-    intersection of slots j .. TURN - 1 and row NEWER that of slots TURN .. LAST - 1; when FIRST reaches TURN, all of
-    the window becomes the first of these. `later` is the end of the first slot that lacks a node of row BASE which the
-    next one has: until then an attempt could use no more nodes than this one.
+    Neither second may be smaller than in the previous call, so the slots FIRST .. LAST - 1 form a sliding window. Two
+    stacks give its intersection in constant time per slot: column j of slot_and holds the intersection of slots
+    j .. TURN - 1, and row NEWER that of slots TURN .. LAST - 1. When FIRST reaches TURN, the first stack is rebuilt
+    from the whole window. `later` is the end of the first slot that lacks a node of row BASE which the next slot has,
+    or NONE: until then an attempt could not use more nodes than this one.
     """
     scratch, slots = run.scratch, run.scratch.slots
     begin, nodes, stack, words = scratch.slot_begin, scratch.slot_nodes, scratch.slot_and, scratch.words
@@ -97,8 +97,8 @@ def slide_to(run: Run, attempt: int, end: int) -> int:
 
 
 @kernel_part
-def overlaps(run: Run, first: int, begin_s: int, end_s: int) -> bool:
-    """Whether a slot, from `first` on, within [begin_s, end_s) lacks a node of row CHOSEN."""
+def overlaps(run: SlurmRun, first: int, begin_s: int, end_s: int) -> bool:
+    """Whether a slot from `first` on within [begin_s, end_s) lacks a node of row CHOSEN."""
     begin, nodes, words = run.scratch.slot_begin, run.scratch.slot_nodes, run.scratch.words
     j = first_slot_after(run, first, begin_s)
     while j < run.scratch.slots[USED] and begin[j] < end_s:
@@ -110,8 +110,8 @@ def overlaps(run: Run, first: int, begin_s: int, end_s: int) -> bool:
 
 
 @kernel_inline
-def _cut(run: Run, j: int, second: int) -> None:
-    """Cut slot `j` at `second`: its later part becomes slot j + 1."""
+def _cut(run: SlurmRun, j: int, second: int) -> None:
+    """Cut slot `j` at `second`; its later part becomes slot j + 1."""
     scratch = run.scratch
     begin, nodes = scratch.slot_begin, scratch.slot_nodes
     used = int(scratch.slots[USED])
@@ -126,10 +126,10 @@ def _cut(run: Run, j: int, second: int) -> None:
 
 
 @kernel
-def reserve(run: Run, begin_s: int, end_s: int) -> None:
-    """Reserve the nodes of row CHOSEN: take them out of the slots within [begin_s, end_s), which are cut there.
+def reserve(run: SlurmRun, begin_s: int, end_s: int) -> None:
+    """Reserve the nodes of row CHOSEN: remove them from the slots within [begin_s, end_s), which are cut there.
 
-    Then, of all neighbours around with equal nodes, the first two become one, as in Slurm's `_add_reservation()`.
+    Then the first two neighbouring slots with equal nodes are joined, as in Slurm's `_add_reservation()`.
     """
     scratch = run.scratch
     begin, nodes, words = scratch.slot_begin, scratch.slot_nodes, scratch.words
@@ -160,8 +160,8 @@ def reserve(run: Run, begin_s: int, end_s: int) -> None:
 
 
 @kernel_part
-def _join(run: Run, j: int) -> None:
-    """Slots `j` and j + 1 become one."""
+def _join(run: SlurmRun, j: int) -> None:
+    """Join slots `j` and j + 1."""
     scratch = run.scratch
     used = int(scratch.slots[USED])
     for k in range(j + 1, used):

@@ -1,11 +1,11 @@
-"""What the compiled `slurm` scheduler works on: the tables of a run, which never change, and a state.
+"""The data of the compiled `slurm` scheduler: the tables of a run, which never change, and a state.
 
 Rows and columns, all int64 (`words` are sets of nodes, `simulator.slurm.compiled.bits`):
 
     queue[i, QUEUE_JOB | QUEUE_KEY | QUEUE_SUBMIT | QUEUE_ACCRUE]  in order: falling key, rising (submit, job)
     running[r, RUN_JOB | RUN_START | RUN_PLANNED | RUN_RELEASE]    slot r of a running job; RUN_PLANNED: start + limit;
-                                                                   RUN_RELEASE: its nodes come free (hidden from all
-                                                                   policies)
+                                                                   RUN_RELEASE: true release of its nodes (hidden from
+                                                                   all policies)
     held[r]                                                        words: nodes of slot r
     releases[i, 0 | 1 | 2]                                         (RUN_RELEASE, job, slot), falling: the next is last
     planned[i, 0 | 1 | 2]                                          (RUN_PLANNED, job, slot), rising
@@ -14,7 +14,7 @@ Rows and columns, all int64 (`words` are sets of nodes, `simulator.slurm.compile
     sets[OUT | DRAINED | EMPTY]                                    words: out of service for capacity, drained, no job
     pool_used[p, 0..4]                                             running jobs and TRES of a pool of limits
 
-Compiled code takes `Run` and `State` as blocks (`simulator.blocks`), by address.
+Compiled code takes `SlurmRun` and `SlurmState` as blocks (`simulator.blocks`), by address.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-import simulator.blocks  # noqa: F401 - how compiled code reads a Run or a State: its source is part of what is compiled
+import simulator.blocks  # noqa: F401 - compiled code depends on it to read a SlurmRun or SlurmState
 from simulator.compiled import kernel
-from simulator.recent import Recent, copy_recent
+from simulator.recent import RecentJobs, copy_recent
 from simulator.slurm.world import PENDING, STATES
 
 Int64s = NDArray[np.int64]
@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 LONG_AGO = -(1 << 60)
-NO_CAP = 1 << 60  # a limit that is none
+NO_CAP = 1 << 60  # the value of a missing limit
 
 QUEUE_JOB, QUEUE_KEY, QUEUE_SUBMIT, QUEUE_ACCRUE = 0, 1, 2, 3
 QUEUE_COLUMNS = 4
@@ -46,17 +46,17 @@ IDLE_CPUS, IDLE_MEMORY, IDLE_GPUS, JOBS, DRAINS = 0, 1, 2, 3, 4
 NODE_COLUMNS = 5
 EXCLUSIVE = 1 << 30
 
-OUT, DRAINED, EMPTY = 0, 1, 2  # rows of State.sets
+OUT, DRAINED, EMPTY = 0, 1, 2  # rows of SlurmState.sets
 SETS = 3
 
 ELIGIBLE, SATISFIED, CANCEL, PIN, ENTER = 0, 1, 2, 3, 4  # kinds of timer, in the order in which they are taken
 TIMER_KIND = 40  # bits of a timer below its kind
 
-# Phases of a job, State.phase: those of world.STATES, with PENDING in two.
+# Phases of a job in SlurmState.phase: those of world.STATES, with PENDING split in two.
 HELD = PENDING  # waits for its conditions
 QUEUED = len(STATES)  # in the queue
 
-# Entries of State.scalars.
+# Entries of SlurmState.scalars.
 (
     NOW,
     NEXT_ARRIVAL,
@@ -89,14 +89,14 @@ QUEUED = len(STATES)  # in the queue
 SCALARS = 27
 
 
-class Knobs(NamedTuple):
-    """`world.Settings` and sizes as the kernel takes them: integers, but for the weights."""
+class SlurmKnobs(NamedTuple):
+    """`world.SlurmSettings` and sizes for the kernel: integers, except the weights."""
 
     weight_age: float
     weight_fairshare: float
     max_age_s: float
     calc_period_s: int
-    decay: float  # factor on usage a calculation period
+    decay: float  # factor on usage per calculation period
     default_queue_depth: int
     sched_interval_s: int
     batch_sched_delay_s: int
@@ -116,22 +116,22 @@ class Knobs(NamedTuple):
     completing_s: int
     requeue_delay_s: int
     origin_s: int
-    arrivals: int  # rows of Jobs that arrive by themselves; later ones only through `submit`
-    conditions: int  # dependencies, each of which may set a timer once
-    preemption: int  # 1 where some QOS may preempt another
-    whole_nodes: int  # 1 where no node is ever held by two jobs: every job is exclusive, and none is pinned
+    arrivals: int  # number of rows that arrive by themselves; later rows only through `submit`
+    conditions: int  # number of dependencies, each of which may set a timer once
+    preemption: int  # 1 if some QOS may preempt another
+    whole_nodes: int  # 1 if two jobs never share a node: every job is exclusive, and none is pinned
 
 
 class Tables(NamedTuple):
-    """The machine and its rules. `shape` is what a job asks of a node, and where: one row each distinct one."""
+    """The nodes and rules of a run. A `shape` is a distinct request per node in a partition, one row each."""
 
     node_size: Int64s  # (nodes, 3) CPUs, MB, GPUs
     node_weight: Int64s  # (nodes,)
-    weight_changes: Int64s  # (words,) nodes of another weight than the one before
+    weight_changes: Int64s  # (words,) nodes whose weight differs from that of the node before
     partition_nodes: Int64s  # (partitions, words)
     least_loaded: Bools  # (partitions,)
     shape_partition: Int64s  # (shapes,)
-    shape_share: Int64s  # (shapes, 3) CPUs, MB, GPUs a node
+    shape_share: Int64s  # (shapes, 3) CPUs, MB, GPUs per node
     shape_exclusive: Bools  # (shapes,)
     shape_nodes: Int64s  # (shapes, words) nodes that hold the share when idle
     pool_first: Int64s  # (classes + 1,) pools of class c: rows pool_first[c] .. pool_first[c + 1] - 1 of pool_ids
@@ -156,7 +156,7 @@ class Tables(NamedTuple):
     )
     below: Int64s  # (associations - 1,)
     shares: Int64s  # (associations,)
-    leaf: Bools  # (associations,) a user's
+    leaf: Bools  # (associations,) whether it belongs to a user
     qos_priority: Int64s
     qos_mode: Int64s
     qos_exempt: Int64s
@@ -165,8 +165,8 @@ class Tables(NamedTuple):
     pinned_nodes: Int64s
 
 
-class Jobs(NamedTuple):
-    """Columns of the jobs, one row a job by (submit, job id); int64 but where noted."""
+class SlurmJobColumns(NamedTuple):
+    """The columns of the jobs, one row per job by (submit, job id); int64 unless noted."""
 
     submit_s: Int64s
     eligible_s: Int64s
@@ -177,19 +177,19 @@ class Jobs(NamedTuple):
     nodes: Int64s
     shape: Int64s
     rank: Int32s  # preemption level << 16 | partition tier
-    static: Floats  # priority but for age and fair share
+    static: Floats  # priority without age and fair share
     pools: Int64s  # class of limits, NONE for none
     user: Int64s
     qos: Int64s
     association: Int64s
-    charge: Int64s  # thousandths of a billing unit a second
+    charge: Int64s  # thousandths of a billing unit per second
     array: Int64s
     any_dependency: Bools
     pinned_s: Int64s
 
 
-class State(NamedTuple):
-    """See the module's docstring."""
+class SlurmState(NamedTuple):
+    """The state of a run; the module's docstring explains rows and columns."""
 
     scalars: Int64s  # (SCALARS,)
     queue: Int64s
@@ -209,16 +209,16 @@ class State(NamedTuple):
     fresh: Int64s  # (associations,) usage since the last calculation
     factor: Floats  # (associations,) fair-share factor
     reservation: Int64s  # rows of outages that are known reservations, RESERVATIONS of them
-    restarts: Int8s  # (jobs,) where preemption may requeue, or empty
-    extra_submit_s: Int64s  # (jobs beyond Knobs.arrivals,) when each was submitted, if it was
-    recent: Recent  # the last starts and ends
+    restarts: Int8s  # (jobs,) if preemption may requeue, else empty
+    extra_submit_s: Int64s  # (jobs beyond SlurmKnobs.arrivals,) submission of each, if submitted
+    recent: RecentJobs  # the latest starts and ends
 
 
 NEVER_WAITS = 1 << 30
 
 
-class Scratch(NamedTuple):
-    """Working memory of a pass, without meaning between calls: states may share it if one at a time is advanced."""
+class SlurmScratch(NamedTuple):
+    """Working memory of a pass; has no meaning between calls, so states that advance in turn may share it."""
 
     node: Int64s  # (nodes, NODE_COLUMNS) copy for looking ahead
     words: Int64s  # (WORDS_ROWS, words)
@@ -227,19 +227,21 @@ class Scratch(NamedTuple):
     slot_begin: Int64s  # (most slots + 1,)
     slot_nodes: Int64s  # (words, most slots)
     slot_and: Int64s  # (words, most slots)
-    part_count: Int64s  # (partitions, 3) whether blocked; jobs taken up, jobs with a reservation
-    user_count: Int64s  # (users,) taken up
+    part_count: Int64s  # (partitions, 3) whether blocked; jobs considered; jobs with a reservation
+    user_count: Int64s  # (users,) jobs considered
     array_count: Int64s  # (arrays, 2) whether rejected; whether met, or the number of reservations
     idle: Int64s  # (shapes, words) nodes that hold the share now
     idle_nodes: Int64s  # (shapes,) their number
-    stamp: Int64s  # (2,) ON_NODES: of what still holds in `idle`, `ready` and `memory`; ON_PASS: in `refused`
+    stamp: Int64s  # (2,) current stamp of `idle`, `ready` and `memory` (ON_NODES), and of `refused` (ON_PASS)
     idle_stamp: Int64s  # (shapes,)
-    refused: Int64s  # (shapes, 3) stamp; a number of nodes that cannot start now, and for how long
+    refused: Int64s  # (shapes, 3) stamp; a number of nodes that cannot start now, and a length of time
     ready_stamp: Int64s  # (shapes,)
     ready: Int32s  # (shapes, nodes) running jobs that must end before a node holds the share, by expected end
-    ready_order: Int32s  # (shapes, nodes) the nodes that will, in this order
+    ready_order: Int32s  # (shapes, nodes) the nodes that will hold the share, in this order
     ready_nodes: Int64s  # (shapes,) their number
-    memory: Int64s  # (a power of 2, 2 + words) stamp, shape and number of nodes; row of State.planned; usable nodes
+    memory: (
+        Int64s  # (a power of 2, 2 + words) stamp, shape and number of nodes; row of SlurmState.planned; usable nodes
+    )
     reserved_from: Int64s  # (nodes,) the second from which the node is first reserved in this pass
     order: Int64s  # (associations, 4) fair tree
     keys: Floats  # (associations,) fair tree
@@ -247,7 +249,7 @@ class Scratch(NamedTuple):
 
 
 class Out(NamedTuple):
-    """What is recorded of each job; written, never read, so branches may share it as scratch."""
+    """The results of each job; written but never read, so branches may share it as working memory."""
 
     start_s: Int64s
     end_s: Int64s
@@ -256,30 +258,30 @@ class Out(NamedTuple):
     placement: Int32s
 
 
-ON_NODES, ON_PASS = 0, 1  # entries of Scratch.stamp
-BLOCKED, TAKEN_UP, RESERVING = 0, 1, 2  # columns of Scratch.part_count: main pass; backfill pass, twice
-REJECTED, MET, RESERVED = 0, 1, 1  # columns of Scratch.array_count: both passes; main pass; backfill pass
+ON_NODES, ON_PASS = 0, 1  # entries of SlurmScratch.stamp
+BLOCKED, TAKEN_UP, RESERVING = 0, 1, 2  # columns of SlurmScratch.part_count: main pass; backfill pass, twice
+REJECTED, MET, RESERVED = 0, 1, 1  # columns of SlurmScratch.array_count: both passes; main pass; backfill pass
 
-# Rows of Scratch.words.
+# Rows of SlurmScratch.words.
 SERVICE, REMOVED, AVAILABLE, CHOSEN, BASE, USABLE, HOLDING, EARLY, NEWER = range(9)
 WORDS_ROWS = 9
 
 
-class Run(NamedTuple):
-    """All that a compiled function is given beside the state."""
+class SlurmRun(NamedTuple):
+    """All inputs of a compiled function other than the state."""
 
     tables: Tables
-    jobs: Jobs
-    knobs: Knobs
-    scratch: Scratch
+    jobs: SlurmJobColumns
+    knobs: SlurmKnobs
+    scratch: SlurmScratch
     out: Out
 
 
 @kernel
-def copy_state(target: State, source: State) -> None:
-    """Make `target` (of at least the room that `source` uses) equal to `source`.
+def copy_state(target: SlurmState, source: SlurmState) -> None:
+    """Make `target`, with at least the room that `source` uses, equal to `source`.
 
-    Cost: what is alive, the nodes, and a byte a job of the trace.
+    Cost: the live jobs, the nodes, and one byte per job of the trace.
     """
     for i in range(SCALARS):
         target.scalars[i] = source.scalars[i]

@@ -1,9 +1,9 @@
-"""Timers, and the queue: jobs enter it, stand in its order, and leave it. Compiled.
+"""Timers and the queue: jobs enter the queue, keep its order, and leave it. Compiled.
 
-A timer is a second and what is to be looked at then, `kind << TIMER_KIND | job` in one number, so that timers of one
-second are taken by kind and then by job. They form a binary heap: rows 2 i + 1 and 2 i + 2 of State.timers come after
-row i. The queue is an array sorted by falling key, `rank << 32 | priority`, where the rank is the preemption level and
-the partition's tier: a job of a higher tier comes before all of lower ones, whatever their priorities.
+A timer is a second and the number `kind << TIMER_KIND | job`, so timers of one second are taken by kind and then by
+job. They form a binary heap: rows 2 i + 1 and 2 i + 2 of `SlurmState.timers` come after row i. The queue is an array
+sorted by falling key, `rank << 32 | priority`. The rank combines the preemption level and the partition's tier, so a
+job of a higher tier precedes all jobs of lower tiers, whatever their priorities.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from simulator.slurm.compiled.state import (
     TIMER_KIND,
     TIMERS,
     Int64s,
-    Run,
-    State,
+    SlurmRun,
+    SlurmState,
 )
 from simulator.slurm.world import NEVER, NONE
 
 
 @kernel
-def push_timer(state: State, second: int, kind: int, job: int) -> None:
-    """Set a timer; they are taken by (second, kind, row)."""
+def push_timer(state: SlurmState, second: int, kind: int, job: int) -> None:
+    """Set a timer. Timers are taken by (second, kind, row)."""
     timers = state.timers
     what = (kind << TIMER_KIND) | job
     i = state.scalars[TIMERS]
@@ -52,8 +52,8 @@ def push_timer(state: State, second: int, kind: int, job: int) -> None:
 
 
 @kernel
-def pop_timer(state: State) -> int:
-    """Take the first timer off the heap; returns kind << 40 | job."""
+def pop_timer(state: SlurmState) -> int:
+    """Take the first timer off the heap and return kind << 40 | job."""
     timers = state.timers
     what = timers[0, 1]
     rows = state.scalars[TIMERS] - 1
@@ -78,7 +78,7 @@ def pop_timer(state: State) -> int:
 
 
 @kernel
-def request_pass(run: Run, state: State) -> None:
+def request_pass(run: SlurmRun, state: SlurmState) -> None:
     """Ask for a main pass, at most one every `batch_sched_delay_s`."""
     scalars = state.scalars
     if scalars[REQUEST] == NEVER:
@@ -86,8 +86,8 @@ def request_pass(run: Run, state: State) -> None:
 
 
 @kernel
-def enqueue(run: Run, state: State, job: int, submit_s: int) -> None:
-    """Row `job` enters the queue now, which asks for a pass; its age counts from here."""
+def enqueue(run: SlurmRun, state: SlurmState, job: int, submit_s: int) -> None:
+    """Put row `job` into the queue now and request a pass; its age counts from now."""
     scalars, queue = state.scalars, state.queue
     key = (int(run.jobs.rank[job]) << 32) | priority(run, state, job, 0)
     state.phase[job] = QUEUED
@@ -114,8 +114,8 @@ def _before(key: int, submit_s: int, job: int, queue: Int64s, i: int) -> bool:
 
 
 @kernel
-def reprioritise(run: Run, state: State) -> None:
-    """Calculate the priorities of the whole queue anew and sort it: nearly sorted already, so by insertion."""
+def reprioritise(run: SlurmRun, state: SlurmState) -> None:
+    """Recalculate the priorities of the whole queue and sort it by insertion, since it is nearly sorted already."""
     scalars, queue = state.scalars, state.queue
     now = scalars[NOW]
     for row in range(scalars[QUEUE_ROWS]):
@@ -131,8 +131,8 @@ def reprioritise(run: Run, state: State) -> None:
 
 
 @kernel
-def leave_queue(state: State, job: int) -> None:
-    """Take row `job` out of the queue."""
+def leave_queue(state: SlurmState, job: int) -> None:
+    """Remove row `job` from the queue."""
     scalars, queue = state.scalars, state.queue
     i = 0
     while queue[i, QUEUE_JOB] != job:
@@ -144,8 +144,8 @@ def leave_queue(state: State, job: int) -> None:
 
 
 @kernel
-def compact_queue(state: State) -> None:
-    """Drop the rows of the queue whose job was set to NONE because it started."""
+def compact_queue(state: SlurmState) -> None:
+    """Drop the rows of started jobs, which are set to NONE, from the queue."""
     scalars, queue = state.scalars, state.queue
     kept = 0
     for row in range(scalars[QUEUE_ROWS]):
@@ -158,8 +158,8 @@ def compact_queue(state: State) -> None:
 
 
 @kernel
-def enter_if_ready(run: Run, state: State, job: int) -> None:
-    """Put a submitted job into the queue if nothing holds it any more."""
+def enter_if_ready(run: SlurmRun, state: SlurmState, job: int) -> None:
+    """Put a submitted job into the queue if all its conditions are met."""
     if state.phase[job] != HELD or (len(state.waits) > 0 and state.waits[job] != 0):
         return
     if run.jobs.eligible_s[job] <= state.scalars[NOW]:
@@ -167,6 +167,6 @@ def enter_if_ready(run: Run, state: State, job: int) -> None:
 
 
 @kernel
-def enter_later(state: State, job: int) -> None:
-    """Look at row `job` when all else of this second has happened; in or behind a pass, in the next second."""
+def enter_later(state: SlurmState, job: int) -> None:
+    """Set a timer for row `job` after all other events of this second; during or after a pass, in the next second."""
     push_timer(state, state.scalars[NOW] + state.scalars[NEXT_SECOND], ENTER, job)

@@ -1,11 +1,11 @@
-"""Looking ahead where nodes are taken whole, so that no node is ever held by two jobs. Compiled.
+"""Look ahead when all nodes are allocated whole, so two jobs never share a node. Compiled.
 
-A node is then ready for every shape when the job on it has ended, so sets of nodes can be combined 64 at a time and no
-node is looked at by itself. `simulator.slurm.compiled.ahead` asks here where `Knobs.whole_nodes` is 1.
+Then a node is ready for every shape as soon as its job has ended, and node sets can be combined 64 nodes at a time.
+`simulator.slurm.compiled.ahead` uses these functions if `SlurmKnobs.whole_nodes` is 1.
 
-Example: jobs on {n1, n2}, {n3} and {n4}, expected to end at 10, 25 and 50, and a job that wants three nodes. Known by
-second 30 are two rows, whose nodes n1, n2 and n3 are in row EARLY; the row that makes the third of them ready is the
-second, at 25.
+Example: jobs on {n1, n2}, {n3} and {n4} are expected to end at 10, 25 and 50, and a job needs three nodes. By second 30
+two rows have ended, and row EARLY holds their nodes n1, n2 and n3. The second of these rows, at 25, makes the third
+node ready.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from __future__ import annotations
 from simulator.compiled import kernel
 from simulator.slurm.compiled.bits import count_bits
 from simulator.slurm.compiled.slots import KNOWN, READY
-from simulator.slurm.compiled.state import EARLY, HOLDING, RUNNING_ROWS, USABLE, Run, State
+from simulator.slurm.compiled.state import EARLY, HOLDING, RUNNING_ROWS, USABLE, SlurmRun, SlurmState
 
 
 @kernel
-def add_ended_by(run: Run, state: State, shape: int, known: int, until: int) -> int:
-    """Add to row EARLY the nodes of jobs that are expected to end by `until`.
+def add_ended_by(run: SlurmRun, state: SlurmState, shape: int, known: int, until: int) -> int:
+    """Add the nodes of jobs that are expected to end by `until` to row EARLY.
 
-    The first `known` rows of State.planned are in it already; returns how many are then.
+    The first `known` rows of `SlurmState.planned` are in it already; returns the new number of rows.
     """
     words, planned = run.scratch.words, state.planned
     while known < state.scalars[RUNNING_ROWS] and planned[known, 0] <= until:
@@ -32,8 +32,8 @@ def add_ended_by(run: Run, state: State, shape: int, known: int, until: int) -> 
 
 
 @kernel
-def row_that_completes(run: Run, state: State, shape: int, wanted: int) -> int:
-    """The row of State.planned whose end makes the last of `wanted` usable nodes ready; it is one of those known."""
+def row_that_completes(run: SlurmRun, state: SlurmState, shape: int, wanted: int) -> int:
+    """Return the known row of `SlurmState.planned` whose end makes the last of `wanted` usable nodes ready."""
     words = run.scratch.words
     known, ready_usable = int(run.scratch.slots[KNOWN]), int(run.scratch.slots[READY])
     while ready_usable >= wanted:
@@ -46,8 +46,8 @@ def row_that_completes(run: Run, state: State, shape: int, wanted: int) -> int:
 
 
 @kernel
-def hold_when_ended(run: Run, state: State, shape: int, last: int) -> None:
-    """Row HOLDING: the usable nodes that hold a share of `shape` once jobs up to row `last` of State.planned ended."""
+def hold_when_ended(run: SlurmRun, state: SlurmState, shape: int, last: int) -> None:
+    """Fill row HOLDING with the usable nodes that hold a share once jobs up to row `last` of `planned` have ended."""
     words = run.scratch.words
     for w in range(words.shape[1]):
         words[HOLDING, w] = run.scratch.idle[shape, w]

@@ -1,1 +1,1 @@
-"""From a cluster's files and recorded jobs to a declared world, and from that to the compiled scheduler's tables."""
+"""Convert a cluster's files and recorded jobs to a declared world, and that to the compiled scheduler's tables."""

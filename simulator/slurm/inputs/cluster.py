@@ -1,7 +1,7 @@
-"""A cluster as its files describe it, as the tables of a world: slurm.conf, QOS and associations, reservations.
+"""Read a cluster's files into the tables of a world: slurm.conf, QOS, associations and reservations.
 
-What the files say and the scheduler does not model is listed in `Cluster.remarks`, one line each: nothing is passed
-over in silence. The jobs are `simulator.slurm.inputs.jobs`.
+`SlurmCluster.remarks` lists, one line each, every setting of the files that the scheduler does not model.
+`simulator.slurm.inputs.jobs` reads the jobs.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from traces.slurm.accounts import Association, Qos
 from traces.slurm.conf import NodeConf, PartitionConf, SlurmConf
 from traces.slurm.reservations import Reservation
 
-YEAR_S = 365 * 86_400  # what slurmctld's backfill plans for a job without any limit
+YEAR_S = 365 * 86_400  # the run time that slurmctld's backfill plans for a job without any limit
 UNLIMITED_S = 2**40  # an OverTimeLimit that never comes
 
-# Flags of PriorityFlags that change no start, and SchedulerParameters that only matter where a pass takes time.
+# PriorityFlags that change no start, and SchedulerParameters that only matter if a pass takes time.
 _FLAGS_WITHOUT_EFFECT = frozenset({"calculate_running", "no_normal_assoc"})
 _PLAIN_OPTIONS = ("partition_job_depth", "sched_max_job_start", "bf_max_job_assoc", "defer")
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """The tables of a world but its jobs, the rows of their names, and what is not modelled."""
+class SlurmCluster:
+    """The tables of a world without its jobs, the row of each name, and remarks on settings that are not modelled."""
 
-    nodes: w.Nodes
+    nodes: w.SlurmNodes
     partitions: w.Partitions
-    qos: w.Qos
+    qos: w.SlurmQos
     associations: w.Associations
     outages: w.Outages
-    settings: w.Settings
+    settings: w.SlurmSettings
     node_rows: dict[str, int]
     partition_rows: dict[str, int]
     qos_rows: dict[str, int]
     user_rows: dict[str, int]
     account_rows: dict[str, int]
-    association_rows: dict[tuple[str, str], int]  # (account, user), user '' for the account's own
-    gpu_types: dict[str, int]  # '' for GPUs whose type the files do not name
+    association_rows: dict[tuple[str, str], int]  # (account, user); user '' for the account itself
+    gpu_types: dict[str, int]  # '' for GPUs without a type in the files
     remarks: tuple[str, ...]
 
 
@@ -54,11 +54,11 @@ def cluster(
     reservations: Sequence[Reservation] = (),
     more_qos: Iterable[str] = (),
     more_users: Iterable[tuple[str, str]] = (),
-) -> Cluster:
-    """The cluster of a slurm.conf and of the dumps beside it; None where there is no such dump.
+) -> SlurmCluster:
+    """Build the cluster of a slurm.conf and its dumps of QOS and associations, None for a missing dump.
 
-    `more_qos` and `more_users`, (account, user), are what the jobs name: those without a row in the dumps get one
-    without priority and limits, with one share, and a remark. Raises InputError for a partition QOS that has no row.
+    `more_qos` and `more_users`, (account, user), are the names in the jobs. A name without a row in the dumps gets a
+    row without priority and limits, with one share, and a remark. Raises InputError for a partition QOS without a row.
     """
     remarks = [f"{line}: not modelled" for line in conf.unmodelled]
     types = sorted({kind for node in conf.nodes for kind in node.gpus})
@@ -68,12 +68,12 @@ def cluster(
     enforced = bool({"limits", "safe", "all"} & set(conf.enforce))
     if (qos or associations) and not enforced:
         remarks.append(
-            f"{conf.path}: AccountingStorageEnforce does not hold 'limits': limits of QOS and accounts are off"
+            f"{conf.path}: AccountingStorageEnforce does not include 'limits': limits of QOS and accounts are off"
         )
     limits = _Limits(types, enforced, remarks)
     qos_table, qos_rows = _qos(conf, list(qos or ()), more_qos, limits, dumped=qos is not None)
     tree = _Tree(list(associations or ()), more_users, limits, dumped=associations is not None)
-    return Cluster(
+    return SlurmCluster(
         nodes=_nodes(conf.nodes, gpu_types, remarks),
         partitions=_partitions(conf, node_rows, qos_rows, remarks),
         qos=qos_table,
@@ -96,7 +96,7 @@ def _ints(values: Iterable[int | None], unset: int = w.NO_LIMIT) -> w.Int64s:
 
 
 class _Limits:
-    """TRES by name as vectors of CPU, MEMORY, NODE, GPU."""
+    """Converts TRES by name to vectors of CPU, MEMORY, NODE, GPU."""
 
     def __init__(self, gpu_types: list[str], enforced: bool, remarks: list[str]) -> None:
         self.gpu_types, self.enforced, self.remarks = gpu_types, enforced, remarks
@@ -109,7 +109,7 @@ class _Limits:
             if name in names:
                 amounts[names[name]] = value
             elif kind != name and "gres/gpu" not in tres and self.gpu_types == [kind]:
-                amounts[w.GPU] = value  # the only type of GPU that there is
+                amounts[w.GPU] = value  # the cluster's only type of GPU
             elif not (kind != name and "gres/gpu" in tres and self.gpu_types == [kind]):
                 self.remarks.append(f"{what}: TRES {name!r} is not modelled")
         return amounts
@@ -121,17 +121,17 @@ class _Limits:
         return [int(value) for value in self.vector(tres if self.enforced else {}, what, w.NO_LIMIT)]
 
 
-def _nodes(nodes: tuple[NodeConf, ...], gpu_types: dict[str, int], remarks: list[str]) -> w.Nodes:
+def _nodes(nodes: tuple[NodeConf, ...], gpu_types: dict[str, int], remarks: list[str]) -> w.SlurmNodes:
     kinds = []
     for node in nodes:
         present = {kind: count for kind, count in node.gpus.items() if count}
         kinds.append(gpu_types[max(present, key=lambda kind: present[kind])] if present else w.NONE)
         if len(present) > 1:
             remarks.append(
-                f"{node.where}: node {node.name} has GPUs of {counted(len(present), 'type')}: all count as its "
-                "commonest"
+                f"{node.where}: node {node.name} has GPUs of {counted(len(present), 'type')}: all count as the most "
+                "common type"
             )
-    return w.Nodes(
+    return w.SlurmNodes(
         names=tuple(node.name for node in nodes),
         cpus=_ints(node.cpus for node in nodes),
         memory_mb=_ints(node.mem_mib for node in nodes),
@@ -153,7 +153,10 @@ def _partitions(
         _remark_on(partition, conf, remarks)
         if partition.qos and partition.qos not in qos_rows:
             known = ", ".join(qos_rows) or "none"
-            raise InputError(f"{partition.where}: QOS={partition.qos!r} has no row in the QOS dump (it holds {known})")
+            raise InputError(
+                f"{partition.where}: QOS={partition.qos!r} has no row in the QOS dump, which holds {known}: "
+                "dump the QOS again or correct the partition"
+            )
     return w.Partitions(
         names=tuple(partition.name for partition in rows),
         nodes=members,
@@ -171,17 +174,17 @@ def _partitions(
 def _remark_on(partition: PartitionConf, conf: SlurmConf, remarks: list[str]) -> None:
     what = f"{partition.where}: partition {partition.name}"
     if partition.state != "up":
-        remarks.append(f"{what}: State={partition.state.upper()}: taken as UP, for its recorded jobs were let in")
+        remarks.append(f"{what}: State={partition.state.upper()}: taken as UP, because it accepted the recorded jobs")
     if partition.oversubscribe.startswith(("yes", "force")):
         remarks.append(f"{what}: OverSubscribe={partition.oversubscribe.upper()}: taken as NO")
     if partition.preempt_mode and partition.preempt_mode != conf.preempt_mode:
         remarks.append(f"{what}: PreemptMode={','.join(partition.preempt_mode).upper()}: not modelled")
     if partition.over_time_limit_s not in (0, conf.over_time_limit_s):
-        remarks.append(f"{what}: OverTimeLimit: that of the cluster is used")
+        remarks.append(f"{what}: OverTimeLimit: the cluster's value is used")
 
 
 def _billing(partition: PartitionConf, remarks: list[str]) -> list[float]:
-    """Weights of CPU, MiB, node and GPU; without TRESBillingWeights a CPU counts one (slurm.conf(5))."""
+    """Return the weights of CPU, MiB, node and GPU. Without TRESBillingWeights a CPU counts one (slurm.conf(5))."""
     if not partition.billing_weights:
         return [1.0, 0.0, 0.0, 0.0]
     types = [name.removeprefix("gres/gpu:") for name in partition.billing_weights if name.startswith("gres/gpu:")]
@@ -190,7 +193,7 @@ def _billing(partition: PartitionConf, remarks: list[str]) -> list[float]:
 
 def _qos(
     conf: SlurmConf, rows: list[Qos], named: Iterable[str], limits: _Limits, *, dumped: bool
-) -> tuple[w.Qos, dict[str, int]]:
+) -> tuple[w.SlurmQos, dict[str, int]]:
     known = {qos.name for qos in rows}
     wanted = dict.fromkeys([*named, *([] if rows else ["normal"])])
     strange = [name for name in wanted if name not in known]
@@ -206,7 +209,7 @@ def _qos(
         limits.remarks.append(f"{conf.path}: PreemptType={conf.preempt_type}: not modelled")
     _check_levels(conf, preempts, list(row_of))
     what = [f"QOS {qos.name}" for qos in rows]
-    table = w.Qos(
+    table = w.SlurmQos(
         names=tuple(row_of),
         priority=_ints(qos.priority for qos in rows),
         usage_factor=np.array([qos.usage_factor for qos in rows]),
@@ -227,12 +230,14 @@ def _qos(
 
 
 def _check_levels(conf: SlurmConf, preempts: w.Bools, names: list[str]) -> None:
-    """InputError where QOS preempt one another in a ring: none of them would come first."""
+    """Raise InputError if QOS preempt one another in a ring: no order between them would exist."""
     reaches = preempts.copy()
     for through in range(len(names)):
         reaches |= reaches[:, through, None] & reaches[None, through, :]
     if ring := [name for row, name in enumerate(names) if reaches[row, row]]:
-        raise InputError(f"{conf.path}: the QOS {', '.join(ring)} preempt one another: take one out of a Preempt list")
+        raise InputError(
+            f"{conf.path}: the QOS {', '.join(ring)} preempt one another: remove one of them from a Preempt list"
+        )
 
 
 def _matrix(rows: Iterable[list[int]]) -> w.Int64s:
@@ -250,7 +255,7 @@ def _preempt_mode(qos: Qos, conf: SlurmConf, remarks: list[str]) -> int:
 
 
 class _Tree:
-    """The associations, parents before their children, and the users and accounts that the jobs add."""
+    """The associations, parents before their children, with the users and accounts that only the jobs name."""
 
     def __init__(
         self, rows: list[Association], named: Iterable[tuple[str, str]], limits: _Limits, *, dumped: bool
@@ -283,7 +288,7 @@ class _Tree:
             self._add(Association(account, user), self.rows[account, ""])
 
     def _account(self, name: str, by_account: dict[str, Association]) -> None:
-        """Add an account and those above it; one that the dump does not hold stands below the root."""
+        """Add an account and those above it. An account that is missing in the dump goes below the root."""
         chain = [name]
         while True:
             row = by_account.get(chain[-1])
@@ -291,7 +296,7 @@ class _Tree:
             if not above or (above, "") in self.rows:
                 break
             if above in chain:
-                raise InputError(f"account {above!r} stands below itself in the association dump")
+                raise InputError(f"account {above!r} is its own ancestor in the association dump: correct its parent")
             chain.append(above)
         for account in reversed(chain):
             if (account, "") in self.rows:
@@ -313,7 +318,7 @@ class _Tree:
 
     def table(self) -> w.Associations:
         rows = self.kept
-        most: list[int | None] = []  # MaxJobs of a row, else of the nearest account above it
+        most: list[int | None] = []  # MaxJobs of a row, else of the nearest account above
         for row, parent in zip(rows, self.parents, strict=True):
             most.append(row.max_jobs if row.max_jobs is not None or parent == w.NONE else most[parent])
         what = [f"association {row.account}/{row.user}" for row in rows]
@@ -329,16 +334,20 @@ class _Tree:
 
 
 def _outages(nodes: tuple[NodeConf, ...], reservations: Sequence[Reservation], node_rows: dict[str, int]) -> w.Outages:
-    """Nodes that the configuration marks as down are out for good; reservations are known from the beginning.
+    """Return the outages: nodes that the configuration marks as down, for the whole run, and reservations.
 
-    The job table does not say which jobs ran in a reservation, so that its nodes serve nobody while it lasts.
+    Reservations are known from the beginning. The job table does not show which jobs ran in a reservation, so no job
+    runs on its nodes while it lasts.
     """
     rows: list[tuple[int, int, int, list[int]]] = []
     if down := [row for row, node in enumerate(nodes) if not node.is_up]:
         rows.append((w.DRAIN, 0, w.NEVER, down))
     for reservation in reservations:
         if strange := [name for name in reservation.nodes if name not in node_rows]:
-            raise InputError(f"{reservation.where}: Nodes names {strange[0]!r}, which is no node of this cluster")
+            raise InputError(
+                f"{reservation.where}: Nodes names {strange[0]!r}, which is not a node of this cluster: correct the "
+                "reservation or slurm.conf"
+            )
         held = [node_rows[name] for name in reservation.nodes]
         rows.append((w.RESERVATION, reservation.start_s, reservation.end_s, held))
     members = np.zeros((len(rows), len(nodes)), bool)
@@ -348,7 +357,7 @@ def _outages(nodes: tuple[NodeConf, ...], reservations: Sequence[Reservation], n
     return w.Outages(kind=kind, begin_s=begin, end_s=end, announced_s=np.zeros(len(rows), np.int64), nodes=members)
 
 
-def _settings(conf: SlurmConf, limits: _Limits, remarks: list[str]) -> w.Settings:
+def _settings(conf: SlurmConf, limits: _Limits, remarks: list[str]) -> w.SlurmSettings:
     options = conf.options
     for name in _PLAIN_OPTIONS:
         if getattr(options, name, 0):
@@ -360,7 +369,7 @@ def _settings(conf: SlurmConf, limits: _Limits, remarks: list[str]) -> w.Setting
         remarks.append(f"{conf.path}: PriorityFlags {', '.join(flags).upper()}: not modelled")
     if conf.weight_assoc:
         remarks.append(f"{conf.path}: PriorityWeightAssoc: not modelled")
-    settings = w.Settings(
+    settings = w.SlurmSettings(
         calc_period_s=max(conf.calc_period_s, 1),
         default_queue_depth=options.default_queue_depth,
         sched_interval_s=options.sched_interval_s,

@@ -1,16 +1,18 @@
-"""The jobs of a cluster's tables as those of a world, with what was left out and what was assumed.
+"""Convert the job tables of a cluster to the jobs of a world, and list left-out records and assumptions.
 
-Each recorded run is a row of its own: a requeue is submitted again when the log says so. What the log does not say:
+Each recorded run is a row of its own; a requeue is submitted again at its recorded time. We assume where the log is
+silent:
 
-- A job that never started waits until it was cancelled (or until the log ends) and would take no time if it started
-  before: nothing says how long it would have run.
-- A job that still ran when the log ended runs to its limit. So does one that waited then, where a column `is_open` of
-  the jobs says that it did.
-- A job gets on each of its nodes the same share of what it held, rounded up; what it asked for, if it never ran.
-- Dependencies and begin times show as the recorded eligible time; the tables name no parent.
-- The eligible time of a task that its array's throttle held back is when the throttle let it go. Where the log tells
-  the throttle, it is simulated, and every task is eligible, and ages, from the array's first eligible time (seen on
-  Slurm 22.05 against sprio; docs/fidelity.md). Where it does not, the recorded time stands for it.
+- A job that never started waits until it was cancelled or until the log ends. If it starts earlier in the simulation,
+  it runs for 0 s, because its run time is unknown.
+- A job that was running at the end of the log runs to its limit. So does a job that was waiting then, if the column
+  `is_open` of the jobs marks it.
+- A job gets the same share on each of its nodes: its recorded allocation divided by its nodes, rounded up; its request
+  if it never ran.
+- Dependencies and begin times are represented by the recorded eligible time; the tables name no parent.
+- The recorded eligible time of an array task is when the array's throttle released it. If the log holds the throttle,
+  we simulate it: every task is eligible, and ages, from the array's first eligible time (seen on Slurm 22.05 against
+  sprio; docs/fidelity.md). Otherwise we use the recorded time.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ import polars as pl
 
 from simulator.array_tasks import one_row_a_task
 from simulator.slurm import world as w
-from simulator.slurm.inputs.cluster import YEAR_S, Cluster, cluster
-from simulator.slurm.inputs.submitted import Names, Submitter
+from simulator.slurm.inputs.cluster import YEAR_S, SlurmCluster, cluster
+from simulator.slurm.inputs.submitted import Submitter, SubmitterNames
 from simulator.workload import Workload
 from traces.counted import counted
 from traces.errors import InputError
@@ -32,29 +34,29 @@ from traces.slurm.accounts import Association, Qos
 from traces.slurm.conf import PartitionConf, SlurmConf
 from traces.slurm.reservations import Reservation
 
-ROOT = "root"  # the account of a job whose log names none
-NOBODY = "(unknown)"  # its user
+ROOT = "root"  # the account of a job without an account in the log
+NOBODY = "(unknown)"  # the user of a job without a user in the log
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A world, whose job row r is attempt `attempts[r]` of the job `keys[r]`, and what has to be said about it."""
+    """A world whose job row r is attempt `attempts[r]` of job `keys[r]`, with left-out records and remarks."""
 
-    world: w.World
+    world: w.SlurmWorld
     keys: tuple[str, ...]
     attempts: w.Int64s
     remarks: tuple[str, ...]
-    left_out: dict[str, int]  # reason -> records
-    submitter: Submitter | None = None  # who submits into the world, where somebody does
+    left_out: dict[str, int]  # reason -> number of records
+    submitter: Submitter | None = None  # the submitter of extra jobs, if there is one
 
 
-def flat(workload: Workload, capacity: int) -> w.World:
-    """A workload on `capacity` equal units (nodes, or processors) of one partition, by an empty slurm.conf.
+def flat(workload: Workload, capacity: int) -> w.SlurmWorld:
+    """Build a world of a workload on `capacity` equal units (nodes or processors), as from an empty slurm.conf.
 
-    Slurm's defaults: first come, first served (priority/basic), main loop and backfill every 60 and 30 s.
+    This means Slurm's defaults: first come, first served (priority/basic), main loop every 60 s, backfill every 30 s.
     """
     jobs = w.plain_jobs(workload.submit_s, workload.run_s, workload.limit_s, workload.size)
-    return w.flat_world(jobs, capacity, w.Settings())
+    return w.flat_world(jobs, capacity, w.SlurmSettings())
 
 
 def from_tables(
@@ -66,20 +68,20 @@ def from_tables(
     qos: Sequence[Qos] | None = None,
     associations: Sequence[Association] | None = None,
     reservations: Sequence[Reservation] = (),
-    submitter: Names | None = None,
+    submitter: SubmitterNames | None = None,
 ) -> Loaded:
-    """The world of one cluster's `jobs`, `attempts` and `placements` (columns as `traces.schema` declares them).
+    """Build the world of one cluster's `jobs`, `attempts` and `placements` (columns as in `traces.schema`).
 
-    A `submitter` whom neither the jobs nor the dumps name gets a row of its own, as new users of the jobs do.
-    Jobs that can never start are in it; the run lists them with their reasons. Left out, and counted, are records
-    without a submission time and those with a negative run time. Raises InputError where no record is left.
+    A `submitter` that appears neither in the jobs nor in the dumps gets a row, as do new users of the jobs. Jobs that
+    can never start are included; the run lists them with their reasons. Records without a submission time or with a
+    negative run time are left out and counted. Raises InputError if no record is left.
     """
     rows, left_out = _runs(jobs, attempts)
     remarks: list[str] = []
     rows = _expanded(rows, remarks)
     rows = _named(rows, conf, remarks)
     if rows.is_empty():
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items()) or "it holds none"
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items()) or "it has no jobs"
         raise InputError(f"{conf.path}: no job of the cluster can be replayed: {reasons}")
     pairs = list(dict.fromkeys(zip(rows["account"].to_list(), rows["user_name"].to_list(), strict=True)))
     wanted_qos = rows["qos"].unique(maintain_order=True).to_list()
@@ -96,7 +98,7 @@ def from_tables(
     table, throttle = _jobs(rows, conf, declared)
     partitions = _as_it_was(declared.partitions, table, rows, remarks)
     first, nodes = _pinned(rows, placements, declared)
-    world = w.World(
+    world = w.SlurmWorld(
         nodes=declared.nodes,
         partitions=partitions,
         qos=declared.qos,
@@ -115,13 +117,13 @@ def from_tables(
     return Loaded(world, keys, numbers, (*declared.remarks, *remarks), left_out, by)
 
 
-def default_qos(associations: Sequence[Association], submitter: Names) -> str:
-    """The QOS of a job that names none: the association's default, else its account's, else `normal`."""
+def default_qos(associations: Sequence[Association], submitter: SubmitterNames) -> str:
+    """Return the default QOS of a job: the association's default, else its account's, else `normal`."""
     by_name = {(row.account, row.user): row.default_qos for row in associations}
     return by_name.get(submitter[1:]) or by_name.get((submitter.account, "")) or "normal"
 
 
-def _submitter(names: Names, declared: Cluster, qos: str) -> Submitter:
+def _submitter(names: SubmitterNames, declared: SlurmCluster, qos: str) -> Submitter:
     return Submitter(
         declared.partition_rows[names.partition],
         declared.qos_rows[qos],
@@ -139,9 +141,9 @@ def _positive(*names: str) -> list[pl.Expr]:
 
 
 def _runs(jobs: pl.DataFrame, attempts: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
-    """A row a recorded run, or a job that never ran, and how many were left out for which reason.
+    """Return one row per recorded run, or job that never ran, and the number of left-out records by reason.
 
-    A resized job is one run: it never went back to the queue.
+    A resized job is one run: it never returned to the queue.
     """
     own = attempts.select(
         "job_key",
@@ -160,7 +162,8 @@ def _runs(jobs: pl.DataFrame, attempts: pl.DataFrame) -> tuple[pl.DataFrame, dic
     every = jobs.join(own, on="job_key", how="left").with_columns(pl.col("attempt").fill_null(0))
     log_end_s = every.select(pl.max_horizontal(pl.col("end_s").max(), _seconds("submit").max())).item()
     is_open = pl.col("is_open") if "is_open" in jobs.columns else pl.lit(False)
-    shows_holds = pl.lit(jobs["eligible_utc"].null_count() < jobs.height)  # then who waits and is not eligible is held
+    # If the log holds eligible times, a waiting job without one is held.
+    shows_holds = pl.lit(jobs["eligible_utc"].null_count() < jobs.height)
     first = pl.col("attempt") == 0
     begun = pl.coalesce("start_s", pl.when(first).then(_seconds("start")))
     rows = every.with_columns(
@@ -174,7 +177,7 @@ def _runs(jobs: pl.DataFrame, attempts: pl.DataFrame) -> tuple[pl.DataFrame, dic
         eligible_s=pl.when(first & _seconds("eligible").is_not_null())
         .then(pl.min_horizontal(_seconds("eligible"), pl.coalesce("start_s", _seconds("eligible"))))
         .when(pl.col("start_s").is_null() & first & (shows_holds | ~is_open))
-        .then(w.NEVER)  # held until it was cancelled
+        .then(w.NEVER)  # held until its cancellation
         .otherwise(pl.col("submit_s"))
     )
     reasons = {
@@ -190,12 +193,12 @@ def _runs(jobs: pl.DataFrame, attempts: pl.DataFrame) -> tuple[pl.DataFrame, dic
 
 
 def _expanded(rows: pl.DataFrame, remarks: list[str]) -> pl.DataFrame:
-    """A row a task of an array, with the array's throttle, and each task's eligible time under it."""
+    """Return one row per array task, with the array's throttle and the task's eligible time under it."""
     rows = one_row_a_task(rows).with_columns(throttle=pl.col("job_id").str.extract(r"%(\d+)\]?$").cast(pl.Int64))
     cut = rows.filter(pl.col("array_task_id").is_null() & pl.col("job_id").str.contains("_[", literal=True)).height
     if cut:
         remarks.append(
-            f"{counted(cut, 'record')} of pending array tasks with a task list that is cut short: one task each"
+            f"{counted(cut, 'record')} of pending array tasks with a truncated task list: each counts as one task"
         )
     known = pl.col("throttle").max().over("array_job_id").fill_null(0) > 0
     first = pl.when(pl.col("eligible_s") < w.NEVER).then("eligible_s").min().over("array_job_id", "submit_s")
@@ -207,13 +210,13 @@ def _expanded(rows: pl.DataFrame, remarks: list[str]) -> pl.DataFrame:
 
 
 def _named(rows: pl.DataFrame, conf: SlurmConf, remarks: list[str]) -> pl.DataFrame:
-    """Blank names filled in, and the rows in the order of a world: by submission and job id, an array's by task.
+    """Fill in blank names and sort the rows as a world does: by submission and job id, array tasks by number.
 
-    (The job id of an array's last task is that of the array, the smallest of all.)
+    (The last task of an array has the array's own job id, the smallest of all.)
     """
     several = rows.filter(pl.col("partition").str.contains(",", literal=True).fill_null(False)).height
     if several:
-        remarks.append(f"{counted(several, 'job', 'asks')} for several partitions: each waits in the first")
+        remarks.append(f"{counted(several, 'job', 'asks')} for several partitions: each waits in the first one")
     default = conf.default_partition
     partition = pl.col("partition").str.split(",").list.first().replace("", None)
     return rows.with_columns(
@@ -234,8 +237,8 @@ def _rows_of(names: pl.Series, known: dict[str, int], unset: int = w.NONE) -> w.
     return np.array([known.get(name, unset) for name in names.to_list()], np.int64)
 
 
-def _jobs(rows: pl.DataFrame, conf: SlurmConf, declared: Cluster) -> tuple[w.Jobs, w.Int64s]:
-    """The jobs of a world and the throttle of each array."""
+def _jobs(rows: pl.DataFrame, conf: SlurmConf, declared: SlurmCluster) -> tuple[w.SlurmJobs, w.Int64s]:
+    """Return the jobs of a world and the throttle of each array."""
     by_name = {partition.name: partition for partition in conf.partitions}
     of_row = [by_name.get(name) for name in rows["partition"].to_list()]
     nodes = _ints(rows, pl.coalesce(*_positive("attempt_nodes", "allocated_nodes", "requested_nodes"), pl.lit(1)))
@@ -271,13 +274,13 @@ def _jobs(rows: pl.DataFrame, conf: SlurmConf, declared: Cluster) -> tuple[w.Job
         name=name_rows.to_numpy().astype(np.int64),
         pinned_s=start,
     )
-    unfinished = table.run_s < 0  # it ran, or waited, when the log ended
+    unfinished = table.run_s < 0  # running or waiting at the end of the log
     table = replace(table, run_s=np.where(unfinished, limit, table.run_s))
     return table, arrays["throttle"].to_numpy().astype(np.int64)
 
 
 def _limit_s(rows: pl.DataFrame, of_row: list[PartitionConf | None]) -> w.Int64s:
-    """The job's limit, else its partition's default, else its partition's longest, else a year as slurmctld plans."""
+    """Return the job's limit, else its partition's default, else its partition's maximum, else YEAR_S."""
     stated = _ints(rows, pl.col("limit_s").fill_null(0))
     default = [(p.default_time_s or p.max_time_s or YEAR_S) if p else YEAR_S for p in of_row]
     return np.where(stated > 0, stated, np.array(default, np.int64))
@@ -291,7 +294,7 @@ def _memory_mb(
     cpus: w.Int64s,
     gpus: w.Int64s,
 ) -> w.Int64s:
-    """MiB over all nodes, by default those of DefMemPer*; 0 where memory is not a consumable resource."""
+    """Return MiB over all nodes, by default from DefMemPer*; 0 if memory is not a consumable resource."""
     consumable = any("memory" in parameter for parameter in conf.select_parameters)
     consumable |= conf.select_type != "select/linear" and not conf.select_parameters  # CR_Core_Memory
     if not consumable:
@@ -310,8 +313,8 @@ def _default_memory(where: PartitionConf | SlurmConf) -> tuple[int, int, int] | 
     return defaults if any(defaults) else None
 
 
-def _as_it_was(partitions: w.Partitions, jobs: w.Jobs, rows: pl.DataFrame, remarks: list[str]) -> w.Partitions:
-    """The partitions with limits raised to what recorded runs prove: an operator may extend a job past MaxTime."""
+def _as_it_was(partitions: w.Partitions, jobs: w.SlurmJobs, rows: pl.DataFrame, remarks: list[str]) -> w.Partitions:
+    """Raise the partitions' limits to the largest recorded run: an operator may extend a job past MaxTime."""
     ran = jobs.pinned_s != w.NEVER
     longest, widest = partitions.max_time_s.copy(), partitions.max_nodes.copy()
     for what, most, values in (("MaxTime", longest, jobs.limit_s), ("MaxNodes", widest, jobs.nodes)):
@@ -319,14 +322,14 @@ def _as_it_was(partitions: w.Partitions, jobs: w.Jobs, rows: pl.DataFrame, remar
             over = ran & (jobs.partition == row) & (values > most[row]) & (most[row] != w.NO_LIMIT)
             if over.any():
                 remarks.append(
-                    f"{counted(int(over.sum()), 'job')} of partition {name} ran with more than its {what}: it is raised"
+                    f"{counted(int(over.sum()), 'job')} of partition {name} exceeded its {what}: it is raised"
                 )
                 most[row] = values[over].max()
     return replace(partitions, max_time_s=longest, max_nodes=widest)
 
 
-def _pinned(rows: pl.DataFrame, placements: pl.DataFrame | None, declared: Cluster) -> tuple[w.Int64s, w.Int64s]:
-    """The recorded nodes of each row, for replays that are freed at an instant."""
+def _pinned(rows: pl.DataFrame, placements: pl.DataFrame | None, declared: SlurmCluster) -> tuple[w.Int64s, w.Int64s]:
+    """Return the recorded nodes of each row, for replays with pinned starts."""
     count = len(rows)
     if placements is None or placements.is_empty():
         return np.zeros(count + 1, np.int64), np.zeros(0, np.int64)

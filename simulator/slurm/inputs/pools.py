@@ -1,4 +1,4 @@
-"""Limits of QOS and associations as one kind of thing: pools of running jobs and TRES that a job counts in."""
+"""Represent the limits of QOS and associations uniformly: as pools of running jobs and TRES that a job counts in."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from numpy.typing import NDArray
 
 from simulator.slurm.compiled.state import NO_CAP
 from simulator.slurm.inputs.unplaceable import distinct
-from simulator.slurm.world import NONE, World
+from simulator.slurm.world import NONE, SlurmWorld
 
 Int64s = NDArray[np.int64]
 
 
-def limit_pools(world: World) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """The pools of every job: class of each job, pools of each class, limits of each pool.
+def limit_pools(world: SlurmWorld) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Return the pools of every job: class of each job, pools of each class, limits of each pool.
 
-    Returns the class of each job, shape (jobs,), NONE where nothing limits it; the first pool of each class, shape
+    Returns the class of each job, shape (jobs,), NONE for an unlimited job; the first pool of each class, shape
     (classes + 1,); the pools, shape (sum,); and the limits, shape (pools, 5): running jobs, CPU, MEMORY, NODE, GPU.
     """
     jobs, partitions = world.jobs, world.partitions
@@ -41,9 +41,9 @@ def limit_pools(world: World) -> tuple[Int64s, Int64s, Int64s, Int64s]:
 
 
 def _limits(
-    world: World, qos: int, of_partition: int, user: int, association: int
+    world: SlurmWorld, qos: int, of_partition: int, user: int, association: int
 ) -> list[tuple[tuple[str, int, int], list[int]]]:
-    """Every limit that jobs of this QOS, partition QOS, user and association count in, with the name of its pool."""
+    """Return each limit that applies to jobs of this QOS, partition QOS, user and association, with its pool's name."""
     table, tree = world.qos, world.associations
     account = int(tree.account[association])
     limits: list[tuple[tuple[str, int, int], list[int]]] = []

@@ -1,4 +1,4 @@
-"""A declared world as the compiled scheduler takes it: checks, unplaceable jobs, tables, and an empty cluster."""
+"""Prepare a declared world for the compiled scheduler: check it, find unplaceable jobs, build tables and a state."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from simulator.slurm.compiled.state import (
     WATCHED,
     WATCHED_START,
     WORDS_ROWS,
-    Jobs,
-    Knobs,
     Out,
-    Run,
-    Scratch,
-    State,
+    SlurmJobColumns,
+    SlurmKnobs,
+    SlurmRun,
+    SlurmScratch,
+    SlurmState,
     Tables,
     copy_state,
 )
@@ -52,27 +52,27 @@ from traces.errors import InputError
 
 Int64s = NDArray[np.int64]
 
-_REMEMBERED = 1024  # results of looking ahead in a backfill pass; a power of 2
-_FIRST_ROWS = 1024  # jobs alive at once; doubled when needed
+_REMEMBERED = 1024  # cached look-ahead results of a backfill pass; a power of 2
+_FIRST_ROWS = 1024  # room for live jobs; doubled when needed
 
 
 class Prepared(NamedTuple):
-    """A run, ready to be advanced; both are blocks (`simulator.blocks`)."""
+    """A run and its state, both blocks (`simulator.blocks`), and the reason why each job can never start."""
 
-    run: Run
-    state: State
+    run: SlurmRun
+    state: SlurmState
     reason: Int64s  # (jobs,) why a job can never start
 
 
-def prepared(world: w.World, arrivals: int | None = None) -> Prepared:
-    """The tables and the empty cluster of a world. Rows from `arrivals` on do not arrive by themselves.
+def prepared(world: w.SlurmWorld, arrivals: int | None = None) -> Prepared:
+    """Build the tables and the empty cluster of a world. Rows from `arrivals` on do not arrive by themselves.
 
-    Raises InputError for what makes no sense at all: negative times, unknown rows, jobs out of order, preemption in
-    circles. Jobs that can never start are not errors: they are UNPLACEABLE, with a reason.
+    Raises InputError for impossible values: negative times, unknown rows, jobs out of order, circular preemption. A job
+    that can never start is not an error: it is UNPLACEABLE, with a reason.
     """
     _check(world)
     jobs, settings = world.jobs, world.settings
-    static = static_priority(world)  # first: it is what takes most room on the way
+    static = static_priority(world)  # first, because it needs the most memory
     shapes = shapes_of(world)
     class_of_job, pool_first, pool_ids, pool_limit = limit_pools(world)
     reason = unplaceable(world, shapes, class_of_job, pool_first, pool_ids, pool_limit)
@@ -92,7 +92,7 @@ def prepared(world: w.World, arrivals: int | None = None) -> Prepared:
     none = np.full(len(jobs), NONE, np.int64)
     out = Out(none, none.copy(), np.zeros(len(jobs), bool), placement_first,
               np.full(int(placement_first[-1]), NONE, np.int32))  # fmt: skip
-    run = Run(tables, columns, knobs, _scratch(world, knobs, tables), out)
+    run = SlurmRun(tables, columns, knobs, _scratch(world, knobs, tables), out)
     state = _new_state(run, min(len(jobs), _FIRST_ROWS) + 1, len(group_head))
     state.phase[:] = np.where(placeable, FUTURE, UNPLACEABLE)
     state.waits[:] = waits
@@ -104,17 +104,17 @@ def prepared(world: w.World, arrivals: int | None = None) -> Prepared:
 
 
 def grown(ready: Prepared) -> Prepared:
-    """The same with twice the room for jobs alive at once."""
+    """Return the same run and state with twice the room for live jobs."""
     run, rows = ready.run, 2 * len(ready.state.queue)
     state = new_branch(ready, rows, len(ready.state.recent.started))
     scratch = run.scratch._replace(victims=np.empty(rows, np.int64))
-    return Prepared(as_block(Run(run.tables, run.jobs, run.knobs, scratch, run.out)), state, ready.reason)
+    return Prepared(as_block(SlurmRun(run.tables, run.jobs, run.knobs, scratch, run.out)), state, ready.reason)
 
 
-def new_branch(ready: Prepared, rows: int, remembered: int) -> State:
-    """A state, a block, equal to the present one, with room for `rows` jobs alive at once.
+def new_branch(ready: Prepared, rows: int, remembered: int) -> SlurmState:
+    """Return a copy of the prepared state, a block, with room for `rows` live jobs.
 
-    It keeps the last `remembered` starts and ends, as many as the present one or none.
+    It keeps the last `remembered` starts and ends: as many as the prepared state, or none.
     """
     state = as_block(_new_state(ready.run, rows, len(ready.state.group_head), remembered))
     copy_state(state, ready.state)
@@ -122,9 +122,9 @@ def new_branch(ready: Prepared, rows: int, remembered: int) -> State:
 
 
 def _columns(
-    world: w.World, shape: Int64s, class_of_job: Int64s, static: NDArray[np.float64], placeable: NDArray[np.bool_]
-) -> Jobs:
-    """The jobs' columns, those of the world itself where they are laid out as the compiled code wants them."""
+    world: w.SlurmWorld, shape: Int64s, class_of_job: Int64s, static: NDArray[np.float64], placeable: NDArray[np.bool_]
+) -> SlurmJobColumns:
+    """Return the jobs' columns. A column of the world is not copied if its layout suits the compiled code."""
     jobs, partitions = world.jobs, world.partitions
     partition = np.where(placeable, jobs.partition, 0)
     rank = _preemption_levels(world.qos)[jobs.qos] << 16
@@ -134,7 +134,7 @@ def _columns(
         billing += partitions.billing[partition, tres] * request(jobs, tres)
     billing *= world.qos.usage_factor[jobs.qos]
     billing *= 1000
-    return Jobs(
+    return SlurmJobColumns(
         submit_s=_column(jobs.submit_s), eligible_s=_column(jobs.eligible_s), cancel_s=_column(jobs.cancel_s),
         run_s=_column(jobs.run_s), limit_s=_column(jobs.limit_s), failed=np.ascontiguousarray(jobs.failed, bool),
         nodes=_column(jobs.nodes), shape=_column(shape), rank=rank.astype(np.int32), static=static,
@@ -148,7 +148,7 @@ def _column(values: Int64s) -> Int64s:
     return np.ascontiguousarray(values, np.int64)
 
 
-def _check(world: w.World) -> None:
+def _check(world: w.SlurmWorld) -> None:
     jobs, settings = world.jobs, world.settings
     for name, lowest in (
         ("submit_s", 0), ("run_s", 0), ("limit_s", 1), ("nodes", 1), ("cpus_per_node", 0), ("memory_per_node_mb", 0),
@@ -157,48 +157,54 @@ def _check(world: w.World) -> None:
         values = getattr(jobs, name)
         if (bad := np.flatnonzero(values < lowest)).size:
             raise InputError(
-                f"job row {bad[0]} has {name} {values[bad[0]]}, the least allowed is {lowest} "
-                f"({counted(bad.size, 'such job')}): leave them out or mend the trace"
+                f"job row {bad[0]} has {name} {values[bad[0]]}, but the minimum is {lowest} "
+                f"({counted(bad.size, 'such job')}): leave such jobs out or correct the trace"
             )
     for name, rows in (("qos", len(world.qos)), ("association", len(world.associations))):
         values = getattr(jobs, name)
         if (bad := np.flatnonzero(values >= rows)).size:
-            raise InputError(f"job row {bad[0]} has {name} {values[bad[0]]}, the world has {rows}: rows count from 0")
+            raise InputError(
+                f"job row {bad[0]} has {name} {values[bad[0]]}, but the world has {rows} rows, counted from 0: "
+                "correct the job or add the row"
+            )
     if (bad := np.flatnonzero(np.diff(jobs.submit_s) < 0)).size:
-        raise InputError(f"job row {bad[0] + 1} was submitted before row {bad[0]}: sort the jobs by (submit_s, job id)")
+        raise InputError(
+            f"job row {bad[0] + 1} was submitted before job row {bad[0]}: sort the jobs by (submit_s, job id)"
+        )
     for name in ("sched_interval_s", "bf_interval_s", "bf_resolution_s", "calc_period_s", "max_age_s", "bf_window_s"):
         if getattr(settings, name) < 1:
-            raise InputError(f"setting {name} is {getattr(settings, name)}, the least allowed is 1 s")
+            raise InputError(f"setting {name} is {getattr(settings, name)} s: give at least 1 s")
     pinned = np.diff(world.pinned_first)
     if (bad := np.flatnonzero((pinned != 0) & (pinned != jobs.nodes))).size:
         raise InputError(
-            f"job row {bad[0]} asks for {counted(jobs.nodes[bad[0]], 'node')} and is pinned to {pinned[bad[0]]}"
+            f"job row {bad[0]} asks for {counted(jobs.nodes[bad[0]], 'node')} but is pinned to {pinned[bad[0]]}: "
+            "make the two equal"
         )
 
 
-def _preemption_levels(qos: w.Qos) -> Int64s:
-    """0 for a QOS that preempts none, else one more than the highest among those that it preempts."""
+def _preemption_levels(qos: w.SlurmQos) -> Int64s:
+    """Return each QOS's level: 0 if it preempts none, else one above the highest level that it preempts."""
     level = np.zeros(len(qos), np.int64)
     for _ in range(len(qos) + 1):
         above = np.where(qos.preempts.any(axis=1), (qos.preempts * (level + 1)).max(axis=1, initial=0), 0)
         if (above == level).all():
             return level
         level = above
-    raise InputError(f"QOS {', '.join(qos.names)}: they preempt one another in a circle, take one link out")
+    raise InputError(f"the QOS {', '.join(qos.names)} preempt one another in a circle: remove one Preempt entry")
 
 
-def _dependencies(world: w.World, placeable: NDArray[np.bool_]) -> tuple[Int64s, Int64s, NDArray[np.int32]]:
-    """Children by parent, shape (jobs + 1,) and (dependencies, 3), and what each job waits for at the beginning."""
+def _dependencies(world: w.SlurmWorld, placeable: NDArray[np.bool_]) -> tuple[Int64s, Int64s, NDArray[np.int32]]:
+    """Return children by parent, shapes (jobs + 1,) and (dependencies, 3), and each job's number of open conditions."""
     edges, count = world.dependencies, len(world.jobs)
     if not len(edges.job):
         return np.zeros(1, np.int64), np.zeros((0, 3), np.int64), np.zeros(0, np.int32)
     single = edges.kind == w.SINGLETON
     waits = np.bincount(edges.job[~single], minlength=count).astype(np.int32)
-    waits[edges.job[single]] += 1  # once a job, however often it is said
+    waits[edges.job[single]] += 1  # once per job, even if given repeatedly
     order = np.flatnonzero(~single)[np.argsort(edges.parent[~single], kind="stable")]
     child_first = np.concatenate([[0], np.cumsum(np.bincount(edges.parent[order], minlength=count))])
     child = np.column_stack([edges.job[order], edges.kind[order], edges.delay_s[order]]).astype(np.int64)
-    # An unplaceable parent has ended from the beginning; for AFTER and AFTEROK it never does.
+    # An unplaceable parent counts as ended from the beginning; AFTER and AFTEROK are never satisfied by it.
     for row in np.flatnonzero(~single):
         if not placeable[edges.parent[row]]:
             met = edges.kind[row] in (w.AFTERANY, w.AFTERNOTOK)
@@ -207,7 +213,7 @@ def _dependencies(world: w.World, placeable: NDArray[np.bool_]) -> tuple[Int64s,
 
 
 def _settle(waits: NDArray[np.int32], job: int, any_dependency: bool, met: bool) -> None:
-    """As `moves.satisfy` and `moves._fail`, before the run."""
+    """Apply `moves.satisfy` or `moves._fail` before the run."""
     if waits[job] == 0 or waits[job] >= NEVER_WAITS:
         return
     if met:
@@ -219,9 +225,9 @@ def _settle(waits: NDArray[np.int32], job: int, any_dependency: bool, met: bool)
 
 
 def _groups(
-    world: w.World, placeable: NDArray[np.bool_], waits: NDArray[np.int32]
+    world: w.SlurmWorld, placeable: NDArray[np.bool_], waits: NDArray[np.int32]
 ) -> tuple[Int64s, Int64s, Int64s, NDArray[np.bool_]]:
-    """Jobs of one user and name that a SINGLETON belongs to, as linked lists: group, next row, first rows, which."""
+    """Link the jobs of one user and name for SINGLETON: return group, next row, first rows, and who is a SINGLETON."""
     jobs, edges = world.jobs, world.dependencies
     waiting = np.unique(edges.job[edges.kind == w.SINGLETON])
     if not waiting.size:
@@ -245,11 +251,11 @@ def _groups(
     return group, following, heads, singleton
 
 
-def _knobs(settings: w.Settings, arrivals: int, conditions: int, preemption: bool, whole: bool) -> Knobs:
+def _knobs(settings: w.SlurmSettings, arrivals: int, conditions: int, preemption: bool, whole: bool) -> SlurmKnobs:
     decay = 1.0
     if settings.decay_half_life_s > 0:
         decay = (1 - 0.693 / settings.decay_half_life_s) ** settings.calc_period_s
-    return Knobs(
+    return SlurmKnobs(
         weight_age=float(settings.weight_age), weight_fairshare=float(settings.weight_fairshare),
         max_age_s=float(settings.max_age_s), calc_period_s=settings.calc_period_s, decay=decay,
         default_queue_depth=settings.default_queue_depth, sched_interval_s=settings.sched_interval_s,
@@ -261,14 +267,14 @@ def _knobs(settings: w.Settings, arrivals: int, conditions: int, preemption: boo
         bf_job_part_count_reserve=settings.bf_job_part_count_reserve,
         bf_min_age_reserve_s=settings.bf_min_age_reserve_s, bf_min_prio_reserve=settings.bf_min_prio_reserve,
         end_grace_s=settings.over_time_limit_s + settings.kill_wait_s, completing_s=settings.completing_s,
-        requeue_delay_s=max(1, settings.requeue_delay_s),  # what a pass does enters the queue in the next second
+        requeue_delay_s=max(1, settings.requeue_delay_s),  # a requeue by a pass enters the queue in the next second
         origin_s=settings.origin_s, arrivals=arrivals,
         conditions=conditions, preemption=int(preemption), whole_nodes=int(whole),
     )  # fmt: skip
 
 
 def _tables(
-    world: w.World,
+    world: w.SlurmWorld,
     shapes: Shapes,
     pools: tuple[Int64s, Int64s, Int64s],
     children: tuple[Int64s, Int64s],
@@ -304,12 +310,12 @@ def _tables(
     )  # fmt: skip
 
 
-def _scratch(world: w.World, knobs: Knobs, tables: Tables) -> Scratch:
+def _scratch(world: w.SlurmWorld, knobs: SlurmKnobs, tables: Tables) -> SlurmScratch:
     nodes, words = len(world.nodes), tables.partition_nodes.shape[1]
     slots = max(2, knobs.bf_max_job_test) + 3
     users = int(world.jobs.user.max(initial=0)) + 1
     rows = min(len(world.jobs), _FIRST_ROWS) + 1
-    return Scratch(
+    return SlurmScratch(
         node=np.zeros((nodes, NODE_COLUMNS), np.int64), words=np.zeros((WORDS_ROWS, words), np.int64),
         runs=np.zeros((nodes + 1, 4), np.int64), slots=np.zeros(9, np.int64),
         slot_begin=np.zeros(slots + 1, np.int64), slot_nodes=np.zeros((words, slots), np.int64),
@@ -329,8 +335,8 @@ def _scratch(world: w.World, knobs: Knobs, tables: Tables) -> Scratch:
     )  # fmt: skip
 
 
-def _new_state(run: Run, rows: int, groups: int, remembered: int = 0) -> State:
-    """An empty cluster with room for `rows` jobs alive at once."""
+def _new_state(run: SlurmRun, rows: int, groups: int, remembered: int = 0) -> SlurmState:
+    """Return an empty cluster with room for `rows` live jobs."""
     tables, knobs = run.tables, run.knobs
     jobs, nodes, words = len(run.jobs.submit_s), len(tables.node_weight), tables.partition_nodes.shape[1]
     fair = knobs.weight_fairshare != 0.0
@@ -346,7 +352,7 @@ def _new_state(run: Run, rows: int, groups: int, remembered: int = 0) -> State:
     node[:, :3] = tables.node_size
     sets = np.zeros((SETS, words), np.int64)
     sets[EMPTY] = as_words(np.ones((1, nodes), bool))[0]
-    return State(
+    return SlurmState(
         scalars=scalars, queue=np.zeros((rows, QUEUE_COLUMNS), np.int64),
         running=np.zeros((rows, RUN_COLUMNS), np.int64),
         held=np.zeros((rows, words), np.int64), releases=np.zeros((rows, 3), np.int64),

@@ -1,4 +1,4 @@
-"""Jobs that are submitted into a world beside its own: by whom, where, what they hold, and what limits their user."""
+"""Extra jobs that are submitted into a world: their submitter and partition, their size, and their user's limits."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from simulator.slurm import world as w
 from simulator.slurm.world import NONE
 
 
-class Names(NamedTuple):
-    """Who submits and where, as the cluster's files and logs name it."""
+class SubmitterNames(NamedTuple):
+    """The partition, account and user of a submitter, named as in the cluster's files and logs."""
 
     partition: str
     account: str
@@ -21,7 +21,7 @@ class Names(NamedTuple):
 
 
 class Submitter(NamedTuple):
-    """Rows of a world's tables: those of its partitions, QOS and associations, and the number of the user."""
+    """A submitter as rows of a world's partitions, QOS and associations, and the number of the user."""
 
     partition: int
     qos: int
@@ -30,10 +30,11 @@ class Submitter(NamedTuple):
     site_factor: float = 0.0  # added to the priority of the jobs
 
 
-def with_jobs(world: w.World, by: Submitter, *, count: int, nodes: int, limit_s: int) -> w.World:
-    """The world with `count` jobs more, alike, behind its own; each runs to its limit.
+def with_jobs(world: w.SlurmWorld, by: Submitter, *, count: int, nodes: int, limit_s: int) -> w.SlurmWorld:
+    """Return the world with `count` equal extra jobs after its own; each runs to its limit.
 
-    They take `nodes` nodes whole. What they are charged for on each is what every node of the partition has (`share`).
+    They take `nodes` whole nodes. On each node they are charged for the amounts that every node of the partition has
+    (`share`).
     """
     last_s = int(world.jobs.submit_s[-1:].max(initial=0))  # rows of jobs are in order of submission
     cpus, memory_mb, gpus = share(world, by.partition)
@@ -47,13 +48,13 @@ def with_jobs(world: w.World, by: Submitter, *, count: int, nodes: int, limit_s:
         site_factor=np.full(count, by.site_factor),
         **{name: np.full(count, value, np.int64) for name, value in columns.items()},
     )
-    both = (np.append(getattr(world.jobs, one.name), getattr(more, one.name)) for one in fields(w.Jobs))
+    both = (np.append(getattr(world.jobs, one.name), getattr(more, one.name)) for one in fields(w.SlurmJobs))
     first = np.append(world.pinned_first, np.full(count, world.pinned_first[-1]))
-    return replace(world, jobs=w.Jobs(*both), pinned_first=first)
+    return replace(world, jobs=w.SlurmJobs(*both), pinned_first=first)
 
 
-def share(world: w.World, partition: int) -> tuple[int, int, int]:
-    """The CPUs, MB and GPUs that every node of the partition has at least."""
+def share(world: w.SlurmWorld, partition: int) -> tuple[int, int, int]:
+    """Return the smallest numbers of CPUs, MB and GPUs over the nodes of the partition."""
     of_it = world.partitions.nodes[partition]
     cpus, memory_mb, gpus = (
         int(column[of_it].min(initial=w.NEVER)) if of_it.any() else 0
@@ -62,11 +63,11 @@ def share(world: w.World, partition: int) -> tuple[int, int, int]:
     return cpus, memory_mb, gpus
 
 
-def user_limits(world: w.World, by: Submitter) -> tuple[int, int]:
-    """The most running jobs, and nodes held by them, that the limits on single users leave to that user; NO_LIMIT.
+def user_limits(world: w.SlurmWorld, by: Submitter) -> tuple[int, int]:
+    """Return the most running jobs, and the most nodes, that per-user limits allow the submitter; NO_LIMIT for none.
 
-    Those are MaxJobsPerUser and MaxTRESPerUser of the QOS and of the partition's, and MaxJobs of the association. A
-    limit on CPUs, memory or GPUs counts as so many whole nodes as it allows.
+    These limits are MaxJobsPerUser and MaxTRESPerUser of the job's and the partition's QOS, and MaxJobs of the
+    association. A limit on CPUs, memory or GPUs counts as the number of whole nodes that it allows.
     """
     cpus, memory_mb, gpus = share(world, by.partition)
     per_node = {w.CPU: cpus, w.MEMORY: memory_mb, w.NODE: 1, w.GPU: gpus}

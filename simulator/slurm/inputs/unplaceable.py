@@ -1,4 +1,4 @@
-"""What jobs ask of a node, once each, and the jobs that can never start, with the reason."""
+"""The distinct requests of jobs per node, and the jobs that can never start, with the reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Bools = NDArray[np.bool_]
 
 
 class Shapes(NamedTuple):
-    """What jobs ask of a node, and of which: one row each distinct share in a partition."""
+    """The distinct requests per node: one row for each share and partition."""
 
     of_job: Int64s  # (jobs,)
     partition: Int64s  # (shapes,)
@@ -27,9 +27,9 @@ class Shapes(NamedTuple):
 
 
 def distinct(columns: Sequence[NDArray[np.generic]]) -> tuple[Int64s, Int64s]:
-    """The distinct rows of some columns of whole numbers, sorted, shape (kinds, columns), and the row of each job.
+    """Return the distinct rows of integer columns, sorted, shape (kinds, columns), and the row of each job.
 
-    As `np.unique(axis=0)`, which would copy all columns several times over.
+    Equal to `np.unique(axis=0)`, which would copy all columns several times.
     """
     key = np.zeros(len(columns[0]), np.int64)
     for column in columns:
@@ -37,21 +37,21 @@ def distinct(columns: Sequence[NDArray[np.generic]]) -> tuple[Int64s, Int64s]:
             values, code = np.unique(column, return_inverse=True)
             key *= len(values)
             key += code
-            key = np.unique(key, return_inverse=True)[1]  # small again, so that no product overflows
+            key = np.unique(key, return_inverse=True)[1]  # small numbers again, so that no product overflows
     _, first, of_job = np.unique(key, return_index=True, return_inverse=True)
     return np.column_stack([column[first] for column in columns]).astype(np.int64), of_job
 
 
-def request(jobs: w.Jobs, tres: int) -> Int64s:
-    """What each job asks for in all of one TRES, shape (jobs,)."""
+def request(jobs: w.SlurmJobs, tres: int) -> Int64s:
+    """Return each job's total request of one TRES, shape (jobs,)."""
     if tres == w.NODE:
         return jobs.nodes
     share = {w.CPU: jobs.cpus_per_node, w.MEMORY: jobs.memory_per_node_mb, w.GPU: jobs.gpus_per_node}[tres]
     return jobs.nodes * share
 
 
-def shapes_of(world: w.World) -> Shapes:
-    """The distinct shares that jobs ask for; a job without a partition gets that of row 0."""
+def shapes_of(world: w.SlurmWorld) -> Shapes:
+    """Return the distinct shares that jobs request; a job without a partition counts in partition row 0."""
     jobs, nodes, partitions = world.jobs, world.nodes, world.partitions
     partition = np.where((jobs.partition >= 0) & (jobs.partition < len(partitions)), jobs.partition, 0)
     gpu_type = np.where(jobs.gpus_per_node > 0, jobs.gpu_type, NONE)
@@ -71,9 +71,9 @@ def shapes_of(world: w.World) -> Shapes:
 
 
 def unplaceable(
-    world: w.World, shapes: Shapes, class_of_job: Int64s, pool_first: Int64s, pool_ids: Int64s, pool_limit: Int64s
+    world: w.SlurmWorld, shapes: Shapes, class_of_job: Int64s, pool_first: Int64s, pool_ids: Int64s, pool_limit: Int64s
 ) -> Int64s:
-    """Why each job can never start, shape (jobs,): PLACEABLE or the first reason of world.REASONS that holds."""
+    """Return why each job can never start, shape (jobs,): PLACEABLE, or the first reason of `world.REASONS`."""
     jobs, partitions = world.jobs, world.partitions
     count = len(jobs)
     reason = np.full(count, w.PLACEABLE, np.int64)
@@ -112,7 +112,7 @@ def _over(limit: Int64s, values: Int64s) -> Bools:
     return (limit >= 0) & (values > limit)
 
 
-def _by_dependencies(world: w.World, reason: Int64s) -> None:
+def _by_dependencies(world: w.SlurmWorld, reason: Int64s) -> None:
     """Mark the jobs that wait for themselves, then those that wait for a job that never runs."""
     edges = world.dependencies
     explicit = edges.kind != w.SINGLETON
@@ -134,9 +134,9 @@ def _by_dependencies(world: w.World, reason: Int64s) -> None:
 
 
 def _cyclic(job: Int64s, parent: Int64s, count: int) -> list[int]:
-    """Rows that reach themselves from child to parent."""
+    """Return the rows that reach themselves along parents."""
     remaining = np.ones(len(job), bool)
-    while True:  # drop edges of jobs that wait for nobody left, or that nobody left waits for
+    while True:  # drop the edges of jobs that wait for no remaining job, or that no remaining job waits for
         waiting = np.bincount(job[remaining], minlength=count) > 0
         awaited = np.bincount(parent[remaining], minlength=count) > 0
         kept = remaining & waiting[parent] & awaited[job]

@@ -6,8 +6,8 @@ import numpy as np
 
 from features.submission.log import NODES, SubmissionLog
 from simulator.recorded.free import free_starts
-from simulator.recorded.record import NEVER, Record
-from simulator.recorded.state import Rules
+from simulator.recorded.record import NEVER, RecordedTrace
+from simulator.recorded.state import RecordedRules
 from tests.simulator.recorded.cases import jobs_of
 
 ORIGIN_S = 1_700_000_000
@@ -23,15 +23,15 @@ def generated_log(seed: int = 0, jobs: int = 300, days: int = 12) -> SubmissionL
     size, user = rng.choice([1, 1, 2, 4], jobs), rng.integers(0, 7, jobs)
     none = np.zeros(jobs, np.int64)
     keys = [str(k) for k in range(jobs)]
-    record = Record(submit, submit, submit + run, size, limit, user, none, keys)
-    start = free_starts(record, jobs_of(record), Rules(10, 0, 0, NEVER, NEVER, 0, 0), np.array([10], np.int64))
+    record = RecordedTrace(submit, submit, submit + run, size, limit, user, none, keys)
+    start = free_starts(record, jobs_of(record), RecordedRules(10, 0, 0, NEVER, NEVER, 0, 0), np.array([10], np.int64))
     withdrawn = (rng.random(jobs) < 1 / 15) & (start > submit)
     end = np.where(withdrawn, (submit + start) // 2, start + run)
-    record = Record(submit, np.where(withdrawn, NEVER, start), end, size, limit, user, none, keys)
+    record = RecordedTrace(submit, np.where(withdrawn, NEVER, start), end, size, limit, user, none, keys)
     return of_record(record, rng)
 
 
-def of_record(record: Record, rng: np.random.Generator) -> SubmissionLog:
+def of_record(record: RecordedTrace, rng: np.random.Generator) -> SubmissionLog:
     """The record with accounts, two partitions and a QOS each."""
     jobs = len(record)
     names = {

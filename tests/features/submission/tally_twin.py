@@ -8,10 +8,10 @@ import numpy as np
 
 from features.submission.numbers import HALF_LIFE_S, SINCE_MOST_H
 from features.submission.tally import REMEMBERED
-from simulator.recorded.record import NEVER, Int64s, Record
+from simulator.recorded.record import NEVER, Int64s, RecordedTrace
 
 
-def plain_tallies(record: Record, code: Int64s, wanted: np.ndarray) -> np.ndarray:
+def plain_tallies(record: RecordedTrace, code: Int64s, wanted: np.ndarray) -> np.ndarray:
     """(wanted jobs, groups x numbers) by going through all jobs of each group for each wanted job."""
     rows = []
     for job in np.flatnonzero(wanted):
@@ -29,7 +29,7 @@ def running_mean(values: list[float]) -> float:
     return mean
 
 
-def numbers(record: Record, members: Int64s, job: int) -> list[float]:
+def numbers(record: RecordedTrace, members: Int64s, job: int) -> list[float]:
     """Of one group at the submission of one job, in the order of TALLIED."""
     now = int(record.submit_s[job])
 

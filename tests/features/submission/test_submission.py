@@ -16,7 +16,7 @@ from features.submission.observed import observe_log
 from features.submission.shape import shapes
 from features.submission.tally import tallies
 from simulator.recorded.parameters import fit
-from simulator.recorded.record import NEVER, Record, events
+from simulator.recorded.record import NEVER, RecordedTrace, events
 from tests.features.submission.logs import DAY_S, ORIGIN_S, generated_log
 from tests.features.submission.tally_twin import plain_tallies
 from tests.features.test_observe import snapshot
@@ -75,7 +75,7 @@ def futures(log: SubmissionLog, from_s: int, rng: np.random.Generator) -> Submis
     sizes, limits = record.size.copy(), record.limit_s.copy()
     sizes[later], limits[later] = rng.integers(1, 9, later.sum()), rng.integers(600, DAY_S, later.sum())
     users = np.where(later, rng.integers(0, 7, len(record)), record.user)
-    changed = Record(record.submit_s, starts, ends, sizes, limits, users, record.priority, record.job_key)
+    changed = RecordedTrace(record.submit_s, starts, ends, sizes, limits, users, record.priority, record.job_key)
     return replace(log, record=changed)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.recorded.record import Record
+from simulator.recorded.record import RecordedTrace
 
 HOUR, DAY = 3600, 86400
 FIRST_S = 1_672_617_600  # a Monday
 
 
-def busy(seed: int = 0, days: int = 36) -> Record:
+def busy(seed: int = 0, days: int = 36) -> RecordedTrace:
     """Jobs of four users, each with two scripts, one after the other on four nodes: first come, first served."""
     rng = np.random.default_rng(seed)
     count = 8 * days
@@ -24,4 +24,4 @@ def busy(seed: int = 0, days: int = 36) -> Record:
         start_s[job] = max(submit_s[job], int(free_s[nodes].max()), start_s[job - 1] if job else 0)
         free_s[nodes] = start_s[job] + run_s[job]
     keys = [str(job) for job in range(count)]
-    return Record(submit_s, start_s, start_s + run_s, size, limit_s, user, 0 * user, keys, name + 2 * user)
+    return RecordedTrace(submit_s, start_s, start_s + run_s, size, limit_s, user, 0 * user, keys, name + 2 * user)

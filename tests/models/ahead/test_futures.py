@@ -17,7 +17,7 @@ from models.ahead.table import is_fresh, starts_ahead, with_futures
 from models.ahead.told import Told
 from models.recorded_pairs import Predecessors, build_recorded_pairs
 from simulator.recorded.parameters import Parameters, known_before
-from simulator.recorded.record import NEVER, NONE, Record
+from simulator.recorded.record import NEVER, NONE, RecordedTrace
 from tests.models.ahead.generated import DAY, FIRST_S, HOUR, busy
 
 ALL = Told(run_times=True, arrivals=True, holds=True)
@@ -31,7 +31,7 @@ def _rules() -> Iterator[None]:
         yield
 
 
-def asked(record: Record, at_s: int, count: int = 6) -> Asked:
+def asked(record: RecordedTrace, at_s: int, count: int = 6) -> Asked:
     """Some jobs of one node and of two, submitted hours apart from `at_s` on."""
     place = np.arange(count)
     none = np.full(count, NONE)
@@ -92,7 +92,7 @@ def test_a_job_of_the_record_sees_who_came_in_its_second() -> None:
     assert beside_s[1] == beside_s[2] == beside_s[0] == told_s[0] and told_s[2] > told_s[1] > told_s[0] + HOUR
 
 
-def pairs(record: Record) -> Predecessors:
+def pairs(record: RecordedTrace) -> Predecessors:
     row = np.flatnonzero((record.limit_s == 12 * HOUR) & (record.submit_s > FIRST_S + 28 * DAY))[:6]
     return Predecessors(row, np.full(len(row), NONE))
 

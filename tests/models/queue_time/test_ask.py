@@ -19,7 +19,7 @@ from models.queue_time.protocol import Forecast
 from models.queue_time.rolling import rolled
 from models.queue_time.stored import Stored
 from simulator.recorded.parameters import fit
-from simulator.recorded.record import ARRAYS, NEVER, Record
+from simulator.recorded.record import ARRAYS, NEVER, RecordedTrace
 from tests.features.submission.logs import DAY_S, generated_log
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
@@ -54,7 +54,7 @@ def with_one_more(log: SubmissionLog, size: int, limit_s: int, of: int) -> Submi
     asked = np.vstack([log.asked, [size * 8.0, size * 4.0, 0.0, 0.0, 0.0]])
     keys = [*record.job_key, "new"]
     fields = dict(zip(ARRAYS, columns, strict=True))
-    return replace(log, record=Record(**fields, job_key=keys), names=names, asked=asked)
+    return replace(log, record=RecordedTrace(**fields, job_key=keys), names=names, asked=asked)
 
 
 def test_what_is_asked_about_is_observed_as_if_it_had_been_submitted(log: SubmissionLog, stored: Stored) -> None:

@@ -19,7 +19,7 @@ from models.study.pair_tables import pair_path, pair_table, predecessors_in
 from models.study.windows import Window
 from simulator import cluster
 from simulator.recorded.parameters import LEAST_FIT_S
-from simulator.recorded.record import Record
+from simulator.recorded.record import RecordedTrace
 from tests.models.pair_tables import random_pairs
 from tests.models.test_recorded_pairs import simple
 from tests.models.toy_study import DAY_S, toy_study
@@ -41,7 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Calls:
         }
     )
 
-    def read(*arguments: Any) -> Record:
+    def read(*arguments: Any) -> RecordedTrace:
         calls.append(arguments[1:])
         return simple()
 
@@ -70,7 +70,7 @@ def test_rules_of_a_long_record_are_fitted_on_its_last_weeks(
 ) -> None:
     made, options = random_pairs(0, 2), []
 
-    def build(record: Record, predecessors: object, **given: Any) -> PairTable:
+    def build(record: RecordedTrace, predecessors: object, **given: Any) -> PairTable:
         options.append(given)
         return made
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from simulator.recorded.free import free_starts
-from simulator.recorded.record import NEVER, Record
-from simulator.recorded.state import Rules
+from simulator.recorded.record import NEVER, RecordedTrace
+from simulator.recorded.state import RecordedRules
 from tests.pipelines.conftest import Baton
 from tests.simulator.recorded.cases import jobs_of
 
@@ -26,8 +26,8 @@ def dump(baton: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     submit = np.sort(random.integers(0, 50 * 86400, count))
     run, user = random.integers(600, 72000, count), random.integers(0, 6, count)
     size, limit, none = np.ones(count, np.int64), np.full(count, 72000), np.zeros(count, np.int64)
-    record = Record(submit, submit, submit + run, size, limit, user, none, [str(k) for k in range(count)])
-    start = free_starts(record, jobs_of(record), Rules(4, 0, 0, 2, NEVER, 0, 0), np.array([4], np.int64))
+    record = RecordedTrace(submit, submit, submit + run, size, limit, user, none, [str(k) for k in range(count)])
+    start = free_starts(record, jobs_of(record), RecordedRules(4, 0, 0, 2, NEVER, 0, 0), np.array([4], np.int64))
     origin = datetime(2024, 1, 1)
 
     def at(second: int) -> str:

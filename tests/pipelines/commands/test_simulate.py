@@ -105,7 +105,7 @@ def test_a_cluster_of_the_warehouse(baton: Baton, tmp_path: Path) -> None:
         (("--scheduler", "easy", "--cluster", "lab"), "either --trace"),
         (("--scheduler", "mirage", "--capacity", str(2**63)), "is no machine"),
         (("--scheduler", "easy", "--gantt", "24h"), "give --plots"),
-        (("--scheduler", "slurm", "--capacity", str(10**12)), "knows each node"),
+        (("--scheduler", "slurm", "--capacity", str(10**12)), "keeps a record of each"),
     ],
 )
 def test_wrong_usage_is_one_line(baton: Baton, trace: Path, arguments: tuple[str, ...], part: str) -> None:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.flat import twin as reference
 from simulator.flat.kernel import NO_ROOM, advance, grown, new_state, submit
 from simulator.flat.replay import as_jobs, checked_knobs, simulate
 from simulator.flat.state import (
@@ -25,18 +24,21 @@ from simulator.flat.state import (
     RUNNING_JOB,
     RUNNING_SIZE,
     RUNNING_START,
-    Jobs,
+    FlatJobs,
     copy_state,
 )
 from simulator.names import SCHEDULERS
 from simulator.workload import Workload
 from tests.simulator.flat.cases import SETTINGS, random_workload, small_cases, workload
+from tests.twins import flat as reference
 
 
-def with_extra(jobs: Workload, *, size: int, run_s: int, limit_s: int) -> Jobs:
+def with_extra(jobs: Workload, *, size: int, run_s: int, limit_s: int) -> FlatJobs:
     """The kernel's arrays of `jobs` with one more row, which does not arrive by itself."""
     arrays = as_jobs(jobs)
-    return Jobs(*(np.append(column, value) for column, value in zip(arrays, (-7, size, run_s, limit_s), strict=True)))
+    return FlatJobs(
+        *(np.append(column, value) for column, value in zip(arrays, (-7, size, run_s, limit_s), strict=True))
+    )
 
 
 @pytest.mark.parametrize("knobs", SETTINGS, ids=lambda knobs: "-".join(map(str, knobs.values())))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.flat.future import Past, new_room, start_in_future
+from simulator.flat.future import FlatHistory, new_room, start_in_future
 from simulator.flat.kernel import advance
 from simulator.flat.state import NEVER, NONE
-from simulator.flat.world import Cluster, build
+from simulator.flat.world import FlatCluster, build
 from simulator.marks import NO_ROOM
 from simulator.workload import Workload
 
@@ -25,12 +25,12 @@ def start(short_end_s: int, drawn_s: tuple[int, int], arrivals: int = 50) -> int
     workload = Workload(*(np.array(column, np.int64) for column in columns))
     world = build(workload, scheduler="sjf", capacity=2, extra=1, nodes=2, limit_s=4000, threads=1)
     (cluster,) = world.clusters
-    assert isinstance(cluster, Cluster)
+    assert isinstance(cluster, FlatCluster)
     branch = world.branch(4, 0)
     advance(cluster.jobs, cluster.knobs, branch, cluster.starts, NOW - 1, NONE)
     room = new_room(cluster.knobs, cluster.jobs, arrivals)
     room.jobs.run_s[[LONG, SHORT]] = drawn_s
-    past = Past(cluster.jobs, np.array([NEVER, short_end_s]))
+    past = FlatHistory(cluster.jobs, np.array([NEVER, short_end_s]))
     before = [column.copy() for column in branch[:4]]
     found = start_in_future(past, cluster.knobs, room, branch, NOW, CYCLE_S, LAST_S, SUCCESSOR)
     assert all((one == other).all() for one, other in zip(before, branch[:4], strict=True)), "the branch is read alone"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from simulator.flat import twin as reference
 from simulator.flat.replay import simulate
 from simulator.workload import Int64s, Workload
 from tests.simulator.flat.cases import SETTINGS, random_workload, small_cases, workload
+from tests.twins import flat as reference
 
 
 def run_times(jobs: Workload, knobs: dict[str, Any]) -> Int64s:

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.flat import twin as reference
 from simulator.flat.replay import simulate
 from simulator.names import SCHEDULERS
 from simulator.workload import Workload
 from tests.simulator.flat.cases import SETTINGS, random_workload, small_cases, workload
+from tests.twins import flat as reference
 
 # Seconds for the event-driven ones; around the tick (60 s) and the slot (600 s) for mirage.
 CASES = st.one_of(small_cases(), small_cases(scale=59), small_cases(scale=600))
@@ -58,7 +58,7 @@ def test_a_queue_longer_than_the_first_room_is_served() -> None:
 _WITHOUT_JIT = """
 from numba import config
 assert config.DISABLE_JIT
-from simulator.flat import twin as reference
+from tests.twins import flat as reference
 from simulator.flat.replay import simulate
 from tests.simulator.flat.cases import SETTINGS, random_workload
 jobs = random_workload(seed=5, jobs=40, capacity=12, load=1.2)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.gpu.cluster import Cluster, of_nodes
+from simulator.gpu.cluster import GpuCluster, of_nodes
 from simulator.gpu.figures import FIGURES, figures, jct_s
 from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.gpu.registry import SCHEDULERS, Event, parameters
 from simulator.gpu.run import quota, simulate
-from simulator.gpu.twin import clock as twin
+from tests.twins.gpu import clock as twin
 from traces.errors import InputError
 
 EVENTS = [name for name, found in SCHEDULERS.items() if isinstance(found, Event)]
 NEVER_STOPS = ("fifo", "sjf", "drf", "tetris")
 
 
-def instance(seed: int, jobs: int = 40) -> tuple[Cluster, GpuJobs]:
+def instance(seed: int, jobs: int = 40) -> tuple[GpuCluster, GpuJobs]:
     """A small crowded cluster; several jobs come in the same second."""
     rng = np.random.default_rng(seed)
     cluster = of_nodes(rng.choice([2, 4, 8], size=rng.integers(1, 5)))

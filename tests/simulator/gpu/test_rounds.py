@@ -9,10 +9,10 @@ import pytest
 
 from simulator.gpu.profiles.scaling import goodput, packed_share
 from simulator.gpu.profiles.table import MODELS
-from simulator.gpu.rounds import NOBODY, Job, Machine, Placed, Result, View, simulate_rounds, speed
+from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, GpuResult, Placed, View, simulate_rounds, speed
 from traces.errors import InputError, WorkError
 
-MACHINE = Machine(np.array([4, 4]), ["T4", "A100"], "T4")
+MACHINE = GpuMachine(np.array([4, 4]), ["T4", "A100"], "T4")
 BERT = MODELS["bert"]
 
 
@@ -32,19 +32,21 @@ class Script:
         return wanted
 
 
-def run(jobs: list[Job], plan: Callable[[float], dict[int, Placed]], guests: Mapping[int, int] = NOBODY) -> Result:
+def run(
+    jobs: list[GpuJob], plan: Callable[[float], dict[int, Placed]], guests: Mapping[int, int] = NOBODY
+) -> GpuResult:
     return simulate_rounds(jobs, MACHINE, Script(plan, guests))
 
 
 def test_a_job_starts_at_a_tick_and_ends_at_its_second() -> None:
-    result = run([Job(0, 3.0, 2, 25.0)], lambda now: {0: {0: 2}})
+    result = run([GpuJob(0, 3.0, 2, 25.0)], lambda now: {0: {0: 2}})
     assert (result.start_s[0], result.end_s[0], result.ran_s[0], result.gpu_s[0]) == (10.0, 35.0, 25.0, 50.0)
     assert result.decisions == 3 and not result.restarts.any()
 
 
 def test_a_stopped_job_pays_when_it_goes_on() -> None:
     # Runs 0-10, stands 10-30, pays 30 s, works its last 15 s: ends at 75.
-    result = run([Job(0, 0.0, 1, 25.0)], lambda now: {} if now in (10.0, 20.0) else {0: {0: 1}})
+    result = run([GpuJob(0, 0.0, 1, 25.0)], lambda now: {} if now in (10.0, 20.0) else {0: {0: 1}})
     assert (result.end_s[0], result.ran_s[0], result.lost_gpu_s[0]) == (75.0, 55.0, 30.0)
     assert (result.restarts[0], result.preemptions[0]) == (1, 1)
 
@@ -52,20 +54,20 @@ def test_a_stopped_job_pays_when_it_goes_on() -> None:
 def test_free_gpus_are_stranded_while_somebody_waits() -> None:
     # 8 GPUs. 0-10: 6 free, nobody waits. 10-20: job 1 waits beside 6 free. At 20 both run; 0 ends at 25, 1 at 30.
     plan = {0.0: {0: {0: 2}}, 10.0: {0: {0: 2}}, 20.0: {0: {0: 2}, 1: {1: 2}}}
-    result = run([Job(0, 0.0, 2, 25.0), Job(1, 5.0, 2, 10.0)], lambda now: plan.get(now, {1: {1: 2}}))
+    result = run([GpuJob(0, 0.0, 2, 25.0), GpuJob(1, 5.0, 2, 10.0)], lambda now: plan.get(now, {1: {1: 2}}))
     assert list(result.end_s) == [25.0, 30.0] and result.stranded_gpu_s == 60.0
 
 
 def test_a_model_pays_its_own_restart_and_a_move_is_no_preemption() -> None:
-    result = run([Job(0, 0.0, 1, 25.0, model=BERT)], lambda now: {} if now == 10.0 else {0: {0: 1}})
+    result = run([GpuJob(0, 0.0, 1, 25.0, model=BERT)], lambda now: {} if now == 10.0 else {0: {0: 1}})
     assert result.end_s[0] == 20.0 + BERT.restart_s + 15.0
-    moved = run([Job(0, 0.0, 1, 25.0)], lambda now: {0: {0: 1}} if now == 0 else {0: {1: 1}})
+    moved = run([GpuJob(0, 0.0, 1, 25.0)], lambda now: {0: {0: 1}} if now == 0 else {0: {1: 1}})
     assert (moved.end_s[0], moved.restarts[0], moved.preemptions[0]) == (55.0, 1, 0)
 
 
 def test_work_passes_at_the_speed_of_the_allocation() -> None:
-    assert speed(Job(0, 0.0, 4, 1.0), {0: 2}, MACHINE) == 0.5
-    job = Job(0, 0.0, 4, 1000.0, model=BERT)
+    assert speed(GpuJob(0, 0.0, 4, 1.0), {0: 2}, MACHINE) == 0.5
+    job = GpuJob(0, 0.0, 4, 1000.0, model=BERT)
     assert speed(job, {0: 4}, MACHINE) == 1.0
     fast = goodput(BERT, "A100", 4, 1, 4) / goodput(BERT, "T4", 4, 1, 4)
     assert speed(job, {1: 4}, MACHINE) == pytest.approx(fast) and fast > 2.0
@@ -75,7 +77,7 @@ def test_work_passes_at_the_speed_of_the_allocation() -> None:
 
 
 def test_two_on_one_gpu_share_it() -> None:
-    jobs = [Job(0, 0.0, 4, 30.0, model=BERT), Job(1, 0.0, 4, 500.0, model=BERT)]
+    jobs = [GpuJob(0, 0.0, 4, 30.0, model=BERT), GpuJob(1, 0.0, 4, 500.0, model=BERT)]
     result = run(jobs, lambda now: {0: {0: 4}, 1: {0: 4}}, guests={1: 0})
     share = packed_share(BERT, [BERT])
     first_s = 30.0 / share
@@ -84,7 +86,7 @@ def test_two_on_one_gpu_share_it() -> None:
 
 
 def test_a_guest_slows_its_host_and_nobody_else_on_the_node() -> None:
-    jobs = [Job(n, 0.0, 1, 30.0, model=BERT) for n in range(5)]
+    jobs = [GpuJob(n, 0.0, 1, 30.0, model=BERT) for n in range(5)]
     result = run(jobs, lambda now: {n: {0: 1} for n in range(5)}, guests={4: 0})
     assert list(result.end_s[1:4]) == [30.0, 30.0, 30.0]
     assert list(result.end_s[[0, 4]]) == pytest.approx([30.0 / packed_share(BERT, [BERT])] * 2)
@@ -96,7 +98,7 @@ def test_a_guest_slows_its_host_and_nobody_else_on_the_node() -> None:
 )
 def test_whom_no_policy_may_pack(guests: dict[int, int], message: str) -> None:
     place: dict[int, Placed] = {0: {0: 2}, 1: {0: 1}, 2: {0: 2}, 3: {0: 2}}
-    jobs = [Job(n, 0.0, sum(placed.values()), 25.0) for n, placed in place.items()]
+    jobs = [GpuJob(n, 0.0, sum(placed.values()), 25.0) for n, placed in place.items()]
     with pytest.raises(WorkError, match=message):
         run(jobs, lambda now: {n: place[n] for n in (0, *guests)}, guests)
 
@@ -111,7 +113,7 @@ def test_whom_no_policy_may_pack(guests: dict[int, int], message: str) -> None:
 )
 def test_what_no_policy_may_do(plan: Callable[[float], dict[int, Placed]], message: str) -> None:
     with pytest.raises(WorkError, match=message):
-        run([Job(0, 0.0, 2, 25.0), Job(1, 0.0, 2, 25.0)], plan)
+        run([GpuJob(0, 0.0, 2, 25.0), GpuJob(1, 0.0, 2, 25.0)], plan)
 
 
 def test_gpus_for_a_job_that_is_not_there() -> None:
@@ -120,9 +122,9 @@ def test_gpus_for_a_job_that_is_not_there() -> None:
             return {7: {0: 1}}
 
     with pytest.raises(WorkError, match="gives GPUs to job 7, which is not there"):
-        simulate_rounds([Job(0, 0.0, 1, 25.0)], MACHINE, Careless(lambda now: {}))
+        simulate_rounds([GpuJob(0, 0.0, 1, 25.0)], MACHINE, Careless(lambda now: {}))
 
 
 def test_a_job_wider_than_the_machine_is_named() -> None:
     with pytest.raises(InputError, match="job 4 asks for 9 GPUs, the cluster has 8"):
-        run([Job(4, 0.0, 9, 25.0)], lambda now: {})
+        run([GpuJob(4, 0.0, 9, 25.0)], lambda now: {})

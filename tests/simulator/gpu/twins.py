@@ -8,9 +8,9 @@ from copy import deepcopy
 import numpy as np
 
 from simulator.gpu.profiles.table import MODELS
-from simulator.gpu.rounds import Job, Machine, Placed, RoundPolicy, View, simulate_rounds
-from simulator.gpu.twin import rounds
-from simulator.gpu.twin.rounds import Decision, Run
+from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, RoundPolicy, View, simulate_rounds
+from tests.twins.gpu import rounds
+from tests.twins.gpu.rounds import PlainDecision, PlainRun
 
 
 class Between:
@@ -33,15 +33,17 @@ class Noted(Between):
 
     def __init__(self, policy: RoundPolicy) -> None:
         super().__init__(policy)
-        self.decisions: list[Decision] = []
+        self.decisions: list[PlainDecision] = []
 
     def decide(self, view: View) -> dict[int, Placed]:
         placed = self.policy.decide(view)
-        self.decisions.append(Decision(view.now_s, deepcopy(placed), dict(self.policy.guests)))
+        self.decisions.append(PlainDecision(view.now_s, deepcopy(placed), dict(self.policy.guests)))
         return placed
 
 
-def assert_equal(machine: Machine, jobs: Sequence[Job], policy: RoundPolicy, twin: rounds.Policy) -> Run:
+def assert_equal(
+    machine: GpuMachine, jobs: Sequence[GpuJob], policy: RoundPolicy, twin: rounds.PlainPolicy
+) -> PlainRun:
     """Start for start, allocation for allocation, finish for finish; returns the twin's run."""
     plain = rounds.simulate(machine, jobs, twin)
     noted = Noted(policy)
@@ -58,12 +60,12 @@ def assert_equal(machine: Machine, jobs: Sequence[Job], policy: RoundPolicy, twi
 
 def instance(
     seed: int, count: int, kinds: Sequence[str] = ("T4",), most_nodes: int = 4, elastic: float = 0.4
-) -> tuple[Machine, list[Job]]:
+) -> tuple[GpuMachine, list[GpuJob]]:
     """A small crowded machine and `count` jobs, a fifth of them without profile; the last come after an idle time."""
     rng = np.random.default_rng(seed)
     nodes = int(rng.integers(1, most_nodes + 1)) if len(kinds) == 1 else most_nodes
     types = [kinds[node % len(kinds)] for node in range(nodes)]
-    machine = Machine(rng.choice([2, 4, 8], size=nodes), types, kinds[0])
+    machine = GpuMachine(rng.choice([2, 4, 8], size=nodes), types, kinds[0])
     widest = min(sum(machine.gpus[node] for node in range(nodes) if types[node] == kind) for kind in set(types))
     gpus = np.minimum(rng.choice([1, 1, 2, 2, 3, 4, 8], count), widest).tolist()
     run_s = rng.integers(60, 6000, count).tolist()
@@ -72,6 +74,8 @@ def instance(
     submit_s[-count // 5 :] += 200_000.0
     models = [None if rng.random() < 0.2 else list(MODELS.values())[rng.integers(len(MODELS))] for _ in range(count)]
     return machine, [
-        Job(n, submit_s[n], gpus[n], float(run_s[n]), model=models[n], elastic=gpus[n] > 1 and rng.random() < elastic)
+        GpuJob(
+            n, submit_s[n], gpus[n], float(run_s[n]), model=models[n], elastic=gpus[n] > 1 and rng.random() < elastic
+        )
         for n in range(count)
     ]

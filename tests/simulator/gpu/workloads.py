@@ -6,13 +6,13 @@ import numpy as np
 
 from simulator.gpu.profiles import draw
 from simulator.gpu.profiles.table import MODELS
-from simulator.gpu.rounds import Job, Machine
+from simulator.gpu.rounds import GpuJob, GpuMachine
 
-ALIKE = Machine(np.full(6, 8), ["T4"] * 6, "T4")
-MIXED = Machine(np.array([8, 8, 8, 4, 4, 2, 2]), ["T4"] * 3 + ["A100"] * 2 + ["RTX6000"] * 2, "T4")
+ALIKE = GpuMachine(np.full(6, 8), ["T4"] * 6, "T4")
+MIXED = GpuMachine(np.array([8, 8, 8, 4, 4, 2, 2]), ["T4"] * 3 + ["A100"] * 2 + ["RTX6000"] * 2, "T4")
 
 
-def generated(n: int, seed: int = 0, load: float = 1.1, gpus: int = 48, elastic: float = 0.3) -> list[Job]:
+def generated(n: int, seed: int = 0, load: float = 1.1, gpus: int = 48, elastic: float = 0.3) -> list[GpuJob]:
     """`n` jobs in order of arrival, of which `load` times what `gpus` GPUs can do come in their time."""
     rng = np.random.default_rng(seed)
     sizes = rng.choice([1, 2, 4, 8, 16], p=[0.5, 0.15, 0.15, 0.12, 0.08], size=n)
@@ -21,6 +21,6 @@ def generated(n: int, seed: int = 0, load: float = 1.1, gpus: int = 48, elastic:
     names = draw.models(np.arange(n), seed)
     grows = draw.elastic(np.arange(n), sizes, elastic, seed)
     return [
-        Job(i, float(submit_s[i]), int(sizes[i]), float(run_s[i]), f"vc{i % 3}", MODELS[names[i]], bool(grows[i]))
+        GpuJob(i, float(submit_s[i]), int(sizes[i]), float(run_s[i]), f"vc{i % 3}", MODELS[names[i]], bool(grows[i]))
         for i in range(n)
     ]

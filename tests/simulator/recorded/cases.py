@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from simulator.recorded.record import NEVER, Record
-from simulator.recorded.state import Jobs, Rules
-from simulator.recorded.twin import Job
+from simulator.recorded.record import NEVER, RecordedTrace
+from simulator.recorded.state import RecordedJobs, RecordedRules
+from tests.twins.recorded import PlainRecordedJob
 
 NODES = 6
 
 
 @st.composite
-def records(draw: st.DrawFn, most: int = 12) -> tuple[Record, Jobs]:
+def records(draw: st.DrawFn, most: int = 12) -> tuple[RecordedTrace, RecordedJobs]:
     """Up to `most` jobs of three users with starts that no scheduler need have made; limits near run times."""
     count = draw(st.integers(2, most))
     times = st.integers(0, 40).map(lambda k: 100 * k)
@@ -29,17 +29,17 @@ def records(draw: st.DrawFn, most: int = 12) -> tuple[Record, Jobs]:
         rows.append((submit, start, end, size, limit, user, draw(st.sampled_from([0, 0, 500]))))
     rows.sort(key=lambda row: row[0])
     submit_s, start_s, end_s, size, limit_s, user, priority = np.array(rows, np.int64).T.copy()
-    record = Record(submit_s, start_s, end_s, size, limit_s, user, priority, [str(k) for k in range(count)])
+    record = RecordedTrace(submit_s, start_s, end_s, size, limit_s, user, priority, [str(k) for k in range(count)])
     return record, jobs_of(record)
 
 
-def jobs_of(record: Record) -> Jobs:
+def jobs_of(record: RecordedTrace) -> RecordedJobs:
     """The kernel's jobs, one point of priority for a second waited."""
-    return Jobs(record.submit_s, record.size, record.limit_s, record.user, record.priority - record.submit_s)
+    return RecordedJobs(record.submit_s, record.size, record.limit_s, record.user, record.priority - record.submit_s)
 
 
 rules = st.builds(
-    Rules,
+    RecordedRules,
     nodes=st.just(NODES),
     window_s=st.sampled_from([0, 700, 10**6]),
     stall_s=st.sampled_from([0, 300]),
@@ -50,7 +50,7 @@ rules = st.builds(
 )
 
 
-def twins(record: Record, jobs: Jobs) -> list[Job]:
+def twins(record: RecordedTrace, jobs: RecordedJobs) -> list[PlainRecordedJob]:
     """The same jobs for the slow twin."""
     columns = (jobs.submit_s, record.start_s, record.end_s, jobs.size, jobs.limit_s, jobs.user, jobs.key)
-    return [Job(row, *(int(column[row]) for column in columns)) for row in range(len(record))]
+    return [PlainRecordedJob(row, *(int(column[row]) for column in columns)) for row in range(len(record))]

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.recorded import twin as reference
 from simulator.recorded.branch import (
     Beyond,
-    Branch,
-    Cluster,
+    RecordedBranch,
+    RecordedCluster,
     advance,
     copy_branch,
     new_branch,
@@ -19,34 +18,37 @@ from simulator.recorded.branch import (
     submit,
     usable_nodes,
 )
-from simulator.recorded.record import NEVER, NONE, Record, events
+from simulator.recorded.record import NEVER, NONE, RecordedTrace, events
 from simulator.recorded.single import single_starts
-from simulator.recorded.state import PENDING, RUNNING, Jobs, Rules
+from simulator.recorded.state import PENDING, RUNNING, RecordedJobs, RecordedRules
 from tests.simulator.recorded.cases import jobs_of, records, rules, twins
+from tests.twins import recorded as reference
 
 LIMITS_S = (700, 400)  # of the two jobs that are not in the record: predecessor and successor
 
 
-def with_pair(record: Record, jobs: Jobs, rules: Rules, sizes: tuple[int, int], user: int) -> tuple[Cluster, int]:
+def with_pair(
+    record: RecordedTrace, jobs: RecordedJobs, rules: RecordedRules, sizes: tuple[int, int], user: int
+) -> tuple[RecordedCluster, int]:
     """The cluster of a record with two jobs beyond it, and the row of the first. A second waited is a point."""
     columns = ((NEVER, NEVER), sizes, LIMITS_S, (user, user), (0, 0))
-    both = Jobs(*(np.append(column, values) for column, values in zip(jobs, columns, strict=True)))
+    both = RecordedJobs(*(np.append(column, values) for column, values in zip(jobs, columns, strict=True)))
     beyond = Beyond(np.full(2, NONE), np.zeros(len(record) + 1, np.int64), -1.0, 0)
     return new_cluster(record, events(record), both, rules, beyond), len(record)
 
 
-def in_use(branch: Branch) -> tuple[list[int], list[tuple[int, int]]]:
+def in_use(branch: RecordedBranch) -> tuple[list[int], list[tuple[int, int]]]:
     """Who pends, in order, and who runs since when."""
     state = branch.state
     running = state.running[: state.scalars[RUNNING]]
     return state.pending[: state.scalars[PENDING]].tolist(), [(int(job), int(state.start_s[job])) for job in running]
 
 
-def record_of(**columns: tuple[int, ...]) -> Record:
+def record_of(**columns: tuple[int, ...]) -> RecordedTrace:
     """Jobs of a user each, with long limits."""
     count = len(columns["size"])
     given = {"limit_s": (9000,) * count, "user": tuple(range(count)), "priority": (0,) * count, **columns}
-    return Record(
+    return RecordedTrace(
         **{name: np.array(column, np.int64) for name, column in given.items()}, job_key=[str(k) for k in range(count)]
     )
 
@@ -58,7 +60,12 @@ instants = st.integers(1, 60).map(lambda k: 70 * k)
 @settings(max_examples=60, deadline=None)
 @given(records(), rules, pairs, st.integers(0, 3), instants, st.integers(1, LIMITS_S[0]))
 def test_a_pair_starts_when_the_twin_says(
-    drawn: tuple[Record, Jobs], rules: Rules, sizes: tuple[int, int], user: int, at: int, after: int
+    drawn: tuple[RecordedTrace, RecordedJobs],
+    rules: RecordedRules,
+    sizes: tuple[int, int],
+    user: int,
+    at: int,
+    after: int,
 ) -> None:
     """The successor is submitted a while after the predecessor started: into a world that was left before."""
     record, jobs = drawn
@@ -69,7 +76,7 @@ def test_a_pair_starts_when_the_twin_says(
         advance(cluster, branch, at - 1, NONE)
         submit(cluster, branch, first + k, at)
         found.append(advance(cluster, branch, NEVER, first + k))
-        pair.append(reference.Job(first + k, at, 0, LIMITS_S[k], sizes[k], LIMITS_S[k], user, -at))
+        pair.append(reference.PlainRecordedJob(first + k, at, 0, LIMITS_S[k], sizes[k], LIMITS_S[k], user, -at))
         if found[0] == NONE:  # wider than what is usable: given up
             break
         at = found[0] + after
@@ -80,7 +87,7 @@ def test_a_pair_starts_when_the_twin_says(
 @settings(max_examples=40, deadline=None)
 @given(records(), rules, pairs, instants, st.lists(st.integers(0, 3000), max_size=8).map(sorted))
 def test_steps_and_copies_lead_where_one_step_does(
-    drawn: tuple[Record, Jobs], rules: Rules, sizes: tuple[int, int], at: int, steps: list[int]
+    drawn: tuple[RecordedTrace, RecordedJobs], rules: RecordedRules, sizes: tuple[int, int], at: int, steps: list[int]
 ) -> None:
     cluster, first = with_pair(*drawn, rules, sizes, 3)
     at_once, stepped, spare = (new_branch(cluster) for _ in range(3))
@@ -108,9 +115,9 @@ def test_a_job_beyond_the_record_queues_by_its_submission_and_by_what_is_usual()
     """Its key is the usual one of the jobs that had arrived, and grows with each second that it comes later."""
     record = record_of(submit_s=(0, 50), start_s=(0, 60), end_s=(5000, 6000), size=(1, 1))
     columns = ((NEVER, NEVER), (1, 1), (9, 9), (2, 2), (0, 0))
-    jobs = Jobs(*(np.append(column, values) for column, values in zip(jobs_of(record), columns, strict=True)))
+    jobs = RecordedJobs(*(np.append(column, values) for column, values in zip(jobs_of(record), columns, strict=True)))
     beyond = Beyond(np.array([NONE, 9000]), np.array([0, 1000, 7000]), -2.0, 10)
-    cluster = new_cluster(record, events(record), jobs, Rules(2, 0, 0, NEVER, NEVER, 0, 0), beyond)
+    cluster = new_cluster(record, events(record), jobs, RecordedRules(2, 0, 0, NEVER, NEVER, 0, 0), beyond)
     keys = []
     for row, at in ((2, 20), (2, 100), (3, 100)):  # the second has a key of its own
         branch = new_branch(cluster)
@@ -130,7 +137,7 @@ def test_nodes_that_were_out_count_again_once_more_are_in_use() -> None:
         end_s=(100, 8000, 9900, 9900),
         size=(4, 2, 2, 1),
     )
-    rules = Rules(0, 10**6, 300, NEVER, NEVER, 0, 0)  # usable is what was in use
+    rules = RecordedRules(0, 10**6, 300, NEVER, NEVER, 0, 0)  # usable is what was in use
     cluster = new_cluster(record, events(record), jobs_of(record), rules)
     branch = new_branch(cluster)
     usable = []
@@ -147,7 +154,7 @@ def test_a_job_that_nothing_can_start_is_given_up_after_ten_days(forked: bool) -
     record = record_of(
         submit_s=(0, 100, 15 * day), start_s=(0, 200, 15 * day), end_s=(50, 300, 16 * day), size=(1, 3, 1)
     )
-    rules = Rules(2, 0, 0, NEVER, NEVER, 0, 0)
+    rules = RecordedRules(2, 0, 0, NEVER, NEVER, 0, 0)
     wanted = np.array([False, True, False])
     found = single_starts(record, events(record), jobs_of(record), rules, wanted, forked=forked)
     assert found[1] == 100 + 10 * day
@@ -156,7 +163,7 @@ def test_a_job_that_nothing_can_start_is_given_up_after_ten_days(forked: bool) -
 def test_a_copy_knows_who_counts_against_limits_without_nodes() -> None:
     """B starts at once in the simulation, in truth at 5000. Cut at its limit, it counts until its recorded end."""
     record = record_of(submit_s=(0, 100), start_s=(0, 5000), end_s=(50, 5600), size=(2, 1), limit_s=(100, 900))
-    cluster, first = with_pair(record, jobs_of(record), Rules(2, 0, 0, NEVER, NEVER, 0, 0), (1, 1), 2)
+    cluster, first = with_pair(record, jobs_of(record), RecordedRules(2, 0, 0, NEVER, NEVER, 0, 0), (1, 1), 2)
     branch, copied = new_branch(cluster), new_branch(cluster)
     advance(cluster, branch, 89, NONE)
     submit(cluster, branch, first, 90)

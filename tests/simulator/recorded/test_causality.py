@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 from simulator.cluster import Visible, advance, submit, visible
 from simulator.recorded.free import free_starts, usable_nodes
 from simulator.recorded.parameters import fit, known_before
-from simulator.recorded.record import NEVER, NONE, Int64s, Record, events
+from simulator.recorded.record import NEVER, NONE, Int64s, RecordedTrace, events
 from simulator.recorded.single import single_starts
-from simulator.recorded.state import Rules
+from simulator.recorded.state import RecordedRules
 from simulator.recorded.world import build
 from tests.simulator.recorded.cases import jobs_of
 
-RULES = Rules(nodes=12, window_s=86400, stall_s=300, max_jobs=3, max_nodes=8, overtaken=1, siblings=1)
+RULES = RecordedRules(nodes=12, window_s=86400, stall_s=300, max_jobs=3, max_nodes=8, overtaken=1, siblings=1)
 
 
-def busy_record(seed: int, count: int = 150) -> Record:
+def busy_record(seed: int, count: int = 150) -> RecordedTrace:
     """A queue that fills: recorded waits of minutes to hours, one job in ten cancelled, at most 12 nodes held."""
     random = np.random.default_rng(seed)
     submit = np.sort(random.integers(0, 2 * 86400, count))
@@ -27,7 +27,7 @@ def busy_record(seed: int, count: int = 150) -> Record:
     user = random.integers(0, 8, count)
     priority = random.integers(0, 3, count) * 3600
     ran = random.random(count) > 0.1
-    blank = Record(
+    blank = RecordedTrace(
         submit, np.where(ran, submit, NEVER), np.where(ran, submit + run, submit + 600), size, limit, user, priority,
         [str(k) for k in range(count)],
     )  # fmt: skip
@@ -35,22 +35,22 @@ def busy_record(seed: int, count: int = 150) -> Record:
     # Some starts that no rule explains, so that holds and stalls are learned.
     start = np.where(ran, start + np.where(random.random(count) < 0.1, 5000, 0), NEVER)
     end = np.where(ran, start + run, blank.end_s)
-    return Record(submit, start, end, size, limit, user, priority, blank.job_key)
+    return RecordedTrace(submit, start, end, size, limit, user, priority, blank.job_key)
 
 
-def predicted(record: Record, forked: bool) -> Int64s:
+def predicted(record: RecordedTrace, forked: bool) -> Int64s:
     return single_starts(record, events(record), jobs_of(record), RULES, record.ran, forked=forked)
 
 
-def changed(record: Record, start_s: Int64s, end_s: Int64s) -> Record:
-    return Record(
+def changed(record: RecordedTrace, start_s: Int64s, end_s: Int64s) -> RecordedTrace:
+    return RecordedTrace(
         record.submit_s, start_s, end_s, record.size, record.limit_s, record.user, record.priority, record.job_key
     )
 
 
 def altered_from(
-    record: Record, now: int, random: np.random.Generator, spared: int = NONE
-) -> tuple[Record, NDArray[np.bool_]]:
+    record: RecordedTrace, now: int, random: np.random.Generator, spared: int = NONE
+) -> tuple[RecordedTrace, NDArray[np.bool_]]:
     """The record with all that lies at or after `now` altered, and which jobs are left.
 
     Later starts (but of row `spared`) and ends move by up to half a day; what was cancelled later may run, and the
@@ -84,7 +84,7 @@ def test_what_is_visible_after_a_submission_is_what_was_recorded_before(seed: in
     assert waiting > 20 and running > 20
 
 
-def _seen(record: Record, at: int, now: int) -> Visible:
+def _seen(record: RecordedTrace, at: int, now: int) -> Visible:
     """What is visible at `now` where a job of 4 nodes was submitted at `at`."""
     world = build(record, rules=RULES, points_per_hour=40.0, extra=2, nodes=4, limit_s=28800, threads=1)
     cluster, branch = world.clusters[0], world.branch(0, 100)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.recorded.free import free_starts
-from simulator.recorded.record import NEVER, Record, events
+from simulator.recorded.record import NEVER, RecordedTrace, events
 from simulator.recorded.single import single_starts
-from simulator.recorded.state import Rules
+from simulator.recorded.state import RecordedRules
 from tests.simulator.recorded.cases import jobs_of
 
 HOUR_S = 3600
@@ -22,8 +22,8 @@ def test_each_form_says_when_j_starts_as_the_example_does() -> None:
     }
     times = {name: np.rint(HOUR_S * np.array(column)).astype(np.int64) for name, column in hours.items()}
     size, user, none = np.array([2, 2, 1, 1]), np.arange(4), np.zeros(4, np.int64)
-    record = Record(**times, size=size, user=user, priority=none, job_key=["A", "B", "J", "K"])
-    jobs, rules = jobs_of(record), Rules(2, 0, 0, NEVER, NEVER, 1, 1)
+    record = RecordedTrace(**times, size=size, user=user, priority=none, job_key=["A", "B", "J", "K"])
+    jobs, rules = jobs_of(record), RecordedRules(2, 0, 0, NEVER, NEVER, 1, 1)
     only_j = np.array([False, False, True, False])
     informed, forked = (
         single_starts(record, events(record), jobs, rules, only_j, forked=forked)[2] for forked in (False, True)

@@ -24,13 +24,13 @@ from simulator.recorded.future import (
     USABLE_YET,
     WATCHED,
     Ageing,
-    Past,
+    RecordedHistory,
     clear,
     new_room,
     start_in_future,
 )
 from simulator.recorded.record import NEVER, NONE
-from simulator.recorded.state import Rules, begin, enter
+from simulator.recorded.state import RecordedRules, begin, enter
 
 AT, CYCLE, LONGEST = 100_000, 3000, 40_000
 AGEING = Ageing(-0.5, 0)
@@ -71,7 +71,9 @@ def compiled(case: dict[str, Any], rows: int = 400) -> int:
     submit_s = np.array([AT - one["ago_s"] for one in came], np.int64)
     columns = [np.array([one[name] for one in came], np.int64) for name in ("run_s", "nodes", "limit_s", "user")]
     run_s, nodes, limit_s, user = columns
-    past = Past(submit_s, submit_s - 10_000, submit_s - 10_000 + run_s, nodes, limit_s, user, 0 * user, 0 * user)
+    past = RecordedHistory(
+        submit_s, submit_s - 10_000, submit_s - 10_000 + run_s, nodes, limit_s, user, 0 * user, 0 * user
+    )
     room = new_room(rows, 3, past)
     clear(room.state)
     moment = np.zeros(MOMENT, np.int64)
@@ -93,7 +95,7 @@ def compiled(case: dict[str, Any], rows: int = 400) -> int:
     }  # fmt: skip
     for place, value in values.items():
         moment[place] = value
-    rules = Rules(6, 0, 0, case["max_jobs"], case["max_nodes"], 0, case["siblings"])
+    rules = RecordedRules(6, 0, 0, case["max_jobs"], case["max_nodes"], 0, case["siblings"])
     return int(start_in_future(past, AGEING, rules, room, moment))
 
 

@@ -12,15 +12,15 @@ from simulator.recorded import judge
 from simulator.recorded.free import free_starts
 from simulator.recorded.judge import ALL, Month, contributions, error_classes, figures, fits, months, starts, steps
 from simulator.recorded.parameters import MECHANISMS, fit, fit_slope, jobs_of, shared_limit, user_peaks
-from simulator.recorded.record import NEVER, Record, events
+from simulator.recorded.record import NEVER, RecordedTrace, events
 from simulator.recorded.single import single_starts
-from simulator.recorded.state import Jobs, Rules
+from simulator.recorded.state import RecordedJobs, RecordedRules
 
 DAY_S = 86400
 SLOPE = 40.0  # points an hour
 
 
-def planted(count: int = 2500, days: int = 75, seed: int = 0) -> Record:
+def planted(count: int = 2500, days: int = 75, seed: int = 0) -> RecordedTrace:
     """A trace whose starts were made by the rules: 20 nodes, 4 jobs a user, Priority plus 40 points an hour."""
     random = np.random.default_rng(seed)
     submit = np.sort(random.integers(0, days * DAY_S, count))
@@ -28,19 +28,19 @@ def planted(count: int = 2500, days: int = 75, seed: int = 0) -> Record:
     run = np.maximum((limit * random.random(count)).astype(np.int64), 60)
     user = random.integers(0, 9, count)
     priority = 1000 + 150 * user
-    blank = Record(submit, submit, submit + run, size, limit, user, priority, [f"{k:05d}" for k in range(count)])
+    blank = RecordedTrace(submit, submit, submit + run, size, limit, user, priority, [f"{k:05d}" for k in range(count)])
     key = 3600 * priority - (SLOPE * submit).astype(np.int64)
-    rules = Rules(20, 0, 0, 4, NEVER, 0, 0)
-    start = free_starts(blank, Jobs(submit, size, limit, user, key), rules, np.array([20], np.int64))
-    return Record(submit, start, start + run, size, limit, user, priority, blank.job_key)
+    rules = RecordedRules(20, 0, 0, 4, NEVER, 0, 0)
+    start = free_starts(blank, RecordedJobs(submit, size, limit, user, key), rules, np.array([20], np.int64))
+    return RecordedTrace(submit, start, start + run, size, limit, user, priority, blank.job_key)
 
 
 @pytest.fixture(scope="module")
-def record() -> Record:
+def record() -> RecordedTrace:
     return planted()
 
 
-def test_the_planted_rules_are_found(record: Record) -> None:
+def test_the_planted_rules_are_found(record: RecordedTrace) -> None:
     found = fit(record, 60 * DAY_S)
     assert found.max_jobs == 4
     assert found.max_nodes is None
@@ -65,7 +65,7 @@ def test_a_shared_limit_is_a_pile_with_hardly_anyone_beyond(peaks: list[int], li
     assert shared_limit(np.array(peaks, np.int64)) == limit
 
 
-def test_user_peaks_against_counting(record: Record) -> None:
+def test_user_peaks_against_counting(record: RecordedTrace) -> None:
     jobs, nodes = user_peaks(record, events(record))
     for user in range(record.users):
         own = np.flatnonzero(record.user == user)
@@ -85,7 +85,7 @@ def test_without_priorities_the_order_is_first_come_first_served() -> None:
     assert fit_slope(np.ones(10), waited[:10])[0] is None  # too few pairs
 
 
-def test_a_month_is_judged_by_what_came_before_it(record: Record) -> None:
+def test_a_month_is_judged_by_what_came_before_it(record: RecordedTrace) -> None:
     judged = months(record)
     assert [month.from_s // DAY_S for month in judged] == [31, 59]  # 1 February and 1 March 1970
     month = judged[1]
@@ -103,15 +103,15 @@ def test_a_month_is_judged_by_what_came_before_it(record: Record) -> None:
 
 @pytest.mark.parametrize("form", ["forked", "informed"])
 def test_a_month_of_a_long_record_is_played_from_14_days_before_each_week(
-    record: Record, form: str, monkeypatch: pytest.MonkeyPatch
+    record: RecordedTrace, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     month, happened = months(record)[1], events(record)
     near, fitted = replace(month, is_near=True), fits(record, month)
     told: list[int] = []
-    played: list[Record] = []
+    played: list[RecordedTrace] = []
     whole = starts(form, record, happened, month, fitted)
 
-    def spied(part: Record, *rest: Any, **of: Any) -> Any:
+    def spied(part: RecordedTrace, *rest: Any, **of: Any) -> Any:
         played.append(part)
         return single_starts(part, *rest, **of)
 
@@ -126,7 +126,7 @@ def test_a_month_of_a_long_record_is_played_from_14_days_before_each_week(
         )
 
 
-def test_a_month_of_a_long_record_is_fitted_on_four_weeks(record: Record) -> None:
+def test_a_month_of_a_long_record_is_fitted_on_four_weeks(record: RecordedTrace) -> None:
     month = replace(months(record)[1], is_near=True)
     four = [record.take(record.submit_s >= until_s - 28 * DAY_S) for until_s in month.weeks]
     expected = [fit(part, until_s) for part, until_s in zip(four, month.weeks, strict=True)]
@@ -134,7 +134,7 @@ def test_a_month_of_a_long_record_is_fitted_on_four_weeks(record: Record) -> Non
     assert fits(record, month)[0].pairs < fits(record, months(record)[1])[0].pairs
 
 
-def test_contributions_start_from_none_and_end_with_all(record: Record) -> None:
+def test_contributions_start_from_none_and_end_with_all(record: RecordedTrace) -> None:
     month = Month(60 * DAY_S, 70 * DAY_S)
     fitted, happened = fits(record, month), events(record)
     rows = contributions(record, happened, month, fitted, "informed")
@@ -145,7 +145,7 @@ def test_contributions_start_from_none_and_end_with_all(record: Record) -> None:
     assert last == whole
 
 
-def test_the_queue_is_first_come_first_served_without_a_growth(record: Record) -> None:
+def test_the_queue_is_first_come_first_served_without_a_growth(record: RecordedTrace) -> None:
     assert (np.diff(jobs_of(record, None).key) <= 0).all()
     assert (np.diff(jobs_of(record, SLOPE).key) > 0).any()
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.recorded import twin as reference
-from simulator.recorded.record import NEVER, Record, events
+from simulator.recorded.record import NEVER, RecordedTrace, events
 from simulator.recorded.single import single_starts
-from simulator.recorded.state import Rules
+from simulator.recorded.state import RecordedRules
 from tests.simulator.recorded.cases import jobs_of, twins
+from tests.twins import recorded as reference
 
-NO_RULES = Rules(nodes=4, window_s=0, stall_s=0, max_jobs=NEVER, max_nodes=NEVER, overtaken=0, siblings=0)
+NO_RULES = RecordedRules(nodes=4, window_s=0, stall_s=0, max_jobs=NEVER, max_nodes=NEVER, overtaken=0, siblings=0)
 HOLDS = NO_RULES._replace(overtaken=1)
 Row = tuple[int, int, int, int, int, int]  # submit, start, end (s), nodes, limit (s), user
 ASKED_S = 90_000
@@ -27,10 +27,10 @@ def job(submit: int, nodes: int, limit: int, user: int) -> Row:
     return submit, ASKED_S, ASKED_S + 1, nodes, limit, user
 
 
-def starts(rows: list[Row], rules: Rules) -> tuple[int, int]:
+def starts(rows: list[Row], rules: RecordedRules) -> tuple[int, int]:
     """The start of the `job` among the rows, which are by submission, by the informed and by the forked form."""
     submit, start, end, nodes, limit, user = np.array(rows, np.int64).T.copy()
-    record = Record(submit, start, end, nodes, limit, user, 0 * user, [str(row) for row in range(len(rows))])
+    record = RecordedTrace(submit, start, end, nodes, limit, user, 0 * user, [str(row) for row in range(len(rows))])
     jobs, target = jobs_of(record), start == ASKED_S
     listed, at = twins(record, jobs), int(np.flatnonzero(target)[0])
     others, asked = listed[:at] + listed[at + 1 :], listed[at]
@@ -55,7 +55,7 @@ def starts(rows: list[Row], rules: Rules) -> tuple[int, int]:
         (NO_RULES._replace(max_nodes=1), 2, 0, 10_001),
     ],
 )
-def test_limits_of_a_user(rules: Rules, nodes: int, user: int, start: int) -> None:
+def test_limits_of_a_user(rules: RecordedRules, nodes: int, user: int, start: int) -> None:
     """Job limit, node limit: "a single wider job is let through", and only where its user holds nothing."""
     assert starts([A, job(100, nodes, 500, user)], rules) == (start, start)
 
@@ -100,7 +100,9 @@ def test_usable_nodes_are_the_most_in_use_lately(submit: int, window: int, expec
         (HOLDS, (50, 300, 400, 2, 1800, 2), (6001, 4102)),  # ahead of B
     ],
 )
-def test_a_job_that_was_overtaken_reserves_nothing(rules: Rules, overtaker: Row, expected: tuple[int, int]) -> None:
+def test_a_job_that_was_overtaken_reserves_nothing(
+    rules: RecordedRules, overtaker: Row, expected: tuple[int, int]
+) -> None:
     """Holds: "a job behind it, of another user, started although the rules would have started this one".
 
     B is recorded to run on two nodes over [5000, 6000), and asks for them from 100 on. Where it is not held, the forked

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.recorded.record import NEVER, Record
+from simulator.recorded.record import NEVER, RecordedTrace
 from simulator.recorded.run_times import LAST, LEAST, STEPS, WHOLE, longest_run_s, run_times
 
 LIMIT_S = 1000
 KNOWN_S = 10**6
 
 
-def record_of(run_s: list[int], user: list[int], limit_s: int = LIMIT_S) -> Record:
+def record_of(run_s: list[int], user: list[int], limit_s: int = LIMIT_S) -> RecordedTrace:
     """Jobs that ended one after the other, a second apart, the last before KNOWN_S."""
     count = len(run_s)
     end = KNOWN_S - count + np.arange(count, dtype=np.int64)
@@ -23,7 +23,7 @@ def record_of(run_s: list[int], user: list[int], limit_s: int = LIMIT_S) -> Reco
     one, limit = np.ones(count, np.int64), np.full(count, limit_s)
     columns = (start, start, end, one, limit, np.array(user, np.int64), one)
     submit_s, start_s, end_s, size, limits, users, priority = (column[order] for column in columns)
-    return Record(submit_s, start_s, end_s, size, limits, users, priority, [str(k) for k in range(count)])
+    return RecordedTrace(submit_s, start_s, end_s, size, limits, users, priority, [str(k) for k in range(count)])
 
 
 def cut_s(run_s: list[int], early_s: int, user: list[int] | None = None, known_s: int = KNOWN_S) -> int:

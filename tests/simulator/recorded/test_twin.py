@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.recorded import twin as reference
 from simulator.recorded.free import free_starts, usable_nodes
-from simulator.recorded.record import NEVER, Record, events
+from simulator.recorded.record import NEVER, RecordedTrace, events
 from simulator.recorded.single import single_starts
-from simulator.recorded.state import Jobs, Rules
+from simulator.recorded.state import RecordedJobs, RecordedRules
 from tests.simulator.recorded.cases import records, rules, twins
+from tests.twins import recorded as reference
 
 
 @pytest.mark.parametrize("forked", [False, True])
 @settings(max_examples=40, deadline=None)
 @given(drawn=records(), given_rules=rules)
 def test_each_start_equals_the_twin_that_never_saw_the_jobs_own_record(
-    forked: bool, drawn: tuple[Record, Jobs], given_rules: Rules
+    forked: bool, drawn: tuple[RecordedTrace, RecordedJobs], given_rules: RecordedRules
 ) -> None:
     record, jobs = drawn
     found = single_starts(record, events(record), jobs, given_rules, record.ran, forked=forked)
@@ -32,7 +32,9 @@ def test_each_start_equals_the_twin_that_never_saw_the_jobs_own_record(
 
 @settings(max_examples=40, deadline=None)
 @given(records(), rules, st.booleans())
-def test_free_starts_equal_the_twin(drawn: tuple[Record, Jobs], given_rules: Rules, follows: bool) -> None:
+def test_free_starts_equal_the_twin(
+    drawn: tuple[RecordedTrace, RecordedJobs], given_rules: RecordedRules, follows: bool
+) -> None:
     record, jobs = drawn
     happened = events(record)
     usable = usable_nodes(record, happened, 700) if follows else usable_nodes(record, happened, 10**6)[-1:]

@@ -56,7 +56,7 @@ def holders(rng: np.random.Generator, running: int, whole: bool) -> NDArray[np.b
 def test_the_last_of_a_group_is_found_without_making_groups(whole: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
     one = np.ones(JOBS, np.int64)
-    world = w.flat_world(w.plain_jobs(0 * one, one, one, one), NODES, w.Settings())
+    world = w.flat_world(w.plain_jobs(0 * one, one, one, one), NODES, w.SlurmSettings())
     parts = replace(world.partitions, exclusive=np.full(1, whole))
     run, state, _ = prepared(replace(world, partitions=parts))
     assert run.knobs.whole_nodes == whole

@@ -14,12 +14,12 @@ from simulator.cluster import NO_LIMIT, Built, advance, place_of, start_of, subm
 from simulator.slurm import world as w
 from simulator.slurm.branching import build
 from simulator.slurm.inputs.submitted import Submitter, share, user_limits, with_jobs
-from simulator.slurm.twin import passes, rules
-from simulator.slurm.twin.clock import played, simulate
-from simulator.slurm.twin.moves import in_service, nodes_in_any
-from simulator.slurm.twin.priority import static_priority
-from simulator.slurm.twin.state import Controller, Job
 from tests.simulator.slurm.worlds import FEATURES, random_world
+from tests.twins.slurm import passes, rules
+from tests.twins.slurm.clock import played, simulate
+from tests.twins.slurm.moves import in_service, nodes_in_any
+from tests.twins.slurm.priority import static_priority
+from tests.twins.slurm.state import PlainController, PlainSlurmJob
 from traces.errors import InputError
 
 LIMIT_S = 300
@@ -27,7 +27,7 @@ cases = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 features = st.sets(st.sampled_from([one for one in FEATURES if one != "preemption"]), max_size=6)
 
 
-def cut(seed: int, chosen: set[str]) -> tuple[w.World, Submitter]:
+def cut(seed: int, chosen: set[str]) -> tuple[w.SlurmWorld, Submitter]:
     """A random world, and somebody who submits into some partition of it."""
     world, rng = random_world(seed, chosen), np.random.default_rng(seed)
     row = int(rng.choice(np.flatnonzero(world.associations.user != w.NONE)))
@@ -36,7 +36,7 @@ def cut(seed: int, chosen: set[str]) -> tuple[w.World, Submitter]:
     return world, Submitter(partition, qos, int(world.associations.user[row]), row)
 
 
-def built(world: w.World, by: Submitter, nodes: int = 1) -> Built:
+def built(world: w.SlurmWorld, by: Submitter, nodes: int = 1) -> Built:
     try:
         return build(world, by, extra=2, nodes=nodes, limit_s=LIMIT_S, threads=1)
     except InputError:  # it could never start
@@ -44,7 +44,7 @@ def built(world: w.World, by: Submitter, nodes: int = 1) -> Built:
         raise
 
 
-def in_the_trace(world: w.World, by: Submitter, nodes: int, submits: list[int]) -> tuple[w.World, list[int]]:
+def in_the_trace(world: w.SlurmWorld, by: Submitter, nodes: int, submits: list[int]) -> tuple[w.SlurmWorld, list[int]]:
     """The world with those jobs among its own, behind the others of their second, and their rows."""
     whole = with_jobs(world, by, count=len(submits), nodes=nodes, limit_s=LIMIT_S)
     submit_s = np.append(world.jobs.submit_s, submits)
@@ -54,7 +54,7 @@ def in_the_trace(world: w.World, by: Submitter, nodes: int, submits: list[int]) 
     edges = whole.dependencies
     parent = np.where(edges.parent == w.NONE, w.NONE, row_of[edges.parent])
     moved = replace(edges, job=row_of[edges.job], parent=parent)
-    jobs = w.Jobs(**(columns | {"submit_s": submit_s[order]}))
+    jobs = w.SlurmJobs(**(columns | {"submit_s": submit_s[order]}))
     return replace(whole, jobs=jobs, dependencies=moved), row_of[len(world.jobs) :].tolist()
 
 
@@ -100,17 +100,17 @@ def test_what_is_seen_is_what_the_twin_knows(seed: int, chosen: set[str], at: in
     assert sorted(zip(seen.arrived_submit_s.tolist(), seen.arrived_node_s.tolist(), strict=True)) == arrived
 
 
-def partition_of(world: w.World, job: Job) -> set[int]:
+def partition_of(world: w.SlurmWorld, job: PlainSlurmJob) -> set[int]:
     return set(np.flatnonzero(world.partitions.nodes[job.partition]).tolist())
 
 
-def asked(world: w.World, job: Job, held: int) -> tuple[int, int, int, int]:
+def asked(world: w.SlurmWorld, job: PlainSlurmJob, held: int) -> tuple[int, int, int, int]:
     return job.nodes, job.limit, held, int(world.jobs.user[job.row])
 
 
-def running_in(controller: Controller, members: set[int]) -> list[tuple[int, ...]]:
+def running_in(controller: PlainController, members: set[int]) -> list[tuple[int, ...]]:
     """(nodes, limit, start, user) of the jobs that hold a node there longer than any other may."""
-    longest: dict[int, Job] = {}
+    longest: dict[int, PlainSlurmJob] = {}
     for job in sorted(controller.running, key=lambda job: (job.start + job.limit, job.row)):
         longest |= dict.fromkeys(set(job.held) & members, job)
     rows = {job.row: job for job in longest.values()}
@@ -119,12 +119,12 @@ def running_in(controller: Controller, members: set[int]) -> list[tuple[int, ...
     return sorted((count[row], job.limit, job.start, int(user[row])) for row, job in rows.items())
 
 
-def is_held(controller: Controller, job: Job, by: Submitter) -> int:
+def is_held(controller: PlainController, job: PlainSlurmJob, by: Submitter) -> int:
     over = controller.world.jobs.user[job.row] != by.user and not rules.within_limits(controller, job)
     return int(over or rules.throttled(controller, job))
 
 
-def place_in(controller: Controller, waiting: list[Job], by: Submitter) -> int:
+def place_in(controller: PlainController, waiting: list[PlainSlurmJob], by: Submitter) -> int:
     """How many of them have at least the priority of a new job, and no lower tier."""
     world = with_jobs(controller.world, by, count=1, nodes=1, limit_s=LIMIT_S)
     new = played(world, until=-1).jobs[-1]
@@ -161,7 +161,7 @@ def test_what_every_node_of_the_partition_has_is_charged() -> None:
     nodes, partitions = w.whole_nodes(3)
     nodes = replace(nodes, cpus=np.array([2, 8, 4]), memory_mb=np.array([9, 7, 5]), gpus=np.array([0, 4, 2]))
     jobs = w.plain_jobs(*(np.ones(1, np.int64) for _ in range(4)))
-    world = w.flat_world(jobs, 3, w.Settings())
+    world = w.flat_world(jobs, 3, w.SlurmSettings())
     world = replace(world, nodes=nodes, partitions=replace(partitions, nodes=np.array([[False, True, True]])))
     assert share(world, 0) == (4, 5, 2)
     added = with_jobs(world, Submitter(0, 0, 0, 1), count=2, nodes=2, limit_s=7).jobs
@@ -175,7 +175,7 @@ def test_what_every_node_of_the_partition_has_is_charged() -> None:
 
 @pytest.mark.parametrize(("nodes", "most_s", "reason"), [(3, w.NO_LIMIT, "larger than its"), (1, 9, "longer than the")])
 def test_what_could_never_start_is_refused_with_its_reason(nodes: int, most_s: int, reason: str) -> None:
-    world = w.flat_world(w.plain_jobs(*(np.ones(1, np.int64) for _ in range(4))), 2, w.Settings())
+    world = w.flat_world(w.plain_jobs(*(np.ones(1, np.int64) for _ in range(4))), 2, w.SlurmSettings())
     world = replace(world, partitions=replace(world.partitions, max_time_s=np.array([most_s])))
     with pytest.raises(InputError, match=f"partition 'all': {reason}"):
         build(world, Submitter(0, 0, 0, 1), extra=2, nodes=nodes, limit_s=LIMIT_S, threads=1)

@@ -8,28 +8,28 @@ import math
 import numpy as np
 import pytest
 
-from simulator.slurm.compare import free_run, one_step, relative
-from simulator.slurm.world import NEVER, NONE, Result, Settings, World, flat_world, plain_jobs
+from simulator.slurm.world import NEVER, NONE, SlurmResult, SlurmSettings, SlurmWorld, flat_world, plain_jobs
+from tests.simulator.slurm.compare import free_run, one_step, relative
 
 
-def _world(recorded: list[int]) -> World:
+def _world(recorded: list[int]) -> SlurmWorld:
     """One-node jobs submitted at 0 with these recorded starts."""
     count = len(recorded)
     ones = np.ones(count, np.int64)
     jobs = plain_jobs(0 * ones, 100 * ones, 100 * ones, ones, pinned_s=np.array(recorded))
-    return flat_world(jobs, count, Settings())
+    return flat_world(jobs, count, SlurmSettings())
 
 
-def _result(starts: list[int]) -> Result:
+def _result(starts: list[int]) -> SlurmResult:
     start = np.array(starts, np.int64)
     zero = 0 * start
-    return Result(start, zero, zero, zero, zero, zero > 0, np.arange(len(start) + 1), zero)
+    return SlurmResult(start, zero, zero, zero, zero, zero > 0, np.arange(len(start) + 1), zero)
 
 
 def _always(*starts: int):  # type: ignore[no-untyped-def]
     """A simulator with a timetable: each free job starts at its time, or at the step's begin if that is past."""
 
-    def simulate(world: World, free_from: int, until: int) -> Result:
+    def simulate(world: SlurmWorld, free_from: int, until: int) -> SlurmResult:
         pinned = world.jobs.pinned_s
         begun = [
             int(pin) if pin < free_from else max(start, free_from) if max(start, free_from) <= until else NONE

@@ -12,20 +12,20 @@ from simulator.slurm import world as w
 from simulator.slurm.run import run
 from traces.errors import InputError
 
-NOTHING = w.Settings()
+NOTHING = w.SlurmSettings()
 # Passes far apart, so that a start shows which loop made it: no requested or full pass, backfill every 1000 s.
-RARE = w.Settings(
+RARE = w.SlurmSettings(
     sched_interval_s=10**6, batch_sched_delay_s=0, bf_interval_s=1000, bf_resolution_s=1, bf_window_s=10**6
 )
 
 
-def jobs(rows: list[tuple[int, int, int, int]], **columns: Any) -> w.Jobs:
+def jobs(rows: list[tuple[int, int, int, int]], **columns: Any) -> w.SlurmJobs:
     """Jobs from rows (submit, run, limit, nodes)."""
     submit, length, limit, nodes = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     return w.plain_jobs(submit, length, limit, nodes, **{name: np.array(column) for name, column in columns.items()})
 
 
-def starts(world: w.World, **options: Any) -> list[int]:
+def starts(world: w.SlurmWorld, **options: Any) -> list[int]:
     return list(map(int, run(world, **options).start_s))
 
 
@@ -165,11 +165,11 @@ def test_jobs_keep_off_a_reservation_that_their_limit_reaches_and_a_drain_takes_
 
 def test_capacity_as_a_count_lets_running_jobs_go_on() -> None:
     queue = jobs([(0, 100, 100, 2), (1, 10, 10, 1), (2, 10, 10, 1)])
-    fewer = w.Capacity(np.array([0, 50]), np.array([2, 3]))
+    fewer = w.CapacityChanges(np.array([0, 50]), np.array([2, 3]))
     assert starts(w.flat_world(queue, 4, RARE, capacity=fewer)) == [0, 50, 60]
 
 
-def gpu_world(queue: w.Jobs, nodes: int, spread: bool = False, settings: w.Settings = RARE) -> w.World:
+def gpu_world(queue: w.SlurmJobs, nodes: int, spread: bool = False, settings: w.SlurmSettings = RARE) -> w.SlurmWorld:
     """Nodes of 4 GPUs and 32 cores in one shared partition."""
     whole, parts = w.whole_nodes(nodes)
     machine = replace(whole, cpus=np.full(nodes, 32), gpus=np.full(nodes, 4), gpu_type=np.zeros(nodes, np.int64))
@@ -242,10 +242,10 @@ def test_a_job_that_only_completes_is_not_preempted() -> None:
     assert result.start_s[1] >= 85
 
 
-def low_and_high(mode: int) -> w.Qos:
+def low_and_high(mode: int) -> w.SlurmQos:
     """Two QOS, of which the second preempts the first after 20 s."""
     one = w.no_qos()
-    return w.Qos(
+    return w.SlurmQos(
         names=("low", "high"), priority=np.array([0, 1]), usage_factor=np.ones(2),
         **{name: np.repeat(getattr(one, name), 2, axis=0) for name in
            ("group_jobs", "group_tres", "user_jobs", "user_tres", "account_jobs", "account_tres", "job_tres")},
@@ -263,7 +263,7 @@ def test_replays_that_are_freed() -> None:
 
 
 def test_bad_worlds() -> None:
-    with pytest.raises(InputError, match=r"job row 0 has run_s -1, the least allowed is 0"):
+    with pytest.raises(InputError, match=r"job row 0 has run_s -1, but the minimum is 0"):
         run(w.flat_world(jobs([(0, -1, 5, 1)]), 1, NOTHING))
     with pytest.raises(InputError, match=r"sort the jobs"):
         run(w.flat_world(jobs([(5, 1, 5, 1), (0, 1, 5, 1)]), 1, NOTHING))

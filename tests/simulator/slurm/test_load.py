@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simulator.slurm import world as w
-from simulator.slurm.inputs.cluster import Cluster, cluster
+from simulator.slurm.inputs.cluster import SlurmCluster, cluster
 from traces.errors import InputError
 from traces.slurm.accounts import read_associations, read_qos
 from traces.slurm.conf import read_slurm_conf
@@ -44,7 +44,7 @@ lab|sub||bob|7|||2
 """
 
 
-def loaded(tmp_path: Path, conf: str = CONF, **more: object) -> Cluster:
+def loaded(tmp_path: Path, conf: str = CONF, **more: object) -> SlurmCluster:
     for name, text in (("slurm.conf", conf), ("qos.psv", QOS), ("assoc.psv", ASSOC)):
         (tmp_path / name).write_text(text, encoding="utf-8")
     qos = read_qos(tmp_path / "qos.psv").rows
@@ -129,7 +129,7 @@ def test_reservations_and_what_is_not_modelled(tmp_path: Path) -> None:
     assert found.outages.nodes[1].tolist() == [True, False, True, False]
     assert any("TopologyPlugin" in remark for remark in found.remarks)
     assert any("MAX_TRES" in remark for remark in found.remarks)
-    with pytest.raises(InputError, match=r"res\.txt:1: Nodes names 'n9', which is no node"):
+    with pytest.raises(InputError, match=r"res\.txt:1: Nodes names 'n9', which is not a node"):
         loaded(tmp_path, reservations=[Reservation("r", "res.txt:1", 1, 2, ("n9",), (), (), ())])
 
 

@@ -20,12 +20,12 @@ MAIN_ONLY = replace(RARE, backfill=False)
 PLANNED = replace(RARE, bf_interval_s=10)  # a backfill pass every 10 s, each second a slot of its own
 
 
-def starts(world: w.World) -> list[int]:
+def starts(world: w.SlurmWorld) -> list[int]:
     found: list[int] = assert_equal(world).start_s.tolist()
     return found
 
 
-def nodes_of(result: w.Result) -> list[list[int]]:
+def nodes_of(result: w.SlurmResult) -> list[list[int]]:
     """The nodes of each job."""
     return [held.tolist() for held in np.split(result.placement, result.placement_first[1:-1])]
 
@@ -188,7 +188,7 @@ def test_spreading_takes_the_node_with_most_idle_cpus() -> None:
 def test_a_capacity_takes_idle_nodes_from_the_top_and_gives_them_back_from_the_bottom() -> None:
     """The page: "Adding idle nodes, highest index first, or by bringing nodes back, lowest index first"."""
     queue = jobs([(0, 100, 100, 1), (55, 10, 10, 2)])
-    fewer = w.Capacity(np.array([50, 60]), np.array([2, 3]))
+    fewer = w.CapacityChanges(np.array([50, 60]), np.array([2, 3]))
     result = assert_equal(w.flat_world(queue, 4, RARE, capacity=fewer))
     assert (result.start_s.tolist(), nodes_of(result)) == ([0, 60], [[0], [1, 2]])
 
@@ -196,7 +196,7 @@ def test_a_capacity_takes_idle_nodes_from_the_top_and_gives_them_back_from_the_b
 def test_what_a_capacity_lacks_goes_out_as_nodes_come_idle() -> None:
     """The page: "What is missing goes out as nodes come idle": all run at 50; at 100 nodes 3 and 2 go."""
     queue = jobs([(0, 100, 100, 4), (60, 10, 10, 3), (60, 10, 10, 2)])
-    fewer = w.Capacity(np.array([50, 200]), np.array([2, 4]))
+    fewer = w.CapacityChanges(np.array([50, 200]), np.array([2, 4]))
     result = assert_equal(w.flat_world(queue, 4, RARE, capacity=fewer))
     assert result.start_s.tolist() == [0, 200, 100]
     assert nodes_of(result)[2] == [0, 1]

@@ -16,11 +16,11 @@ from simulator.slurm.compiled import priority as compiled
 from simulator.slurm.compiled.fairtree import rank_users
 from simulator.slurm.inputs.prepare import prepared
 from simulator.slurm.run import advanced
-from simulator.slurm.twin import moves
-from simulator.slurm.twin import priority as plain
-from simulator.slurm.twin.state import Controller, at_the_beginning
 from tests.simulator.slurm.test_kernel_rules import RARE, jobs
 from tests.simulator.slurm.test_twin import assert_equal
+from tests.twins.slurm import moves
+from tests.twins.slurm import priority as plain
+from tests.twins.slurm.state import PlainController, at_the_beginning
 
 
 def partitions(nodes: w.Bools, **columns: list[int]) -> w.Partitions:
@@ -35,16 +35,16 @@ def partitions(nodes: w.Bools, **columns: list[int]) -> w.Partitions:
     )  # fmt: skip
 
 
-def qos(count: int, **columns: object) -> w.Qos:
+def qos(count: int, **columns: object) -> w.SlurmQos:
     """So many QOS without limits."""
     one = w.no_qos()
     each = {name: np.repeat(value, count, axis=0) for name, value in vars(one).items() if name != "names"}
     each["preempts"] = np.zeros((count, count), bool)
     given = {name: np.array(values) for name, values in columns.items()}
-    return w.Qos(names=tuple(f"q{row}" for row in range(count)), **{**each, **given})
+    return w.SlurmQos(names=tuple(f"q{row}" for row in range(count)), **{**each, **given})
 
 
-def terms_world(settings: w.Settings) -> w.World:
+def terms_world(settings: w.SlurmSettings) -> w.SlurmWorld:
     """Four nodes of 4 cores, 10 MB and no GPU but for the last, which has 2; the job's partition is the last two."""
     machine, _ = w.whole_nodes(4)
     machine = replace(machine, cpus=np.full(4, 4), memory_mb=np.full(4, 10), gpus=np.array([0, 0, 0, 2]))
@@ -60,18 +60,18 @@ def terms_world(settings: w.Settings) -> w.World:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        (w.Settings(), 0.0),
-        (w.Settings(weight_job_size=1000), 1000 * 0.5 * (2 / 4 + 4 / 16)),
-        (w.Settings(weight_job_size=1000, favor_small=True), 1000 * 0.5 * (2 / 4 + 12 / 16)),
-        (w.Settings(weight_partition=1000), 250.0),
-        (w.Settings(weight_qos=1000), 750.0),
-        (w.Settings(weight_tres=(80.0, 0.0, 0.0, 0.0)), 80 * 4 / 8),
-        (w.Settings(weight_tres=(0.0, 80.0, 0.0, 0.0)), 80 * 10 / 20),
-        (w.Settings(weight_tres=(0.0, 0.0, 80.0, 0.0)), 80 * 2 / 2),
-        (w.Settings(weight_tres=(0.0, 0.0, 0.0, 80.0)), 80 * 2 / 2),
+        (w.SlurmSettings(), 0.0),
+        (w.SlurmSettings(weight_job_size=1000), 1000 * 0.5 * (2 / 4 + 4 / 16)),
+        (w.SlurmSettings(weight_job_size=1000, favor_small=True), 1000 * 0.5 * (2 / 4 + 12 / 16)),
+        (w.SlurmSettings(weight_partition=1000), 250.0),
+        (w.SlurmSettings(weight_qos=1000), 750.0),
+        (w.SlurmSettings(weight_tres=(80.0, 0.0, 0.0, 0.0)), 80 * 4 / 8),
+        (w.SlurmSettings(weight_tres=(0.0, 80.0, 0.0, 0.0)), 80 * 10 / 20),
+        (w.SlurmSettings(weight_tres=(0.0, 0.0, 80.0, 0.0)), 80 * 2 / 2),
+        (w.SlurmSettings(weight_tres=(0.0, 0.0, 0.0, 80.0)), 80 * 2 / 2),
     ],
 )
-def test_each_term_of_the_static_priority(settings: w.Settings, expected: float) -> None:
+def test_each_term_of_the_static_priority(settings: w.SlurmSettings, expected: float) -> None:
     """The page: "`static = ((((size + partition) + qos) + tres) + site_factor) - nice`", one term at a time."""
     world = terms_world(settings)
     job = at_the_beginning(world, -1, w.NEVER).jobs[0]
@@ -80,7 +80,7 @@ def test_each_term_of_the_static_priority(settings: w.Settings, expected: float)
 
 def test_a_resource_that_the_partition_has_none_of_adds_nothing() -> None:
     """`tres` is a sum "leaving out totals of 0": the second job's partition has no GPU."""
-    world = terms_world(w.Settings(weight_tres=(0.0, 0.0, 0.0, 80.0)))
+    world = terms_world(w.SlurmSettings(weight_tres=(0.0, 0.0, 0.0, 80.0)))
     job = at_the_beginning(world, -1, w.NEVER).jobs[1]
     assert compiled.static_priority(world)[1] == plain.static_priority(world, job) == 0.0
 
@@ -191,9 +191,9 @@ def test_usage_is_what_ran_and_decays() -> None:
     np.testing.assert_allclose(_usage_of_the_twin(world), [second, 0, second, 0, second, 0, 0], rtol=1e-12)
 
 
-def _usage_of_the_twin(world: w.World) -> list[float]:
+def _usage_of_the_twin(world: w.SlurmWorld) -> list[float]:
     """The usage at 200 by the twin's own steps: the job starts at 0 and ends at 150."""
-    controller: Controller = at_the_beginning(world, -1, w.NEVER)
+    controller: PlainController = at_the_beginning(world, -1, w.NEVER)
     moves.start(controller, controller.jobs[0], [0, 1], by_backfill=False)
     controller.now = 100
     plain.calculate_usage(controller)

@@ -28,7 +28,7 @@ def tiny_slices() -> Iterator[None]:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(world=worlds(), until=st.sampled_from([0, 61, 300, 1000, w.NEVER]))
-def test_slices_change_nothing(world: w.World, until: int) -> None:
+def test_slices_change_nothing(world: w.SlurmWorld, until: int) -> None:
     heard: list[int] = []
     whole, _ = running.run_timed(world, until=until)
     sliced, _ = running.run_timed(world, until=until, heard=heard.append)

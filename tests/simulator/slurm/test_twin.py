@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from simulator.slurm import world as w
 from simulator.slurm.run import run
-from simulator.slurm.twin import clock as reference
 from tests.simulator.slurm.worlds import FEATURES, crowded_world, random_world, wide_world
+from tests.twins.slurm import clock as reference
 
 COMPARED = ("state", "reason", "start_s", "end_s", "restarts", "placement_first", "placement")
 
 
-def assert_equal(world: w.World, **window: int) -> w.Result:
+def assert_equal(world: w.SlurmWorld, **window: int) -> w.SlurmResult:
     compiled, plain = run(world, **window), reference.simulate(world, **window)
     for name in COMPARED:
         np.testing.assert_array_equal(getattr(compiled, name), getattr(plain, name), err_msg=name)

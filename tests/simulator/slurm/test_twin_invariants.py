@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given, settings
 
 from simulator.slurm import world as w
-from simulator.slurm.twin import clock as reference
 from tests.simulator.slurm.worlds import worlds
+from tests.twins.slurm import clock as reference
 
 
 @given(world=worlds())
 @settings(max_examples=60, deadline=None)
-def test_every_run_is_a_possible_one(world: w.World) -> None:
+def test_every_run_is_a_possible_one(world: w.SlurmWorld) -> None:
     result = reference.simulate(world)
     jobs, settings_ = world.jobs, world.settings
     started = np.flatnonzero(result.start_s != w.NONE)

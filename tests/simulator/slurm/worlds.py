@@ -32,10 +32,10 @@ def _flags(rng: Random, *shape: int) -> w.Bools:
     return rng.integers(0, 2, shape).astype(bool)
 
 
-def _machine(rng: Random, features: set[str]) -> tuple[w.Nodes, w.Partitions]:
+def _machine(rng: Random, features: set[str]) -> tuple[w.SlurmNodes, w.Partitions]:
     count = _one(rng, 2, 3, 4, 6)
     gpus = _some(rng, [0, 4, 4], count) if "gpus" in features else np.zeros(count, np.int64)
-    nodes = w.Nodes(
+    nodes = w.SlurmNodes(
         names=tuple(f"n{row}" for row in range(count)),
         cpus=_some(rng, [4, 4, 8], count),
         memory_mb=_some(rng, [8, 16], count),
@@ -69,10 +69,10 @@ def _limits(rng: Random, features: set[str], values: list[int], *shape: int) -> 
     return np.where(rng.random(shape) < 0.8, w.NO_LIMIT, rng.choice(np.array(values, np.int64), shape))
 
 
-def _qos(rng: Random, features: set[str]) -> w.Qos:
+def _qos(rng: Random, features: set[str]) -> w.SlurmQos:
     count = _one(rng, 1, 2, 3)
     preempts = np.tril(rng.random((count, count)) < 0.8, -1)  # some of those before it, so there are no cycles
-    return w.Qos(
+    return w.SlurmQos(
         names=tuple(f"q{row}" for row in range(count)),
         priority=rng.integers(0, 4, count),
         usage_factor=rng.choice(np.array([1.0, 0.5, 0.0]), count),
@@ -107,8 +107,8 @@ def _associations(rng: Random, features: set[str]) -> w.Associations:
 
 
 def _jobs(
-    rng: Random, features: set[str], partitions: w.Partitions, qos: w.Qos, tree: w.Associations
-) -> tuple[w.Jobs, int]:
+    rng: Random, features: set[str], partitions: w.Partitions, qos: w.SlurmQos, tree: w.Associations
+) -> tuple[w.SlurmJobs, int]:
     count, scale = int(rng.integers(2, 24)), _one(rng, 7, 30, 60)
     submit = np.sort(rng.integers(0, 6, count)) * scale
     association = _some(rng, np.flatnonzero(tree.user != w.NONE).tolist(), count)
@@ -165,15 +165,15 @@ def _outages(rng: Random, nodes: int) -> w.Outages:
     )
 
 
-def _capacity(rng: Random, nodes: int) -> w.Capacity:
+def _capacity(rng: Random, nodes: int) -> w.CapacityChanges:
     times = np.unique(rng.integers(0, 500, _one(rng, 1, 2, 3)))
     counts = rng.integers(0, nodes + 1, len(times))
     counts[-1] = nodes
-    return w.Capacity(times, counts)
+    return w.CapacityChanges(times, counts)
 
 
-def _settings(rng: Random, features: set[str]) -> w.Settings:
-    settings = w.Settings(
+def _settings(rng: Random, features: set[str]) -> w.SlurmSettings:
+    settings = w.SlurmSettings(
         weight_age=_one(rng, 0, 1000),
         weight_job_size=_one(rng, 0, 500),
         weight_partition=_one(rng, 0, 100),
@@ -214,14 +214,14 @@ def _settings(rng: Random, features: set[str]) -> w.Settings:
     )
 
 
-def random_world(seed: int, features: set[str]) -> w.World:
+def random_world(seed: int, features: set[str]) -> w.SlurmWorld:
     """A crowded small world with these features, always the same for a seed."""
     rng = np.random.default_rng(seed)
     nodes, partitions = _machine(rng, features)
     qos, tree = _qos(rng, features), _associations(rng, features)
     jobs, arrays = _jobs(rng, features, partitions, qos, tree)
     count = len(nodes)
-    return w.World(
+    return w.SlurmWorld(
         nodes=nodes,
         partitions=partitions,
         qos=qos,
@@ -237,7 +237,7 @@ def random_world(seed: int, features: set[str]) -> w.World:
     )
 
 
-def crowded_world(seed: int) -> w.World:
+def crowded_world(seed: int) -> w.SlurmWorld:
     """One partition with a long queue of jobs of arbitrary lengths, for what a backfill pass plans and passes over."""
     rng = np.random.default_rng(seed)
     count, size = int(rng.integers(15, 50)), _one(rng, 2, 3, 5)
@@ -255,7 +255,7 @@ def crowded_world(seed: int) -> w.World:
         weight=_some(rng, [1, 1, 1, 2], size),
     )  # fmt: skip
     parts = replace(parts, exclusive=np.zeros(1, bool), least_loaded=np.full(1, _one(rng, 0, 0, 1), bool))
-    settings = w.Settings(
+    settings = w.SlurmSettings(
         weight_age=1000,
         weight_job_size=_one(rng, 0, 5000),
         kill_wait_s=30,
@@ -271,7 +271,7 @@ def crowded_world(seed: int) -> w.World:
     return replace(world, array_throttle=np.zeros(int(jobs.array.max() + 1), np.int64))
 
 
-def wide_world(seed: int) -> w.World:
+def wide_world(seed: int) -> w.SlurmWorld:
     """One partition of more nodes than a word has bits; mostly jobs take them whole, some run beside each other.
 
     In some, nodes go in and out of service, or a QOS preempts the other.
@@ -289,7 +289,9 @@ def wide_world(seed: int) -> w.World:
     machine = replace(machine, cpus=np.full(size, 2), weight=_some(rng, [1] * _one(rng, 9, 99, 999) + [2], size))
     parts = replace(parts, exclusive=np.array([rng.random() < 0.7]), least_loaded=np.array([rng.random() < 0.2]))
     qos = _qos(rng, {"preemption"} if rng.random() < 0.2 else set())
-    settings = w.Settings(bf_interval_s=_one(rng, 60, 300), sched_interval_s=300, bf_resolution_s=_one(rng, 1, 60, 600))
+    settings = w.SlurmSettings(
+        bf_interval_s=_one(rng, 60, 300), sched_interval_s=300, bf_resolution_s=_one(rng, 1, 60, 600)
+    )
     jobs = replace(jobs, qos=jobs.qos % len(qos))
     spoilt = rng.random() < 0.3
     return w.flat_world(
@@ -300,7 +302,7 @@ def wide_world(seed: int) -> w.World:
 
 
 @st.composite
-def worlds(draw: st.DrawFn, *features: str) -> w.World:
+def worlds(draw: st.DrawFn, *features: str) -> w.SlurmWorld:
     """A random world with some of the features drawn (from all, where none is named)."""
     chosen = draw(st.sets(st.sampled_from(features or FEATURES), max_size=6))
     return random_world(draw(st.integers(0, 2**32 - 1)), chosen)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.gpu.algorithms.assignment import Choice, assign, cost
+from simulator.gpu.algorithms.assignment import ConfigurationChoice, assign, cost
 from simulator.gpu.algorithms.configurations import Configuration, Pool, configurations, moving, restart_factor, values
 from simulator.gpu.algorithms.packing import pairs
 
@@ -43,10 +43,10 @@ def test_a_row_is_scaled_to_its_least_gpus_and_moving_costs() -> None:
     assert values(lambda _: 7.0, allowed) == pytest.approx([2.0, 2.0])
 
 
-def choice(rows: list[tuple[int, float]]) -> Choice:
+def choice(rows: list[tuple[int, float]]) -> ConfigurationChoice:
     allowed = configurations(POOLS)
     chosen = [allowed[position] for position, _ in rows]
-    return Choice(chosen, np.array([value for _, value in rows]))
+    return ConfigurationChoice(chosen, np.array([value for _, value in rows]))
 
 
 choices = st.lists(
@@ -58,14 +58,14 @@ choices = st.lists(
 )
 
 
-def gpus(choices: list[Choice], chosen: tuple[int | None, ...], gpu_type: str) -> int:
+def gpus(choices: list[ConfigurationChoice], chosen: tuple[int | None, ...], gpu_type: str) -> int:
     given = [choice.allowed[index] for choice, index in zip(choices, chosen, strict=True) if index is not None]
     return sum(configuration.gpus for configuration in given if configuration.gpu_type == gpu_type)
 
 
 @settings(max_examples=60, deadline=None)
 @given(choices, st.integers(0, 8), st.integers(0, 2))
-def test_no_other_assignment_costs_less(choices: list[Choice], v100: int, a100: int) -> None:
+def test_no_other_assignment_costs_less(choices: list[ConfigurationChoice], v100: int, a100: int) -> None:
     capacity = {"V100": v100, "A100": a100}
     found = assign(choices, capacity, gap=0.0)
     every = product(*([None, *range(len(choice.allowed))] for choice in choices))
@@ -77,7 +77,10 @@ def test_no_other_assignment_costs_less(choices: list[Choice], v100: int, a100: 
 def test_a_solver_cut_short_leaves_everyone_where_it_is() -> None:
     rng = np.random.default_rng(0)
     allowed = configurations([Pool("V100", 60, 8)])
-    many = [Choice(allowed, rng.uniform(1.0, 90.0, len(allowed)), current=1 if job < 3 else None) for job in range(200)]
+    many = [
+        ConfigurationChoice(allowed, rng.uniform(1.0, 90.0, len(allowed)), current=1 if job < 3 else None)
+        for job in range(200)
+    ]
     found = assign(many, {"V100": 480}, limit_s=0.0)
     assert found.timed_out and found.chosen == [1, 1, 1] + [None] * 197
 
@@ -85,10 +88,10 @@ def test_a_solver_cut_short_leaves_everyone_where_it_is() -> None:
 def test_of_equal_answers_who_runs_stays_and_then_the_older_goes_first() -> None:
     allowed, row = [Configuration("V100", 1, 1)], np.array([1.0])
     alike = [
-        Choice(allowed, row, None),
-        Choice(allowed, row, None),
-        Choice(allowed, row, 0),
-        Choice(allowed, row, None),
+        ConfigurationChoice(allowed, row, None),
+        ConfigurationChoice(allowed, row, None),
+        ConfigurationChoice(allowed, row, 0),
+        ConfigurationChoice(allowed, row, None),
     ]
     assert assign(alike, {"V100": 1}).chosen == [None, None, 0, None]
     assert assign(alike, {"V100": 2}).chosen == [0, None, 0, None]
@@ -99,7 +102,7 @@ def test_of_equal_answers_who_runs_stays_and_then_the_older_goes_first() -> None
 def test_alike_jobs_are_as_good_together_as_one_by_one(kinds: list[tuple[int, int]], v100: int) -> None:
     allowed = configurations(POOLS)
     rows = [np.array([1.0, 1.7, 2.4, 2.9, 1.3 + kind, 2.6]) for kind in range(3)]
-    choices = [Choice(allowed, rows[kind], current if kind else None) for current, kind in kinds]
+    choices = [ConfigurationChoice(allowed, rows[kind], current if kind else None) for current, kind in kinds]
     capacity = {"V100": v100, "A100": 2}
     found = assign(choices, capacity, gap=0.0)
     every = product(*([None, *range(len(allowed))] for _ in choices))
@@ -110,7 +113,7 @@ def test_alike_jobs_are_as_good_together_as_one_by_one(kinds: list[tuple[int, in
     assert kept(choices, tuple(found.chosen)) == stay
 
 
-def kept(choices: list[Choice], chosen: tuple[int | None, ...]) -> int:
+def kept(choices: list[ConfigurationChoice], chosen: tuple[int | None, ...]) -> int:
     return sum(index is not None and index == choice.current for choice, index in zip(choices, chosen, strict=True))
 
 

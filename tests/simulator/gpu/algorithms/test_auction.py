@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.gpu.algorithms.auction import Bid, auction, worst_off
-from simulator.gpu.algorithms.fairness import Trial, bid, ideal_s, rho
+from simulator.gpu.algorithms.fairness import GangTrial, bid, ideal_s, rho
 
 values = st.floats(0.05, 5.0)
 bids = st.builds(
@@ -68,7 +68,7 @@ def test_the_filter_takes_the_worst_off() -> None:
 
 @given(st.integers(1, 64), st.floats(1.0, 1e6), st.floats(64.0, 1e4))
 def test_rho_of_a_lone_job_is_one(gpus: int, run_s: float, cluster_gpus: float) -> None:
-    trials = [Trial(gpus, run_s)]
+    trials = [GangTrial(gpus, run_s)]
     alone_s = ideal_s(trials, cluster_gpus)
     assert alone_s == run_s
     offers = bid(trials, 0.0, alone_s, cluster_gpus, 1200.0, free_gpus=64)
@@ -77,13 +77,13 @@ def test_rho_of_a_lone_job_is_one(gpus: int, run_s: float, cluster_gpus: float) 
 
 
 def test_a_gang_wider_than_its_share_takes_longer_alone() -> None:
-    assert ideal_s([Trial(8, 100.0)], 4.0) == 200.0
-    assert ideal_s([Trial(1, 100.0), Trial(2, 300.0)], 10.0) == 300.0
-    assert ideal_s([Trial(1, 100.0)] * 6, 2.0) == 300.0
+    assert ideal_s([GangTrial(8, 100.0)], 4.0) == 200.0
+    assert ideal_s([GangTrial(1, 100.0), GangTrial(2, 300.0)], 10.0) == 300.0
+    assert ideal_s([GangTrial(1, 100.0)] * 6, 2.0) == 300.0
 
 
 def test_an_app_bids_for_its_shortest_trials_first() -> None:
     # 10 GPUs' share: alone 300 s. One trial: all the work, 700 GPU s, on 1 GPU; both: the longest, 300 s.
-    offers = bid([Trial(2, 300.0), Trial(1, 100.0)], 100.0, 300.0, 10.0, 50.0, free_gpus=3)
+    offers = bid([GangTrial(2, 300.0), GangTrial(1, 100.0)], 100.0, 300.0, 10.0, 50.0, free_gpus=3)
     assert offers == [(0, 300 / 450), (3, 300 / 400)]  # one GPU would be worth 300 / 800: less than nothing
-    assert bid([Trial(2, 300.0), Trial(1, 100.0)], 100.0, 300.0, 10.0, 50.0, free_gpus=2) == [(0, 300 / 450)]
+    assert bid([GangTrial(2, 300.0), GangTrial(1, 100.0)], 100.0, 300.0, 10.0, 50.0, free_gpus=2) == [(0, 300 / 450)]

@@ -14,7 +14,7 @@ from simulator.gpu.policies.kubernetes import Kubernetes
 from simulator.gpu.policies.lyra import Lyra
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.policies.themis import Themis
-from simulator.gpu.rounds import Machine, Placed, RoundPolicy, View, simulate_rounds
+from simulator.gpu.rounds import GpuMachine, Placed, RoundPolicy, View, simulate_rounds
 from tests.simulator.gpu.twins import Between
 from tests.simulator.gpu.workloads import ALIKE, MIXED, generated
 
@@ -53,7 +53,7 @@ class Watched(Between):
 
 @pytest.mark.parametrize("machine", [ALIKE, MIXED], ids=["alike", "mixed"])
 @pytest.mark.parametrize("name", POLICIES)
-def test_contract(name: str, machine: Machine) -> None:
+def test_contract(name: str, machine: GpuMachine) -> None:
     watched = Watched(POLICIES[name]())
     jobs = generated(120)
     result = simulate_rounds(jobs, machine, watched)

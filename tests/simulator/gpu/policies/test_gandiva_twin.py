@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from simulator.gpu.policies.gandiva import Gandiva
-from simulator.gpu.twin import gandiva
 from tests.simulator.gpu.twins import assert_equal, instance
+from tests.twins.gpu import gandiva
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_equal_to_the_plain_twin(slices: bool, migrates: bool, grows: bool) -> N
         machine, jobs = instance(seed, 24, ("T4",) if seed % 2 else ("T4", "A100"))
         round_s, pause_s = (300.0, None) if seed % 3 else (60.0, 2.0)  # a slice is longer than any restart
         told = (round_s, pause_s, 1.2, slices, migrates, grows)
-        run = assert_equal(machine, jobs, Gandiva(*told), gandiva.Gandiva(machine, *told))
+        run = assert_equal(machine, jobs, Gandiva(*told), gandiva.PlainGandiva(machine, *told))
         asked = {job.number: job.gpus for job in jobs}
         ended = {job.number: job.end for job in run.jobs}
         for before, after in zip(run.decisions, run.decisions[1:], strict=False):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from simulator.gpu.policies.lyra import Lyra
-from simulator.gpu.twin import lyra
 from tests.simulator.gpu.twins import assert_equal, instance
+from tests.twins.gpu import lyra
 
 
 @pytest.mark.parametrize(("loans", "grows"), [(True, True), (False, True), (True, False)])
@@ -25,7 +25,7 @@ def test_equal_to_the_plain_twin(loans: bool, grows: bool) -> None:
 
         pause_s = None if seed % 3 else 2.0
         engine = Lyra(0.5, in_use, 300.0, 2.0, loans, grows, pause_s=pause_s)
-        plain = lyra.Lyra(machine, servers, in_use, 300.0, 2.0, loans, grows, pause_s)
+        plain = lyra.PlainLyra(machine, servers, in_use, 300.0, 2.0, loans, grows, pause_s)
         fitting = [job for job in jobs if job.gpus <= machine.gpus[: len(machine.gpus) - servers].sum()]
         run = assert_equal(machine, fitting, engine, plain)
         assert engine.reclaimed_jobs == plain.reclaimed

@@ -14,36 +14,36 @@ from simulator.gpu.policies.sia import Sia
 from simulator.gpu.policies.themis import Themis
 from simulator.gpu.profiles.table import MODELS
 from simulator.gpu.registry import check
-from simulator.gpu.rounds import Job, Machine, Result, RoundPolicy, View, simulate_rounds
+from simulator.gpu.rounds import GpuJob, GpuMachine, GpuResult, RoundPolicy, View, simulate_rounds
 from tests.simulator.gpu.workloads import ALIKE, generated
 from traces.errors import InputError
 
 BERT, CIFAR, IMAGENET = MODELS["bert"], MODELS["resnet18-cifar10"], MODELS["resnet50-imagenet"]
 
 
-def nodes(*gpus: int, kinds: list[str] | None = None) -> Machine:
-    return Machine(np.array(gpus), kinds or ["T4"] * len(gpus), "T4")
+def nodes(*gpus: int, kinds: list[str] | None = None) -> GpuMachine:
+    return GpuMachine(np.array(gpus), kinds or ["T4"] * len(gpus), "T4")
 
 
-def run(policy: RoundPolicy, machine: Machine, *jobs: Job) -> Result:
+def run(policy: RoundPolicy, machine: GpuMachine, *jobs: GpuJob) -> GpuResult:
     return simulate_rounds(list(jobs), machine, policy)
 
 
 def test_sia_puts_the_model_that_gains_most_on_the_fastest_type() -> None:
     machine = nodes(1, 1, kinds=["T4", "A100"])
-    jobs = [Job(0, 0.0, 1, 5000.0, model=CIFAR), Job(1, 0.0, 1, 5000.0, model=BERT)]
+    jobs = [GpuJob(0, 0.0, 1, 5000.0, model=CIFAR), GpuJob(1, 0.0, 1, 5000.0, model=BERT)]
     wanted = Sia().decide(View(0.0, machine, jobs))
     assert wanted == {0: {0: 1}, 1: {1: 1}}
 
 
 def test_sia_grows_an_elastic_job_at_most_twofold_a_round() -> None:
-    job = Job(0, 0.0, 2, 50_000.0, model=CIFAR, elastic=True, left_s=50_000.0)
+    job = GpuJob(0, 0.0, 2, 50_000.0, model=CIFAR, elastic=True, left_s=50_000.0)
     policy, machine = Sia(), nodes(8, 8)
     first = policy.decide(View(0.0, machine, [job]))
     assert sum(first[0].values()) == 4
     job.placed = first[0]
     assert sum(policy.decide(View(360.0, machine, [job]))[0].values()) in (4, 8)
-    rigid = Job(1, 0.0, 2, 50_000.0, model=CIFAR)
+    rigid = GpuJob(1, 0.0, 2, 50_000.0, model=CIFAR)
     assert sum(Sia().decide(View(0.0, machine, [rigid]))[1].values()) == 2
 
 
@@ -54,7 +54,7 @@ def test_sia_says_how_often_its_solver_was_cut_short() -> None:
 
 
 def test_themis_keeps_a_lease_and_then_turns_to_who_is_worst_off() -> None:
-    long, late = Job(0, 0.0, 4, 100_000.0), Job(1, 600.0, 4, 600.0)
+    long, late = GpuJob(0, 0.0, 4, 100_000.0), GpuJob(1, 600.0, 4, 600.0)
     result = run(Themis(round_s=300.0, lease_s=1200.0), nodes(4), long, late)
     assert result.start_s[1] == 1200.0  # a short job's rho grows fast: it wins the first auction
     assert result.preemptions[0] >= 1
@@ -74,7 +74,7 @@ class Chance:
 def test_themis_winner_pays_with_the_chance_to_keep(drawn: float, winner: int) -> None:
     # The short job gains most and wins. Without it the long one had been worth 31200 / 20000 of what it is now worth:
     # the winner keeps its gang with the chance 0.641, and what it does not keep goes to who is worst off.
-    jobs = [Job(0, 0.0, 4, 10_000.0, left_s=10_000.0), Job(1, 10_000.0, 4, 60.0, left_s=60.0)]
+    jobs = [GpuJob(0, 0.0, 4, 10_000.0, left_s=10_000.0), GpuJob(1, 10_000.0, 4, 60.0, left_s=60.0)]
     policy = Themis(filter_share=0.0)
     policy._chance = Chance(drawn)  # type: ignore[assignment]
     assert policy.decide(View(10_000.0, nodes(4), jobs)) == {winner: {0: 4}}
@@ -82,7 +82,7 @@ def test_themis_winner_pays_with_the_chance_to_keep(drawn: float, winner: int) -
 
 def test_themis_shares_among_the_trials_of_an_app() -> None:
     apps = {0: 100, 1: 100, 2: 100}
-    trials = [Job(0, 0.0, 1, 9000.0), Job(1, 0.0, 1, 1000.0), Job(2, 0.0, 1, 5000.0)]
+    trials = [GpuJob(0, 0.0, 1, 9000.0), GpuJob(1, 0.0, 1, 1000.0), GpuJob(2, 0.0, 1, 5000.0)]
     policy = Themis(round_s=300.0, lease_s=300.0, trials=apps)
     result = run(policy, nodes(1), *trials)
     assert result.end_s[1] < result.end_s[2] < result.end_s[0]  # the trials with the least left first
@@ -90,7 +90,7 @@ def test_themis_shares_among_the_trials_of_an_app() -> None:
 
 
 def test_gandiva_slices_time() -> None:
-    jobs = [Job(0, 0.0, 1, 600.0), Job(1, 0.0, 1, 600.0)]
+    jobs = [GpuJob(0, 0.0, 1, 600.0), GpuJob(1, 0.0, 1, 600.0)]
     result = run(Gandiva(pause_s=0.0), nodes(1), *jobs)
     assert list(result.start_s) == [0.0, 60.0]
     assert list(result.end_s) == [1140.0, 1200.0] and list(result.preemptions) == [9, 9]
@@ -103,8 +103,8 @@ class Restless(Gandiva):
 
 
 def test_gandiva_is_not_asked_again_before_somebody_comes_or_ends() -> None:
-    def jobs() -> list[Job]:
-        return [Job(0, 0.0, 1, 6000.0), Job(1, 0.0, 1, 3000.0), Job(2, 4000.0, 2, 600.0)]
+    def jobs() -> list[GpuJob]:
+        return [GpuJob(0, 0.0, 1, 6000.0), GpuJob(1, 0.0, 1, 3000.0), GpuJob(2, 4000.0, 2, 600.0)]
 
     result, restless = (run(policy(pause_s=0.0), nodes(2), *jobs()) for policy in (Gandiva, Restless))
     assert result.decisions < 50 < restless.decisions
@@ -114,7 +114,7 @@ def test_gandiva_is_not_asked_again_before_somebody_comes_or_ends() -> None:
 @pytest.mark.parametrize(("model", "ends_s"), [(CIFAR, [600.0, 600.0]), (IMAGENET, None)])
 def test_gandiva_packs_where_two_do_more_than_one(model: object, ends_s: list[float] | None) -> None:
     policy = Gandiva(pause_s=0.0)
-    jobs = [Job(n, 0.0, 1, 600.0, model=model) for n in (0, 1)]  # type: ignore[arg-type]
+    jobs = [GpuJob(n, 0.0, 1, 600.0, model=model) for n in (0, 1)]  # type: ignore[arg-type]
     result = run(policy, nodes(1), *jobs)
     if ends_s:
         assert list(result.end_s) == ends_s and policy.packed_pairs == 10
@@ -124,29 +124,29 @@ def test_gandiva_packs_where_two_do_more_than_one(model: object, ends_s: list[fl
 
 def test_gandiva_grows_into_what_is_idle_and_shrinks_again() -> None:
     policy, machine = Gandiva(), nodes(4)
-    elastic = Job(0, 0.0, 2, 6000.0, model=CIFAR, elastic=True)
+    elastic = GpuJob(0, 0.0, 2, 6000.0, model=CIFAR, elastic=True)
     assert policy.decide(View(0.0, machine, [elastic])) == {0: {0: 4}}
     elastic.placed = {0: 4}
     assert policy.decide(View(60.0, machine, [elastic])) == {0: {0: 4}}
-    other = Job(1, 60.0, 2, 600.0, model=CIFAR)
+    other = GpuJob(1, 60.0, 2, 600.0, model=CIFAR)
     assert policy.decide(View(120.0, machine, [elastic, other])) == {0: {0: 2}, 1: {0: 2}}
 
 
 def test_gandiva_moves_a_gang_together() -> None:
-    spread = Job(0, 0.0, 4, 6000.0, model=BERT)
+    spread = GpuJob(0, 0.0, 4, 6000.0, model=BERT)
     spread.placed = {0: 2, 1: 2}
     assert Gandiva().decide(View(0.0, nodes(4, 4), [spread])) == {0: {0: 4}}
 
 
 def test_lyra_without_loans_and_growth_is_shortest_job_first() -> None:
-    jobs = [Job(0, 0.0, 8, 1000.0), *(Job(n, 10.0 * n, 8, 1000.0 - 100.0 * n) for n in (1, 2, 3))]
+    jobs = [GpuJob(0, 0.0, 8, 1000.0), *(GpuJob(n, 10.0 * n, 8, 1000.0 - 100.0 * n) for n in (1, 2, 3))]
     result = run(Lyra(0.5, lambda now: 0, loans=False, grows=False), nodes(8, 8), *jobs)
     assert list(np.argsort(result.start_s)) == [0, 3, 2, 1]
 
 
 def test_lyra_borrows_and_gives_back() -> None:
     policy = Lyra(0.5, lambda now: 0 if now < 900.0 else 1, grows=False)
-    jobs = [Job(0, 0.0, 8, 1000.0), Job(1, 0.0, 8, 2000.0)]
+    jobs = [GpuJob(0, 0.0, 8, 1000.0), GpuJob(1, 0.0, 8, 2000.0)]
     result = run(policy, nodes(8, 8), *jobs)
     assert list(result.start_s) == [0.0, 0.0] and list(result.preemptions) == [0, 1]
     assert policy.reclaimed_jobs == 1 and policy.loaned == []
@@ -157,8 +157,8 @@ def test_lyra_gives_what_is_left_to_who_gains_most() -> None:
     policy, machine = Lyra(0.5, lambda now: 0), nodes(8, 4)
     # Four GPUs are left, on the borrowed server: of two that both gain from them, the longer one gains more.
     jobs = [
-        Job(0, 0.0, 4, 9000.0, model=IMAGENET, elastic=True, left_s=9000.0),
-        Job(1, 0.0, 4, 90_000.0, model=IMAGENET, elastic=True, left_s=90_000.0),
+        GpuJob(0, 0.0, 4, 9000.0, model=IMAGENET, elastic=True, left_s=9000.0),
+        GpuJob(1, 0.0, 4, 90_000.0, model=IMAGENET, elastic=True, left_s=90_000.0),
     ]
     wanted = policy.decide(View(0.0, machine, jobs))
     assert sum(wanted[0].values()) == 4 and wanted[1] == {0: 4, 1: 4}
@@ -169,12 +169,12 @@ def test_lyra_gives_what_is_left_to_who_gains_most() -> None:
 @pytest.mark.parametrize(("hold_s", "start_s"), [(0.0, 60.0), (300.0, 360.0), (3600.0, 900.0)])
 def test_guided_holds_out_for_locality(hold_s: float, start_s: float) -> None:
     # 3 and 2 GPUs leave 1 and 2: a gang of 3 is spread at once, or waits for the first to end, or until it gives up.
-    jobs = [Job(0, 0.0, 3, 900.0), Job(1, 0.0, 2, 1800.0), Job(2, 60.0, 3, 600.0, model=BERT)]
+    jobs = [GpuJob(0, 0.0, 3, 900.0), GpuJob(1, 0.0, 2, 1800.0), GpuJob(2, 60.0, 3, 600.0, model=BERT)]
     assert run(Guided(hold_s=hold_s), nodes(4, 4), *jobs).start_s[2] == start_s
 
 
 def test_guided_keeps_servers_for_small_jobs() -> None:
-    small, gang = Job(0, 0.0, 1, 600.0), Job(1, 0.0, 4, 600.0)
+    small, gang = GpuJob(0, 0.0, 1, 600.0), GpuJob(1, 0.0, 4, 600.0)
     machine = nodes(4, 4, 4)
     wanted = Guided(small_share=1 / 3).decide(View(0.0, machine, [small, gang]))
     assert wanted == {0: {0: 1}, 1: {1: 4}}
@@ -182,8 +182,8 @@ def test_guided_keeps_servers_for_small_jobs() -> None:
 
 
 def test_guided_moves_small_jobs_out_of_a_gangs_way() -> None:
-    small = [Job(n, 0.0, 1, 6000.0, placed={n: 1}) for n in (0, 1)]
-    gang = Job(2, 60.0, 4, 600.0, model=BERT)
+    small = [GpuJob(n, 0.0, 1, 6000.0, placed={n: 1}) for n in (0, 1)]
+    gang = GpuJob(2, 60.0, 4, 600.0, model=BERT)
     machine = nodes(4, 4)
     assert Guided().decide(View(60.0, machine, [*small, gang]))[2] == {0: 3, 1: 1}
     policy = Guided(defragment=True)
@@ -194,14 +194,14 @@ def test_guided_moves_small_jobs_out_of_a_gangs_way() -> None:
 
 def test_guided_tries_a_gang_on_one_gpu() -> None:
     policy = Guided(prerun_s=300.0)
-    gang = Job(0, 0.0, 4, 3600.0, model=BERT)
+    gang = GpuJob(0, 0.0, 4, 3600.0, model=BERT)
     result = run(policy, nodes(4), gang)
     assert result.restarts[0] == 1 and result.lost_gpu_s[0] == 4 * BERT.restart_s
     assert "gangs that ran 300 s or less are taken to be those that fail" in policy.said()[0]
-    short, long = Job(0, 0.0, 8, 200.0), Job(1, 0.0, 8, 2000.0)
+    short, long = GpuJob(0, 0.0, 8, 200.0), GpuJob(1, 0.0, 8, 2000.0)
     assert [job.gpus for job in policy.prepared([short, long])] == [1, 8]
     assert [job.gpus for job in Guided(prerun_s=300.0, failing={1}).prepared([short, long])] == [8, 1]
-    assert run(policy, nodes(4), Job(0, 0.0, 4, 200.0, model=BERT)).gpu_s[0] == 200.0
+    assert run(policy, nodes(4), GpuJob(0, 0.0, 4, 200.0, model=BERT)).gpu_s[0] == 200.0
 
 
 def test_under_pressure_knowing_the_future_helps() -> None:
@@ -238,4 +238,4 @@ def test_a_setting_is_refused_before_anything_is_replayed() -> None:
 def test_sia_names_the_job_that_fits_no_configuration() -> None:
     machine = nodes(4, 4, 2, kinds=["T4", "T4", "A100"])
     with pytest.raises(InputError, match="sia: job 3 asks for 9 GPUs, and no kind of node has more than 8 in all"):
-        run(Sia(), machine, Job(3, 0.0, 9, 60.0, model=BERT))
+        run(Sia(), machine, GpuJob(3, 0.0, 9, 60.0, model=BERT))

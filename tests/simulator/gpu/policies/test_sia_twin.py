@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.rounds import simulate_rounds
-from simulator.gpu.twin import sia
 from tests.simulator.gpu.twins import Noted, assert_equal, instance
+from tests.twins.gpu import sia
 
 
 def test_equal_to_the_plain_twin() -> None:
@@ -21,7 +21,7 @@ def test_equal_to_the_plain_twin() -> None:
         noted = Noted(Sia(round_s))
         simulate_rounds(instance(seed, 10, kinds)[1], machine, noted)
         answers = [decision.placed for decision in noted.decisions]
-        run = assert_equal(machine, jobs, Sia(round_s), sia.Sia(machine, round_s, 4, answers))
+        run = assert_equal(machine, jobs, Sia(round_s), sia.PlainSia(machine, round_s, 4, answers))
         asked = {job.number: job.gpus for job in jobs}
         grown += sum(sum(p.values()) > asked[n] for one in run.decisions for n, p in one.placed.items())
         stopped += sum(job.preemptions for job in run.jobs)

@@ -8,8 +8,8 @@ import pytest
 from simulator.gpu.cluster import of_nodes
 from simulator.gpu.jobs import of_arrays
 from simulator.gpu.policies.themis import Themis
-from simulator.gpu.twin import themis
 from tests.simulator.gpu.twins import assert_equal
+from tests.twins.gpu import themis
 
 
 @pytest.mark.parametrize("filter_share", [0.8, 0.5])
@@ -22,5 +22,5 @@ def test_equal_to_the_plain_twin(seed: int, filter_share: float) -> None:
     gpus = np.minimum(rng.choice([1, 1, 2, 3, 4, 8], 24), cluster.gpus)
     jobs = of_arrays(submit, gpus, rng.integers(60, 6000, 24).astype(float))
     told = (360.0, 1200.0, filter_share, seed)
-    run = assert_equal(cluster.machine(), jobs.objects(), Themis(*told), themis.Themis(cluster, *told))
+    run = assert_equal(cluster.machine(), jobs.objects(), Themis(*told), themis.PlainThemis(cluster, *told))
     assert sum(job.preemptions for job in run.jobs) > 0

@@ -13,20 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.metrics import wait_distance
-from simulator.slurm.world import NEVER, NONE, Bools, Int64s, Result, World
+from simulator.slurm.world import NEVER, NONE, Bools, Int64s, SlurmResult, SlurmWorld
 
 # (world, free_from, until) -> result: jobs with a pinned start before `free_from` start then, on their recorded nodes;
 # from that second on the scheduler decides, and the run stops at `until`.
-Simulate = Callable[[World, int, int], Result]
+Simulate = Callable[[SlurmWorld, int, int], SlurmResult]
 
 
 @dataclass(frozen=True)
 class OneStep:
     """Outcome of the step-by-step comparison; arrays of shape (cases,), a case being one recorded start.
 
-    job: row of `World.jobs`. recorded_s: its recorded start. simulated_s: when the simulator starts it from the state
-    before, NONE if not within `tolerance_s`. begun: distinct (step, job) starts that the simulator makes within the
-    tolerance; unmatched: those of them which the record starts not even within twice the tolerance.
+    job: row of `SlurmWorld.jobs`. recorded_s: its recorded start. simulated_s: when the simulator starts it from the
+    state before, NONE if not within `tolerance_s`. begun: distinct (step, job) starts that the simulator makes within
+    the tolerance; unmatched: those of them which the record starts not even within twice the tolerance.
     """
 
     job: Int64s
@@ -52,7 +52,7 @@ class OneStep:
         return self.unmatched / self.begun if self.begun else float("nan")
 
 
-def one_step(world: World, simulate: Simulate, tolerance_s: int, every: int = 1) -> OneStep:
+def one_step(world: SlurmWorld, simulate: Simulate, tolerance_s: int, every: int = 1) -> OneStep:
     """At each `every`-th second `t` with recorded starts: from the state before, what starts in [t, t + `tolerance_s`)?
 
     With the backfill interval for a tolerance that is one backfill pass, at `t`, and the main passes until the next.
@@ -77,7 +77,7 @@ def one_step(world: World, simulate: Simulate, tolerance_s: int, every: int = 1)
     return OneStep(jobs, recorded[jobs], simulated, tolerance_s, begun, unmatched)
 
 
-def free_run(world: World, result: Result) -> dict[str, float]:
+def free_run(world: SlurmWorld, result: SlurmResult) -> dict[str, float]:
     """`simulator.metrics.wait_distance` of a run against the record, over the jobs that started in both.
 
     A wait runs from the job's eligibility (its submission, if later) to its start. Besides: `relative_mean_wait`, the

@@ -11,13 +11,13 @@ from math import ceil
 from typing import NamedTuple, Protocol
 
 from simulator.gpu.profiles.scaling import goodput, packed_share
-from simulator.gpu.rounds import RESTART_S, Job, Machine
-from simulator.gpu.twin.job import NEVER, TwinJob
+from simulator.gpu.rounds import RESTART_S, GpuJob, GpuMachine
+from tests.twins.gpu.job import NEVER, PlainGpuJob
 
 Placed = dict[int, int]  # node -> GPUs
 
 
-class Policy(Protocol):
+class PlainPolicy(Protocol):
     """A scheduler in its plain form."""
 
     round_s: float
@@ -25,12 +25,12 @@ class Policy(Protocol):
     guests: dict[int, int]  # of the last decision: a job -> the one whose GPUs it shares
     settled: bool  # the last decision stands until a job comes or ends
 
-    def decide(self, there: list[TwinJob], now: float) -> dict[int, Placed]:
+    def decide(self, there: list[PlainGpuJob], now: float) -> dict[int, Placed]:
         """Job -> {node: GPUs} until the next round; `there` in order of arrival, settled at `now`."""
         ...
 
 
-class Decision(NamedTuple):
+class PlainDecision(NamedTuple):
     """Who runs where from `now_s` on, and who shares whose GPUs."""
 
     now_s: float
@@ -38,21 +38,21 @@ class Decision(NamedTuple):
     guests: dict[int, int]
 
 
-class Run(NamedTuple):
+class PlainRun(NamedTuple):
     """The jobs as they ended, in the order given, and every decision."""
 
-    jobs: list[TwinJob]
-    decisions: list[Decision]
+    jobs: list[PlainGpuJob]
+    decisions: list[PlainDecision]
 
 
-def simulate(machine: Machine, jobs: Sequence[Job], policy: Policy) -> Run:
+def simulate(machine: GpuMachine, jobs: Sequence[GpuJob], policy: PlainPolicy) -> PlainRun:
     """Runs `jobs`, which are left as they are, to the last one's end."""
     everyone = [
-        TwinJob(job.number, job.submit_s, job.gpus, job.run_s, 0, job.run_s, job.model, job.elastic) for job in jobs
+        PlainGpuJob(job.number, job.submit_s, job.gpus, job.run_s, 0, job.run_s, job.model, job.elastic) for job in jobs
     ]
     coming, now = sorted(everyone, key=lambda job: (job.submit, job.number)), 0.0
-    there: list[TwinJob] = []
-    decisions: list[Decision] = []
+    there: list[PlainGpuJob] = []
+    decisions: list[PlainDecision] = []
     while coming or there:
         if not there:
             now = ceil(coming[0].submit / policy.round_s) * policy.round_s
@@ -65,24 +65,24 @@ def simulate(machine: Machine, jobs: Sequence[Job], policy: Policy) -> Run:
             there.append(coming.pop(0))
         if there and not (policy.settled and there == before):
             placed = policy.decide(there, now)
-            decisions.append(Decision(now, placed, dict(policy.guests)))
+            decisions.append(PlainDecision(now, placed, dict(policy.guests)))
             for job in there:
                 _change(job, placed.get(job.number, {}), now, policy.pause_s)
             for job in there:
                 if job.placed:
                     job.run_at(speed(job, job.placed, machine) * _share(job, there, policy.guests))
         now += policy.round_s
-    return Run(everyone, decisions)
+    return PlainRun(everyone, decisions)
 
 
-def restart_s(job: TwinJob, pause_s: float | None) -> float:
+def restart_s(job: PlainGpuJob, pause_s: float | None) -> float:
     """Seconds that a restart costs the job, where the policy's is `pause_s`."""
     if pause_s is not None:
         return pause_s
     return RESTART_S if job.model is None else job.model.restart_s
 
 
-def _change(job: TwinJob, placed: Placed, now: float, pause_s: float | None) -> None:
+def _change(job: PlainGpuJob, placed: Placed, now: float, pause_s: float | None) -> None:
     """A start, a stop, a move or a resize, each with what it costs; nothing where it runs as before."""
     if placed == job.placed:
         return
@@ -93,7 +93,7 @@ def _change(job: TwinJob, placed: Placed, now: float, pause_s: float | None) -> 
         job.preemptions += 1
 
 
-def _share(job: TwinJob, there: list[TwinJob], guests: dict[int, int]) -> float:
+def _share(job: PlainGpuJob, there: list[PlainGpuJob], guests: dict[int, int]) -> float:
     """What it keeps of its speed beside the other on its GPUs, if there is one and both have profiles."""
     for other in there:
         if guests.get(job.number) == other.number or guests.get(other.number) == job.number:
@@ -101,7 +101,7 @@ def _share(job: TwinJob, there: list[TwinJob], guests: dict[int, int]) -> float:
     return 1.0
 
 
-def speed(job: TwinJob, placed: Placed, machine: Machine) -> float:
+def speed(job: PlainGpuJob, placed: Placed, machine: GpuMachine) -> float:
     """Work a second on `placed`: over its goodput packed on the reference type that of the slowest type among `placed`.
 
     Without profile it is the share of its own GPUs that it has.

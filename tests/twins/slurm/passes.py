@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.slurm import world as w
-from simulator.slurm.twin import moves, placement, rules
-from simulator.slurm.twin.moves import evict, in_service, nodes_in_any, partition_nodes, recorded_end
-from simulator.slurm.twin.state import Controller, Job
+from tests.twins.slurm import moves, placement, rules
+from tests.twins.slurm.moves import evict, in_service, nodes_in_any, partition_nodes, recorded_end
+from tests.twins.slurm.state import PlainController, PlainSlurmJob
 
 
-def queue(controller: Controller) -> list[Job]:
+def queue(controller: PlainController) -> list[PlainSlurmJob]:
     """The jobs that a pass may start, in its order."""
     tier = controller.world.partitions.priority_tier
     return sorted(
@@ -22,13 +22,13 @@ def queue(controller: Controller) -> list[Job]:
     )
 
 
-def _level(controller: Controller, qos: int) -> int:
+def _level(controller: PlainController, qos: int) -> int:
     """Preemption level of a QOS: one more than the highest that it may preempt, 0 where it may preempt none."""
     below = np.flatnonzero(controller.world.qos.preempts[qos]).tolist()
     return 1 + max(_level(controller, other) for other in below) if below else 0
 
 
-def _reservations(controller: Controller, begin: int, end: int) -> w.Bools:
+def _reservations(controller: PlainController, begin: int, end: int) -> w.Bools:
     """Which outages are reservations, known by now, that touch [begin, end)."""
     outages = controller.world.outages
     known = (outages.kind == w.RESERVATION) & (outages.announced_s <= controller.now)
@@ -36,12 +36,12 @@ def _reservations(controller: Controller, begin: int, end: int) -> w.Bools:
     return touches
 
 
-def _may_reserve(controller: Controller, job: Job) -> bool:
+def _may_reserve(controller: PlainController, job: PlainSlurmJob) -> bool:
     settings = controller.settings
     return controller.now - job.accrue >= settings.bf_min_age_reserve_s and job.priority >= settings.bf_min_prio_reserve
 
 
-def main_pass(controller: Controller, *, limited: bool) -> None:
+def main_pass(controller: PlainController, *, limited: bool) -> None:
     """Start what fits in the queue's order, until each partition's first job that does not."""
     now, machine = controller.now, controller.machine
     nodes = in_service(controller)
@@ -84,7 +84,7 @@ class _Slot:
 class _Plan:
     """The slots of one backfill pass and what it counts."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: PlainController) -> None:
         now = controller.now
         self.controller, self.now = controller, now
         r = controller.settings.bf_resolution_s
@@ -134,7 +134,7 @@ class _Plan:
 NEXT, RESERVED, STARTED, STOP = "next job", "reserved", "started", "end the pass"
 
 
-def backfill_pass(controller: Controller) -> None:
+def backfill_pass(controller: PlainController) -> None:
     """Start what delays no reservation of a job before it in the queue, and reserve for those that cannot start."""
     plan, settings = _Plan(controller), controller.settings
     rejected: set[int] = set()
@@ -170,7 +170,7 @@ def backfill_pass(controller: Controller) -> None:
             rejected.add(array)
 
 
-def _plan_one(plan: _Plan, job: Job) -> str:
+def _plan_one(plan: _Plan, job: PlainSlurmJob) -> str:
     """Step 4 of the page: find out when the job could start; start it, or reserve nodes for it."""
     controller, now, settings = plan.controller, plan.now, plan.controller.settings
     most = settings.bf_job_part_count_reserve
@@ -216,7 +216,7 @@ def _plan_one(plan: _Plan, job: Job) -> str:
     return NEXT
 
 
-def _usable(plan: _Plan, job: Job, begin: int) -> tuple[set[int], int | None]:
+def _usable(plan: _Plan, job: PlainSlurmJob, begin: int) -> tuple[set[int], int | None]:
     """Steps b and c: the nodes that are free of reservations from `begin` to its end, and when to try next."""
     controller, end = plan.controller, begin + job.limit
     touching = _reservations(controller, begin, end)
@@ -241,7 +241,7 @@ def _usable(plan: _Plan, job: Job, begin: int) -> tuple[set[int], int | None]:
     return usable, later
 
 
-def _look_ahead(controller: Controller, job: Job, usable: set[int]) -> tuple[list[int] | None, int]:
+def _look_ahead(controller: PlainController, job: PlainSlurmJob, usable: set[int]) -> tuple[list[int] | None, int]:
     """The nodes, and the expected end of the last running job that has to end for them."""
     machine, settings = controller.machine.copy(), controller.settings
     order = sorted(controller.running, key=lambda other: (other.expected_end, other.row))
@@ -271,7 +271,7 @@ def _look_ahead(controller: Controller, job: Job, usable: set[int]) -> tuple[lis
     return None, controller.now
 
 
-def _preempt(controller: Controller, job: Job, available: set[int]) -> list[int] | None:
+def _preempt(controller: PlainController, job: PlainSlurmJob, available: set[int]) -> list[int] | None:
     """Nodes that running jobs of a QOS that this one preempts give up, ending now; None if that does not do."""
     qos, now = controller.world.qos, controller.now
     victims = [

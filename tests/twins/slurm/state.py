@@ -11,7 +11,7 @@ ENDED = (w.COMPLETED, w.FAILED, w.TIMEOUT, w.CANCELLED, w.PREEMPTED, w.UNPLACEAB
 
 
 @dataclass
-class Job:
+class PlainSlurmJob:
     """One job: its request, which stays, and where it stands. Times in s of the trace's clock."""
 
     row: int
@@ -48,23 +48,23 @@ class Job:
 
 
 @dataclass
-class Machine:
+class PlainMachine:
     """What is idle on each node. A copy is what a look ahead plays with."""
 
-    world: w.World
+    world: w.SlurmWorld
     total: list[tuple[int, int, int]]  # CPUs, MB and GPUs of each node
     idle: list[list[int]]  # of them what no job holds
     running_on: list[list[int]]  # rows of the jobs on each node
 
-    def copy(self) -> Machine:
+    def copy(self) -> PlainMachine:
         """A copy of the state of every node; to change it does not change this one."""
-        return Machine(
+        return PlainMachine(
             self.world, self.total, [list(idle) for idle in self.idle], [list(rows) for rows in self.running_on]
         )
 
 
 @dataclass
-class Usage:
+class PlainUsage:
     """What the associations have used, and the fair-share factor that follows from it; lists by association."""
 
     children: dict[int, list[int]]  # association -> rows below it; -1 -> the root
@@ -75,15 +75,15 @@ class Usage:
 
 
 @dataclass
-class Controller:
+class PlainController:
     """The world that is simulated and all that changes in it."""
 
-    world: w.World
+    world: w.SlurmWorld
     free_from: int  # before this second nothing but pinned starts happens
     until: int  # the last second simulated
-    jobs: list[Job]
-    machine: Machine
-    usage: Usage
+    jobs: list[PlainSlurmJob]
+    machine: PlainMachine
+    usage: PlainUsage
     now: int = 0
     out: set[int] = field(default_factory=set)  # nodes out of service because the capacity is below their number
     last_main: float = -math.inf  # last main pass that was full or asked for
@@ -91,35 +91,35 @@ class Controller:
     requested: bool = False  # something asks for a main pass
 
     @property
-    def settings(self) -> w.Settings:
+    def settings(self) -> w.SlurmSettings:
         """slurm.conf."""
         return self.world.settings
 
     @property
-    def running(self) -> list[Job]:
+    def running(self) -> list[PlainSlurmJob]:
         """The jobs that run, by row."""
         return [job for job in self.jobs if job.state == w.RUNNING]
 
 
-def at_the_beginning(world: w.World, free_from: int, until: int) -> Controller:
+def at_the_beginning(world: w.SlurmWorld, free_from: int, until: int) -> PlainController:
     """Nothing has been submitted, every node is idle and nobody has used anything."""
     tree = world.associations
     children: dict[int, list[int]] = {row: [] for row in range(-1, len(tree))}
     for row, parent in enumerate(tree.parent.tolist()):
         children[parent].append(row)
     total = list(zip(world.nodes.cpus.tolist(), world.nodes.memory_mb.tolist(), world.nodes.gpus.tolist(), strict=True))
-    return Controller(
+    return PlainController(
         world, free_from, until,
         jobs=[_job(world, row) for row in range(len(world.jobs))],
-        machine=Machine(world, total, [list(each) for each in total], [[] for _ in total]),
-        usage=Usage(children, [0.0] * len(tree), [0] * len(tree), {}, {}),
+        machine=PlainMachine(world, total, [list(each) for each in total], [[] for _ in total]),
+        usage=PlainUsage(children, [0.0] * len(tree), [0] * len(tree), {}, {}),
     )  # fmt: skip
 
 
-def _job(world: w.World, row: int) -> Job:
+def _job(world: w.SlurmWorld, row: int) -> PlainSlurmJob:
     jobs, partition = world.jobs, int(world.jobs.partition[row])
     whole = bool(jobs.exclusive[row]) or (partition != w.NONE and bool(world.partitions.exclusive[partition]))
-    return Job(
+    return PlainSlurmJob(
         row, int(jobs.submit_s[row]), int(jobs.eligible_s[row]), int(jobs.cancel_s[row]), int(jobs.run_s[row]),
         int(jobs.limit_s[row]), int(jobs.nodes[row]),
         (int(jobs.cpus_per_node[row]), int(jobs.memory_per_node_mb[row]), int(jobs.gpus_per_node[row])),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.slurm import world as w
-from simulator.slurm.twin.placement import could_hold
-from simulator.slurm.twin.state import ENDED, Controller, Job
+from tests.twins.slurm.placement import could_hold
+from tests.twins.slurm.state import ENDED, PlainController, PlainSlurmJob
 
 # Limits
 
 
-def within_limits(controller: Controller, job: Job, *, alone: bool = False) -> bool:
+def within_limits(controller: PlainController, job: PlainSlurmJob, *, alone: bool = False) -> bool:
     """Whether the job may run beside those that run (`alone`: beside none, and by what one job may ask for)."""
     world, running = controller.world, [] if alone else controller.running
     for count, tres, others in _counts(controller, job, running):
@@ -27,12 +27,14 @@ def within_limits(controller: Controller, job: Job, *, alone: bool = False) -> b
     return most == w.NO_LIMIT or beside + 1 <= most
 
 
-def _counts(controller: Controller, job: Job, running: list[Job]) -> list[tuple[int, list[int], list[Job]]]:
+def _counts(
+    controller: PlainController, job: PlainSlurmJob, running: list[PlainSlurmJob]
+) -> list[tuple[int, list[int], list[PlainSlurmJob]]]:
     """(most jobs, most TRES, the running jobs that count) of each limit that counts the job."""
     world = controller.world
     qos, tree, jobs = world.qos, world.associations, world.jobs
     user, account = jobs.user, tree.account[jobs.association]
-    limits: list[tuple[int, list[int], list[Job]]] = []
+    limits: list[tuple[int, list[int], list[PlainSlurmJob]]] = []
     for row in _qos_of(controller, job):
         same = [other for other in running if row in _qos_of(controller, other)]
         of_user = [other for other in same if user[other.row] == user[job.row]]
@@ -47,12 +49,12 @@ def _counts(controller: Controller, job: Job, running: list[Job]) -> list[tuple[
     return limits
 
 
-def _qos_of(controller: Controller, job: Job) -> set[int]:
+def _qos_of(controller: PlainController, job: PlainSlurmJob) -> set[int]:
     """The job's QOS and that of its partition."""
     return {job.qos, int(controller.world.partitions.qos[job.partition])} - {w.NONE}
 
 
-def _chain(world: w.World, association: int) -> list[int]:
+def _chain(world: w.SlurmWorld, association: int) -> list[int]:
     """The association and all above it."""
     rows = []
     while association != w.NONE:
@@ -61,12 +63,12 @@ def _chain(world: w.World, association: int) -> list[int]:
     return rows
 
 
-def array_of(controller: Controller, job: Job) -> int:
+def array_of(controller: PlainController, job: PlainSlurmJob) -> int:
     """The job array that it is a task of, or NONE."""
     return int(controller.world.jobs.array[job.row])
 
 
-def throttled(controller: Controller, job: Job) -> bool:
+def throttled(controller: PlainController, job: PlainSlurmJob) -> bool:
     """Whether as many tasks of the job's array run as may."""
     array = array_of(controller, job)
     if array == w.NONE or not controller.world.array_throttle[array]:
@@ -78,7 +80,7 @@ def throttled(controller: Controller, job: Job) -> bool:
 # Dependencies
 
 
-def dependencies_hold(controller: Controller, job: Job) -> bool:
+def dependencies_hold(controller: PlainController, job: PlainSlurmJob) -> bool:
     """Whether the job waits for nobody any more."""
     met = [_met(controller, job, at) for at in _conditions(controller.world, job)]
     if not met:
@@ -86,11 +88,11 @@ def dependencies_hold(controller: Controller, job: Job) -> bool:
     return any(met) if controller.world.jobs.any_dependency[job.row] else all(met)
 
 
-def _conditions(world: w.World, job: Job) -> list[int]:
+def _conditions(world: w.SlurmWorld, job: PlainSlurmJob) -> list[int]:
     return np.flatnonzero(world.dependencies.job == job.row).tolist()
 
 
-def _met(controller: Controller, job: Job, at: int) -> bool:
+def _met(controller: PlainController, job: PlainSlurmJob, at: int) -> bool:
     world = controller.world
     kind = int(world.dependencies.kind[at])
     if kind == w.SINGLETON:
@@ -111,7 +113,7 @@ def _met(controller: Controller, job: Job, at: int) -> bool:
     return parent.state in ENDED and parent.state != w.COMPLETED
 
 
-def never_satisfied(controller: Controller, job: Job) -> bool:
+def never_satisfied(controller: PlainController, job: PlainSlurmJob) -> bool:
     """Whether a dependency has failed for good, so that the job can never start."""
     failed = [_failed(controller, at) for at in _conditions(controller.world, job)]
     if not failed:
@@ -119,7 +121,7 @@ def never_satisfied(controller: Controller, job: Job) -> bool:
     return all(failed) if controller.world.jobs.any_dependency[job.row] else any(failed)
 
 
-def _failed(controller: Controller, at: int) -> bool:
+def _failed(controller: PlainController, at: int) -> bool:
     kind = int(controller.world.dependencies.kind[at])
     if kind == w.SINGLETON:
         return False
@@ -134,7 +136,7 @@ def _failed(controller: Controller, at: int) -> bool:
 # What can never start
 
 
-def find_unplaceable(controller: Controller) -> None:
+def find_unplaceable(controller: PlainController) -> None:
     """Mark the jobs that can never start, with the first reason of `world.REASONS` that holds."""
     for job in controller.jobs:
         job.reason = _reason(controller, job)
@@ -148,7 +150,7 @@ def find_unplaceable(controller: Controller) -> None:
                 job.state, job.reason, marked = w.UNPLACEABLE, w.NEVER_SATISFIED, True
 
 
-def _reason(controller: Controller, job: Job) -> int:
+def _reason(controller: PlainController, job: PlainSlurmJob) -> int:
     world = controller.world
     if job.partition == w.NONE:
         return w.UNKNOWN_PARTITION
@@ -165,7 +167,7 @@ def _reason(controller: Controller, job: Job) -> int:
     return w.CYCLIC_DEPENDENCY if _waits_for_itself(world, job.row) else w.PLACEABLE
 
 
-def _waits_for_itself(world: w.World, row: int) -> bool:
+def _waits_for_itself(world: w.SlurmWorld, row: int) -> bool:
     pairs = list(zip(world.dependencies.job.tolist(), world.dependencies.parent.tolist(), strict=True))
     seen: set[int] = set()
     todo = [row]

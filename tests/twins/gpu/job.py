@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.gpu.algorithms.placement import packed, take
-from simulator.gpu.profiles.table import Model
+from simulator.gpu.profiles.table import TrainingModel
 from simulator.gpu.rounds import RESTART_S
 
 NEVER = float("inf")
 
 
 @dataclass(eq=False)
-class TwinJob:
+class PlainGpuJob:
     """One job; times in s from the origin. `placed` is {node: GPUs}, empty while it does not run."""
 
     number: int
@@ -24,7 +24,7 @@ class TwinJob:
     run: float
     group: int
     left: float  # of `run`
-    model: Model | None = None
+    model: TrainingModel | None = None
     elastic: bool = False
     service: float = 0.0
     level: int = 0
@@ -61,7 +61,7 @@ class TwinJob:
         self.end = max(self.since, self.resume) + self.left / speed
 
 
-def start(job: TwinJob, free: NDArray[np.int64], now: float, most_nodes: int | None = None) -> bool:
+def start(job: PlainGpuJob, free: NDArray[np.int64], now: float, most_nodes: int | None = None) -> bool:
     """Whether it fits on what is free, on up to `most_nodes`; if so it runs. Who ran before pays for a restart."""
     placed = packed(free, job.gpus, most_nodes)
     if placed is None:
@@ -71,7 +71,7 @@ def start(job: TwinJob, free: NDArray[np.int64], now: float, most_nodes: int | N
     return True
 
 
-def stop(job: TwinJob, free: NDArray[np.int64], now: float) -> None:
+def stop(job: PlainGpuJob, free: NDArray[np.int64], now: float) -> None:
     """Takes the GPUs of a job that was settled at `now`."""
     for node, gpus in job.placed.items():
         free[node] += gpus

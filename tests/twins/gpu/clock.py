@@ -10,27 +10,27 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.gpu.cluster import Cluster
+from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs, origin_s
-from simulator.gpu.twin import groups
-from simulator.gpu.twin.job import NEVER, TwinJob, start, stop
+from tests.twins.gpu import groups
+from tests.twins.gpu.job import NEVER, PlainGpuJob, start, stop
 
 BY_GROUP = ("yarn", "drf", "tetris")
 NEAR = 1e-6
 
 
 def simulate(
-    cluster: Cluster, jobs: GpuJobs, name: str, knobs: dict[str, float], quota: Sequence[float] = ()
+    cluster: GpuCluster, jobs: GpuJobs, name: str, knobs: dict[str, float], quota: Sequence[float] = ()
 ) -> list[tuple[float, float, int]]:
     """(start, end, preemptions) of each job, s from the origin; `quota`: GPUs of each group, for yarn."""
     origin = origin_s(jobs)
     columns = (jobs.submit_s - origin, jobs.gpus, jobs.run_s, jobs.group)
     everyone = [
-        TwinJob(at, submit, gpus, run, group, left=run)
+        PlainGpuJob(at, submit, gpus, run, group, left=run)
         for at, (submit, gpus, run, group) in enumerate(zip(*(one.tolist() for one in columns), strict=True))
     ]
     free = cluster.capacity[:, 0].copy()
-    there: list[TwinJob] = []
+    there: list[PlainGpuJob] = []
     coming = list(everyone)
     now = 0.0
     while coming or there:
@@ -70,14 +70,14 @@ def _thresholds(knobs: dict[str, float]) -> list[float]:
     return [knobs["threshold_1"], knobs["threshold_2"]]
 
 
-def _level(job: TwinJob, now: float, knobs: dict[str, float]) -> None:
+def _level(job: PlainGpuJob, now: float, knobs: dict[str, float]) -> None:
     if job.placed:
         job.level = max([job.level] + [i + 1 for i, at in enumerate(_thresholds(knobs)) if job.service >= at - NEAR])
     elif job.level and knobs["promote"] and now - job.pended >= knobs["promote"] * job.ran - NEAR:
         job.level, job.service = 0, 0.0
 
 
-def _wake(job: TwinJob, now: float, name: str, knobs: dict[str, float]) -> float:
+def _wake(job: PlainGpuJob, now: float, name: str, knobs: dict[str, float]) -> float:
     """When the policy wants to be asked though nothing happens; `now` is when it was asked last."""
     if name == "yarn" and not job.placed and job.submit + knobs["hold_s"] > now:
         return job.submit + knobs["hold_s"]
@@ -90,7 +90,7 @@ def _wake(job: TwinJob, now: float, name: str, knobs: dict[str, float]) -> float
     return NEVER
 
 
-def _follow(order: list[TwinJob], free: NDArray[np.int64], now: float, room: int) -> None:
+def _follow(order: list[PlainGpuJob], free: NDArray[np.int64], now: float, room: int) -> None:
     """The first in order that the GPUs hold run; who runs behind them is stopped; the rest takes what is left."""
     begins, stopped = [], []
     for job in order:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.gpu.algorithms.drf import progressive_filling
+from tests.twins.gpu.divisible_drf import progressive_filling
 
 
 def test_the_example_of_the_paper() -> None:

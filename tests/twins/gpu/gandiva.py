@@ -10,17 +10,17 @@ from math import ceil
 
 from simulator.gpu.policies.gandiva import TRIED
 from simulator.gpu.profiles.scaling import packed_share
-from simulator.gpu.rounds import Machine
-from simulator.gpu.twin.job import TwinJob
-from simulator.gpu.twin.rounds import Placed, best_fit, holds, less
+from simulator.gpu.rounds import GpuMachine
+from tests.twins.gpu.job import PlainGpuJob
+from tests.twins.gpu.rounds import Placed, best_fit, holds, less
 
 
-class Gandiva:
+class PlainGandiva:
     """What the scheduler keeps from one round to the next."""
 
     def __init__(
         self,
-        machine: Machine,
+        machine: GpuMachine,
         round_s: float,
         pause_s: float | None,
         least_together: float,
@@ -35,10 +35,10 @@ class Gandiva:
         self.had_slice: dict[int, float] = {}  # of a job that ever had one: when that was
         self.home: dict[int, Placed] = {}  # where it was then, without what it had grown by
 
-    def decide(self, there: list[TwinJob], now: float) -> dict[int, Placed]:
-        """As `simulator.gpu.twin.rounds.Policy`."""
+    def decide(self, there: list[PlainGpuJob], now: float) -> dict[int, Placed]:
+        """As `tests.twins.gpu.rounds.Policy`."""
         order = sorted(there, key=self._turn)
-        running: list[TwinJob] = []
+        running: list[PlainGpuJob] = []
         for job in order:
             if sum(other.gpus for other in running) + job.gpus <= self.machine.total:
                 running.append(job)
@@ -53,12 +53,12 @@ class Gandiva:
             self._grow(order, placed)
         return placed
 
-    def _turn(self, job: TwinJob) -> tuple[float, float, int]:
+    def _turn(self, job: PlainGpuJob) -> tuple[float, float, int]:
         """The one without a slice for the longest time first; without slices those with GPUs of their own."""
         waits = not job.placed or job.number in self.guests
         return self.had_slice.get(job.number, -1.0) if self.slices else float(waits), job.submit, job.number
 
-    def _places(self, running: list[TwinJob]) -> dict[int, Placed]:
+    def _places(self, running: list[PlainGpuJob]) -> dict[int, Placed]:
         """Each where it was, or together, or where anything is left."""
         free = self.machine.gpus.tolist()
         fewest = {job.number: ceil(job.gpus / self.machine.widest) for job in running}
@@ -89,7 +89,7 @@ class Gandiva:
                 placed[job.number] = found
         return placed
 
-    def _pack(self, waiting: list[TwinJob], running: list[TwinJob], placed: dict[int, Placed]) -> None:
+    def _pack(self, waiting: list[PlainGpuJob], running: list[PlainGpuJob], placed: dict[int, Placed]) -> None:
         """Pairs of one that waits and one that runs, both of as many GPUs: always the best that is left."""
         self.guests = {}
         guests, hosts = list(waiting[:TRIED]), list(running)
@@ -107,7 +107,7 @@ class Gandiva:
             guests = [job for job in guests if job.number != guest_number]
             hosts = [job for job in hosts if job.number != host_number]
 
-    def _grow(self, order: list[TwinJob], placed: dict[int, Placed]) -> None:
+    def _grow(self, order: list[PlainGpuJob], placed: dict[int, Placed]) -> None:
         """Elastic jobs get as many GPUs again: those that they had so far, if these are free, else any."""
         for job in order:
             base = placed[job.number]
@@ -120,7 +120,7 @@ class Gandiva:
                 placed[job.number] = {node: base.get(node, 0) + extra.get(node, 0) for node in {**base, **extra}}
 
 
-def _together(one: TwinJob, other: TwinJob) -> float:
+def _together(one: PlainGpuJob, other: PlainGpuJob) -> float:
     """What both together do, of what one does alone."""
     if one.model is None or other.model is None:
         return 0.0

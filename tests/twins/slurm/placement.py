@@ -6,14 +6,14 @@ docs/schedulers/slurm.md, "Words" and "Placement".
 from __future__ import annotations
 
 from simulator.slurm import world as w
-from simulator.slurm.twin.state import Job, Machine
+from tests.twins.slurm.state import PlainMachine, PlainSlurmJob
 
 
-def _takes(machine: Machine, job: Job, node: int) -> tuple[int, ...]:
+def _takes(machine: PlainMachine, job: PlainSlurmJob, node: int) -> tuple[int, ...]:
     return machine.total[node] if job.whole else job.share
 
 
-def put(machine: Machine, job: Job, nodes: list[int]) -> None:
+def put(machine: PlainMachine, job: PlainSlurmJob, nodes: list[int]) -> None:
     """The job holds its share of each of these nodes."""
     for node in nodes:
         machine.running_on[node].append(job.row)
@@ -22,7 +22,7 @@ def put(machine: Machine, job: Job, nodes: list[int]) -> None:
         ]
 
 
-def remove(machine: Machine, job: Job) -> None:
+def remove(machine: PlainMachine, job: PlainSlurmJob) -> None:
     """The job gives back what it holds."""
     for node in job.held:
         machine.running_on[node].remove(job.row)
@@ -31,7 +31,7 @@ def remove(machine: Machine, job: Job) -> None:
         ]
 
 
-def could_hold(machine: Machine, job: Job, node: int) -> bool:
+def could_hold(machine: PlainMachine, job: PlainSlurmJob, node: int) -> bool:
     """Whether the node holds the share with nothing running on it."""
     kind = int(machine.world.nodes.gpu_type[node])
     return not (job.gpu_type != w.NONE and job.share[2] > 0 and kind != job.gpu_type) and all(
@@ -39,7 +39,7 @@ def could_hold(machine: Machine, job: Job, node: int) -> bool:
     )
 
 
-def holds(machine: Machine, job: Job, node: int) -> bool:
+def holds(machine: PlainMachine, job: PlainSlurmJob, node: int) -> bool:
     """Whether the node holds the share beside what runs on it."""
     if not could_hold(machine, job, node):
         return False
@@ -48,7 +48,7 @@ def holds(machine: Machine, job: Job, node: int) -> bool:
     return all(has >= need for has, need in zip(machine.idle[node], job.share, strict=True))
 
 
-def place(machine: Machine, job: Job, available: set[int]) -> list[int] | None:
+def place(machine: PlainMachine, job: PlainSlurmJob, available: set[int]) -> list[int] | None:
     """The nodes that the job would get of the available ones, rising; None where they do not suffice."""
     fit = [node for node in sorted(available) if holds(machine, job, node)]
     if len(fit) < job.nodes:
@@ -71,7 +71,7 @@ def place(machine: Machine, job: Job, available: set[int]) -> list[int] | None:
     return sorted(chosen)
 
 
-def _rank(machine: Machine, run: list[int], missing: int) -> tuple[int, bool, int, int]:
+def _rank(machine: PlainMachine, run: list[int], missing: int) -> tuple[int, bool, int, int]:
     """Low weight first; then runs that suffice, the shortest first; then the others, the longest first."""
     enough = len(run) >= missing
     return int(machine.world.nodes.weight[run[0]]), not enough, len(run) if enough else -len(run), run[0]

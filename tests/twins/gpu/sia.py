@@ -18,9 +18,9 @@ import numpy as np
 
 from simulator.gpu.algorithms.assignment import UNASSIGNED
 from simulator.gpu.profiles.scaling import goodput
-from simulator.gpu.rounds import RESTART_S, Machine
-from simulator.gpu.twin.job import TwinJob
-from simulator.gpu.twin.rounds import Placed, best_fit, less
+from simulator.gpu.rounds import RESTART_S, GpuMachine
+from tests.twins.gpu.job import PlainGpuJob
+from tests.twins.gpu.rounds import Placed, best_fit, less
 
 
 class Given(NamedTuple):
@@ -38,13 +38,15 @@ class Cost(NamedTuple):
     moved: int
 
 
-class Sia:
+class PlainSia:
     """What the scheduler keeps from one round to the next, and the `answers` that it is told, one a round."""
 
     pause_s: float | None = None
     settled = False
 
-    def __init__(self, machine: Machine, round_s: float, most_times: int, answers: Sequence[dict[int, Placed]]) -> None:
+    def __init__(
+        self, machine: GpuMachine, round_s: float, most_times: int, answers: Sequence[dict[int, Placed]]
+    ) -> None:
         self.round_s, self.most_times = round_s, most_times
         self.guests: dict[int, int] = {}
         self.answers: Iterator[dict[int, Placed]] = iter(answers)
@@ -56,8 +58,8 @@ class Sia:
         self.pools = [[node for node in nodes if (machine.types[node], self.free[node]) == one] for one in alike]
         self.given: dict[int, Given] = {}
 
-    def decide(self, there: list[TwinJob], now: float) -> dict[int, Placed]:
-        """As `simulator.gpu.twin.rounds.Policy`. Raises ValueError for an answer that is not one of the best."""
+    def decide(self, there: list[PlainGpuJob], now: float) -> dict[int, Placed]:
+        """As `tests.twins.gpu.rounds.Policy`. Raises ValueError for an answer that is not one of the best."""
         told = {number: self._told(placed) for number, placed in next(self.answers).items()}
         self.given = {job.number: self.given[job.number] for job in there if job.placed}
         pinned = {job.number for job in there if job.placed and job.resume > now}
@@ -80,7 +82,7 @@ class Sia:
         gpus = sum(placed.values())
         return Given(pool, gpus, ceil(gpus / self.sizes[pool]))
 
-    def _allowed(self, job: TwinJob) -> list[Given]:
+    def _allowed(self, job: PlainGpuJob) -> list[Given]:
         held = self.given[job.number].gpus if job.placed else job.gpus
         found = []
         for pool, (nodes, size) in enumerate(zip(self.pools, self.sizes, strict=True)):
@@ -93,7 +95,7 @@ class Sia:
             found += [Given(pool, gpus, ceil(gpus / size)) for gpus in counts]
         return found
 
-    def _costs(self, job: TwinJob, now: float) -> dict[Given | None, Cost]:
+    def _costs(self, job: PlainGpuJob, now: float) -> dict[Given | None, Cost]:
         """What each allocation of the job costs, None for none."""
         allowed, has = self._allowed(job), self.given[job.number] if job.placed else None
         useful = [self._goodput(job, given) for given in allowed]
@@ -108,12 +110,12 @@ class Sia:
             found[given] = Cost(round(100 * float(cost)), int(has is not None and given != has))
         return found
 
-    def _goodput(self, job: TwinJob, given: Given) -> float:
+    def _goodput(self, job: PlainGpuJob, given: Given) -> float:
         if job.model is None:
             return float(given.gpus)
         return goodput(job.model, self.kinds[given.pool], given.gpus, given.nodes, job.gpus)
 
-    def _place(self, jobs: dict[int, TwinJob], wanted: dict[int, Given]) -> dict[int, Placed]:
+    def _place(self, jobs: dict[int, PlainGpuJob], wanted: dict[int, Given]) -> dict[int, Placed]:
         """Who keeps what it has keeps its GPUs; then the others, most GPUs first."""
         placed = {number: jobs[number].placed for number, given in wanted.items() if self.given.get(number) == given}
         for number, given in sorted(wanted.items(), key=lambda one: (-one[1].gpus, one[0])):

@@ -11,19 +11,19 @@ from math import ceil, log
 import numpy as np
 
 from simulator.gpu.algorithms.placement import packed, take
-from simulator.gpu.cluster import Cluster
-from simulator.gpu.twin.job import NEVER, TwinJob
+from simulator.gpu.cluster import GpuCluster
+from tests.twins.gpu.job import NEVER, PlainGpuJob
 
 SAME = 1e-12  # two sums of logarithms are one
 
 
-class Themis:
+class PlainThemis:
     """What the scheduler keeps from one round to the next."""
 
     pause_s: float | None = None
     settled = False
 
-    def __init__(self, cluster: Cluster, round_s: float, lease_s: float, filter_share: float, seed: int) -> None:
+    def __init__(self, cluster: GpuCluster, round_s: float, lease_s: float, filter_share: float, seed: int) -> None:
         self.cluster, self.round_s, self.lease_s, self.filter_share = cluster, round_s, lease_s, filter_share
         self.guests: dict[int, int] = {}
         self.chance = np.random.default_rng(seed)
@@ -31,7 +31,7 @@ class Themis:
         self.first_round: dict[int, int] = {}
         self.apps: list[int] = []  # at each round so far
 
-    def decide(self, there: list[TwinJob], now: float) -> dict[int, dict[int, int]]:
+    def decide(self, there: list[PlainGpuJob], now: float) -> dict[int, dict[int, int]]:
         """Job -> {node: GPUs} until the next round; `there` in order of arrival, settled at `now`."""
         self.apps.append(len(there))
         for job in there:
@@ -55,13 +55,13 @@ class Themis:
                 self.lease_end[number] = now + self.lease_s
         return placed
 
-    def _alone(self, job: TwinJob, run: float) -> float:
+    def _alone(self, job: PlainGpuJob, run: float) -> float:
         """Seconds of `run` on a 1/N share; N is the mean of the apps in the rounds since it came, before this one."""
         since = self.apps[self.first_round[job.number] : -1] or self.apps[-1:]
         share = max(1.0, self.cluster.gpus / max(1.0, sum(since) / len(since)))
         return run * max(1.0, job.gpus / share)
 
-    def _winners(self, bidders: list[TwinJob], free: int, now: float) -> list[TwinJob]:
+    def _winners(self, bidders: list[PlainGpuJob], free: int, now: float) -> list[PlainGpuJob]:
         """Those whose bundle is in the outcome of the largest product, and who keep it."""
         values = []  # of nothing, and of the gang
         for job in bidders:
@@ -84,7 +84,7 @@ class Themis:
 
 
 def _best(
-    bidders: list[TwinJob], values: list[tuple[float, float]], taking_part: list[int], free: int
+    bidders: list[PlainGpuJob], values: list[tuple[float, float]], taking_part: list[int], free: int
 ) -> dict[int, bool]:
     """Who wins where the sum of the values is largest; of equal ones that in which the last wins nothing."""
     best, most = dict.fromkeys(taking_part, False), -NEVER
@@ -97,7 +97,7 @@ def _best(
     return best
 
 
-def _place(job: TwinJob, free: np.ndarray[tuple[int], np.dtype[np.int64]]) -> dict[int, int]:
+def _place(job: PlainGpuJob, free: np.ndarray[tuple[int], np.dtype[np.int64]]) -> dict[int, int]:
     """Where it runs now if that is free, else packed; taken out of `free`."""
     stays = bool(job.placed) and all(free[node] >= gpus for node, gpus in job.placed.items())
     found = job.placed if stays else packed(free, job.gpus)

@@ -7,19 +7,19 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.gpu.cluster import Cluster
+from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.policies.tetris import LOOKED_AT
-from simulator.gpu.twin.job import TwinJob, start, stop
+from tests.twins.gpu.job import PlainGpuJob, start, stop
 
 Free = NDArray[np.int64]
 
 
 def decide(
     name: str,
-    there: list[TwinJob],
+    there: list[PlainGpuJob],
     free: Free,
     now: float,
-    cluster: Cluster,
+    cluster: GpuCluster,
     quota: list[float],
     knobs: dict[str, float],
 ) -> None:
@@ -33,15 +33,15 @@ def decide(
             pass
 
 
-def _used(there: list[TwinJob], group: int) -> int:
+def _used(there: list[PlainGpuJob], group: int) -> int:
     return sum(job.gpus for job in there if job.placed and job.group == group)
 
 
 def _offer(
-    there: list[TwinJob], free: Free, start_it: Callable[[TwinJob], bool], share: Callable[[int], float]
+    there: list[PlainGpuJob], free: Free, start_it: Callable[[PlainGpuJob], bool], share: Callable[[int], float]
 ) -> None:
     """Everybody who waits gets one try, the first of the group with the least share next."""
-    waiting: dict[int, list[TwinJob]] = {}
+    waiting: dict[int, list[PlainGpuJob]] = {}
     for job in there:
         if not job.placed:
             waiting.setdefault(job.group, []).append(job)
@@ -53,11 +53,11 @@ def _offer(
 
 
 def _yarn(
-    there: list[TwinJob], free: Free, now: float, cluster: Cluster, quota: list[float], knobs: dict[str, float]
+    there: list[PlainGpuJob], free: Free, now: float, cluster: GpuCluster, quota: list[float], knobs: dict[str, float]
 ) -> None:
     widest = int(cluster.capacity[:, 0].max())
 
-    def start_it(job: TwinJob) -> bool:
+    def start_it(job: PlainGpuJob) -> bool:
         holds_out = now - job.submit < knobs["hold_s"]
         return start(job, free, now, -(-job.gpus // widest) if holds_out else None)
 
@@ -69,7 +69,7 @@ def _yarn(
             _reclaim(job, there, free, now, quota)
 
 
-def _reclaim(job: TwinJob, there: list[TwinJob], free: Free, now: float, quota: list[float]) -> None:
+def _reclaim(job: PlainGpuJob, there: list[PlainGpuJob], free: Free, now: float, quota: list[float]) -> None:
     lent = sum(max(0.0, _used(there, group) - own) for group, own in enumerate(quota))
     if free.sum() + lent < job.gpus:
         return
@@ -80,7 +80,9 @@ def _reclaim(job: TwinJob, there: list[TwinJob], free: Free, now: float, quota: 
         stop(over[-1], free, now)
 
 
-def _tetris_starts_one(there: list[TwinJob], free: Free, now: float, cluster: Cluster, knobs: dict[str, float]) -> bool:
+def _tetris_starts_one(
+    there: list[PlainGpuJob], free: Free, now: float, cluster: GpuCluster, knobs: dict[str, float]
+) -> bool:
     """Whether one of the candidates was started: the one of the highest score that fits."""
     waiting = [job for job in there if not job.placed]
     groups = sorted({job.group for job in waiting}, key=lambda group: (_used(there, group), group))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.slurm import world as w
-from simulator.slurm.twin import rules
-from simulator.slurm.twin.moves import meet_capacity, recorded_end, start_pinned, take_ends
-from simulator.slurm.twin.passes import backfill_pass, main_pass
-from simulator.slurm.twin.priority import calculate_usage, fair_share_factors, set_priority, static_priority
-from simulator.slurm.twin.state import Controller, Job, at_the_beginning
+from tests.twins.slurm import rules
+from tests.twins.slurm.moves import meet_capacity, recorded_end, start_pinned, take_ends
+from tests.twins.slurm.passes import backfill_pass, main_pass
+from tests.twins.slurm.priority import calculate_usage, fair_share_factors, set_priority, static_priority
+from tests.twins.slurm.state import PlainController, PlainSlurmJob, at_the_beginning
 
 ALWAYS = -1  # free from the beginning
 
 
-def simulate(world: w.World, *, free_from: int = ALWAYS, until: int = w.NEVER) -> w.Result:
+def simulate(world: w.SlurmWorld, *, free_from: int = ALWAYS, until: int = w.NEVER) -> w.SlurmResult:
     """What becomes of each job; arguments and result as those of the kernel's `run`, nothing checked."""
     controller = played(world, free_from=free_from, until=until)
     jobs = controller.jobs
@@ -22,7 +22,7 @@ def simulate(world: w.World, *, free_from: int = ALWAYS, until: int = w.NEVER) -
         if job.state == w.PENDING and rules.never_satisfied(controller, job):
             job.reason = w.NEVER_SATISFIED
     placement = [job.held or [w.NONE] * job.nodes for job in jobs]
-    return w.Result(
+    return w.SlurmResult(
         start_s=np.array([job.start for job in jobs], np.int64),
         end_s=np.array([job.end for job in jobs], np.int64),
         state=np.array([job.state for job in jobs], np.int64),
@@ -34,7 +34,7 @@ def simulate(world: w.World, *, free_from: int = ALWAYS, until: int = w.NEVER) -
     )
 
 
-def played(world: w.World, *, free_from: int = ALWAYS, until: int = w.NEVER) -> Controller:
+def played(world: w.SlurmWorld, *, free_from: int = ALWAYS, until: int = w.NEVER) -> PlainController:
     """The controller as it stands after second `until`; its clock has gone on."""
     controller = at_the_beginning(world, free_from, until)
     controller.usage.factor = fair_share_factors(controller)
@@ -55,7 +55,7 @@ def _multiple_after(now: int, origin: int, period: int) -> int:
     return origin + ((now - origin) // period + 1) * period
 
 
-def _one_second(controller: Controller) -> None:
+def _one_second(controller: PlainController) -> None:
     """Steps 1 to 6; the passes again for as long as a job that they start ends in the same second."""
     now, settings = controller.now, controller.settings
     free = now >= controller.free_from
@@ -77,7 +77,7 @@ def _one_second(controller: Controller) -> None:
             break
 
 
-def _outages_and_capacity(controller: Controller) -> bool:
+def _outages_and_capacity(controller: PlainController) -> bool:
     """Nodes leave or come back; whether anything of the kind happens now."""
     outages, capacity = controller.world.outages, controller.world.capacity
     gone = bool((outages.begin_s == controller.now).any())
@@ -90,7 +90,7 @@ def _outages_and_capacity(controller: Controller) -> bool:
     return gone or back or bool(changed.size)
 
 
-def _main_pass_if_due(controller: Controller, ended: bool) -> None:
+def _main_pass_if_due(controller: PlainController, ended: bool) -> None:
     """At most one main pass: full where due, else limited; one over an empty queue is none."""
     now, settings = controller.now, controller.settings
     full = (now - settings.origin_s) % settings.sched_interval_s == 0 and controller.last_main < now
@@ -103,7 +103,7 @@ def _main_pass_if_due(controller: Controller, ended: bool) -> None:
         main_pass(controller, limited=not full)
 
 
-def _arrivals_and_timed_events(controller: Controller) -> bool:
+def _arrivals_and_timed_events(controller: PlainController) -> bool:
     """Submissions, ends of holds, cancellations, pinned starts; then jobs enter the queue. Whether anything happens."""
     now, happened = controller.now, False
     for job in controller.jobs:
@@ -126,13 +126,13 @@ def _arrivals_and_timed_events(controller: Controller) -> bool:
     return happened
 
 
-def _may_queue(controller: Controller, job: Job) -> bool:
+def _may_queue(controller: PlainController, job: PlainSlurmJob) -> bool:
     """Whether nothing holds a pending job any more."""
     waits = job.state == w.PENDING and not job.queued
     return waits and job.eligible <= controller.now and rules.dependencies_hold(controller, job)
 
 
-def _next_second(controller: Controller, now: int) -> int | None:
+def _next_second(controller: PlainController, now: int) -> int | None:
     """The next second at which something happens; None where nothing can any more."""
     settings = controller.settings
     later = [second for second in _seconds_known(controller, now) if now < second < w.NEVER]
@@ -154,7 +154,7 @@ def _next_second(controller: Controller, now: int) -> int | None:
     return min(later + passes, default=None)
 
 
-def _seconds_known(controller: Controller, now: int) -> list[int]:
+def _seconds_known(controller: PlainController, now: int) -> list[int]:
     """The seconds, past ones too, at which something happens whatever the passes do."""
     world = controller.world
     seconds = [*world.outages.begin_s.tolist(), *world.outages.end_s.tolist(), *world.capacity.time_s.tolist()]
@@ -177,7 +177,7 @@ def _seconds_known(controller: Controller, now: int) -> list[int]:
     return seconds
 
 
-def _settled(controller: Controller, now: int) -> bool:
+def _settled(controller: PlainController, now: int) -> bool:
     """Whether, with nothing running and nothing to come, a full pass and a backfill pass have had their chance."""
     oldest = max((job.accrue for job in controller.jobs if job.queued), default=None)
     if oldest is None:
@@ -191,7 +191,7 @@ def _settled(controller: Controller, now: int) -> bool:
     return bool(now > max(last_events) + 2 * patience)
 
 
-def _priorities(controller: Controller) -> None:
+def _priorities(controller: PlainController) -> None:
     """A calculation period is over: usage, then the priorities of all who wait."""
     if controller.settings.weight_fairshare:
         calculate_usage(controller)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.slurm import world as w
-from simulator.slurm.twin import placement
-from simulator.slurm.twin.priority import charge
-from simulator.slurm.twin.state import Controller, Job
+from tests.twins.slurm import placement
+from tests.twins.slurm.priority import charge
+from tests.twins.slurm.state import PlainController, PlainSlurmJob
 
 
-def start(controller: Controller, job: Job, nodes: list[int], *, by_backfill: bool) -> None:
+def start(controller: PlainController, job: PlainSlurmJob, nodes: list[int], *, by_backfill: bool) -> None:
     """The job starts now on these nodes."""
     now = controller.now
     placement.put(controller.machine, job, nodes)
@@ -21,7 +21,7 @@ def start(controller: Controller, job: Job, nodes: list[int], *, by_backfill: bo
     controller.usage.since[job.row] = now
 
 
-def start_pinned(controller: Controller, job: Job) -> None:
+def start_pinned(controller: PlainController, job: PlainSlurmJob) -> None:
     """The job starts where the record says; where it does not say, on nodes of its partition, if they suffice."""
     world = controller.world
     first, last = world.pinned_first[job.row : job.row + 2]
@@ -32,25 +32,25 @@ def start_pinned(controller: Controller, job: Job) -> None:
         start(controller, job, nodes, by_backfill=False)
 
 
-def partition_nodes(world: w.World, job: Job) -> set[int]:
+def partition_nodes(world: w.SlurmWorld, job: PlainSlurmJob) -> set[int]:
     """The nodes of the job's partition."""
     return set(np.flatnonzero(world.partitions.nodes[job.partition]).tolist())
 
 
-def recorded_end(controller: Controller, job: Job) -> int:
+def recorded_end(controller: PlainController, job: PlainSlurmJob) -> int:
     """When a running job will end, s: by itself, or killed some time after its limit."""
     settings = controller.settings
     return job.start + min(job.run, job.limit + settings.over_time_limit_s + settings.kill_wait_s)
 
 
-def leave(controller: Controller, job: Job, state: int, end: int) -> None:
+def leave(controller: PlainController, job: PlainSlurmJob, state: int, end: int) -> None:
     """A running job leaves its nodes."""
     charge(controller, job, ends=True)
     placement.remove(controller.machine, job)
     job.state, job.end = state, end
 
 
-def take_ends(controller: Controller) -> bool:
+def take_ends(controller: PlainController) -> bool:
     """The jobs whose nodes come free by now leave them; whether there was any."""
     done = controller.now - controller.settings.completing_s
     ending = [job for job in controller.running if recorded_end(controller, job) <= done]
@@ -63,7 +63,7 @@ def take_ends(controller: Controller) -> bool:
     return bool(ending)
 
 
-def evict(controller: Controller, job: Job) -> None:
+def evict(controller: PlainController, job: PlainSlurmJob) -> None:
     """A running job makes room for one that preempts it: it ends now, or is submitted again."""
     leave(controller, job, w.PREEMPTED, controller.now)
     if controller.world.qos.preempt_mode[job.qos] == w.PREEMPT_REQUEUE:
@@ -72,7 +72,7 @@ def evict(controller: Controller, job: Job) -> None:
         job.restarts += 1
 
 
-def meet_capacity(controller: Controller) -> None:
+def meet_capacity(controller: PlainController) -> None:
     """Bring the number of nodes out of service to what the capacity says, as far as idle nodes allow."""
     world, out = controller.world, controller.out
     past = world.capacity.nodes[world.capacity.time_s <= controller.now]
@@ -84,7 +84,7 @@ def meet_capacity(controller: Controller) -> None:
         out.add(idle.pop())
 
 
-def in_service(controller: Controller) -> set[int]:
+def in_service(controller: PlainController) -> set[int]:
     """The nodes that are neither drained nor over the capacity."""
     outages, now = controller.world.outages, controller.now
     drained = (outages.kind == w.DRAIN) & (outages.begin_s <= now) & (outages.end_s > now)

@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 
-from simulator.gpu.rounds import Machine
-from simulator.gpu.twin.job import TwinJob
-from simulator.gpu.twin.rounds import Placed, best_fit, holds, less, restart_s, speed
+from simulator.gpu.rounds import GpuMachine
+from tests.twins.gpu.job import PlainGpuJob
+from tests.twins.gpu.rounds import Placed, best_fit, holds, less, restart_s, speed
 
 
-class Lyra:
+class PlainLyra:
     """What the scheduler keeps from one round to the next; `in_use`: servers that inference needs at a time in s."""
 
     settled = False
 
     def __init__(
         self,
-        machine: Machine,
+        machine: GpuMachine,
         inference_nodes: int,
         in_use: Callable[[float], int],
         round_s: float,
@@ -42,8 +42,8 @@ class Lyra:
         self.extra: dict[int, Placed] = {}  # those that it has beyond them
         self.reclaimed = 0
 
-    def decide(self, there: list[TwinJob], now: float) -> dict[int, Placed]:
-        """As `simulator.gpu.twin.rounds.Policy`."""
+    def decide(self, there: list[PlainGpuJob], now: float) -> dict[int, Placed]:
+        """As `tests.twins.gpu.rounds.Policy`."""
         numbers = [job.number for job in there]
         self.base = {number: self.base[number] for number in self.base if number in numbers}
         self.extra = {number: self.extra[number] for number in self.extra if number in numbers}
@@ -93,7 +93,7 @@ class Lyra:
                 return found
         return best_fit(free, gpus)
 
-    def _grow(self, jobs: list[TwinJob]) -> None:
+    def _grow(self, jobs: list[PlainGpuJob]) -> None:
         """The extra GPUs of each job: what it had if it shall have as many again and they are free, else others."""
         free = self._free()
         had_before, self.extra = self.extra, {}
@@ -114,7 +114,7 @@ class Lyra:
                     extra[job.number] = found
         self.extra = extra
 
-    def _best(self, jobs: list[TwinJob], capacity: int) -> dict[int, int]:
+    def _best(self, jobs: list[PlainGpuJob], capacity: int) -> dict[int, int]:
         """The extra GPUs of each job that save the most seconds, of all choices there are."""
         quarters = (1, 2, 3, 4)
         most = [int(job.gpus * (self.most_times - 1.0)) for job in jobs]
@@ -128,11 +128,11 @@ class Lyra:
                 best, best_s = sizes, worth
         return {job.number: gpus for job, gpus in zip(jobs, best, strict=True)}
 
-    def _saved(self, job: TwinJob, gpus: int) -> float:
+    def _saved(self, job: PlainGpuJob, gpus: int) -> float:
         """Seconds by which the job ends sooner with `gpus` more than with none, restarts counted on both sides."""
         return self._end(job, 0) - self._end(job, gpus)
 
-    def _end(self, job: TwinJob, gpus: int) -> float:
+    def _end(self, job: PlainGpuJob, gpus: int) -> float:
         """Seconds to its end with `gpus` more: a restart if it has run and its GPUs change, and the work itself.
 
         The extra GPUs are taken to be on nodes of their own, from the front of the machine.
@@ -145,7 +145,7 @@ class Lyra:
         work_s = job.left / speed(job, placed, self.machine)
         return work_s + (restart_s(job, self.pause_s) if self._changes(job, gpus) else 0.0)
 
-    def _changes(self, job: TwinJob, gpus: int) -> bool:
+    def _changes(self, job: PlainGpuJob, gpus: int) -> bool:
         """Whether a job that has run pays for having `gpus` more: it does unless that is what it runs on now."""
         base, extra = self.base[job.number], self.extra.get(job.number, {})
         same = {node: base.get(node, 0) + extra.get(node, 0) for node in {**base, **extra}} == job.placed

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from simulator.slurm import world as w
-from simulator.slurm.twin.state import Controller, Job
+from tests.twins.slurm.state import PlainController, PlainSlurmJob
 
 
-def static_priority(world: w.World, job: Job) -> float:
+def static_priority(world: w.SlurmWorld, job: PlainSlurmJob) -> float:
     """The terms that do not change while the job waits."""
     settings, jobs, request = world.settings, world.jobs, job.request
     every_node, every_cpu = len(world.nodes), int(world.nodes.cpus.sum())
@@ -37,7 +37,7 @@ def static_priority(world: w.World, job: Job) -> float:
     return ((((size + partition) + qos) + tres) + float(jobs.site_factor[job.row])) - int(jobs.nice[job.row])
 
 
-def set_priority(controller: Controller, job: Job) -> None:
+def set_priority(controller: PlainController, job: PlainSlurmJob) -> None:
     """The priority that the job has now, by its age and its user's fair share."""
     settings = controller.settings
     age = settings.weight_age * min(1.0, (controller.now - job.accrue) / settings.max_age_s)
@@ -48,7 +48,7 @@ def set_priority(controller: Controller, job: Job) -> None:
     job.priority = max(1, min(2**32 - 1, math.trunc(job.static + age + fairshare)))
 
 
-def charge(controller: Controller, job: Job, *, ends: bool) -> None:
+def charge(controller: PlainController, job: PlainSlurmJob, *, ends: bool) -> None:
     """Charge a running job up to now to its association and all above."""
     world, usage = controller.world, controller.usage
     seconds = controller.now - usage.since.pop(job.row)
@@ -64,7 +64,7 @@ def charge(controller: Controller, job: Job, *, ends: bool) -> None:
         association = int(world.associations.parent[association])
 
 
-def calculate_usage(controller: Controller) -> None:
+def calculate_usage(controller: PlainController) -> None:
     """One decay period is over: charge what runs, let usage decay and rank the users anew."""
     settings, usage = controller.settings, controller.usage
     for job in controller.running:
@@ -77,7 +77,7 @@ def calculate_usage(controller: Controller) -> None:
     usage.factor = fair_share_factors(controller)
 
 
-def fair_share_factors(controller: Controller) -> dict[int, float]:
+def fair_share_factors(controller: PlainController) -> dict[int, float]:
     """The fair tree: users are ranked by a walk from the root that takes siblings in falling order of fair share."""
     is_user = controller.world.associations.user != w.NONE
     children = controller.usage.children
@@ -109,7 +109,7 @@ def fair_share_factors(controller: Controller) -> dict[int, float]:
     return factor
 
 
-def _level_fairshare(controller: Controller, row: int) -> float:
+def _level_fairshare(controller: PlainController, row: int) -> float:
     """The row's part of its siblings' shares over its part of their usage; infinite where it used nothing."""
     tree, usage = controller.world.associations, controller.usage
     siblings = usage.children[int(tree.parent[row])]

@@ -11,11 +11,11 @@ from simulator.recorded.follow import HORIZON_S, TICK_S
 from simulator.recorded.forked import OUT_S
 from simulator.recorded.record import NEVER
 from simulator.recorded.run_times import LAST, LEAST, STEPS, WHOLE
-from simulator.recorded.state import Rules
+from simulator.recorded.state import RecordedRules
 
 
 @dataclass(frozen=True)
-class Job:
+class PlainRecordedJob:
     """One job of the record; `start_s` is NEVER for one cancelled in the queue."""
 
     row: int
@@ -32,24 +32,26 @@ class Job:
         """Its place in the queue: a higher priority first, then the earlier row."""
         return (-self.key, self.row)
 
-    def asks_no_more(self, other: Job) -> bool:
+    def asks_no_more(self, other: PlainRecordedJob) -> bool:
         """Whether it is the same user's and asks for neither more nodes nor a longer limit."""
         return self.user == other.user and self.size <= other.size and self.limit_s <= other.limit_s
 
 
-Records = list[tuple[int, int, int, Job]]  # second, kind, row, job
+Records = list[tuple[int, int, int, PlainRecordedJob]]  # second, kind, row, job
 
 
 @dataclass
-class Twin:
+class PlainRecordedCluster:
     """A world: who pends, who runs since when, and what was learned."""
 
-    rules: Rules
-    pending: list[Job] = field(default_factory=list)
-    running: dict[Job, int] = field(default_factory=dict)
-    could_start: dict[Job, int] = field(default_factory=dict)
-    held: set[Job] = field(default_factory=set)
-    counted: list[Job] = field(default_factory=list)  # against their users' limits, though they have finished
+    rules: RecordedRules
+    pending: list[PlainRecordedJob] = field(default_factory=list)
+    running: dict[PlainRecordedJob, int] = field(default_factory=dict)
+    could_start: dict[PlainRecordedJob, int] = field(default_factory=dict)
+    held: set[PlainRecordedJob] = field(default_factory=set)
+    counted: list[PlainRecordedJob] = field(
+        default_factory=list
+    )  # against their users' limits, though they have finished
     ceiling: int = NEVER
 
     @property
@@ -57,17 +59,19 @@ class Twin:
         """Nodes that running jobs hold."""
         return sum(job.size for job in self.running)
 
-    def over_limit(self, job: Job, placed: list[Job]) -> bool:
+    def over_limit(self, job: PlainRecordedJob, placed: list[PlainRecordedJob]) -> bool:
         """Whether the user's limits keep the job back, those placed ahead of it counted."""
         own = [other for other in (*self.running, *self.counted, *placed) if other.user == job.user]
         nodes = sum(other.size for other in own)
         return len(own) >= self.rules.max_jobs or nodes + job.size > max(self.rules.max_nodes, job.size)
 
-    def make_pass(self, now: int, usable: int, target: Job | None = None) -> tuple[bool, list[Job]]:
+    def make_pass(
+        self, now: int, usable: int, target: PlainRecordedJob | None = None
+    ) -> tuple[bool, list[PlainRecordedJob]]:
         """Whether the target may start, and the queued jobs that may."""
         holds = [(now, max(start + job.limit_s, now + 1), job.size) for job, start in self.running.items()]
-        starting: list[Job] = []
-        counted: list[Job] = []
+        starting: list[PlainRecordedJob] = []
+        counted: list[PlainRecordedJob] = []
         queue = sorted([*self.pending, *([target] if target else [])], key=lambda job: job.rank)
         for at, job in enumerate(queue):
             if job in self.held:
@@ -98,7 +102,7 @@ class Twin:
         return False, starting
 
     @staticmethod
-    def earliest(holds: list[tuple[int, int, int]], now: int, usable: int, job: Job) -> int | None:
+    def earliest(holds: list[tuple[int, int, int]], now: int, usable: int, job: PlainRecordedJob) -> int | None:
         """The first instant from now on at which the job's nodes are free for its whole limit."""
         edges = sorted({now, *(time for begin, end, _ in holds for time in (begin, end))})
         for begin in edges:
@@ -108,9 +112,9 @@ class Twin:
         return None
 
 
-def informed_start(others: list[Job], job: Job, rules: Rules) -> int:
+def informed_start(others: list[PlainRecordedJob], job: PlainRecordedJob, rules: RecordedRules) -> int:
     """Predicted start of `job`, of which submission, size, limit, user and key alone are read."""
-    twin = Twin(rules)
+    twin = PlainRecordedCluster(rules)
     records = _records(others)
     levels: list[tuple[int, int]] = []  # (second, nodes busy after it)
     now = min([*(time for time, *_ in records), job.submit_s]) + 1
@@ -132,7 +136,7 @@ def informed_start(others: list[Job], job: Job, rules: Rules) -> int:
         now = min([min(seconds) + 1, (now // TICK_S + 1) * TICK_S] + ([last] if submitted else []))
 
 
-def forked_start(others: list[Job], job: Job, rules: Rules) -> int:
+def forked_start(others: list[PlainRecordedJob], job: PlainRecordedJob, rules: RecordedRules) -> int:
     """As `informed_start`, but from the job's submission on the others are simulated; given up with the last record."""
     last = max([time for time, *_ in _records(others)] + [job.submit_s])
     starts, now = forked_starts(others, [job], rules, last + 1, is_recorded=True)
@@ -140,20 +144,25 @@ def forked_start(others: list[Job], job: Job, rules: Rules) -> int:
 
 
 def forked_starts(
-    others: list[Job], submitted: list[Job], rules: Rules, until_s: int = NEVER, *, is_recorded: bool = False
-) -> tuple[dict[Job, int], int]:
+    others: list[PlainRecordedJob],
+    submitted: list[PlainRecordedJob],
+    rules: RecordedRules,
+    until_s: int = NEVER,
+    *,
+    is_recorded: bool = False,
+) -> tuple[dict[PlainRecordedJob, int], int]:
     """Starts of `submitted` (by rising submission) until the last of them starts or is given up, and the last pass.
 
     From the first submission on the others are simulated. There is no pass after `until_s`. Jobs of the record may
     wait for held siblings, others do not.
     """
-    twin = Twin(rules)
+    twin = PlainRecordedCluster(rules)
     records, levels, now = _follow(twin, others, submitted[0].submit_s)
     recorded = set(twin.running)  # who held nodes in truth at `now`
     back_s, last = submitted[0].submit_s + OUT_S, NEVER
     over_s = max((time for time, *_ in _records(others)), default=now)  # what comes after it is not recorded
     ended = [job for job in others if job.start_s < NEVER and job.end_s < submitted[0].submit_s]
-    coming, starts = list(submitted), dict[Job, int]()
+    coming, starts = list(submitted), dict[PlainRecordedJob, int]()
     while True:
         records, past = _split(records, now)
         for other in [other for other in twin.running if _end_s(other, twin.running[other], ended) < now]:
@@ -180,7 +189,9 @@ def forked_starts(
         now = following
 
 
-def _follow(twin: Twin, others: list[Job], until_s: int) -> tuple[Records, list[tuple[int, int]], int]:
+def _follow(
+    twin: PlainRecordedCluster, others: list[PlainRecordedJob], until_s: int
+) -> tuple[Records, list[tuple[int, int]], int]:
     """Follow the records before `until_s`; what is left of them, nodes busy after each second, and when to go on."""
     records = _records(others)
     levels: list[tuple[int, int]] = []
@@ -196,7 +207,9 @@ def _follow(twin: Twin, others: list[Job], until_s: int) -> tuple[Records, list[
     return records, levels, now
 
 
-def _tell(twin: Twin, past: Records, recorded: set[Job], levels: list[tuple[int, int]]) -> None:
+def _tell(
+    twin: PlainRecordedCluster, past: Records, recorded: set[PlainRecordedJob], levels: list[tuple[int, int]]
+) -> None:
     """What a forked world hears of the others: arrivals, cancellations, starts of jobs held, and nodes in use."""
     for time, kind, _, other in past:
         if kind == 0:
@@ -213,7 +226,9 @@ def _tell(twin: Twin, past: Records, recorded: set[Job], levels: list[tuple[int,
         levels.append((time, sum(one.size for one in recorded)))
 
 
-def _start(twin: Twin, placed: list[Job], now: int, unheld: list[Job]) -> list[Job]:
+def _start(
+    twin: PlainRecordedCluster, placed: list[PlainRecordedJob], now: int, unheld: list[PlainRecordedJob]
+) -> list[PlainRecordedJob]:
     """Start those that wait for no held sibling, and say which; `unheld` wait for none."""
     started = []
     for one in sorted(placed, key=lambda one: one.rank):
@@ -231,14 +246,14 @@ def _split(records: Records, now: int) -> tuple[Records, Records]:
     return [record for record in records if record[0] >= now], [record for record in records if record[0] < now]
 
 
-def _end_s(job: Job, begun: int, ended: list[Job]) -> int:
+def _end_s(job: PlainRecordedJob, begun: int, ended: list[PlainRecordedJob]) -> int:
     """After its run time, but not before the record knows it, unless like jobs ran for less in the mean."""
     if begun >= job.start_s:
         return job.end_s + begun - job.start_s
     return min(job.end_s, begun + _longest_run_s(job, job.start_s - begun, ended))
 
 
-def _longest_run_s(job: Job, early_s: int, ended: list[Job]) -> int:
+def _longest_run_s(job: PlainRecordedJob, early_s: int, ended: list[PlainRecordedJob]) -> int:
     """The largest length at which the runs of like jobs, made longer by early_s, can be cut with no larger a mean."""
     own = [other for other in ended if other.user == job.user]
     like = own if len(own) >= LEAST else ended
@@ -258,7 +273,7 @@ def _longest_run_s(job: Job, early_s: int, ended: list[Job]) -> int:
     return low * job.limit_s // WHOLE
 
 
-def _records(jobs: list[Job]) -> Records:
+def _records(jobs: list[PlainRecordedJob]) -> Records:
     """(second, order within it, row, job): ends, submissions, starts, cancellations."""
     records = []
     for job in jobs:
@@ -268,7 +283,7 @@ def _records(jobs: list[Job]) -> Records:
     return sorted((record for record in records if record[0] < NEVER), key=lambda record: record[:3])
 
 
-def _happen(twin: Twin, time: int, kind: int, job: Job) -> None:
+def _happen(twin: PlainRecordedCluster, time: int, kind: int, job: PlainRecordedJob) -> None:
     if kind == 0:
         del twin.running[job]
     elif kind == 1:
@@ -283,7 +298,7 @@ def _happen(twin: Twin, time: int, kind: int, job: Job) -> None:
             twin.running[job] = time
 
 
-def _overtake(twin: Twin, time: int, job: Job) -> None:
+def _overtake(twin: PlainRecordedCluster, time: int, job: PlainRecordedJob) -> None:
     for other in twin.pending:
         if other.rank < job.rank and other.user != job.user:
             could = twin.could_start.get(other, time) < time
@@ -292,7 +307,7 @@ def _overtake(twin: Twin, time: int, job: Job) -> None:
                 twin.held.add(other)
 
 
-def _look(twin: Twin, levels: list[tuple[int, int]], now: int, target: Job | None) -> bool:
+def _look(twin: PlainRecordedCluster, levels: list[tuple[int, int]], now: int, target: PlainRecordedJob | None) -> bool:
     rules = twin.rules
     usable = _most_in_use(levels, rules, now)
     if twin.busy > twin.ceiling:
@@ -304,7 +319,7 @@ def _look(twin: Twin, levels: list[tuple[int, int]], now: int, target: Job | Non
     return twin.make_pass(now, min(usable, twin.ceiling), target)[0]
 
 
-def _most_in_use(levels: list[tuple[int, int]], rules: Rules, now: int) -> int:
+def _most_in_use(levels: list[tuple[int, int]], rules: RecordedRules, now: int) -> int:
     if not rules.window_s:
         return rules.nodes
     opened = now - rules.window_s
@@ -312,10 +327,10 @@ def _most_in_use(levels: list[tuple[int, int]], rules: Rules, now: int) -> int:
     return max([0, *level_before, *(level for second, level in levels if second >= opened)])
 
 
-def free_starts(jobs: list[Job], rules: Rules, usable: list[int]) -> dict[Job, int]:
+def free_starts(jobs: list[PlainRecordedJob], rules: RecordedRules, usable: list[int]) -> dict[PlainRecordedJob, int]:
     """Start of each job that ran, replayed on `usable` nodes (one figure every TICK_S from the first submission)."""
-    twin = Twin(rules)
-    starts: dict[Job, int] = {}
+    twin = PlainRecordedCluster(rules)
+    starts: dict[PlainRecordedJob, int] = {}
     first, last = jobs[0].submit_s, jobs[-1].submit_s + HORIZON_S
     now = first
     while now <= last:
