@@ -23,14 +23,14 @@ LEAST_ROWS = 20  # of a week that know a feature, or the feature does not count
 Float64s = NDArray[np.float64]
 
 
-class Bounds(NamedTuple):
+class DriftBounds(NamedTuple):
     """What the new week is held to."""
 
     of: dict[str, float]  # feature -> distance
     chance: float  # share of weeks that exceed any of them, where weeks are exchangeable
 
 
-def bounds(distances: Mapping[str, Float64s], now_at: int) -> Bounds | None:
+def bounds(distances: Mapping[str, Float64s], now_at: int) -> DriftBounds | None:
     """Bounds of all features together, from each one's distances (weeks,) above 0, of which `now_at` is the new week's.
 
     None where no feature's median distance is above 0; one whose median is 0 has no bound.
@@ -43,4 +43,4 @@ def bounds(distances: Mapping[str, Float64s], now_at: int) -> Bounds | None:
     weeks = len(earlier)
     allowed = max(1, int(CHANCE * (weeks + 1)))
     limit = float(np.sort(earlier)[-allowed])
-    return Bounds({name: limit * typical for name, typical in varied.items()}, allowed / (weeks + 1))
+    return DriftBounds({name: limit * typical for name, typical in varied.items()}, allowed / (weeks + 1))

@@ -31,7 +31,7 @@ class Distance(NamedTuple):
     bound: float  # of the index
 
 
-class Against(NamedTuple):
+class DriftComparison(NamedTuple):
     """The new week against the earlier ones."""
 
     weeks: int  # earlier weeks compared
@@ -46,7 +46,7 @@ class Against(NamedTuple):
 
 def against(
     before: pl.DataFrame, now: pl.DataFrame, *, numbers: Sequence[str], names: Sequence[str] = ()
-) -> Against | None:
+) -> DriftComparison | None:
     """The rows `now`, all of one week, against those `before`, both with a column `week_utc` and one a feature.
 
     None where fewer than LEAST_WEEKS earlier weeks have LEAST_ROWS rows, or the new one has not, or where no feature
@@ -67,7 +67,7 @@ def against(
     held = bounds({feature: distances for feature, _, distances in found}, now_at)
     if held is None:
         return None
-    return Against(
+    return DriftComparison(
         weeks=len(weeks),
         chance=held.chance,
         distances=[

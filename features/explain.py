@@ -59,7 +59,7 @@ def node_time(data: DataFolder, settings: ClusterSettings, delays: pl.DataFrame)
 
 
 @dataclass(frozen=True)
-class Record:
+class JobExplainer:
     """What explaining any job of a cluster takes: read once, it explains many.
 
     `delays` is `queueing_delay`, `by_node` what `node_time` returns.
@@ -99,7 +99,7 @@ def job(data: DataFolder, settings: ClusterSettings, job_key: str) -> dict[str, 
     `has_gpus` is of the cluster: whether any of its jobs held one. Where none did, `node_time_s` says what was held.
     """
     all_delays = delays(data, settings)
-    return Record(data, settings.name, all_delays, node_time(data, settings, all_delays)).job(job_key)
+    return JobExplainer(data, settings.name, all_delays, node_time(data, settings, all_delays)).job(job_key)
 
 
 def _everyone(data: DataFolder, cluster: str) -> pl.DataFrame:

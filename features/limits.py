@@ -49,13 +49,13 @@ class Limit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Usage:
+class UsageByUser:
     """What each user holds over time, in the whole cluster (partition null) and in each partition."""
 
     steps: dict[tuple[str | None, str], dict[str, Steps]]
 
     @classmethod
-    def of(cls, held: pl.DataFrame) -> Usage:
+    def of(cls, held: pl.DataFrame) -> UsageByUser:
         """`held`: see `usage.runs`, with a column jobs of ones."""
         known = held.select("user_name", "partition", "start_epoch", "end_epoch", *WORDS)
         known = known.filter(pl.col("user_name").is_not_null() & (pl.col("end_epoch") > pl.col("start_epoch")))
@@ -104,7 +104,7 @@ def _levels(rows: pl.DataFrame) -> dict[str, Steps]:
 Pressed = Callable[[pl.DataFrame, Steps], Int64s]  # seconds for which each waiting job fitted while the steps are 1
 
 
-def inferred(waiting: pl.DataFrame, usage: Usage, pressed: Pressed) -> list[Limit]:
+def inferred(waiting: pl.DataFrame, usage: UsageByUser, pressed: Pressed) -> list[Limit]:
     """The limits on users that the record shows.
 
     `waiting`: jobs that waited while they fitted, with user_name, partition, gpus, nodes, reason. `pressed` measures
@@ -123,7 +123,7 @@ def inferred(waiting: pl.DataFrame, usage: Usage, pressed: Pressed) -> list[Limi
 
 
 def _shared(
-    rows: pl.DataFrame, usage: Usage, of: tuple[str | None, str], known: list[Limit], pressed: Pressed
+    rows: pl.DataFrame, usage: UsageByUser, of: tuple[str | None, str], known: list[Limit], pressed: Pressed
 ) -> int | None:
     """The number at which users with a job waiting and room for it stopped, or None.
 
@@ -131,7 +131,7 @@ def _shared(
     """
     partition, amount = of
     users = {user: levels for (where, user), levels in usage.steps.items() if where == partition}
-    peaks = {user: Usage.peak(amount, levels) for user, levels in users.items()}
+    peaks = {user: UsageByUser.peak(amount, levels) for user, levels in users.items()}
     asked = [(pl.lit(1) if name == "jobs" else pl.col(name).fill_null(0)).alias(f"ask {name}") for name in WORDS]
     stopped = []
     for (user_,), jobs in rows.group_by("user_name", maintain_order=True):
@@ -173,14 +173,14 @@ OWNER = ("user_name", "group_name", "quota_gpus", "quota_source", "gpus")  # who
 class OwnLimits:
     """The limits of users and groups that are known: inferred from the record, and given quotas."""
 
-    usage: Usage
+    usage: UsageByUser
     inferred: list[Limit]
     groups: dict[str, Steps]
 
     @classmethod
     def of(cls, waiting: pl.DataFrame, rooms: Rooms) -> OwnLimits:
         """Those that the waiting jobs show (columns SHAPE, OWNER, nodes, reason, from and waiting_to)."""
-        usage = Usage.of(rooms.held)
+        usage = UsageByUser.of(rooms.held)
 
         def pressed(jobs: pl.DataFrame, over: Steps) -> Int64s:
             seconds = [both_between(over, fit.fits, *span(rows)).sum() for fit, _, rows in rooms.by_shape(jobs)]

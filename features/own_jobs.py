@@ -35,7 +35,7 @@ SERIAL_NODE = 3  # jobs of a name that all ran on one node before it is taken to
 STEM = r"[\d\W_]+"  # what numbers jobs of one kind: dimer.21 and dimer.22
 
 
-class Kind(NamedTuple):
+class GroupKind(NamedTuple):
     """A kind of group: the column that its cause is counted in, and the columns that tell groups apart."""
 
     name: str
@@ -43,9 +43,9 @@ class Kind(NamedTuple):
 
 
 ARRAY, NAME, USER = (
-    Kind("array", ("array",)),
-    Kind("name", ("user_name", "stem")),
-    Kind("user", ("user_name", "partition")),
+    GroupKind("array", ("array",)),
+    GroupKind("name", ("user_name", "stem")),
+    GroupKind("user", ("user_name", "partition")),
 )
 KINDS = (ARRAY, NAME, USER)
 TAKEN = ("dependency_s", "own_jobs_s", "array_limit_s")
@@ -60,7 +60,7 @@ def with_groups(jobs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def candidates(waiting: pl.DataFrame, held: pl.DataFrame, kind: Kind) -> pl.DataFrame:
+def candidates(waiting: pl.DataFrame, held: pl.DataFrame, kind: GroupKind) -> pl.DataFrame:
     """Jobs of `waiting` that started within REFILL_S of the end of a job of their group, at a constant level.
 
     What was before the first start of the log is not asked about. waiting: row, from, waiting_to (epoch s) and the

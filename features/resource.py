@@ -121,14 +121,16 @@ def _mean_share(held: pl.DataFrame, size: Capacity, resource: Resource) -> float
     return float(used.area(used.times[-1:])[0]) / (whole * span) if span and len(used.times) else None
 
 
-class Part(NamedTuple):
+class PartitionResource(NamedTuple):
     """A partition: its nodes and what it is about."""
 
     size: Capacity
     binding: Binding
 
 
-def of_partitions(trace: Trace, held: pl.DataFrame, size: Capacity, settings: ClusterSettings) -> dict[str, Part]:
+def of_partitions(
+    trace: Trace, held: pl.DataFrame, size: Capacity, settings: ClusterSettings
+) -> dict[str, PartitionResource]:
     """Every named partition; one of which no nodes are known has the size of the cluster."""
     names = [str(name) for name in held["partition"].drop_nulls().unique(maintain_order=True)]
     sizes = size.sizes.with_row_index("place")
@@ -143,5 +145,7 @@ def of_partitions(trace: Trace, held: pl.DataFrame, size: Capacity, settings: Cl
             gpus, cpus, mem_mib = (None if of[name].null_count() else int(of[name].sum()) for name in OF_NODE)
             mine = Capacity(of.height, gpus, cpus, mem_mib, size.source, of)
         of_name = pl.col("partition") == name
-        parts[name] = Part(mine, binding(held.filter(of_name), on_nodes.filter(of_name), mine, settings, name))
+        parts[name] = PartitionResource(
+            mine, binding(held.filter(of_name), on_nodes.filter(of_name), mine, settings, name)
+        )
     return parts

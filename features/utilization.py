@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from features.capacity import AMOUNTS, KNOWN_BY, TIMED, Capacity, Resource, by_node, capacity
-from features.resource import UNITS, Binding, Part, binding, of_partitions
+from features.resource import UNITS, Binding, PartitionResource, binding, of_partitions
 from features.samples import Fetch, Joined, join, quantiles
 from features.sizes import size_bucket
 from features.tables.utilization import (
@@ -82,7 +82,7 @@ def from_trace(trace: Trace, settings: ClusterSettings, fetch: Fetch | None = No
 
 
 def _resources(
-    held: pl.DataFrame, size: Capacity, whole: Binding, parts: Mapping[str, Part], cluster: str
+    held: pl.DataFrame, size: Capacity, whole: Binding, parts: Mapping[str, PartitionResource], cluster: str
 ) -> pl.DataFrame:
     """What the cluster and each partition are about, and how large they are."""
     rows: list[dict[str, object]] = [_statement("cluster", None, size, whole)]
@@ -105,7 +105,7 @@ def _statement(scope: str, partition: str | None, size: Capacity, of: Binding) -
 
 
 def allocated(
-    held: pl.DataFrame, size: Capacity, whole: Binding, parts: Mapping[str, Part], cluster: str
+    held: pl.DataFrame, size: Capacity, whole: Binding, parts: Mapping[str, PartitionResource], cluster: str
 ) -> pl.DataFrame:
     """What is held in each hour from the first start to the last end (`held`: see `runs`), in all and by partition, of
     every resource that the log knows."""

@@ -18,7 +18,7 @@ FAR_S = 1 << 60
 
 
 @dataclass(eq=False)
-class Job:
+class FutureJob:
     """A job of one future. Times in s."""
 
     nodes: int
@@ -39,7 +39,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Limits:
+class FutureUserLimits:
     """What users may have, and whether jobs wait for held ones of their user."""
 
     max_jobs: int
@@ -56,11 +56,11 @@ class Usable:
 
 
 def start_in_future(
-    pending: Sequence[Job],
-    running: Sequence[Job],
-    arriving: Sequence[Job],
-    watched: Job,
-    limits: Limits,
+    pending: Sequence[FutureJob],
+    running: Sequence[FutureJob],
+    arriving: Sequence[FutureJob],
+    watched: FutureJob,
+    limits: FutureUserLimits,
     usable: Usable,
     now_s: int,
     last_s: int,
@@ -99,7 +99,7 @@ def start_in_future(
     return last_s
 
 
-def _waits_for_held(job: Job, queue: Sequence[Job]) -> bool:
+def _waits_for_held(job: FutureJob, queue: Sequence[FutureJob]) -> bool:
     """Whether a held job ahead of it, of the same user, asks for neither more nodes nor a longer limit."""
     return any(
         other.is_held
@@ -111,7 +111,9 @@ def _waits_for_held(job: Job, queue: Sequence[Job]) -> bool:
     )
 
 
-def _placed_now(queue: Sequence[Job], alive: Sequence[Job], limits: Limits, nodes: int, now: int) -> list[Job]:
+def _placed_now(
+    queue: Sequence[FutureJob], alive: Sequence[FutureJob], limits: FutureUserLimits, nodes: int, now: int
+) -> list[FutureJob]:
     """The jobs that one pass places now, in queue order; of a user's, also those that wait for a held one."""
     jobs_of: dict[int, int] = {}
     nodes_of: dict[int, int] = {}
@@ -136,7 +138,7 @@ def _placed_now(queue: Sequence[Job], alive: Sequence[Job], limits: Limits, node
     return placed
 
 
-def _profile(alive: Sequence[Job], nodes: int, now: int) -> list[list[int]]:
+def _profile(alive: Sequence[FutureJob], nodes: int, now: int) -> list[list[int]]:
     """[from, free nodes] by the limits of those that run; one past its limit ends at any moment."""
     profile = [[now, nodes - sum(job.nodes for job in alive)]]
     for job in sorted(alive, key=lambda job: max(job.start_s + job.limit_s, now + 1)):
@@ -147,7 +149,7 @@ def _profile(alive: Sequence[Job], nodes: int, now: int) -> list[list[int]]:
     return profile
 
 
-def _earliest(profile: list[list[int]], job: Job) -> int:
+def _earliest(profile: list[list[int]], job: FutureJob) -> int:
     """The first step from which enough nodes stay free for its limit; FAR_S where there is none."""
     first = 0
     while first < len(profile):

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from features.ahead.arrivals import cycles_s
 from features.ahead.draws import RELEASE, RUN, spread
 from features.ahead.holds import held_longer_s
-from features.ahead.plain import FAR_S, Job, Limits, Usable, start_in_future
-from features.ahead.run_times import ROOM, History, draw_run_s, like_runs
+from features.ahead.plain import FAR_S, FutureJob, FutureUserLimits, Usable, start_in_future
+from features.ahead.run_times import ROOM, RunTimeHistory, draw_run_s, like_runs
 
 Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedJob:
     """A job that pends or runs, or the successor. Times are epoch s."""
 
     number: int  # its random numbers hang on it: the same job has the same at every decision
@@ -39,7 +39,7 @@ class Seen:
     known_end_s: int | None = None  # of the predecessor, which is known to run to its limit
 
 
-class Came(NamedTuple):
+class PastArrival(NamedTuple):
     """A job that was submitted before the decision, as it may come again. Times are epoch s."""
 
     number: int
@@ -52,7 +52,7 @@ class Came(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scene:
+class FutureInputs:
     """All that the futures of one decision are made from; the same things as `models.ahead.futures` takes of a record.
 
     pending: in queue order, held ones with their place. came: by submission, those withdrawn from the queue left out.
@@ -61,19 +61,19 @@ class Scene:
     """
 
     now_s: int
-    pending: Sequence[Seen]
-    running: Sequence[Seen]
-    came: Sequence[Came]
-    key_of: Callable[[Came, int], int]
-    history: History
-    successor: Seen
-    limits: Limits
+    pending: Sequence[ObservedJob]
+    running: Sequence[ObservedJob]
+    came: Sequence[PastArrival]
+    key_of: Callable[[PastArrival, int], int]
+    history: RunTimeHistory
+    successor: ObservedJob
+    limits: FutureUserLimits
     usable: Usable
     horizon_s: int
 
 
 def starts(
-    scene: Scene,
+    scene: FutureInputs,
     futures: int,
     goes_on: Callable[[], bool] = lambda: True,
     is_enough: Callable[[Sequence[int]], bool] = lambda _: False,
@@ -102,7 +102,7 @@ def starts(
     return np.array(found, np.int64)
 
 
-def _run_s(scene: Scene, job: Seen, futures: int) -> Int64s:
+def _run_s(scene: FutureInputs, job: ObservedJob, futures: int) -> Int64s:
     """The run times of a job in so many futures, s."""
     out = np.empty(futures, np.int64)
     if job.known_end_s is not None and job.start_s is not None:
@@ -116,7 +116,7 @@ def _run_s(scene: Scene, job: Seen, futures: int) -> Int64s:
     return out
 
 
-def _release_s(scene: Scene, job: Seen, futures: int) -> Int64s:
+def _release_s(scene: FutureInputs, job: ObservedJob, futures: int) -> Int64s:
     """When a held job is released in so many futures, epoch s."""
     quantile = np.empty(futures)
     spread(job.number, RELEASE, quantile)
@@ -125,7 +125,7 @@ def _release_s(scene: Scene, job: Seen, futures: int) -> Int64s:
 
 
 def _start(
-    scene: Scene, run_s: dict[int, int], release_s: dict[int, int], cycle_s: int, goes_on: Callable[[], bool]
+    scene: FutureInputs, run_s: dict[int, int], release_s: dict[int, int], cycle_s: int, goes_on: Callable[[], bool]
 ) -> int | None:
     """When the successor starts in one future; None where `goes_on` said no."""
     now_s, last_s = scene.now_s, scene.now_s + scene.horizon_s
@@ -146,11 +146,11 @@ def _start(
     return start_in_future(queue, running, arriving, watched, scene.limits, usable, now_s, last_s, goes_on)
 
 
-def _job(one: Seen, row: int, run_s: int) -> Job:
-    return Job(one.nodes, one.limit_s, one.user, one.key, row, run_s, submit_s=one.submit_s)
+def _job(one: ObservedJob, row: int, run_s: int) -> FutureJob:
+    return FutureJob(one.nodes, one.limit_s, one.user, one.key, row, run_s, submit_s=one.submit_s)
 
 
-def _arriving(scene: Scene, run_s: dict[int, int], cycle_s: int, row: int, last_s: int) -> list[Job]:
+def _arriving(scene: FutureInputs, run_s: dict[int, int], cycle_s: int, row: int, last_s: int) -> list[FutureJob]:
     """Who comes until `last_s`: the jobs of the last `cycle_s`, each that much later, round and round; rows from `row`.
 
     Jobs of the successor's user and name do not: it stands in their place.
@@ -161,7 +161,7 @@ def _arriving(scene: Scene, run_s: dict[int, int], cycle_s: int, row: int, last_
         for one in scene.came
         if scene.now_s - cycle_s <= one.submit_s < scene.now_s and (one.user, one.name) != (own.user, own.name)
     ]
-    found: list[Job] = []
+    found: list[FutureJob] = []
     for later_s in range(cycle_s, scene.horizon_s + cycle_s if again else 0, cycle_s):
         for one in again:
             submit_s = one.submit_s + later_s
@@ -169,5 +169,5 @@ def _arriving(scene: Scene, run_s: dict[int, int], cycle_s: int, row: int, last_
                 break
             runs_s = run_s[one.number] if one.run_s is None else one.run_s
             key = scene.key_of(one, submit_s)
-            found.append(Job(one.nodes, one.limit_s, one.user, key, row + len(found), runs_s, submit_s=submit_s))
+            found.append(FutureJob(one.nodes, one.limit_s, one.user, key, row + len(found), runs_s, submit_s=submit_s))
     return found

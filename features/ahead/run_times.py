@@ -31,7 +31,7 @@ NOBODY = -1  # in place of a group that no job is in
 MOST_NAMES = 1 << 31
 
 
-class History(NamedTuple):
+class RunTimeHistory(NamedTuple):
     """Ended jobs by level and group: those of group g are rows first[g] .. first[g + 1] - 1, by end.
 
     The groups of level 0 come first, then those of level 1, ...; `level` says where each level's begin.
@@ -45,7 +45,7 @@ class History(NamedTuple):
     limits: Int64s  # (groups of level 2,) rising
 
 
-def history(end_s: Int64s, run_s: Int64s, limit_s: Int64s, user: Int64s, name: Int64s) -> History:
+def history(end_s: Int64s, run_s: Int64s, limit_s: Int64s, user: Int64s, name: Int64s) -> RunTimeHistory:
     """The history of jobs that ended; arrays (jobs,), in any order. `user` and `name` count from 0."""
     share = np.minimum(run_s / np.maximum(limit_s, 1), 1.0)
     names, by_name = np.unique(user * MOST_NAMES + name, return_inverse=True)
@@ -56,7 +56,7 @@ def history(end_s: Int64s, run_s: Int64s, limit_s: Int64s, user: Int64s, name: I
     orders = [np.lexsort((share, end_s, group)) for group in groups]
     firsts = [k * len(user) + np.searchsorted(groups[k][orders[k]], np.arange(counts[k])) for k in range(LEVELS)]
     row = np.concatenate(orders)
-    return History(
+    return RunTimeHistory(
         np.append(np.concatenate(firsts), LEVELS * len(user)).astype(np.int64),
         np.cumsum((0, *counts[:-1])).astype(np.int64),
         end_s[row].astype(np.int64),
@@ -66,7 +66,7 @@ def history(end_s: Int64s, run_s: Int64s, limit_s: Int64s, user: Int64s, name: I
     )
 
 
-def group_of(past: History, level: int, user: int, name: int, limit_s: int) -> int:
+def group_of(past: RunTimeHistory, level: int, user: int, name: int, limit_s: int) -> int:
     """Which group of a level a job belongs to, as it stands in `first`; NOBODY where no ended job is in it."""
     if level == 0:
         wanted = user * MOST_NAMES + name
@@ -82,7 +82,14 @@ def group_of(past: History, level: int, user: int, name: int, limit_s: int) -> i
 
 
 def like_runs(
-    past: History, user: int, name: int, limit_s: int, elapsed_s: int, known_s: int, share: Float64s, weight: Float64s
+    past: RunTimeHistory,
+    user: int,
+    name: int,
+    limit_s: int,
+    elapsed_s: int,
+    known_s: int,
+    share: Float64s,
+    weight: Float64s,
 ) -> int:
     """Write shares of the limit that the job may run, rising, and how likely each is; returns how many.
 

@@ -73,7 +73,7 @@ TALLIED_AT = AHEAD_AT + len(AHEAD)
 SHARED_COLUMNS: Int64s = np.array([observe.FEATURES.index(name) for name in SHARED], np.int64)
 
 
-class Asked(NamedTuple):
+class SubmissionRequest(NamedTuple):
     """What one job asks for beside the nodes and the limit that a Snapshot holds; 0 where the log does not say."""
 
     cpus: float
@@ -83,7 +83,7 @@ class Asked(NamedTuple):
     is_array_task: float
 
 
-def fill_submission(out: Float32s, seen: Snapshot, asked: Asked) -> None:
+def fill_submission(out: Float32s, seen: Snapshot, asked: SubmissionRequest) -> None:
     """Write what `seen` and `asked` say into out (float32, (TALLIED_AT,)): SHARED, ASKED, AHEAD.
 
     Of `seen` the successor is the job, and its predecessor means nothing.
@@ -96,7 +96,7 @@ def fill_submission(out: Float32s, seen: Snapshot, asked: Asked) -> None:
     fill_ahead(out, seen, pair[observe.AT.free_nodes])
 
 
-def fill_asked(out: Float32s, seen: Snapshot, asked: Asked) -> None:
+def fill_asked(out: Float32s, seen: Snapshot, asked: SubmissionRequest) -> None:
     """What the job asks for, in the order of ASKED."""
     limit_h = seen.successor_limit_s / HOUR_S
     out[ASKED_AT] = seen.successor_nodes

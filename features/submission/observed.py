@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from features import observe
 from features.snapshot import Snapshot
 from features.submission import index
-from features.submission.index import FEATURES, TALLIED_AT, Asked
+from features.submission.index import FEATURES, TALLIED_AT, SubmissionRequest
 from features.submission.log import SubmissionLog
 from features.submission.tally import tallies
 from simulator.cluster import Visible, visible
@@ -127,5 +127,5 @@ def _follow(cluster: Cluster, branch: Branch, rows: Int64s, asked: Float64s, out
             seen.user_max_jobs,
             seen.user_max_nodes,
         )
-        of = Asked(asked[job, 0], asked[job, 1], asked[job, 2], asked[job, 3], asked[job, 4])
+        of = SubmissionRequest(asked[job, 0], asked[job, 1], asked[job, 2], asked[job, 3], asked[job, 4])
         _fill(out[i], snapshot, of)
