@@ -1,8 +1,8 @@
-"""The futures of one decision in plain Python: what an agent plays, and the slow twin of `models.ahead.futures`.
+"""Simulation of the futures of one decision in plain Python: used by the agent, and the slow twin of `models.ahead`.
 
-A future is the cluster at the decision as anybody sees it, and what is drawn: how long each job there will run (by the
-jobs that had ended), when held ones are released, and who arrives (by the weeks before). Each is played by
-`features.ahead.plain` until the successor starts.
+A future consists of the publicly visible cluster at the decision and of random draws: the run time of each present job
+(from jobs that have ended), the release of held jobs, and the arrivals (from the previous weeks).
+`features.ahead.plain` simulates each future until the successor starts. The compiled twin is `models.ahead.futures`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ObservedJob:
-    """A job that pends or runs, or the successor. Times are epoch s."""
+    """A pending or running job, or the successor. Times are epoch s."""
 
-    number: int  # its random numbers hang on it: the same job has the same at every decision
+    number: int  # seeds the random numbers: the same job has the same ones at every decision
     nodes: int
     limit_s: int
     user: int  # from 0, as in the history
     name: int
     key: int  # place in the queue: falling key
     submit_s: int
-    start_s: int | None = None  # None: it pends
+    start_s: int | None = None  # None while it pends
     is_held: bool = False
-    known_end_s: int | None = None  # of the predecessor, which is known to run to its limit
+    known_end_s: int | None = None  # end of the predecessor, which is known to run to its limit
 
 
 class PastArrival(NamedTuple):
-    """A job that was submitted before the decision, as it may come again. Times are epoch s."""
+    """A job that was submitted before the decision and that futures may repeat. Times are epoch s."""
 
     number: int
     nodes: int
@@ -48,16 +48,16 @@ class PastArrival(NamedTuple):
     user: int
     name: int
     submit_s: int
-    run_s: int | None  # None: it has not ended
+    run_s: int | None  # None if it has not ended
 
 
 @dataclass(frozen=True)
 class FutureInputs:
-    """All that the futures of one decision are made from; the same things as `models.ahead.futures` takes of a record.
+    """The inputs of the futures of one decision; `models.ahead.futures` takes the same from a record.
 
-    pending: in queue order, held ones with their place. came: by submission, those withdrawn from the queue left out.
-    key_of: the key of a job that comes again at an instant. usable: nodes. horizon_s: a future in which the successor
-    has not started after so long counts as started then.
+    pending: in queue order, including held jobs at their place. came: past arrivals by submission, without jobs that
+    were withdrawn from the queue. key_of: the queue key of a repeated job at an instant. usable: nodes. horizon_s: a
+    successor that has not started after this time counts as started then.
     """
 
     now_s: int
@@ -78,10 +78,10 @@ def starts(
     goes_on: Callable[[], bool] = lambda: True,
     is_enough: Callable[[Sequence[int]], bool] = lambda _: False,
 ) -> Int64s:
-    """When the successor starts in each of so many futures, epoch s, int64, (up to futures,).
+    """Simulate futures and return when the successor starts in each: epoch s, int64, (at most `futures`,).
 
-    goes_on: asked again and again; where it says no, the futures that were played by then are returned. is_enough:
-    asked after each future, with the starts so far; where it says yes, these are returned.
+    goes_on: called repeatedly; if it returns False, the starts of the completed futures are returned. is_enough: called
+    after each future with the starts so far; if it returns True, these are returned.
     """
     run_s = {}
     for job in (*scene.pending, *scene.running):
@@ -103,7 +103,7 @@ def starts(
 
 
 def _run_s(scene: FutureInputs, job: ObservedJob, futures: int) -> Int64s:
-    """The run times of a job in so many futures, s."""
+    """Draw the run times of a job in each future, s."""
     out = np.empty(futures, np.int64)
     if job.known_end_s is not None and job.start_s is not None:
         out[:] = job.known_end_s - job.start_s
@@ -117,17 +117,17 @@ def _run_s(scene: FutureInputs, job: ObservedJob, futures: int) -> Int64s:
 
 
 def _release_s(scene: FutureInputs, job: ObservedJob, futures: int) -> Int64s:
-    """When a held job is released in so many futures, epoch s."""
+    """Draw when a held job is released in each future, epoch s."""
     quantile = np.empty(futures)
     spread(job.number, RELEASE, quantile)
-    longer_s = [held_longer_s(scene.now_s - job.submit_s, one) for one in quantile.tolist()]
+    longer_s = [held_longer_s(scene.now_s - job.submit_s, share) for share in quantile.tolist()]
     return np.array(longer_s, np.int64) + scene.now_s
 
 
 def _start(
     scene: FutureInputs, run_s: dict[int, int], release_s: dict[int, int], cycle_s: int, goes_on: Callable[[], bool]
 ) -> int | None:
-    """When the successor starts in one future; None where `goes_on` said no."""
+    """Simulate one future and return when the successor starts; None if `goes_on` returned False."""
     now_s, last_s = scene.now_s, scene.now_s + scene.horizon_s
     pending, running = [], []
     for row, one in enumerate(scene.pending):
@@ -151,9 +151,9 @@ def _job(one: ObservedJob, row: int, run_s: int) -> FutureJob:
 
 
 def _arriving(scene: FutureInputs, run_s: dict[int, int], cycle_s: int, row: int, last_s: int) -> list[FutureJob]:
-    """Who comes until `last_s`: the jobs of the last `cycle_s`, each that much later, round and round; rows from `row`.
+    """List the arrivals until `last_s`: the jobs of the last `cycle_s`, repeated every cycle. Rows count from `row`.
 
-    Jobs of the successor's user and name do not: it stands in their place.
+    Jobs with the successor's user and name are left out, because the successor replaces them.
     """
     own = scene.successor
     again = [

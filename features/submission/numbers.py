@@ -1,6 +1,6 @@
-"""What is kept of a group of jobs, and the numbers that it gives a job at its submission. Imports numpy alone.
+"""Statistics kept for a group of jobs, and the features that a job gets from them at submission. Imports numpy alone.
 
-Plain Python for one job asked about, and the same compiled for all jobs of a log (`features.submission.tally`).
+The code is plain Python for a single job; `features.submission.tally` compiles it for all jobs of a log.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 Float64s = NDArray[np.float64]
 Float32s = NDArray[np.float32]
 
-HALF_LIFE_S = 86400.0  # of a submission in submitted_day_jobs
+HALF_LIFE_S = 86400.0  # of the weight of a submission in submitted_day_jobs
 SINCE_MOST_H = 24.0 * 14
 RUNNING, RUNNING_SIZE, PENDING, PENDING_SIZE, LAST_SUBMIT = 0, 1, 2, 3, 4
 LAST_START, DECAYED, LAST_WAIT, MEAN_WAIT, MEAN_USE = 5, 6, 7, 8, 9
 STARTS, ENDS = 10, 11
-KEPT = 12  # numbers kept of a group
+KEPT = 12  # statistics kept for each group
 
 
 def write(state: Float64s, c: int, everybody: int, now: int, age_s: int, out: Float32s, at: int) -> None:
-    """The numbers of group c into out[at:], in the order of `index.TALLIED`.
+    """Write the features of group c into out[at:], in the order of `index.TALLIED`.
 
-    state: (groups, KEPT). age_s: of the one of the group that pends longest. Where none of the group has started or
-    ended yet, the waits or run times are those of `everybody`.
+    state: (groups, KEPT). age_s: age of the group's longest pending job, s. Where no job of the group has started or
+    ended yet, the waits or run times are those of the group `everybody`.
     """
     waits = c if state[c, STARTS] > 0 else everybody
     uses = c if state[c, ENDS] > 0 else everybody
