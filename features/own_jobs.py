@@ -145,7 +145,7 @@ def accepted(found: pl.DataFrame, waiting: pl.DataFrame) -> pl.DataFrame:
 CAUSE_OF = {ARRAY.name: "array_limit_s", NAME.name: "dependency_s", USER.name: "own_jobs_s"}
 _SAID = {
     "array_limit_s": "{alike} tasks of its array started just after another one ended, {level} at a time",
-    "dependency_s": "started {gap} s after the same user's job {before} of that name ended; it would have fitted before",
+    "dependency_s": "started {gap} s after job {before} of the same user and name ended; it would have fitted earlier",
     "own_jobs_s": "started {gap} s after the same user's job {before} ended: {level} at a time; more would fit",
     "node": "started {gap} s after the same user's job {before} ended; all jobs of that name ran on one node",
 }

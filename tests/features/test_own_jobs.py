@@ -42,7 +42,7 @@ def test_numbered_jobs_of_one_name_in_turn_likely_depend_on_each_other() -> None
     for i in range(1, 6):
         assert spent(found[str(i)]) == {"dependency": i * 3610 - 10, "unknown": 10}
         assert found[str(i)]["main_cause"] == "likely dependency"
-    said = "started 10 s after the same user's job 1 of that name ended; it would have fitted before"
+    said = "started 10 s after job 1 of the same user and name ended; it would have fitted earlier"
     assert found["2"]["evidence"] == said and found["0"]["evidence"] is None
 
 
