@@ -167,6 +167,6 @@ def test_a_log_of_jobs_that_all_waited_or_were_chosen_by_their_end_is_not_rebuil
     assert "within a minute" in str(why_not_rebuilt(replace(log, record=waited)))
     ended = ORIGIN_S + 20 * DAY_S
     chosen = replace(log.record, end_s=np.where(log.record.ran, ended, log.record.end_s))
-    assert "when they ended" in str(why_not_rebuilt(replace(log, record=chosen)))
+    assert "selected by end time" in str(why_not_rebuilt(replace(log, record=chosen)))
     nobody = replace(log.record, start_s=np.full(len(log.record), NEVER))
     assert why_not_rebuilt(replace(log, record=nobody)) == "none of its jobs ran"
