@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-CHANCE = (
-    0.05  # probability that a week like the earlier ones exceeds a bound, if there are enough; else one week in all
-)
+# Probability that a week like the earlier ones exceeds a bound; 1 / (weeks + 1) where there are too few for that.
+CHANCE = 0.05
 LEAST_WEEKS = 6  # earlier weeks required; the probability is then at most 1 / 7
 LEAST_ROWS = 20  # known values required per week, or the feature is ignored
 

@@ -90,16 +90,16 @@ def capacity(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> Cap
     on_nodes = by_node(trace, held)
     if trace.nodes.height or on_nodes.height:
         nodes: int | None
-        sizes, nodes, said = _of_named_nodes(trace, settings, on_nodes, declared)
+        sizes, nodes, contradictions = _of_named_nodes(trace, settings, on_nodes, declared)
         source: CapacitySource = "machine list" if trace.nodes.height else "nodes in use"
         whole = {name: None if sizes[name].null_count() else int(sizes[name].sum()) for name in OF_NODE}
     else:
-        sizes, nodes, said = pl.DataFrame(schema=_SIZES), declared, []
+        sizes, nodes, contradictions = pl.DataFrame(schema=_SIZES), declared, []
         source = "peak in use"
         if nodes is None or held["gpus"].null_count() == held["cpus"].null_count() == held.height:
             peak = steps_of(held, "nodes").lasting_peak
             if nodes is not None and peak > nodes:
-                said.append(f"{counted(nodes, 'node', 'is')} declared, but jobs held {peak:,} at once")
+                contradictions.append(f"{counted(nodes, 'node', 'is')} declared, but jobs held {peak:,} at once")
             nodes = max(nodes or 0, peak) or None
         per_node = _declared_per_node(settings)
         whole = {name: None if one is None or nodes is None else one * nodes for name, one in per_node.items()}
@@ -108,21 +108,21 @@ def capacity(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> Cap
     for name, total in whole.items():
         peak = steps_of(held, name).lasting_peak
         if total and peak > total:
-            said.append(f"{total:,} {_WORDS[name]} are {KNOWN_BY[source]}, but jobs held {peak:,} at once")
+            contradictions.append(f"{total:,} {_WORDS[name]} are {KNOWN_BY[source]}, but jobs held {peak:,} at once")
         totals[name] = max(total or 0, peak) or None
-    return Capacity(nodes, **totals, source=source, sizes=sizes, node_steps=dated, contradictions=tuple(said))
+    return Capacity(nodes, **totals, source=source, sizes=sizes, node_steps=dated, contradictions=tuple(contradictions))
 
 
 def _of_named_nodes(
     trace: Trace, settings: ClusterSettings, on_nodes: pl.DataFrame, declared: int | None
 ) -> tuple[pl.DataFrame, int, list[str]]:
     """Find sizes, number of nodes and contradictions, where jobs or a machine list name nodes."""
-    sizes, said = node_sizes(trace, settings, on_nodes)
+    sizes, contradictions = node_sizes(trace, settings, on_nodes)
     listed, nodes = trace.nodes.height, sizes.height
     if declared is not None:
         busy = busy_nodes(on_nodes).lasting_peak
         if busy > declared:
-            said.append(f"{counted(declared, 'node', 'is')} declared, but jobs ran on {busy:,} at once")
+            contradictions.append(f"{counted(declared, 'node', 'is')} declared, but jobs ran on {busy:,} at once")
         nodes = max(declared, busy)
         unseen = pl.DataFrame({"node": pl.Series([None] * max(nodes - sizes.height, 0), dtype=pl.String)})
         per_node = [pl.lit(value, pl.Int64).alias(name) for name, value in _declared_per_node(settings).items()]
@@ -130,10 +130,10 @@ def _of_named_nodes(
         unseen = unseen.with_columns(*per_node, pl.lit(None, pl.String).alias("gpu_type")).with_columns(*like_others)
         sizes = pl.concat([sizes, unseen.select(sizes.columns)])
     elif listed and nodes > listed:
-        said.append(
+        contradictions.append(
             f"the machine list has {counted(listed, 'node')}, but jobs ran on {counted(nodes - listed, 'other')}"
         )
-    return sizes, nodes, said
+    return sizes, nodes, contradictions
 
 
 def by_node(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
@@ -169,13 +169,13 @@ def node_sizes(trace: Trace, settings: ClusterSettings, on_nodes: pl.DataFrame) 
     )  # fmt: skip
     peaks = peak_by_node(on_nodes)
     sizes = listed.join(peaks, on="node", how="full", coalesce=True, suffix="_held").sort("node")
-    said = []
+    contradictions = []
     for name, per_node in _declared_per_node(settings).items():
         given = pl.coalesce(pl.lit(per_node, pl.Int64), name)
         over = sizes.filter(pl.col(f"{name}_held") > given)
         if over.height:
             most = over.sort(f"{name}_held", "node", descending=[True, False]).row(0, named=True)
-            said.append(
+            contradictions.append(
                 f"on {counted(over.height, 'node')}, jobs held more {_WORDS[name]} at once than "
                 f"{'declared' if per_node is not None else 'the machine list says'} (most: {most['node']}, "
                 f"{most[f'{name}_held']:,})"
@@ -183,7 +183,7 @@ def node_sizes(trace: Trace, settings: ClusterSettings, on_nodes: pl.DataFrame) 
         sizes = sizes.with_columns(pl.max_horizontal(given, f"{name}_held").alias(name))
     alike = pl.when(pl.col("gpus") > 0).then(pl.col("cpus").max().over("gpus")).otherwise("cpus")
     unsaid = trace.nodes["cpus"].null_count() == trace.nodes.height and settings.cpus_per_node is None
-    return sizes.with_columns(alike.alias("cpus") if unsaid else "cpus").select(list(_SIZES)), said
+    return sizes.with_columns(alike.alias("cpus") if unsaid else "cpus").select(list(_SIZES)), contradictions
 
 
 def peak_by_node(on_nodes: pl.DataFrame) -> pl.DataFrame:

@@ -36,16 +36,16 @@ from features.fits import SHAPE, Rooms, between, span
 from features.limits import NAMED_BY, OWNER, OwnLimits, any_of, is_free
 from features.own_jobs import OwnNodes
 from features.pools import Fit
-from features.trace import Trace, beside
+from features.trace import Trace, left_join
 from features.usage import (
     INSTANTS,
     Int64s,
     Steps,
+    complete_from,
     either,
     horizon,
     product,
     queue_end,
-    whole_from,
     without,
 )  # fmt: skip
 
@@ -87,19 +87,19 @@ def with_causes(jobs: pl.DataFrame, trace: Trace, held: pl.DataFrame, size: Capa
     `usage.runs`, with a column group_name. size: of the cluster, node by node where nodes are named.
     """
     about = own_jobs.with_groups(_described(trace.jobs)).select("job_key", *_OF_JOB)
-    held = beside(held.select(_HELD), about.select("job_key", "stem", "array"), "job_key")
+    held = left_join(held.select(_HELD), about.select("job_key", "stem", "array"), "job_key")
     held = held.with_columns(pl.lit(1).alias("jobs"))
     queue = _queue(trace, jobs, about)
     rooms = Rooms(trace, size, held, queue.drop_nulls("left"))
     waiting = jobs.lazy().select(_READ).filter(pl.col("waiting_to") >= pl.col("submit")).collect()
-    waiting = beside(waiting, about, "job_key")
+    waiting = left_join(waiting, about, "job_key")
     eligible = pl.coalesce("eligible_from", "submit").clip(pl.col("submit"), pl.col("waiting_to"))
     waiting = rooms.asked(waiting.with_columns(eligible.alias("from"))).with_row_index("row")
     waiting = waiting.with_columns(
         (pl.col("from") - pl.col("submit")).alias("held_s"), pl.col("from").alias("eligible")
     )
     limits = OwnLimits.of(waiting, rooms)
-    waiting = own_jobs.taken_out(waiting, rooms, limits, queue)
+    waiting = own_jobs.with_own_job_waits(waiting, rooms, limits, queue)
     waiting = _before_the_log(waiting, held)
     waiting = _named(_on_named_nodes(_counted(waiting, rooms, limits, queue), trace, held))
     largest = pl.max_horizontal(CAUSES)
@@ -107,7 +107,7 @@ def with_causes(jobs: pl.DataFrame, trace: Trace, held: pl.DataFrame, size: Capa
         pl.when((largest > 0) & (pl.col(name) == largest)).then(pl.lit(cause)) for name, cause in MAIN_CAUSES.items()
     )
     by_cause = waiting.select("job_key", *CAUSES, *EXPLAINED, main.cast(pl.Categorical).alias("main_cause"))
-    return beside(jobs, by_cause, "job_key")
+    return left_join(jobs, by_cause, "job_key")
 
 
 def _described(jobs: pl.DataFrame) -> pl.DataFrame:
@@ -126,13 +126,13 @@ def _queue(trace: Trace, jobs: pl.DataFrame, about: pl.DataFrame) -> pl.DataFram
         "job_key", "partition", "user_name", eligible.dt.epoch("s").alias("from"), start.alias("start"),
         queue_end(horizon(trace)).alias("left"),
     )  # fmt: skip
-    width = beside(jobs.select("job_key", "nodes", "gpus"), about.select("job_key", "cpus"), "job_key")
-    return beside(queue, width, "job_key").with_columns(pl.col(precedence.WIDTH).fill_null(0)).drop_nulls("from")
+    width = left_join(jobs.select("job_key", "nodes", "gpus"), about.select("job_key", "cpus"), "job_key")
+    return left_join(queue, width, "job_key").with_columns(pl.col(precedence.WIDTH).fill_null(0)).drop_nulls("from")
 
 
 def _before_the_log(waiting: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     """Add unknown_s, the time before the log shows what ran, to `waiting`, and move `from` past it."""
-    begin = pl.col("from").clip(pl.min_horizontal(pl.lit(whole_from(held)), "waiting_to"))
+    begin = pl.col("from").clip(pl.min_horizontal(pl.lit(complete_from(held)), "waiting_to"))
     return waiting.with_columns((begin - pl.col("from")).alias("unknown_s"), begin.alias("from"))
 
 
@@ -148,7 +148,7 @@ _NEVER = Steps(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 def _counted(waiting: pl.DataFrame, rooms: Rooms, limits: OwnLimits, queue: pl.DataFrame) -> pl.DataFrame:
     """Add the seconds of every remaining cause, and own_limit, the limits that held the job back."""
-    waiting = beside(waiting, precedence.who_was_before(queue), "job_key")
+    waiting = left_join(waiting, precedence.behind_until(queue), "job_key")
     closed, own = closures.closed(waiting, rooms, queue), OwnNodes(rooms)
     may_be_limited = pl.lit(not limits.are_none) & ~is_free(waiting["reason"])
     owner = [pl.when(may_be_limited).then(pl.col(name)).alias(f"of {name}") for name in OWNER]

@@ -29,21 +29,21 @@ def closed(waiting: pl.DataFrame, rooms: Rooms, queue: pl.DataFrame) -> dict[str
 
     waiting: row, user_name, SHAPE, from, waiting_to (epoch s). queue: partition, start (epoch s, null), nodes.
     """
-    found: dict[str | None, Steps] = {}
-    for (name,), mine in waiting.group_by("partition", maintain_order=True):
+    closed_by_partition: dict[str | None, Steps] = {}
+    for (name,), jobs_here in waiting.group_by("partition", maintain_order=True):
         partition = None if name is None else str(name)
         started = queue.filter(pl.col("partition").eq_missing(pl.lit(name)) & pl.col("start").is_not_null()).sort(
             "start"
         )
-        room = rooms.room(mine["cause_basis"].mode().sort()[0], partition)
+        room = rooms.room(jobs_here["cause_basis"].mode().sort()[0], partition)
         begin, end = _spells(started["start"].to_numpy(), room.is_open, started, room.nodes or 0)
         starts = started["start"].to_numpy()
         inside = np.searchsorted(starts, end, side="left") - np.searchsorted(starts, begin, side="right")
-        kept = _pressed(mine, rooms, begin, end) > inside
+        kept = _pressed(jobs_here, rooms, begin, end) > inside
         if kept.any():
             begin, end = _union(begin[kept], end[kept])
-            found[partition] = Steps.of_intervals(begin, end, np.ones(len(begin), np.int64))
-    return found
+            closed_by_partition[partition] = Steps.of_intervals(begin, end, np.ones(len(begin), np.int64))
+    return closed_by_partition
 
 
 def _spells(starts: Int64s, is_open: Steps, started: pl.DataFrame, nodes: int) -> tuple[Int64s, Int64s]:

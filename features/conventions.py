@@ -12,7 +12,7 @@ INDICATIVE_BELOW_BLOCKS = 8  # an interval over fewer blocks is called indicativ
 NOT_WORSE_H = 0.1  # largest upper interval end of a cost difference of a candidate that is not worse, h per pair
 
 GATE_LEVEL = 0.98  # central share of the gate's interval (bench/bench_gate.py)
-# Least contents of a window for a verdict; `bench/bench_gate.py` chose these and the level of the interval.
+# Minimum contents of a window for a verdict; `bench/bench_gate.py` chose these and the level of the interval.
 GATE_BLOCKS = 4
 GATE_LOSING = 20  # pairs on which reactive loses more than LIGHT_H, spread over at least GATE_BLOCKS blocks
 # Verdicts on a release candidate, and their wording in a sentence whose subject is the policy.
@@ -41,12 +41,12 @@ UNTRAINED = "-untrained"  # suffix of a learner's name: the learner before train
 NEVER_CHOSEN = (ORACLE, REACTIVE, USERS)  # included in every comparison, but never offered as a policy
 
 MOST_NODES = 1_000_000_000  # above any size of a pair
-CUT_LIMIT_H = 12  # least limit, h, that cut the first job of a recorded pair
+CUT_LIMIT_H = 12  # minimum limit, h, that cut the first job of a recorded pair
 # Groups of pairs that are measured together: the column `size`.
 ALL_SIZES = "all"  # pairs of every size together, where one table holds several sizes
 RECORDED_SIZES = (("1", 1, 1), ("2-4", 2, 4), ("5-16", 5, 16), ("17-up", 17, None))  # name, nodes from, nodes to
 
-POOLED_WINDOWS = 3  # least number of pooled windows for a claim that one policy beats another
+POOLED_WINDOWS = 3  # minimum number of pooled windows for a claim that one policy beats another
 
 
 def is_offered(policy: str) -> bool:

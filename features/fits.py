@@ -57,14 +57,17 @@ class Rooms:
         if self.placed is None or waiting["ask_like"].is_null().all():
             return waiting
         kinds = waiting.select("partition", "ask_like").drop_nulls("ask_like").unique()
-        nodes = [self.placed.of[None if name is None else str(name)].like(like).nodes for name, like in kinds.rows()]
+        nodes = [
+            self.placed.by_partition[None if name is None else str(name)].like(like).nodes
+            for name, like in kinds.rows()
+        ]
         kinds = kinds.with_columns(pl.Series("nodes_like", nodes, pl.Int64))
         waiting = waiting.join(kinds, on=["partition", "ask_like"], how="left", nulls_equal=True, maintain_order="left")
         return waiting.with_columns(pl.coalesce("nodes_like", "pool_nodes").alias("pool_nodes")).drop("nodes_like")
 
     def _like(self) -> pl.Expr:
         """Requirements on the nodes of a job (see `Demand.like`); null where the machine list has no node labels."""
-        if self.placed is None or not any(any(pool.labels) for pool in self.placed.of.values()):
+        if self.placed is None or not any(any(pool.labels) for pool in self.placed.by_partition.values()):
             return pl.lit(None, pl.String)
         features, types = (pl.col(name).cast(pl.String) for name in ("features_asked", "gpu_type_asked"))
         features = pl.when(features.str.contains(_FEATURES)).then(features).fill_null("")
@@ -79,7 +82,7 @@ class Rooms:
         if self.placed is not None:
             basis = pl.lit("placements")
             memory = pl.col("mem_mib").fill_null(0).clip(0) if self.placed.with_memory else memory
-            pool = {name: room.nodes for name, room in self.placed.of.items()}
+            pool = {name: room.nodes for name, room in self.placed.by_partition.items()}
             pool_nodes = pl.col("partition").cast(pl.String).replace_strict(pool, default=None, return_dtype=pl.Int64)
         else:
             basis = (
@@ -98,7 +101,7 @@ class Rooms:
     def room(self, basis: Basis, partition: str | None) -> Counted | Placed:
         """Return the pool of the jobs of a partition."""
         if self.placed is not None:
-            return self.placed.of[partition]
+            return self.placed.by_partition[partition]
         if basis not in self.counted:
             users = users_in(self.queue)
             self.counted[basis] = Counted(self.held, basis, self.size, users, shows_its_end(self.trace))

@@ -33,7 +33,7 @@ from traces.store.frames import empty
 TABLES: tuple[Table, ...] = (FRAGMENTATION, EMPTY_NODES)
 GRID_S = 600
 MAX_INSTANTS = 100_000  # 694 days of 10 minutes; longer logs get a coarser grid
-WHOLE = 0.95  # least share of runs on whole nodes to assume that all hold whole nodes
+WHOLE = 0.95  # minimum share of runs on whole nodes to assume it of all runs
 CHUNK_CELLS = 4_000_000  # instants x nodes held in memory at once
 
 Table2D = NDArray[np.int64]

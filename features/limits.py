@@ -32,7 +32,7 @@ NAMED_BY = {
     "nodes_down_s": "^(?:Partition(?:Down|Inactive)|NodeDown|Nodes.required.for.job.are.DOWN)",
     "unknown_s": "^Licenses",
 }
-PRESSED_S = 600  # least time waited at the peak, with room in the cluster, for a user to count as stopped there
+PRESSED_S = 600  # minimum time waited at the peak, with room in the cluster, to count as stopped there
 WORDS = {"jobs": "running jobs per user", "nodes": "nodes per user", "gpus": "GPUs per user"}
 
 

@@ -121,9 +121,7 @@ def described(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     jobs = with_gpu_time(trace.jobs, held).drop_nulls("submit_utc")
     del held
     jobs = jobs.sort("submit_utc", "job_key")
-    before = (
-        jobs["submit_utc"].dt.epoch("s").to_numpy() - 1
-    )  # just before the submission, so that the job itself does not count
+    before = jobs["submit_utc"].dt.epoch("s").to_numpy() - 1  # just before, so that the job itself does not count
     return jobs.select(
         "submit_utc", "user_name", "partition", "account", "qos", "state", "limit_s", "run_s", "wait_s",
         "eligible_wait_s", "gpu_time_s",

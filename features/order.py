@@ -124,11 +124,11 @@ class RangeMaximum:
         first = np.maximum(np.searchsorted(self._steps.times, begin, side="right") - 1, 0)
         last = np.searchsorted(self._steps.times, end, side="left") - 1
         largest = np.full(len(begin), NEVER // 2, dtype=np.int64)
-        some = (end > begin) & (last >= first)
+        is_nonempty = (end > begin) & (last >= first)
         level = np.zeros(len(begin), dtype=np.int64)
-        level[some] = np.log2(last[some] - first[some] + 1).astype(np.int64)
-        for depth in np.unique(level[some]):
-            rows = np.flatnonzero(some & (level == depth))
+        level[is_nonempty] = np.log2(last[is_nonempty] - first[is_nonempty] + 1).astype(np.int64)
+        for depth in np.unique(level[is_nonempty]):
+            rows = np.flatnonzero(is_nonempty & (level == depth))
             table = self._levels[int(depth)]
             largest[rows] = np.maximum(table[first[rows]], table[last[rows] - 2 ** int(depth) + 1])
         return largest

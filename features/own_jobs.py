@@ -28,10 +28,10 @@ from features.usage import Steps, steps_of
 
 REFILL_S = 300  # a free place is filled within one backfill interval (30 s by default, 300 s on large sites)
 LEVEL_SHARE = 0.9  # share of the wait spent at the constant level
-ROOM_SHARE, ROOM_S = 0.5, 600  # least share and least seconds of the wait in which the job would have fitted
+ROOM_SHARE, ROOM_S = 0.5, 600  # minimum share and seconds of the wait in which the job would have fitted
 LONG = 10  # times REFILL_S: after so long a wait, a start falls within REFILL_S by chance in one of ten cases
 ALIKE_SHARE, FEW_ALIKE, MANY_ALIKE = 0.8, 3, 10  # share and number of a group's waiting jobs that meet them
-SERIAL_NODE = 3  # least jobs of a name, all on one node, to infer that the node was requested by name
+SERIAL_NODE = 3  # minimum number of jobs of a name, all on one node, to infer that the node was requested by name
 STEM = r"[\d\W_]+"  # the part of a name that numbers jobs of one kind: dimer.21 and dimer.22
 
 
@@ -99,10 +99,10 @@ def _of_group(rows: pl.DataFrame, runs: pl.DataFrame, first: int) -> pl.DataFram
     level = levels.at(until - 1)
     follows = (until > begin) & (start - until <= REFILL_S) & (level > 0) & (levels.at(start) <= level)
     for one_level in np.unique(level[follows]):
-        mine = follows & (level == one_level)
+        at_level = follows & (level == one_level)
         reached, beyond = levels.above(int(one_level) - 1), levels.above(int(one_level))
-        full = between(reached, begin[mine], until[mine]) >= LEVEL_SHARE * (until - begin)[mine]
-        follows[mine] = full & (between(beyond, begin[mine], start[mine]) == 0)
+        full = between(reached, begin[at_level], until[at_level]) >= LEVEL_SHARE * (until - begin)[at_level]
+        follows[at_level] = full & (between(beyond, begin[at_level], start[at_level]) == 0)
     kept = np.flatnonzero(follows)
     return pl.DataFrame(
         {
@@ -133,17 +133,18 @@ def accepted(found: pl.DataFrame, waiting: pl.DataFrame) -> pl.DataFrame:
         alike = rows.group_by(kind.columns).agg(pl.len().alias("alike"))
         waited = asked.group_by(kind.columns).agg(pl.len().alias("waited"))
         rows = rows.join(alike, on=kind.columns).join(waited, on=kind.columns)
-        most, one = pl.col("alike") >= ALIKE_SHARE * pl.col("waited"), pl.col("level") == 1
-        sure = most & (pl.col("alike") >= pl.when(one).then(FEW_ALIKE).otherwise(MANY_ALIKE))
-        sure |= one & pl.col("had_room") & (span >= LONG * REFILL_S)
+        is_serial = pl.col("level") == 1
+        is_frequent = pl.col("alike") >= ALIKE_SHARE * pl.col("waited")
+        is_accepted = is_frequent & (pl.col("alike") >= pl.when(is_serial).then(FEW_ALIKE).otherwise(MANY_ALIKE))
+        is_accepted |= is_serial & pl.col("had_room") & (span >= LONG * REFILL_S)
         if kind is NAME:
-            sure &= one  # several jobs of a name at a time are examined with all jobs of the user
-        parts.append(rows.filter(sure).select("row", "kind", "until", "level", "before", "alike"))
+            is_accepted &= is_serial  # several jobs of a name at a time are examined with all jobs of the user
+        parts.append(rows.filter(is_accepted).select("row", "kind", "until", "level", "before", "alike"))
     return pl.concat(parts).unique("row", keep="first", maintain_order=True)
 
 
 CAUSE_OF = {ARRAY.name: "array_limit_s", NAME.name: "dependency_s", USER.name: "own_jobs_s"}
-_SAID = {
+_EVIDENCE = {
     "array_limit_s": "{alike} tasks of its array started just after another one ended, {level} at a time",
     "dependency_s": "started {gap} s after job {before} of the same user and name ended; it would have fitted earlier",
     "own_jobs_s": "started {gap} s after the same user's job {before} ended: {level} at a time; more would fit",
@@ -172,17 +173,17 @@ def described(kept: pl.DataFrame, waiting: pl.DataFrame, placements: pl.DataFram
     rows = rows.with_columns(
         cause.alias("cause"), is_node.alias("is_node"), (pl.col("waiting_to") - pl.col("until")).alias("gap")
     )
-    said = [
-        _SAID["node" if row["is_node"] else row["cause"]].format(**row)
+    evidence = [
+        _EVIDENCE["node" if row["is_node"] else row["cause"]].format(**row)
         for row in rows.select("is_node", "cause", "gap", "before", "level", "alike").iter_rows(named=True)
     ]
-    return rows.select("row", "until", "cause", pl.Series("evidence", said, pl.String))
+    return rows.select("row", "until", "cause", pl.Series("evidence", evidence, pl.String))
 
 
-def taken_out(waiting: pl.DataFrame, rooms: Rooms, limits: OwnLimits, queue: pl.DataFrame) -> pl.DataFrame:
+def with_own_job_waits(waiting: pl.DataFrame, rooms: Rooms, limits: OwnLimits, queue: pl.DataFrame) -> pl.DataFrame:
     """Add TAKEN and evidence to `waiting`, and move `from` past the time spent waiting for the user's own jobs.
 
-    waiting: see `causes.with_causes`. queue: see `precedence.who_was_before`.
+    waiting: see `causes.with_causes`. queue: see `precedence.behind_until`.
     """
     found = pl.concat([candidates(waiting, rooms.held, kind) for kind in KINDS])
     found = found.join(waiting.select("row", *dict.fromkeys((*SHAPE, *OWNER))), on="row", maintain_order="left")
@@ -241,9 +242,9 @@ class OwnNodes:
             whole: int | None = getattr(self._rooms.size, amount)
             return whole
         name = None if partition is None else str(partition)
-        if name not in placed.of:
+        if name not in placed.by_partition:
             return None
-        pool = placed.of[name]
+        pool = placed.by_partition[name]
         return pool.nodes if amount == "nodes" else int(pool.size[:, OF_NODE.index(amount)].sum())
 
     def _of(self, partition: object, user: object, amount: str) -> Steps | None:

@@ -27,7 +27,7 @@ Basis = Literal["placements", "GPU counts", "CPU counts", "node counts", "job co
 _RESOURCES: dict[str, Resource] = {"gpus": "GPU", "cpus": "core", "nodes": "node"}
 COUNTS: dict[Basis, str] = {"GPU counts": "gpus", "CPU counts": "cpus", "node counts": "nodes", "job counts": "jobs"}
 KNOWN = 0.95  # share of the attempts that must record an amount before it is used
-SHARED_SHOWN = 30  # least placements without a shared node to infer that a partition allocates whole nodes
+SHARED_SHOWN = 30  # minimum number of placements without a shared node to infer that a partition allocates whole nodes
 ENFORCED = 1.05  # if jobs held more than this times a node's listed memory, memory is not enforced
 OPEN_SHARE = 0.5  # free share of a pool that is too large to be kept for one queued job
 Int32s = NDArray[np.int32]
@@ -218,9 +218,7 @@ class Placed:
         return Placed(self.time, self.node, taken, self.is_away, np.where(nodes[:, None], self.size, 0))._free
 
     def _with_room(self, need: Int64s) -> Int64s:
-        from features.room import (
-            nodes_with_room,
-        )  # imported here to avoid compilation where only table names are needed
+        from features.room import nodes_with_room  # imported late: reading table names needs no compilation
 
         count = np.zeros(len(self.time) + 1, np.int64)
         nodes_with_room(self.node, self.taken, self.size.copy(), need, count)
@@ -230,7 +228,7 @@ class Placed:
 class Pools(NamedTuple):
     """The pool of each partition."""
 
-    of: dict[str | None, Placed]
+    by_partition: dict[str | None, Placed]
     with_memory: bool  # whether memory is allocated like GPUs and CPUs
 
 

@@ -17,7 +17,7 @@ NEVER = np.iinfo(np.int64).min
 WIDTH = ("nodes", "gpus", "cpus")  # amounts that define the width of a job; unknown amounts are 0
 
 
-def who_was_before(queue: pl.DataFrame) -> pl.DataFrame:
+def behind_until(queue: pl.DataFrame) -> pl.DataFrame:
     """Find until when (epoch s) others were before each row of `queue`: others_until and own_until; NEVER if none was.
 
     queue: partition, user_name, WIDTH, from (eligible, epoch s), left (start, or when it left the queue otherwise),
@@ -89,13 +89,13 @@ def _started(rows: pl.DataFrame) -> Int64s:
 def overtaken(asked: pl.DataFrame, queue: pl.DataFrame) -> NDArray[np.bool_]:
     """Mark the jobs overtaken between `begin` and `until`: a later, at least as wide job of another user started.
 
-    asked: partition, user_name, ask_nodes, begin, until (epoch s). queue: as for `who_was_before`. Two jobs without a
+    asked: partition, user_name, ask_nodes, begin, until (epoch s). queue: as for `behind_until`. Two jobs without a
     named user count as jobs of the same user.
     """
     found = np.zeros(asked.height, np.bool_)
     started = queue.drop_nulls(["start", "nodes"])
     of_partition = started.partition_by("partition", as_dict=True)
-    for (partition, user, nodes), rows in asked.with_row_index("row").group_by("partition", "user_name", "ask_nodes"):
+    for (partition, user, nodes), rows in asked.with_row_index("place").group_by("partition", "user_name", "ask_nodes"):
         others = of_partition.get((partition,), started.clear())
         others = others.filter(pl.col("user_name").ne_missing(pl.lit(user)) & (pl.col("nodes") >= nodes)).sort("from")
         if others.is_empty():
@@ -103,5 +103,5 @@ def overtaken(asked: pl.DataFrame, queue: pl.DataFrame) -> NDArray[np.bool_]:
         came, first = others["from"].to_numpy(), np.minimum.accumulate(others["start"].to_numpy()[::-1])[::-1]
         place = np.searchsorted(came, rows["begin"].to_numpy(), side="left")
         earliest = np.append(first, np.iinfo(np.int64).max)[place]
-        found[rows["row"].to_numpy()] = earliest < rows["until"].to_numpy()
+        found[rows["place"].to_numpy()] = earliest < rows["until"].to_numpy()
     return found

@@ -18,7 +18,7 @@ from features.causes import CAUSES, READ_OF_JOBS, with_causes
 from features.resource import resource_of, unit_time
 from features.sizes import asked_amount, size_bucket
 from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
-from features.trace import ASKED, ASKED_OF_OTHERS, Trace, beside, ordered, read_trace, shaped
+from features.trace import ASKED, ASKED_OF_OTHERS, Trace, left_join, ordered, read_trace, shaped
 from features.usage import (
     INSTANTS,
     Int64s,
@@ -38,9 +38,8 @@ from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store.folder import DataFolder
 
-QUOTA_QUANTILE = (
-    0.99  # of a group's use over its busy time: an inferred quota ignores the top 1 %, so one burst does not set it
-)
+# Quantile of a group's use over its busy time that serves as its quota: the top 1 % is ignored, as a burst is no quota.
+QUOTA_QUANTILE = 0.99
 WAITED = (*ASKED, "run_s", "gpu_time_s", "attempts", "trace_sha256")  # columns of jobs that `philly_delay` reads
 
 TABLES: tuple[Table, ...] = (QUEUEING_DELAY, QUEUEING_BY)
@@ -83,9 +82,9 @@ def _by_resource(
     """Add to `jobs` the request (size_bucket) and the time held (unit_time_s) of the binding resource."""
     resource = resource_of(trace, settings, held, size)
     sizes = size_bucket(asked_amount(resource, settings), resource).cast(pl.Categorical).alias("size_bucket")
-    jobs = beside(jobs, trace.jobs.select("job_key", sizes), "job_key")
+    jobs = left_join(jobs, trace.jobs.select("job_key", sizes), "job_key")
     time = held.select("job_key", unit_time(resource).alias("unit_time_s")).drop_nulls()
-    return beside(jobs, time.group_by("job_key").agg(pl.col("unit_time_s").sum()), "job_key")
+    return left_join(jobs, time.group_by("job_key").agg(pl.col("unit_time_s").sum()), "job_key")
 
 
 def grouped_runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
@@ -110,8 +109,8 @@ def philly_delay(
         schema={"group_name": jobs.schema["group_name"], "quota_gpus": pl.Int64, "quota_source": pl.String},
         orient="row",
     ).cast({"quota_source": pl.Categorical})
-    jobs = beside(jobs, table, "group_name")
-    return beside(jobs, _philly_split(jobs, held), "job_key")
+    jobs = left_join(jobs, table, "group_name")
+    return left_join(jobs, _philly_split(jobs, held), "job_key")
 
 
 def group_column(jobs: pl.DataFrame, settings: ClusterSettings) -> str | None:
@@ -134,9 +133,8 @@ def _waits(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> pl.Da
     gpus = asked_gpus(settings)
     submit, start = pl.col("submit_utc").dt.epoch("s"), pl.col("start_utc").dt.epoch("s")
     printed = pl.col("eligible_utc").dt.epoch("s")
-    eligible_from = (
-        pl.when((printed > start).fill_null(False)).then(None).otherwise(printed)
-    )  # a requeue overwrites the eligible time
+    # A requeue overwrites the eligible time, which is then after the start.
+    eligible_from = pl.when((printed > start).fill_null(False)).then(None).otherwise(printed)
     eligible = pl.coalesce(eligible_from, submit)
     ran = start.is_not_null() | (has_run() & (pl.col("attempts") > 0)).fill_null(False)
     return with_gpu_time(trace.jobs, held).select(

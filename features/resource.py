@@ -141,15 +141,15 @@ def of_partitions(
     places = places_of_partitions(trace, placed, sizes, [*names]) if sizes.height else {}
     parts = {}
     for name in names:
-        mine = size
+        own_capacity = size
         if name in places and len(places[name]) < sizes.height:
             own_sizes = sizes.filter(pl.col("place").is_in(list(places[name]))).drop("place")
             gpus, cpus, mem_mib = (
                 None if own_sizes[name].null_count() else int(own_sizes[name].sum()) for name in OF_NODE
             )
-            mine = Capacity(own_sizes.height, gpus, cpus, mem_mib, size.source, own_sizes)
+            own_capacity = Capacity(own_sizes.height, gpus, cpus, mem_mib, size.source, own_sizes)
         is_own = pl.col("partition") == name
         parts[name] = PartitionResource(
-            mine, binding(held.filter(is_own), on_nodes.filter(is_own), mine, settings, name)
+            own_capacity, binding(held.filter(is_own), on_nodes.filter(is_own), own_capacity, settings, name)
         )
     return parts

@@ -19,7 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from features.trace import Trace
-from features.usage import Float64s, Int64s, given_out_again, seconds
+from features.usage import Float64s, Int64s, next_allocation, seconds
 
 Batch = TypeVar("Batch")
 Read = TypeVar("Read")
@@ -131,7 +131,7 @@ def held_on_nodes(trace: Trace) -> pl.DataFrame:
             trace.attempts.select("job_key", "attempt", "start_utc", "end_utc").drop_nulls("start_utc"),
             on=["job_key", "attempt"],
         )
-        .join(given_out_again(trace), on=["job_key", "attempt"], how="left")
+        .join(next_allocation(trace), on=["job_key", "attempt"], how="left")
         .select(
             "job_key", "attempt", "node", "gpus", seconds("start_utc"),
             pl.coalesce("end_utc", "next_utc").dt.epoch("s").fill_null(NO_END).alias("end_epoch"),

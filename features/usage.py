@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from features.trace import Trace, beside
+from features.trace import Trace, left_join
 from traces.clusters import ClusterSettings
 
 Int64s = NDArray[np.int64]
@@ -20,7 +20,7 @@ Float64s = NDArray[np.float64]
 
 
 ENDS = 10  # expected ends before a log's first one, from which the log is a dump of jobs that ended later
-LASTING_S, LASTING_SHARE = 3600, 0.001  # least s, and least share of a log's span, of a level that shows the machine
+LASTING_S, LASTING_SHARE = 3600, 0.001  # minimum s, and share of a log's span, of a lasting level
 
 
 def lasting(values: Int64s, seconds: Int64s, least: float) -> int:
@@ -149,7 +149,7 @@ def shows_its_end(trace: Trace) -> bool:
     return bool(trace.jobs.select(is_open.any()).item())
 
 
-def whole_from(held: pl.DataFrame) -> int:
+def complete_from(held: pl.DataFrame) -> int:
     """Find the instant (epoch s) from which the log shows everything that ran (`held`: see `runs`).
 
     This is the first start, or the first end in a dump of the jobs that ended within some days, which lacks jobs that
@@ -182,7 +182,7 @@ def runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     gpu_milli (thousandths of GPUs; less than 1000 x `gpus` where jobs share a GPU), gpu_time_s.
 
     This is the single definition of GPU time: GPUs held times the time held, until the log's end for an attempt that
-    still runs; null where no GPU count is known. A missing end comes from `given_out_again`, else it is the log's
+    still runs; null where no GPU count is known. A missing end comes from `next_allocation`, else it is the log's
     horizon. Missing GPU counts are filled from whole nodes.
     """
     until = horizon(trace)
@@ -192,7 +192,7 @@ def runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
             "job_key", "attempt", "state", "start_utc", "end_utc", "nodes", "gpus", "cpus", "mem_mib", "gpu_part"
         )
         .filter(pl.col("start_utc").is_not_null())
-        .join(given_out_again(trace), on=["job_key", "attempt"], how="left")
+        .join(next_allocation(trace), on=["job_key", "attempt"], how="left")
         .join(trace.jobs.select("job_key", "partition", "account", "user_name"), on="job_key", how="left")
         .select(
             "job_key", "attempt", "state", "partition", "account", "user_name",
@@ -226,10 +226,10 @@ def with_gpu_time(jobs: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     """
     known = held.drop_nulls("gpu_time_s").group_by("job_key").agg(pl.col("gpu_time_s").sum().alias("held_gpu_time_s"))
     gpu_time = pl.coalesce("held_gpu_time_s", pl.when(pl.col("start_utc").is_null()).then("gpu_time_s"))
-    return beside(jobs, known, "job_key").with_columns(gpu_time.alias("gpu_time_s")).drop("held_gpu_time_s")
+    return left_join(jobs, known, "job_key").with_columns(gpu_time.alias("gpu_time_s")).drop("held_gpu_time_s")
 
 
-def given_out_again(trace: Trace) -> pl.DataFrame:
+def next_allocation(trace: Trace) -> pl.DataFrame:
     """Find when one of an attempt's GPUs was first allocated to another attempt: job_key, attempt, next_utc.
 
     Philly's log lacks the end of 6,695 of 117,325 jobs. Such an attempt cannot still hold a GPU on which another

@@ -23,7 +23,7 @@ from features.tables.utilization import (
     UTILIZATION_PERCENTILES,
 )
 from features.trace import Trace, read_trace, shaped
-from features.usage import Int64s, Steps, runs, steps_of, whole_from
+from features.usage import Int64s, Steps, complete_from, runs, steps_of
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import warehouse
@@ -96,9 +96,9 @@ def _resources(
     return shaped(frame.cast(dict.fromkeys(AMOUNTS.values(), pl.Int64)), RESOURCES)
 
 
-def _statement(scope: str, partition: str | None, size: Capacity, of: Binding) -> dict[str, object]:
+def _statement(scope: str, partition: str | None, size: Capacity, chosen: Binding) -> dict[str, object]:
     return {
-        "scope": scope, "partition": partition, "resource": of.resource, "why": of.why, "is_declared": of.is_declared,
+        "scope": scope, "partition": partition, **chosen._asdict(),
         "known_by": KNOWN_BY[size.source], **{name: getattr(size, name) for name in AMOUNTS.values()},
         "contradictions": "; ".join(size.contradictions) or None,
     }  # fmt: skip
@@ -157,7 +157,7 @@ class _Shown(NamedTuple):
 
 
 def _shown(held: pl.DataFrame) -> _Shown:
-    since, first = whole_from(held), int(str(held["start_epoch"].min()))
+    since, first = complete_from(held), int(str(held["start_epoch"].min()))
     return _Shown(since, int(str(held["end_epoch"].max())), first < since)
 
 

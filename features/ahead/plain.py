@@ -129,11 +129,11 @@ def _placed_now(
         if job.is_held or over:
             continue
         jobs_of[job.user], nodes_of[job.user] = held_jobs + 1, held_nodes + job.nodes
-        at = _earliest(profile, job)
-        if at == now:
+        begin_s = _earliest(profile, job)
+        if begin_s == now:
             placed.append(job)
-        if at < FAR_S:
-            _reserve(profile, at, at + job.limit_s, job.nodes)
+        if begin_s < FAR_S:
+            _reserve(profile, begin_s, begin_s + job.limit_s, job.nodes)
         if profile[0][1] <= 0:
             break
     return placed
@@ -154,12 +154,12 @@ def _earliest(profile: list[list[int]], job: FutureJob) -> int:
     """Find the first step from which enough nodes stay free for the job's limit; FAR_S where there is none."""
     first = 0
     while first < len(profile):
-        at = profile[first][0]
+        begin_s = profile[first][0]
         last = first
-        while last < len(profile) and profile[last][0] < at + job.limit_s and profile[last][1] >= job.nodes:
+        while last < len(profile) and profile[last][0] < begin_s + job.limit_s and profile[last][1] >= job.nodes:
             last += 1
-        if last == len(profile) or profile[last][0] >= at + job.limit_s:
-            return at
+        if last == len(profile) or profile[last][0] >= begin_s + job.limit_s:
+            return begin_s
         first = last + 1
     return FAR_S
 
@@ -167,9 +167,9 @@ def _earliest(profile: list[list[int]], job: FutureJob) -> int:
 def _reserve(profile: list[list[int]], from_s: int, until_s: int, nodes: int) -> None:
     """Subtract nodes from the profile between two times."""
     for instant in (from_s, until_s):
-        at = max(place for place, step in enumerate(profile) if step[0] <= instant)
-        if profile[at][0] < instant:
-            profile.insert(at + 1, [instant, profile[at][1]])
+        index = max(place for place, step in enumerate(profile) if step[0] <= instant)
+        if profile[index][0] < instant:
+            profile.insert(index + 1, [instant, profile[index][1]])
     for step in profile:
         if from_s <= step[0] < until_s:
             step[1] -= nodes

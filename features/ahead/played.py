@@ -89,17 +89,17 @@ def starts(
             return np.zeros(0, np.int64)
         run_s[job.number] = _run_s(scene, job, futures)
     release_s = {job.number: _release_s(scene, job, futures) for job in scene.pending if job.is_held}
-    found: list[int] = []
+    start_times: list[int] = []
     for future, cycle_s in enumerate(cycles_s(futures).tolist()):
         drawn = {number: int(each[future]) for number, each in run_s.items()}
         released = {number: int(each[future]) for number, each in release_s.items()}
         start_s = _start(scene, drawn, released, cycle_s, goes_on)
         if start_s is None:
             break
-        found.append(start_s)
-        if is_enough(found):
+        start_times.append(start_s)
+        if is_enough(start_times):
             break
-    return np.array(found, np.int64)
+    return np.array(start_times, np.int64)
 
 
 def _run_s(scene: FutureInputs, job: ObservedJob, futures: int) -> Int64s:
@@ -110,9 +110,9 @@ def _run_s(scene: FutureInputs, job: ObservedJob, futures: int) -> Int64s:
         return out
     elapsed_s = 0 if job.start_s is None else scene.now_s - job.start_s
     share, weight, quantile = np.empty(ROOM), np.empty(ROOM), np.empty(futures)
-    found = like_runs(scene.history, job.user, job.name, job.limit_s, elapsed_s, scene.now_s, share, weight)
+    count = like_runs(scene.history, job.user, job.name, job.limit_s, elapsed_s, scene.now_s, share, weight)
     spread(job.number, RUN, quantile)
-    draw_run_s(share, weight, found, job.limit_s, elapsed_s, quantile, out)
+    draw_run_s(share, weight, count, job.limit_s, elapsed_s, quantile, out)
     return out
 
 
@@ -130,13 +130,13 @@ def _start(
     """Simulate one future and return when the successor starts; None if `goes_on` returned False."""
     now_s, last_s = scene.now_s, scene.now_s + scene.horizon_s
     pending, running = [], []
-    for row, one in enumerate(scene.pending):
-        job = _job(one, row, run_s[one.number])
-        job.is_held, job.release_s = one.is_held, release_s.get(one.number, FAR_S)
+    for row, seen in enumerate(scene.pending):
+        job = _job(seen, row, run_s[seen.number])
+        job.is_held, job.release_s = seen.is_held, release_s.get(seen.number, FAR_S)
         pending.append(job)
-    for row, one in enumerate(scene.running, len(pending)):
-        job = _job(one, row, run_s[one.number])
-        job.start_s = now_s if one.start_s is None else one.start_s
+    for row, seen in enumerate(scene.running, len(pending)):
+        job = _job(seen, row, run_s[seen.number])
+        job.start_s = now_s if seen.start_s is None else seen.start_s
         running.append(job)
     watched = _job(scene.successor, len(pending) + len(running), scene.successor.limit_s)
     arriving = _arriving(scene, run_s, cycle_s, watched.row + 1, last_s)
@@ -146,8 +146,8 @@ def _start(
     return start_in_future(queue, running, arriving, watched, scene.limits, usable, now_s, last_s, goes_on)
 
 
-def _job(one: ObservedJob, row: int, run_s: int) -> FutureJob:
-    return FutureJob(one.nodes, one.limit_s, one.user, one.key, row, run_s, submit_s=one.submit_s)
+def _job(seen: ObservedJob, row: int, run_s: int) -> FutureJob:
+    return FutureJob(seen.nodes, seen.limit_s, seen.user, seen.key, row, run_s, submit_s=seen.submit_s)
 
 
 def _arriving(scene: FutureInputs, run_s: dict[int, int], cycle_s: int, row: int, last_s: int) -> list[FutureJob]:
@@ -156,18 +156,19 @@ def _arriving(scene: FutureInputs, run_s: dict[int, int], cycle_s: int, row: int
     Jobs with the successor's user and name are left out, because the successor replaces them.
     """
     own = scene.successor
-    again = [
-        one
-        for one in scene.came
-        if scene.now_s - cycle_s <= one.submit_s < scene.now_s and (one.user, one.name) != (own.user, own.name)
+    repeated = [
+        past
+        for past in scene.came
+        if scene.now_s - cycle_s <= past.submit_s < scene.now_s and (past.user, past.name) != (own.user, own.name)
     ]
-    found: list[FutureJob] = []
-    for later_s in range(cycle_s, scene.horizon_s + cycle_s if again else 0, cycle_s):
-        for one in again:
-            submit_s = one.submit_s + later_s
+    arrivals: list[FutureJob] = []
+    for later_s in range(cycle_s, scene.horizon_s + cycle_s if repeated else 0, cycle_s):
+        for past in repeated:
+            submit_s = past.submit_s + later_s
             if submit_s >= last_s:
                 break
-            runs_s = run_s[one.number] if one.run_s is None else one.run_s
-            key = scene.key_of(one, submit_s)
-            found.append(FutureJob(one.nodes, one.limit_s, one.user, key, row + len(found), runs_s, submit_s=submit_s))
-    return found
+            runs_s = run_s[past.number] if past.run_s is None else past.run_s
+            key = scene.key_of(past, submit_s)
+            row_here = row + len(arrivals)
+            arrivals.append(FutureJob(past.nodes, past.limit_s, past.user, key, row_here, runs_s, submit_s=submit_s))
+    return arrivals

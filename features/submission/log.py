@@ -22,9 +22,9 @@ COLUMNS = (
     "allocated_nodes", "requested_nodes", "requested_cpus", "allocated_cpus", "requested_gpus", "allocated_gpus",
     "requested_mem_mib", "job_name", "user_name", "account", "partition", "qos", "priority", "is_open",
 )  # fmt: skip
-KNOWN_SHARE = 0.9  # of jobs with a known node count, above which sizes are counted in nodes
+KNOWN_SHARE = 0.9  # share of jobs with a known node count from which sizes are in nodes
 LEAST_SPAN = 0.5  # span of ends over span of submissions, below which the log was selected by end time
-AT_ONCE_SHARE = 0.001  # of jobs that start within a minute, below which the log holds only jobs that waited
+AT_ONCE_SHARE = 0.001  # share of jobs that start within 1 min, below which all had to wait
 
 
 @dataclass(frozen=True)

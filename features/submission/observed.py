@@ -76,7 +76,7 @@ def present(log: SubmissionLog, parameters: Parameters) -> Present:
     advance(cluster, branch, now, NONE)
     seen = visible(cluster, branch, now + 1)
     pending = branch.state.pending[: branch.state.scalars[PENDING]]
-    arrays = (one.copy() if isinstance(one, np.ndarray) else int(one) for one in seen)
+    arrays = (field.copy() if isinstance(field, np.ndarray) else int(field) for field in seen)
     return Present(
         now + 1,
         Visible(*arrays),  # type: ignore[arg-type]
